@@ -48,6 +48,7 @@ mod laboratory {
 mod terminator {
     mod admin {
         mod access;
+        mod history;
         mod log;
         mod metrics;
         mod status;

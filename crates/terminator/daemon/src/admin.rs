@@ -1,4 +1,5 @@
-//! What an operator sees of the running process: the status document, the metrics, the page.
+//! What an operator sees of the running process: the status document, the metrics, the page with
+//! the history that it draws.
 //!
 //! Owns their forms and the two sockets that serve them, HTTP and the status socket. Both only
 //! write; neither takes an order.
@@ -8,9 +9,12 @@ mod cluster;
 mod cluster_text;
 mod display;
 mod document;
+mod history;
 mod http;
 mod page;
 mod readiness;
+mod recorder;
+mod server_state;
 mod socket;
 mod state;
 mod text;
@@ -22,6 +26,7 @@ pub(crate) use document::ServiceStatus;
 pub(crate) use document::{RightsStatus, RunState, ServerState, ServerStatus};
 pub(crate) use document::{StatusDocument, StatusError};
 pub(crate) use http::serve_http;
+pub(crate) use recorder::record_history;
 pub(crate) use socket::serve_status;
 pub(crate) use state::{AdminState, Limits, ServiceFacts, StartFacts};
 pub(crate) use text::{expired, render_status_text};

@@ -195,6 +195,7 @@ impl Control {
         let log = Log::start(target, log_reporter(&channel, &admin))?;
         log.flush_in_panics();
         serve_admin_sockets(&mut built, &admin)?;
+        tokio::spawn(admin::record_history(Arc::clone(&admin)));
         let listeners = std::mem::take(&mut built.listeners);
         let plane = Plane::start(
             built.plan.clone(),

@@ -431,6 +431,18 @@ pub(crate) fn handshake_index(kind: HandshakeKind, version: Version) -> usize {
     }
 }
 
+impl ServiceGauge {
+    /// Those that workers raise and lower with what happens, so that they have peaks; they are the
+    /// first.
+    pub(crate) const RAISED: [Self; 5] = [
+        Self::ConnectionsOpen,
+        Self::HandshakesInProgress,
+        Self::Queued,
+        Self::FileTasksWaiting,
+        Self::Offloaded,
+    ];
+}
+
 impl ServiceCounter {
     /// The one that takes responses of this status (RFC 9110 section 15).
     pub fn of_status(status: u16) -> Self {
@@ -591,6 +603,13 @@ mod tests {
             Histogram::Connection.slot() + HISTOGRAM_SLOTS,
             Service::SLOTS
         );
+    }
+
+    #[test]
+    fn gauges_with_peaks_are_the_first() {
+        for (index, gauge) in ServiceGauge::RAISED.iter().enumerate() {
+            assert_eq!(*gauge as usize, index);
+        }
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::catalogue::{
-    BUCKETS_US, Breakdown, Histogram, Row, Scope, Server, ServerGauge, Service, Worker,
-    group_index, handshake_index, suite_index,
+    BUCKETS_US, Breakdown, Histogram, Row, Scope, Server, ServerGauge, Service, ServiceGauge,
+    Worker, group_index, handshake_index, suite_index,
 };
 use crate::outcome::{EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version};
 use crate::snapshot::Counts;
@@ -46,7 +46,12 @@ pub type WorkerCounters = Cells<Worker, { Worker::SLOTS }>;
 pub type ServerCounters = Cells<Server, { Server::SLOTS }>;
 
 /// One service on one worker.
-pub(crate) type ServiceCells = Cells<Service, { Service::SLOTS }>;
+#[derive(Debug, Default)]
+pub(crate) struct ServiceCells {
+    counts: Cells<Service, { Service::SLOTS }>,
+    /// The highest values of the gauges that are raised and lowered, since they were last taken.
+    peaks: [AtomicU64; ServiceGauge::RAISED.len()],
+}
 
 /// One service as one worker counts it under one plan: the service's cells, which outlive the plan,
 /// and those of the plan's servers.
@@ -117,13 +122,40 @@ impl Deref for ServiceCounters {
     type Target = Cells<Service, { Service::SLOTS }>;
 
     fn deref(&self) -> &Self::Target {
-        &self.cells
+        &self.cells.counts
+    }
+}
+
+impl ServiceCells {
+    pub(crate) fn add_to(&self, sums: &mut Counts<Service>) {
+        self.counts.add_to(sums);
+    }
+
+    /// The highest value of a gauge since the last call; its value now begins the next peak. The
+    /// worker may store a peak meanwhile: then it is that of the gauge's value at this moment,
+    /// which belongs to both.
+    pub(crate) fn take_peak(&self, gauge: ServiceGauge) -> u64 {
+        let now = self.counts.get(gauge);
+        let peak = self.peaks.get(gauge as usize);
+        peak.map_or(now, |peak| peak.swap(now, Ordering::Relaxed).max(now))
     }
 }
 
 impl ServiceCounters {
     pub(crate) fn new(cells: Arc<ServiceCells>, servers: Box<[Arc<ServerCounters>]>) -> Self {
         Self { cells, servers }
+    }
+
+    /// Raises a gauge by one, and with it its peak.
+    #[inline]
+    pub fn raise(&self, gauge: ServiceGauge) {
+        let cells = &self.cells;
+        cells.counts.raise(gauge);
+        let now = cells.counts.get(gauge);
+        let peak = cells.peaks.get(gauge as usize);
+        if let Some(peak) = peak.filter(|peak| peak.load(Ordering::Relaxed) < now) {
+            peak.store(now, Ordering::Relaxed);
+        }
     }
 
     /// Counts a connection's end.

@@ -5,6 +5,7 @@
 pub mod catalogue;
 pub mod counters;
 pub mod exposition;
+pub mod history;
 pub mod line;
 pub mod outcome;
 pub mod registry;

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::catalogue::ServerGauge;
+use crate::catalogue::{ServerGauge, ServiceGauge};
 use crate::counters::{ServerCounters, ServiceCells, ServiceCounters, WorkerCounters};
 use crate::snapshot::{Counts, ServerSnapshot, ServiceSnapshot, Snapshot};
 
@@ -100,6 +100,24 @@ impl Registry {
         }
     }
 
+    /// The same with the peaks of services' gauges since the last call in the place of their values
+    /// now. Peaks of several workers are added, though they may not have been at the same time.
+    pub fn peaks(&self) -> Snapshot {
+        let mut snapshot = self.snapshot();
+        let names = self.lock();
+        for service in &mut snapshot.services {
+            let mut all = names.services.iter();
+            let Some(named) = all.find(|one| one.service == service.name) else {
+                continue;
+            };
+            for gauge in ServiceGauge::RAISED {
+                let peaks = named.cells.iter().map(|cells| cells.take_peak(gauge));
+                service.counts.set(gauge, peaks.sum());
+            }
+        }
+        snapshot
+    }
+
     fn service_snapshot(&self, service: &Named<ServiceCells>, names: &Names) -> ServiceSnapshot {
         let mut counts = Counts::default();
         for cells in &service.cells {
@@ -184,7 +202,7 @@ mod tests {
 
     use super::*;
     use crate::catalogue::{
-        Breakdown, Histogram, ServerCounter, Service, ServiceCounter, ServiceGauge, WorkerGauge,
+        Breakdown, Histogram, ServerCounter, Service, ServiceCounter, WorkerGauge,
     };
     use crate::counters::Handshake;
     use crate::outcome::{HandshakeKind, Reason, Version};
@@ -251,6 +269,22 @@ mod tests {
         let histogram = seen.counts.durations(Histogram::HandshakePsk);
         assert_eq!((histogram.count(), histogram.sum_us), (1, 150));
         assert_eq!(histogram.buckets[2], 1);
+    }
+
+    #[test]
+    fn a_peak_is_not_lost_and_counts_once() {
+        let registry = Registry::new(2);
+        let workers = [0, 1].map(|worker| registry.service(worker, "web", &[]));
+        let gauge = ServiceGauge::ConnectionsOpen;
+        let peak = || registry.peaks().services[0].counts.get(gauge);
+        (0..3).for_each(|_| workers[0].raise(gauge));
+        workers[1].raise(gauge);
+        (0..2).for_each(|_| workers[0].lower(gauge));
+        let now = registry.snapshot().services[0].counts.get(gauge);
+        assert_eq!((now, peak(), peak()), (2, 4, 2));
+        workers[0].raise(gauge);
+        workers[1].lower(gauge);
+        assert_eq!((peak(), peak()), (3, 2));
     }
 
     #[test]

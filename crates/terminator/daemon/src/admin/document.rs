@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use telemetry::catalogue::{
-    Breakdown, Process, Server, ServerCounter, ServerGauge, Service, Worker,
+    Breakdown, Process, Scope, Server, ServerCounter, ServerGauge, Service, Worker,
 };
 use telemetry::printable::{line, lines};
 use telemetry::snapshot::Counts;
@@ -159,6 +159,8 @@ pub(crate) struct ServiceStatus {
     #[serde(default)]
     pub(crate) server_tls: String,
     pub(crate) expiry: ExpiryStatus,
+    /// Those that expire first, at most [`CERTIFICATES_MAX`].
+    pub(crate) certificates: Vec<CertificateStatus>,
     #[serde(with = "metrics")]
     pub(crate) metrics: Counts<Service>,
     pub(crate) servers: Vec<ServerStatus>,
@@ -173,6 +175,23 @@ pub(crate) struct ExpiryStatus {
     pub(crate) ocsp_responses_seconds: Option<u64>,
     /// Those that clients' certificates are checked against.
     pub(crate) crls_seconds: Option<u64>,
+}
+
+/// Certificates of a service that the document lists: those of thousands of services must fit into
+/// what a reader takes. The metrics have more.
+pub(crate) const CERTIFICATES_MAX: usize = 32;
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct CertificateStatus {
+    /// Where it was read.
+    pub(crate) file: String,
+    /// Its first name.
+    pub(crate) name: String,
+    /// The kind of its key.
+    pub(crate) key: String,
+    /// Its notAfter, in seconds since the epoch.
+    pub(crate) expiry_seconds: u64,
 }
 
 /// When the kernel encrypts, as configured.
@@ -193,6 +212,9 @@ pub(crate) struct ServerStatus {
     pub(crate) disabled: bool,
     /// Why it is not up, as far as known; `None` if it is.
     pub(crate) note: Option<String>,
+    /// When its state was first seen, in milliseconds since the epoch; at the earliest when the
+    /// worker process started, at the latest a second after it changed.
+    pub(crate) since_ms: Option<u64>,
     #[serde(with = "metrics")]
     pub(crate) metrics: Counts<Server>,
 }
@@ -209,23 +231,38 @@ pub(crate) enum ServerState {
     Down,
 }
 
+/// What of these counts is not 0, as [`metrics`] has them.
+pub(super) fn metrics_counted<S: Scope>(counts: &Counts<S>) -> Value {
+    metrics::object(counts, |sample| {
+        sample.values.iter().any(|value| *value > 0)
+    })
+}
+
 /// Counts as an object: each family's key has a number, or a histogram, or an object of them by the
 /// values of its labels. Rows with labels that counted nothing are left out.
 mod metrics {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use serde_json::{Value, json};
     use telemetry::catalogue::{BUCKETS_US, Family, Kind, Scope};
-    use telemetry::snapshot::Counts;
+    use telemetry::snapshot::{Counts, Sample};
 
     pub(super) fn serialize<S: Scope, Z: Serializer>(
         counts: &Counts<S>,
         serializer: Z,
     ) -> Result<Z::Ok, Z::Error> {
+        let all = object(counts, |sample| {
+            sample.labels.is_empty() || sample.values.iter().any(|value| *value > 0)
+        });
+        all.serialize(serializer)
+    }
+
+    /// The same, of the rows that are chosen.
+    pub(super) fn object<S: Scope>(
+        counts: &Counts<S>,
+        is_shown: impl Fn(&Sample<'_>) -> bool,
+    ) -> Value {
         let mut all = json!({});
-        for sample in counts.samples() {
-            if !sample.labels.is_empty() && sample.values.iter().all(|value| *value == 0) {
-                continue;
-            }
+        for sample in counts.samples().filter(is_shown) {
             let mut place = &mut all[sample.family.key()];
             for label in sample.labels {
                 place = &mut place[*label];
@@ -237,7 +274,7 @@ mod metrics {
                 _ => json!(sample.values.first()),
             };
         }
-        all.serialize(serializer)
+        all
     }
 
     pub(super) fn deserialize<'de, S: Scope, D: Deserializer<'de>>(

@@ -1,4 +1,4 @@
-//! The admin address: the page, the metrics and the status document over HTTP/1.1.
+//! The admin address: the page, the metrics, the status document and the history over HTTP/1.1.
 //!
 //! Owns the paths and the limits on those who ask. It takes no order: only `GET` and `HEAD`
 //! are answered, request bodies are not read.
@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::access::Denied;
+use super::history::Question;
 use super::page;
 use super::readiness::Verdict;
 use super::state::AdminState;
@@ -114,11 +115,20 @@ async fn answer(request: &Request<Incoming>, state: &AdminState) -> Answer {
             telemetry::exposition::CONTENT_TYPE,
             state.prometheus().into(),
         ),
+        "/history" => match Question::read(request.uri().query().unwrap_or_default()) {
+            Some(question) => ("application/json", state.history_document(&question).into()),
+            None => {
+                return refusal(
+                    StatusCode::BAD_REQUEST,
+                    "400: after is a time in milliseconds since the epoch\n",
+                );
+            }
+        },
         "/status" => ("application/json", state.document().to_json().into()),
         _ => {
             return refusal(
                 StatusCode::NOT_FOUND,
-                "404: there are /, /metrics, /status, /healthz and /ready\n",
+                "404: there are /, /history, /metrics, /status, /healthz and /ready\n",
             );
         }
     };
@@ -245,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_paths_are_answered() {
+    fn the_paths_are_answered() {
         let page = get("/");
         assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
         assert!(
@@ -266,6 +276,9 @@ mod tests {
         let (_, body) = status.split_once("\r\n\r\n").unwrap();
         let document = StatusDocument::from_json(body.as_bytes()).unwrap();
         assert_eq!(document.process.program, "1.2.3");
+        let history = get("/history?after=5&service=web");
+        assert!(history.contains("\"intervals\":[]"), "{history}");
+        assert!(get("/history?after=x").starts_with("HTTP/1.1 400 "));
     }
 
     #[test]

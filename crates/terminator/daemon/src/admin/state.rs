@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use hyper::{HeaderMap, Uri};
 use proxy::options::{KtlsMode, KtlsOptions};
@@ -14,7 +14,8 @@ use telemetry::catalogue::{
     BUCKETS_US, Labelled, Process, ProcessMetric, ServerCounter, ServerGauge, ServiceGauge,
 };
 use telemetry::exposition::{LabelledValue, write_prometheus};
-use telemetry::snapshot::{Counts, ServerSnapshot, ServiceSnapshot, Snapshot};
+use telemetry::history::History;
+use telemetry::snapshot::{Counts, ServiceSnapshot, Snapshot};
 use tls::resumption::{KeyPurpose, Resumption};
 use tls::server::Expiries;
 use tls::validity::Ends;
@@ -26,10 +27,12 @@ use crate::maintenance::ServerName;
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
 use super::document::{
-    ExpiryStatus, KernelTlsStatus, KtlsStatus, LastReload, ProcessStatus, RightsStatus, RunState,
-    ServerState, ServerStatus, ServiceStatus, StatusDocument, VERSION, WorkerStatus,
+    CERTIFICATES_MAX, CertificateStatus, ExpiryStatus, KernelTlsStatus, KtlsStatus, LastReload,
+    ProcessStatus, RightsStatus, RunState, ServiceStatus, StatusDocument, VERSION, WorkerStatus,
 };
+use super::history::{self, Question};
 use super::readiness::Workers;
+use super::server_state::{ServerStates, milliseconds, server};
 
 /// What the admin side knows. Shared by the control thread's tasks.
 pub(crate) struct AdminState {
@@ -39,6 +42,7 @@ pub(crate) struct AdminState {
     usage: Usage,
     workers: Workers,
     facts: Mutex<Facts>,
+    history: Mutex<History>,
 }
 
 /// What may be open, in progress or stored at the same time; the served plan's.
@@ -103,6 +107,7 @@ struct Facts {
     notes: BTreeMap<(String, String), String>,
     /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
+    states: ServerStates,
 }
 
 impl AdminState {
@@ -115,6 +120,7 @@ impl AdminState {
             usage: Usage::default(),
             workers: Workers::default(),
             facts: Mutex::default(),
+            history: Mutex::default(),
         }
     }
 
@@ -243,6 +249,25 @@ impl AdminState {
             let counters = self.registry.service(control, service, &servers);
             counters.server(0).count(change);
         }
+    }
+
+    /// An interval of the history, which was this long, ends now.
+    pub(super) fn end_interval(&self, duration: Duration) {
+        let peaks = self.registry.peaks();
+        let (now, workers) = (milliseconds(SystemTime::now()), self.registry.workers());
+        let states = &mut self.facts().states;
+        states.look(&peaks.services, workers as u64, now);
+        self.history().add(now, duration, &peaks);
+    }
+
+    /// The history that somebody asks for, as JSON.
+    pub(super) fn history_document(&self, question: &Question<'_>) -> Vec<u8> {
+        history::answer(&self.history(), question, &BUCKETS_US)
+    }
+
+    /// A panic elsewhere leaves it as good as it was.
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All metrics in Prometheus' text format.
@@ -506,7 +531,8 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
     let plan = plan.cloned().unwrap_or_default();
     let servers = servers.into_iter().map(|one| {
         let note = facts.notes.get(&(name.clone(), one.name.clone()));
-        server(one, note.cloned(), workers)
+        let since_ms = facts.states.since_ms(&name, &one.name);
+        server(one, note.cloned(), workers, since_ms)
     });
     let first = |ends: &Ends| ends.first().map(since_epoch);
     ServiceStatus {
@@ -520,9 +546,21 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
             ocsp_responses_seconds: first(&plan.expiries.staples),
             crls_seconds: first(&plan.expiries.lists),
         },
+        certificates: certificates(&plan.expiries.certificates),
         metrics: counts,
         name,
     }
+}
+
+fn certificates(ends: &Ends) -> Vec<CertificateStatus> {
+    let first = ends.listed.iter().take(CERTIFICATES_MAX);
+    let each = first.map(|one| CertificateStatus {
+        file: one.file.to_string(),
+        name: one.name.to_string(),
+        key: one.key.to_owned(),
+        expiry_seconds: since_epoch(one.time),
+    });
+    each.collect()
 }
 
 fn ktls(options: KtlsOptions) -> KtlsStatus {
@@ -537,65 +575,20 @@ fn ktls(options: KtlsOptions) -> KtlsStatus {
     }
 }
 
-fn server(counted: ServerSnapshot, checked: Option<String>, workers: u64) -> ServerStatus {
-    let slow_start = slow_start(counted.counts.get(ServerGauge::SlowStartEnd));
-    let state = match counted.counts.get(ServerGauge::WorkersUp) {
-        0 => ServerState::Down,
-        up if up < workers => ServerState::Partly,
-        _ => ServerState::Up,
-    };
-    let disabled = counted.counts.get(ServerGauge::Disabled) > 0;
-    let note = disabled.then(|| "an operator has disabled it".to_owned());
-    let note = note.or(checked).or_else(|| unchecked(&counted, state));
-    ServerStatus {
-        name: counted.name,
-        state,
-        disabled,
-        note: note.filter(|_| state != ServerState::Up).or(slow_start),
-        metrics: counted.counts,
-    }
-}
-
-/// Why a server is not up of which no check says so: its name was never resolved, so that it was
-/// never dialled, or its dials failed.
-fn unchecked(counted: &ServerSnapshot, state: ServerState) -> Option<String> {
-    match (state, counted.counts.get(ServerCounter::Dials)) {
-        (ServerState::Up, _) | (ServerState::Partly, 0) => None,
-        (ServerState::Down, _) if counted.name.starts_with("srv:") => {
-            Some("no SRV record names it now, or its last dials failed".to_owned())
-        }
-        (ServerState::Down, 0) => Some("no address: its name is not resolved".to_owned()),
-        (ServerState::Down | ServerState::Partly, _) => {
-            Some("its last dials failed; it is tried again".to_owned())
-        }
-    }
-}
-
-/// What a server's slow start means now, by its end in seconds since the epoch.
-fn slow_start(end: u64) -> Option<String> {
-    let left = end.saturating_sub(milliseconds(SystemTime::now()) / 1000);
-    (left > 0).then(|| format!("slow start: it has its whole share in {left} s"))
-}
-
 /// An end before the epoch is over as well.
 fn since_epoch(unix_seconds: i64) -> u64 {
     u64::try_from(unix_seconds).unwrap_or(0)
 }
 
-/// Since the epoch; a clock that stands before it says 0.
-fn milliseconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::UNIX_EPOCH;
 
     use telemetry::catalogue::Breakdown;
     use telemetry::outcome::Reason;
     use tls::validity::Expiry;
 
+    use super::super::document::ServerState;
     use super::*;
 
     fn state(registry: &Arc<Registry>) -> AdminState {
@@ -662,6 +655,7 @@ mod tests {
         assert_eq!(ended, [(&["not-tls", "client"][..], 1)]);
         assert_eq!(service.servers[0].state, ServerState::Down);
         assert_eq!(service.servers[0].note.as_deref(), Some("status 503"));
+        assert_eq!(service.certificates[0].name, "example.com");
         assert_eq!(document.workers[0].cpu, Some(3));
         assert_eq!(document.process.metrics.get(ProcessMetric::Generation), 4);
         let last = document.last_reload.expect("one was reported");

@@ -1,11 +1,10 @@
 //! The status page shows live numbers in a browser.
 
+use std::collections::BTreeSet;
+
+use serde_json::Value;
 use suite::chromium::dump_page;
-use suite::configuration::Service;
-use suite::curl::{curl, curl_tls};
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 #[test]
 fn chromium_shows_the_service_and_its_server() {
@@ -40,5 +39,79 @@ fn the_page_asks_nobody_else_for_anything() {
         "import ",
     ] {
         assert!(!answer.contains(elsewhere), "{elsewhere}");
+    }
+}
+
+/// The page as a script would see it in a window of this width, in a document that reports its
+/// widths and what it shows. The page's own policy lets nobody look into it, so it is a copy that
+/// gets its documents from here.
+fn framed(lariat: &Lariat, width: u32) -> String {
+    let get = |path: &str| {
+        let url = format!("http://{}/{path}", lariat.admin());
+        curl().url(&url).run().success()
+    };
+    let (page, status, history) = (get(""), get("status"), get("history"));
+    let answers = format!(
+        "<script>window.fetch = async (path) => ({{ ok: true, \
+         json: async () => path.startsWith('/status') ? {status} : \
+         {{ ...{history}, ...(!path.includes('after=0') && {{ intervals: [] }}) }} }});</script>"
+    );
+    let page = page.replacen("<head>", &format!("<head>{answers}"), 1);
+    let page = page.replace('&', "&amp;").replace('"', "&quot;");
+    format!(
+        "<!doctype html><title>waiting</title>\
+         <iframe width=\"{width}\" height=\"900\" style=\"border:0\" srcdoc=\"{page}\"></iframe>\
+         <pre></pre><script>setTimeout(() => {{\
+         const page = document.querySelector('iframe').contentDocument;\
+         const root = page.documentElement;\
+         document.querySelector('pre').textContent = [`it is ${{root.scrollWidth - \
+         root.clientWidth}} pixels too wide`, page.querySelector('main').innerText, \
+         page.querySelector('.stroke.blue')?.getAttribute('d')].join('\\n');\
+         document.querySelector('iframe').remove(); }}, 2500)</script>"
+    )
+}
+
+#[test]
+fn it_opens_with_the_past_and_fits_any_width() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let nobody = format!("[{:?}]", free_address().to_string());
+    let service = Service::new(&site, &server);
+    let named = Service::new(&site, &server)
+        .named("a-service-with-a-name-that-is-longer-than-any-column")
+        .servers(&nobody);
+    let lariat = Lariat::start(&[service.toml(), named.toml()].join("\n"));
+    let _refused = curl_tls(&site, named.address).run();
+    curl_tls(&site, service.address).run().success();
+    // It is past when the page is opened.
+    lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
+    let url = format!("http://{}/history", lariat.admin());
+    let quiet = || {
+        let answer: Value = serde_json::from_str(&curl().url(&url).run().success()).ok()?;
+        let intervals = answer["intervals"].as_array()?;
+        let accepted = |one: &Value| one["metrics"]["connections_accepted"].as_u64();
+        let busy = intervals.iter().rposition(|one| accepted(one).is_some())?;
+        (busy + 2 < intervals.len()).then_some(())
+    };
+    until("a second without connections", quiet);
+
+    for width in [390, 1280] {
+        let file = site.directory.write("framed.html", framed(&lariat, width));
+        let shown = dump_page(&format!("file://{}", file.display()), 5000);
+        assert_has(&shown, "it is 0 pixels too wide\n");
+        assert_has(&shown, server.address());
+        // A certificate by name, kind of key and expiry.
+        let (_, certificates) = shown.split_once("Certificates").expect("a title");
+        for words in ["localhost", "ECDSA", "days left"] {
+            assert_has(certificates, words);
+        }
+        let path = shown
+            .lines()
+            .find(|line| line.starts_with('M'))
+            .expect("a line");
+        let heights: BTreeSet<_> = path
+            .split('L')
+            .filter_map(|point| point.split(' ').nth(1))
+            .collect();
+        assert!(heights.len() > 1, "the line of connections is flat: {path}");
     }
 }

@@ -1,0 +1,258 @@
+//! What services counted in each of the last seconds, for the status page.
+//!
+//! Owns the differences of snapshots and their bounds; when a snapshot is taken is others'
+//! business. Only what a chart shows is kept, and of that only what is not 0.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::catalogue::{Family, Kind, Scope, Service};
+use crate::snapshot::{Counts, Snapshot};
+
+/// From one snapshot to the next.
+pub const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Intervals kept: ten minutes.
+pub const INTERVALS_MAX: usize = 600;
+
+/// Bytes that the intervals may take. A busy service takes some 300 in each, so that with very
+/// many of them less than ten minutes are kept.
+pub const BYTES_MAX: usize = 16 << 20;
+
+/// The families that are kept.
+const FAMILIES: [&str; 8] = [
+    "lariat_connections_accepted_total",
+    "lariat_connections_open",
+    "lariat_connections_ended_total",
+    "lariat_handshakes_in_progress",
+    "lariat_handshakes_total",
+    "lariat_handshake_duration_seconds",
+    "lariat_queue_connections",
+    "lariat_relayed_bytes_total",
+];
+
+/// The last intervals, the oldest first.
+#[derive(Debug, Default)]
+pub struct History {
+    intervals: VecDeque<Interval>,
+    bytes: usize,
+    /// What services had counted at the last interval's end; `None` = there was none.
+    last: Option<Vec<(Arc<str>, Counts<Service>)>>,
+}
+
+#[derive(Debug)]
+struct Interval {
+    end_ms: u64,
+    duration_ms: u64,
+    services: Vec<(Arc<str>, Counted)>,
+}
+
+/// Values that are not 0, with their slots.
+type Counted = Box<[(u16, u64)]>;
+
+/// What was counted in an interval: counters and durations by how much they rose, gauges by
+/// their peaks.
+#[derive(Debug)]
+pub struct IntervalCounts {
+    /// When it ended, in milliseconds since the epoch.
+    pub end_ms: u64,
+    /// How long it was.
+    pub duration_ms: u64,
+    /// Of one service, or of all.
+    pub counts: Counts<Service>,
+}
+
+impl History {
+    /// An interval has ended at this time (milliseconds since the epoch) after this long, with
+    /// these counts, and the peaks of gauges in it.
+    ///
+    /// With the first call counting begins, and so it does for a service that was not there at the
+    /// end of the interval before.
+    pub fn add(&mut self, end_ms: u64, duration: Duration, now: &Snapshot) {
+        let is_first = self.last.is_none();
+        let before_all = self.last.take().unwrap_or_default();
+        let mut services = Vec::new();
+        let mut last = Vec::new();
+        for service in &now.services {
+            let before = before_all.iter().find(|(name, _)| **name == *service.name);
+            let name =
+                before.map_or_else(|| service.name.as_str().into(), |(name, _)| name.clone());
+            if let Some((_, before)) = before {
+                let counted = counted(before, &service.counts);
+                if !counted.is_empty() {
+                    services.push((Arc::clone(&name), counted));
+                }
+            }
+            last.push((name, service.counts.clone()));
+        }
+        self.last = Some(last);
+        if is_first {
+            return;
+        }
+        let interval = Interval {
+            end_ms,
+            duration_ms: duration.as_millis().try_into().unwrap_or(u64::MAX),
+            services,
+        };
+        self.bytes += interval.bytes();
+        self.intervals.push_back(interval);
+        while self.intervals.len() > INTERVALS_MAX || self.bytes > BYTES_MAX {
+            let oldest = self.intervals.pop_front();
+            self.bytes -= oldest.map_or(0, |oldest| oldest.bytes());
+        }
+    }
+
+    /// The intervals that ended after this time, of one service or of all.
+    ///
+    /// Peaks of several services, as those of several workers, are added, though they may not
+    /// have been at the same time.
+    pub fn intervals(
+        &self,
+        after_ms: u64,
+        service: Option<&str>,
+    ) -> impl Iterator<Item = IntervalCounts> {
+        let later = self
+            .intervals
+            .iter()
+            .filter(move |one| one.end_ms > after_ms);
+        later.map(move |interval| {
+            let mut counts = Counts::default();
+            let services = interval.services.iter();
+            let chosen = services.filter(|(name, _)| service.is_none_or(|one| one == &**name));
+            for (slot, value) in chosen.flat_map(|(_, counted)| counted) {
+                let sum: &mut u64 = &mut counts.values[usize::from(*slot)];
+                *sum = sum.saturating_add(*value);
+            }
+            IntervalCounts {
+                end_ms: interval.end_ms,
+                duration_ms: interval.duration_ms,
+                counts,
+            }
+        })
+    }
+}
+
+impl Interval {
+    /// What it takes, but for what the allocator adds.
+    fn bytes(&self) -> usize {
+        let of_services = self
+            .services
+            .iter()
+            .map(|(_, counted)| size_of_val(&**counted));
+        let heads = self.services.len() * size_of::<(Arc<str>, Counted)>();
+        size_of::<Self>() + heads + of_services.sum::<usize>()
+    }
+}
+
+fn counted(before: &Counts<Service>, now: &Counts<Service>) -> Counted {
+    let pairs = before.values.iter().zip(&now.values).zip(0u16..);
+    let kept = kept_slots().zip(pairs);
+    let differences = kept.filter_map(|(kind, ((before, now), slot))| {
+        let value = match kind? {
+            Kind::Gauge => *now,
+            Kind::Counter | Kind::Histogram => now.saturating_sub(*before),
+        };
+        (value > 0).then_some((slot, value))
+    });
+    differences.collect()
+}
+
+/// For each slot of a service the kind of its family, or `None` if it is not kept.
+fn kept_slots() -> impl Iterator<Item = Option<Kind>> {
+    let families = Service::FAMILIES.iter().copied().flatten();
+    families.flat_map(|family: &Family| {
+        let kind = FAMILIES.contains(&family.name).then_some(family.kind);
+        std::iter::repeat_n(kind, family.rows.len() * family.row_slots())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::{Breakdown, Histogram, ServiceCounter, ServiceGauge, families};
+    use crate::outcome::Reason;
+    use crate::registry::Registry;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn all_families_kept_are_in_the_catalogue() {
+        let known = |name: &&str| families().any(|(_, family)| family.name == *name);
+        assert!(FAMILIES.iter().all(known));
+        assert_eq!(kept_slots().count(), Service::SLOTS);
+    }
+
+    #[test]
+    fn an_interval_has_what_was_counted_in_it() {
+        let registry = Registry::new(2);
+        let [web, mail] =
+            [(0, "web"), (1, "mail")].map(|(worker, name)| registry.service(worker, name, &[]));
+        web.add(ServiceCounter::ConnectionsAccepted, 5);
+        let mut history = History::default();
+        history.add(1000, SECOND, &registry.peaks());
+
+        web.add(ServiceCounter::ConnectionsAccepted, 2);
+        web.ended(Reason::NotTls);
+        web.observe(Histogram::HandshakeFull, Duration::from_micros(60));
+        web.add(ServiceCounter::LogLinesSuppressed, 9);
+        mail.raise(ServiceGauge::ConnectionsOpen);
+        history.add(2000, SECOND, &registry.peaks());
+        history.add(3500, SECOND * 3 / 2, &registry.peaks());
+
+        let one = |service, end_ms| {
+            assert_eq!(history.intervals(0, service).count(), 2);
+            let mut all = history.intervals(0, service);
+            all.find(|interval| interval.end_ms == end_ms).unwrap()
+        };
+        let accepted = |one: &IntervalCounts| one.counts.get(ServiceCounter::ConnectionsAccepted);
+        let second = one(Some("web"), 2000);
+        assert_eq!(accepted(&second), 2);
+        assert_eq!(
+            second.counts.durations(Histogram::HandshakeFull).buckets[1],
+            1
+        );
+        let ended = second.counts.by(Breakdown::Ended);
+        let ended: Vec<_> = ended.filter(|(_, count)| *count > 0).collect();
+        assert_eq!(ended, [(&["not-tls", "client"][..], 1)]);
+        assert_eq!(second.counts.get(ServiceCounter::LogLinesSuppressed), 0);
+        let open = |one: &IntervalCounts| one.counts.get(ServiceGauge::ConnectionsOpen);
+        assert_eq!((open(&second), open(&one(None, 2000))), (0, 1));
+        let third = one(None, 3500);
+        assert_eq!(
+            (accepted(&third), open(&third), third.duration_ms),
+            (0, 1, 1500)
+        );
+        assert_eq!(history.intervals(2000, None).count(), 1);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let registry = Registry::new(1);
+        let services: Vec<_> = (0..200)
+            .map(|number| registry.service(0, &format!("service {number}"), &[]))
+            .collect();
+        let mut history = History::default();
+        let mut ends = 0..;
+        let mut step = |history: &mut History| {
+            for service in &services {
+                Reason::ALL.iter().for_each(|reason| service.ended(*reason));
+            }
+            history.add(ends.next().unwrap(), SECOND, &registry.peaks());
+        };
+        while history.bytes < BYTES_MAX - 500_000 {
+            step(&mut history);
+        }
+        let full = history.intervals.len();
+        assert!(full < INTERVALS_MAX);
+        (0..20).for_each(|_| step(&mut history));
+        assert!(history.bytes <= BYTES_MAX && history.intervals.len() <= full + 3);
+        let sum: usize = history.intervals.iter().map(Interval::bytes).sum();
+        assert_eq!(sum, history.bytes);
+
+        let mut idle = History::default();
+        (0..2 * INTERVALS_MAX as u64).for_each(|end| idle.add(end, SECOND, &Snapshot::default()));
+        assert_eq!(idle.intervals.len(), INTERVALS_MAX);
+        assert_eq!(idle.intervals[0].end_ms, INTERVALS_MAX as u64);
+    }
+}
