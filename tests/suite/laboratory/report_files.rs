@@ -192,3 +192,32 @@ fn a_record_comes_from_a_pipe_too() {
     assert_eq!(told.code(), 0, "{told:?}");
     assert!(told.stdout.starts_with("2/s succeeded"));
 }
+
+/// Of a run whose record is beside this project's figures.
+#[test]
+fn a_card_is_a_picture_of_one_claim() {
+    let desk = Desk::with(&[]);
+    let record = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../docs/reports/2026-11-22-sid/implementations.jsonl.gz"
+    );
+    let card = |name: &str, context: &str| {
+        let mut command = desk.command("");
+        run(command.args([record, "--card", name, "--context", context]))
+    };
+    let (borne, doubtful) = ("TLS 1.3, P-256, PSK", "TLS 1.2, RSA 2048, session ids");
+    assert_eq!(card("card.svg", borne).code(), 0);
+    let svg = fs::read_to_string(desk.path("card.svg")).unwrap();
+    assert!(svg.contains(">lariat: 45 % less<"), "{svg}");
+    assert_eq!(card("card.png", borne).code(), 0);
+    // The signature, and the size in the first chunk (PNG, section 5.2 and 11.2.2).
+    let png = fs::read(desk.path("card.png")).unwrap();
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"));
+    assert_eq!(png[16..24], [0, 0, 4, 176, 0, 0, 2, 118]);
+    let refused = card("no.png", doubtful);
+    assert_eq!(refused.code(), 2);
+    refused.assert_stderr("does not bear that lariat is better than hitch");
+    assert!(!desk.path("no.png").exists());
+    let alone = desk.report("a.json --context x");
+    alone.assert_stderr("--context is of a card");
+}

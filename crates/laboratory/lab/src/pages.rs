@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use measure::quantity::Bytes;
+use resvg::{tiny_skia, usvg};
 
 use crate::console::Console;
 use crate::records::shown;
@@ -12,20 +13,34 @@ use crate::usage::UsageError;
 
 /// Refuses what cannot be meant as the name of a page.
 pub(crate) fn check_page(page: Option<&Path>, records: &[PathBuf]) -> Result<(), UsageError> {
+    let hint = "-o takes a path that ends in .html; figures and data have flags of their own";
+    check_name(page, ("page", &["html", "htm"]), hint, records)
+}
+
+/// Refuses what cannot be meant as the name of a card.
+pub(crate) fn check_card(card: Option<&Path>, records: &[PathBuf]) -> Result<(), UsageError> {
+    let hint = "--card takes a path that ends in .png or .svg";
+    check_name(card, ("card", &["png", "svg"]), hint, records)
+}
+
+fn check_name(
+    page: Option<&Path>,
+    (what, endings): (&str, &[&str]),
+    hint: &str,
+    records: &[PathBuf],
+) -> Result<(), UsageError> {
     let Some(page) = page else {
         return Ok(());
     };
     let ending = page.extension().unwrap_or_default().to_ascii_lowercase();
-    if ending != "html" && ending != "htm" {
-        return Err(UsageError::new(
-            format!("`{}` is no name of a page", shown(page)),
-            "-o takes a path that ends in .html; figures and data have flags of their own",
-        ));
+    if !endings.iter().any(|it| ending == *it) {
+        let seen = format!("`{}` is no name of a {what}", shown(page));
+        return Err(UsageError::new(seen, hint));
     }
     if records.iter().any(|record| is_same_file(record, page)) {
         return Err(UsageError::new(
             format!("`{}` is one of the records", shown(page)),
-            "give the page another name: a record is not overwritten",
+            format!("give the {what} another name: a record is not overwritten"),
         ));
     }
     Ok(())
@@ -78,8 +93,47 @@ pub(crate) fn write_page(page: &Path, html: &str, console: Console) -> Result<()
     Ok(())
 }
 
-fn write(path: &Path, text: &str) -> Result<(), WriteFault> {
-    fs::write(path, text).map_err(|fault| WriteFault {
+/// Writes a card as its name says.
+pub(crate) fn write_card(path: &Path, svg: &str, console: Console) -> Result<(), WriteFault> {
+    let is_png = path
+        .extension()
+        .is_some_and(|it| it.eq_ignore_ascii_case("png"));
+    let bytes = if is_png {
+        png(svg).map_err(|fault| WriteFault {
+            path: path.to_owned(),
+            fault: io::Error::other(fault),
+        })?
+    } else {
+        svg.as_bytes().to_vec()
+    };
+    write(path, &bytes)?;
+    let size = Bytes(bytes.len() as u64);
+    console.say(format_args!("wrote {}, {size}", shown(path)));
+    Ok(())
+}
+
+/// A drawing in pixels, with the fonts of this host.
+fn png(svg: &str) -> Result<Vec<u8>, String> {
+    let mut options = usvg::Options::default();
+    options.fontdb_mut().load_system_fonts();
+    if options.fontdb.is_empty() {
+        let remedy = "install one (Debian: fonts-dejavu-core), or write CARD.svg";
+        return Err(format!("this host has no font; {remedy}"));
+    }
+    let tree = usvg::Tree::from_str(svg, &options).map_err(|fault| fault.to_string())?;
+    let size = tree.size().to_int_size();
+    let canvas = tiny_skia::Pixmap::new(size.width(), size.height());
+    let mut canvas = canvas.ok_or("the drawing is empty")?;
+    resvg::render(
+        &tree,
+        tiny_skia::Transform::identity(),
+        &mut canvas.as_mut(),
+    );
+    canvas.encode_png().map_err(|fault| fault.to_string())
+}
+
+fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), WriteFault> {
+    fs::write(path, bytes).map_err(|fault| WriteFault {
         path: path.to_owned(),
         fault,
     })

@@ -60,6 +60,8 @@ pub(crate) enum Kind {
     Group(&'static str),
     /// Blocks beside each other on the page, of this class.
     Beside(&'static str),
+    /// Figures along time that can be played.
+    Replay,
     /// Folded on the page, not shown on a terminal.
     Details,
     /// Shown on the page alone.

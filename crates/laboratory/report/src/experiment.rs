@@ -1,6 +1,7 @@
 //! The report of experiments: a ranking, tables in the form of their sources, plots; and two of
 //! them compared.
 
+mod card;
 mod compared;
 mod comparison;
 mod plots;
@@ -14,6 +15,7 @@ use measure::experiment::{Configuration, Experiment, Published, Scenario};
 
 use crate::document::{Block, Document, Fact, Figure, Kind, Section, Sheet, section};
 use crate::host;
+pub use card::{CARD_SIZE, Refusal, Subject, card};
 pub use compared::{compared, configurations_in_common};
 use comparison::SIGNS;
 use plots::{Palette, courses, plot};
@@ -30,12 +32,15 @@ pub fn document(experiments: &[(&str, &Experiment)]) -> Document {
         .map(|((_, experiment), number)| studies(experiment, number))
         .collect();
     let ranking = Ranking::of(all.iter().flatten());
+    let is_only = all.iter().flatten().count() == 1;
     let mut document = Document {
         title: title(experiments),
         footer: footer(experiments),
-        blocks: ranking.blocks(),
+        blocks: ranking.finding(),
         ..Document::default()
     };
+    document.blocks.extend(first_screen(experiments, &all));
+    document.blocks.extend(ranking.lists());
     for ((name, experiment), studies) in experiments.iter().zip(&all) {
         let palette = Palette(&experiment.plan.targets);
         // A name that stays the same lets a page of others refer to it.
@@ -47,7 +52,7 @@ pub fn document(experiments: &[(&str, &Experiment)]) -> Document {
             document
                 .links
                 .push((study.anchor(), study.scenario.name.clone()));
-            document.blocks.push(scenario(study, palette));
+            document.blocks.push(scenario(study, palette, is_only));
             let files = plots::files(study, palette).into_iter();
             document
                 .files
@@ -71,6 +76,23 @@ pub fn document(experiments: &[(&str, &Experiment)]) -> Document {
             .push(("e1".to_owned(), "host and targets".to_owned()));
     }
     document
+}
+
+/// What stands below the finding on a page: the picture of the first scenario that has one, where
+/// it was measured, and the command that repeats it. Terminals have them further down.
+fn first_screen(experiments: &[(&str, &Experiment)], all: &[Vec<Study<'_>>]) -> Option<Block> {
+    let mut pictures = experiments.iter().zip(all).flat_map(|((_, it), studies)| {
+        let palette = Palette(&it.plan.targets);
+        studies.iter().filter_map(move |study| plot(study, palette))
+    });
+    let picture = pictures.next()?;
+    let plan = &experiments.first()?.1.plan;
+    let blocks = vec![
+        Figure::both("finding", picture.clone(), picture),
+        Block::Facts(vec![Fact::new("host", host::line(&plan.host.host))]),
+        Block::Command(plan.command.clone()),
+    ];
+    section(Kind::Page, "", blocks)
 }
 
 fn title(experiments: &[(&str, &Experiment)]) -> String {
@@ -97,8 +119,8 @@ fn footer(experiments: &[(&str, &Experiment)]) -> String {
     )
 }
 
-/// Everything of a scenario.
-fn scenario(study: &Study<'_>, palette: Palette<'_>) -> Block {
+/// Everything of a scenario; the picture of the only one is that of the first screen.
+fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> Block {
     let scenario = study.scenario;
     let page = |blocks| section(Kind::Page, "", blocks);
     let terminal = |blocks| section(Kind::Terminal, "", blocks);
@@ -110,7 +132,8 @@ fn scenario(study: &Study<'_>, palette: Palette<'_>) -> Block {
     let facts: Vec<Fact> = sources.chain(omitted).collect();
     let warnings = warnings::warnings(study);
     let id = format!("{}-plot", study.anchor());
-    let drawn = plot(study, palette).map(|plot| Figure::both(&id, plot.clone(), plot));
+    let drawn = plot(study, palette).filter(|_| !is_only);
+    let drawn = drawn.map(|plot| Figure::both(&id, plot.clone(), plot));
     let mut tables = tables::full(study).into_iter().map(Block::Table);
     /// Tables of this many metrics are not folded.
     const OPEN_MAX: usize = 2;
@@ -120,9 +143,9 @@ fn scenario(study: &Study<'_>, palette: Palette<'_>) -> Block {
     let [by_target, list] = gains.map_or([None, None], |gains| gains.map(Some));
     let blocks = [
         page(vec![Block::Paragraph(scenario.method.clone())]),
+        drawn,
         (!facts.is_empty()).then_some(Block::Facts(facts)),
         (!warnings.is_empty()).then_some(Block::Warnings(warnings)),
-        drawn,
         terminal(tables::summary(study, WIDTH).block().into_iter().collect()),
         page(shown),
         further,
@@ -130,6 +153,7 @@ fn scenario(study: &Study<'_>, palette: Palette<'_>) -> Block {
         terminal(list.into_iter().collect()),
         spreads(study),
         page(vec![Block::Paragraph(SIGNS.to_owned())]),
+        replay(study, palette),
         course(study),
         published(scenario),
         commands(scenario),
@@ -158,6 +182,19 @@ fn course(study: &Study<'_>) -> Option<Block> {
     });
     let drawn = section(Kind::Beside("three"), "", drawn.collect());
     let title = "The course of the load: the repeat in the middle";
+    section(Kind::Page, title, drawn.into_iter().collect())
+}
+
+/// What all targets served over time, as an animation that is a picture until it is started.
+fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Block> {
+    let chart = plots::replay(study, palette)?;
+    let id = format!("{}-replay", study.anchor());
+    let drawn = section(
+        Kind::Replay,
+        "",
+        vec![Figure::both(&id, chart.clone(), chart)],
+    );
+    let title = "All targets over time: the repeat in the middle of each";
     section(Kind::Page, title, drawn.into_iter().collect())
 }
 

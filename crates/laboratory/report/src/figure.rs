@@ -14,6 +14,7 @@ mod shapes;
 pub(crate) use axis::{Axis, Unit};
 pub(crate) use bars::{Bar, BarPanel, Bars};
 pub(crate) use form::{Callout, Chart, Column, Panel, Series, Shape};
+pub(crate) use shapes::text as drawing_text;
 
 use crate::markup::{Element, element};
 use form::{NARROW, Size, WIDE};

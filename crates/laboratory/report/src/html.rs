@@ -111,6 +111,7 @@ fn section(section: &Section) -> Option<Element> {
         Kind::Card => ("card", ""),
         Kind::Group(class) => ("group-of-items", *class),
         Kind::Beside(class) => (*class, ""),
+        Kind::Replay => ("replay", ""),
         _ => ("", ""),
     };
     let with = |element: Element, name, value: &str| match value {
@@ -120,6 +121,11 @@ fn section(section: &Section) -> Option<Element> {
     let heading = with(element(heading), "class", heading_class).prose(title);
     let outer = with(with(element(outer), "class", class), "id", id);
     let outer = outer.children((!title.is_empty()).then_some(heading));
+    let button = (*kind == Kind::Replay).then(|| {
+        let switch = element("input").with("type", "checkbox");
+        element("label").child(switch).text("Replay")
+    });
+    let outer = outer.children(button);
     Some(outer.children(blocks.iter().filter_map(block)))
 }
 

@@ -18,9 +18,10 @@ use crate::document::{
     Block, Card, Cell, Document, Fact, Figure, Item, Kind, Section, Sheet, Table, Warning, section,
 };
 use crate::host;
+use crate::words::listed;
 use charts::{SAMPLES_MAX, SAMPLES_NARROW_MAX, along_time, percentiles};
 use reading::{
-    CARDS, METRICS, PARTS, client_load, cpu_per_transaction_ns, handshakes, resumed, spread,
+    CARDS, METRICS, PARTS, Part, client_load, cpu_per_transaction_ns, handshakes, resumed, spread,
 };
 use tables::{failed_share, shown, title};
 
@@ -172,19 +173,8 @@ fn run(record: &Record, number: usize) -> Vec<Block> {
         table(tables::spreads(record)),
         seconds,
     ];
-    let drawn: Vec<Block> = PARTS
-        .iter()
-        .filter_map(|part| {
-            let chart = percentiles(record, part)?;
-            Some(Figure::small(
-                format!("{prefix}{}", part.id),
-                String::new(),
-                chart,
-            ))
-        })
-        .collect();
     let latencies = vec![
-        section(Kind::Beside("three"), "", drawn),
+        section(Kind::Beside("three"), "", by_percentile(record, &prefix)),
         table(tables::latencies(record)),
     ];
     let capacity = charts::capacity(record);
@@ -207,6 +197,46 @@ fn run(record: &Record, number: usize) -> Vec<Block> {
     blocks.extend(cards.into_iter().flatten());
     blocks.push(Section::new(Kind::Card, "How it was measured", how(record)).into());
     blocks
+}
+
+/// A figure per part of a transaction; one that says the same as the whole is named above that.
+fn by_percentile(record: &Record, prefix: &str) -> Vec<Block> {
+    let [parts @ .., whole] = &PARTS;
+    let (same, own): (Vec<&Part>, Vec<&Part>) = parts
+        .iter()
+        .filter(|part| {
+            record
+                .latencies
+                .values()
+                .any(|it| !(part.of)(it).is_empty())
+        })
+        .partition(|part| is_same(record, part, whole));
+    let names: Vec<String> = same.iter().map(|part| part.name.to_owned()).collect();
+    let title = match names.as_slice() {
+        [] => String::new(),
+        names => format!("Total; within 5 % the same: {}", listed(names)),
+    };
+    let titled = own.into_iter().map(|part| (part, String::new()));
+    let titled = titled.chain([(whole, title)]);
+    let drawn = titled.filter_map(|(part, title)| {
+        let chart = percentiles(record, part)?;
+        Some(Figure::small(format!("{prefix}{}", part.id), title, chart))
+    });
+    drawn.collect()
+}
+
+/// Whether a part took what the whole did, in each kind of handshake.
+fn is_same(record: &Record, part: &Part, whole: &Part) -> bool {
+    const DIFFERENCE_MAX: f64 = 0.05;
+    const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
+    record.latencies.values().all(|latencies| {
+        let [part, whole] = [part, whole].map(|it| (it.of)(latencies));
+        part.count() == whole.count()
+            && QUANTILES.iter().all(|quantile| {
+                let [part, whole] = [part, whole].map(|it| it.quantile_ns(*quantile) as f64);
+                (whole - part).abs() <= whole * DIFFERENCE_MAX
+            })
+    })
 }
 
 fn over_time(record: &Record, prefix: &str) -> Option<Block> {

@@ -19,7 +19,7 @@ enum Child {
 }
 
 /// Elements of HTML that have no end.
-const VOID: [&str; 3] = ["br", "link", "meta"];
+const VOID: [&str; 4] = ["br", "input", "link", "meta"];
 
 /// Elements of SVG that may be closed at once.
 const SHAPES: [&str; 4] = ["circle", "line", "path", "rect"];

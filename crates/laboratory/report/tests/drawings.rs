@@ -161,3 +161,17 @@ fn lines_differ_without_colour() {
     let different: std::collections::BTreeSet<&str> = dashes.iter().copied().collect();
     assert_eq!(different.len(), 5, "{dashes:?}");
 }
+
+/// What was begun within the load ends after it, and is no fall of the rate.
+#[test]
+fn what_ends_after_the_load_is_no_part_of_its_rate() {
+    let whole = run(&[500, 500, 500, 500]);
+    let mut ended = run(&[500, 500, 500, 500, 3]);
+    ended.elapsed_ns = whole.elapsed_ns;
+    ended.seconds[4].attempted = 0;
+    let line = |record: &Record| attribute(&svg(record, "time"), "class=\"line teal\"", "d");
+    assert_eq!(
+        line(&ended).matches('L').count(),
+        line(&whole).matches('L').count()
+    );
+}

@@ -148,3 +148,22 @@ fn several_records_are_compared_first() {
 fn no_records_make_a_page_too() {
     assert!(html(&[]).contains("No records."));
 }
+
+#[test]
+fn parts_that_say_the_same_have_one_chart() {
+    let mut record = made::ramp();
+    let charts = |record: &Record| {
+        html(std::slice::from_ref(record))
+            .matches(" by percentile</title>")
+            .count()
+    };
+    // Its first byte comes with the last.
+    assert_eq!(charts(&record), 2);
+    for latencies in record.latencies.values_mut() {
+        latencies.handshake = latencies.total.clone();
+        latencies.first_byte = latencies.total.clone();
+    }
+    assert_eq!(charts(&record), 1);
+    let page = html(&[record]);
+    assert!(page.contains("within 5 % the same: handshake and first byte"));
+}

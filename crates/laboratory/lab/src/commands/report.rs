@@ -9,13 +9,14 @@ use load::options::value::OrNone;
 use measure::merge::merged;
 use measure::record::Record;
 use report::Document;
+use report::experiment::{Refusal, Subject};
 
 use super::flags::{Arguments, Command};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::load::date::Date;
 use crate::load::destination::Destination;
-use crate::pages::{WriteFault, check_page, write_files, write_page};
+use crate::pages::{WriteFault, check_card, check_page, write_card, write_files, write_page};
 use crate::records::{Named, Records, open_all, tame};
 use crate::usage::UsageError;
 
@@ -25,7 +26,7 @@ pub(super) const COMMAND: Command = Command {
     help: "\
 lariat-lab report: tables, figures and a page from records of loads or experiments
 
-  lariat-lab report RECORD… [-o PAGE.html] [--svg DIR] [--csv DIR]
+  lariat-lab report RECORD… [-o PAGE.html] [--svg DIR] [--csv DIR] [--card CARD.png]
 
 Shows one record of a load as the load itself does, and compares several in the order in which they
 are named. Of an experiment it says first where a target is better, then shows each scenario.
@@ -40,6 +41,14 @@ record may be compressed by gzip.
   --merge SUM.json
       Make one record of loads that several hosts began together (`lariat-lab load --start-at`),
       write it there, and report it alone
+  --card CARD.png
+      Write one claim of an experiment as a picture of 1200 by 630 pixels, or as CARD.svg: how much
+      better the first target is than all others, on which host, and the command that repeats it.
+      What the record does not bear is refused
+  --scenario NAME
+      The scenario that the card is about, if the record has several
+  --context WORDS
+      The configuration that it is about, as the column `context` of the tables names it
   --csv DIR
       Write the data as CSV files, named after their record: of loads seconds, latencies and steps;
       of experiments configurations and measurements
@@ -53,6 +62,9 @@ Examples:
 
   All that a run of experiments found:
     lariat-lab report run.jsonl -o run.html
+
+  One finding to show around:
+    lariat-lab report run.jsonl --card card.png --context 'TLS 1.3, P-256, PSK'
 
 docs/reference/record.md and docs/reference/experiment.md describe records, and which numbers
 programs can read off a page.
@@ -85,6 +97,9 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
             Err(exit) => return Ok(exit),
         },
     };
+    if let Some(path) = arguments.path("card") {
+        return card(&records, arguments, &path, console);
+    }
     let report = match &records {
         Records::Loads(named) => report::load::document(&named.list()),
         Records::Experiments(named) => report::experiment::document(&named.list()),
@@ -99,6 +114,41 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     } else {
         Exit::Partial
     })
+}
+
+/// One claim as a picture, or why there is none.
+fn card(
+    records: &Records,
+    arguments: &Arguments,
+    path: &Path,
+    console: Console,
+) -> Result<Exit, UsageError> {
+    let experiment = match records {
+        Records::Experiments(named) if named.records.len() == 1 => &named.records[0],
+        _ => {
+            let hint = "`lariat-lab run` writes such a record";
+            return Err(UsageError::new("--card is of one experiment", hint));
+        }
+    };
+    let text = |flag| arguments.one(flag, |text| Ok(text.to_owned()));
+    let (scenario, context) = (text("scenario")?, text("context")?);
+    let subject = Subject {
+        scenario: scenario.as_deref(),
+        context: context.as_deref(),
+    };
+    // Names in a refusal are the record's.
+    let refused = |refusal: Refusal| {
+        let [seen, hint] = [refusal.seen, refusal.hint].map(|text| tame(&text));
+        UsageError::new(format!("no card: {seen}"), hint)
+    };
+    let svg = report::experiment::card(experiment, subject).map_err(refused)?;
+    match write_card(path, &svg, console) {
+        Ok(()) => Ok(Exit::Success),
+        Err(fault) => {
+            console.error(fault);
+            Ok(Exit::Failed)
+        }
+    }
 }
 
 /// The sum of records, which is written; or how the program ends.
@@ -138,6 +188,13 @@ fn records_of(arguments: &Arguments) -> Result<Vec<PathBuf>, UsageError> {
         ));
     }
     check_page(arguments.path("output").as_deref(), &records)?;
+    check_card(arguments.path("card").as_deref(), &records)?;
+    for flag in ["scenario", "context"] {
+        if arguments.has(flag) && !arguments.has("card") {
+            let hint = "add --card CARD.png, or leave it out: a page has all of them";
+            return Err(UsageError::new(format!("--{flag} is of a card"), hint));
+        }
+    }
     Ok(records)
 }
 

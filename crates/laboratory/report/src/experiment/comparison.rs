@@ -223,6 +223,14 @@ impl Comparison {
     /// `12 % less (9.1 to 15 %)`, `2.30 times as much (2.10 to 2.50)`, or `0 % against 40 % (−44 to
     /// −36 points)`.
     pub(crate) fn in_full(&self) -> String {
+        match self.parts() {
+            (words, Some(interval)) => format!("{words} ({interval})"),
+            (words, None) => words,
+        }
+    }
+
+    /// The same as two: what was found, and its interval.
+    pub(crate) fn parts(&self) -> (String, Option<String>) {
         /// From here on it is a multiple.
         const MULTIPLE_FROM: f64 = 2.0;
         let Effect {
@@ -236,11 +244,11 @@ impl Comparison {
             let words = format!("{} against {}", amount(means.0), amount(means.1));
             let points = |value| signed(self.metric.scaled(value));
             let unit = format!(" {}", self.metric.unit().of_differences());
-            return with_interval(words, interval, points, &unit);
+            return (words, shown_interval(interval, points, &unit));
         }
         if value >= MULTIPLE_FROM {
             let words = format!("{} times as much", digits(value));
-            return with_interval(words, interval, digits, "");
+            return (words, shown_interval(interval, digits, ""));
         }
         let (sign, word) = if value < 1.0 {
             (-1.0, "less")
@@ -252,12 +260,8 @@ impl Comparison {
             Some((from, to)) if value < 1.0 => Some((to, from)),
             interval => interval,
         };
-        with_interval(
-            format!("{} % {word}", percent(value)),
-            interval,
-            percent,
-            " %",
-        )
+        let words = format!("{} % {word}", percent(value));
+        (words, shown_interval(interval, percent, " %"))
     }
 }
 
@@ -288,10 +292,20 @@ fn with_interval(
     shown: impl Fn(f64) -> String,
     unit: &str,
 ) -> String {
-    match interval {
-        Some((from, to)) => format!("{words} ({} to {}{unit})", shown(from), shown(to)),
+    match shown_interval(interval, shown, unit) {
+        Some(interval) => format!("{words} ({interval})"),
         None => words,
     }
+}
+
+/// `1.30 to 1.38`.
+fn shown_interval(
+    interval: Option<(f64, f64)>,
+    shown: impl Fn(f64) -> String,
+    unit: &str,
+) -> Option<String> {
+    let (from, to) = interval?;
+    Some(format!("{} to {}{unit}", shown(from), shown(to)))
 }
 
 /// A difference with its sign.

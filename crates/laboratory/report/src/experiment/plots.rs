@@ -136,7 +136,7 @@ fn same_scale(mut panels: Vec<BarPanel>) -> Vec<BarPanel> {
     panels
 }
 
-fn panel(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> BarPanel {
+pub(crate) fn panel(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> BarPanel {
     let heading = match combination.title() {
         title if !title.is_empty() && study.combinations.len() > 1 => title,
         _ => heading(study, metric),
@@ -300,11 +300,7 @@ fn runs(spreads: &[Option<Spread>]) -> Vec<Vec<(f64, Spread)>> {
 pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
     let course = |(combination, entry): (&Combination<'_>, &Entry<'_>)| {
         let measurement = middle(entry, study.main()?)?;
-        let timeline = Timeline {
-            seconds: &measurement.seconds,
-            elapsed_ns: measurement.elapsed_ns,
-            totals: measurement.counts,
-        };
+        let timeline = Timeline::from(measurement);
         let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
         // Without rates that rise, it is about what happened to the server.
         let (what, chart) = match measurement.read_offs {
@@ -325,6 +321,72 @@ pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
         Some((name, chart))
     };
     study.entries().filter_map(course).collect()
+}
+
+/// What all targets of a scenario with a rising load served over time: as shares of their own
+/// capacities, so that all of them are offered the same. `None` of fewer than two.
+pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
+    let mut served = Vec::new();
+    let mut responses = Vec::new();
+    let mut offered = Vec::new();
+    for (combination, entry) in study.entries() {
+        let Some(measurement) = study.main().and_then(|main| middle(entry, main)) else {
+            continue;
+        };
+        let (Some(_), Some(capacity)) = (measurement.read_offs, measurement.capacity_per_s) else {
+            continue;
+        };
+        // What was begun ends after the load, of which this is no part.
+        let last = measurement.seconds.iter().rposition(|it| it.attempted > 0);
+        let timeline = Timeline {
+            seconds: &measurement.seconds[..last.map_or(0, |last| last + 1)],
+            ..Timeline::from(measurement)
+        };
+        let points = |metric, scale: f64| {
+            let samples = timeline.samples(metric, SAMPLES_NARROW_MAX).into_iter();
+            samples.map(move |sample| (sample.at_s, sample.value * scale))
+        };
+        let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
+        let shape = Shape::Line(palette.dashes(entry.target));
+        let line = |name: &str| Series::new(name, palette.colour(entry.target), shape);
+        let share = 100.0 / capacity;
+        if offered.is_empty() {
+            offered.extend(points(Metric::AttemptedRate, share));
+        }
+        served.push(line(&name).of(points(Metric::Rate, share)));
+        responses.push(line("").of(points(Metric::MeanResponse, 1.0)));
+    }
+    if served.len() < 2 {
+        return None;
+    }
+    served.insert(
+        0,
+        Series::new("offered", "grey", Shape::Line("1 4")).of(offered),
+    );
+    let values = |all: &[Series]| -> Vec<f64> {
+        let points = all.iter().flat_map(|series| &series.points);
+        points
+            .map(|point| point.1)
+            .filter(|y| y.is_finite())
+            .collect()
+    };
+    let greatest = values(&served).into_iter().fold(0.0, f64::max);
+    let share = Axis::from_zero(
+        "succeeded per second, % of its capacity",
+        Unit::Count,
+        greatest,
+        4,
+    );
+    let response = Axis::durations("mean response time", values(&responses).into_iter());
+    let ends = served.iter().filter_map(|series| series.points.last());
+    let end = ends.map(|point| point.0 + 0.5).fold(1.0, f64::max);
+    Some(Chart {
+        title: format!("{}: all targets over time", study.scenario.name),
+        description: "A line per target. The table of metrics has what can be read off.".to_owned(),
+        x: Axis::exact("time since the beginning", Unit::Clock, 0.0, end, 12),
+        panels: vec![Panel::new(share, served), Panel::new(response, responses)],
+        columns: Vec::new(),
+    })
 }
 
 fn middle<'e>(entry: &Entry<'e>, metric: Metric) -> Option<&'e Measurement> {

@@ -48,7 +48,7 @@ struct Line {
 
 /// What a line counts for.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Weight {
+pub(crate) enum Weight {
     /// The main metric of a scenario.
     Main,
     /// The same, but it differs by its own interval only, and not among all comparisons.
@@ -155,6 +155,23 @@ impl Ranking {
         }
     }
 
+    /// What a scenario's main metric says of a target in a combination of values.
+    pub(crate) fn main(
+        &self,
+        study: &Study<'_>,
+        target: &str,
+        combination: &str,
+    ) -> Option<(Verdict, Weight, Comparison)> {
+        let anchor = study.anchor();
+        let mut lines = self.lines.iter().filter(|line| {
+            line.weight != Weight::Further && line.anchor == anchor && line.target == target
+        });
+        lines.find_map(|line| {
+            let found = line.found.iter().find(|(title, _)| title == combination);
+            found.map(|(_, comparison)| (line.verdict, line.weight, *comparison))
+        })
+    }
+
     fn lines(&self, verdict: Verdict, weight: Weight) -> impl Iterator<Item = &Line> {
         let lines = self.lines.iter();
         lines.filter(move |line| line.verdict == verdict && line.weight == weight)
@@ -175,13 +192,13 @@ impl Ranking {
         [of(Verdict::Better), same, of(Verdict::Worse)]
     }
 
-    /// All of it in a few sentences.
-    fn headline(&self) -> String {
+    /// All of it in a sentence, and how it is counted.
+    fn headline(&self) -> (String, Option<String>) {
         let first = &self.first;
         let [better, same, worse] = self.counts();
         let all = better + same + worse;
         if all == 0 {
-            return self.nothing();
+            return (self.nothing(), None);
         }
         let targets = match better {
             0 => format!("No target is better than {first} in any of {all} comparisons"),
@@ -201,11 +218,15 @@ impl Ranking {
             0 => String::new(),
             count => format!(" Not judged, with fewer than {ROUNDS_MIN} rounds: {count}."),
         };
-        format!(
+        let finding = format!(
             "{targets}; in {same} there is no significant difference; in {worse} targets are \
-             worse. A comparison is a scenario's main metric in one configuration; differences \
-             hold for all of them together at 95 %, by Holm's method (1979).{alone}{unjudged}"
-        )
+             worse."
+        );
+        let counted = format!(
+            "A comparison is a scenario's main metric in one configuration; differences hold for \
+             all of them together at 95 %, by Holm's method (1979).{alone}{unjudged}"
+        );
+        (finding, Some(counted))
     }
 
     /// Why nothing is judged.
@@ -264,8 +285,16 @@ impl Ranking {
             .collect()
     }
 
-    /// As the beginning of a report.
-    pub(crate) fn blocks(&self) -> Vec<Block> {
+    /// What a report begins with: the finding, and how it is counted.
+    pub(crate) fn finding(&self) -> Vec<Block> {
+        let (headline, counted) = self.headline();
+        let head = [Block::Headline(headline), Block::Counts(self.counts())];
+        let counted = counted.map(Block::Paragraph);
+        head.into_iter().chain(counted).collect()
+    }
+
+    /// What it consists of, the first target's defeats first.
+    pub(crate) fn lists(&self) -> Vec<Block> {
         use Verdict::{Better, NoDifference, Worse};
         use Weight::{Alone, Further, Main};
         let first = &self.first;
@@ -296,11 +325,7 @@ impl Ranking {
         let lists = lists.map(|(verdict, title, items)| {
             Section::new(Kind::Group(verdict.id()), title, vec![Block::Items(items)]).into()
         });
-        let head = [
-            Block::Headline(self.headline()),
-            Block::Counts(self.counts()),
-        ];
-        head.into_iter().chain(lists).collect()
+        lists.collect()
     }
 
     /// Lines about the same metric of the same scenario are one item.

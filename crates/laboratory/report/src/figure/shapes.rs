@@ -71,7 +71,7 @@ impl Draw<'_> {
         let mut shapes = vec![text("head", (0.0, self.place.title), &panel.y.title)];
         for (series, entry) in panel.series.iter().zip(&self.place.legend) {
             let Some((x, y)) = *entry else { continue };
-            shapes.push(sample(series, x, y - 4.0));
+            shapes.push(element("g").child(sample(series, x, y - 4.0)));
             shapes.push(text("name", (x + SAMPLE, y), &series.name));
         }
         shapes

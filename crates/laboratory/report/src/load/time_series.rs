@@ -1,5 +1,6 @@
 //! A metric over time as it is drawn: few enough samples, and smoothed if they are rough.
 
+use measure::experiment::Measurement;
 use measure::metric::{Metric, Unit};
 use measure::record::{Counts, Record, Second};
 
@@ -47,6 +48,16 @@ impl<'r> From<&'r Record> for Timeline<'r> {
     }
 }
 
+impl<'r> From<&'r Measurement> for Timeline<'r> {
+    fn from(measurement: &'r Measurement) -> Self {
+        Self {
+            seconds: &measurement.seconds,
+            elapsed_ns: measurement.elapsed_ns,
+            totals: measurement.counts,
+        }
+    }
+}
+
 impl<'r> Timeline<'r> {
     /// In at most `groups_max` groups of equal length; the groups, and that length in seconds.
     pub(crate) fn groups(self, groups_max: usize) -> (Vec<&'r [Second]>, u64) {
@@ -79,22 +90,15 @@ impl<'r> Timeline<'r> {
         if metric.unit() != Unit::PerSecond {
             return Some((value, second.succeeded as f64));
         }
-        let length = self.length_s(second);
+        let left = self.elapsed_ns as f64 / 1e9 - second.at_s as f64;
+        // What the load had begun may end after it: that is no rate of the load.
+        let length = if self.seconds.len() == 1 && left <= 0.0 {
+            1.0
+        } else {
+            left.min(1.0)
+        };
         let is_only = self.seconds.len() == 1;
         (is_only || length >= SHORTEST_S).then(|| (value / length, 1.0))
-    }
-
-    /// How long a second was: the load may have ended within it, or before what it had begun
-    /// ended.
-    fn length_s(self, second: &Second) -> f64 {
-        /// The clock's own steps: less than this is no time.
-        const ROUNDING_S: f64 = 1e-3;
-        let left = self.elapsed_ns as f64 / 1e9 - second.at_s as f64;
-        if (ROUNDING_S..1.0 - ROUNDING_S).contains(&left) {
-            left
-        } else {
-            1.0
-        }
     }
 }
 

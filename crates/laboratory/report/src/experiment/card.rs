@@ -1,0 +1,275 @@
+//! One claim of a record as a picture to show around: what the first target does better than all
+//! others, by how much, on what host, and the command that repeats it.
+//!
+//! A claim that the record does not bear is refused. The picture has colours of its own, since it
+//! is shown where no style sheet is.
+
+use measure::effect::{Effect, Scale};
+use measure::experiment::Experiment;
+use measure::metric::Metric;
+
+use super::comparison::{Comparison, Verdict};
+use super::plots::panel;
+use super::ranking::{Ranking, Weight};
+use super::study::{Combination, Study, do_same_work, studies};
+use super::tables::heading;
+use crate::figure::{BarPanel, Bars, drawing_text};
+use crate::host;
+use crate::markup::{Element, element};
+use crate::shell::command_lines;
+use crate::words::listed;
+
+/// Its size in pixels: what link previews show whole.
+pub const CARD_SIZE: (u32, u32) = (1200, 630);
+
+/// Why there is no card, and what would help.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{seen}")]
+pub struct Refusal {
+    /// What is missing, in a sentence without a full stop.
+    pub seen: String,
+    /// The remedy.
+    pub hint: String,
+}
+
+/// What a card is to be about; what is not named is chosen where there is no choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Subject<'s> {
+    /// The name of a scenario.
+    pub scenario: Option<&'s str>,
+    /// The combination of values, as tables call it: `TLS 1.3, P-256, PSK`.
+    pub context: Option<&'s str>,
+}
+
+fn refusal(seen: impl Into<String>, hint: impl Into<String>) -> Refusal {
+    Refusal {
+        seen: seen.into(),
+        hint: hint.into(),
+    }
+}
+
+/// The card as SVG.
+///
+/// # Errors
+/// If the subject is not one of the record, or the record does not bear that the first target is
+/// better than each other that does the same work.
+pub fn card(experiment: &Experiment, subject: Subject<'_>) -> Result<String, Refusal> {
+    if !experiment.ended.as_ref().is_some_and(|it| it.is_complete) {
+        let hint = "end the run first: lariat-lab run --resume RECORD";
+        return Err(refusal("the run was stopped before its end", hint));
+    }
+    let all = studies(experiment, 1);
+    let ranking = Ranking::of(all.iter());
+    let study = one_of(
+        &all,
+        subject.scenario,
+        |study| study.scenario.name.clone(),
+        ("scenario", "--scenario"),
+    )?;
+    let combination = one_of(
+        &study.combinations,
+        subject.context,
+        Combination::title,
+        ("context", "--context"),
+    )?;
+    let claim = Claim::of(study, combination, &ranking)?;
+    Ok(format!("{}\n", claim.draw(experiment, study, combination)))
+}
+
+/// The one of that name, or the only one.
+fn one_of<'a, T>(
+    all: &'a [T],
+    name: Option<&str>,
+    name_of: impl Fn(&T) -> String,
+    (what, flag): (&str, &str),
+) -> Result<&'a T, Refusal> {
+    let names: Vec<String> = all.iter().map(&name_of).collect();
+    let there_are = format!("the record has: {}", names.join("; "));
+    match (name, all) {
+        (Some(name), _) => {
+            let mut found = all.iter().filter(|it| name_of(it) == name);
+            let missing = || refusal(format!("the record has no {what} `{name}`"), there_are);
+            found.next().ok_or_else(missing)
+        }
+        (None, [only]) => Ok(only),
+        (None, _) => {
+            let seen = format!("the record has {} {what}s, and a card is of one", all.len());
+            Err(refusal(seen, format!("choose by {flag}; {there_are}")))
+        }
+    }
+}
+
+/// What the record bears.
+struct Claim {
+    first: String,
+    /// The nearest of the others.
+    nearest: String,
+    others: usize,
+    metric: String,
+    /// The first target against the nearest.
+    found: Comparison,
+}
+
+impl Claim {
+    fn of(
+        study: &Study<'_>,
+        combination: &Combination<'_>,
+        ranking: &Ranking,
+    ) -> Result<Self, Refusal> {
+        let (Some(metric), Some(first)) = (study.main(), study.targets.first()) else {
+            return Err(refusal(
+                "the scenario has no metric",
+                "choose another scenario",
+            ));
+        };
+        let others = study.targets.iter().skip(1);
+        let others = others.filter(|target| do_same_work(target, first));
+        let mut found: Vec<(&str, Comparison)> = Vec::new();
+        let mut faults = Vec::new();
+        for target in others {
+            let name = target.name.as_str();
+            match ranking.main(study, name, &combination.title()) {
+                Some((Verdict::Worse, Weight::Main, comparison)) => found.push((name, comparison)),
+                Some((verdict, ..)) => faults.push(format!("{name} ({})", doubt(verdict))),
+                None => faults.push(format!("{name} (not measured)")),
+            }
+        }
+        if !faults.is_empty() {
+            return Err(refusal(
+                format!(
+                    "the record does not bear that {} is better than {}",
+                    first.name,
+                    listed(&faults)
+                ),
+                "a card claims what holds for every target of the scenario: repeat the run with \
+                 more rounds, with fewer targets, or choose another context",
+            ));
+        }
+        let distance = |it: &Comparison| it.effect.value.ln().abs();
+        let of_nearest = |(_, a): &&(&str, Comparison), (_, b): &&(&str, Comparison)| {
+            distance(a).total_cmp(&distance(b))
+        };
+        let Some((nearest, comparison)) = found.iter().min_by(of_nearest) else {
+            let hint = "measure a target that does the same work beside it";
+            return Err(refusal("there is nothing to compare with", hint));
+        };
+        if comparison.effect.scale == Scale::Difference {
+            let hint = "choose a scenario whose main metric is a duration, a size or a rate";
+            return Err(refusal("a share has no ratio to claim", hint));
+        }
+        Ok(Self {
+            first: first.name.clone(),
+            nearest: (*nearest).to_owned(),
+            others: found.len(),
+            metric: metric.title(&study.scenario.operation),
+            found: Comparison {
+                effect: inverse(comparison.effect),
+                ..*comparison
+            },
+        })
+    }
+
+    fn draw(
+        &self,
+        experiment: &Experiment,
+        study: &Study<'_>,
+        combination: &Combination<'_>,
+    ) -> Element {
+        let (words, interval) = self.found.parts();
+        let others = match self.others {
+            1 => String::new(),
+            others => format!(", the nearest of {others}"),
+        };
+        let rounds = self.found.effect.count;
+        let than = format!(
+            "than {}{others}; 95 % interval {}, {rounds} rounds",
+            self.nearest,
+            interval.unwrap_or_default()
+        );
+        let plan = &experiment.plan;
+        let context = [study.scenario.name.clone(), combination.title()];
+        let date = plan.started.split('T').next().unwrap_or_default();
+        let foot = format!("{date}, {}", host::line(&plan.host.host));
+        // One that is too long is said to be.
+        const COMMAND_LINES_MAX: usize = 2;
+        let mut command = command_lines(&plan.command, 108);
+        if command.len() > COMMAND_LINES_MAX {
+            command.truncate(COMMAND_LINES_MAX);
+            let last = command.pop();
+            command.extend(last.map(|line| format!("{line} …")));
+        }
+        let metric = study.main().unwrap_or(Metric::Rate);
+        let mut shapes = vec![
+            drawing_text("soft", (56.0, 66.0), &crate::words::joined(&context, ": ")),
+            drawing_text("claim", (56.0, 128.0), &format!("{}: {words}", self.first)),
+            drawing_text("claim", (56.0, 180.0), &self.metric),
+            drawing_text("than", (56.0, 222.0), &than),
+            bars(study, combination, metric),
+            drawing_text("soft", (56.0, 544.0), &foot),
+        ];
+        for (index, line) in command.iter().enumerate() {
+            let place = (56.0, 574.0 + 24.0 * index as f64);
+            shapes.push(drawing_text("command", place, line));
+        }
+        let (width, height) = CARD_SIZE;
+        element("svg")
+            .with("xmlns", "http://www.w3.org/2000/svg")
+            .with("width", width)
+            .with("height", height)
+            .with("viewBox", format!("0 0 {width} {height}"))
+            .child(element("style").ours(include_str!("../style/card.css")))
+            .child(
+                element("rect")
+                    .with("class", "page")
+                    .with("width", width)
+                    .with("height", height),
+            )
+            .children(shapes)
+    }
+}
+
+/// As large as there is room for.
+fn bars(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> Element {
+    const PLACE: (f64, f64) = (56.0, 244.0);
+    const ROOM: (f64, f64) = (1088.0, 270.0);
+    const SCALE_MAX: f64 = 1.7;
+    let bars = Bars {
+        title: String::new(),
+        description: String::new(),
+        head: String::new(),
+        legend: String::new(),
+        panels: vec![BarPanel {
+            heading: format!("{}: median, least to greatest", heading(study, metric)),
+            ..panel(study, combination, metric)
+        }],
+    };
+    let (_, height) = bars.shapes(ROOM.0 / SCALE_MAX, 1);
+    let scale = (ROOM.1 / height).min(SCALE_MAX);
+    let (shapes, _) = bars.shapes(ROOM.0 / scale, 1);
+    let (x, y) = PLACE;
+    element("g")
+        .with("transform", format!("translate({x} {y}) scale({scale:.3})"))
+        .children(shapes)
+}
+
+/// Why a comparison bears no claim.
+fn doubt(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "it is better",
+        Verdict::NoDifference => "no significant difference",
+        Verdict::Worse => "it differs by its own interval only, not among all comparisons",
+        Verdict::LoadLimited => "the load was the limit",
+        Verdict::TooFewRounds => "too few rounds",
+        Verdict::OtherWork => "it does other work",
+    }
+}
+
+/// The first against the second, in place of the second against the first.
+fn inverse(effect: Effect) -> Effect {
+    Effect {
+        value: effect.value.recip(),
+        interval: effect.interval.map(|(from, to)| (to.recip(), from.recip())),
+        means: (effect.means.1, effect.means.0),
+        ..effect
+    }
+}
