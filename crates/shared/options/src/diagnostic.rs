@@ -314,7 +314,7 @@ impl Excerpt {
 fn printable(character: char) -> char {
     match character {
         '\t' => ' ',
-        other if other.is_control() => '\u{fffd}',
+        other if wire::text::is_control(other) => '\u{fffd}',
         other => other,
     }
 }

@@ -151,6 +151,11 @@ impl Dialog {
         self.step(|steps, out| steps.server_sent(bytes, out))
     }
 
+    /// The application protocol that the client's TLS has agreed on; [`Self::client_tls_up`] then.
+    pub fn client_agreed(&mut self, protocol: Option<&[u8]>) {
+        self.steps.client_agreed(protocol);
+    }
+
     /// The TLS that [`Next::StartClientTls`] or [`Next::ClientTlsBegun`] asked for is up.
     pub fn client_tls_up(&mut self) -> Output {
         self.step(|steps, out| steps.client_tls_up(out))

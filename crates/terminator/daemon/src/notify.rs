@@ -13,6 +13,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
 use sys::clock;
+use wire::text::is_control;
 
 /// From one try to send to the next while the manager's queue is full. It reads in a loop of its
 /// own, so that such a queue is a matter of milliseconds.
@@ -56,7 +57,7 @@ impl fmt::Display for Notice {
             Self::Status(text) => {
                 f.write_str("STATUS=")?;
                 // A line is one assignment.
-                let one_line = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+                let one_line = text.chars().map(|c| if is_control(c) { ' ' } else { c });
                 one_line
                     .take(STATUS_CHARACTERS_MAX)
                     .try_for_each(|c| f.write_char(c))

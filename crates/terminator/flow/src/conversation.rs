@@ -57,7 +57,9 @@ pub(crate) fn ending_of(fault: &Fault) -> Ending {
     let reason = match fault {
         Fault::TlsRequired => Reason::StarttlsRequired,
         Fault::Injection(_) => Reason::StarttlsInjection,
-        Fault::TlsUnasked | Fault::ClientMalformed(_) => Reason::StarttlsMalformed,
+        Fault::TlsUnasked | Fault::ProtocolNotAgreed(_) | Fault::ClientMalformed(_) => {
+            Reason::StarttlsMalformed
+        }
         Fault::ServerRefused(_) | Fault::ServerWithoutTls(_) | Fault::ServerMalformed(_) => {
             Reason::ServerStarttlsFailed
         }

@@ -86,6 +86,8 @@ pub struct Facts {
     pub bytes_down: u64,
     /// KeyUpdate and other control records answered.
     pub key_updates: u32,
+    /// Whether the client could have asked for TLS, and is relayed in plaintext.
+    pub declined_tls: bool,
     /// Whether the kernel encrypts what is sent to the client.
     pub offloaded: bool,
 }
@@ -116,6 +118,7 @@ impl Facts {
             bytes_up: 0,
             bytes_down: 0,
             key_updates: 0,
+            declined_tls: false,
             offloaded: false,
         }
     }

@@ -11,6 +11,9 @@ use crate::timers::TICK;
 pub(crate) fn count_handshake(connection: &Connection) {
     let facts = connection.flow.facts();
     let counters = &connection.service.counters;
+    if facts.declined_tls {
+        counters.count(ServiceCounter::StarttlsPlaintext);
+    }
     if let Some(miss) = facts.resumption_miss {
         counters.missed(miss);
     }

@@ -1,6 +1,8 @@
 //! The page that shows what is in a folder: HTML of a few lines, without script or style, that
 //! asks for nothing. Which entries are shown is decided elsewhere.
 
+use wire::text::is_control;
+
 use crate::dates;
 use crate::percent;
 use crate::questions::{Entry, LISTING_ENTRIES_MAX};
@@ -84,7 +86,7 @@ fn escape(page: &mut String, name: &[u8]) {
             '>' => page.push_str("&gt;"),
             '"' => page.push_str("&quot;"),
             '\'' => page.push_str("&#39;"),
-            character if character.is_control() => page.push('\u{fffd}'),
+            character if is_control(character) => page.push('\u{fffd}'),
             character => page.push(character),
         }
     }

@@ -197,7 +197,7 @@ fn openssl_starts_tls_before_a_server_is_needed_where_the_client_speaks_first() 
         })
         .into_iter()
         .unzip();
-    let _lariat = Lariat::start(&toml.concat());
+    let lariat = Lariat::start(&toml.concat());
     for (name, address) in protocols.iter().zip(&addresses) {
         let arguments = ["-starttls", name, "-brief", "-verify_return_error"];
         let done = s_client(&site, *address, &arguments);
@@ -206,6 +206,15 @@ fn openssl_starts_tls_before_a_server_is_needed_where_the_client_speaks_first() 
     // As clients of PostgreSQL since version 17 may begin.
     let done = s_client(&site, addresses[0], &["-alpn", "postgresql"]);
     assert_has(&done.stdout, "ALPN protocol: postgresql");
+    for other in [&["-alpn", "h2"][..], &[]] {
+        let done = s_client(&site, addresses[0], other);
+        assert!(!done.stdout.contains("ALPN protocol: "), "{done:?}");
+    }
+    let line = lariat.wait_for_line(&["starttls-malformed"]);
+    assert_has(
+        line["detail"].to_string(),
+        "application protocol postgresql",
+    );
 }
 
 #[test]
@@ -251,6 +260,8 @@ fn a_client_in_plaintext_is_refused_or_relayed_as_the_policy_says() {
                 lariat.wait_for_line(&[kind.name, "starttls-required"]);
             } else {
                 assert_eq!(answer, format!("said {}\r\n", kind.login));
+                let counted = ("service", kind.name);
+                lariat.wait_for_metric("lariat_starttls_plaintext_total", &[counted], 1.0);
             }
         }
     }

@@ -26,6 +26,10 @@ enum Server {
 pub(super) struct Postgres {
     sides: Sides,
     has_client_tls: bool,
+    /// It began TLS without a request for it.
+    is_direct: bool,
+    /// The same, and it has not agreed on the application protocol.
+    lacks_protocol: bool,
     /// It asked for GSSAPI encryption before and was told that there is none.
     has_asked_gss: bool,
     /// It asked for TLS before and was told that there is none.
@@ -45,6 +49,8 @@ impl Postgres {
         Self {
             sides,
             has_client_tls: false,
+            is_direct: false,
+            lacks_protocol: false,
             has_asked_gss: false,
             has_asked_tls: false,
             has_refused: false,
@@ -64,6 +70,7 @@ impl Postgres {
         while out.goes_on() && !self.has_begun {
             let is_first = !self.has_client_tls && !self.has_asked_gss;
             if self.client.first() == Some(&HANDSHAKE) && is_first && self.sides.front.is_some() {
+                self.is_direct = true;
                 out.next = Next::ClientTlsBegun(std::mem::take(&mut self.client));
                 return;
             }
@@ -190,9 +197,20 @@ impl Steps for Postgres {
         }
     }
 
-    fn client_tls_up(&mut self, _out: &mut Output) {
+    /// Who begins TLS at once has to say what for: so servers have it since version 17, lest the
+    /// client of another protocol is led to them (ALPACA).
+    fn client_agreed(&mut self, protocol: Option<&[u8]>) {
+        self.lacks_protocol = self.is_direct && protocol != Some(b"postgresql");
+    }
+
+    fn client_tls_up(&mut self, out: &mut Output) {
         self.has_client_tls = true;
         self.client.clear();
+        if self.lacks_protocol {
+            let words = "TLS without a request for it needs the application protocol postgresql";
+            let fault = Fault::ProtocolNotAgreed("postgresql");
+            out.fail(fault, &error("08P01", words));
+        }
     }
 
     fn server_tls_up(&mut self, out: &mut Output) {

@@ -103,6 +103,9 @@ pub enum Fault {
     /// The client's first bytes are a ClientHello, in a protocol that has it ask for TLS first.
     #[error("the client began TLS without asking for it")]
     TlsUnasked,
+    /// The client began TLS at once, as it may, but has not agreed on this application protocol.
+    #[error("the client began TLS without agreeing on the application protocol {0}")]
+    ProtocolNotAgreed(&'static str),
     /// The client's: what it sent is not of the protocol, or longer than is allowed.
     #[error("the client sent {0}")]
     ClientMalformed(&'static str),
@@ -124,6 +127,7 @@ impl Fault {
             Self::TlsRequired
             | Self::Injection(_)
             | Self::TlsUnasked
+            | Self::ProtocolNotAgreed(_)
             | Self::ClientMalformed(_) => false,
             Self::ServerRefused(_) | Self::ServerWithoutTls(_) | Self::ServerMalformed(_) => true,
         }
@@ -165,6 +169,8 @@ pub(super) fn refusal(words: &[u8]) -> Fault {
 pub(super) trait Steps {
     fn client_sent(&mut self, bytes: &[u8], out: &mut Output);
     fn server_sent(&mut self, bytes: &[u8], out: &mut Output);
+    /// The application protocol of the client's TLS.
+    fn client_agreed(&mut self, _protocol: Option<&[u8]>) {}
     fn client_tls_up(&mut self, out: &mut Output);
     fn server_tls_up(&mut self, out: &mut Output);
     fn server_connected(&mut self, out: &mut Output);

@@ -40,6 +40,8 @@ pub(super) struct Xmpp {
     domain: String,
     is_domain_of_client: bool,
     client: Vec<u8>,
+    /// So much of it is whole, and before what is awaited.
+    passed: usize,
     server: Vec<u8>,
     has_refused: bool,
 }
@@ -53,6 +55,7 @@ impl Xmpp {
             domain: domain.unwrap_or("localhost").to_owned(),
             is_domain_of_client: false,
             client: Vec::new(),
+            passed: 0,
             server: Vec::new(),
             has_refused: false,
         }
@@ -60,7 +63,7 @@ impl Xmpp {
 
     fn take_client(&mut self, out: &mut Output) {
         if self.front == Phase::Head {
-            let Some((end, tag)) = element(&self.client, "stream:stream") else {
+            let Some((end, tag)) = element(&self.client, &mut self.passed, "stream:stream") else {
                 return self.judge_client(out);
             };
             let to = attribute(&tag, "to");
@@ -72,6 +75,7 @@ impl Xmpp {
                 .unwrap_or("jabber:client")
                 .to_owned();
             self.client.drain(..end);
+            self.passed = 0;
             self.front = Phase::Request;
             // The identifier is of a stream that ends before it says anything.
             out.to_client.extend(
@@ -87,7 +91,7 @@ impl Xmpp {
             );
         }
         if self.front == Phase::Request {
-            let Some((end, _)) = element(&self.client, "starttls") else {
+            let Some((end, _)) = element(&self.client, &mut self.passed, "starttls") else {
                 return self.judge_client(out);
             };
             let rest = self.client[end..].strip_prefix(b"</starttls>");
@@ -143,7 +147,7 @@ impl Xmpp {
                     .extend(format!("<starttls xmlns='{NAMESPACE}'/>").into_bytes());
             }
             Phase::Request => {
-                let Some((end, _)) = element(&self.server, "proceed") else {
+                let Some((end, _)) = element(&self.server, &mut 0, "proceed") else {
                     return self.judge_server(out);
                 };
                 let is_last = [&b""[..], b"</proceed>"].contains(&self.server[end..].trim_ascii());
@@ -169,7 +173,13 @@ impl Xmpp {
             out.fail(Fault::ClientMalformed(what), &words);
         } else if is_whole {
             out.next = Next::Fail(refusal(text.as_bytes()));
-        } else if self.server.len() > HEAD_BYTES_MAX {
+        } else {
+            self.limit_head(out);
+        }
+    }
+
+    fn limit_head(&self, out: &mut Output) {
+        if self.server.len() > HEAD_BYTES_MAX {
             let what = "no features of a stream within 16 KiB";
             out.next = Next::Fail(Fault::ServerMalformed(what));
         }
@@ -213,7 +223,12 @@ impl Xmpp {
 impl Steps for Xmpp {
     fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
         self.client.extend_from_slice(bytes);
-        self.take_client(out);
+        // Nothing awaited ends otherwise: a head that comes byte by byte is read once.
+        if self.front == Phase::Open || bytes.contains(&b'>') {
+            self.take_client(out);
+        } else {
+            self.judge_client(out);
+        }
         if self.client.len() > 64 << 10 {
             let what = "more than 64 KiB before the server was connected";
             out.fail(
@@ -225,7 +240,12 @@ impl Steps for Xmpp {
 
     fn server_sent(&mut self, bytes: &[u8], out: &mut Output) {
         self.server.extend_from_slice(bytes);
-        self.take_server(out);
+        // Nothing awaited ends otherwise.
+        if self.back == Phase::Open || bytes.contains(&b'>') {
+            self.take_server(out);
+        } else {
+            self.limit_head(out);
+        }
     }
 
     fn client_tls_up(&mut self, out: &mut Output) {
@@ -286,19 +306,19 @@ fn stream_error(condition: &str) -> Vec<u8> {
 }
 
 /// Where the first start tag of that name ends, and the tag, if it is there as the first element.
-fn element(bytes: &[u8], name: &str) -> Option<(usize, String)> {
-    let mut at = 0;
+/// `at` is where to look from: behind what is whole and comes before it.
+fn element(bytes: &[u8], at: &mut usize, name: &str) -> Option<(usize, String)> {
     loop {
-        let begin = at + bytes.get(at..)?.iter().position(|byte| *byte == b'<')?;
+        let begin = *at + bytes.get(*at..)?.iter().position(|byte| *byte == b'<')?;
         let end = begin + bytes[begin..].iter().position(|byte| *byte == b'>')?;
-        at = end + 1;
         let tag = String::from_utf8_lossy(&bytes[begin + 1..end]).into_owned();
         if tag.starts_with('?') {
+            *at = end + 1;
             continue;
         }
         let rest = tag.strip_prefix(name)?;
         let is_it = rest.is_empty() || rest.starts_with([' ', '/', '\t', '\r', '\n']);
-        return is_it.then_some((at, tag));
+        return is_it.then_some((end + 1, tag));
     }
 }
 

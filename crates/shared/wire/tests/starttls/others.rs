@@ -118,9 +118,23 @@ fn a_client_of_postgresql_that_does_not_fit_gets_an_error_of_its_protocol() {
             "{bytes:?}"
         );
     }
+    for (protocol, is_served) in [
+        (Some(&b"postgresql"[..]), true),
+        (Some(b"h2"), false),
+        (None, false),
+    ] {
+        let mut dialog = Dialog::new(Dialect::Postgres, OPTIONAL, None);
+        let begun = dialog.client_sent(b"\x16\x03\x01").next;
+        assert!(matches!(begun, Next::ClientTlsBegun(_)), "{begun:?}");
+        dialog.client_agreed(protocol);
+        let is_refused = matches!(dialog.client_tls_up().next, Next::Fail(_));
+        assert_ne!(is_refused, is_served, "{protocol:?}");
+    }
     let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, None);
     assert_eq!(dialog.client_sent(ssl).next, Next::StartClientTls);
-    dialog.client_tls_up();
+    // One that asks for TLS need not say for what.
+    dialog.client_agreed(None);
+    assert_eq!(dialog.client_tls_up().next, Next::More);
     assert!(matches!(
         dialog.client_sent(ssl).next,
         Next::Fail(Fault::ClientMalformed(_))

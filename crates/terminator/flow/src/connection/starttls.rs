@@ -105,7 +105,12 @@ impl Flow {
         };
         let asked = self.settings.starttls.as_ref().map(|one| one.sides);
         let out = match (is_of_client, asked) {
-            (true, Some(sides)) if sides.front.is_some() => conversation.dialog.client_tls_up(),
+            (true, Some(sides)) if sides.front.is_some() => {
+                let agreed = self.facts.agreed.as_ref();
+                let protocol = agreed.and_then(|one| one.alpn.as_deref());
+                conversation.dialog.client_agreed(protocol);
+                conversation.dialog.client_tls_up()
+            }
             (false, Some(sides)) if sides.back => conversation.dialog.server_tls_up(),
             _ => return,
         };
@@ -149,6 +154,8 @@ impl Flow {
                 if self.is_before_tls() {
                     self.handshaking = None;
                     self.is_as_is = true;
+                    let asked = self.settings.starttls.as_ref();
+                    self.facts.declined_tls = asked.is_some_and(|one| one.sides.front.is_some());
                 }
                 if matches!(self.stage, Stage::Handshaking) {
                     self.begin_dial(now);
