@@ -20,4 +20,5 @@ mod relay;
 mod settings;
 mod suites;
 mod system_calls;
+mod systemd;
 mod unix_sockets;

@@ -105,6 +105,7 @@ mod terminator {
         mod crash_restart;
         mod demo;
         mod drain;
+        mod handed_over;
         mod port_in_use;
         mod privilege;
         mod readiness;

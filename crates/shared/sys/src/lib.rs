@@ -13,6 +13,7 @@ pub mod datagram;
 pub mod dns;
 pub mod epoll;
 pub mod file;
+pub mod inherited;
 pub mod io_uring;
 pub mod ktls;
 pub mod limit;

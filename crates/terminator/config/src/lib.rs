@@ -164,6 +164,20 @@ pub fn is_written(source: &Source, key: &str) -> bool {
     })
 }
 
+/// The status socket that a configuration names; `None` = it leaves it where it usually is. Nothing
+/// else of it is judged, and no other file is read: it may be half edited.
+pub fn status_socket(source: &Source) -> Result<Option<std::path::PathBuf>, Vec<Diagnostic>> {
+    let report = report_about(source);
+    let named = root_of(source, &report).and_then(|root| {
+        let top = Section::top(&TABLE, &root, &report);
+        top.section("admin").text_if_written("status-socket")
+    });
+    match named {
+        Some(path) => Ok(path.map(|path| source.base().join(path))),
+        None => Err(report.into_diagnostics()),
+    }
+}
+
 /// The table that a key stands in, and the key's name.
 fn section_of<'a, 'k>(top: &Section<'a>, key: &'k str) -> (Section<'a>, &'k str) {
     let (tables, name) = key.rsplit_once('.').unwrap_or(("", key));
@@ -315,6 +329,29 @@ mod tests {
         }
         let flags = Source::Flags(vec![("log".into(), "/x/y".into())]);
         assert!(told(&flags).starts_with("error: --log: has no directory"));
+    }
+
+    #[test]
+    fn a_status_socket_is_found_in_a_file_that_is_otherwise_wrong() {
+        let found = |text: &str| {
+            let (place, text) = ("/etc/lariat/a.toml".to_owned(), text.to_owned());
+            status_socket(&Source::File { place, text })
+        };
+        let path = |path: &str| Ok(Some(std::path::PathBuf::from(path)));
+        assert_eq!(
+            found("[admin]\nstatus-socket = '/run/a'\nx = 1\n"),
+            path("/run/a")
+        );
+        assert_eq!(
+            found("admin = { status-socket = 'a' }"),
+            path("/etc/lariat/a")
+        );
+        assert_eq!(found("[[service]]\n"), Ok(None));
+        for wrong in ["[admin]\nstatus-socket = 7\n", "[admin\n"] {
+            assert_eq!(found(wrong).unwrap_err().len(), 1, "{wrong}");
+        }
+        let flags = Source::Flags(vec![("status-socket".into(), "b".into())]);
+        assert_eq!(status_socket(&flags), path("b"));
     }
 
     #[test]

@@ -34,24 +34,24 @@ pub(crate) enum Command {
     /// Say what the running one does.
     Status {
         /// Where it answers.
-        socket: Option<PathBuf>,
+        socket: StatusSocket,
         /// The document as it is.
         json: bool,
     },
     /// Make the running one read its configuration again.
     Reload {
         /// Where it answers.
-        socket: Option<PathBuf>,
+        socket: StatusSocket,
     },
     /// Make the running one finish.
     Drain {
         /// Where it answers.
-        socket: Option<PathBuf>,
+        socket: StatusSocket,
     },
     /// Take a server of the running one out of use, or back in.
     Server {
         /// Where it answers.
-        socket: Option<PathBuf>,
+        socket: StatusSocket,
         /// Which of both.
         change: Change,
         /// Which server.
@@ -78,6 +78,34 @@ pub(crate) struct CheckOptions {
     pub(crate) bind: bool,
     /// Whether programs read it.
     pub(crate) json: bool,
+}
+
+/// Where a running one answers.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) enum StatusSocket {
+    /// At the usual place.
+    #[default]
+    Usual,
+    /// At this path.
+    Path(PathBuf),
+    /// Where this configuration says.
+    Of(ConfigSource),
+}
+
+impl StatusSocket {
+    fn name(&mut self, named: Self) -> Result<(), UsageError> {
+        match std::mem::replace(self, named) {
+            Self::Usual => Ok(()),
+            Self::Path(_) | Self::Of(_) => Err(UsageError::new(
+                "the running lariat is named twice",
+                "give its configuration file, or its status socket with --status-socket",
+            )),
+        }
+    }
+
+    fn of_file(file: OsString) -> Self {
+        Self::Of(ConfigSource::File(file.into()))
+    }
 }
 
 /// What is to be explained.
@@ -356,14 +384,18 @@ fn set_file(file: &mut Option<PathBuf>, path: OsString) -> Result<(), UsageError
 fn running(
     parser: &mut Parser,
     topic: Topic,
-    make: impl FnOnce(Option<PathBuf>, bool) -> Command,
+    make: impl FnOnce(StatusSocket, bool) -> Command,
 ) -> Result<Command, UsageError> {
-    let (mut socket, mut json) = (None, false);
+    let (mut socket, mut json) = (StatusSocket::default(), false);
     while let Some(argument) = parser.next()? {
         match argument {
             Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(topic)),
-            Arg::Long("status-socket") => socket = Some(parser.value()?.into()),
             Arg::Long("json") if topic == Topic::Status => json = true,
+            Arg::Long("status-socket") => {
+                socket.name(StatusSocket::Path(parser.value()?.into()))?
+            }
+            Arg::Long("config") => socket.name(StatusSocket::of_file(parser.value()?))?,
+            Arg::Value(file) => socket.name(StatusSocket::of_file(file))?,
             other => return Err(other.unexpected().into()),
         }
     }
@@ -374,13 +406,20 @@ fn running(
 const SERVER_EXAMPLE: &str = "for example: lariat server disable web/10.0.0.3:80";
 
 fn server(parser: &mut Parser) -> Result<Command, UsageError> {
-    let (mut socket, mut change, mut name) = (None, None, None);
+    let (mut socket, mut change, mut name) = (StatusSocket::default(), None, None);
     while let Some(argument) = parser.next()? {
         match argument {
             Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(Topic::Server)),
-            Arg::Long("status-socket") => socket = Some(parser.value()?.into()),
+            Arg::Long("status-socket") => {
+                socket.name(StatusSocket::Path(parser.value()?.into()))?
+            }
+            Arg::Long("config") => socket.name(StatusSocket::of_file(parser.value()?))?,
             Arg::Value(word) if change.is_none() => change = Some(server_change(&word.string()?)?),
             Arg::Value(text) if name.is_none() => name = Some(server_name(&text.string()?)?),
+            // Every address has a colon, and hardly any file.
+            Arg::Value(file) if !file.as_encoded_bytes().contains(&b':') => {
+                socket.name(StatusSocket::of_file(file))?;
+            }
             other => return Err(other.unexpected().into()),
         }
     }

@@ -17,6 +17,7 @@ pub(crate) fn end_of(ended: Result<(), Failure>, console: Console) -> Exit {
         Failure::Config(_)
         | Failure::Plan(_)
         | Failure::User(_)
+        | Failure::HandedOver(_)
         | Failure::Root(_)
         | Failure::Reach(_)
         | Failure::Folder { .. }

@@ -36,12 +36,22 @@ pub(crate) const READER_NAME: &str = "lariat: reader";
 const LOG_MODE: u32 = 0o640;
 
 /// Where a configuration comes from, each time that it is read.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum ConfigSource {
     /// A TOML file.
     File(PathBuf),
     /// Flags of `lariat serve`: name without dashes, and value.
     Flags(Vec<(String, String)>),
+}
+
+impl ConfigSource {
+    /// What was typed.
+    pub(crate) fn read(&self, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
+        match self {
+            Self::File(path) => Source::read(path, files),
+            Self::Flags(flags) => Ok(Source::Flags(flags.clone())),
+        }
+    }
 }
 
 /// What the reader is to do.
@@ -168,10 +178,7 @@ struct Read {
 /// A configuration with all files that it names.
 fn load(files: Announced<'_>, config: &ConfigSource) -> Result<(Bundle, Loaded), Refusal> {
     let mut recorder = Recorder::new(files);
-    let source = match config {
-        ConfigSource::File(path) => Source::read(path, &mut *recorder.files()),
-        ConfigSource::Flags(flags) => Ok(Source::Flags(flags.clone())),
-    };
+    let source = config.read(&mut *recorder.files());
     let source = source.map_err(Refusal::Config)?;
     let loaded = config::load(&source, &mut recorder).map_err(Refusal::Config)?;
     let recording = recorder.into_recording();

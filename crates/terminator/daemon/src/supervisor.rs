@@ -11,6 +11,7 @@ mod child;
 mod cluster_socket;
 mod events;
 mod failure;
+mod handed_over;
 mod listeners;
 mod lookups;
 mod messages;
@@ -52,6 +53,7 @@ use backoff::Backoff;
 use child::{Child, Heard, Program};
 use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
+use handed_over::HandedOverSockets;
 use listeners::Listeners;
 use messages::{printable, say, say_each, say_warnings};
 use names::Names;
@@ -103,6 +105,7 @@ const DATA: Program = Program {
 /// To be called by the process's first thread before it starts another: signals are blocked in
 /// it, and the worker process ends with it.
 pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
+    let handed_over = HandedOverSockets::of_environment()?;
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
     stderr::write_in_background().map_err(Failure::host("start a thread"))?;
     // Only `ps` would miss it.
@@ -110,7 +113,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
     limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
     limit::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
-    let Some(mut supervisor) = Supervisor::prepare(request, events)? else {
+    let Some(mut supervisor) = Supervisor::prepare(request, events, handed_over)? else {
         return Ok(());
     };
     supervisor.start_child()?;
@@ -173,6 +176,7 @@ struct Supervisor<'a> {
     /// What is served if the worker process says yes.
     pending: Option<Prepared>,
     reload_asked: bool,
+    stop_asked: bool,
     readers: Readers,
     is_reading: bool,
     reloads: Reloads,
@@ -191,7 +195,11 @@ struct Supervisor<'a> {
 
 impl<'a> Supervisor<'a> {
     /// `None` = it was told to stop.
-    fn prepare(request: Request<'a>, mut events: EventQueue) -> Result<Option<Self>, Failure> {
+    fn prepare(
+        request: Request<'a>,
+        mut events: EventQueue,
+        handed_over: HandedOverSockets,
+    ) -> Result<Option<Self>, Failure> {
         let readers = Readers::default();
         let Some((read, looked)) = first_read(&request.config, &readers, &mut events)? else {
             return Ok(None);
@@ -202,10 +210,13 @@ impl<'a> Supervisor<'a> {
         if summary.process.sandbox.system_calls {
             forbid_system_calls()?;
         }
-        let mut listeners = Listeners::new(reading::remove);
+        handed_over.warn_of_unused(|address| summary.listens_at(address));
+        let admin = summary.control.listen.map(Address::Ip);
+        let admin = admin.and_then(|admin| handed_over.share(&admin, 1)?.pop());
+        let mut listeners = Listeners::new(handed_over, reading::remove);
         let workers = summary.workers.cpus.len();
         listeners.open(&summary.listen, workers, &summary.listen_options)?;
-        let admin_sockets = AdminSockets::open(summary, read.log)?;
+        let admin_sockets = AdminSockets::open(summary, read.log, admin)?;
         let cluster_socket = ClusterSocket::open(summary.peers.as_ref())?;
         let sandbox = summary.process.sandbox;
         let fences = Fences {
@@ -230,6 +241,7 @@ impl<'a> Supervisor<'a> {
             generation: 1,
             pending: None,
             reload_asked: false,
+            stop_asked: false,
             events,
             readers,
             is_reading: false,
@@ -474,6 +486,9 @@ impl<'a> Supervisor<'a> {
         }
         self.phase = Phase::Serving;
         self.due = None;
+        if self.stop_asked {
+            return self.stop();
+        }
         self.tell_manager_ready();
         self.reload_if_asked()
     }
@@ -540,7 +555,7 @@ impl<'a> Supervisor<'a> {
 
     fn restart(&mut self, how: String) -> Result<Next, Failure> {
         let now = Instant::now();
-        let Some(pause) = self.backoff.died(now) else {
+        let Some(pause) = self.backoff.died(now).filter(|_| !self.stop_asked) else {
             return Err(self.died(how));
         };
         self.phase = Phase::Restarting;

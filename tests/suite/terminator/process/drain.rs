@@ -5,8 +5,9 @@ use std::net::TcpStream;
 use rustix::process::Signal;
 use suite::client::Client;
 use suite::configuration::Service;
-use suite::lariat::Lariat;
+use suite::lariat::{Lariat, command};
 use suite::patience::until;
+use suite::program::run;
 use suite::site::Site;
 use testkit::directory::Directory;
 use testkit::server::{Behaviour, Server};
@@ -69,6 +70,32 @@ fn the_deadline_ends_what_does_not_end() {
     assert_eq!(lariat.wait().code(), Some(0));
     let line = lariat.wait_for_line(&["drained"]);
     assert_eq!(line["reason"], "drained");
+}
+
+#[test]
+fn the_running_one_is_found_by_its_configuration() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let mut lariat = Lariat::start(&service.toml());
+    let file = lariat.configuration();
+    let ask = |words: &[&str]| run(command().args(words));
+    let path = file.to_str().unwrap();
+    ask(&["status", path]).assert_stdout("lariat ");
+    ask(&["reload", "--config", path]).success();
+    let name = format!("web/{}", server.address());
+    ask(&["server", "disable", &name, path]).success();
+    ask(&["server", "enable", "--config", path, &name]).success();
+    // Half edited, it still says where.
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}\n[process]\ndrane = 1\n")).unwrap();
+    assert_eq!(ask(&["reload", path]).code(), 5);
+    assert_eq!(ask(&["status", "/no/such/file.toml"]).code(), 2);
+    let twice = ask(&["drain", path, "--status-socket", "/x"]);
+    assert_eq!(twice.code(), 2);
+    twice.assert_stderr("named twice");
+    ask(&["drain", path]).success();
+    assert_eq!(lariat.wait().code(), Some(0));
+    assert_eq!(ask(&["status", path]).code(), 4);
 }
 
 #[test]

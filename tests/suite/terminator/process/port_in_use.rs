@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use suite::configuration::Service;
-use suite::lariat::command;
+use suite::lariat::{Lariat, command};
 use suite::program::run;
 use suite::site::Site;
 use testkit::server::{Behaviour, Server};
@@ -25,4 +25,32 @@ fn the_message_names_the_address() {
         "{answer:?}"
     );
     assert!(answer.stderr.contains("hint:"), "{answer:?}");
+}
+
+#[test]
+fn a_second_instance_says_who_the_first_is() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let first = Lariat::start(&service.toml());
+    let file = first.configuration();
+    let who = [
+        format!("pid {}", first.supervisor().as_raw_nonzero()),
+        format!(
+            "started as `{} serve {}`",
+            command().get_program().display(),
+            file.display()
+        ),
+        "since 20".to_owned(),
+        "hint: `lariat reload` ".to_owned(),
+    ];
+    // By its ports; and by its status socket, where the ports are other ones.
+    first.configure(&service.toml());
+    let by_ports = run(command().arg("serve").arg(&file));
+    first.configure(&Service::new(&site, &server).toml());
+    let by_socket = run(command().arg("serve").arg(&file));
+    for refused in [by_ports, by_socket] {
+        assert_eq!(refused.code(), 3, "{refused:?}");
+        who.iter().for_each(|words| refused.assert_stderr(words));
+        assert!(!refused.stderr.contains("ss -lnp"), "{refused:?}");
+    }
 }

@@ -9,11 +9,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use config::{Diagnostic, Disk};
 use sys::peer::{Credentials, Process, credentials};
 use sys::signal::Signal;
 use wire::address::{Address, UnixName};
 
 use crate::admin::{StatusDocument, StatusError};
+use crate::args::StatusSocket;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::handover::SUPERVISOR_NAME;
@@ -35,6 +37,9 @@ const READ_BYTES: usize = 64 << 10;
 /// Why the running lariat could not be asked or told something.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ControlError {
+    /// The configuration that was to say where does not.
+    #[error("the configuration does not say where its lariat answers")]
+    Configuration(Vec<Diagnostic>),
     /// Nobody answers there.
     #[error("no lariat answers at {}: {error}", .path.display())]
     Silent { path: PathBuf, error: io::Error },
@@ -92,7 +97,7 @@ impl ControlError {
         Some(match self {
             Self::Silent { .. } => {
                 "is it running? its first lines say where its status socket is; give that path \
-                 with --status-socket"
+                 with --status-socket, or name its configuration file"
             }
             Self::Mute { .. } => "is it stopped? its processes are those named `lariat` in `ps`",
             Self::Closed { .. } => "ask as root, or as the user or group who started it",
@@ -101,8 +106,8 @@ impl ControlError {
                 "if it is a lariat, its worker process may be in an attacker's hands: restart it, \
                  and see its log"
             }
-            // Says it itself.
-            Self::Foreign(_) => return None,
+            // They say it themselves.
+            Self::Foreign(_) | Self::Configuration(_) => return None,
             Self::NoSupervisor { .. } => {
                 "give the path of lariat's own status socket with --status-socket, or signal the \
                  supervisor yourself: `kill -HUP` reloads, `kill -TERM` drains"
@@ -120,7 +125,10 @@ impl ControlError {
 
     /// Says it, and what it means for the program.
     pub(super) fn tell(&self, console: Console) -> Exit {
-        console.error(self);
+        match self {
+            Self::Configuration(diagnostics) => console.diagnostics(diagnostics),
+            other => console.error(other),
+        }
         if let Some(hint) = self.hint() {
             console.hint(hint);
         }
@@ -136,15 +144,22 @@ impl ControlError {
             | Self::Forbidden { .. }
             | Self::Older { .. }
             | Self::Ended { .. } => Exit::Failed,
-            Self::NoServer { .. } => Exit::Usage,
+            Self::NoServer { .. } | Self::Configuration(_) => Exit::Usage,
             Self::Draining { .. } => Exit::Refused,
         }
     }
 }
 
-/// The place of the status socket that was named, or the usual one.
-pub(super) fn socket(named: Option<PathBuf>) -> PathBuf {
-    named.unwrap_or_else(status_socket::default_path)
+/// The path of the status socket of the lariat that was meant.
+pub(super) fn socket(named: &StatusSocket) -> Result<PathBuf, ControlError> {
+    let source = match named {
+        StatusSocket::Usual => return Ok(status_socket::default_path()),
+        StatusSocket::Path(path) => return Ok(path.clone()),
+        StatusSocket::Of(config) => config.read(&mut Disk),
+    };
+    let found = source.and_then(|source| config::status_socket(&source));
+    let path = found.map_err(ControlError::Configuration)?;
+    Ok(path.unwrap_or_else(status_socket::default_path))
 }
 
 /// What a status socket sent, and who made it.
@@ -294,6 +309,14 @@ pub(super) struct Supervisor(Process);
 impl Supervisor {
     pub(super) fn pid(&self) -> u32 {
         self.0.pid()
+    }
+
+    /// What it was started as, which names its configuration: words apart by spaces.
+    pub(super) fn command_line(&self) -> String {
+        let line = std::fs::read(format!("/proc/{}/cmdline", self.pid())).unwrap_or_default();
+        let words = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        words.join(" ")
     }
 
     pub(super) fn signal(&self, signal: Signal) -> Result<(), ControlError> {

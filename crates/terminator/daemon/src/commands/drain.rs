@@ -1,20 +1,21 @@
 //! `lariat drain`: tells the running one to accept no more, and waits until it has ended.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use sys::signal::Signal;
 use telemetry::catalogue::ServiceGauge;
 
 use super::control::{self, ControlError};
+use crate::args::StatusSocket;
 use crate::console::{Console, print};
 use crate::exit::Exit;
 
 /// From one look at the process to the next.
 const WAIT: Duration = Duration::from_secs(60);
 
-pub(super) fn run(socket: Option<PathBuf>, console: Console) -> Exit {
-    match drained(&control::socket(socket), console) {
+pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {
+    match control::socket(socket).and_then(|path| drained(&path, console)) {
         Ok(()) => {
             print("drained: it has ended\n");
             Exit::Success

@@ -73,7 +73,7 @@ limits. Ends with 0 if `lariat serve` would serve it, else with 2.
 const STATUS: &str = "\
 lariat status: show what the running lariat does
 
-  lariat status [--json] [--status-socket PATH]
+  lariat status [--json] [FILE | --status-socket PATH]
 
 Prints tables for people, or with --json the status document, which docs/reference/status.md
 describes.
@@ -82,7 +82,7 @@ describes.
 const RELOAD: &str = "\
 lariat reload: make the running lariat read its configuration again
 
-  lariat reload [--status-socket PATH]
+  lariat reload [FILE | --status-socket PATH]
 
 Applies the whole new configuration or keeps the old one; open connections continue either way.
 Waits for the outcome: exits with 0 if the new one is served, and prints the warnings about it;
@@ -92,17 +92,18 @@ with 5 and the reason if it was refused.
 const DRAIN: &str = "\
 lariat drain: stop the running lariat without cutting connections
 
-  lariat drain [--status-socket PATH]
+  lariat drain [FILE | --status-socket PATH]
 
-It accepts no more connections and lets those there are finish, for as long as `process.drain`
-allows. Waits until it has ended.
+It goes on accepting connections for `process.drain-delay`, while /ready answers 503; then it
+accepts no more and lets those there are finish, for as long as `process.drain` allows. Waits until
+it has ended.
 ";
 
 const SERVER: &str = "\
 lariat server: take a server out of use for maintenance, or back in
 
-  lariat server disable SERVICE/ADDRESS [--status-socket PATH]
-  lariat server enable SERVICE/ADDRESS [--status-socket PATH]
+  lariat server disable SERVICE/ADDRESS [FILE | --status-socket PATH]
+  lariat server enable SERVICE/ADDRESS [FILE | --status-socket PATH]
 
 A disabled server gets no new connections; open ones go on. It stays disabled when the
 configuration is read again and when the worker process dies, until it is enabled, leaves the
@@ -112,7 +113,8 @@ For example: lariat server disable web/10.0.0.3:80
 ";
 
 const SOCKET: &str = "
-The status socket is /run/lariat/status.sock for root, else in $XDG_RUNTIME_DIR/lariat/.
+FILE is the configuration of the running lariat, which says where its status socket is. Without
+it, that is /run/lariat/status.sock for root, else in $XDG_RUNTIME_DIR/lariat/.
 ";
 
 /// The help about that.

@@ -1,7 +1,7 @@
 //! `lariat reload`: tells the running one to read its configuration again, and waits for what
 //! comes of it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sys::signal::Signal;
@@ -9,6 +9,7 @@ use telemetry::catalogue::ProcessMetric;
 
 use super::control::{self, ControlError};
 use crate::admin::{RunState, StatusDocument, expired};
+use crate::args::StatusSocket;
 use crate::console::{Console, print};
 use crate::exit::Exit;
 
@@ -18,9 +19,8 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(150);
 /// From one look at the status to the next.
 const PAUSE: Duration = Duration::from_millis(25);
 
-pub(super) fn run(socket: Option<PathBuf>, console: Console) -> Exit {
-    let path = control::socket(socket);
-    match reloaded(&path, console) {
+pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {
+    match control::socket(socket).and_then(|path| reloaded(&path, console)) {
         Ok(Some(document)) => outcome(&document, console),
         Ok(None) => {
             console.error("the reload is still under way");

@@ -1,18 +1,53 @@
 //! `lariat serve`: until told to stop.
 
+use wire::address::{Address, UnixName};
+
+use super::control;
+use crate::args::StatusSocket;
 use crate::console::Console;
 use crate::ending::end_of;
 use crate::exit::Exit;
 use crate::reader::ConfigSource;
-use crate::supervisor::{self, Request, Started};
+use crate::supervisor::{self, Failure, Request, Started};
 
 pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
-    let ended = supervisor::run(Request {
-        config,
+    let mut ended = supervisor::run(Request {
+        config: config.clone(),
         started: &mut |started| tell(started, console),
         colour: console.colour(),
     });
+    if let Err(Failure::Listen(failure)) = &mut ended
+        && failure.is_taken()
+    {
+        failure.holder = holder(&StatusSocket::Of(config), &failure.address).unwrap_or_default();
+    }
     end_of(ended, console)
+}
+
+/// The lariat that listens at this address, if it answers where one of our configuration would.
+fn holder(socket: &StatusSocket, address: &Address) -> Option<String> {
+    let path = control::socket(socket).ok()?;
+    let answer = control::ask(&path).ok()?;
+    let (document, supervisor) = (answer.document().ok()?, answer.supervisor().ok()?);
+    let is_status_socket = *address == Address::Unix(UnixName::Path(path.clone()));
+    let mut services = document.services.iter();
+    let text = address.to_string();
+    if !is_status_socket && !services.any(|service| service.listeners.contains(&text)) {
+        return None;
+    }
+    let mut since = Vec::new();
+    wire::date::put_time(&mut since, document.process.supervisor_start_ms * 1000);
+    Some(format!(
+        "lariat {} listens there: pid {}, since {}, started as `{}`; its status socket is {}\n\
+         hint: `lariat reload` has it read its configuration again; to replace it, `lariat drain`, \
+         then start this one; to stand beside it, this one needs ports of its own and a \
+         `status-socket` of its own",
+        document.process.program,
+        supervisor.pid(),
+        String::from_utf8_lossy(&since),
+        supervisor.command_line(),
+        path.display(),
+    ))
 }
 
 fn tell(started: &Started, console: Console) {

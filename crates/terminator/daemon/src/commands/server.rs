@@ -1,11 +1,12 @@
 //! `lariat server disable` and `enable`: takes a server of the running one out of use, or back in.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::control::{self, ControlError};
 use super::reload::unless_draining;
 use crate::admin::{ServerState, ServerStatus, StatusDocument};
+use crate::args::StatusSocket;
 use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::maintenance::{Change, ServerName};
@@ -18,12 +19,12 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(25);
 
 pub(super) fn run(
-    socket: Option<PathBuf>,
+    socket: &StatusSocket,
     change: Change,
     name: &ServerName,
     console: Console,
 ) -> Exit {
-    match changed(&control::socket(socket), change, name, console) {
+    match control::socket(socket).and_then(|path| changed(&path, change, name, console)) {
         Ok(Some(open)) => {
             let outcome = match change {
                 Change::Disable => format!("disabled; open connections to it: {open}"),

@@ -1,18 +1,19 @@
 //! `lariat status`: what the running one does, for people or as JSON.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::control::{self, ControlError};
 use crate::admin::render_status_text;
+use crate::args::StatusSocket;
 use crate::console::{Console, print};
 use crate::exit::Exit;
 
 /// Rates are taken over this long: enough to be steady, not enough to bore.
 const RATE_TIME: Duration = Duration::from_millis(500);
 
-pub(super) fn run(socket: Option<PathBuf>, json: bool, console: Console) -> Exit {
-    match text(&control::socket(socket), json, console) {
+pub(super) fn run(socket: &StatusSocket, json: bool, console: Console) -> Exit {
+    match control::socket(socket).and_then(|path| text(&path, json, console)) {
         Ok(text) => {
             print(text);
             Exit::Success

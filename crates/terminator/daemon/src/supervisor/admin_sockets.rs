@@ -40,8 +40,13 @@ pub(super) struct AdminSockets {
 }
 
 impl AdminSockets {
-    /// `log` is the log if it is a file.
-    pub(super) fn open(summary: &ConfigSummary, log: Option<OwnedFd>) -> Result<Self, Failure> {
+    /// `log` is the log if it is a file; `admin` listens at the admin address if somebody has
+    /// opened it before.
+    pub(super) fn open(
+        summary: &ConfigSummary,
+        log: Option<OwnedFd>,
+        admin: Option<OwnedFd>,
+    ) -> Result<Self, Failure> {
         let status_path = status_socket::path(&summary.control);
         let status = open_status(&status_path)?;
         // From here on the drop removes the path.
@@ -53,7 +58,10 @@ impl AdminSockets {
             proposed_log: None,
             pid_file: None,
         };
-        admin_sockets.admin = summary.control.listen.map(open_admin).transpose()?;
+        admin_sockets.admin = match (admin, summary.control.listen) {
+            (None, Some(address)) => Some(open_admin(address)?),
+            (admin, _) => admin,
+        };
         if let Some(path) = &summary.process.pid_file {
             let pid = format!("{}\n", std::process::id());
             let written = file::replace(path, pid.as_bytes());
@@ -147,6 +155,7 @@ fn listen(who: &str, address: &Address, options: &ListenOptions) -> Result<Owned
         who: who.to_owned(),
         address: address.clone(),
         error,
+        holder: String::new(),
     };
     Ok(socket::listen(address, options).map_err(failed)?)
 }

@@ -92,6 +92,7 @@ fn open(network: &PeerNetwork) -> Result<Open, Failure> {
         who: "the cluster's peers".to_owned(),
         address: Address::Ip(address),
         error,
+        holder: String::new(),
     };
     let network = network.clone();
     let fd = opened.map_err(failed)?;

@@ -24,6 +24,9 @@ pub(crate) enum Failure {
     /// An address cannot be listened at.
     #[error(transparent)]
     Listen(#[from] ListenFailure),
+    /// What the service manager handed over is not what it should be.
+    #[error("{0}")]
+    HandedOver(String),
     /// A folder of files comes with a restart only.
     #[error(transparent)]
     Root(#[from] RootFailure),
@@ -170,13 +173,24 @@ pub(crate) struct ListenFailure {
     pub(crate) address: Address,
     /// What the host said.
     pub(crate) error: io::Error,
+    /// The lariat that listens there, as sentences with their hint; empty = it may be another
+    /// program.
+    pub(crate) holder: String,
 }
 
 /// No such device, which has no kind of its own.
 const ENODEV: i32 = 19;
 
 impl ListenFailure {
+    /// Whether another process listens there.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.error.kind() == io::ErrorKind::AddrInUse && !self.is_path_of_a_file()
+    }
+
     fn hint_line(&self) -> String {
+        if !self.holder.is_empty() {
+            return format!("\n{}", self.holder);
+        }
         let line = |hint| format!("\nhint: {hint}");
         self.hint().map(line).unwrap_or_default()
     }
@@ -254,6 +268,7 @@ mod tests {
             who: "service `web`".into(),
             address: "[::]:443".parse().unwrap(),
             error: io::ErrorKind::AddrInUse.into(),
+            holder: String::new(),
         });
         let text = failure.to_string();
         assert!(
@@ -272,6 +287,7 @@ mod tests {
             who: "service `web`".into(),
             address: Address::Unix(UnixName::Path(path.clone())),
             error: io::ErrorKind::AddrInUse.into(),
+            holder: String::new(),
         };
         let hint = failure.hint();
         std::fs::remove_file(&path).unwrap();

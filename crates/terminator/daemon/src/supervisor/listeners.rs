@@ -9,6 +9,7 @@ use sys::socket::{self, ListenOptions, Liveness, PeerAddress, Transport};
 use wire::address::{Address, UnixName};
 
 use super::failure::ListenFailure;
+use super::handed_over::HandedOverSockets;
 use super::messages::say;
 use crate::handover::Role;
 
@@ -36,14 +37,17 @@ type Key = (Address, Transport, usize);
 #[derive(Debug)]
 pub(super) struct Listeners {
     open: BTreeMap<Key, Vec<OwnedFd>>,
+    handed_over: HandedOverSockets,
     remove: fn(Vec<PathBuf>),
 }
 
 impl Listeners {
-    /// None yet; `remove` removes the paths of sockets that are closed.
-    pub(super) fn new(remove: fn(Vec<PathBuf>)) -> Self {
+    /// None yet. Those that were `handed_over` are not opened anew; `remove` removes the paths of
+    /// sockets that are closed.
+    pub(super) fn new(handed_over: HandedOverSockets, remove: fn(Vec<PathBuf>)) -> Self {
         Self {
             open: BTreeMap::new(),
+            handed_over,
             remove,
         }
     }
@@ -64,9 +68,13 @@ impl Listeners {
                 who: format!("service `{}`", wanted.service),
                 address: wanted.address.clone(),
                 error,
+                holder: String::new(),
             };
             let is_ours = self.open.keys().any(|(ours, ..)| *ours == key.0);
-            let fds = open_each(wanted, workers, options, is_ours).map_err(failed)?;
+            let fds = match self.handed_over.share(&key.0, workers) {
+                Some(fds) => fds,
+                None => open_each(wanted, workers, options, is_ours).map_err(failed)?,
+            };
             if wanted.transport.mptcp && !socket::has_mptcp() {
                 say(format_args!(
                     "warning: service `{}`: this kernel has no MPTCP, so clients speak TCP\n\
@@ -96,6 +104,7 @@ impl Listeners {
         self.open = kept;
         let paths = closed
             .into_keys()
+            .filter(|(address, ..)| !self.handed_over.has(address))
             .filter_map(|(address, ..)| match address {
                 Address::Unix(UnixName::Path(path)) => Some(path),
                 Address::Unix(UnixName::Abstract(_)) | Address::Ip(_) => None,
@@ -209,7 +218,7 @@ mod tests {
     };
 
     fn listeners() -> Listeners {
-        Listeners::new(|paths| {
+        Listeners::new(HandedOverSockets::default(), |paths| {
             for path in paths {
                 std::fs::remove_file(path).unwrap();
             }

@@ -122,6 +122,12 @@ impl ConfigSummary {
         }
     }
 
+    /// Whether a service, or the status page, listens there.
+    pub(super) fn listens_at(&self, address: &Address) -> bool {
+        let admin = self.control.listen.map(Address::Ip);
+        self.listen.iter().any(|one| one.address == *address) || admin.as_ref() == Some(address)
+    }
+
     /// The names of all servers.
     pub(super) fn server_names(&self) -> impl Iterator<Item = ServerName> {
         self.servers.iter().map(|(service, server)| ServerName {
@@ -270,7 +276,7 @@ mod tests {
         let socket = std::env::temp_dir().join(name);
         let listen = format!("unix:{}", socket.display());
         let summary = summary(&listen, ("name", "web"));
-        let mut listeners = Listeners::new(drop);
+        let mut listeners = Listeners::new(Default::default(), drop);
         let opened = listeners.open(&summary.listen, 1, &summary.listen_options);
         let mode = std::fs::metadata(&socket).map(|meta| meta.permissions().mode());
         std::fs::remove_file(&socket).unwrap();

@@ -11,9 +11,19 @@ use crate::handover::Order;
 /// What the worker process may take beyond the drain's time to close what is left.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
+/// How long a worker process that is told to end may take to say that it serves, if it does: the
+/// word takes microseconds on a host at rest. One that still builds a plan has no clients.
+const READY_GRACE: Duration = Duration::from_secs(1);
+
 impl Supervisor<'_> {
     /// Drains; when asked again, ends at once.
     pub(super) fn stop(&mut self) -> Result<Next, Failure> {
+        let is_begun = matches!(self.phase, Phase::Starting | Phase::Restarting);
+        if self.child.is_some() && is_begun && !std::mem::replace(&mut self.stop_asked, true) {
+            // Its workers may serve clients already, and its word of it be under way.
+            self.due = Some((Instant::now() + READY_GRACE, Due::Drained));
+            return Ok(Next::Continue);
+        }
         if self.child.is_none() || self.phase != Phase::Serving {
             self.tell_manager_stopping(DRAIN_GRACE);
             return Ok(self.end());

@@ -102,6 +102,7 @@ fn refusal(source: &Source, key: &str, address: &Address, error: io::Error) -> V
         who: String::new(),
         address: address.clone(),
         error,
+        holder: String::new(),
     };
     let problem = Problem::new(format!("{BEGIN}{address}: {}", failure.error));
     let problem = match failure.hint() {
