@@ -221,6 +221,7 @@ catalogue! {
         Gauge Count "lariat_queue_connections" "Connections that wait for a place at a server with `max-connections`." { Queued }
         Gauge Count "lariat_file_tasks_waiting" "Connections that wait for a file thread, or for what it does." { FileTasksWaiting }
         Gauge Count "lariat_ktls_connections_open" "Client connections open that the kernel encrypts for." { Offloaded }
+        Gauge Count "lariat_queue_connections_limit" "As many connections may wait for a place at a server: `back.queue.length`." { QueueLimit }
         Gauge Count "lariat_certificates" "Certificates loaded." { Certificates }
         Gauge Count "lariat_certificates_expired" "Certificates past their notAfter." { CertificatesExpired }
         Gauge Count "lariat_ocsp_responses" "OCSP responses loaded, to be stapled." { OcspResponses }
@@ -269,6 +270,7 @@ catalogue! {
         Gauge Count "lariat_server_up" "1 if any worker would send a connection to the server, else 0." { Up }
         Gauge Seconds "lariat_server_slow_start_end_timestamp_seconds" "When the server has its whole share after `back.slow-start`, in seconds since the epoch; 0 if it never came back up." { SlowStartEnd }
         Gauge Count "lariat_server_disabled" "1 if an operator has disabled the server (`lariat server disable`), else 0." { Disabled }
+        Gauge Count "lariat_server_connections_limit" "As many connections may be open to the server at the same time: its `max-connections`; 0 = any number." { ConnectionsLimit }
     }
 
     /// What a worker counts.

@@ -101,12 +101,20 @@ fn limits_stand_beside_what_they_limit() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let limits = "\n[limits]\nconnections = 321\nhandshakes = 45\n\
                   [resumption]\nsession-cache = { entries = 1000 }\n";
-    let service = Service::new(&site, &server);
+    let servers = format!(
+        "[{{ address = '{}', max-connections = 12 }}]",
+        server.address()
+    );
+    let service = Service::new(&site, &server)
+        .servers(&servers)
+        .back("queue = { length = 34 }");
     let lariat = Lariat::start(&(service.toml() + limits));
     for (name, limit) in [
         ("lariat_connections_limit", 321.0),
         ("lariat_handshakes_in_progress_limit", 45.0),
         ("lariat_session_cache_limit_entries", 1000.0),
+        ("lariat_server_connections_limit", 12.0),
+        ("lariat_queue_connections_limit", 34.0),
     ] {
         assert_eq!(lariat.sum(name, &[]), limit, "{name}");
     }

@@ -83,6 +83,10 @@ pub(crate) struct ServiceFacts {
     pub(crate) server_tls: &'static str,
     /// Whether files stand behind it.
     pub(crate) serves_files: bool,
+    /// Connections that may wait for a server.
+    pub(crate) queue_limit: u64,
+    /// Connections that servers take, by name, of those that do not take any number.
+    pub(crate) server_limits: BTreeMap<String, u64>,
 }
 
 #[derive(Default)]
@@ -339,6 +343,14 @@ impl AdminState {
             ] {
                 service.counts.set(loaded, ends.loaded);
                 service.counts.set(expired, ends.expired);
+            }
+            service
+                .counts
+                .set(ServiceGauge::QueueLimit, plan.queue_limit);
+            for server in &mut service.servers {
+                let limit = plan.server_limits.get(&server.name).copied();
+                let limit = limit.unwrap_or(0);
+                server.counts.set(ServerGauge::ConnectionsLimit, limit);
             }
             services.push(service);
         }
@@ -623,6 +635,8 @@ mod tests {
             ktls: None,
             server_tls: "",
             serves_files: true,
+            queue_limit: 0,
+            server_limits: BTreeMap::new(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use backend::options::ServerOptions;
 use backend::server::{Record, Target};
 use config::Settings;
 use proxy::options::ServersOptions;
@@ -220,10 +221,23 @@ fn facts(settings: &Settings, listeners: &[Vec<BoundListener>]) -> Vec<ServiceFa
             ktls: Some(service.front.ktls),
             server_tls: service.back.servers().map_or("", server_tls),
             serves_files: service.back.files().is_some(),
+            queue_limit: service
+                .back
+                .servers()
+                .map_or(0, |servers| servers.pool.queue.length as u64),
+            server_limits: server_limits(service.back.server_list()),
             ..ServiceFacts::default()
         }
     });
     each.collect()
+}
+
+fn server_limits(servers: &[ServerOptions]) -> BTreeMap<String, u64> {
+    let limited = servers.iter().filter_map(|server| {
+        let limit = server.connections_max?;
+        Some((server.endpoint.to_string(), limit.into()))
+    });
+    limited.collect()
 }
 
 /// What proves who a server is.
