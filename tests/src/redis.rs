@@ -1,34 +1,96 @@
-//! The program `redis-server` with TLS.
+//! The program `redis-server`, and a client of it that sends any bytes.
 
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::directory::Directory;
 use testkit::server::free_address;
 
+use crate::patience::{PATIENCE, until};
 use crate::program::Running;
 use crate::site::Site;
 
 /// A running `redis-server` that keeps nothing.
 #[derive(Debug)]
 pub struct Redis {
-    /// Where it listens for TLS.
+    /// Where it listens.
     pub address: SocketAddr,
-    _running: Running,
-    _directory: Directory,
+    running: Running,
+    directory: Directory,
 }
 
 impl Redis {
+    /// Starts it without TLS, with these options.
+    pub fn start(options: &[&str]) -> Self {
+        Self::start_at(free_address(), options)
+    }
+
+    /// The same at an address.
+    pub fn start_at(address: SocketAddr, options: &[&str]) -> Self {
+        Self::start_by(&mut Command::new("redis-server"), address, options)
+    }
+
+    /// The same by a command, for example one of another host.
+    pub fn start_by(command: &mut Command, address: SocketAddr, options: &[&str]) -> Self {
+        let directory = Directory::new();
+        command
+            .args(["--port", &address.port().to_string()])
+            .args(["--bind", &address.ip().to_string()])
+            .args(options)
+            .arg("--dir")
+            .arg(directory.path());
+        let running = Running::start(command.args(["--save", "", "--appendonly", "no"]));
+        Self {
+            address,
+            running,
+            directory,
+        }
+        .ready()
+    }
+
+    /// Starts one of the sentinels of a service, whose master is there.
+    pub fn sentinel(service: &str, master: SocketAddr) -> Self {
+        let (address, directory) = (free_address(), Directory::new());
+        let configuration = format!(
+            "port {}\nbind {}\nsentinel monitor {service} {} {} 2\nsentinel down-after-milliseconds \
+             {service} 500\nsentinel failover-timeout {service} 5000\n",
+            address.port(),
+            address.ip(),
+            master.ip(),
+            master.port(),
+        );
+        let file = directory.write("sentinel.conf", configuration);
+        let mut command = Command::new("redis-server");
+        let running = Running::start(command.arg(file).arg("--sentinel"));
+        Self {
+            address,
+            running,
+            directory,
+        }
+        .ready()
+    }
+
     /// Starts it with the site's certificate, for one version (`TLSv1.2`) and for clients whose
     /// certificates are the site's authority's.
     pub fn with_tls(site: &Site, version: &str) -> Self {
+        Self::by_tls(
+            site,
+            &["--tls-protocols", version, "--tls-auth-clients", "yes"],
+        )
+    }
+
+    /// Starts it with the site's certificate and these options.
+    pub fn by_tls(site: &Site, options: &[&str]) -> Self {
         let address = free_address();
         let directory = Directory::new();
         let mut command = Command::new("redis-server");
         command
             .args(["--bind", &address.ip().to_string(), "--port", "0"])
             .args(["--tls-port", &address.port().to_string()])
-            .args(["--tls-protocols", version, "--tls-auth-clients", "yes"])
+            .args(options)
             .arg("--tls-ca-cert-file")
             .arg(site.ca())
             .arg("--dir")
@@ -37,12 +99,109 @@ impl Redis {
         for option in ["--tls-cert-file", "--tls-key-file"] {
             command.arg(option).arg(site.path("site.pem"));
         }
-        let mut running = Running::start(&mut command);
-        running.wait_for_listener(address);
+        let running = Running::start(&mut command);
         Self {
             address,
-            _running: running,
-            _directory: directory,
+            running,
+            directory,
         }
+        .listening()
+    }
+
+    /// Waits until it accepts connections; those of another host cannot be tried.
+    fn ready(self) -> Self {
+        if self.address.ip().is_loopback() {
+            return self.listening();
+        }
+        until("redis-server to be ready", || {
+            let said = self.running.stdout();
+            said.contains("Ready to accept connections").then_some(())
+        });
+        self
+    }
+
+    fn listening(mut self) -> Self {
+        self.running.wait_for_listener(self.address);
+        self
+    }
+
+    /// A file in its folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.running.id()).expect("ids are small");
+        let id = Pid::from_raw(id).expect("no process has the id 0");
+        kill_process(id, signal).expect("it runs");
+    }
+
+    /// Ends it at once.
+    pub fn kill(mut self) {
+        self.signal(Signal::KILL);
+        self.running.wait();
+    }
+
+    /// Its answer to a command, without the form around it: the elements of a list stand one after
+    /// the other.
+    pub fn ask(&self, words: &[&[u8]]) -> Vec<Vec<u8>> {
+        let mut socket = TcpStream::connect(self.address).expect("it listens");
+        socket.set_read_timeout(Some(PATIENCE)).expect("any time");
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend(format!("${}\r\n", word.len()).bytes());
+            bytes.extend_from_slice(word);
+            bytes.extend(b"\r\n");
+        }
+        socket.write_all(&bytes).expect("it reads");
+        let mut answers = Vec::new();
+        read_answer(&mut BufReader::new(socket), &mut answers);
+        answers
+    }
+
+    /// The same of a command in words, which does not fail.
+    pub fn tell(&self, command: &str) -> Vec<Vec<u8>> {
+        let words: Vec<_> = command.split(' ').map(str::as_bytes).collect();
+        let answers = self.ask(&words);
+        let first = answers
+            .first()
+            .map(|answer| String::from_utf8_lossy(answer));
+        assert!(
+            !first.is_some_and(|first| first.starts_with("-")),
+            "{answers:?}"
+        );
+        answers
+    }
+
+    /// All that it keeps: names and values.
+    pub fn contents(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let names = self.tell("KEYS *").into_iter();
+        let value = |name: &Vec<u8>| self.ask(&[b"GET", name]).concat();
+        names.map(|name| (name.clone(), value(&name))).collect()
+    }
+}
+
+/// Reads an answer (RESP 2); an error keeps its `-`.
+fn read_answer(from: &mut impl BufRead, answers: &mut Vec<Vec<u8>>) {
+    let mut line = String::new();
+    from.read_line(&mut line).expect("it answers in time");
+    let line = line.trim_end();
+    let (kind, rest) = line.split_at_checked(1).expect("an answer has a kind");
+    match kind {
+        "*" => {
+            let count: usize = rest.parse().expect("a number of elements");
+            (0..count).for_each(|_| read_answer(from, answers));
+        }
+        "$" if rest != "-1" => {
+            let length: usize = rest.parse().expect("a length");
+            let mut bytes = vec![0; length + 2];
+            from.read_exact(&mut bytes).expect("as long as it says");
+            bytes.truncate(length);
+            answers.push(bytes);
+        }
+        "$" => {}
+        "-" => answers.push(line.into()),
+        _ => answers.push(rest.into()),
     }
 }

@@ -127,6 +127,10 @@ mod terminator {
         mod node_death;
         mod peers;
         mod peers_apart;
+        mod foreign {
+            mod node_death;
+            mod store;
+        }
     }
     mod servers {
         mod affinity;

@@ -13,4 +13,5 @@ pub mod network;
 pub mod proxy_header;
 pub mod server_session;
 pub mod starttls;
+pub mod store_value;
 pub mod text;

@@ -9,6 +9,7 @@ use wire::address::Address;
 
 use crate::certificates::Shelf;
 use crate::settings::{ClusterOptions, PeerNetwork, PeersOptions};
+use crate::store;
 
 /// Reads `[cluster]`; `Some(None)` = there is none.
 pub(crate) fn read(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Option<ClusterOptions>> {
@@ -20,9 +21,14 @@ pub(crate) fn read(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Option<Cl
         Some(section) => peers(&section).map(Some),
         None => Some(None),
     };
+    let store = match cluster.section_if_written("store") {
+        Some(section) => store::read(&section, shelf).map(Some),
+        None => Some(None),
+    };
     Some(Some(ClusterOptions {
         secrets: secrets?,
         peers: peers?,
+        store: store?,
     }))
 }
 

@@ -33,7 +33,7 @@ pub static TABLE: Table = Table {
     keys: &joined::<{ count() }>(),
     renamed: RENAMED,
     foreign: foreign::FOREIGN,
-    later: &["cluster.store", "service.front.peek"],
+    later: &["service.front.peek"],
     help: "lariat help serve",
 };
 

@@ -20,6 +20,7 @@ mod services;
 pub mod settings;
 pub mod source;
 mod starttls;
+mod store;
 mod topology;
 
 use std::path::Path;
@@ -33,8 +34,9 @@ pub use inspection::problem;
 pub use keys::TABLE;
 pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};
 pub use settings::{
-    AdminToken, ClusterOptions, ControlOptions, LogOutput, PeerNetwork, PeersOptions,
-    ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions, Settings,
+    AdminToken, ClusterOptions, ControlOptions, LogOutput, Password, PeerNetwork, PeersOptions,
+    ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions, Settings, StoreAuthorities,
+    StoreKind, StoreOptions,
 };
 pub use source::{STANDARD_INPUT, Source};
 
@@ -266,6 +268,22 @@ fn servers_can_be_reached(top: &Section<'_>, settings: &Settings) -> Option<()> 
             section.error("address", problem.hint(format!("list {port} there too")));
             reached = false;
         }
+    }
+    let store = settings
+        .cluster
+        .iter()
+        .filter_map(|cluster| cluster.store.as_ref());
+    for node in store.flat_map(|store| &store.nodes) {
+        let Some(port) = node.tcp_port().filter(|port| !ports.contains(port)) else {
+            continue;
+        };
+        let problem = Problem::new(format!(
+            "leads to port {port}, which process.connect-ports lacks"
+        ));
+        let hint = "list there the ports of all its nodes";
+        let section = top.section("cluster").section("store");
+        section.error("url", problem.hint(hint));
+        reached = false;
     }
     reached.then_some(())
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use session::mesh::MeshOptions;
 use tls::resumption::key_file::SharedSecret;
+use wire::address::Endpoint;
 use zeroize::Zeroizing;
 
 /// Everything that a configuration says.
@@ -37,6 +38,61 @@ pub struct ClusterOptions {
     pub secrets: Vec<SharedSecret>,
     /// How stored sessions go to the other hosts; `None` = they do not.
     pub peers: Option<PeersOptions>,
+    /// The store that they go to as well; `None` = there is none.
+    pub store: Option<StoreOptions>,
+}
+
+/// Valkey or Redis, in which hosts find each other's sessions.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StoreOptions {
+    /// Where it is, or where its nodes or sentinels are; at least one.
+    pub nodes: Vec<Endpoint>,
+    /// What is at these places.
+    pub kind: StoreKind,
+    /// How its certificates are verified; `None` = plain text.
+    pub tls: Option<StoreAuthorities>,
+    /// Its user; `None` = the default one.
+    pub user: Option<String>,
+    /// The user's password.
+    pub password: Option<Password>,
+    /// Number of the database.
+    pub database: u16,
+    /// What all names begin with.
+    pub prefix: String,
+    /// How long a handshake waits for it.
+    pub fetch_timeout: Duration,
+    /// Sessions that it is asked for per second.
+    pub fetch_rate: u32,
+}
+
+/// What a store consists of.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum StoreKind {
+    /// One server.
+    Single,
+    /// A Redis Cluster.
+    Cluster,
+    /// Sentinels that say where the master is.
+    Sentinel {
+        /// What they call it.
+        service: String,
+        /// Their own password.
+        password: Option<Password>,
+    },
+}
+
+/// Certificates of authorities, as PEM.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StoreAuthorities(pub Vec<u8>);
+
+/// A password.
+#[derive(Clone, Eq, PartialEq)]
+pub struct Password(pub Zeroizing<String>);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password")
+    }
 }
 
 /// How stored sessions go to the other hosts.

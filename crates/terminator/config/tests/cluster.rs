@@ -60,6 +60,7 @@ fn every_default_is_valid_when_written_out() {
             ("backend", "127.0.0.1:80"),
             ("cluster-secret", "cluster.key"),
             ("cluster-group", "239.1.1.1:8"),
+            ("cluster-store", "redis://10.0.0.5"),
         ];
         let all = all.into_iter().chain(more);
         Source::Flags(all.map(|(name, text)| (name.into(), text.into())).collect())

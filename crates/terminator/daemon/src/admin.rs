@@ -17,6 +17,7 @@ mod recorder;
 mod server_state;
 mod socket;
 mod state;
+mod store;
 mod text;
 
 pub(crate) use access::Access;
@@ -25,8 +26,10 @@ pub(crate) use cluster::{ClusterFacts, ClusterSnapshot};
 pub(crate) use document::ServiceStatus;
 pub(crate) use document::{RightsStatus, RunState, ServerState, ServerStatus};
 pub(crate) use document::{StatusDocument, StatusError};
+pub(crate) use document::{StoreState, StoreStatus};
 pub(crate) use http::serve_http;
 pub(crate) use recorder::record_history;
 pub(crate) use socket::serve_status;
 pub(crate) use state::{AdminState, Limits, ServiceFacts, StartFacts};
+pub(crate) use store::StoreNotes;
 pub(crate) use text::{expired, render_status_text};

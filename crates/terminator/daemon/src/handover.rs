@@ -71,8 +71,8 @@ pub(crate) enum Answer {
         /// What is wrong with it.
         message: String,
     },
-    /// Without an order: what an operator should know.
-    Warning(String),
+    /// Without an order: that something is well again.
+    Note(String),
     /// To `AreYouWell`, once every worker has answered.
     Alive {
         /// That are open now.
@@ -80,7 +80,7 @@ pub(crate) enum Answer {
     },
     /// To `Drain`: the last connection has ended, or the time was over.
     Drained,
-    /// To nothing: what deserves a second look since the plan was served.
+    /// Without an order: what an operator should know, or what deserves a second look by now.
     Warned(Vec<String>),
 }
 

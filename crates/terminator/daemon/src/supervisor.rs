@@ -423,8 +423,8 @@ impl<'a> Supervisor<'a> {
                 generation,
                 message,
             }) => self.refused(generation, printable(&message)),
-            Heard::Answer(Answer::Warning(message)) => {
-                say_warnings(&[message]);
+            Heard::Answer(Answer::Note(message)) => {
+                say(format_args!("{}", printable(&message)));
                 Ok(Next::Continue)
             }
             Heard::Answer(Answer::Alive { connections }) => {

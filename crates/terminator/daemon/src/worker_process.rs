@@ -9,6 +9,7 @@ mod orders;
 mod plan;
 pub(crate) mod rights;
 mod sessions;
+mod store;
 mod validity;
 
 use std::collections::BTreeSet;
@@ -40,6 +41,7 @@ use log::{Log, LogNews};
 use orders::Received;
 use plan::{Built, Servers};
 use sessions::{Inheritance, Sessions};
+use store::Say;
 use validity::{ValidityWatch, unix_seconds};
 
 /// How often expired sessions are looked for; they are refused anyway.
@@ -204,7 +206,8 @@ impl Control {
             Arc::clone(log.queue()),
         )?;
         admin.workers().begun(plane.heartbeat());
-        let cluster = Cluster::new(&inheritance.secret, Arc::clone(&inheritance.tiers));
+        let tiers = Arc::clone(&inheritance.tiers);
+        let cluster = Cluster::new(&inheritance.secret, tiers, sayer(&channel));
         admin.cluster_begun(cluster.facts());
         let mut control = Self {
             channel,
@@ -273,13 +276,13 @@ impl Control {
         self.admin.access_changed(built.access);
         self.admin.resumption_changed(Arc::clone(&built.resumption));
         self.resumption = built.resumption;
-        self.cluster.set(built.cluster)?;
         self.session_key = serve.session_key.clone();
         self.checks.replace(built.checked);
         serve
             .resolved
             .iter()
             .for_each(|resolved| self.resolved(resolved));
+        self.cluster.set(built.cluster)?;
         self.disabled.clone_from(&serve.disabled);
         self.admin.servers_disabled(serve.disabled.clone());
         let kernel_tls = serve.kernel_tls.clone();
@@ -310,7 +313,7 @@ impl Control {
     fn look_at_log(&self) -> io::Result<()> {
         let note = |why| self.admin.log_lost(0, why);
         match self.log.stalled(Instant::now(), note) {
-            Some(message) => say(&self.channel, &Answer::Warning(message)),
+            Some(message) => say(&self.channel, &Answer::warned(vec![message])),
             None => Ok(()),
         }
     }
@@ -336,6 +339,7 @@ impl Control {
     }
 
     fn resolved(&self, resolved: &Resolved) {
+        self.cluster.resolved(resolved);
         for (service, server, target) in self.servers.named(resolved) {
             self.checks
                 .set_addresses(service, server, &target.addresses);
@@ -447,8 +451,22 @@ fn log_reporter(
         LogNews::Lost { bytes, why } => admin.log_lost(bytes, why),
         LogNews::Recovered => admin.log_recovered(),
         // Without a supervisor this process ends.
-        LogNews::Message(message) => drop(say(&channel, &Answer::Warning(message))),
+        LogNews::Message(message) => drop(say(&channel, &Answer::warned(vec![message]))),
     }
+}
+
+/// What threads other than the control thread have to say goes to the operator.
+fn sayer(channel: &Arc<Channel>) -> Say {
+    let channel = Arc::clone(channel);
+    Arc::new(move |warns, text| {
+        let answer = if warns {
+            Answer::warned(vec![text])
+        } else {
+            Answer::Note(text)
+        };
+        // Without a supervisor this process ends.
+        drop(say(&channel, &answer));
+    })
 }
 
 /// Serves operators on the descriptors that are for them.

@@ -7,7 +7,7 @@ use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
 use tls::handshake::{Agreed, Established, Handshake, HandshakeFault};
 use tls::options::{Tls13Sessions, Version};
 use tls::record::{Layout, RecordSealer};
-use tls::resumption::SessionKey;
+use tls::resumption::OfferedSession;
 use wire::client_hello::{self, ClientHello, HelloFault, Peek, Reader};
 use wire::proxy_header::{self, Likeness, ProxyFault};
 use wire::server_session::SessionId;
@@ -30,7 +30,7 @@ pub(crate) enum Handshaking {
     /// The service that the hello asks for has to be chosen.
     Routing,
     /// The session that the hello offers is looked for beyond this host.
-    Fetching(SessionKey),
+    Fetching(OfferedSession),
     /// The handshake is under way.
     Handshake(Box<Handshake>),
 }
@@ -138,7 +138,7 @@ impl Handshaking {
     }
 
     /// The session that has to be looked for before anything else.
-    pub(crate) fn wanted_session(&self) -> Option<SessionKey> {
+    pub(crate) fn wanted_session(&self) -> Option<OfferedSession> {
         match self {
             Self::Fetching(key) => Some(*key),
             _ => None,
@@ -210,7 +210,7 @@ fn take_proxy_header(
 enum Hello {
     Incomplete,
     ToBeRouted,
-    ToBeFetched(SessionKey),
+    ToBeFetched(OfferedSession),
     Passthrough,
     Begun(Box<Handshake>),
 }

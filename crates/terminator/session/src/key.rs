@@ -32,6 +32,15 @@ impl Key {
     }
 }
 
+/// A session that a client offers.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Offered {
+    /// What it is found by.
+    pub key: Key,
+    /// Whether it may be resumed once only: it is of TLS 1.3.
+    pub once: bool,
+}
+
 /// Session ids of TLS 1.3 are worth something: they are not shown whole.
 impl Debug for Key {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod breaker;
 mod cipher;
 mod counters;
 mod index;
@@ -21,9 +22,10 @@ mod tiers;
 mod weak_cipher;
 mod words;
 
+pub use breaker::Breaker;
 pub use cipher::{Sealed, ValueCipher};
 pub use counters::Counters;
-pub use key::Key;
+pub use key::{Key, Offered};
 pub use memory::{Memory, Options};
 pub use store::{Expected, MemoryStore};
 pub use tiers::{FetchAnswer, Request, Tiers};

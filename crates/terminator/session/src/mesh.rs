@@ -23,13 +23,15 @@ use wire::cluster::{
     BODY_BYTES_MAX, DatagramFault, HEADER_BYTES, Header, Message, Stream, TAG_BYTES,
 };
 
+pub use bucket::Bucket;
 pub use counters::MeshCounters;
+pub use history::Deleted;
 pub use outside::{DatagramCipher, LocalSessions, MeshOptions, Moment, Target};
 pub use senders::PeerFacts;
 
-use bucket::{Bucket, Incoming};
+use bucket::Incoming;
 use catch_up::{Missed, Replay, Replays};
-use history::{Deleted, Recent};
+use history::Recent;
 use senders::{Arrival, Limits, Senders};
 
 use crate::key::Key;

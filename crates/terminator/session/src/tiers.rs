@@ -29,12 +29,14 @@ pub enum Request {
     Publish {
         /// What it is found by.
         key: Key,
+        /// Whether it may be resumed once only.
+        once: bool,
         /// The entry of the cache.
         value: Zeroizing<Vec<u8>>,
         /// For how long it may be resumed.
         lifetime: Duration,
     },
-    /// The session was used up.
+    /// A session that may be resumed once was used up.
     Delete {
         /// What it was found by.
         key: Key,
@@ -43,6 +45,8 @@ pub enum Request {
     Fetch {
         /// What it is found by.
         key: Key,
+        /// Whether it may be resumed once only.
+        once: bool,
         /// Who is told.
         answer: FetchAnswer,
     },
@@ -162,6 +166,7 @@ mod tests {
         };
         Request::Fetch {
             key: key(),
+            once: false,
             answer: Box::new(answer),
         }
     }

@@ -345,8 +345,32 @@ catalogue! {
                 ClusterDropped = "dropped"
             }
         Counter Count "lariat_cluster_fetches_total" [tier] "Sessions that clients offered and this host looked for in the cluster, by where they were found."
-            { ClusterFetchedPeers = "peers", ClusterFetchedNowhere = "nowhere" }
+            { ClusterFetchedPeers = "peers", ClusterFetchedStore = "store", ClusterFetchedNowhere = "nowhere" }
         Counter Count "lariat_cluster_requests_dropped_total" "Sessions and look-ups that workers handed over while too many waited." { ClusterRequestsDropped }
+        Gauge Count "lariat_cluster_store_up" "Whether the session store answers: 1, or 0." { StoreUp }
+        Gauge Count "lariat_cluster_store_writable" "Whether the session store takes sessions: 1, or 0." { StoreWritable }
+        Counter Count "lariat_cluster_store_sessions_total" [update] "Sessions that were to go to the session store, by what became of them."
+            { StorePublished = "published", StoreDeleted = "deleted", StoreFailed = "failed", StoreDropped = "dropped" }
+        Counter Count "lariat_cluster_store_failures_total" [reason] "Requests to the session store that failed, by reason."
+            {
+                StoreTimeout = "timeout",
+                StoreConnection = "connection",
+                StoreAuthentication = "authentication",
+                StoreFull = "full",
+                StoreReadOnly = "read-only",
+                StoreUnready = "unready",
+                StoreRefused = "refused"
+            }
+        Counter Count "lariat_cluster_store_values_rejected_total" [reason] "Values of the session store that were not taken for sessions, by reason."
+            {
+                StoreMalformed = "malformed",
+                StoreVersion = "version",
+                StoreUnknownSecret = "unknown-secret",
+                StoreForged = "forged",
+                StoreExpired = "expired",
+                StoreReplayed = "replayed"
+            }
+        Counter Count "lariat_cluster_store_breaker_openings_total" "Times that the session store was given up for a while." { StoreOpenings }
     }
 }
 

@@ -191,6 +191,8 @@ named! {
     SessionTier {
         /// The cluster's peers, who answered in time.
         Peers = "peers",
+        /// The session store, which answered in time.
+        Store = "store",
         /// Nobody had it, or nobody answered in time.
         Nowhere = "nowhere",
     }
@@ -233,6 +235,52 @@ named! {
         TooLarge = "too-large",
         /// More was to be sent than `cluster.peers.send-rate`, or than could wait.
         Dropped = "dropped",
+    }
+
+    /// Why a value from the session store was not taken for a session.
+    StoreRejection {
+        /// It is no value of a cluster.
+        Malformed = "malformed",
+        /// It is of a version that is not spoken here.
+        Version = "version",
+        /// It names a secret that is not configured here.
+        UnknownSecret = "unknown-secret",
+        /// It does not decrypt: somebody forged or changed it, or put it under another name.
+        Forged = "forged",
+        /// Its session has ended, and the store kept it all the same.
+        Expired = "expired",
+        /// Its session resumes once and was used up here: somebody put it back.
+        Replayed = "replayed",
+    }
+
+    /// What became of sessions that were to go to the session store.
+    StoreUpdate {
+        /// A session was stored.
+        Published = "published",
+        /// A session that had been used up was deleted.
+        Deleted = "deleted",
+        /// The store was asked to, and did not do it, or not in time.
+        Failed = "failed",
+        /// The store was not asked: it was given up for a while, or too much waited.
+        Dropped = "dropped",
+    }
+
+    /// Why a request to the session store failed.
+    StoreFailure {
+        /// There was no answer in time.
+        Timeout = "timeout",
+        /// There is no connection, or it broke.
+        Connection = "connection",
+        /// The store refuses our user or password, or what the user asks for.
+        Authentication = "authentication",
+        /// Its memory is full, and it evicts nothing.
+        Full = "full",
+        /// It is a replica, or writes nothing for another reason.
+        ReadOnly = "read-only",
+        /// It says that it cannot answer: it loads, or its cluster is down.
+        Unready = "unready",
+        /// Any other error that it answers with.
+        Refused = "refused",
     }
 
     /// What became of early data (RFC 8446 section 2.3) that a client offered.

@@ -19,6 +19,7 @@ pub mod key_file;
 mod ring;
 mod service;
 mod state;
+pub mod store;
 mod stored;
 mod ticket;
 
@@ -34,7 +35,7 @@ use zeroize::Zeroize;
 pub use ring::{KeyPurpose, TicketKeyFacts};
 pub use service::BareSessions;
 pub(crate) use service::ResumptionPolicy;
-pub use session::{FetchAnswer, Key as SessionKey};
+pub use session::{FetchAnswer, Key as SessionKey, Offered as OfferedSession};
 pub use stored::SessionMemory;
 pub use telemetry::outcome::ResumptionMiss;
 
@@ -244,8 +245,9 @@ impl Resumption {
     }
 
     /// Looks for it there. The answer comes in any case.
-    pub(crate) fn fetch(&self, key: SessionKey, answer: FetchAnswer) {
-        self.keeping.tiers.ask(Request::Fetch { key, answer });
+    pub(crate) fn fetch(&self, session: OfferedSession, answer: FetchAnswer) {
+        let OfferedSession { key, once } = session;
+        self.keeping.tiers.ask(Request::Fetch { key, once, answer });
     }
 
     /// Tickets after a TLS 1.3 handshake.

@@ -26,7 +26,7 @@ use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, RecordLayer, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
-use crate::resumption::{FetchAnswer, Resumption, ResumptionPolicy, SessionKey};
+use crate::resumption::{FetchAnswer, OfferedSession, Resumption, ResumptionPolicy, SessionKey};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
 use resolver::Resolver;
@@ -303,19 +303,21 @@ impl Server {
     ///
     /// A client that speaks TLS 1.3 too may have made its id of TLS 1.2 up (RFC 8446 appendix D.4):
     /// it is not looked for, or every such client would wait in vain.
-    pub fn session_elsewhere(&self, hello: &ClientHello<'_>) -> Option<SessionKey> {
+    pub fn session_elsewhere(&self, hello: &ClientHello<'_>) -> Option<OfferedSession> {
         let version = self.version_for(hello).ok()?;
         let by_ticket = version == Version::Tls12 && hello.session_ticket().is_some();
         let id = self.session_of(version, self.resumes && by_ticket, hello)?;
         let is_ours = id.len() == SESSION_ID_BYTES && !takes_early_data(self.tls13_sessions);
         let may_be_random = version.code() < hello.highest_version();
         let key = SessionKey::new(id).filter(|_| is_ours && !may_be_random)?;
-        self.resumption.is_elsewhere(&key).then_some(key)
+        let once = version == Version::Tls13;
+        let is_elsewhere = self.resumption.is_elsewhere(&key);
+        is_elsewhere.then_some(OfferedSession { key, once })
     }
 
     /// Looks for a session beyond this host; what is found is in the cache when `answer` is called.
-    pub fn fetch(&self, key: SessionKey, answer: FetchAnswer) {
-        self.resumption.fetch(key, answer);
+    pub fn fetch(&self, session: OfferedSession, answer: FetchAnswer) {
+        self.resumption.fetch(session, answer);
     }
 
     /// The highest version that both speak.

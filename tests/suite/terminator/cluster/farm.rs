@@ -82,7 +82,8 @@ impl Farm {
         Self::start(&cluster(&keys))
     }
 
-    fn with(
+    /// With tables, by the hosts of the terminators, and a relay between these.
+    pub(super) fn with(
         mut network: Network,
         tables: impl FnOnce(&mut Network, &[Host]) -> (Vec<String>, Option<Relay>),
     ) -> Self {

@@ -6,7 +6,7 @@ use suite::weather::Weather;
 use super::farm::{CLIENTS, Farm, TRANSACTIONS};
 
 /// Nothing failed but what was in progress at the node that died.
-fn assert_few_failed(record: &Record) {
+pub(super) fn assert_few_failed(record: &Record) {
     let [attempted, _, failed] = record.totals();
     assert!(
         failed <= CLIENTS,
@@ -51,6 +51,15 @@ fn session_ids_of_the_living_are_kept_by_affinity() {
     );
 }
 
+/// Nobody but each client's first, and one where it was cut, made a full handshake.
+pub(super) fn assert_resumed_by_id(record: &Record) {
+    assert_few_failed(record);
+    let [full, by_id, by_ticket, by_psk] = record.kinds();
+    assert_eq!((by_ticket, by_psk), (0, 0));
+    assert!(full <= CLIENTS + record.totals()[2], "{full} full");
+    assert!(by_id >= record.totals()[1] - full);
+}
+
 /// Peers have what the dead one had.
 #[test]
 fn session_ids_are_all_resumed_elsewhere_by_peers() {
@@ -59,10 +68,5 @@ fn session_ids_are_all_resumed_elsewhere_by_peers() {
     };
     (0..3).for_each(|node| farm.hears(node, 2.0));
     let record = farm.lose_one("--tls 1.2 --handshake any --tickets off");
-    assert_few_failed(&record);
-    let [full, by_id, by_ticket, by_psk] = record.kinds();
-    assert_eq!((by_ticket, by_psk), (0, 0));
-    // Each client's first, and one where it was cut.
-    assert!(full <= CLIENTS + record.totals()[2], "{full} full");
-    assert!(by_id >= record.totals()[1] - full);
+    assert_resumed_by_id(&record);
 }

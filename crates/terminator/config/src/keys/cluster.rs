@@ -146,4 +146,90 @@ pub(super) const CLUSTER: &[Key] = &[
         .flag("cluster-resync")
         .help("The newest sessions that a peer is sent which has started or was cut off.")
         .example("resync = 100000"),
+    key("cluster.store", Kind::Table)
+        .absent("stored sessions go to no store")
+        .shorthand("url")
+        .help(
+            "Keeps the sessions of the session cache in Valkey or Redis (6.2 or newer) as well, \
+             where all hosts find them. They are encrypted and authenticated with keys derived \
+             from `secret`, so that the store learns none.",
+        )
+        .example(r#"store = "redis://10.0.0.5:6379/0""#),
+    key("cluster.store.url", Kind::Text("URL"))
+        .flag("cluster-store")
+        .help(
+            "Where the store is: `redis://USER:PASSWORD@HOST:PORT/DATABASE`, `rediss://` for TLS, \
+             or `unix:PATH`. All but the host has a default: no user, no password, 6379, 0. \
+             `valkey://` and `valkeys://` mean the same.",
+        )
+        .example(r#"url = "rediss://lariat@sessions.example:6379/0""#),
+    key("cluster.store.password-file", Kind::Path)
+        .absent("the password of `url`, or none")
+        .flag("cluster-store-password-file")
+        .requires(&["url"])
+        .help("A file with the password; white space at its end does not count.")
+        .example(r#"password-file = "/etc/lariat/store.password""#),
+    key("cluster.store.ca", Kind::Path)
+        .many()
+        .absent("with `rediss://`, the authorities that this host trusts")
+        .flag("cluster-store-ca")
+        .requires(&["url"])
+        .help("PEM files with the authorities of the store's certificate.")
+        .example(r#"ca = ["/etc/lariat/store-ca.pem"]"#),
+    key("cluster.store.nodes", Kind::Text("HOST:PORT"))
+        .repeated()
+        .absent("the store is one server, at `url`")
+        .flag("cluster-store-node")
+        .requires(&["url"])
+        .help(
+            "Nodes of a Redis Cluster, to which the host of `url` belongs as well; with \
+             `sentinel`, further sentinels. One that answers is enough: it names all others, by \
+             addresses.",
+        )
+        .example(r#"nodes = ["10.0.0.6:6379", "10.0.0.7:6379"]"#),
+    key("cluster.store.sentinel", Kind::Text("SERVICE"))
+        .absent("no sentinel is asked")
+        .flag("cluster-store-sentinel")
+        .requires(&["url"])
+        .help(
+            "The service that Redis Sentinel watches: then `url` and `nodes` are sentinels, which \
+             are asked where its master is. User, password and database are the master's.",
+        )
+        .example(r#"sentinel = "sessions""#),
+    key("cluster.store.sentinel-password-file", Kind::Path)
+        .absent("sentinels want none")
+        .flag("cluster-store-sentinel-password-file")
+        .requires(&["sentinel"])
+        .help("A file with the password of the sentinels.")
+        .example(r#"sentinel-password-file = "/etc/lariat/sentinel.password""#),
+    key("cluster.store.prefix", Kind::Text("TEXT"))
+        .default("lariat:")
+        .flag("cluster-store-prefix")
+        .requires(&["url"])
+        .help(
+            "What the names of all sessions in the store begin with. The store's user may be \
+             limited to them, and to the commands GET, GETDEL, SET and DEL.",
+        )
+        .example(r#"prefix = "web:tls:""#),
+    key(
+        "cluster.store.fetch-timeout",
+        Kind::Duration(MS, SECOND),
+    )
+    .default("20ms")
+    .flag("cluster-store-fetch-timeout")
+    .requires(&["url"])
+    .help(
+        "How long a handshake waits for the store when its client offers a session that neither \
+         this host nor its peers have. Then it goes on as a full handshake.",
+    )
+    .example(r#"fetch-timeout = "50ms""#),
+    key("cluster.store.fetch-rate", Kind::Count(0, RATE_MAX))
+        .default("10000")
+        .flag("cluster-store-fetch-rate")
+        .requires(&["url"])
+        .help(
+            "Sessions that the store is asked for per second. Beyond it clients get a full \
+             handshake at once, so that those with made-up ids cost the store little.",
+        )
+        .example("fetch-rate = 2000"),
 ];

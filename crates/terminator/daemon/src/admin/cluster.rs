@@ -1,28 +1,37 @@
-//! What the admin side knows of the cluster's peers: set by the thread that hears them, shown in
-//! the status and the metrics.
+//! What the admin side knows of where sessions go beyond this host: set by the threads that send
+//! them there, shown in the status and the metrics.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use session::Tiers;
 use session::mesh::{MeshCounters, PeerFacts};
 use telemetry::catalogue::{Process, ProcessMetric as Metric};
 use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
 use telemetry::snapshot::Counts;
 
 use super::document::{ClusterStatus, PeerStatus};
+use super::store::StoreNotes;
 
-/// What is known of the peers; nothing where there are none. Cloning shares it.
+/// What is known of the tiers beyond this host. Cloning shares it.
 #[derive(Clone, Default)]
-pub(crate) struct ClusterFacts(Arc<Mutex<Option<ClusterSnapshot>>>);
+pub(crate) struct ClusterFacts {
+    /// `None` = there are no peers.
+    peers: Arc<Mutex<Option<ClusterSnapshot>>>,
+    /// What the store's thread knows.
+    pub(crate) store: StoreNotes,
+    /// Sessions that were looked for, by where they were found.
+    fetched: Arc<[AtomicU64; SessionTier::ALL.len()]>,
+    tiers: Arc<Tiers>,
+}
 
-/// The same at one time.
+/// What is known of the peers at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterSnapshot {
     /// Where datagrams of peers come.
     pub(crate) address: String,
     pub(crate) counters: MeshCounters,
-    /// What workers handed over while too much waited.
-    pub(crate) requests_dropped: u64,
     /// Each with whether it was heard of late.
     pub(crate) peers: Vec<(PeerFacts, bool)>,
     /// When it was made.
@@ -30,7 +39,20 @@ pub(crate) struct ClusterSnapshot {
 }
 
 impl ClusterFacts {
-    /// This is known now.
+    /// Nothing yet. `tiers` are those that workers ask.
+    pub(crate) fn of(tiers: Arc<Tiers>) -> Self {
+        Self {
+            tiers,
+            ..Self::default()
+        }
+    }
+
+    /// A session was looked for, and was there.
+    pub(crate) fn fetched(&self, tier: SessionTier) {
+        self.fetched[tier as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// This is known of the peers now.
     pub(crate) fn set(&self, snapshot: Option<ClusterSnapshot>) {
         *self.lock() = snapshot;
     }
@@ -42,7 +64,12 @@ impl ClusterFacts {
 
     /// For the status document.
     pub(super) fn status(&self) -> Option<ClusterStatus> {
-        self.lock().as_ref().map(ClusterSnapshot::status)
+        let peers = self.lock().as_ref().map(ClusterSnapshot::status);
+        let store = self.store.status();
+        (peers.is_some() || store.is_some()).then(|| ClusterStatus {
+            store,
+            ..peers.unwrap_or_default()
+        })
     }
 
     /// For the metrics.
@@ -50,10 +77,16 @@ impl ClusterFacts {
         if let Some(snapshot) = &*self.lock() {
             snapshot.count(counts);
         }
+        self.store.count(counts);
+        counts.set(Metric::ClusterRequestsDropped, self.tiers.overflows());
+        for tier in SessionTier::ALL {
+            let count = self.fetched[*tier as usize].load(Ordering::Relaxed);
+            counts.set(found(*tier), count);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<ClusterSnapshot>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -64,6 +97,7 @@ impl ClusterSnapshot {
         ClusterStatus {
             address: self.address.clone(),
             peers,
+            store: None,
         }
     }
 
@@ -95,7 +129,6 @@ impl ClusterSnapshot {
             (Metric::ClusterBytesSent, all.bytes_sent),
             (Metric::ClusterBytesReceived, all.bytes_received),
             (Metric::ClusterDatagramsLost, lost),
-            (Metric::ClusterRequestsDropped, self.requests_dropped),
         ] {
             counts.set(metric, value);
         }
@@ -105,9 +138,14 @@ impl ClusterSnapshot {
         for what in ClusterUpdate::ALL {
             counts.set(update(*what), all.updates(*what));
         }
-        let fetched = |tier| all.fetches(tier);
-        counts.set(Metric::ClusterFetchedPeers, fetched(SessionTier::Peers));
-        counts.set(Metric::ClusterFetchedNowhere, fetched(SessionTier::Nowhere));
+    }
+}
+
+fn found(tier: SessionTier) -> Metric {
+    match tier {
+        SessionTier::Peers => Metric::ClusterFetchedPeers,
+        SessionTier::Store => Metric::ClusterFetchedStore,
+        SessionTier::Nowhere => Metric::ClusterFetchedNowhere,
     }
 }
 

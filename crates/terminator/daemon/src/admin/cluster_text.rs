@@ -1,15 +1,79 @@
-//! The cluster's peers for people: their part of what `lariat status` prints.
+//! Where sessions go beyond this host, for people: its part of what `lariat status` prints.
 
 use telemetry::catalogue::ProcessMetric as Metric;
 
 use super::display::{Align, Count, Table};
-use super::document::{PeerStatus, StatusDocument};
+use super::document::{ClusterStatus, PeerStatus, StatusDocument, StoreState, StoreStatus};
 
-/// A line for the cluster and one for each peer; nothing if sessions stay on this host.
+/// Nothing if sessions stay on this host.
 pub(super) fn cluster_text(now: &StatusDocument) -> String {
     let Some(cluster) = &now.cluster else {
         return String::new();
     };
+    let mut text = String::new();
+    if !cluster.address.is_empty() {
+        text.push_str(&peers_text(cluster, now));
+    }
+    if let Some(store) = &cluster.store {
+        text.push_str(&store_text(store, now));
+    }
+    text
+}
+
+/// What comes of the store.
+fn store_text(store: &StoreStatus, now: &StatusDocument) -> String {
+    let count = |metric| Count(now.process.metrics.get(metric));
+    let state = match store.state {
+        StoreState::Up => "up",
+        StoreState::ReadOnly => "READ-ONLY",
+        StoreState::Down => "DOWN",
+    };
+    let why = store.why.iter().map(|why| format!(" ({})", why));
+    let sum = |metrics: &[Metric]| {
+        let each = metrics
+            .iter()
+            .map(|metric| now.process.metrics.get(*metric));
+        Count(each.sum())
+    };
+    format!(
+        "\nsession store {}: {state}{}\n  sessions      {} published, {} deleted, {} failed, {} \
+         dropped\n  fetched       {} from the store, {} nowhere\n  failures      {}, given up {} \
+         times, {} values rejected\n",
+        store.address,
+        why.collect::<String>(),
+        count(Metric::StorePublished),
+        count(Metric::StoreDeleted),
+        count(Metric::StoreFailed),
+        count(Metric::StoreDropped),
+        count(Metric::ClusterFetchedStore),
+        count(Metric::ClusterFetchedNowhere),
+        sum(&STORE_FAILURES),
+        count(Metric::StoreOpenings),
+        sum(&STORE_REJECTED),
+    )
+}
+
+const STORE_FAILURES: [Metric; 7] = [
+    Metric::StoreTimeout,
+    Metric::StoreConnection,
+    Metric::StoreAuthentication,
+    Metric::StoreFull,
+    Metric::StoreReadOnly,
+    Metric::StoreUnready,
+    Metric::StoreRefused,
+];
+
+const STORE_REJECTED: [Metric; 6] = [
+    Metric::StoreMalformed,
+    Metric::StoreVersion,
+    Metric::StoreUnknownSecret,
+    Metric::StoreForged,
+    Metric::StoreExpired,
+    Metric::StoreReplayed,
+];
+
+/// A line for the cluster and one for each peer.
+fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
     let count = |metric| Count(now.process.metrics.get(metric));
     let rejected: u64 = REJECTED
         .iter()

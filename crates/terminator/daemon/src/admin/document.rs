@@ -35,7 +35,7 @@ pub(crate) struct StatusDocument {
     /// What the kernel does of TLS; `None` if no service wants it.
     #[serde(default)]
     pub(crate) kernel_tls: Option<KernelTlsStatus>,
-    /// The cluster's peers; `None` if sessions stay on this host.
+    /// Where sessions go beyond this host; `None` if they stay here.
     #[serde(default)]
     pub(crate) cluster: Option<ClusterStatus>,
     /// Upper bounds of all histograms' buckets.
@@ -104,13 +104,39 @@ pub(crate) struct KernelTlsStatus {
     pub(crate) rekeys: bool,
 }
 
-/// The cluster's peers.
+/// Where sessions go beyond this host.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ClusterStatus {
-    /// Where their datagrams come: an address, or a multicast group.
+    /// Where datagrams of peers come: an address, or a multicast group. Empty if there are no
+    /// peers.
     pub(crate) address: String,
     pub(crate) peers: Vec<PeerStatus>,
+    /// The session store; `None` if there is none.
+    pub(crate) store: Option<StoreStatus>,
+}
+
+/// The session store.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct StoreStatus {
+    /// Where it is, or what leads to it; without user and password.
+    pub(crate) address: String,
+    pub(crate) state: StoreState,
+    /// What is wrong with it; `None` if nothing is.
+    #[serde(default)]
+    pub(crate) why: Option<String>,
+}
+
+/// Whether sessions come from the store and go there.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum StoreState {
+    /// Both.
+    Up,
+    /// They come from there, and it takes none.
+    ReadOnly,
+    /// Neither: it is not connected to, or was given up for a while.
+    Down,
 }
 
 /// A peer that was heard, as far as it was.

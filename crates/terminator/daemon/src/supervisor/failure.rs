@@ -144,6 +144,16 @@ pub(crate) enum ReachFailure {
         /// A server behind it.
         server: Endpoint,
     },
+    /// Because of the session store.
+    #[error(
+        "the running worker process may not connect to {node} of `cluster.store`\n\
+         hint: restart: {} settled before it serves",
+        settled(node)
+    )]
+    Store {
+        /// The store, or what leads to it.
+        node: Endpoint,
+    },
     /// Because of its `back.source`.
     #[error(
         "service `{service}`: the running worker process may not choose the addresses that it \

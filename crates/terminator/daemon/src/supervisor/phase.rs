@@ -25,7 +25,7 @@ impl Phase {
             Answer::Entered(_)
             | Answer::Ready { .. }
             | Answer::Refused { .. }
-            | Answer::Warning(_)
+            | Answer::Note(_)
             | Answer::Alive { .. }
             | Answer::Warned(_) => true,
         }

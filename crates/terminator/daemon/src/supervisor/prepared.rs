@@ -21,6 +21,9 @@ use crate::server_target::Name;
 /// out.
 const SERVICE_MODE: u32 = 0o666;
 
+/// How often names of the store are looked up again: as often as those of servers by default.
+const STORE_RESOLVE: Duration = Duration::from_secs(10);
+
 /// A configuration, read and understood.
 pub(super) struct Prepared {
     pub(super) summary: ConfigSummary,
@@ -47,6 +50,8 @@ pub(super) struct ConfigSummary {
     pub(super) control: ControlOptions,
     /// Where the cluster's peers are; `None` = there are none.
     pub(super) peers: Option<PeerNetwork>,
+    /// Where the session store is, or what leads to it.
+    store: Vec<Endpoint>,
     /// The limits of the session cache.
     pub(super) session_limits: session::Options,
     /// What the kernel does of TLS; `None` = nobody wants to know.
@@ -92,6 +97,11 @@ impl ConfigSummary {
             Some((service.name.clone(), sources))
         });
         let sources = sources.collect();
+        let cluster = settings
+            .cluster
+            .map(|cluster| (cluster.peers, cluster.store));
+        let (peers, store) = cluster.unwrap_or_default();
+        let store = store.map_or_else(Vec::new, |store| store.nodes);
         Self {
             services: settings.plane.services.len(),
             listen: listen.collect(),
@@ -103,16 +113,14 @@ impl ConfigSummary {
             },
             folders: folders.collect(),
             workers: workers.clone(),
-            names: names(&settings.plane.services),
+            names: names(&settings.plane.services, &store),
             servers,
             sources,
             process: settings.process,
             reload: settings.reload,
             control: settings.control,
-            peers: settings
-                .cluster
-                .and_then(|cluster| cluster.peers)
-                .map(|peers| peers.network),
+            peers: peers.map(|peers| peers.network),
+            store,
             session_limits: session::Options {
                 entries_max: settings.resumption.session_entries,
                 bytes_max: settings.resumption.session_bytes,
@@ -169,6 +177,13 @@ impl ConfigSummary {
                 service: service.clone(),
                 server: server.clone(),
             }),
+            None => self.store_is_within(reach),
+        }
+    }
+
+    fn store_is_within(&self, reach: &Reach) -> Result<(), ReachFailure> {
+        match self.store.iter().find(|node| !reach.includes(node)) {
+            Some(node) => Err(ReachFailure::Store { node: node.clone() }),
             None => Ok(()),
         }
     }
@@ -208,10 +223,11 @@ impl ConfigSummary {
     }
 }
 
-/// The names of all servers. One that several services have is looked up as often as any of them
-/// wants.
-fn names(services: &[ServiceOptions]) -> BTreeMap<Name, Duration> {
-    let mut names = BTreeMap::new();
+/// The names of all servers, and of the store. One that several have is looked up as often as any
+/// of them wants.
+fn names(services: &[ServiceOptions], store: &[Endpoint]) -> BTreeMap<Name, Duration> {
+    let of_store = store.iter().filter_map(Name::of);
+    let mut names: BTreeMap<_, _> = of_store.map(|(name, _)| (name, STORE_RESOLVE)).collect();
     for servers in services.iter().filter_map(|service| service.back.servers()) {
         for server in &servers.pool.servers {
             let Some((name, _)) = Name::of(&server.endpoint) else {

@@ -1,7 +1,8 @@
 //! The thread that takes sessions beyond this host, and fetches them from there.
 //!
-//! Owns its socket, its loop and the order of the tiers; the protocol is `session::mesh`'s, which
-//! gets the time from here. Workers hand their requests over and wait for none.
+//! Owns the order of the tiers (peers, then the store) and the peers' socket. Their protocol is
+//! `session::mesh`'s, which gets the time from here; the store has a thread of its own. Workers
+//! hand their requests over and wait for none.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,13 +15,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use aws_lc_rs::{digest, rand};
 use config::{ClusterOptions, PeerNetwork};
 use session::mesh::{Mesh, MeshOptions, Moment, PeerFacts, Target};
-use session::{FetchAnswer, Request, Tiers};
+use session::{FetchAnswer, Offered, Request, Tiers};
 use sys::epoll::{Epoll, Events, Interest};
 use sys::wake::Waker;
 use telemetry::outcome::SessionTier;
 use tls::resumption::cluster::{ClusterCipher, SharedSessions};
+use tls::resumption::store::StoreCipher;
 
+use super::store::{Say, StoreNames, StoreSetup, StoreSurroundings, StoreTier, UsedUp};
 use crate::admin::{ClusterFacts, ClusterSnapshot};
+use crate::handover::Resolved;
+use crate::server_target::Port;
 
 /// Datagrams read in a turn, so that what workers ask for has its turn as well.
 const DATAGRAMS_PER_TURN: usize = 256;
@@ -38,7 +43,13 @@ const WAKER: u64 = 0;
 const SOCKET: u64 = 1;
 
 /// How sessions go to the other hosts.
+#[derive(Default)]
 pub(super) struct ClusterSetup {
+    peers: Option<PeersSetup>,
+    store: Option<StoreSetup>,
+}
+
+struct PeersSetup {
     network: PeerNetwork,
     options: MeshOptions,
     cipher: ClusterCipher,
@@ -47,43 +58,55 @@ pub(super) struct ClusterSetup {
 }
 
 impl ClusterSetup {
-    /// `None` = stored sessions stay here.
+    /// `None` = stored sessions stay here. Peers have a socket.
     pub(super) fn new(
         cluster: ClusterOptions,
-        socket: OwnedFd,
-        sessions: SharedSessions,
+        socket: Option<OwnedFd>,
+        sessions: &SharedSessions,
     ) -> Option<Self> {
-        let peers = cluster.peers?;
-        Some(Self {
-            network: peers.network,
-            options: peers.mesh,
-            cipher: ClusterCipher::new(&cluster.secrets),
-            socket,
-            sessions,
-        })
+        let peers = cluster.peers.zip(socket);
+        let setup = Self {
+            peers: peers.map(|(peers, socket)| PeersSetup {
+                network: peers.network,
+                options: peers.mesh,
+                cipher: ClusterCipher::new(&cluster.secrets),
+                socket,
+                sessions: sessions.clone(),
+            }),
+            store: cluster.store.map(|options| StoreSetup {
+                options,
+                cipher: StoreCipher::new(&cluster.secrets),
+                sessions: sessions.clone(),
+            }),
+        };
+        (setup.peers.is_some() || setup.store.is_some()).then_some(setup)
     }
 }
 
-/// The way to the thread. It is started when a plan first has peers.
+/// The way to the thread. It is started when a plan first shares sessions.
 pub(super) struct Cluster {
     /// Of this host, for the life of its supervisor.
     sender: [u8; 8],
     tiers: Arc<Tiers>,
     facts: ClusterFacts,
-    thread: Option<(Sender<Option<ClusterSetup>>, Arc<Waker>)>,
+    names: StoreNames,
+    say: Say,
+    thread: Option<(Sender<ClusterSetup>, Arc<Waker>)>,
 }
 
 impl Cluster {
     /// No thread yet. `secret` is the supervisor's: the host keeps its number while it lives.
-    pub(super) fn new(secret: &[u8; 32], tiers: Arc<Tiers>) -> Self {
+    pub(super) fn new(secret: &[u8; 32], tiers: Arc<Tiers>, say: Say) -> Self {
         let named = [b"lariat cluster sender 1", &secret[..]].concat();
         let digest = digest::digest(&digest::SHA256, &named);
         let mut sender = [0; 8];
         sender.copy_from_slice(&digest.as_ref()[..8]);
         Self {
             sender,
+            facts: ClusterFacts::of(Arc::clone(&tiers)),
             tiers,
-            facts: ClusterFacts::default(),
+            names: StoreNames::default(),
+            say,
             thread: None,
         }
     }
@@ -93,20 +116,30 @@ impl Cluster {
         self.facts.clone()
     }
 
+    /// Nodes of the store may have that name.
+    pub(super) fn resolved(&self, resolved: &Resolved) {
+        if let Port::Number(port) = resolved.name.port {
+            let found = resolved.instances.iter().flatten();
+            let addresses = found.flat_map(|instance| instance.addresses.clone());
+            self.names
+                .set(&resolved.name.host, port, addresses.collect());
+        }
+    }
+
     /// Sessions go by that plan from now on.
     pub(super) fn set(&mut self, setup: Option<ClusterSetup>) -> io::Result<()> {
         if self.thread.is_none() && setup.is_some() {
             self.thread = Some(self.start()?);
         }
         if let Some((orders, waker)) = &self.thread
-            && orders.send(setup).is_ok()
+            && orders.send(setup.unwrap_or_default()).is_ok()
         {
             waker.wake();
         }
         Ok(())
     }
 
-    fn start(&self) -> io::Result<(Sender<Option<ClusterSetup>>, Arc<Waker>)> {
+    fn start(&self) -> io::Result<(Sender<ClusterSetup>, Arc<Waker>)> {
         let waker = Arc::new(Waker::new()?);
         let epoll = Epoll::new()?;
         epoll.add(&*waker, WAKER, Interest::READ)?;
@@ -118,7 +151,17 @@ impl Cluster {
             orders: received,
             waker: Arc::clone(&waker),
             epoll,
-            node: None,
+            tiers_below: TiersBelow {
+                peers: None,
+                store: None,
+                facts: self.facts.clone(),
+            },
+            around: StoreSurroundings {
+                names: self.names.clone(),
+                notes: self.facts.store.clone(),
+                used_up: UsedUp::default(),
+                say: Arc::clone(&self.say),
+            },
         };
         std::thread::Builder::new()
             .name("cluster".to_owned())
@@ -131,10 +174,18 @@ struct ClusterThread {
     sender: [u8; 8],
     tiers: Arc<Tiers>,
     facts: ClusterFacts,
-    orders: Receiver<Option<ClusterSetup>>,
+    orders: Receiver<ClusterSetup>,
     waker: Arc<Waker>,
     epoll: Epoll,
-    node: Option<Node>,
+    tiers_below: TiersBelow,
+    around: StoreSurroundings,
+}
+
+/// Where sessions lie beyond this host, in the order in which they are asked.
+struct TiersBelow {
+    peers: Option<Node>,
+    store: Option<StoreTier>,
+    facts: ClusterFacts,
 }
 
 /// This host among its peers.
@@ -143,7 +194,7 @@ struct Node {
     network: PeerNetwork,
     socket: UdpSocket,
     sessions: SharedSessions,
-    waiting: HashMap<u64, FetchAnswer>,
+    waiting: HashMap<u64, (Offered, FetchAnswer)>,
     next_token: u64,
     /// When the status was last made, and whether there is news since.
     noted: Instant,
@@ -155,9 +206,9 @@ impl ClusterThread {
     fn run(mut self) {
         let mut events = Events::with_capacity(4);
         loop {
-            let limit = self.node.as_ref().map(|node| node.pause(&self.tiers));
+            let limit = self.tiers_below.pause(&self.tiers);
             if self.epoll.wait(&mut events, limit).is_err() {
-                // No peer without a loop: clients get full handshakes.
+                // No tier without a loop: clients get full handshakes.
                 return self.tiers.close();
             }
             self.waker.drain();
@@ -168,17 +219,38 @@ impl ClusterThread {
                     Err(std::sync::mpsc::TryRecvError::Disconnected) => return self.tiers.close(),
                 }
             }
-            if let Some(node) = &mut self.node {
-                node.turn(&self.tiers);
-                node.note(&self.tiers, &self.facts);
-            }
+            self.tiers_below.turn(&self.tiers);
         }
     }
 
-    fn follow(&mut self, setup: Option<ClusterSetup>) {
-        let Some(setup) = setup else {
+    fn follow(&mut self, setup: ClusterSetup) {
+        let is_shared = setup.peers.is_some() || setup.store.is_some();
+        if !is_shared {
             self.tiers.close();
-            self.node.take().into_iter().for_each(Node::end);
+        }
+        self.follow_peers(setup.peers);
+        // The thread of the old one ends when it has stored what it was given.
+        self.tiers_below.store = setup.store.and_then(|store| {
+            let started = StoreTier::start(store, self.around.clone());
+            let failed = |error| {
+                let text = format!("the session store is not used: no thread for it: {error}");
+                (self.around.say)(true, text);
+            };
+            started.map_err(failed).ok()
+        });
+        if self.tiers_below.store.is_none() {
+            self.facts.store.set(None);
+        }
+        if is_shared {
+            let waker = Arc::clone(&self.waker);
+            self.tiers.open(move || waker.wake());
+        }
+    }
+
+    fn follow_peers(&mut self, setup: Option<PeersSetup>) {
+        let Some(setup) = setup else {
+            let ended = self.tiers_below.peers.take();
+            ended.into_iter().for_each(Node::end);
             self.facts.set(None);
             return;
         };
@@ -188,7 +260,7 @@ impl ClusterThread {
             return;
         }
         let cipher = Box::new(setup.cipher);
-        match &mut self.node {
+        match &mut self.tiers_below.peers {
             Some(node) => {
                 node.mesh.reconfigure(setup.options, cipher, moment());
                 let _ = self.epoll.remove(&node.socket);
@@ -198,7 +270,7 @@ impl ClusterThread {
             None => {
                 let numbers = (self.sender, random());
                 let mesh = Mesh::new(setup.options, cipher, numbers, moment());
-                self.node = Some(Node {
+                self.tiers_below.peers = Some(Node {
                     mesh,
                     network: setup.network,
                     socket,
@@ -208,39 +280,115 @@ impl ClusterThread {
                     noted: Instant::now(),
                     has_news: true,
                 });
-                let waker = Arc::clone(&self.waker);
-                self.tiers.open(move || waker.wake());
             }
+        }
+    }
+}
+
+impl TiersBelow {
+    /// How long nothing is due; `None` = until somebody asks.
+    fn pause(&self, tiers: &Tiers) -> Option<Duration> {
+        if tiers.has_waiting() {
+            return Some(Duration::ZERO);
+        }
+        self.peers.as_ref().map(Node::pause)
+    }
+
+    fn turn(&mut self, tiers: &Tiers) {
+        if let Some(node) = &mut self.peers {
+            node.receive();
+        }
+        let moment = moment();
+        for request in tiers.take(REQUESTS_PER_TURN) {
+            self.ask(request, moment);
+        }
+        let Some(node) = &mut self.peers else { return };
+        let answers = node.turn(moment);
+        node.note(&self.facts);
+        for (session, answer, tier) in answers {
+            self.peers_answered(session, answer, tier);
+        }
+    }
+
+    /// One request of a worker, which has looked into memory itself: peers come next.
+    fn ask(&mut self, request: Request, moment: Moment) {
+        match request {
+            Request::Publish {
+                key,
+                once,
+                value,
+                lifetime,
+            } => {
+                if let Some(node) = &mut self.peers {
+                    node.mesh.publish(key, &value, lifetime, moment);
+                    node.has_news = true;
+                }
+                if let Some(store) = &self.store {
+                    store.publish(Offered { key, once }, value, lifetime);
+                }
+            }
+            Request::Delete { key } => {
+                if let Some(node) = &mut self.peers {
+                    node.mesh.delete(key, moment);
+                    node.has_news = true;
+                }
+                if let Some(store) = &self.store {
+                    store.delete(key);
+                }
+            }
+            Request::Fetch { key, once, answer } => {
+                let session = Offered { key, once };
+                let facts = self.facts.clone();
+                let answer = Box::new(move |tier| {
+                    facts.fetched(tier);
+                    answer(tier);
+                });
+                match &mut self.peers {
+                    Some(node) => node.fetch(session, answer, moment),
+                    None => self.peers_answered(session, answer, SessionTier::Nowhere),
+                }
+            }
+        }
+    }
+
+    /// What peers do not have is looked for in the store; what is not there either is nowhere.
+    fn peers_answered(&self, session: Offered, answer: FetchAnswer, tier: SessionTier) {
+        match &self.store {
+            Some(store) if tier == SessionTier::Nowhere => store.fetch(session, answer),
+            _ => answer(tier),
         }
     }
 }
 
 impl Node {
     /// How long nothing is due.
-    fn pause(&self, tiers: &Tiers) -> Duration {
-        if tiers.has_waiting() {
-            return Duration::ZERO;
-        }
+    fn pause(&self) -> Duration {
         let now = Instant::now();
         let status = self.has_news.then_some(self.noted + STATUS_AGE_MAX);
         let due = status.into_iter().fold(self.mesh.deadline(), Instant::min);
         due.saturating_duration_since(now)
     }
 
-    fn turn(&mut self, tiers: &Tiers) {
-        self.receive();
-        let moment = moment();
-        for request in tiers.take(REQUESTS_PER_TURN) {
-            self.has_news = true;
-            self.ask(request, moment);
-        }
+    /// Sends what is to be sent; who was waiting for what peers have, and whether they have it.
+    fn turn(&mut self, moment: Moment) -> Vec<(Offered, FetchAnswer, SessionTier)> {
         self.mesh.tick(moment, &self.sessions);
         while let Some((target, datagram)) = self.mesh.poll_transmit() {
             self.send(target, &datagram);
         }
+        let mut answers = Vec::new();
         while let Some((token, tier)) = self.mesh.poll_fetched() {
-            self.peers_answered(token, tier);
+            let waiting = self.waiting.remove(&token);
+            answers.extend(waiting.map(|(session, answer)| (session, answer, tier)));
         }
+        answers
+    }
+
+    fn fetch(&mut self, session: Offered, answer: FetchAnswer, moment: Moment) {
+        let token = self.next_token;
+        self.next_token += 1;
+        self.has_news = true;
+        self.waiting.insert(token, (session, answer));
+        self.mesh.fetch(session.key, token, moment);
     }
 
     fn receive(&mut self) {
@@ -253,31 +401,6 @@ impl Node {
             let datagram = room.get_mut(..count).unwrap_or_default();
             // Why it was dropped is counted.
             let _ = self.mesh.receive(datagram, from, moment(), &self.sessions);
-        }
-    }
-
-    /// One request of a worker, which has looked into memory itself: peers come next.
-    fn ask(&mut self, request: Request, moment: Moment) {
-        match request {
-            Request::Publish {
-                key,
-                value,
-                lifetime,
-            } => self.mesh.publish(key, &value, lifetime, moment),
-            Request::Delete { key } => self.mesh.delete(key, moment),
-            Request::Fetch { key, answer } => {
-                let token = self.next_token;
-                self.next_token += 1;
-                self.waiting.insert(token, answer);
-                self.mesh.fetch(key, token, moment);
-            }
-        }
-    }
-
-    /// Peers are the last tier: what they do not have is nowhere.
-    fn peers_answered(&mut self, token: u64, tier: SessionTier) {
-        if let Some(answer) = self.waiting.remove(&token) {
-            answer(tier);
         }
     }
 
@@ -295,7 +418,7 @@ impl Node {
     }
 
     /// Has the status show what is known now, if it is time.
-    fn note(&mut self, tiers: &Tiers, facts: &ClusterFacts) {
+    fn note(&mut self, facts: &ClusterFacts) {
         let now = Instant::now();
         let is_due = now.saturating_duration_since(self.noted) >= STATUS_AGE_MAX;
         if !is_due && facts.is_set() {
@@ -312,7 +435,6 @@ impl Node {
                 PeerNetwork::Multicast { group, .. } => group.to_string(),
             },
             counters: self.mesh.counters().clone(),
-            requests_dropped: tiers.overflows(),
             peers: self.mesh.peers().map(with_state).collect(),
             now,
         }));
@@ -320,7 +442,7 @@ impl Node {
 
     /// Nobody answers any more.
     fn end(self) {
-        for answer in self.waiting.into_values() {
+        for (_, answer) in self.waiting.into_values() {
             answer(SessionTier::Nowhere);
         }
     }

@@ -85,7 +85,7 @@ pub(super) fn build(
     let access = Access::of(&settings.control);
     let cluster = settings.cluster.take().and_then(|cluster| {
         let sessions = resumption.shared_sessions();
-        ClusterSetup::new(cluster, descriptors.cluster.take()?, sessions)
+        ClusterSetup::new(cluster, descriptors.cluster.take(), &sessions)
     });
     let cpus = settings.plane.workers.cpus.clone();
     let limits = limits(&settings);

@@ -6,19 +6,20 @@
 use std::time::{Duration, Instant};
 
 use telemetry::outcome::SessionTier;
-use tls::resumption::SessionKey;
+use tls::resumption::OfferedSession;
 
 use super::Flow;
 use crate::actions::Action;
 use crate::buffer::Pool;
 use crate::handshaking::Handshaking;
 
-/// How long an answer may take at the most: a thread that is late by so much hangs.
-const FETCH_TIME_MAX: Duration = Duration::from_millis(500);
+/// How long an answer may take at the most: more than peers and the store may be given, so that a
+/// thread which is late by so much hangs.
+const FETCH_TIME_MAX: Duration = Duration::from_millis(1200);
 
 impl Flow {
     /// The session that is looked for, while it is.
-    pub fn wanted_session(&self) -> Option<SessionKey> {
+    pub fn wanted_session(&self) -> Option<OfferedSession> {
         self.handshaking
             .as_ref()
             .and_then(Handshaking::wanted_session)

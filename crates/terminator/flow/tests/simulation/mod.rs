@@ -28,7 +28,7 @@ use tls::options::{
 };
 use tls::policy::SuiteOrder;
 use tls::record::PLAINTEXT_BYTES_MAX;
-use tls::resumption::{Resumption, ResumptionOptions, SessionKey};
+use tls::resumption::{OfferedSession, Resumption, ResumptionOptions};
 use tls::server::Server;
 
 use backend::{Backend, back_tls};
@@ -181,7 +181,7 @@ const CIPHERS: [(Version, Cipher); 6] = [
 ];
 
 /// What answers for a session that is looked for.
-pub(crate) type OnFetch = Box<dyn FnMut(SessionKey) -> Option<SessionTier>>;
+pub(crate) type OnFetch = Box<dyn FnMut(OfferedSession) -> Option<SessionTier>>;
 
 /// One connection with both its neighbours.
 pub(crate) struct Run {

@@ -10,7 +10,7 @@ const KNOWN: Duration = Duration::from_secs(600);
 
 /// How many may still go.
 #[derive(Clone, Debug)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     per_second: u32,
     tokens: f64,
     filled: Instant,
@@ -18,7 +18,7 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     /// A full one.
-    pub(crate) fn new(per_second: u32, now: Instant) -> Self {
+    pub fn new(per_second: u32, now: Instant) -> Self {
         Self {
             per_second,
             tokens: per_second.into(),
@@ -32,7 +32,7 @@ impl Bucket {
     }
 
     /// Takes so many if there are as many.
-    pub(crate) fn take(&mut self, count: u32, now: Instant) -> bool {
+    pub fn take(&mut self, count: u32, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.filled);
         self.filled = now.max(self.filled);
         let rate = f64::from(self.per_second);

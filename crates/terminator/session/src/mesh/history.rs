@@ -47,7 +47,7 @@ impl Recent {
 
 /// Keys that must not come back for a while; bounded.
 #[derive(Debug, Default)]
-pub(crate) struct Deleted {
+pub struct Deleted {
     until: HashMap<Key, u64>,
     order: VecDeque<(u64, Key)>,
 }
@@ -57,7 +57,7 @@ const DELETED_MAX: usize = 1 << 16;
 
 impl Deleted {
     /// Remembers it until then.
-    pub(crate) fn add(&mut self, key: Key, until_ms: u64, now_ms: u64) {
+    pub fn add(&mut self, key: Key, until_ms: u64, now_ms: u64) {
         self.until.insert(key, until_ms);
         self.order.push_back((until_ms, key));
         while let Some((until, key)) = self.order.front().copied() {
@@ -72,7 +72,7 @@ impl Deleted {
     }
 
     /// Whether it is remembered.
-    pub(crate) fn contains(&self, key: &Key, now_ms: u64) -> bool {
+    pub fn contains(&self, key: &Key, now_ms: u64) -> bool {
         self.until.get(key).is_some_and(|until| *until > now_ms)
     }
 }

@@ -153,6 +153,13 @@ pub struct SharedSessions {
     pub(super) lifetime: Duration,
 }
 
+impl SharedSessions {
+    /// How long a session may be resumed.
+    pub fn lifetime(&self) -> Duration {
+        self.lifetime
+    }
+}
+
 impl LocalSessions for SharedSessions {
     fn find(&self, key: &Key, now: Instant) -> Option<(Zeroizing<Vec<u8>>, Duration)> {
         let (value, age) = self.store.peek(key.bytes(), now)?;

@@ -160,10 +160,11 @@ impl ServiceSessions {
     }
 
     /// Gives an entry that was stored to the other hosts.
-    fn share(&self, id: &[u8], entry: &[u8]) {
+    fn share(&self, id: &[u8], entry: &[u8], once: bool) {
         if let Some(key) = self.shared_key(id) {
             self.keeping.tiers.ask(Request::Publish {
                 key,
+                once,
                 value: Zeroizing::new(entry.to_vec()),
                 lifetime: self.keeping.stored_lifetime,
             });
@@ -251,7 +252,7 @@ impl StoresServerSessions for ServiceSessions {
         if id.len() > SESSION_ID_BYTES_MAX {
             return false;
         }
-        self.share(&id, &entry);
+        self.share(&id, &entry, state::version(&value) != Some(TLS12));
         // One session that renews another has been worth its place once.
         let put = if renews {
             MemoryStore::renew

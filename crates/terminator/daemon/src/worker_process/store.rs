@@ -1,0 +1,466 @@
+//! The thread that keeps sessions in the store and brings them from there.
+//!
+//! Owns how much is asked of the store at a time, for how long, and when it is given up for a
+//! while. The order of the tiers is `cluster`'s; the form of what is stored is `tls`'s. Nobody
+//! waits for this thread longer than a fetch may take.
+
+mod link;
+mod request;
+
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use config::{StoreKind, StoreOptions};
+use session::mesh::Bucket;
+use session::{Breaker, FetchAnswer, Key, Offered};
+use telemetry::outcome::{SessionTier, StoreFailure, StoreUpdate};
+use tls::resumption::cluster::SharedSessions;
+use tls::resumption::store::StoreCipher;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, sleep_until, timeout, timeout_at};
+use zeroize::Zeroizing;
+
+use crate::admin::{StoreNotes, StoreState, StoreStatus};
+use link::{Connection, Connector, Fault};
+use request::{Shared, Write};
+
+pub(super) use link::StoreNames;
+pub(super) use request::{Say, StoreSurroundings, UsedUp};
+
+/// Sessions that wait to be stored or deleted: half a second's worth on a large host. Some 2 MB.
+const WRITES_WAITING_MAX: usize = 4096;
+
+/// Those that the store has been asked to store or delete and has not: what a store takes in a few
+/// milliseconds.
+const WRITES_MAX: usize = 256;
+
+/// Sessions that are looked for at a time; further ones are nowhere.
+const FETCHES_MAX: usize = 1024;
+
+/// How long storing and deleting may take: no client waits for it.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Failures in a row that have it given up: one may be chance, and each costs a client its time.
+const FAILURES_MAX: u32 = 3;
+
+/// The same of a cluster: if one of three nodes is gone, the sessions of the others still come.
+const CLUSTER_FAILURES_MAX: u32 = 12;
+
+/// How often the store is asked for nothing in particular: a connection that broke while nobody
+/// needed it is noticed before somebody does.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What a store is used with.
+pub(super) struct StoreSetup {
+    pub(super) options: StoreOptions,
+    pub(super) cipher: StoreCipher,
+    pub(super) sessions: SharedSessions,
+}
+
+/// The way to the thread, which ends when this is dropped.
+pub(super) struct StoreTier {
+    fetches: Sender<Fetch>,
+    writes: Sender<Write>,
+    notes: StoreNotes,
+}
+
+struct Fetch {
+    session: Offered,
+    answer: Answer,
+    asked: Instant,
+}
+
+/// Who waits is told in any case.
+struct Answer(Option<FetchAnswer>);
+
+impl Answer {
+    fn give(mut self, tier: SessionTier) {
+        self.0.take().into_iter().for_each(|answer| answer(tier));
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        let left = self.0.take();
+        left.into_iter()
+            .for_each(|answer| answer(SessionTier::Nowhere));
+    }
+}
+
+impl StoreTier {
+    /// Starts the thread.
+    pub(super) fn start(setup: StoreSetup, around: StoreSurroundings) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (fetches, fetched) = channel(FETCHES_MAX);
+        let (writes, written) = channel(WRITES_WAITING_MAX);
+        let notes = around.notes.clone();
+        std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || runtime.block_on(Store::new(setup, around).run(fetched, written)))?;
+        Ok(Self {
+            fetches,
+            writes,
+            notes,
+        })
+    }
+
+    /// Stores a session.
+    pub(super) fn publish(&self, session: Offered, value: Zeroizing<Vec<u8>>, lifetime: Duration) {
+        self.write(Write::Publish {
+            session,
+            value,
+            lifetime,
+        });
+    }
+
+    /// Deletes one that was used up.
+    pub(super) fn delete(&self, key: Key) {
+        let session = Offered { key, once: true };
+        self.write(Write::Delete { session });
+    }
+
+    fn write(&self, write: Write) {
+        if self.writes.try_send(write).is_err() {
+            self.notes.updated(StoreUpdate::Dropped);
+        }
+    }
+
+    /// Looks for a session; what is found is in the cache when `answer` is called.
+    pub(super) fn fetch(&self, session: Offered, answer: FetchAnswer) {
+        // One that does not fit is dropped, and answered by that.
+        let _ = self.fetches.try_send(Fetch {
+            session,
+            answer: Answer(Some(answer)),
+            asked: Instant::now(),
+        });
+    }
+}
+
+/// The thread's state.
+struct Store {
+    shared: Arc<Shared>,
+    connector: Connector,
+    connection: Option<Connection>,
+    is_connecting: bool,
+    /// Counts connections: what is heard of an old one says nothing about the new one.
+    era: u64,
+    /// Whether the store is there.
+    link: Breaker,
+    /// Whether it takes sessions.
+    writing: Breaker,
+    /// Why it does not answer, or takes no sessions.
+    why: Option<String>,
+    rate: Bucket,
+    tasks: JoinSet<Done>,
+    writes: usize,
+    fetches: usize,
+}
+
+/// What became of a request.
+enum Done {
+    Connected(Result<Connection, Fault>),
+    Written(u64, StoreUpdate, Result<(), Fault>),
+    Fetched(u64, Result<(), Fault>),
+}
+
+impl Store {
+    fn new(setup: StoreSetup, around: StoreSurroundings) -> Self {
+        let StoreSetup {
+            options,
+            cipher,
+            sessions,
+        } = setup;
+        let failures_max = match options.kind {
+            StoreKind::Cluster => CLUSTER_FAILURES_MAX,
+            StoreKind::Single | StoreKind::Sentinel { .. } => FAILURES_MAX,
+        };
+        Self {
+            connector: Connector::new(options.clone(), around.names.clone()),
+            rate: Bucket::new(options.fetch_rate, Instant::now()),
+            shared: Arc::new(Shared {
+                options,
+                cipher,
+                sessions,
+                around,
+            }),
+            connection: None,
+            is_connecting: false,
+            era: 0,
+            link: Breaker::new(failures_max),
+            writing: Breaker::new(FAILURES_MAX),
+            why: None,
+            tasks: JoinSet::new(),
+            writes: 0,
+            fetches: 0,
+        }
+    }
+
+    /// Until nobody can ask any more.
+    async fn run(mut self, mut fetches: Receiver<Fetch>, mut writes: Receiver<Write>) {
+        self.note();
+        let mut probe = tokio::time::interval(PROBE_INTERVAL);
+        probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let due = self.connects_at();
+            let connect = async {
+                match due {
+                    Some(at) => sleep_until(at.into()).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(done) = self.tasks.join_next() => self.done(done),
+                fetch = fetches.recv() => match fetch {
+                    Some(fetch) => self.fetch(fetch),
+                    None => break,
+                },
+                Some(write) = writes.recv(), if self.writes < WRITES_MAX => self.write(write),
+                () = connect => self.connect(),
+                _ = probe.tick() => self.probe(),
+            }
+        }
+        // Another plan is served; sessions made under the old one are not lost.
+        while let Ok(write) = writes.try_recv() {
+            self.write(write);
+        }
+        let until = Instant::now() + WRITE_TIME_MAX;
+        let _ = timeout_at(until.into(), async {
+            while self.tasks.join_next().await.is_some() {}
+        })
+        .await;
+    }
+
+    /// When to connect; `None` = there is a connection, or soon will be.
+    fn connects_at(&self) -> Option<Instant> {
+        let is_wanted = self.connection.is_none() && !self.is_connecting;
+        is_wanted.then(|| self.link.due().unwrap_or_else(Instant::now))
+    }
+
+    fn connect(&mut self) {
+        if !self.link.lets_through(Instant::now()) {
+            return;
+        }
+        self.is_connecting = true;
+        let connector = self.connector.clone();
+        self.tasks
+            .spawn(async move { Done::Connected(connector.connect().await) });
+    }
+
+    fn probe(&mut self) {
+        let Some(mut connection) = self.connection.clone() else {
+            return;
+        };
+        self.fetches += 1;
+        let (shared, era) = (Arc::clone(&self.shared), self.era);
+        self.tasks.spawn(async move {
+            let answered = timeout(WRITE_TIME_MAX, connection.probe(&shared.options.prefix)).await;
+            Done::Fetched(era, Fault::unless(answered, WRITE_TIME_MAX))
+        });
+    }
+
+    fn fetch(&mut self, fetch: Fetch) {
+        let now = Instant::now();
+        let until = fetch.asked + self.shared.options.fetch_timeout;
+        let Some(connection) = self.connection.clone() else {
+            return;
+        };
+        if until <= now || self.fetches >= FETCHES_MAX || !self.rate.take(1, now) {
+            return;
+        }
+        self.fetches += 1;
+        let (shared, era) = (Arc::clone(&self.shared), self.era);
+        self.tasks.spawn(async move {
+            let Fetch {
+                session, answer, ..
+            } = fetch;
+            let found = timeout_at(until.into(), shared.bring(connection, &session)).await;
+            match Fault::unless(found, shared.options.fetch_timeout) {
+                Ok(tier) => {
+                    answer.give(tier);
+                    Done::Fetched(era, Ok(()))
+                }
+                Err(fault) => Done::Fetched(era, Err(fault)),
+            }
+        });
+    }
+
+    fn write(&mut self, write: Write) {
+        let now = Instant::now();
+        if let Write::Delete { session } = &write {
+            self.shared
+                .use_up(&session.key, self.shared.sessions.lifetime());
+        }
+        let Some(connection) = self.connection.clone() else {
+            return self.drop_write();
+        };
+        let what = match &write {
+            Write::Delete { .. } => StoreUpdate::Deleted,
+            Write::Publish { .. } if self.writing.lets_through(now) => StoreUpdate::Published,
+            Write::Publish { .. } => return self.drop_write(),
+        };
+        self.writes += 1;
+        let (shared, era) = (Arc::clone(&self.shared), self.era);
+        self.tasks.spawn(async move {
+            let until = now + WRITE_TIME_MAX;
+            let written = timeout_at(until.into(), shared.write(connection, write)).await;
+            Done::Written(era, what, Fault::unless(written, WRITE_TIME_MAX))
+        });
+    }
+
+    fn drop_write(&self) {
+        self.shared.around.notes.updated(StoreUpdate::Dropped);
+    }
+
+    fn done(&mut self, done: Result<Done, tokio::task::JoinError>) {
+        // A panic ends the process, and no task is aborted.
+        let Ok(done) = done else { return };
+        match done {
+            Done::Connected(Ok(connection)) => {
+                self.is_connecting = false;
+                self.connection = Some(connection);
+                self.era += 1;
+                self.answers();
+            }
+            Done::Connected(Err(fault)) => {
+                self.is_connecting = false;
+                self.shared.around.notes.failed(fault.why);
+                self.give_up(&fault);
+            }
+            Done::Fetched(era, result) => {
+                self.fetches -= 1;
+                match result {
+                    Ok(()) => self.succeeded(era),
+                    Err(fault) => {
+                        self.shared.around.notes.failed(fault.why);
+                        self.failed(era, &fault);
+                    }
+                }
+            }
+            Done::Written(era, what, result) => {
+                self.writes -= 1;
+                self.written(era, what, result);
+            }
+        }
+    }
+
+    fn written(&mut self, era: u64, what: StoreUpdate, result: Result<(), Fault>) {
+        let notes = &self.shared.around.notes;
+        let is_new = what == StoreUpdate::Published;
+        let Err(fault) = result else {
+            notes.updated(what);
+            if is_new && self.writing.succeeded() {
+                self.say(false, "takes sessions again");
+                self.why = None;
+                self.note();
+            }
+            return self.succeeded(era);
+        };
+        notes.failed(fault.why);
+        notes.updated(StoreUpdate::Failed);
+        let is_refused = matches!(fault.why, StoreFailure::Full | StoreFailure::ReadOnly);
+        if is_new && (is_refused || !self.writing.is_closed()) {
+            let is_news = self.writing.failed(Instant::now());
+            if is_news {
+                let text = format!(
+                    "takes no sessions: {}; they stay on this host, and clients that go to another one \
+                     make full handshakes{}",
+                    fault.text,
+                    fault.remedy()
+                );
+                self.say(true, &text);
+                self.why = Some(fault.text.clone());
+                self.note();
+            }
+        }
+        self.failed(era, &fault);
+    }
+
+    fn succeeded(&mut self, era: u64) {
+        if era == self.era && self.connection.is_some() {
+            self.link.succeeded();
+        }
+    }
+
+    /// A request failed: by itself, or since the store is not what it was.
+    fn failed(&mut self, era: u64, fault: &Fault) {
+        if era != self.era || self.connection.is_none() {
+            return;
+        }
+        let watched = matches!(self.shared.options.kind, StoreKind::Sentinel { .. });
+        match fault.why {
+            // It answered.
+            StoreFailure::Full => return,
+            // Sentinels may know another master by now.
+            StoreFailure::ReadOnly if watched => self.connection = None,
+            StoreFailure::ReadOnly => return,
+            // A connection of a cluster repairs itself.
+            StoreFailure::Connection if self.shared.options.kind != StoreKind::Cluster => {
+                self.connection = None;
+            }
+            _ => {}
+        }
+        if self.link.failed(Instant::now()) {
+            self.was_given_up(fault);
+        }
+    }
+
+    /// It cannot be connected to.
+    fn give_up(&mut self, fault: &Fault) {
+        if self.link.open(Instant::now()) {
+            self.was_given_up(fault);
+        } else {
+            self.why = Some(fault.text.clone());
+            self.note();
+        }
+    }
+
+    fn was_given_up(&mut self, fault: &Fault) {
+        self.connection = None;
+        self.shared.around.notes.given_up();
+        self.why = Some(fault.text.clone());
+        let text = format!(
+            "is not asked for a while: {}; clients whose sessions are not on this host make full \
+             handshakes until it answers{}",
+            fault.text,
+            fault.remedy()
+        );
+        self.say(true, &text);
+        self.note();
+    }
+
+    /// It was connected to.
+    fn answers(&mut self) {
+        if self.link.succeeded() {
+            self.say(false, "answers again");
+        }
+        if self.writing.is_closed() {
+            self.why = None;
+        }
+        self.note();
+    }
+
+    fn say(&self, warns: bool, what: &str) {
+        let text = format!("the session store {} {what}", self.shared.address());
+        (self.shared.around.say)(warns, text);
+    }
+
+    /// Has the status show what is known now.
+    fn note(&self) {
+        let state = match (&self.connection, self.writing.is_closed()) {
+            (None, _) => StoreState::Down,
+            (Some(_), false) => StoreState::ReadOnly,
+            (Some(_), true) => StoreState::Up,
+        };
+        self.shared.around.notes.set(Some(StoreStatus {
+            address: self.shared.address(),
+            state,
+            why: self.why.clone(),
+        }));
+    }
+}

@@ -1,0 +1,157 @@
+//! What a request does: which names and values of the store it is about, and what is taken from
+//! there.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use config::{StoreKind, StoreOptions};
+use session::mesh::{Deleted, LocalSessions};
+use session::{Key, Offered};
+use telemetry::outcome::{SessionTier, StoreRejection};
+use tls::resumption::cluster::SharedSessions;
+use tls::resumption::store::{StoreCipher, StoreName};
+use zeroize::Zeroizing;
+
+use super::link::{Connection, Fault, StoreNames};
+use crate::admin::StoreNotes;
+
+/// Says something to the operator; `true` = it is a warning.
+pub(crate) type Say = Arc<dyn Fn(bool, String) + Send + Sync>;
+
+/// What is remembered of sessions that resume once and did: they do not come back.
+pub(crate) type UsedUp = Arc<Mutex<Deleted>>;
+
+/// What lasts longer than one configuration of the store.
+#[derive(Clone)]
+pub(crate) struct StoreSurroundings {
+    pub(crate) names: StoreNames,
+    pub(crate) notes: StoreNotes,
+    pub(crate) used_up: UsedUp,
+    pub(crate) say: Say,
+}
+
+/// What the store is asked to do, and no client waits for.
+pub(super) enum Write {
+    Publish {
+        session: Offered,
+        value: Zeroizing<Vec<u8>>,
+        lifetime: Duration,
+    },
+    Delete {
+        session: Offered,
+    },
+}
+
+/// What requests in progress need.
+pub(super) struct Shared {
+    pub(super) options: StoreOptions,
+    pub(super) cipher: StoreCipher,
+    pub(super) sessions: SharedSessions,
+    pub(super) around: StoreSurroundings,
+}
+
+impl Shared {
+    /// Where the store is; no password.
+    pub(super) fn address(&self) -> String {
+        let nodes: Vec<_> = self.options.nodes.iter().map(ToString::to_string).collect();
+        let nodes = nodes.join(", ");
+        match &self.options.kind {
+            StoreKind::Single => nodes,
+            StoreKind::Cluster => format!("cluster of {nodes}"),
+            StoreKind::Sentinel { service, .. } => format!("{service} of sentinel {nodes}"),
+        }
+    }
+
+    fn name_in_store(&self, name: &StoreName) -> String {
+        format!("{}{}", self.options.prefix, name.text())
+    }
+
+    /// Brings a session into the cache, by whichever of the secrets it is stored.
+    pub(super) async fn bring(
+        &self,
+        mut connection: Connection,
+        session: &Offered,
+    ) -> Result<SessionTier, Fault> {
+        for name in self.cipher.names(session) {
+            let place = self.name_in_store(&name);
+            if let Some(value) = connection.get(&place, session.once).await? {
+                return Ok(match self.take_in(session, &name, value) {
+                    Ok(()) => SessionTier::Store,
+                    Err(why) => {
+                        self.around.notes.rejected(why);
+                        SessionTier::Nowhere
+                    }
+                });
+            }
+        }
+        Ok(SessionTier::Nowhere)
+    }
+
+    fn take_in(
+        &self,
+        session: &Offered,
+        name: &StoreName,
+        value: Vec<u8>,
+    ) -> Result<(), StoreRejection> {
+        let (entry, left) = self.cipher.open(name, value, unix_ms())?;
+        if session.once && self.is_used_up(&session.key) {
+            return Err(StoreRejection::Replayed);
+        }
+        if session.once {
+            self.use_up(&session.key, left);
+        }
+        // One that has come another way meanwhile is as good.
+        self.sessions
+            .insert(&session.key, &entry, left, Instant::now());
+        Ok(())
+    }
+
+    pub(super) async fn write(
+        &self,
+        mut connection: Connection,
+        write: Write,
+    ) -> Result<(), Fault> {
+        match write {
+            Write::Publish {
+                session,
+                value,
+                lifetime,
+            } => {
+                let name = *self.cipher.names(&session).first().expect("one a secret");
+                let ends_ms = unix_ms() + u64::try_from(lifetime.as_millis()).unwrap_or(0);
+                let sealed = self.cipher.seal(&name, &value, ends_ms);
+                let seconds = lifetime.as_secs().max(1);
+                connection
+                    .set(&self.name_in_store(&name), &sealed, seconds)
+                    .await
+            }
+            Write::Delete { session } => {
+                for name in self.cipher.names(&session) {
+                    connection.delete(&self.name_in_store(&name)).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// It resumes no more.
+    pub(super) fn use_up(&self, key: &Key, left: Duration) {
+        let now = unix_ms();
+        let until = now + u64::try_from(left.as_millis()).unwrap_or(0);
+        self.used_up().add(*key, until, now);
+    }
+
+    fn is_used_up(&self, key: &Key) -> bool {
+        self.used_up().contains(key, unix_ms())
+    }
+
+    fn used_up(&self) -> MutexGuard<'_, Deleted> {
+        let used_up = self.around.used_up.lock();
+        used_up.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
