@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, netdevice, socke
 
 /// What the kernel keeps of datagrams until they are read, in bytes: a burst of some thousand. It
 /// gives at most `net.core.rmem_max`.
-const RECEIVE_BYTES: usize = 4 << 20;
+pub const RECEIVE_BYTES: usize = 4 << 20;
 
 /// Opens a socket at an address.
 pub fn open(address: SocketAddr) -> io::Result<OwnedFd> {

@@ -78,6 +78,8 @@ pub(crate) struct CheckOptions {
     pub(crate) bind: bool,
     /// Whether programs read it.
     pub(crate) json: bool,
+    /// Whether the host's limits are shown beside it.
+    pub(crate) host: bool,
 }
 
 /// Where a running one answers.
@@ -292,14 +294,15 @@ fn served(parser: &mut Parser) -> Result<Command, UsageError> {
 }
 
 fn check(parser: &mut Parser) -> Result<Command, UsageError> {
-    let mut switches = [("strict", false), ("bind", false), ("json", false)];
+    let mut switches = ["strict", "bind", "json", "host"].map(|name| (name, false));
     let config = configuration(parser, &mut switches)?;
-    let [(_, strict), (_, bind), (_, json)] = switches;
+    let [(_, strict), (_, bind), (_, json), (_, host)] = switches;
     let options = |config| CheckOptions {
         config,
         strict,
         bind,
         json,
+        host,
     };
     let check = |config| Command::Check(options(config));
     Ok(config.map_or(Command::Help(Topic::Check), check))

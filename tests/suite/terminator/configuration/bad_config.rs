@@ -178,6 +178,36 @@ fn a_program_reads_json_and_strict_refuses_warnings() {
 }
 
 #[test]
+fn limits_of_the_host_are_shown_beside_what_is_wanted() {
+    let desk = desk();
+    let text = "[limits]\nconnections = 1000000\n".to_owned() + &desk.service.toml();
+    let file = desk.site.directory.write("lariat.toml", text);
+    let mut limited = Command::new("prlimit");
+    limited
+        .arg("--nofile=5000:5000")
+        .arg(command().get_program());
+    let answer = run(limited.args(["check", "--host"]).arg(&file));
+    assert_eq!(answer.code(), 0, "{answer:?}");
+    for words in [
+        "open files (ulimit -Hn): 5000, wanted 200",
+        "LimitNOFILE=200",
+        "net.core.somaxconn: ",
+    ] {
+        assert!(answer.stdout.contains(words), "{words}: {answer:?}");
+    }
+    let warned = "limits.connections: allows 1000000 connections";
+    assert!(answer.stderr.contains(warned), "{answer:?}");
+    let answer = run(command().args(["check", "--host", "--json"]).arg(&file));
+    let document: Value = serde_json::from_str(&answer.stdout).unwrap();
+    let limits = document["host"].as_array().unwrap();
+    assert!(
+        limits
+            .iter()
+            .all(|one| one["here"].is_string() && one["wanted"].is_string())
+    );
+}
+
+#[test]
 fn the_standard_input_is_a_configuration() {
     let desk = desk();
     let check = |text: &str| {

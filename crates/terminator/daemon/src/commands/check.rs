@@ -1,6 +1,7 @@
 //! `lariat check`: everything short of serving, and all that is wrong told at once.
 
 mod bind;
+mod host;
 mod json;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use crate::kernel::KernelTls;
 use crate::preflight;
 use crate::reader::ConfigSource;
 use crate::user;
+use host::Limit;
 
 pub(super) fn run(options: &CheckOptions, console: Console) -> Exit {
     let findings = match source(&options.config) {
@@ -27,7 +29,9 @@ pub(super) fn run(options: &CheckOptions, console: Console) -> Exit {
     };
     let exit = findings.exit(options.strict);
     if options.json {
-        print(json::document(&findings.diagnostics, exit == Exit::Success));
+        let limits = findings.limits.filter(|_| options.host);
+        let good = exit == Exit::Success;
+        print(json::document(&findings.diagnostics, good, limits));
         return exit;
     }
     console.diagnostics(&findings.diagnostics);
@@ -37,6 +41,14 @@ pub(super) fn run(options: &CheckOptions, console: Console) -> Exit {
             print(format_args!("{name}: good: {summary}\n{}", findings.note));
         }
         _ => console.say(format_args!("{name}: {}", findings.counts())),
+    }
+    for limit in findings
+        .limits
+        .into_iter()
+        .flatten()
+        .filter(|_| options.host)
+    {
+        print(format_args!("{limit}\n"));
     }
     exit
 }
@@ -68,6 +80,8 @@ struct Findings {
     summary: Option<String>,
     /// What the kernel does of TLS, for those who wrote that they want it.
     note: String,
+    /// The host's limits; `None` = nobody knows what is wanted of it.
+    limits: Option<Vec<Limit>>,
 }
 
 impl Findings {
@@ -77,6 +91,7 @@ impl Findings {
             is_taken: false,
             summary: None,
             note: String::new(),
+            limits: None,
         }
     }
 
@@ -110,7 +125,9 @@ impl Findings {
             let concerns = preflight::concerns(source, settings, user::identity(chosen));
             self.diagnostics.extend(concerns);
         }
-        let Some(kernel_tls) = KernelTls::try_for(settings) else {
+        let kernel_tls = KernelTls::try_for(settings);
+        self.limits = Some(host::limits(settings, kernel_tls.as_ref()));
+        let Some(kernel_tls) = kernel_tls else {
             return;
         };
         let lacking = kernel_tls.check(source, settings).err();

@@ -52,7 +52,7 @@ opens the log file again.
 const CHECK: &str = "\
 lariat check: check a configuration
 
-  lariat check FILE [--strict] [--bind] [--json]
+  lariat check FILE [--strict] [--bind] [--host] [--json]
   lariat check -           the same of the standard input
   lariat check FLAGS       those of `lariat serve`
 
@@ -65,6 +65,8 @@ limits. Ends with 0 if `lariat serve` would serve it, else with 2.
   --bind
       Try the addresses as well: whether they are free, and this user may listen there. If that
       alone fails, it ends with 3
+  --host
+      Show the limits of this host beside what the configuration may come to need, and what to set
   --json
       One JSON document on the standard output: `good`, and `diagnostics` with `severity` (error,
       warning or note), `file`, `line`, `column`, `key`, `message` and `hint`

@@ -3,6 +3,8 @@
 use config::{Diagnostic, Place};
 use serde::Serialize;
 
+use super::host::Limit;
+
 /// The form of the document; a later one may have more fields.
 const VERSION: u32 = 1;
 
@@ -11,6 +13,8 @@ struct Document<'a> {
     version: u32,
     good: bool,
     diagnostics: Vec<Entry<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<Vec<Limit>>,
 }
 
 /// What is not known is null.
@@ -26,11 +30,12 @@ struct Entry<'a> {
 }
 
 /// One document, in one line.
-pub(super) fn document(diagnostics: &[Diagnostic], good: bool) -> String {
+pub(super) fn document(diagnostics: &[Diagnostic], good: bool, host: Option<Vec<Limit>>) -> String {
     let document = Document {
         version: VERSION,
         good,
         diagnostics: diagnostics.iter().map(entry).collect(),
+        host,
     };
     let text = serde_json::to_string(&document).expect("texts and numbers can be written");
     text + "\n"
