@@ -61,10 +61,14 @@ mod terminator {
     }
     mod configuration {
         mod bad_config;
+        mod completion;
         mod examples;
         mod flags;
         mod reload;
         mod watch;
+        mod foreign {
+            mod shells;
+        }
     }
     mod connections {
         mod addresses;

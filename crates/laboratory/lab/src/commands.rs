@@ -8,6 +8,7 @@ mod flags;
 mod help;
 mod host;
 mod load;
+mod manual;
 mod origin;
 mod probe;
 mod report;
@@ -47,7 +48,9 @@ fn dispatch(parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
 fn command(name: &str, parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
     let (table, run): (_, fn(&Arguments, Console) -> _) = match name {
         "compare" => (&compare::COMMAND, compare::run),
+        "completion" => (&help::COMPLETION, manual::complete),
         "host" => (&host::COMMAND, host::run),
+        "manual" => (&help::MANUAL, manual::run),
         "origin" => (&origin::COMMAND, origin::run),
         "probe" => (&probe::COMMAND, probe::run),
         "report" => (&report::COMMAND, report::run),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use config::Key;
 use lexopt::{Arg, Parser, ValueExt};
+use options::completion::Shell;
 
 use crate::demo::DemoOptions;
 
@@ -25,6 +26,10 @@ pub(crate) enum Command {
     HelpOnKeys(Vec<&'static Key>),
     /// Say the version.
     Version,
+    /// Print the script by which a shell completes commands.
+    Completion(Shell),
+    /// Print a page of the manual.
+    Manual(Page),
     /// Show what the program does, without any file.
     Demo(DemoOptions),
     /// Serve.
@@ -110,6 +115,15 @@ impl StatusSocket {
     }
 }
 
+/// A page of the manual.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Page {
+    /// Of the commands.
+    Commands,
+    /// Of the configuration file.
+    Configuration,
+}
+
 /// What is to be explained.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Topic {
@@ -117,10 +131,14 @@ pub(crate) enum Topic {
     Program,
     /// `lariat check`.
     Check,
+    /// `lariat completion`.
+    Completion,
     /// `lariat demo`.
     Demo,
     /// `lariat drain`.
     Drain,
+    /// `lariat manual`.
+    Manual,
     /// `lariat reload`.
     Reload,
     /// `lariat serve`.
@@ -132,7 +150,7 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    const NAMES: [(&str, Self); 7] = [
+    pub(crate) const NAMES: [(&str, Self); 9] = [
         ("demo", Self::Demo),
         ("serve", Self::Serve),
         ("check", Self::Check),
@@ -140,6 +158,8 @@ impl Topic {
         ("reload", Self::Reload),
         ("drain", Self::Drain),
         ("server", Self::Server),
+        ("completion", Self::Completion),
+        ("manual", Self::Manual),
     ];
 
     fn named(name: &str) -> Option<Self> {
@@ -217,6 +237,8 @@ fn command(name: &str, parser: &mut Parser) -> Result<Command, UsageError> {
         Topic::Reload => running(parser, topic, |socket, _| Command::Reload { socket }),
         Topic::Drain => running(parser, topic, |socket, _| Command::Drain { socket }),
         Topic::Server => server(parser),
+        Topic::Completion => completion(parser),
+        Topic::Manual => manual(parser),
         Topic::Program => Ok(Command::Help(Topic::Program)),
     }
 }
@@ -403,6 +425,46 @@ fn running(
         }
     }
     Ok(make(socket, json))
+}
+
+/// The one word after a command, or that its help is wanted.
+fn only_word(parser: &mut Parser) -> Result<Option<String>, UsageError> {
+    let mut word = None;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Short('h') | Arg::Long("help") => return Ok(Some("--help".to_owned())),
+            Arg::Value(value) if word.is_none() => word = Some(value.string()?),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    Ok(word)
+}
+
+fn completion(parser: &mut Parser) -> Result<Command, UsageError> {
+    let word = only_word(parser)?.unwrap_or_default();
+    match (word.as_str(), Shell::named(&word)) {
+        ("--help", _) => Ok(Command::Help(Topic::Completion)),
+        (_, Some(shell)) => Ok(Command::Completion(shell)),
+        (_, None) => Err(UsageError::new(
+            format!(
+                "`lariat completion` knows no shell `{}`",
+                word.escape_debug()
+            ),
+            "there are bash, zsh and fish",
+        )),
+    }
+}
+
+fn manual(parser: &mut Parser) -> Result<Command, UsageError> {
+    match only_word(parser)?.as_deref() {
+        None => Ok(Command::Manual(Page::Commands)),
+        Some("--help") => Ok(Command::Help(Topic::Manual)),
+        Some("lariat.toml") => Ok(Command::Manual(Page::Configuration)),
+        Some(other) => Err(UsageError::new(
+            format!("there is no page `{}`", other.escape_debug()),
+            "`lariat manual` is about the commands, `lariat manual lariat.toml` about the file",
+        )),
+    }
 }
 
 /// What the hint of every mistake in `lariat server` shows.

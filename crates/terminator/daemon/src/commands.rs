@@ -7,6 +7,7 @@ mod check;
 mod control;
 mod drain;
 mod help;
+mod manual;
 mod reload;
 mod serve;
 mod server;
@@ -34,6 +35,8 @@ pub(crate) fn run(command: Command, console: Console) -> ExitCode {
             print(texts.join("\n"));
             Exit::Success
         }
+        Command::Completion(shell) => manual::completion(shell),
+        Command::Manual(page) => manual::page(page),
         Command::Version => {
             print(format_args!("lariat {}\n", env!("CARGO_PKG_VERSION")));
             Exit::Success

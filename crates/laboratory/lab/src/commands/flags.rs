@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use lexopt::{Arg, Parser, ValueExt};
+use options::manual;
 
 use crate::console::print;
 use crate::exit::Exit;
@@ -16,14 +17,6 @@ pub(super) struct Command {
     /// Whether it takes arguments that are no flags.
     pub(super) takes_words: bool,
     pub(super) help: &'static str,
-}
-
-/// A flag of a command.
-struct Flag {
-    name: &'static str,
-    short: Option<char>,
-    has_value: bool,
-    repeats: bool,
 }
 
 /// The command line of a command, by its table.
@@ -40,29 +33,9 @@ impl Command {
         line.split_once(": ").map_or("", |(_, purpose)| purpose)
     }
 
-    fn flags(&self) -> Vec<Flag> {
-        let mut flags: Vec<Flag> = Vec::new();
-        for line in self.help.lines() {
-            if let Some(head) = line.strip_prefix("  -") {
-                let short = head.starts_with(|first: char| first != '-');
-                let long = line.split("--").nth(1).unwrap_or_default();
-                let (name, value) = long.split_once(' ').unwrap_or((long, ""));
-                flags.push(Flag {
-                    name,
-                    short: head.chars().next().filter(|_| short),
-                    has_value: !value.is_empty(),
-                    repeats: false,
-                });
-            } else if let Some(flag) = flags.last_mut() {
-                flag.repeats |= line.contains("may be given again");
-            }
-        }
-        flags
-    }
-
     /// The rest of the command line; or how the program ends, where only help was asked for.
     pub(super) fn parse(&self, parser: &mut Parser) -> Result<Result<Arguments, Exit>, UsageError> {
-        let flags = self.flags();
+        let flags = manual::flags(self.help);
         let mut arguments = Arguments::default();
         while let Some(argument) = parser.next()? {
             let (found, text) = match &argument {
@@ -76,7 +49,7 @@ impl Command {
                     (None, format!("takes no argument `{}`", word.escape_debug()))
                 }
                 Arg::Short(letter) => (
-                    flags.iter().find(|flag| flag.short == Some(*letter)),
+                    flags.iter().find(|flag| flag.letter == Some(*letter)),
                     format!("has no flag -{letter}"),
                 ),
                 Arg::Long(name) => (
@@ -93,13 +66,14 @@ impl Command {
                 let message = format!("{} {text}", self.name);
                 return Err(UsageError::new(message, near.unwrap_or_else(listed)));
             };
-            if !flag.repeats && arguments.has(flag.name) {
+            let repeats = flag.help.contains("may be given again");
+            if !repeats && arguments.has(flag.name) {
                 return Err(UsageError::new(
                     format!("--{} is given twice", flag.name),
                     "leave out one of the two",
                 ));
             }
-            let value = if flag.has_value {
+            let value = if flag.value.is_some() {
                 parser.value()?
             } else {
                 OsString::new()
@@ -240,8 +214,10 @@ lariat-lab draw: a page
         assert_eq!(COMMAND.purpose(), "a page");
         for command in crate::commands::help::TABLES {
             assert!(command.help.lines().all(|line| line.chars().count() <= 105));
-            let flags = command.flags();
-            assert!(!flags.is_empty() && flags.iter().all(|flag| !flag.name.is_empty()));
+            let flags = manual::flags(command.help);
+            let lines = command.help.lines().filter(|line| line.starts_with("  -"));
+            assert_eq!(flags.len(), lines.count(), "{}", command.help);
+            assert!(flags.iter().all(|flag| !flag.name.is_empty()));
         }
     }
 }

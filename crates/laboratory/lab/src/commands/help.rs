@@ -8,7 +8,7 @@ use super::{compare, host, origin, probe, report, survey, targets};
 use crate::exit::Exit;
 
 /// All commands but `load`: its flags are the table of its settings.
-pub(super) const TABLES: [&Command; 8] = [
+pub(super) const TABLES: [&Command; 10] = [
     &probe::COMMAND,
     &survey::COMMAND,
     &origin::COMMAND,
@@ -17,7 +17,37 @@ pub(super) const TABLES: [&Command; 8] = [
     &run::COMMAND,
     &report::COMMAND,
     &compare::COMMAND,
+    &COMPLETION,
+    &MANUAL,
 ];
+
+pub(super) const COMPLETION: Command = Command {
+    name: "completion",
+    takes_words: true,
+    help: "\
+lariat-lab completion: print the script by which a shell completes commands
+
+  lariat-lab completion bash|zsh|fish
+
+Packages bring them along. Without one, for the user who types this:
+
+  lariat-lab completion bash > ~/.local/share/bash-completion/completions/lariat-lab
+  lariat-lab completion zsh > ~/.zfunc/_lariat-lab             # a folder of zsh's $fpath
+  lariat-lab completion fish > ~/.config/fish/completions/lariat-lab.fish
+",
+};
+
+pub(super) const MANUAL: Command = Command {
+    name: "manual",
+    takes_words: false,
+    help: "\
+lariat-lab manual: print lariat-lab(1), as man reads it
+
+  lariat-lab manual
+
+For example: lariat-lab manual | man -l -
+",
+};
 
 /// The width of the commands in the list of them.
 const COMMAND_WIDTH: usize = 17;
@@ -59,7 +89,6 @@ pub(super) fn program() -> String {
     let line =
         |command: &str, purpose: &str| format!("  lariat-lab {command:COMMAND_WIDTH$} {purpose}\n");
     let commands = TABLES.map(|command| line(command.name, command.purpose()));
-    let codes = Exit::ALL.map(|(exit, help)| format!("  {}  {help}\n", exit as u8));
     format!(
         "lariat-lab: load TLS servers, probe them, measure them, and compare them\n\n{}{}{}{}\n{}\nExit codes:\n{}",
         line("load", "load a server: rates, latency, errors, resumption"),
@@ -67,8 +96,14 @@ pub(super) fn program() -> String {
         line("help COMMAND", "more about one of these"),
         line("version", "the version"),
         "Begin with: lariat-lab load https://127.0.0.1:8443/\n",
-        codes.concat()
+        exit_codes()
     )
+}
+
+/// What each exit code means, a line each.
+pub(super) fn exit_codes() -> String {
+    let codes = Exit::ALL.map(|(exit, help)| format!("  {}  {help}\n", exit as u8));
+    codes.concat()
 }
 
 /// More about a command, if there is one of that name.

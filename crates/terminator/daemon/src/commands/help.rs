@@ -16,6 +16,8 @@ lariat: terminates TLS in front of any TCP service, on all cores
   lariat server            take a server out of use for maintenance, or back in
   lariat help COMMAND      more about one of these
   lariat help KEY          what a key of the file, or a flag, means
+  lariat completion        complete commands in bash, zsh or fish
+  lariat manual            pages for man
   lariat version
 
 Begin with: lariat demo
@@ -114,6 +116,27 @@ configuration, or lariat is restarted. `lariat status` lists the servers of each
 For example: lariat server disable web/10.0.0.3:80
 ";
 
+const COMPLETION: &str = "\
+lariat completion: print the script by which a shell completes commands
+
+  lariat completion bash|zsh|fish
+
+Packages bring them along. Without one, for the user who types this:
+
+  lariat completion bash > ~/.local/share/bash-completion/completions/lariat
+  lariat completion zsh > ~/.zfunc/_lariat             # a folder of zsh's $fpath
+  lariat completion fish > ~/.config/fish/completions/lariat.fish
+";
+
+const MANUAL: &str = "\
+lariat manual: print a page of the manual, as man reads it
+
+  lariat manual                    lariat(1), about the commands
+  lariat manual lariat.toml        lariat.toml(5), about the configuration file
+
+For example: lariat manual lariat.toml | man -l -
+";
+
 const SOCKET: &str = "
 FILE is the configuration of the running lariat, which says where its status socket is. Without
 it, that is /run/lariat/status.sock for root, else in $XDG_RUNTIME_DIR/lariat/.
@@ -122,7 +145,7 @@ it, that is /run/lariat/status.sock for root, else in $XDG_RUNTIME_DIR/lariat/.
 /// The help about that.
 pub(super) fn text(topic: Topic) -> String {
     match topic {
-        Topic::Program => format!("{PROGRAM}{}", exit_codes()),
+        Topic::Program => format!("{PROGRAM}\nExit codes:\n{}", exit_codes()),
         Topic::Demo => DEMO.to_owned(),
         Topic::Serve => format!("{SERVE}{}", config::TABLE.flags()),
         Topic::Check => CHECK.to_owned(),
@@ -130,10 +153,13 @@ pub(super) fn text(topic: Topic) -> String {
         Topic::Reload => format!("{RELOAD}{SOCKET}"),
         Topic::Drain => format!("{DRAIN}{SOCKET}"),
         Topic::Server => format!("{SERVER}{SOCKET}"),
+        Topic::Completion => COMPLETION.to_owned(),
+        Topic::Manual => MANUAL.to_owned(),
     }
 }
 
-fn exit_codes() -> String {
+/// What each exit code means, a line each.
+pub(super) fn exit_codes() -> String {
     let codes = Exit::ALL.map(|exit| format!("  {}  {}\n", exit as u8, exit.help()));
-    format!("\nExit codes:\n{}", codes.concat())
+    codes.concat()
 }
