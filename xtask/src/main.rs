@@ -1,6 +1,7 @@
 //! Chores: `cargo xtask COMMAND`.
 #![forbid(unsafe_code)]
 
+mod dist;
 mod generate;
 mod supply;
 mod tidy;
@@ -10,6 +11,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
+cargo xtask dist [--target TRIPLE] [--version VERSION] [--no-build] [--verify]
+                                packages, archive and image in target/packages; --no-build takes the
+                                programs of the last time, --verify builds again and compares
 cargo xtask generate [--check]  write the generated pages, or compare them with the files
 cargo xtask supply              licences, sources and bans of deny.toml, without network
 cargo xtask tidy                the rules that no compiler checks";
@@ -18,15 +22,17 @@ fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .context("xtask is a folder of the workspace")?;
-    let mut arguments = std::env::args_os().skip(1);
-    let command = arguments.next().unwrap_or_default();
-    let option = arguments.next();
-    match (command.to_str(), option.as_ref().and_then(|o| o.to_str())) {
-        (Some("generate"), None) => generate::write(root),
-        (Some("generate"), Some("--check")) => generate::check(root),
-        (Some("supply"), None) => supply::run(root),
-        (Some("tidy"), None) => tidy::run(root),
-        (Some("help" | "--help"), None) => {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, options) = arguments
+        .split_first()
+        .map_or(("", &[][..]), |(c, o)| (c, o));
+    match (command, options.first().map(String::as_str)) {
+        ("dist", _) => dist::run(root, options),
+        ("generate", None) => generate::write(root),
+        ("generate", Some("--check")) => generate::check(root),
+        ("supply", None) => supply::run(root),
+        ("tidy", None) => tidy::run(root),
+        ("help" | "--help", None) => {
             println!("{USAGE}");
             Ok(())
         }

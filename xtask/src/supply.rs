@@ -20,7 +20,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let rules: Table = fs::read_to_string(root.join("deny.toml"))?
         .parse()
         .context("deny.toml")?;
-    let metadata = metadata(root)?;
+    let metadata = metadata(root, &["--all-features"])?;
     let packages = metadata["packages"]
         .as_array()
         .context("cargo metadata has packages")?;
@@ -48,15 +48,18 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn metadata(root: &Path) -> Result<Json> {
+/// What cargo knows of the packages.
+///
+/// # Errors
+/// If cargo fails.
+pub(crate) fn metadata(root: &Path, which: &[&str]) -> Result<Json> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let arguments = [
-        "metadata",
-        "--locked",
-        "--format-version=1",
-        "--all-features",
-    ];
-    let output = cargo.args(arguments).current_dir(root).output()?;
+    let arguments = ["metadata", "--locked", "--format-version=1"];
+    let output = cargo
+        .args(arguments)
+        .args(which)
+        .current_dir(root)
+        .output()?;
     if !output.status.success() {
         bail!(
             "cargo metadata: {}",

@@ -1,0 +1,168 @@
+//! What a set of packages is made of, and the commands that make it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// What is made, and of what.
+pub(super) struct Dist {
+    /// The sources.
+    pub(super) root: PathBuf,
+    /// Where it goes.
+    pub(super) output: PathBuf,
+    /// The platform, as rustc calls it.
+    pub(super) triple: String,
+    pub(super) version: String,
+    /// When everything in it was last changed, in seconds since 1970: the date of the commit.
+    pub(super) epoch: String,
+}
+
+impl Dist {
+    pub(super) fn new(
+        root: &Path,
+        triple: Option<String>,
+        version: Option<String>,
+    ) -> Result<Self> {
+        let triple = match triple {
+            Some(triple) => triple,
+            None => said(Command::new("rustc").args(["--print", "host-tuple"]))?,
+        };
+        let epoch = match std::env::var("SOURCE_DATE_EPOCH") {
+            Ok(epoch) => epoch,
+            Err(_) => said(git(root).args(["log", "-1", "--format=%ct"]))?,
+        };
+        Ok(Self {
+            root: root.to_owned(),
+            output: root.join("target/packages").join(&triple),
+            triple,
+            version: version.unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
+            epoch,
+        })
+    }
+
+    /// Debian's and Docker's word for the processor, and RPM's.
+    pub(super) fn architectures(&self) -> Result<(&'static str, &'static str)> {
+        match self.triple.split_once('-') {
+            Some(("x86_64", _)) => Ok(("amd64", "x86_64")),
+            Some(("aarch64", _)) => Ok(("arm64", "aarch64")),
+            _ => bail!("{}: packages are of x86_64 and aarch64", self.triple),
+        }
+    }
+
+    /// The version with that of the packaging.
+    pub(super) fn debian_version(&self) -> String {
+        format!("{}-1", self.version)
+    }
+
+    /// Builds both programs.
+    pub(super) fn build(&self) -> Result<()> {
+        let home = std::env::var("CARGO_HOME")
+            .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")))?;
+        // Messages of panics and of the C library's assertions name files.
+        let places = [(home.as_str(), "/cargo"), (path(&self.root)?, "/lariat")];
+        let maps = |flag: &str| {
+            places
+                .map(|(from, to)| format!("{flag}={from}={to}"))
+                .join(" ")
+        };
+        let mut cargo = self.command("cargo");
+        cargo
+            .args(["build", "--locked", "--profile=dist", "--bins"])
+            .args([
+                "--package=daemon",
+                "--package=lab",
+                "--target",
+                &self.triple,
+            ])
+            .env("RUSTFLAGS", maps("--remap-path-prefix"))
+            .env("CFLAGS", maps("-ffile-prefix-map"));
+        run_all(&mut cargo)
+    }
+
+    /// The folder of the programs that were built.
+    pub(super) fn programs(&self) -> PathBuf {
+        self.root.join("target").join(&self.triple).join("dist")
+    }
+
+    /// The tree of files as they are installed.
+    pub(super) fn stage(&self) -> PathBuf {
+        self.output.join("root")
+    }
+
+    /// A command that knows the one time of all files.
+    pub(super) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(&self.root)
+            .env("SOURCE_DATE_EPOCH", &self.epoch);
+        command
+    }
+
+    /// A new archive of what of the folder is then named.
+    pub(super) fn tar(&self, folder: &Path, archive: &Path) -> Command {
+        let mut tar = self.command("tar");
+        tar.args(["--create", "--format=gnu", "--sort=name", "--numeric-owner"])
+            .args(["--owner=0", "--group=0"])
+            .arg(format!("--mtime=@{}", self.epoch))
+            .arg("--directory")
+            .arg(folder)
+            .arg("--file")
+            .arg(archive);
+        tar
+    }
+
+    /// Compresses a file, and removes it.
+    pub(super) fn gzip(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut gzip = self.command("gzip");
+        gzip.args(["-9", "--no-name", "--stdout"]).arg(from);
+        gzip.stdout(fs::File::create(to)?);
+        run_all(&mut gzip)?;
+        Ok(fs::remove_file(from)?)
+    }
+
+    /// The one time of all files, in a form of date(1).
+    pub(super) fn date(&self, form: &str) -> Result<String> {
+        let when = format!("@{}", self.epoch);
+        said(Command::new("date").args(["--utc", "--date", &when, &format!("+{form}")]))
+    }
+}
+
+pub(super) fn git(root: &Path) -> Command {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(root);
+    git
+}
+
+pub(super) fn path(path: &Path) -> Result<&str> {
+    path.to_str().context("paths are UTF-8")
+}
+
+/// Runs a command to its end.
+pub(super) fn run_all(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().with_context(|| missing(&name))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
+}
+
+/// What a command prints, without the last line break.
+pub(super) fn said(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| missing(&name))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}: {errors}",
+        output.status
+    );
+    Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+}
+
+fn missing(program: &str) -> String {
+    match program {
+        "cargo-deb" | "cargo-generate-rpm" => format!("cargo install --locked {program}"),
+        _ => format!("{program} cannot be started"),
+    }
+}
