@@ -40,14 +40,49 @@ fn every_example_is_good() {
             continue;
         }
         seen += 1;
-        let source = Source::File {
-            place: path.display().to_string(),
-            text: std::fs::read_to_string(&path).unwrap(),
-        };
-        match config::load(&source, &mut AllCertificates) {
-            Ok(loaded) => assert_eq!(loaded.warnings, [], "{}", path.display()),
-            Err(diagnostics) => panic!("{}", diagnostics[0]),
-        }
+        assert_good(&path, std::fs::read_to_string(&path).unwrap());
     }
     assert!(seen >= 8);
+}
+
+fn assert_good(path: &Path, text: String) {
+    let place = path.display().to_string();
+    match config::load(&Source::File { place, text }, &mut AllCertificates) {
+        Ok(loaded) => assert_eq!(loaded.warnings, [], "{}", path.display()),
+        Err(diagnostics) => panic!("{}", diagnostics[0]),
+    }
+}
+
+/// What stands between these lines of a file, each time, without the indentation of the first.
+fn parts(path: &Path, begin: &str, end: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let parts = text.split(begin).skip(1).map(|rest| {
+        let part = rest.split(end).next().unwrap();
+        let indent = part.len() - part.trim_start_matches(' ').len();
+        part.lines()
+            .map(|line| line.get(indent..).unwrap_or_default().to_owned() + "\n")
+            .collect()
+    });
+    parts.collect()
+}
+
+#[test]
+fn configurations_within_guides_and_manifests_are_good() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    for (path, begin, end, count) in [
+        ("docs/guide/moving.md", "```toml\n", "```", 4),
+        (
+            "examples/kubernetes/lariat.yaml",
+            "lariat.toml: |\n",
+            "---",
+            1,
+        ),
+    ] {
+        let path = root.join(path);
+        let parts = parts(&path, begin, end);
+        assert_eq!(parts.len(), count, "{}", path.display());
+        for part in parts {
+            assert_good(&path, part);
+        }
+    }
 }
