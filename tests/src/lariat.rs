@@ -277,7 +277,7 @@ fn write_configuration(directory: &Directory, admin: SocketAddr, configuration: 
     let status = directory.join("status.sock");
     let text = format!(
         "[admin]\nlisten = \"{admin}\"\nstatus-socket = {status:?}\n\
-         [log]\nformat = \"json\"\n{configuration}"
+         [log]\nformat = \"json\"\nsuccesses-per-second = 1000000\n{configuration}"
     );
     directory.write("lariat.toml", text);
 }

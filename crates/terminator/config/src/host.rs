@@ -15,7 +15,8 @@ use crate::certificates::Shelf;
 use crate::cluster;
 use crate::networks;
 use crate::settings::{
-    AdminToken, ControlOptions, LogOutput, ProcessOptions, ReloadOptions, ResumptionOptions,
+    AdminToken, ControlOptions, LogOutput, MessageForm, ProcessOptions, ReloadOptions,
+    ResumptionOptions,
     SandboxOptions,
 };
 
@@ -139,10 +140,14 @@ pub(crate) fn log(section: &Section<'_>) -> Option<LogOptions> {
         &[("text", LogFormat::Text), ("json", LogFormat::Json)],
     );
     let failures_per_second = section.count("failures-per-second");
+    let successes_per_second = section.count("successes-per-second");
+    let sample = section.count("sample");
     Some(LogOptions {
         connections: connections?,
         format: format?,
         failures_per_second: failures_per_second?,
+        successes_per_second: successes_per_second?,
+        sample: sample?,
     })
 }
 
@@ -278,12 +283,22 @@ pub(crate) fn control(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Contro
         "stderr" => LogOutput::Stderr,
         path => LogOutput::File(shelf.base.join(path)),
     };
+    let messages = top.section("log").choice(
+        "messages",
+        &[
+            ("auto", MessageForm::Auto),
+            ("plain", MessageForm::Plain),
+            ("text", MessageForm::Text),
+            ("json", MessageForm::Json),
+        ],
+    );
     Some(ControlOptions {
         status_socket: status_socket?.map(|path| shelf.base.join(path)),
         listen,
         hosts,
         token,
         log,
+        messages: messages?,
     })
 }
 

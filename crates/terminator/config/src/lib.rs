@@ -34,9 +34,9 @@ pub use inspection::problem;
 pub use keys::TABLE;
 pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};
 pub use settings::{
-    AdminToken, ClusterOptions, ControlOptions, LogOutput, Password, PeerNetwork, PeersOptions,
-    ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions, Settings, StoreAuthorities,
-    StoreKind, StoreOptions,
+    AdminToken, ClusterOptions, ControlOptions, LogOutput, MessageForm, Password, PeerNetwork,
+    PeersOptions, ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions, Settings,
+    StoreAuthorities, StoreKind, StoreOptions,
 };
 pub use source::{STANDARD_INPUT, Source};
 

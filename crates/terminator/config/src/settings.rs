@@ -175,6 +175,21 @@ pub struct ControlOptions {
     pub token: Option<AdminToken>,
     /// Where the lines about connections go.
     pub log: LogOutput,
+    /// How messages are written.
+    pub messages: MessageForm,
+}
+
+/// How messages are written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MessageForm {
+    /// As suits the reader of the standard error.
+    Auto,
+    /// For a person, without time.
+    Plain,
+    /// With time and level before each line.
+    Text,
+    /// One JSON object per message.
+    Json,
 }
 
 /// A secret that every client of the admin address must give.

@@ -1,7 +1,10 @@
 //! How a supervisor's end is told, and what it means for the program.
 
+use telemetry::message::Level;
+
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::messages::{self, Form};
 use crate::supervisor::Failure;
 
 /// Says why the supervisor ended, and what that means for the program.
@@ -9,9 +12,13 @@ pub(crate) fn end_of(ended: Result<(), Failure>, console: Console) -> Exit {
     let Err(failure) = ended else {
         return Exit::Success;
     };
-    match &failure {
-        Failure::Config(diagnostics) => console.diagnostics(diagnostics),
-        other => console.error(other),
+    match (&failure, messages::form()) {
+        (Failure::Config(diagnostics), Form::Plain) => console.diagnostics(diagnostics),
+        (Failure::Config(diagnostics), _) => diagnostics
+            .iter()
+            .for_each(|one| messages::say_labelled(&one.to_string())),
+        (other, Form::Plain) => console.error(other),
+        (other, _) => messages::say(Level::Error, other),
     }
     match failure {
         Failure::Config(_)

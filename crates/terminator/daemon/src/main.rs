@@ -14,6 +14,7 @@ mod handover;
 mod health;
 mod kernel;
 mod maintenance;
+mod messages;
 mod notify;
 mod preflight;
 mod reader;
@@ -32,7 +33,7 @@ use console::Console;
 use exit::Exit;
 
 fn main() -> ExitCode {
-    stderr::never_wait_in_panics();
+    messages::never_wait_in_panics();
     let console = Console::to_stderr();
     let code = match args::parse(std::env::args_os().skip(1)) {
         Ok(command) => commands::run(command, console),

@@ -4,7 +4,6 @@
 //! supervisor leaves its lines in a queue of limited size, and a thread writes them. Owns the queue
 //! and what is said about lines that found no place in it, not what the lines say.
 
-use std::backtrace::Backtrace;
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -25,18 +24,24 @@ static QUEUE: OnceLock<Queue> = OnceLock::new();
 /// Writes a line, or leaves it for the thread that [`write_in_background`] has started. If nobody
 /// reads it any more, that is their choice.
 pub(crate) fn write_line(line: impl Display) {
+    write(format!("{line}\n"));
+}
+
+/// The same of whole lines, each with its end.
+pub(crate) fn write(lines: String) {
     match QUEUE.get() {
-        Some(queue) => queue.put(format!("{line}\n")),
-        None => drop(writeln!(io::stderr(), "{line}")),
+        Some(queue) => queue.put(lines),
+        None => drop(io::stderr().write_all(lines.as_bytes())),
     }
 }
 
-/// From now on lines are written by a thread. To be called after signals have been blocked.
+/// From now on lines are written by a thread. To be called after signals have been blocked. `lost`
+/// makes the line that says how many found no place.
 ///
 /// # Errors
 /// No thread can be started.
-pub(crate) fn write_in_background() -> io::Result<()> {
-    let queue = Queue::start(io::stderr())?;
+pub(crate) fn write_in_background(lost: fn(u64) -> String) -> io::Result<()> {
+    let queue = Queue::start(io::stderr(), lost)?;
     // A second call leaves an idle thread behind, and nothing else.
     let _ = QUEUE.set(queue);
     Ok(())
@@ -47,16 +52,6 @@ pub(crate) fn flush() {
     if let Some(queue) = QUEUE.get() {
         queue.flush(FLUSH_TIME_MAX);
     }
-}
-
-/// Has panics say what they have to say without waiting for a reader: the process is to end.
-pub(crate) fn never_wait_in_panics() {
-    std::panic::set_hook(Box::new(|panic| {
-        let thread = thread::current();
-        let name = thread.name().unwrap_or("unnamed");
-        let backtrace = Backtrace::capture();
-        write_last_words(format!("lariat: thread `{name}` {panic}\n{backtrace}\n"));
-    }));
 }
 
 /// Writes why this process is about to end; if nobody reads it, it ends all the same.
@@ -90,12 +85,12 @@ struct Waiting {
 }
 
 impl Queue {
-    fn start(mut target: impl Write + Send + 'static) -> io::Result<Self> {
+    fn start(mut target: impl Write + Send + 'static, lost: fn(u64) -> String) -> io::Result<Self> {
         let queue = Self(Arc::default());
         let of_thread = queue.clone();
         let write = move || {
             loop {
-                let line = of_thread.next();
+                let line = of_thread.next(lost);
                 // A reader that has left loses its lines.
                 let _ = target.write_all(line.as_bytes());
             }
@@ -118,7 +113,7 @@ impl Queue {
     }
 
     /// The next line to write, once there is one. The one before it has been written.
-    fn next(&self) -> String {
+    fn next(&self, lost: fn(u64) -> String) -> String {
         let mut waiting = self.lock();
         waiting.is_writing = false;
         self.0.1.notify_all();
@@ -131,10 +126,7 @@ impl Queue {
                 waiting.bytes -= line.len();
                 line
             }
-            None => {
-                let lost = std::mem::take(&mut waiting.lost);
-                format!("lariat: {lost} lines were lost: the standard error was not read\n")
-            }
+            None => lost(std::mem::take(&mut waiting.lost)),
         }
     }
 
@@ -164,7 +156,7 @@ mod tests {
     #[test]
     fn lines_arrive_in_order_before_the_flush_returns() {
         let (reader, writer) = io::pipe().unwrap();
-        let queue = Queue::start(writer).unwrap();
+        let queue = Queue::start(writer, |lost| format!("{lost} were lost\n")).unwrap();
         (0..100).for_each(|number| queue.put(format!("{number}\n")));
         queue.flush(PATIENCE);
         let lines = BufReader::new(reader).lines().take(100);
@@ -176,7 +168,7 @@ mod tests {
     #[test]
     fn a_reader_that_stops_holds_nobody_and_hears_how_many_lines_it_lost() {
         let (reader, writer) = io::pipe().unwrap();
-        let queue = Queue::start(writer).unwrap();
+        let queue = Queue::start(writer, |lost| format!("{lost} were lost\n")).unwrap();
         let line = format!("{}\n", "x".repeat(1023));
         // The pipe and the queue hold less than half of them.
         let count = 4 * QUEUE_BYTES_MAX / line.len();

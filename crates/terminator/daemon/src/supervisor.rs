@@ -37,6 +37,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sys::signal::Signal;
 use sys::{limit, process, sandbox};
+use telemetry::message::Level;
 use wire::address::Address;
 
 use crate::handover::{
@@ -44,6 +45,7 @@ use crate::handover::{
     Serve, Start, WORKER_ARGUMENT, WORKER_NAME,
 };
 use crate::maintenance::ServerName;
+use crate::messages::{self as forms, say};
 use crate::reader::{ConfigSource, Task};
 use crate::stderr;
 use crate::watcher::Stamps;
@@ -55,7 +57,7 @@ use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
 use handed_over::HandedOverSockets;
 use listeners::Listeners;
-use messages::{printable, say, say_each, say_warnings};
+use messages::{printable, say_each, say_warnings, warn};
 use names::Names;
 use phase::{Due, Next, Phase};
 use prepared::Prepared;
@@ -107,7 +109,7 @@ const DATA: Program = Program {
 pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
     let handed_over = HandedOverSockets::of_environment()?;
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
-    stderr::write_in_background().map_err(Failure::host("start a thread"))?;
+    stderr::write_in_background(forms::lines_lost).map_err(Failure::host("start a thread"))?;
     // Only `ps` would miss it.
     let _ = process::set_name(SUPERVISOR_NAME);
     limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
@@ -204,6 +206,7 @@ impl<'a> Supervisor<'a> {
         let Some((read, looked)) = first_read(&request.config, &readers, &mut events)? else {
             return Ok(None);
         };
+        forms::configure(read.prepared.summary.control.messages);
         say_each(&read.warnings, request.colour);
         let served = read.prepared;
         let summary = &served.summary;
@@ -319,7 +322,7 @@ impl<'a> Supervisor<'a> {
         match self.due.take_if(|(due, _)| *due <= now) {
             Some((_, Due::Restart)) => self.start_child().map(|()| Next::Continue),
             Some((_, Due::Answer)) => {
-                say("the worker process does not answer");
+                say(Level::Error, "the worker process does not answer");
                 self.child_is_gone()
             }
             Some((_, Due::DrainDelay)) => Ok(self.drain()),
@@ -354,6 +357,7 @@ impl<'a> Supervisor<'a> {
             secret: self.sessions.secret(),
             number: u32::try_from(number).unwrap_or(u32::MAX),
             reloads: self.reloads.clone(),
+            message_form: forms::form(),
         };
         self.tell_plan(self.generation, |serve| Order::Start(start, serve));
         Ok(())
@@ -442,14 +446,15 @@ impl<'a> Supervisor<'a> {
     fn entered(&mut self, rights: Rights) {
         if self.rights != Some(rights) {
             let weak = [rights.files, rights.tcp_ports, rights.system_calls];
+            let has_remedy = rights.files == Fence::Absent && rights.reads_folders;
+            let remedy = if has_remedy {
+                "\nhint: start the kernel with Landlock (`lsm=landlock,...`), or a lariat apart for \
+                 the files, whose user owns nothing else"
+            } else {
+                ""
+            };
             if weak.contains(&Fence::Absent) {
-                say(format_args!("warning: the worker process {rights}"));
-            }
-            if rights.files == Fence::Absent && rights.reads_folders {
-                say(
-                    "hint: start the kernel with Landlock (`lsm=landlock,...`), or a lariat apart for \
-                     the files, whose user owns nothing else",
-                );
+                warn(format_args!("the worker process {rights}{remedy}"));
             }
         }
         self.rights = Some(rights);
@@ -461,7 +466,7 @@ impl<'a> Supervisor<'a> {
             return Err(Failure::Rights(message));
         }
         // One before it could: the host must have changed.
-        say(format_args!("error: {message}"));
+        say(Level::Error, message);
         self.child_is_gone()
     }
 
@@ -482,7 +487,7 @@ impl<'a> Supervisor<'a> {
                 (self.request.started)(&started);
                 self.watched.follow(self.served.summary.reload);
             }
-            Phase::Restarting => say("the worker process serves again"),
+            Phase::Restarting => say(Level::Notice, "the worker process serves again"),
         }
         self.phase = Phase::Serving;
         self.due = None;
@@ -514,7 +519,7 @@ impl<'a> Supervisor<'a> {
             Phase::Serving | Phase::Draining => Ok(Next::Continue),
             // The same plan has been served before: the host must have changed.
             Phase::Restarting => {
-                say(format_args!("error: {message}"));
+                say(Level::Error, message);
                 self.child_is_gone()
             }
         }
@@ -538,9 +543,11 @@ impl<'a> Supervisor<'a> {
         match self.phase {
             Phase::Starting | Phase::Draining => Err(self.died(how)),
             Phase::Serving | Phase::Restarting => {
-                say(format_args!(
-                    "the worker process (pid {pid}) has ended, and its connections with it: {how}"
-                ));
+                let text = "has ended, and its connections with it";
+                say(
+                    Level::Error,
+                    format_args!("the worker process (pid {pid}) {text}: {how}"),
+                );
                 self.restart(how)
             }
         }

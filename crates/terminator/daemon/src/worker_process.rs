@@ -24,6 +24,7 @@ use sys::channel::Channel;
 use sys::usage::Usage;
 use sys::{memory, process};
 use telemetry::Registry;
+use telemetry::message::Level;
 use tls::resumption::Resumption;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::MissedTickBehavior;
@@ -34,6 +35,7 @@ use crate::handover::{
 };
 use crate::health::{self, Checks, HealthReport};
 use crate::maintenance::ServerName;
+use crate::messages;
 use crate::stderr;
 
 use cluster::Cluster;
@@ -61,7 +63,8 @@ pub(crate) fn run() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            stderr::write_last_words(format!("{WORKER_NAME}: {error}\n"));
+            let text = format!("{WORKER_NAME}: {error}");
+            stderr::write_last_words(messages::written(Level::Error, &text));
             ExitCode::FAILURE
         }
     }
@@ -174,6 +177,7 @@ impl Control {
         let (Order::Start(start, serve), Some(bundle)) = (received.order, received.bundle) else {
             return Err(io::Error::other("the supervisor began with another order"));
         };
+        messages::set_form(start.message_form);
         let inheritance = Arc::new(Inheritance::of(&start));
         let sessions = Sessions {
             inheritance: Arc::clone(&inheritance),

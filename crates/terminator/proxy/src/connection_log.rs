@@ -28,6 +28,8 @@ pub(crate) struct ConnectionLog {
     options: LogOptions,
     worker: usize,
     limiter: LineLimiter,
+    /// Connections that ended well since one of them was sampled.
+    successes: u32,
     summary_due: Option<Instant>,
     batch: Vec<u8>,
     queue: Arc<LineQueue>,
@@ -44,7 +46,8 @@ impl ConnectionLog {
         Self {
             options,
             worker,
-            limiter: LineLimiter::new(options.failures_per_second),
+            limiter: limiter(options),
+            successes: 0,
             summary_due: None,
             batch: Vec::new(),
             queue,
@@ -55,7 +58,7 @@ impl ConnectionLog {
     /// Takes up a new plan's options.
     pub(crate) fn set_options(&mut self, options: LogOptions) {
         if self.options != options {
-            self.limiter = LineLimiter::new(options.failures_per_second);
+            self.limiter = limiter(options);
             self.options = options;
         }
     }
@@ -69,18 +72,27 @@ impl ConnectionLog {
 
     /// Whether there is to be a line, and may be one now.
     fn admit(&mut self, service: &Service, reason: Reason, now: Instant) -> bool {
-        let is_fault = reason.is_fault();
         let is_wanted = match self.options.connections {
-            LogConnections::All => true,
-            LogConnections::Failed => is_fault,
+            LogConnections::All => reason.is_fault() || self.is_sampled(),
+            LogConnections::Failed => reason.is_fault(),
             LogConnections::None => false,
         };
-        if !is_wanted || !is_fault || self.limiter.admit(reason, now) {
+        if !is_wanted || self.limiter.admit(reason, now) {
             return is_wanted;
         }
         service.counters.count(ServiceCounter::LogLinesSuppressed);
         self.summary_due.get_or_insert(now + Duration::from_secs(1));
         false
+    }
+
+    /// Whether a connection that ended well is the one of so many.
+    fn is_sampled(&mut self) -> bool {
+        self.successes += 1;
+        let is_sampled = self.successes >= self.options.sample;
+        if is_sampled {
+            self.successes = 0;
+        }
+        is_sampled
     }
 
     /// Writes about a connection that was refused at once, as [`ConnectionLog::report`] does.
@@ -126,6 +138,7 @@ impl ConnectionLog {
             dial_us: None,
             total_us: 0,
             retries: 0,
+            sampled: sampled(self.options, reason),
             reason,
             detail: None,
         });
@@ -184,6 +197,7 @@ impl ConnectionLog {
                 .map(|at| micros(at - connection.dial.started())),
             total_us: micros(now - facts.accepted),
             retries: connection.dial.retries(),
+            sampled: sampled(self.options, ending.reason),
             reason: ending.reason,
             detail: ending.detail.as_deref(),
         });
@@ -210,15 +224,16 @@ impl ConnectionLog {
             return;
         }
         self.summary_due = None;
-        let (worker, format, batch) = (self.worker, self.options.format, &mut self.batch);
+        let (worker, options, batch) = (self.worker, self.options, &mut self.batch);
         self.limiter.take_suppressed(now, |reason, count| {
             let line = SuppressedLine {
                 time_us: unix_us(now, now),
                 worker,
                 reason,
                 count,
+                sampled: sampled(options, reason),
             };
-            match format {
+            match options.format {
                 LogFormat::Json => line.write_json(batch),
                 LogFormat::Text => line.write_text(batch),
             }
@@ -235,6 +250,15 @@ impl ConnectionLog {
             self.counters.add(WorkerCounter::LogBytesLost, lost);
         }
     }
+}
+
+fn limiter(options: LogOptions) -> LineLimiter {
+    LineLimiter::new(options.failures_per_second, options.successes_per_second)
+}
+
+/// How many connections a line about this end stands for.
+fn sampled(options: LogOptions, reason: Reason) -> u32 {
+    if reason.is_fault() { 1 } else { options.sample }
 }
 
 /// From the first byte to the handshake's end.

@@ -58,6 +58,8 @@ impl Fixture {
                 connections: LogConnections::None,
                 format: LogFormat::Json,
                 failures_per_second: 1,
+                successes_per_second: 1,
+                sample: 1,
             },
         };
         let built = Plan::build(options, &Arc::new(Resumption::new(&resumption)));

@@ -334,8 +334,12 @@ pub struct LogOptions {
     pub connections: LogConnections,
     /// How a line is written.
     pub format: LogFormat,
-    /// ConnectionLog a second and worker for each reason of failure; more are counted, not written.
+    /// Lines a second and worker for each reason of failure; more are counted, not written.
     pub failures_per_second: u32,
+    /// The same for each reason that is no failure.
+    pub successes_per_second: u32,
+    /// Of so many connections that ended well one gets a line; at least 1.
+    pub sample: u32,
 }
 
 /// Which connections get a line.

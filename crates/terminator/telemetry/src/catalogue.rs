@@ -211,7 +211,7 @@ catalogue! {
         Counter Count "lariat_hello_retry_requests_total" "Handshakes that needed a HelloRetryRequest (RFC 8446, 4.1.4)." { HelloRetryRequests }
         Counter Count "lariat_starttls_plaintext_total" "Clients of services with `front.starttls` that did not ask for TLS and were relayed in plaintext, as the policy `optional` lets them." { StarttlsPlaintext }
         Counter Count "lariat_key_updates_total" "KeyUpdate messages received (RFC 8446, 4.6.3)." { KeyUpdates }
-        Counter Count "lariat_log_lines_suppressed_total" "Lines about failed connections that were counted, not written." { LogLinesSuppressed }
+        Counter Count "lariat_log_lines_suppressed_total" "Lines about connections that were counted, not written." { LogLinesSuppressed }
     }
 
     /// What of a service rises and falls.

@@ -1,5 +1,5 @@
 //! Catalogue of metrics, outcomes, per-worker counters and their snapshot; the lines about
-//! connections; what is safe to show. No sockets, no clock.
+//! connections, and messages; what is safe to show. No sockets, no clock.
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
@@ -7,6 +7,7 @@ pub mod counters;
 pub mod exposition;
 pub mod history;
 pub mod line;
+pub mod message;
 pub mod outcome;
 pub mod registry;
 pub mod snapshot;

@@ -74,6 +74,8 @@ pub struct ConnectionLine<'a> {
     pub total_us: u64,
     /// Dials after the first.
     pub retries: u32,
+    /// How many connections that ended alike this line stands for.
+    pub sampled: u32,
     /// Why it ended.
     pub reason: Reason,
     /// What else is known: the alert's name, the library's message.
@@ -89,7 +91,7 @@ pub enum ClientAddress<'a> {
     Text(&'a str),
 }
 
-/// How many lines about failures were not written.
+/// How many lines were not written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SuppressedLine {
     /// Now, in microseconds since the epoch.
@@ -100,6 +102,8 @@ pub struct SuppressedLine {
     pub reason: Reason,
     /// How many.
     pub count: u64,
+    /// How many connections each of them would have stood for.
+    pub sampled: u32,
 }
 
 impl ConnectionLine<'_> {
@@ -147,6 +151,7 @@ impl ConnectionLine<'_> {
         form.optional_number("dial_us", self.dial_us);
         form.number("total_us", self.total_us);
         form.number("retries", u64::from(self.retries));
+        form.number("sampled", u64::from(self.sampled));
         form.word("fault", Some(self.reason.fault()));
         form.word("reason", Some(self.reason.name()));
         form.string("detail", self.detail.map(str::as_bytes));
@@ -179,6 +184,7 @@ impl SuppressedLine {
         form.time("time", self.time_us);
         form.number("worker", self.worker as u64);
         form.number("suppressed", self.count);
+        form.number("sampled", u64::from(self.sampled));
         form.word("fault", Some(self.reason.fault()));
         form.word("reason", Some(self.reason.name()));
         form.end();
@@ -188,7 +194,8 @@ impl SuppressedLine {
 /// Lets through so many lines a second for each reason and counts the others.
 #[derive(Clone, Debug)]
 pub struct LineLimiter {
-    per_second: u32,
+    failures_per_second: u32,
+    successes_per_second: u32,
     reasons: [Allowance; Reason::ALL.len()],
 }
 
@@ -204,10 +211,11 @@ struct Allowance {
 }
 
 impl LineLimiter {
-    /// So many lines a second for each reason.
-    pub fn new(per_second: u32) -> Self {
+    /// So many lines a second for each reason that is a failure, and for each that is none.
+    pub fn new(failures_per_second: u32, successes_per_second: u32) -> Self {
         Self {
-            per_second,
+            failures_per_second,
+            successes_per_second,
             reasons: [Allowance::default(); Reason::ALL.len()],
         }
     }
@@ -219,7 +227,12 @@ impl LineLimiter {
             allowance.since = Some(now);
             allowance.admitted = 0;
         }
-        let admitted = allowance.admitted < self.per_second;
+        let per_second = if reason.is_fault() {
+            self.failures_per_second
+        } else {
+            self.successes_per_second
+        };
+        let admitted = allowance.admitted < per_second;
         if admitted {
             allowance.admitted += 1;
         } else {
@@ -406,6 +419,13 @@ impl Form for Json<'_> {
     }
 }
 
+/// A whole string.
+pub(crate) fn put_json_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    text.chars().for_each(|c| put_json_char(out, c));
+    out.push(b'"');
+}
+
 /// RFC 8259, section 7; and what a viewer of the log would obey rather than show.
 fn put_json_char(out: &mut Vec<u8>, c: char) {
     let (mut bytes, escapes) = ([0; 4], matches!(c, '"' | '\\'));
@@ -477,6 +497,7 @@ mod tests {
             dial_us: None,
             total_us: 10,
             retries: 1,
+            sampled: 10,
             reason: Reason::ClientClosed,
             detail: None,
         }
@@ -505,7 +526,7 @@ mod tests {
              server=10.0.0.3:80 server_version=TLSv1.2 server_suite=- server_handshake=resumed \
              bytes_up=0 \
              bytes_down=18446744073709551615 handshake_us=1234 dial_us=- total_us=10 retries=1 \
-             fault=none reason=client-closed detail=-\n"
+             sampled=10 fault=none reason=client-closed detail=-\n"
         );
     }
 
@@ -523,7 +544,7 @@ mod tests {
              \"server_version\":\"TLSv1.2\",\"server_suite\":null,\
              \"server_handshake\":\"resumed\",\"bytes_up\":0,\
              \"bytes_down\":18446744073709551615,\"handshake_us\":1234,\"dial_us\":null,\
-             \"total_us\":10,\"retries\":1,\"fault\":\"none\",\"reason\":\"client-closed\",\
+             \"total_us\":10,\"retries\":1,\"sampled\":10,\"fault\":\"none\",\"reason\":\"client-closed\",\
              \"detail\":null}\n"
         );
     }
@@ -603,12 +624,14 @@ mod tests {
     #[test]
     fn lines_beyond_the_limit_are_counted_and_told_when_the_second_is_over() {
         let start = Instant::now();
-        let mut limiter = LineLimiter::new(2);
+        let mut limiter = LineLimiter::new(2, 3);
         let admitted = (0..10)
             .filter(|_| limiter.admit(Reason::NotTls, start))
             .count();
         assert_eq!(admitted, 2);
         assert!(limiter.admit(Reason::ClientReset, start));
+        let well = (0..10).filter(|_| limiter.admit(Reason::ClientClosed, start));
+        assert_eq!(well.count(), 3);
         let mut told = Vec::new();
         limiter.take_suppressed(start, |reason, count| told.push((reason, count)));
         assert!(told.is_empty());
@@ -617,14 +640,14 @@ mod tests {
         assert!(limiter.admit(Reason::ClientReset, later));
         limiter.take_suppressed(later, |reason, count| told.push((reason, count)));
         limiter.take_suppressed(later, |reason, count| told.push((reason, count)));
-        assert_eq!(told, [(Reason::NotTls, 8)]);
+        assert_eq!(told, [(Reason::ClientClosed, 7), (Reason::NotTls, 8)]);
         assert!(limiter.admit(Reason::NotTls, later));
     }
 
     #[test]
     fn a_flood_that_goes_on_is_told_each_second() {
         let start = Instant::now();
-        let mut limiter = LineLimiter::new(0);
+        let mut limiter = LineLimiter::new(0, 1);
         let mut told = Vec::new();
         for tick in 0..25 {
             let now = start + Duration::from_millis(100 * tick);
@@ -644,14 +667,15 @@ mod tests {
             worker: 1,
             reason: Reason::NotTls,
             count: 123,
+            sampled: 1,
         };
         let mut out = Vec::new();
         line.write_text(&mut out);
         line.write_json(&mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "time=1970-01-01T00:00:00.000000Z worker=1 suppressed=123 fault=client reason=not-tls\n\
-             {\"time\":\"1970-01-01T00:00:00.000000Z\",\"worker\":1,\"suppressed\":123,\
+            "time=1970-01-01T00:00:00.000000Z worker=1 suppressed=123 sampled=1 fault=client reason=not-tls\n\
+             {\"time\":\"1970-01-01T00:00:00.000000Z\",\"worker\":1,\"suppressed\":123,\"sampled\":1,\
              \"fault\":\"client\",\"reason\":\"not-tls\"}\n"
         );
     }

@@ -2,12 +2,15 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::process::Command;
 
 use rustix::process::Signal;
+use serde_json::Value;
 use suite::client::Client;
 use suite::configuration::Service;
 use suite::curl::curl_tls;
-use suite::lariat::Lariat;
+use suite::lariat::{Lariat, command};
+use suite::program::assert_has;
 use suite::site::Site;
 use testkit::server::{Behaviour, Server};
 
@@ -88,4 +91,116 @@ fn no_line_is_lost_by_a_stop() {
     lariat.signal(Signal::TERM);
     assert_eq!(lariat.wait().code(), Some(0));
     assert_eq!(lariat.log().matches("\"client-closed\"").count(), count);
+}
+
+/// What is not written is counted, so that the number of connections can be told from the log.
+#[test]
+fn successes_are_sampled_and_bounded_and_their_number_is_in_the_log() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let configuration = format!("sample = 5\n[workers]\nthreads = 1\n{}", service.toml());
+    let mut lariat = Lariat::start(&configuration);
+    let client = Client::new(&site);
+    for _ in 0..20 {
+        let mut connection = client.connect(service.address);
+        connection.end();
+        assert_eq!(connection.read_to_end().unwrap(), b"");
+    }
+    let mut plain = TcpStream::connect(service.address).unwrap();
+    plain.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    lariat.wait_for_reason("plain-http", 1);
+    lariat.signal(Signal::TERM);
+    assert_eq!(lariat.wait().code(), Some(0));
+    let lines: Vec<Value> = lariat
+        .log()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let sampled = |reason: &str| -> Vec<u64> {
+        let of_reason = lines.iter().filter(|line| line["reason"] == reason);
+        of_reason
+            .map(|line| line["sampled"].as_u64().unwrap())
+            .collect()
+    };
+    assert_eq!(sampled("client-closed"), [5; 4]);
+    assert_eq!(sampled("plain-http"), [1]);
+}
+
+/// Every message says when and how grave; a collector can have JSON, and journald its priorities.
+#[test]
+fn messages_have_time_and_level_in_the_form_of_their_reader() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server).toml();
+    let broken = format!("messages = 'json'\n{service}\nnonsense = 1\n");
+    for form in ["auto", "text", "json", "plain"] {
+        let lariat = Lariat::start(&format!("messages = '{form}'\n{service}"));
+        lariat.reload().success();
+        lariat.configure(&broken);
+        assert_eq!(lariat.reload().code(), 5);
+        let said = lariat.stderr();
+        let reloaded = said
+            .lines()
+            .find(|line| line.contains("is served"))
+            .unwrap();
+        let refused = said.lines().find(|line| line.contains("refused")).unwrap();
+        match form {
+            "plain" => assert_eq!(reloaded, "lariat: reloaded: configuration 2 is served"),
+            "json" => {
+                let value: Value = serde_json::from_str(reloaded).unwrap();
+                assert_eq!(value["level"], "notice");
+                assert!(is_time(value["time"].as_str().unwrap()), "{value}");
+                let value: Value = serde_json::from_str(refused).unwrap();
+                assert_eq!(value["level"], "error");
+                assert!(value["hint"].is_string(), "{value}");
+            }
+            _ => {
+                let (time, rest) = reloaded.split_once(' ').unwrap();
+                assert!(is_time(time), "{time}");
+                assert_eq!(rest, "lariat: notice: reloaded: configuration 2 is served");
+                assert!(
+                    refused.contains(" lariat: error: reload refused"),
+                    "{refused}"
+                );
+            }
+        }
+        let is_timed = |line: &str| line.contains("Z lariat: ") || line.starts_with("{\"time\":");
+        let timed = said.lines().filter(|line| is_timed(line)).count();
+        let all = if form == "plain" {
+            0
+        } else {
+            said.lines().count()
+        };
+        assert_eq!(timed, all, "{said}");
+    }
+}
+
+/// As systemd starts a service whose standard error is the journal.
+#[test]
+fn for_journald_each_line_has_its_priority_and_no_time() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let mut shell = Command::new("sh");
+    shell
+        .arg("-c")
+        .arg("JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2) exec \"$0\" \"$@\"")
+        .arg(command().get_program());
+    let lariat = Lariat::start_by(shell, &Service::new(&site, &server).toml());
+    lariat.configure("nonsense = 1\n");
+    assert_eq!(lariat.reload().code(), 5);
+    let said = lariat.stderr();
+    assert_has(&said, "<5>service `web` listens at");
+    assert_has(
+        &said,
+        "<3>reload refused, the old configuration is still served:\n<3>error: ",
+    );
+    assert!(said.lines().all(|line| line.starts_with('<')), "{said}");
+}
+
+/// RFC 3339, in UTC, with microseconds.
+fn is_time(text: &str) -> bool {
+    let form = "dddd-dd-ddTdd:dd:dd.ddddddZ";
+    text.len() == form.len()
+        && text.chars().zip(form.chars()).all(|(c, f)| match f {
+            'd' => c.is_ascii_digit(),
+            f => c == f,
+        })
 }

@@ -224,6 +224,17 @@ pub(super) const PROCESS: &[Key] = &[
         .flag("log-format")
         .help("`key=value` pairs, or one JSON object per line.")
         .example(r#"format = "json""#),
+    key("log.messages", Kind::Choice(&["auto", "plain", "text", "json"]))
+        .default("auto")
+        .flag("log-messages")
+        .help(
+            "How messages about the program itself are written to the standard error. `text`: each \
+             line has time (RFC 3339, UTC) and level (`error`, `warning`, `notice`). `json`: one object \
+             per message, with `time`, `level`, `message` and `hint`. `plain`: without time. `auto` is \
+             `plain` at a terminal, else `text`; for journald lines have a priority, and it adds \
+             the time.",
+        )
+        .example(r#"messages = "json""#),
     key("log.failures-per-second", Kind::Count(0, 1_000_000))
         .default("10")
         .flag("log-failures")
@@ -232,6 +243,23 @@ pub(super) const PROCESS: &[Key] = &[
              counted, and the count is logged, so that a flood does not fill the disk.",
         )
         .example("failures-per-second = 100"),
+    key("log.successes-per-second", Kind::Count(0, 1_000_000))
+        .default("100")
+        .flag("log-successes")
+        .help(
+            "The same for each reason that is no failure: a busy host writes at most 50 kB per \
+             second and worker of these. `connections = \"failed\"` writes none.",
+        )
+        .example("successes-per-second = 1000"),
+    key("log.sample", Kind::Count(1, 1_000_000))
+        .default("1")
+        .flag("log-sample")
+        .help(
+            "Of so many connections that ended without a failure one gets a line, in each worker. \
+             The line has the number as `sampled`, so that sums can be estimated. Failures are not \
+             sampled.",
+        )
+        .example("sample = 100"),
     key("admin", Kind::Table)
         .absent("its defaults")
         .help("The status page, the metrics and the status socket.")

@@ -1,5 +1,6 @@
 //! `lariat serve`: until told to stop.
 
+use telemetry::message::Level;
 use wire::address::{Address, UnixName};
 
 use super::control;
@@ -7,13 +8,15 @@ use crate::args::StatusSocket;
 use crate::console::Console;
 use crate::ending::end_of;
 use crate::exit::Exit;
+use crate::messages;
 use crate::reader::ConfigSource;
 use crate::supervisor::{self, Failure, Request, Started};
 
 pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
+    messages::suit_reader();
     let mut ended = supervisor::run(Request {
         config: config.clone(),
-        started: &mut |started| tell(started, console),
+        started: &mut tell,
         colour: console.colour(),
     });
     if let Err(Failure::Listen(failure)) = &mut ended
@@ -50,19 +53,15 @@ fn holder(socket: &StatusSocket, address: &Address) -> Option<String> {
     ))
 }
 
-fn tell(started: &Started, console: Console) {
+fn tell(started: &Started) {
+    let notice = |text: std::fmt::Arguments<'_>| messages::say(Level::Notice, text);
     for (service, address) in &started.listeners {
-        console.say(format_args!(
-            "lariat: service `{service}` listens at {address}"
-        ));
+        notice(format_args!("service `{service}` listens at {address}"));
     }
     if let Some(admin) = started.admin {
-        console.say(format_args!("lariat: status page at http://{admin}/"));
+        notice(format_args!("status page at http://{admin}/"));
     }
     let socket = started.status_socket.display();
-    console.say(format_args!("lariat: status socket at {socket}"));
-    console.say(format_args!(
-        "lariat: the worker process {}",
-        started.rights
-    ));
+    notice(format_args!("status socket at {socket}"));
+    notice(format_args!("the worker process {}", started.rights));
 }

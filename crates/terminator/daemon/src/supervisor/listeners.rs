@@ -10,7 +10,7 @@ use wire::address::{Address, UnixName};
 
 use super::failure::ListenFailure;
 use super::handed_over::HandedOverSockets;
-use super::messages::say;
+use super::messages::warn;
 use crate::handover::Role;
 
 /// An address that a service wants.
@@ -76,8 +76,8 @@ impl Listeners {
                 None => open_each(wanted, workers, options, is_ours).map_err(failed)?,
             };
             if wanted.transport.mptcp && !socket::has_mptcp() {
-                say(format_args!(
-                    "warning: service `{}`: this kernel has no MPTCP, so clients speak TCP\n\
+                warn(format_args!(
+                    "service `{}`: this kernel has no MPTCP, so clients speak TCP\n\
                      hint: `sysctl net.mptcp.enabled=1` switches it on",
                     wanted.service
                 ));

@@ -12,7 +12,7 @@ use super::backoff::Backoff;
 use super::child::{Child, Heard, Program};
 use super::events::{Event, EventSender};
 use super::lookups::{Lookups, Nonsense, Over, Resolution};
-use super::messages::say;
+use super::messages::warn;
 use crate::handover::{Fences, Resolved};
 use crate::resolve::{Ask, REPLY_BYTES_MAX, RESOLVER_ARGUMENT, RESOLVER_NAME, Reply};
 use crate::server_target::Name;
@@ -125,8 +125,8 @@ impl Names {
     fn is_gone(&mut self, why: &str) {
         if let Some(process) = self.process.take() {
             let pid = process.pid();
-            say(format_args!(
-                "warning: the process that resolves names (pid {pid}) {why}; another is started"
+            warn(format_args!(
+                "the process that resolves names (pid {pid}) {why}; another is started"
             ));
         }
         self.start_again();
@@ -148,7 +148,7 @@ impl Names {
         };
         if let Err(error) = sent {
             self.is_gone("takes no question");
-            say(format_args!("warning: names cannot be resolved: {error}"));
+            warn(format_args!("names cannot be resolved: {error}"));
         }
     }
 

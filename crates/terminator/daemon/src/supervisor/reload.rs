@@ -7,14 +7,16 @@ use std::os::fd::AsFd;
 use std::time::{Instant, SystemTime};
 
 use config::LogOutput;
+use telemetry::message::Level;
 
 use super::events::Event;
 use super::failure::Failure;
-use super::messages::{say, say_each, say_kept_log};
+use super::messages::{say_each, say_kept_log, warn};
 use super::phase::{Due, Next, Phase};
 use super::reading::{Done, Read};
 use super::{ANSWER_TIME_MAX, Supervisor};
 use crate::handover::Order;
+use crate::messages::{self as forms, say};
 use crate::reader::Task;
 use crate::watcher::Stamps;
 
@@ -80,9 +82,9 @@ impl Supervisor<'_> {
         say_each(&read.warnings, self.request.colour);
         self.warnings = read.warnings.iter().map(ToString::to_string).collect();
         for part in self.served.summary.fixed_parts_changed(&new.summary) {
-            let warning = format!("warning: {part} stays as it is until a restart");
-            say(&warning);
-            self.warnings.push(warning);
+            let warning = format!("{part} stays as it is until a restart");
+            warn(&warning);
+            self.warnings.push(format!("warning: {warning}"));
         }
         new.summary.is_within(&self.reach)?;
         self.roots.admit(&new.summary.folders, read.folders)?;
@@ -110,15 +112,17 @@ impl Supervisor<'_> {
         self.admin_sockets.accept_log();
         self.cluster_socket.accept();
         self.served = new;
+        forms::configure(self.served.summary.control.messages);
         self.forget_servers();
         self.generation += 1;
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
         self.reload_ended(None);
         let generation = self.generation;
-        say(format_args!(
-            "reloaded: configuration {generation} is served"
-        ));
+        say(
+            Level::Notice,
+            format_args!("reloaded: configuration {generation} is served"),
+        );
         self.after_reload()
     }
 
@@ -129,9 +133,10 @@ impl Supervisor<'_> {
         self.cluster_socket.withdraw();
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
-        say(format_args!(
-            "reload refused, the old configuration is still served:\n{message}"
-        ));
+        say(
+            Level::Error,
+            format_args!("reload refused, the old configuration is still served:\n{message}"),
+        );
         self.reload_ended(Some(message));
         self.after_reload()
     }

@@ -1,10 +1,13 @@
 //! Servers that an operator has disabled: the supervisor keeps them, so that they stay so when the
 //! configuration is read again and when the worker process dies.
 
+use telemetry::message::Level;
+
 use super::Supervisor;
-use super::messages::say;
+use super::messages::warn;
 use crate::handover::Order;
 use crate::maintenance::Change;
+use crate::messages::say;
 
 impl Supervisor<'_> {
     /// An operator has sent an order about a server.
@@ -13,9 +16,7 @@ impl Supervisor<'_> {
         let found = servers.find_map(|name| Some((name.ordered(number)?, name)));
         drop(servers);
         let Some((change, name)) = found else {
-            say(
-                "warning: an order came about a server that the served configuration does not have",
-            );
+            warn("an order came about a server that the served configuration does not have");
             return;
         };
         let (has_changed, outcome) = match change {
@@ -26,7 +27,7 @@ impl Supervisor<'_> {
             Change::Enable => (self.disabled.remove(&name), "enabled"),
         };
         if has_changed {
-            say(format_args!("server {name} is {outcome}"));
+            say(Level::Notice, format_args!("server {name} is {outcome}"));
         }
         self.tell(&Order::Disabled(self.disabled.clone()));
     }

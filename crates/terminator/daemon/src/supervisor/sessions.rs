@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::shared;
 
 use super::failure::Failure;
-use super::messages::say;
+use super::messages::warn;
 use crate::handover::{Role, SessionKey};
 
 /// What `/proc/<pid>/fd` shows.
@@ -75,8 +75,8 @@ impl Sessions {
         }
         let fd = make(session::Memory::words_of(limits));
         if let Err(error) = &fd {
-            say(format_args!(
-                "warning: stored sessions will end with each worker process: no memory for them can \
+            warn(format_args!(
+                "stored sessions will end with each worker process: no memory for them can \
                  be made that outlives it: {error}"
             ));
         }
