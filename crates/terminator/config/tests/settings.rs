@@ -208,12 +208,7 @@ fn defaults_of_the_process() {
     assert_eq!((rate, source.ipv6_prefix_bits), (1_000, 64));
     assert_eq!(settings.plane.log.connections, LogConnections::All);
     assert_eq!(settings.plane.log.format, LogFormat::Text);
-    let log = settings.plane.log;
-    assert_eq!(
-        (log.failures_per_second, log.successes_per_second),
-        (10, 100)
-    );
-    assert_eq!(log.sample, 1);
+    assert_eq!(settings.plane.log.successes_per_second, 100);
     assert_eq!(settings.process.user, None);
     assert!(settings.process.sandbox.files && settings.process.sandbox.system_calls);
     assert_eq!(settings.process.connect_ports, None);

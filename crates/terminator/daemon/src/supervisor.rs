@@ -41,8 +41,8 @@ use telemetry::message::Level;
 use wire::address::Address;
 
 use crate::handover::{
-    ANSWER_BYTES_MAX, Answer, Fence, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME,
-    Serve, Start, WORKER_ARGUMENT, WORKER_NAME,
+    ANSWER_BYTES_MAX, Answer, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve,
+    Start, WORKER_ARGUMENT, WORKER_NAME,
 };
 use crate::maintenance::ServerName;
 use crate::messages::{self as forms, say};
@@ -57,7 +57,7 @@ use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
 use handed_over::HandedOverSockets;
 use listeners::Listeners;
-use messages::{printable, say_each, say_warnings, warn};
+use messages::{printable, say_each, say_warnings, warn_of_rights};
 use names::Names;
 use phase::{Due, Next, Phase};
 use prepared::Prepared;
@@ -445,17 +445,7 @@ impl<'a> Supervisor<'a> {
 
     fn entered(&mut self, rights: Rights) {
         if self.rights != Some(rights) {
-            let weak = [rights.files, rights.tcp_ports, rights.system_calls];
-            let has_remedy = rights.files == Fence::Absent && rights.reads_folders;
-            let remedy = if has_remedy {
-                "\nhint: start the kernel with Landlock (`lsm=landlock,...`), or a lariat apart for \
-                 the files, whose user owns nothing else"
-            } else {
-                ""
-            };
-            if weak.contains(&Fence::Absent) {
-                warn(format_args!("the worker process {rights}{remedy}"));
-            }
+            warn_of_rights(rights);
         }
         self.rights = Some(rights);
     }

@@ -228,11 +228,11 @@ pub(super) const PROCESS: &[Key] = &[
         .default("auto")
         .flag("log-messages")
         .help(
-            "How messages about the program itself are written to the standard error. `text`: each \
-             line has time (RFC 3339, UTC) and level (`error`, `warning`, `notice`). `json`: one object \
-             per message, with `time`, `level`, `message` and `hint`. `plain`: without time. `auto` is \
-             `plain` at a terminal, else `text`; for journald lines have a priority, and it adds \
-             the time.",
+            "How messages about the program itself are written to the standard error. `text`: \
+             each line has time (RFC 3339, UTC) and level (`error`, `warning`, `notice`). \
+             `json`: one object per message, with `time`, `level`, `message` and `hint`. \
+             `plain`: without time. `auto` is `plain` at a terminal, else `text`; for journald \
+             lines have a priority, and it adds the time.",
         )
         .example(r#"messages = "json""#),
     key("log.failures-per-second", Kind::Count(0, 1_000_000))

@@ -6,6 +6,7 @@ use config::Diagnostic;
 use telemetry::message::Level;
 
 use super::failure::Failure;
+use crate::handover::{Fence, Rights};
 use crate::messages::{self, Form, say};
 use crate::server_target::Name;
 use crate::stderr;
@@ -33,6 +34,20 @@ pub(super) fn say_kept_log(failure: &Failure) {
         Level::Error,
         format_args!("{failure}; the log goes where it went"),
     );
+}
+
+/// Names what the kernel cannot take from the worker process.
+pub(super) fn warn_of_rights(rights: Rights) {
+    if ![rights.files, rights.tcp_ports, rights.system_calls].contains(&Fence::Absent) {
+        return;
+    }
+    let hint = if rights.files == Fence::Absent && rights.reads_folders {
+        "\nhint: start the kernel with Landlock (`lsm=landlock,...`), or a lariat apart for \
+         the files, whose user owns nothing else"
+    } else {
+        ""
+    };
+    warn(format_args!("the worker process {rights}{hint}"));
 }
 
 /// What the worker process says of a plan.
