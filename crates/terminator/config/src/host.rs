@@ -16,8 +16,7 @@ use crate::cluster;
 use crate::networks;
 use crate::settings::{
     AdminToken, ControlOptions, LogOutput, MessageForm, ProcessOptions, ReloadOptions,
-    ResumptionOptions,
-    SandboxOptions,
+    ResumptionOptions, SandboxOptions,
 };
 
 /// More threads than any host has CPUs would only be a slip of the keyboard.

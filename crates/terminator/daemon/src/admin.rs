@@ -15,6 +15,7 @@ mod page;
 mod readiness;
 mod recorder;
 mod server_state;
+mod server_watch;
 mod socket;
 mod state;
 mod store;

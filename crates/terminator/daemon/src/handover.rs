@@ -9,6 +9,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use telemetry::message::Level;
 use wire::address::{Address, Endpoint, UnixName};
 
 use crate::kernel::KernelTls;
@@ -83,6 +84,8 @@ pub(crate) enum Answer {
     Drained,
     /// Without an order: what an operator should know, or what deserves a second look by now.
     Warned(Vec<String>),
+    /// To nothing: what has changed, each with its severity in syslog.
+    Said(Vec<(u8, String)>),
 }
 
 /// An order may be as long as a channel's message; an answer is a page of sentences. More is no
@@ -107,6 +110,20 @@ impl Answer {
     /// The same of what came up since.
     pub(crate) fn warned(warnings: Vec<String>) -> Self {
         Self::Warned(bounded(warnings))
+    }
+
+    /// What has changed: as many as fit, and the number of the others.
+    pub(crate) fn said(messages: Vec<(Level, String)>) -> Self {
+        let (levels, texts): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
+        let levels = levels.iter().map(|level: &Level| level.severity());
+        let more = std::iter::once(Level::Warning.severity());
+        Self::Said(
+            levels
+                .take(WARNINGS_MAX)
+                .chain(more)
+                .zip(bounded(texts))
+                .collect(),
+        )
     }
 
     /// That a plan cannot be served.
@@ -333,9 +350,16 @@ pub(crate) struct Reloads {
     pub(crate) last: Option<EndedReload>,
     /// When the last one ended that was not refused.
     pub(crate) last_ok: Option<SystemTime>,
+    /// What of the first configuration deserves a second look, as in [`EndedReload::warnings`].
+    pub(crate) start_warnings: String,
 }
 
 impl Reloads {
+    /// The start has ended, with these warnings.
+    pub(crate) fn started(&mut self, warnings: Vec<String>) {
+        self.start_warnings = bounded(warnings).join("\n");
+    }
+
     /// One more has ended, refused for a reason or not, with these warnings.
     pub(crate) fn ended(
         &mut self,

@@ -57,7 +57,7 @@ use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
 use handed_over::HandedOverSockets;
 use listeners::Listeners;
-use messages::{printable, say_each, say_warnings, warn_of_rights};
+use messages::{labelled, printable, say_all, say_each, say_warnings, warn_of_rights};
 use names::Names;
 use phase::{Due, Next, Phase};
 use prepared::Prepared;
@@ -249,7 +249,7 @@ impl<'a> Supervisor<'a> {
             readers,
             is_reading: false,
             reloads: Reloads::default(),
-            warnings: Vec::new(),
+            warnings: read.warnings.iter().map(ToString::to_string).collect(),
             child: None,
             children: 0,
             phase: Phase::Starting,
@@ -440,6 +440,10 @@ impl<'a> Supervisor<'a> {
                 say_warnings(&warnings);
                 Ok(Next::Continue)
             }
+            Heard::Answer(Answer::Said(messages)) => {
+                say_all(&messages);
+                Ok(Next::Continue)
+            }
         }
     }
 
@@ -465,14 +469,16 @@ impl<'a> Supervisor<'a> {
             Phase::Draining => return Ok(Next::Continue),
             Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
                 say_warnings(warnings);
-                let each = warnings.iter().map(|text| format!("warning: {text}"));
-                self.warnings.extend(each);
+                self.warnings.extend(labelled(warnings));
                 return self.commit();
             }
             // An answer that nothing asked for.
             Phase::Serving => return Ok(Next::Continue),
             Phase::Starting => {
                 say_warnings(warnings);
+                let first = std::mem::take(&mut self.warnings);
+                self.reloads.started([first, labelled(warnings)].concat());
+                self.tell(&Order::Reloads(self.reloads.clone()));
                 let started = self.started();
                 (self.request.started)(&started);
                 self.watched.follow(self.served.summary.reload);

@@ -29,7 +29,7 @@ use tls::resumption::Resumption;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::MissedTickBehavior;
 
-use crate::admin::{self, AdminState, RightsStatus, StartFacts};
+use crate::admin::{self, AdminState, Now, RightsStatus, StartFacts};
 use crate::handover::{
     Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start, WORKER_NAME, encode,
 };
@@ -51,6 +51,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// From one look at whether the log takes lines to the next.
 const LOG_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// From one look at which servers are up to the next.
+const SERVER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a drain waits for the log to take the last lines, when all connections have ended.
 const LOG_FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
@@ -127,6 +130,8 @@ async fn control(channel: Arc<Channel>, rights: Rights, usage: Usage) -> io::Res
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut log_look = tokio::time::interval(LOG_LOOK_INTERVAL);
     log_look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut server_look = tokio::time::interval(SERVER_LOOK_INTERVAL);
+    server_look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             received = queue.recv() => match received {
@@ -139,6 +144,7 @@ async fn control(channel: Arc<Channel>, rights: Rights, usage: Usage) -> io::Res
             Some(report) = reports.recv() => control.checked(&report),
             _ = sweep.tick() => control.resumption.sweep(Instant::now()),
             _ = log_look.tick() => control.look_at_log()?,
+            _ = server_look.tick() => control.look_at_servers()?,
             () = tokio::time::sleep_until(control.look_at.into()) => control.look()?,
         }
     }
@@ -332,6 +338,15 @@ impl Control {
             // Without a supervisor this process ends.
             let _ = say(&channel, &Answer::Alive { connections });
         });
+    }
+
+    /// Says which servers went down or came back up.
+    fn look_at_servers(&self) -> io::Result<()> {
+        let said = self.admin.look_at_servers(Instant::now());
+        if said.is_empty() {
+            return Ok(());
+        }
+        say(&self.channel, &Answer::said(said))
     }
 
     /// For the status and the metrics, until the next look.

@@ -13,11 +13,12 @@ use rustls_pki_types::UnixTime;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
-/// How long before its end something that is not renewed is worth a warning, in days. A CA's usual
-/// renewal happens 30 days before, so what has only this left was most likely not renewed.
-pub const EXPIRY_WARNING_DAYS: i64 = 14;
+/// How long before its end something that is not renewed is worth a warning, in days, and another
+/// one each time that the next of these is left.
+const EXPIRY_WARNING_DAYS: [i64; 3] = [30, 7, 1];
 
-/// What lives shorter is worth a warning when this part of its life is left.
+/// What lives shorter is not worth a warning before this part of its life is left: a certificate of
+/// 90 days is usually renewed when it has 30 left.
 const WARNING_PART: i64 = 4;
 
 /// A span of wall time in Unix seconds. Both ends belong to it.
@@ -62,7 +63,7 @@ impl Validity {
             Standing::Over(now.saturating_sub(self.until))
         } else if now < self.from {
             Standing::NotYet(self.from.saturating_sub(now))
-        } else if now > self.warned_from() {
+        } else if self.stage(now) > 0 {
             Standing::EndsSoon(self.until.saturating_sub(now))
         } else {
             Standing::Good
@@ -72,25 +73,33 @@ impl Validity {
     /// The same, but [`Standing::Good`] for what was already so in kind.
     pub(crate) fn news(self, moment: Moment) -> Standing {
         let standing = self.at(moment.now);
-        let before = moment.since.map(|since| self.at(since));
-        let is_known = before.is_some_and(|one| discriminant(&one) == discriminant(&standing));
+        let is_known = moment.since.is_some_and(|since| {
+            discriminant(&self.at(since)) == discriminant(&standing)
+                && self.stage(since) == self.stage(moment.now)
+        });
         if is_known { Standing::Good } else { standing }
     }
 
     /// The next second after `now` at which [`Validity::at`] says something else in kind.
     pub fn next_change(self, now: i64) -> Option<i64> {
-        let changes = [
-            self.from,
-            self.warned_from().saturating_add(1),
-            self.until.saturating_add(1),
-        ];
-        changes.into_iter().filter(|change| *change > now).min()
+        let ends = [self.from, self.until.saturating_add(1)].into_iter();
+        let warned = self.warned_from().into_iter();
+        let changes = ends.chain(warned.map(|from| from.saturating_add(1)));
+        changes.filter(|change| *change > now).min()
     }
 
-    fn warned_from(self) -> i64 {
+    /// How many of the warnings about its end are due.
+    fn stage(self, now: i64) -> usize {
+        let due = self.warned_from().into_iter().filter(|from| now > *from);
+        due.count()
+    }
+
+    fn warned_from(self) -> [i64; EXPIRY_WARNING_DAYS.len()] {
         let part = self.until.saturating_sub(self.from) / WARNING_PART;
-        let lead = part.min(EXPIRY_WARNING_DAYS * DAY_SECONDS);
-        self.until.saturating_sub(lead.max(0))
+        EXPIRY_WARNING_DAYS.map(|days| {
+            let lead = part.min(days * DAY_SECONDS);
+            self.until.saturating_sub(lead.max(0))
+        })
     }
 }
 
@@ -212,27 +221,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_validity_is_warned_of_two_weeks_before_its_end() {
+    fn a_long_validity_is_warned_of_30_and_7_days_and_1_day_before_its_end() {
         let year = Validity {
             from: 0,
             until: 365 * DAY_SECONDS,
         };
-        let warned = year.until - EXPIRY_WARNING_DAYS * DAY_SECONDS;
+        let [warned, again, last] = EXPIRY_WARNING_DAYS.map(|days| year.until - days * DAY_SECONDS);
+        let left = |now| Standing::EndsSoon(year.until - now);
         for (now, standing, next) in [
             (-1, Standing::NotYet(1), Some(0)),
             (0, Standing::Good, Some(warned + 1)),
             (warned, Standing::Good, Some(warned + 1)),
-            (
-                warned + 1,
-                Standing::EndsSoon(EXPIRY_WARNING_DAYS * DAY_SECONDS - 1),
-                Some(year.until + 1),
-            ),
+            (warned + 1, left(warned + 1), Some(again + 1)),
+            (again + 1, left(again + 1), Some(last + 1)),
+            (last + 1, left(last + 1), Some(year.until + 1)),
             (year.until, Standing::EndsSoon(0), Some(year.until + 1)),
             (year.until + 1, Standing::Over(1), None),
         ] {
             assert_eq!((year.at(now), year.next_change(now)), (standing, next));
             assert_eq!(year.contains(now), (0..=year.until).contains(&now));
         }
+    }
+
+    #[test]
+    fn each_warning_is_news_once() {
+        let year = Validity {
+            from: 0,
+            until: 365 * DAY_SECONDS,
+        };
+        let mut since = None;
+        let news = (0..=366).filter(|day| {
+            let now = day * DAY_SECONDS + 1;
+            let standing = year.news(Moment { since, now });
+            since = Some(now);
+            standing != Standing::Good
+        });
+        assert_eq!(news.collect::<Vec<_>>(), [335, 358, 364, 365]);
     }
 
     #[test]

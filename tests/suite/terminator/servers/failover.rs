@@ -1,5 +1,8 @@
 //! A server that cannot be reached is passed over before any byte is lost.
 
+use std::net::TcpListener;
+
+use serde_json::Value;
 use suite::prelude::*;
 
 fn http() -> Server {
@@ -67,4 +70,39 @@ fn an_active_check_takes_a_dead_server_out() {
     lariat.wait_for_metric("lariat_server_up", &[("server", &dead)], 0.0);
     lariat.wait_for_metric("lariat_server_up", &[("server", server.address())], 1.0);
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
+}
+
+/// At night somebody reads: which server, why, since when, and whether clients notice.
+#[test]
+fn a_server_that_goes_down_and_comes_back_is_said_with_cause_and_time() {
+    let (site, server, address) = (Site::new(), http(), free_address());
+    let service = Service::new(&site, &server)
+        .servers(&format!("['{address}']"))
+        .back("check = { kind = 'tcp', interval = '200ms', fall = 1, rise = 1 }");
+    let first = TcpListener::bind(address).unwrap();
+    let lariat = Lariat::start(&service.toml());
+    let say = |words: &str| {
+        until(words, || lariat.stderr().contains(words).then_some(()));
+    };
+    let state = || lariat.status()["services"][0]["servers"][0].clone();
+    until("the first look", || state()["since_ms"].as_u64());
+    drop(first);
+    say(&format!(
+        "warning: service `web`: server {address} is down: could not be dialled"
+    ));
+    say("error: service `web`: no server is up");
+    let down = state();
+    let note = down["note"].as_str().unwrap();
+    assert!(note.starts_with("could not be dialled"), "{down}");
+    let since = down["since_ms"].as_u64().unwrap() / 1000;
+    let metric = "lariat_server_last_change_timestamp_seconds";
+    lariat.wait_for_metric(metric, &[], since as f64);
+    assert_has(lariat.ask("status").success(), " s: could not be dialled");
+
+    let _second = TcpListener::bind(address).unwrap();
+    say(&format!(
+        "notice: service `web`: server {address} is up again after "
+    ));
+    say("notice: service `web`: a server is up again after ");
+    assert_eq!(state()["note"], Value::Null);
 }

@@ -54,6 +54,9 @@ pub(crate) struct ProcessStatus {
     pub(crate) supervisor_start_ms: u64,
     #[serde(default)]
     pub(crate) rights: RightsStatus,
+    /// The warnings about the configuration that the supervisor was started with, if there are any.
+    #[serde(default)]
+    pub(crate) start_warnings: Option<String>,
     #[serde(with = "metrics")]
     pub(crate) metrics: Counts<Process>,
 }
@@ -323,7 +326,11 @@ mod metrics {
 }
 
 /// Where the texts of several lines are.
-const TEXTS: [&str; 2] = ["/last_reload/refused", "/last_reload/warnings"];
+const TEXTS: [&str; 3] = [
+    "/last_reload/refused",
+    "/last_reload/warnings",
+    "/process/start_warnings",
+];
 
 /// The same value with every text in it on one line, without control characters.
 fn printable(value: Value) -> Value {

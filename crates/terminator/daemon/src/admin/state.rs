@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use hyper::{HeaderMap, Uri};
 use proxy::options::{KtlsMode, KtlsOptions};
@@ -33,6 +33,7 @@ use super::document::{
 use super::history::{self, Question};
 use super::readiness::Workers;
 use super::server_state::{ServerStates, milliseconds, server};
+use super::server_watch::{Said, ServerWatch};
 
 /// What the admin side knows. Shared by the control thread's tasks.
 pub(crate) struct AdminState {
@@ -112,6 +113,7 @@ struct Facts {
     /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
     states: ServerStates,
+    watch: ServerWatch,
 }
 
 impl AdminState {
@@ -274,6 +276,13 @@ impl AdminState {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What has changed of servers since the last look.
+    pub(crate) fn look_at_servers(&self, now: Instant) -> Vec<Said> {
+        let services = self.document().services;
+        let workers = self.start.worker_cpus.len() as u64;
+        self.facts().watch.look(&services, workers, now)
+    }
+
     /// All metrics in Prometheus' text format.
     pub(crate) fn prometheus(&self) -> String {
         let facts = self.facts();
@@ -365,6 +374,9 @@ impl AdminState {
                 server
                     .counts
                     .set(ServerGauge::Disabled, u64::from(disabled));
+                let since_ms = facts.states.since_ms(&name.service, &name.server);
+                let since = since_ms.unwrap_or(0) / 1000;
+                server.counts.set(ServerGauge::Changed, since);
             }
         }
         Snapshot {
@@ -506,6 +518,8 @@ impl AdminState {
             start_ms: milliseconds(self.start_time),
             supervisor_start_ms: milliseconds(self.start.supervisor_start),
             rights: self.start.rights.clone(),
+            start_warnings: Some(facts.reload.start_warnings.clone())
+                .filter(|text| !text.is_empty()),
             metrics: self.process_counts(facts),
         }
     }
@@ -542,9 +556,10 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
     let plan = facts.services.iter().find(|plan| plan.name == name);
     let plan = plan.cloned().unwrap_or_default();
     let servers = servers.into_iter().map(|one| {
-        let note = facts.notes.get(&(name.clone(), one.name.clone()));
+        let watched = facts.watch.of(&name, &one.name).map(str::to_owned);
+        let checked = facts.notes.get(&(name.clone(), one.name.clone()));
         let since_ms = facts.states.since_ms(&name, &one.name);
-        server(one, note.cloned(), workers, since_ms)
+        server(one, checked.cloned().or(watched), workers, since_ms)
     });
     let first = |ends: &Ends| ends.first().map(since_epoch);
     ServiceStatus {
@@ -658,6 +673,7 @@ mod tests {
                 refused: Some("no such file".into()),
                 warnings: "warning: a\nhint: b".into(),
             }),
+            start_warnings: String::new(),
         });
 
         let document = state.document();

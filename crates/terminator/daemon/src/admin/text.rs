@@ -151,18 +151,32 @@ fn ends(service: &ServiceStatus) -> [(&'static str, u64, u64, Option<u64>); 3] {
 }
 
 fn reloads(now: &StatusDocument) -> String {
+    // Indented: a message cannot pass for a line of ours.
+    let indented = |text: &str| text.replace('\n', "\n    ");
+    let warned = |text: &Option<String>| {
+        let text = text.as_deref().map(indented);
+        text.map(|text| format!(" with warnings:\n    {text}"))
+            .unwrap_or_default()
+    };
     let Some(last) = &now.last_reload else {
-        return String::new();
+        let warnings = warned(&now.process.start_warnings);
+        return if warnings.is_empty() {
+            warnings
+        } else {
+            format!("started{warnings}\n")
+        };
     };
     let time = Time(last.time_ms / 1000);
     let count = |metric| now.process.metrics.get(metric);
     let (ok, refused) = (ProcessMetric::ReloadsOk, ProcessMetric::ReloadsRefused);
     let counts = format!("{} ok, {} refused", count(ok), count(refused));
     match &last.refused {
-        None => format!("reloads: {counts}; the last was taken {time}\n"),
+        None => {
+            let warnings = warned(&last.warnings);
+            format!("reloads: {counts}; the last was taken {time}{warnings}\n")
+        }
         Some(message) => {
-            // Indented: a message cannot pass for a line of ours.
-            let message = message.replace('\n', "\n    ");
+            let message = indented(message);
             format!("reloads: {counts}; the last was refused {time}: {message}\n")
         }
     }
@@ -221,7 +235,7 @@ fn service_text(
     field("", passed(service));
     field("failures", failures(service));
     if !service.servers.is_empty() {
-        text.push_str(&servers(&service.servers));
+        text.push_str(&servers(&service.servers, now.time_ms));
     }
     text
 }
@@ -403,7 +417,7 @@ fn failures(service: &ServiceStatus) -> String {
     texts.join(", ")
 }
 
-fn servers(servers: &[ServerStatus]) -> String {
+fn servers(servers: &[ServerStatus], time_ms: u64) -> String {
     let mut table = Table::new(&[
         ("SERVER", Align::Left),
         ("STATE", Align::Left),
@@ -429,10 +443,22 @@ fn servers(servers: &[ServerStatus]) -> String {
             Count(server.dials_failed()).to_string(),
             Bytes(server.metrics.get(ServerCounter::BytesUp) as f64).to_string(),
             Bytes(server.metrics.get(ServerCounter::BytesDown) as f64).to_string(),
-            server.note.as_deref().map(shortened).unwrap_or_default(),
+            note(server, time_ms),
         ]);
     }
     table.to_string()
+}
+
+/// Why it is not up, and for how long.
+fn note(server: &ServerStatus, time_ms: u64) -> String {
+    let note = server.note.as_deref().map(shortened).unwrap_or_default();
+    match server.since_ms {
+        Some(since_ms) if server.state != ServerState::Up => {
+            let age = Age(time_ms.saturating_sub(since_ms) / 1000);
+            format!("for {age}: {note}")
+        }
+        _ => note,
+    }
 }
 
 /// A cell: all others of its column are as wide.

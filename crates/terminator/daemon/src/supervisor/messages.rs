@@ -7,12 +7,19 @@ use telemetry::message::Level;
 
 use super::failure::Failure;
 use crate::handover::{Fence, Rights};
-use crate::messages::{self, Form, say};
+use crate::messages::{self, Form};
 use crate::server_target::Name;
 use crate::stderr;
 
+/// Says a text that may begin with its level; else it is a notice.
+pub(super) fn say(text: impl Display) {
+    let text = text.to_string();
+    let (level, rest) = Level::split(&text).unwrap_or((Level::Notice, &text));
+    messages::say(level, rest);
+}
+
 pub(super) fn warn(text: impl Display) {
-    say(Level::Warning, text);
+    messages::say(Level::Warning, text);
 }
 
 pub(super) fn say_each(diagnostics: &[Diagnostic], colour: bool) {
@@ -30,7 +37,7 @@ pub(super) fn say_failed(name: &Name, why: &str) {
 }
 
 pub(super) fn say_kept_log(failure: &Failure) {
-    say(
+    messages::say(
         Level::Error,
         format_args!("{failure}; the log goes where it went"),
     );
@@ -53,6 +60,19 @@ pub(super) fn warn_of_rights(rights: Rights) {
 /// What the worker process says of a plan.
 pub(super) fn say_warnings(warnings: &[String]) {
     warnings.iter().for_each(warn);
+}
+
+/// What has changed, by the worker process.
+pub(super) fn say_all(messages: &[(u8, String)]) {
+    for (severity, text) in messages {
+        messages::say(Level::of_severity(*severity), text);
+    }
+}
+
+/// The same as a status has them.
+pub(super) fn labelled(warnings: &[String]) -> Vec<String> {
+    let each = warnings.iter().map(|text| format!("warning: {text}"));
+    each.collect()
 }
 
 /// What the worker process says reaches a terminal.

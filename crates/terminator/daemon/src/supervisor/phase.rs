@@ -27,7 +27,8 @@ impl Phase {
             | Answer::Refused { .. }
             | Answer::Note(_)
             | Answer::Alive { .. }
-            | Answer::Warned(_) => true,
+            | Answer::Warned(_)
+            | Answer::Said(_) => true,
         }
     }
 }

@@ -1,0 +1,387 @@
+//! Which servers went down and came back up, since when and why; what is said of it.
+//!
+//! Owns what was seen before and how often it may be said. Whether a server is up is the pools' to
+//! decide; here is only seen how many workers would use it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use telemetry::catalogue::{ServerCounter, ServerGauge};
+use telemetry::message::Level;
+
+use super::document::{ServerStatus, ServiceStatus};
+
+/// Messages about one server, or about one service, in [`FLAP_TIME`]: twice down and up. Further
+/// changes are counted, and said as one when the time is over.
+const SAID_MAX: usize = 4;
+
+/// See [`SAID_MAX`].
+const FLAP_TIME: Duration = Duration::from_secs(60);
+
+/// A message for an operator.
+pub(crate) type Said = (Level, String);
+
+/// What is known of all servers.
+#[derive(Debug, Default)]
+pub(super) struct ServerWatch {
+    services: BTreeMap<String, WatchedService>,
+}
+
+#[derive(Debug)]
+struct WatchedService {
+    change: Change,
+    servers: BTreeMap<String, WatchedServer>,
+}
+
+#[derive(Debug)]
+struct WatchedServer {
+    change: Change,
+    workers_up: u64,
+    /// Fewer workers use it than at the last look, and some still do.
+    is_doubtful: bool,
+    disabled: bool,
+    cause: Option<String>,
+    failures: [u64; FAILURES.len()],
+}
+
+/// Kinds of failed dials, and their names as in the metrics.
+const FAILURES: [(ServerCounter, &str); 6] = [
+    (ServerCounter::DialsRefused, "refused"),
+    (ServerCounter::DialsTimedOut, "timeout"),
+    (ServerCounter::DialsBusy, "busy"),
+    (ServerCounter::DialsHost, "host"),
+    (ServerCounter::DialsUnreachable, "unreachable"),
+    (ServerCounter::DialsTls, "tls"),
+];
+
+impl ServerWatch {
+    /// Why a server is down of which it was seen to go down.
+    pub(super) fn of(&self, service: &str, server: &str) -> Option<&str> {
+        let server = self.services.get(service)?.servers.get(server)?;
+        server.cause.as_deref().filter(|_| !server.change.is_up)
+    }
+
+    /// What has changed since the last look.
+    pub(super) fn look(
+        &mut self,
+        services: &[ServiceStatus],
+        workers: u64,
+        now: Instant,
+    ) -> Vec<Said> {
+        let mut said = Vec::new();
+        let mut before = std::mem::take(&mut self.services);
+        for service in services.iter().filter(|one| !one.servers.is_empty()) {
+            let new = || WatchedService {
+                change: Change::new(now),
+                servers: BTreeMap::new(),
+            };
+            let mut watched = before.remove(&service.name).unwrap_or_else(new);
+            watched.look(service, workers, now, &mut said);
+            self.services.insert(service.name.clone(), watched);
+        }
+        said
+    }
+}
+
+impl WatchedService {
+    fn look(&mut self, service: &ServiceStatus, workers: u64, now: Instant, said: &mut Vec<Said>) {
+        let name = &service.name;
+        let mut before = std::mem::take(&mut self.servers);
+        for server in &service.servers {
+            let new = || WatchedServer::new(server, workers, now);
+            let mut watched = before.remove(&server.name).unwrap_or_else(new);
+            let text = watched.look(server, workers, now);
+            said.extend(text.map(|(level, text)| {
+                (
+                    level,
+                    format!("service `{name}`: server {} {text}", server.name),
+                )
+            }));
+            self.servers.insert(server.name.clone(), watched);
+        }
+        let is_up = self.servers.values().any(|server| server.workers_up > 0);
+        let text = match self.change.seen(is_up, now) {
+            Some(Seen::Down) => (
+                Level::Error,
+                format!(
+                    "service `{name}`: no server is up, so clients are not served\n\
+                     hint: `lariat status` says why each is down"
+                ),
+            ),
+            Some(Seen::Up(after)) => (
+                Level::Notice,
+                format!(
+                    "service `{name}`: a server is up again after {}",
+                    shown(after)
+                ),
+            ),
+            Some(Seen::Flapped(times)) => (
+                Level::Warning,
+                format!(
+                    "service `{name}`: {} now, after {times} changes that were not said",
+                    if is_up {
+                        "a server is up"
+                    } else {
+                        "no server is up"
+                    }
+                ),
+            ),
+            None => return,
+        };
+        said.push(text);
+    }
+}
+
+impl WatchedServer {
+    /// All workers use a server until they know better.
+    fn new(server: &ServerStatus, workers: u64, now: Instant) -> Self {
+        Self {
+            change: Change::new(now),
+            workers_up: workers,
+            is_doubtful: false,
+            disabled: server.disabled,
+            cause: None,
+            failures: failures(server),
+        }
+    }
+
+    fn look(&mut self, server: &ServerStatus, workers: u64, now: Instant) -> Option<Said> {
+        let up = server.metrics.get(ServerGauge::WorkersUp);
+        // An operator's order is said by the supervisor, and what follows from it is not news.
+        let is_ordered = server.disabled || self.disabled;
+        let has_fallen = up < self.workers_up;
+        // Workers hear of a check one after the other.
+        if has_fallen && up > 0 && !self.is_doubtful {
+            self.is_doubtful = true;
+            return None;
+        }
+        self.is_doubtful = false;
+        self.disabled = server.disabled;
+        if has_fallen || up == 0 && self.cause.is_none() {
+            self.cause = Some(self.cause_of(server));
+        }
+        self.failures = failures(server);
+        let is_up = match up.cmp(&self.workers_up) {
+            std::cmp::Ordering::Less => false,
+            std::cmp::Ordering::Equal => self.change.is_up,
+            std::cmp::Ordering::Greater => true,
+        };
+        self.workers_up = up;
+        let seen = self.change.seen(is_up, now);
+        if is_up {
+            self.cause = None;
+        }
+        let cause = self.cause.as_deref().unwrap_or("its cause is not known");
+        let down = || match up {
+            0 => format!("is down: {cause}"),
+            _ => format!("is down for {} of {workers} workers: {cause}", workers - up),
+        };
+        let text = match seen? {
+            Seen::Down => (Level::Warning, down()),
+            Seen::Up(after) => (Level::Notice, format!("is up again after {}", shown(after))),
+            Seen::Flapped(times) => {
+                let state = if is_up { "is up".to_owned() } else { down() };
+                let text = format!("{state}; it changed {times} times more than was said");
+                (Level::Warning, text)
+            }
+        };
+        Some(text).filter(|_| !is_ordered)
+    }
+
+    /// What the status says, with the kinds of dials that have failed since the last look.
+    fn cause_of(&self, server: &ServerStatus) -> String {
+        let note = server.note.as_deref().unwrap_or("its dials failed");
+        let kinds = FAILURES.iter().zip(failures(server)).zip(self.failures);
+        let grown = kinds.filter(|((_, now), before)| now > before);
+        let names: Vec<_> = grown.map(|(((_, name), _), _)| *name).collect();
+        if names.is_empty() || !note.contains("dials failed") {
+            return note.to_owned();
+        }
+        format!("{note} ({})", names.join(", "))
+    }
+}
+
+fn failures(server: &ServerStatus) -> [u64; FAILURES.len()] {
+    FAILURES.map(|(counter, _)| server.metrics.get(counter))
+}
+
+/// What is up or down, since when, and what was said of it.
+#[derive(Debug)]
+struct Change {
+    is_up: bool,
+    since: Instant,
+    said: VecDeque<Instant>,
+    unsaid: u32,
+}
+
+/// What is to be said.
+#[derive(Debug, Eq, PartialEq)]
+enum Seen {
+    Down,
+    /// After so long.
+    Up(Duration),
+    /// It is as it is now after so many changes that were not said.
+    Flapped(u32),
+}
+
+impl Change {
+    fn new(now: Instant) -> Self {
+        Self {
+            is_up: true,
+            since: now,
+            said: VecDeque::new(),
+            unsaid: 0,
+        }
+    }
+
+    fn seen(&mut self, is_up: bool, now: Instant) -> Option<Seen> {
+        let lasted = now.saturating_duration_since(self.since);
+        let has_changed = is_up != self.is_up;
+        if has_changed {
+            (self.is_up, self.since) = (is_up, now);
+        }
+        let is_old = |said: &Instant| now.saturating_duration_since(*said) >= FLAP_TIME;
+        while self.said.front().is_some_and(is_old) {
+            self.said.pop_front();
+        }
+        if !has_changed && self.unsaid == 0 {
+            return None;
+        }
+        if self.said.len() >= SAID_MAX {
+            self.unsaid += u32::from(has_changed);
+            return None;
+        }
+        self.said.push_back(now);
+        Some(match (std::mem::take(&mut self.unsaid), is_up) {
+            (0, true) => Seen::Up(lasted),
+            (0, false) => Seen::Down,
+            (unsaid, _) => Seen::Flapped(unsaid + u32::from(has_changed)),
+        })
+    }
+}
+
+fn shown(duration: Duration) -> String {
+    super::display::Age(duration.as_secs()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORKERS: u64 = 2;
+
+    fn service(servers: &[(&str, u64, Option<&str>)]) -> Vec<ServiceStatus> {
+        let servers = servers.iter().map(|(name, up, note)| {
+            let mut server = ServerStatus {
+                name: (*name).to_owned(),
+                note: note.map(str::to_owned),
+                ..ServerStatus::default()
+            };
+            server.metrics.set(ServerGauge::WorkersUp, *up);
+            server
+        });
+        vec![ServiceStatus {
+            name: "web".to_owned(),
+            servers: servers.collect(),
+            ..ServiceStatus::default()
+        }]
+    }
+
+    fn at(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_server_that_goes_down_and_comes_back_is_said_once_each() {
+        let (mut watch, start) = (ServerWatch::default(), Instant::now());
+        let mut look = |seconds, servers: &[_]| {
+            let said = watch.look(&service(servers), WORKERS, at(start, seconds));
+            let said = said
+                .into_iter()
+                .map(|(level, text)| format!("{}: {text}", level.name()));
+            (
+                said.collect::<Vec<_>>(),
+                watch.of("web", "a").map(str::to_owned),
+            )
+        };
+        let why = Some("answered with status 503");
+        let both = [("a", 2, None), ("b", 2, None)];
+        assert_eq!(look(0, &both), (vec![], None));
+        // Workers hear of it one after the other.
+        assert_eq!(look(1, &[("a", 1, why), ("b", 2, None)]).0, [""; 0]);
+        let down = "warning: service `web`: server a is down: answered with status 503";
+        let (said, cause) = look(2, &[("a", 0, why), ("b", 2, None)]);
+        assert_eq!((said, cause.as_deref()), (vec![down.to_owned()], why));
+        assert_eq!(look(3, &[("a", 0, why), ("b", 2, None)]).0, [""; 0]);
+        let (said, _) = look(4, &[("a", 0, why), ("b", 0, Some("gone"))]);
+        assert_eq!(said[0], "warning: service `web`: server b is down: gone");
+        assert!(
+            said[1].starts_with("error: service `web`: no server is up"),
+            "{said:?}"
+        );
+        let (said, _) = look(14, &[("a", 1, None), ("b", 0, Some("gone"))]);
+        assert_eq!(
+            said,
+            [
+                "notice: service `web`: server a is up again after 12 s",
+                "notice: service `web`: a server is up again after 10 s"
+            ]
+        );
+        assert_eq!(
+            look(15, &[("a", 2, None), ("b", 0, Some("gone"))]).0,
+            [""; 0]
+        );
+        // What stays doubtful for some workers is said as well.
+        assert_eq!(look(16, &[("a", 1, why), ("b", 0, None)]).0, [""; 0]);
+        let (said, _) = look(17, &[("a", 1, why), ("b", 0, None)]);
+        assert!(
+            said[0].contains("server a is down for 1 of 2 workers"),
+            "{said:?}"
+        );
+        // A server of another configuration is new.
+        assert_eq!(look(18, &[("c", 2, None)]).0, [""; 0]);
+    }
+
+    #[test]
+    fn the_kinds_of_failed_dials_are_the_cause() {
+        let (mut watch, start) = (ServerWatch::default(), Instant::now());
+        watch.look(&service(&[("a", 2, None)]), WORKERS, start);
+        let mut now = service(&[("a", 0, Some("its last dials failed"))]);
+        now[0].servers[0]
+            .metrics
+            .set(ServerCounter::DialsRefused, 3);
+        watch.look(&now, WORKERS, at(start, 1));
+        let cause = watch.of("web", "a");
+        assert_eq!(cause, Some("its last dials failed (refused)"));
+    }
+
+    #[test]
+    fn a_disabled_server_is_no_news() {
+        let (mut watch, start) = (ServerWatch::default(), Instant::now());
+        watch.look(&service(&[("a", 2, None), ("b", 2, None)]), WORKERS, start);
+        for (seconds, disabled, up) in [(1, true, 2), (2, true, 0), (3, false, 0), (4, false, 2)] {
+            let mut now = service(&[("a", up, None), ("b", 2, None)]);
+            now[0].servers[0].disabled = disabled;
+            let said = watch.look(&now, WORKERS, at(start, seconds));
+            assert!(said.is_empty() || seconds == 4, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_flaps_is_said_a_few_times_and_then_summed_up() {
+        let start = Instant::now();
+        let mut change = Change::new(start);
+        let said: Vec<_> = (1..=20)
+            .filter_map(|second| change.seen(second % 2 == 0, at(start, second)))
+            .collect();
+        let once = Duration::from_secs(1);
+        assert_eq!(
+            said,
+            [Seen::Down, Seen::Up(once), Seen::Down, Seen::Up(once)]
+        );
+        assert_eq!(change.seen(true, at(start, 60)), None);
+        assert_eq!(change.seen(true, at(start, 61)), Some(Seen::Flapped(16)));
+        assert_eq!(change.seen(true, at(start, 62)), None);
+        assert_eq!(change.seen(false, at(start, 90)), Some(Seen::Down));
+    }
+}
