@@ -57,6 +57,7 @@ mod terminator {
             mod alerts;
             mod conventions;
             mod page;
+            mod rotation;
         }
     }
     mod configuration {

@@ -1,0 +1,64 @@
+//! Debian's logrotate takes the log as it takes those of other servers.
+
+use std::fs;
+use std::process::Command;
+
+use suite::prelude::*;
+
+/// The lines of several files together.
+fn lines(paths: &[&std::path::Path]) -> Vec<serde_json::Value> {
+    let texts = paths
+        .iter()
+        .map(|path| fs::read_to_string(path).unwrap_or_default());
+    let text: String = texts.collect();
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a whole line"))
+        .collect()
+}
+
+/// As the guide has it: the file is renamed, the supervisor gets SIGUSR1, and each line is in one of
+/// the two files.
+#[test]
+fn logrotate_renames_the_log_and_no_line_is_lost() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let service = Service::new(&site, &server);
+    let (log, rotated) = (site.path("lines.log"), site.path("lines.log.1"));
+    let pid_file = site.path("lariat.pid");
+    let configuration = format!(
+        "output = {log:?}\n[process]\npid-file = {pid_file:?}\n{}",
+        service.toml()
+    );
+    let lariat = Lariat::start(&configuration);
+    let rules = site.path("logrotate.conf");
+    let text = format!(
+        "{} {{\n  rotate 14\n  missingok\n  nocreate\n  postrotate\n    \
+         kill -USR1 \"$(cat {})\"\n  endscript\n}}\n",
+        log.display(),
+        pid_file.display()
+    );
+    fs::write(&rules, text).unwrap();
+    let connect = || {
+        curl_tls(&site, service.address).run().success();
+    };
+    let has = |paths: &[&std::path::Path], count: usize| {
+        until("the lines", || (lines(paths).len() == count).then_some(()));
+    };
+    (0..3).for_each(|_| connect());
+    has(&[&log], 3);
+    let mut logrotate = Command::new("logrotate");
+    run(logrotate
+        .args(["--force", "--state"])
+        .args([site.path("logrotate.state"), rules]))
+    .success();
+    // Lines go to the renamed file until the supervisor has opened the new one.
+    until("the new log", || log.exists().then_some(()));
+    (0..3).for_each(|_| connect());
+    has(&[&rotated, &log], 6);
+    assert!(lines(&[&rotated]).len() >= 3);
+    // The order to use the file follows its being opened.
+    until("a line in the new log", || {
+        connect();
+        (!lines(&[&log]).is_empty()).then_some(())
+    });
+    assert!(lariat.metrics().sum("lariat_log_lost_bytes_total", &[]) < f64::EPSILON);
+}
