@@ -10,6 +10,7 @@ use suite::client::Client;
 use suite::configuration::Service;
 use suite::curl::curl_tls;
 use suite::lariat::{Lariat, command};
+use suite::patience::until;
 use suite::program::assert_has;
 use suite::site::Site;
 use testkit::server::{Behaviour, Server};
@@ -130,14 +131,13 @@ fn successes_are_sampled_and_bounded_and_their_number_is_in_the_log() {
 #[test]
 fn messages_have_time_and_level_in_the_form_of_their_reader() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server).toml();
-    let broken = format!("messages = 'json'\n{service}\nnonsense = 1\n");
     for form in ["auto", "text", "json", "plain"] {
+        let service = Service::new(&site, &server).toml();
         let lariat = Lariat::start(&format!("messages = '{form}'\n{service}"));
         lariat.reload().success();
-        lariat.configure(&broken);
+        lariat.configure(&format!("messages = 'json'\n{service}\nnonsense = 1\n"));
         assert_eq!(lariat.reload().code(), 5);
-        let said = lariat.stderr();
+        let said = said_of_refusal(&lariat);
         let reloaded = said
             .lines()
             .find(|line| line.contains("is served"))
@@ -186,13 +186,22 @@ fn for_journald_each_line_has_its_priority_and_no_time() {
     let lariat = Lariat::start_by(shell, &Service::new(&site, &server).toml());
     lariat.configure("nonsense = 1\n");
     assert_eq!(lariat.reload().code(), 5);
-    let said = lariat.stderr();
+    let said = said_of_refusal(&lariat);
     assert_has(&said, "<5>service `web` listens at");
     assert_has(
         &said,
         "<3>reload refused, the old configuration is still served:\n<3>error: ",
     );
     assert!(said.lines().all(|line| line.starts_with('<')), "{said}");
+}
+
+/// What it has said when the refusal of a reload is among it: messages are written in the
+/// background.
+fn said_of_refusal(lariat: &Lariat) -> String {
+    until("the refusal", || {
+        let said = lariat.stderr();
+        (said.contains("reload refused") && said.ends_with('\n')).then_some(said)
+    })
 }
 
 /// RFC 3339, in UTC, with microseconds.
