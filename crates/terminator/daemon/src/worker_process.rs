@@ -29,7 +29,7 @@ use tls::resumption::Resumption;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::MissedTickBehavior;
 
-use crate::admin::{self, AdminState, Now, RightsStatus, StartFacts};
+use crate::admin::{self, AdminState, RightsStatus, StartFacts};
 use crate::handover::{
     Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start, WORKER_NAME, encode,
 };
