@@ -16,8 +16,8 @@ fn lines(paths: &[&std::path::Path]) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// As the guide has it: the file is renamed, the supervisor gets SIGUSR1, and each line is in one of
-/// the two files.
+/// As the guide has it: the file is renamed, the supervisor gets SIGUSR1, and each line is in one
+/// of the two files.
 #[test]
 fn logrotate_renames_the_log_and_no_line_is_lost() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
