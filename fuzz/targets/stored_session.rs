@@ -177,6 +177,7 @@ fn process(words: &Arc<Vec<AtomicU64>>, zero: Instant, process_number: u32) -> B
         key: [9; 32],
         process_number,
         zero,
+        is_in_use: false,
     };
     Arc::new(Resumption::within(&options, &memory)).bare_sessions_of("web")
 }

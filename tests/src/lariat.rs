@@ -107,6 +107,33 @@ impl Lariat {
         lariat
     }
 
+    /// Starts another one beside it, with the same configuration, which takes over. This is that
+    /// one from now on; the one before is returned.
+    pub fn succeed(&mut self) -> Running {
+        let after = self.beside(&mut command());
+        let before = std::mem::replace(&mut self.running, after);
+        until("the successor to serve", || {
+            self.running.assert_running();
+            let status = self.try_status()?;
+            let pid = status["process"]["supervisor_pid"].as_u64()?;
+            (pid == u64::from(self.running.id())).then_some(())
+        });
+        before
+    }
+
+    /// Starts another one beside it, with the same configuration, by a command that runs the
+    /// program with the arguments that it gets.
+    pub fn beside(&self, command: &mut Command) -> Running {
+        Running::start(command.arg("serve").arg(self.configuration()))
+    }
+
+    /// The supervisor that the status names.
+    pub fn serving(&self) -> Pid {
+        let status = self.status();
+        let pid = status["process"]["supervisor_pid"].as_u64();
+        process_id(pid.and_then(|pid| pid.try_into().ok()).expect("a number"))
+    }
+
     /// Writes another configuration; `reload` makes it the running one.
     pub fn configure(&self, configuration: &str) {
         write_configuration(&self.directory, self.admin, configuration);

@@ -116,6 +116,8 @@ mod terminator {
         mod readiness;
         mod service_manager;
         mod supervisor_stalls;
+        mod takeover;
+        mod takeover_refused;
     }
     mod resumption {
         mod clients;

@@ -97,6 +97,18 @@ pub fn adopt_orphans() -> io::Result<()> {
     ))?)
 }
 
+/// A child that has ended, or what fell to this process as the first of its container: its number
+/// and its exit code, or as shells have it 128 and the number of the signal that ended it. `None` =
+/// no further one has ended.
+pub fn reap() -> Option<(u32, u8)> {
+    use rustix::process::{WaitOptions, waitpid};
+    let (pid, status) = waitpid(None, WaitOptions::NOHANG).ok()??;
+    let by_signal = || Some(128 + status.terminating_signal()?);
+    let code = status.exit_status().or_else(by_signal).unwrap_or(1);
+    let pid = u32::try_from(pid.as_raw_nonzero().get()).ok()?;
+    Some((pid, u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
 /// Lets nothing that this process starts have more rights than it (`PR_SET_NO_NEW_PRIVS`).
 pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)

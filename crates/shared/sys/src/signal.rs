@@ -28,10 +28,12 @@ pub enum Signal {
     Terminate,
     /// SIGUSR1.
     User1,
+    /// SIGUSR2.
+    User2,
 }
 
 impl Signal {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Child,
         Self::Hangup,
         Self::Interrupt,
@@ -39,6 +41,7 @@ impl Signal {
         Self::Pipe,
         Self::Terminate,
         Self::User1,
+        Self::User2,
     ];
 
     fn number(self) -> libc::c_int {
@@ -145,6 +148,7 @@ pub(crate) fn to_rustix(signal: Signal) -> rustix::process::Signal {
         Signal::Pipe => Kernel::PIPE,
         Signal::Terminate => Kernel::TERM,
         Signal::User1 => Kernel::USR1,
+        Signal::User2 => Kernel::USR2,
     }
 }
 

@@ -12,6 +12,7 @@ mod document;
 mod history;
 mod http;
 mod page;
+mod parts;
 mod readiness;
 mod recorder;
 mod server_state;

@@ -53,6 +53,11 @@ pub(crate) enum Command {
         /// Where it answers.
         socket: StatusSocket,
     },
+    /// Have another process of the program take over from the running one.
+    Upgrade {
+        /// Where it answers.
+        socket: StatusSocket,
+    },
     /// Take a server of the running one out of use, or back in.
     Server {
         /// Where it answers.
@@ -147,15 +152,18 @@ pub(crate) enum Topic {
     Server,
     /// `lariat status`.
     Status,
+    /// `lariat upgrade`.
+    Upgrade,
 }
 
 impl Topic {
-    pub(crate) const NAMES: [(&str, Self); 9] = [
+    pub(crate) const NAMES: [(&str, Self); 10] = [
         ("demo", Self::Demo),
         ("serve", Self::Serve),
         ("check", Self::Check),
         ("status", Self::Status),
         ("reload", Self::Reload),
+        ("upgrade", Self::Upgrade),
         ("drain", Self::Drain),
         ("server", Self::Server),
         ("completion", Self::Completion),
@@ -236,6 +244,7 @@ fn command(name: &str, parser: &mut Parser) -> Result<Command, UsageError> {
         }),
         Topic::Reload => running(parser, topic, |socket, _| Command::Reload { socket }),
         Topic::Drain => running(parser, topic, |socket, _| Command::Drain { socket }),
+        Topic::Upgrade => running(parser, topic, |socket, _| Command::Upgrade { socket }),
         Topic::Server => server(parser),
         Topic::Completion => completion(parser),
         Topic::Manual => manual(parser),

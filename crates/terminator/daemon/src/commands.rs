@@ -12,6 +12,7 @@ mod reload;
 mod serve;
 mod server;
 mod status;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -19,6 +20,7 @@ use crate::args::Command;
 use crate::console::{Console, print};
 use crate::demo;
 use crate::exit::Exit;
+use crate::init;
 
 /// Does it.
 pub(crate) fn run(command: Command, console: Console) -> ExitCode {
@@ -42,10 +44,12 @@ pub(crate) fn run(command: Command, console: Console) -> ExitCode {
             Exit::Success
         }
         Command::Demo(options) => demo::run(options, console),
+        Command::Serve(_) if init::is_first_process() => return init::run(console),
         Command::Serve(config) => serve::run(config, console),
         Command::Check(options) => check::run(&options, console),
         Command::Status { socket, json } => status::run(&socket, json, console),
         Command::Reload { socket } => reload::run(&socket, console),
+        Command::Upgrade { socket } => upgrade::run(&socket, console),
         Command::Drain { socket } => drain::run(&socket, console),
         Command::Server {
             socket,

@@ -30,6 +30,7 @@ pub(crate) fn end_of(ended: Result<(), Failure>, console: Console) -> Exit {
         | Failure::Folder { .. }
         | Failure::File { .. } => Exit::Usage,
         Failure::Listen(_) | Failure::StatusSocket(_) => Exit::Listen,
+        Failure::Takeover(_) => Exit::Refused,
         Failure::Host { .. }
         | Failure::Slow { .. }
         | Failure::ReaderDied(_)

@@ -39,7 +39,7 @@ impl Exit {
             Self::Listen => "An address cannot be listened at: taken, not ours, or not allowed.",
             Self::NotRunning => "No running lariat answers at the status socket.",
             Self::Refused => {
-                "The running lariat refused the new configuration and kept the old, or drains."
+                "The running lariat refused: a new configuration, or to be taken over; or it drains."
             }
         }
     }

@@ -48,8 +48,18 @@ pub(crate) enum Order {
     Log,
     /// Answer that no further client should come; those who do are served.
     Unready,
-    /// Accept no more, let connections finish for so long, and end.
-    Drain(Duration),
+    /// Take what waits at the listeners and leave them alone, and the stored sessions too: another
+    /// worker process takes over.
+    Pause,
+    /// Accept: the worker process before has paused, or the next one has not come to it.
+    Accept,
+    /// Accept no more, let connections finish, and end.
+    Drain {
+        /// For so long.
+        time: Duration,
+        /// Another worker process has the sockets now, the admin's and the cluster's too.
+        is_succeeded: bool,
+    },
 }
 
 /// What the worker process says.
@@ -75,6 +85,10 @@ pub(crate) enum Answer {
     },
     /// Without an order: that something is well again.
     Note(String),
+    /// To `Pause`: no connection and no session comes here any more.
+    Paused,
+    /// To `Accept`: they do.
+    Accepting,
     /// To `AreYouWell`, once every worker has answered.
     Alive {
         /// That are open now.
@@ -284,6 +298,8 @@ pub(crate) struct Serve {
     pub(crate) disabled: BTreeSet<ServerName>,
     /// What the kernel does of TLS; `None` = no service wants it.
     pub(crate) kernel_tls: Option<KernelTls>,
+    /// Another worker process serves until the order to accept comes.
+    pub(crate) waits: bool,
 }
 
 /// What stored sessions are sealed with, in one memory that worker processes use one after the
@@ -331,6 +347,8 @@ pub(crate) enum Role {
         service: u32,
         /// The address's place in the service's list.
         address: u32,
+        /// Whether other workers have it too.
+        is_shared: bool,
     },
 }
 

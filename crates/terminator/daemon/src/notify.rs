@@ -37,6 +37,8 @@ pub(crate) enum Notice {
     Stopping(Duration),
     /// What it does, in a sentence.
     Status(String),
+    /// The service is another process now, of this number.
+    MainProcess(u32),
     /// It is well.
     Watchdog,
 }
@@ -62,6 +64,7 @@ impl fmt::Display for Notice {
                     .take(STATUS_CHARACTERS_MAX)
                     .try_for_each(|c| f.write_char(c))
             }
+            Self::MainProcess(pid) => write!(f, "MAINPID={pid}"),
             Self::Watchdog => f.write_str("WATCHDOG=1"),
         }
     }

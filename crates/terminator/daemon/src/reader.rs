@@ -125,7 +125,8 @@ pub(crate) fn run() -> ExitCode {
 
 fn work() -> io::Result<()> {
     // The terminal and service managers signal every process; the supervisor ends us.
-    signal::ignore(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])?;
+    use Signal::{Hangup, Interrupt, Terminate, User1, User2};
+    signal::ignore(&[Hangup, Interrupt, Terminate, User1, User2])?;
     // Keys pass through here.
     limit::forbid_core_dumps()?;
     process::end_with_parent()?;

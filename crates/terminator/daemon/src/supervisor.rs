@@ -6,17 +6,21 @@
 //! decides over its plans only, never over its own rights.
 
 mod admin_sockets;
+mod answers;
 mod backoff;
 mod child;
 mod cluster_socket;
 mod events;
 mod failure;
 mod handed_over;
+mod inheriting;
 mod listeners;
 mod lookups;
+mod meeting;
 mod messages;
 mod names;
 mod phase;
+mod predecessor;
 mod prepared;
 mod reading;
 mod reload;
@@ -27,11 +31,15 @@ mod servers;
 mod service_manager;
 mod sessions;
 mod stopping;
+mod succession;
+mod successor;
+mod takeover_socket;
 mod watched;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -41,33 +49,39 @@ use telemetry::message::Level;
 use wire::address::Address;
 
 use crate::handover::{
-    ANSWER_BYTES_MAX, Answer, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve,
-    Start, WORKER_ARGUMENT, WORKER_NAME,
+    ANSWER_BYTES_MAX, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start,
+    WORKER_ARGUMENT, WORKER_NAME,
 };
 use crate::maintenance::ServerName;
 use crate::messages::{self as forms, say};
 use crate::reader::{ConfigSource, Task};
+use crate::status_socket;
 use crate::stderr;
+use crate::takeover::socket_path;
 use crate::watcher::Stamps;
 
 use admin_sockets::AdminSockets;
 use backoff::Backoff;
-use child::{Child, Heard, Program};
+use child::{Child, Program};
 use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
 use handed_over::HandedOverSockets;
 use listeners::Listeners;
-use messages::{labelled, printable, say_all, say_each, say_warnings, warn_of_rights};
+use meeting::Met;
+use messages::{say_each, warn};
 use names::Names;
 use phase::{Due, Next, Phase};
-use prepared::Prepared;
+use predecessor::{From, Inherited};
+use prepared::{ConfigSummary, Prepared};
 use reading::{Done, Read, Readers};
 use roots::Roots;
 use service_manager::ServiceManager;
 use sessions::Sessions;
+use successor::Succession;
 use watched::Watched;
 
 pub(crate) use failure::{Failure, ListenFailure};
+pub(crate) use predecessor::report_failure;
 
 /// What `lariat serve` and `lariat demo` ask for.
 pub(crate) struct Request<'a> {
@@ -156,6 +170,29 @@ fn first_read(
     }
 }
 
+/// Opens what a first plan wants and nobody has handed over.
+fn open_sockets(
+    summary: &ConfigSummary,
+    log: Option<OwnedFd>,
+    handed_over: HandedOverSockets,
+    inherited: &mut Inherited,
+    waits: bool,
+) -> Result<(Listeners, AdminSockets, ClusterSocket), Failure> {
+    handed_over.warn_of_unused(|address| summary.listens_at(address));
+    let address = summary.control.listen.map(Address::Ip);
+    let admin = address.and_then(|admin| {
+        let shared = || handed_over.share(&admin, 1)?.pop();
+        inherited.take_admin(&admin).or_else(shared)
+    });
+    let mut listeners = Listeners::new(handed_over, reading::remove);
+    listeners.adopt(std::mem::take(&mut inherited.listeners));
+    let workers = summary.workers.cpus.len();
+    listeners.open(&summary.listen, workers, &summary.listen_options)?;
+    let admin_sockets = AdminSockets::open(summary, (log, admin), waits)?;
+    let cluster_socket = ClusterSocket::open(summary.peers.as_ref(), inherited.cluster.take())?;
+    Ok((listeners, admin_sockets, cluster_socket))
+}
+
 struct Supervisor<'a> {
     request: Request<'a>,
     events: EventQueue,
@@ -185,12 +222,18 @@ struct Supervisor<'a> {
     /// Of the reload that is under way.
     warnings: Vec<String>,
     child: Option<Child>,
+    /// Of the last worker process. They go on from a predecessor's.
+    last_number: u64,
+    /// Worker processes started here.
     children: u64,
     phase: Phase,
     rights: Option<Rights>,
     due: Option<(Instant, Due)>,
     backoff: Backoff,
     sessions: Sessions,
+    /// While this one takes over from it.
+    predecessor: Option<From>,
+    succession: Succession,
     start: SystemTime,
     manager: ServiceManager,
 }
@@ -210,24 +253,20 @@ impl<'a> Supervisor<'a> {
         say_each(&read.warnings, request.colour);
         let served = read.prepared;
         let summary = &served.summary;
+        let takeover_path = socket_path(&status_socket::path(&summary.control));
+        let (predecessor, mut inherited) =
+            match meeting::meet(takeover_path.clone(), &request.config, &mut events)? {
+                Met::Nobody => (None, Inherited::default()),
+                Met::Offered(from, inherited) => (Some(from), *inherited),
+                Met::Stopped => return Ok(None),
+            };
         if summary.process.sandbox.system_calls {
             forbid_system_calls()?;
         }
-        handed_over.warn_of_unused(|address| summary.listens_at(address));
-        let admin = summary.control.listen.map(Address::Ip);
-        let admin = admin.and_then(|admin| handed_over.share(&admin, 1)?.pop());
-        let mut listeners = Listeners::new(handed_over, reading::remove);
-        let workers = summary.workers.cpus.len();
-        listeners.open(&summary.listen, workers, &summary.listen_options)?;
-        let admin_sockets = AdminSockets::open(summary, read.log, admin)?;
-        let cluster_socket = ClusterSocket::open(summary.peers.as_ref())?;
-        let sandbox = summary.process.sandbox;
-        let fences = Fences {
-            become_user: read.become_user,
-            files: sandbox.files,
-            system_calls: sandbox.system_calls,
-            supervisor_pid: std::process::id(),
-        };
+        let waits = predecessor.is_some();
+        let (listeners, admin_sockets, cluster_socket) =
+            open_sockets(summary, read.log, handed_over, &mut inherited, waits)?;
+        let fences = summary.fences(read.become_user);
         let mut supervisor = Self {
             request,
             listeners,
@@ -236,7 +275,7 @@ impl<'a> Supervisor<'a> {
             cluster_socket,
             names: Names::new(fences, events.sender()),
             watched: Watched::new(events.sender()),
-            disabled: BTreeSet::new(),
+            disabled: inherited.disabled,
             fences,
             reach: served.summary.reach(),
             workers: served.summary.workers.cpus.len(),
@@ -251,16 +290,23 @@ impl<'a> Supervisor<'a> {
             reloads: Reloads::default(),
             warnings: read.warnings.iter().map(ToString::to_string).collect(),
             child: None,
+            last_number: inherited.last_number,
             children: 0,
             phase: Phase::Starting,
             rights: None,
             due: None,
             backoff: Backoff::default(),
-            sessions: Sessions::new()?,
+            sessions: Sessions::new(inherited.secret, inherited.sessions)?,
+            predecessor,
+            succession: Succession::new(takeover_path),
             start: SystemTime::now(),
             manager: ServiceManager::of_environment(),
         };
         supervisor.watched.looked(looked);
+        supervisor.forget_servers();
+        if supervisor.predecessor.is_none() {
+            supervisor.open_takeover_socket();
+        }
         supervisor.resolve(supervisor.served.summary.names.clone())?;
         Ok(Some(supervisor))
     }
@@ -268,7 +314,12 @@ impl<'a> Supervisor<'a> {
     fn serve(&mut self) -> Result<(), Failure> {
         loop {
             let due = self.due.map(|(at, _)| at);
-            let dues = [due, self.names.due(), self.manager.due()];
+            let dues = [
+                due,
+                self.names.due(),
+                self.manager.due(),
+                self.succession.due(),
+            ];
             let until = dues.into_iter().flatten().min();
             let news = self
                 .events
@@ -285,6 +336,8 @@ impl<'a> Supervisor<'a> {
                     self.resolver_said(number, heard);
                     Next::Continue
                 }
+                Some(Event::Asked(asked)) => self.asked(asked)?,
+                Some(Event::Told(told)) => self.told(told)?,
                 Some(Event::Read(done, looked)) => self.read(done, looked)?,
                 Some(Event::Watched(number, heard)) => {
                     let options = self.served.summary.reload;
@@ -307,6 +360,10 @@ impl<'a> Supervisor<'a> {
         match signal {
             Signal::Hangup => self.reload(),
             Signal::User1 => Ok(self.reopen_log()),
+            Signal::User2 => {
+                self.upgrade(None);
+                Ok(Next::Continue)
+            }
             Signal::Interrupt | Signal::Terminate => self.stop(),
             Signal::Child | Signal::Order | Signal::Pipe => Ok(Next::Continue),
         }
@@ -319,13 +376,21 @@ impl<'a> Supervisor<'a> {
             news.into_iter().for_each(|one| self.resolved(one));
         }
         self.tend_manager(now);
+        if self.succession.due().is_some_and(|due| due <= now) {
+            return self.takeover_is_late();
+        }
         match self.due.take_if(|(due, _)| *due <= now) {
+            // If a successor does not come to serve, one is started then.
+            Some((_, Due::Restart)) if self.is_given_away() => Ok(Next::Continue),
             Some((_, Due::Restart)) => self.start_child().map(|()| Next::Continue),
             Some((_, Due::Answer)) => {
+                if let Some(failure) = self.not_given_way() {
+                    return Err(failure);
+                }
                 say(Level::Error, "the worker process does not answer");
                 self.child_is_gone()
             }
-            Some((_, Due::DrainDelay)) => Ok(self.drain()),
+            Some((_, Due::DrainDelay)) => Ok(self.drain(false)),
             // It has had its time.
             Some((_, Due::Drained)) => Ok(self.end()),
             None => Ok(Next::Continue),
@@ -336,8 +401,9 @@ impl<'a> Supervisor<'a> {
 
     fn start_child(&mut self) -> Result<(), Failure> {
         self.children += 1;
+        self.last_number += 1;
         self.sessions.fit(self.served.summary.session_limits)?;
-        let (number, sender) = (self.children, self.events.sender());
+        let (number, sender) = (self.last_number, self.events.sender());
         let hear = move |heard| sender.send(Event::Heard(number, heard));
         let child =
             Child::start(number, &DATA, hear).map_err(Failure::host("start the worker process"))?;
@@ -354,7 +420,7 @@ impl<'a> Supervisor<'a> {
             supervisor_pid: std::process::id(),
             supervisor_start: self.start,
             restarts: self.restarts(),
-            secret: self.sessions.secret(),
+            secret: self.sessions.secret().0,
             number: u32::try_from(number).unwrap_or(u32::MAX),
             reloads: self.reloads.clone(),
             message_form: forms::form(),
@@ -379,7 +445,7 @@ impl<'a> Supervisor<'a> {
         let mut with_roles = self.admin_sockets.roles();
         with_roles.extend(self.sessions.role());
         with_roles.extend(self.cluster_socket.role());
-        with_roles.extend(self.listeners.roles(&summary.listen));
+        with_roles.extend(self.listeners.roles(&summary.listen, self.workers));
         with_roles.extend(self.roots.roles(&summary.folders));
         let (roles, fds): (Vec<Role>, Vec<_>) = with_roles.into_iter().unzip();
         let order = order(Serve {
@@ -390,6 +456,7 @@ impl<'a> Supervisor<'a> {
             resolved: self.names.known(&summary.names),
             disabled: self.disabled.clone(),
             kernel_tls: summary.kernel_tls.clone(),
+            waits: self.predecessor.is_some(),
         });
         let sent = self
             .child
@@ -406,174 +473,17 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn heard(&mut self, number: u64, heard: Heard<Answer>) -> Result<Next, Failure> {
-        if self.child.as_ref().map(Child::number) != Some(number) {
-            // A predecessor's last words.
-            return Ok(Next::Continue);
+    /// Others may take over from now on, unless the host does not let us listen for them.
+    fn open_takeover_socket(&mut self) {
+        let path = socket_path(self.admin_sockets.status_path());
+        let sender = self.events.sender();
+        let hear = move |asked| sender.send(Event::Asked(asked));
+        match takeover_socket::open(&path, hear) {
+            Ok(()) => self.admin_sockets.own(path),
+            Err(error) => warn(format_args!(
+                "no other lariat can take over from this one: cannot listen at {}: {error}",
+                path.display()
+            )),
         }
-        match heard {
-            Heard::End => self.child_is_gone(),
-            Heard::Answer(Answer::Entered(rights)) => {
-                self.entered(rights);
-                Ok(Next::Continue)
-            }
-            Heard::Answer(answer) if !self.phase.expects(&answer) => Ok(Next::Continue),
-            Heard::Answer(Answer::Stuck(message)) => self.stuck(printable(&message)),
-            Heard::Answer(Answer::Ready {
-                generation,
-                warnings,
-            }) => self.ready(generation, &warnings),
-            Heard::Answer(Answer::Refused {
-                generation,
-                message,
-            }) => self.refused(generation, printable(&message)),
-            Heard::Answer(Answer::Note(message)) => {
-                say(format_args!("{}", printable(&message)));
-                Ok(Next::Continue)
-            }
-            Heard::Answer(Answer::Alive { connections }) => {
-                self.worker_process_is_well(connections);
-                Ok(Next::Continue)
-            }
-            Heard::Answer(Answer::Drained) => Ok(self.end()),
-            Heard::Answer(Answer::Warned(warnings)) => {
-                say_warnings(&warnings);
-                Ok(Next::Continue)
-            }
-            Heard::Answer(Answer::Said(messages)) => {
-                say_all(&messages);
-                Ok(Next::Continue)
-            }
-        }
-    }
-
-    fn entered(&mut self, rights: Rights) {
-        if self.rights != Some(rights) {
-            warn_of_rights(rights);
-        }
-        self.rights = Some(rights);
-    }
-
-    /// The worker process could not give up its rights.
-    fn stuck(&mut self, message: String) -> Result<Next, Failure> {
-        if self.phase == Phase::Starting {
-            return Err(Failure::Rights(message));
-        }
-        // One before it could: the host must have changed.
-        say(Level::Error, message);
-        self.child_is_gone()
-    }
-
-    fn ready(&mut self, generation: u64, warnings: &[String]) -> Result<Next, Failure> {
-        match self.phase {
-            Phase::Draining => return Ok(Next::Continue),
-            Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
-                say_warnings(warnings);
-                self.warnings.extend(labelled(warnings));
-                return self.commit();
-            }
-            // An answer that nothing asked for.
-            Phase::Serving => return Ok(Next::Continue),
-            Phase::Starting => {
-                say_warnings(warnings);
-                let first = std::mem::take(&mut self.warnings);
-                self.reloads.started([first, labelled(warnings)].concat());
-                self.tell(&Order::Reloads(self.reloads.clone()));
-                let started = self.started();
-                (self.request.started)(&started);
-                self.watched.follow(self.served.summary.reload);
-            }
-            Phase::Restarting => say(Level::Notice, "the worker process serves again"),
-        }
-        self.phase = Phase::Serving;
-        self.due = None;
-        if self.stop_asked {
-            return self.stop();
-        }
-        self.tell_manager_ready();
-        self.reload_if_asked()
-    }
-
-    fn started(&self) -> Started {
-        Started {
-            listeners: self.listeners.addresses(&self.served.summary.listen),
-            admin: self.admin_sockets.admin_address(),
-            status_socket: self.admin_sockets.status_path().to_owned(),
-            rights: self
-                .rights
-                .map(|rights| rights.to_string())
-                .unwrap_or_default(),
-        }
-    }
-
-    fn refused(&mut self, generation: u64, message: String) -> Result<Next, Failure> {
-        match self.phase {
-            Phase::Starting => Err(Failure::Plan(message)),
-            Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
-                self.roll_back(message)
-            }
-            Phase::Serving | Phase::Draining => Ok(Next::Continue),
-            // The same plan has been served before: the host must have changed.
-            Phase::Restarting => {
-                say(Level::Error, message);
-                self.child_is_gone()
-            }
-        }
-    }
-
-    /// The worker process has died, or is not to live on.
-    fn child_is_gone(&mut self) -> Result<Next, Failure> {
-        let Some(child) = self.child.take() else {
-            return Ok(Next::Continue);
-        };
-        let pid = child.pid();
-        let how = match child.end() {
-            Some(status) => status.to_string(),
-            None => {
-                // The kernel may still hold its memory of sessions.
-                self.sessions.forget();
-                "killed, but a call to the kernel holds it".to_owned()
-            }
-        };
-        self.due = None;
-        match self.phase {
-            Phase::Starting | Phase::Draining => Err(self.died(how)),
-            Phase::Serving | Phase::Restarting => {
-                let text = "has ended, and its connections with it";
-                say(
-                    Level::Error,
-                    format_args!("the worker process (pid {pid}) {text}: {how}"),
-                );
-                self.restart(how)
-            }
-        }
-    }
-
-    fn died(&self, how: String) -> Failure {
-        Failure::Died {
-            how,
-            restarts: self.restarts(),
-        }
-    }
-
-    fn restart(&mut self, how: String) -> Result<Next, Failure> {
-        let now = Instant::now();
-        let Some(pause) = self.backoff.died(now).filter(|_| !self.stop_asked) else {
-            return Err(self.died(how));
-        };
-        self.phase = Phase::Restarting;
-        if self.pending.take().is_some() {
-            self.admin_sockets.withdraw_log();
-            self.cluster_socket.withdraw();
-            self.listeners.keep(&self.served.summary.listen);
-            let message = "the worker process died while it built the new configuration";
-            self.reload_ended(Some(message.to_owned()));
-        }
-        if pause.is_zero() {
-            self.start_child()?;
-        } else {
-            self.due = Some((now + pause, Due::Restart));
-        }
-        Ok(Next::Continue)
     }
 }

@@ -27,6 +27,7 @@ use telemetry::Registry;
 use telemetry::message::Level;
 use tls::resumption::Resumption;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::admin::{self, AdminState, RightsStatus, StartFacts};
@@ -38,7 +39,7 @@ use crate::maintenance::ServerName;
 use crate::messages;
 use crate::stderr;
 
-use cluster::Cluster;
+use cluster::{Cluster, ClusterSetup};
 use log::{Log, LogNews};
 use orders::Received;
 use plan::{Built, Servers};
@@ -54,6 +55,13 @@ const LOG_LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// From one look at which servers are up to the next.
 const SERVER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a worker process that another one follows waits for the handshakes that are under way.
+/// New connections wait as long.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_millis(200);
+
+/// From one look at whether they have ended to the next.
+const HANDSHAKE_LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// How long a drain waits for the log to take the last lines, when all connections have ended.
 const LOG_FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
@@ -135,8 +143,8 @@ async fn control(channel: Arc<Channel>, rights: Rights, usage: Usage) -> io::Res
     loop {
         tokio::select! {
             received = queue.recv() => match received {
-                Some(Received { order: Order::Drain(deadline), .. }) => {
-                    return control.drain(deadline, &mut queue).await;
+                Some(Received { order: Order::Drain { time, is_succeeded }, .. }) => {
+                    return control.drain(time, is_succeeded, &mut queue).await;
                 }
                 Some(received) => control.obey(received).await?,
                 None => return Ok(()),
@@ -158,7 +166,11 @@ struct Control {
     /// Of the memory that its sessions lie in.
     session_key: SessionKey,
     admin: Arc<AdminState>,
+    /// Where operators are served.
+    doors: Doors,
     cluster: Cluster,
+    /// What goes with the order to accept: how sessions go to other hosts.
+    waiting: Option<Option<ClusterSetup>>,
     log: Log,
     checks: Checks,
     servers: Servers,
@@ -188,6 +200,7 @@ impl Control {
         let sessions = Sessions {
             inheritance: Arc::clone(&inheritance),
             before: None,
+            is_in_use: serve.waits,
         };
         let serve = Arc::new(serve);
         let mut built = match build(bundle, &serve, received.fds, sessions).await? {
@@ -206,7 +219,7 @@ impl Control {
             .ok_or(io::ErrorKind::InvalidData)?;
         let log = Log::start(target, log_reporter(&channel, &admin))?;
         log.flush_in_panics();
-        serve_admin_sockets(&mut built, &admin)?;
+        let doors = Doors::open(&mut built, &admin, !serve.waits)?;
         tokio::spawn(admin::record_history(Arc::clone(&admin)));
         let listeners = std::mem::take(&mut built.listeners);
         let plane = Plane::start(
@@ -214,6 +227,7 @@ impl Control {
             listeners,
             registry,
             Arc::clone(log.queue()),
+            !serve.waits,
         )?;
         admin.workers().begun(plane.heartbeat());
         let tiers = Arc::clone(&inheritance.tiers);
@@ -226,7 +240,9 @@ impl Control {
             resumption: Arc::clone(&built.resumption),
             session_key: serve.session_key.clone(),
             admin,
+            doors,
             cluster,
+            waiting: serve.waits.then(|| built.cluster.take()),
             log,
             checks,
             servers: Servers::default(),
@@ -254,7 +270,9 @@ impl Control {
                     .into_iter()
                     .for_each(|target| self.log.set_target(target));
             }
-            (Order::Drain(_) | Order::Enter(..) | Order::Start(..) | Order::Replace(_), _) => {
+            (Order::Pause, _) => self.pause().await?,
+            (Order::Accept, _) => self.accept()?,
+            (Order::Drain { .. } | Order::Enter(..) | Order::Start(..) | Order::Replace(_), _) => {
                 return Err(io::Error::other("the supervisor gave an order out of turn"));
             }
         }
@@ -267,6 +285,7 @@ impl Control {
         let sessions = Sessions {
             inheritance: Arc::clone(&self.inheritance),
             before: Some((Arc::clone(&self.resumption), self.session_key.clone())),
+            is_in_use: false,
         };
         let mut built = match build(bundle, &serve, fds, sessions).await? {
             Ok(built) => built,
@@ -278,6 +297,29 @@ impl Control {
         let listeners = std::mem::take(&mut built.listeners);
         self.plane.replace(built.plan.clone(), listeners);
         self.take_up(&serve, built)
+    }
+
+    /// Leaves listeners and stored sessions to another worker process, when the handshakes that
+    /// are under way have ended: those that come later store nothing, and find nothing.
+    async fn pause(&self) -> io::Result<()> {
+        self.plane.accept(false);
+        let until = Instant::now() + HANDSHAKE_TIME_MAX;
+        while self.plane.handshakes() > 0 && Instant::now() < until {
+            tokio::time::sleep(HANDSHAKE_LOOK_INTERVAL).await;
+        }
+        self.resumption.let_go_of_sessions();
+        say(&self.channel, &Answer::Paused)
+    }
+
+    /// Takes listeners and stored sessions over from another worker process, or back.
+    fn accept(&mut self) -> io::Result<()> {
+        self.resumption.take_over_sessions();
+        self.plane.accept(true);
+        if let Some(cluster) = self.waiting.take() {
+            self.doors.open_admin(&self.admin)?;
+            self.cluster.set(cluster)?;
+        }
+        say(&self.channel, &Answer::Accepting)
     }
 
     /// The plan is served: what goes with it follows, and the supervisor hears of it.
@@ -292,7 +334,9 @@ impl Control {
             .resolved
             .iter()
             .for_each(|resolved| self.resolved(resolved));
-        self.cluster.set(built.cluster)?;
+        if self.waiting.is_none() {
+            self.cluster.set(built.cluster)?;
+        }
         self.disabled.clone_from(&serve.disabled);
         self.admin.servers_disabled(serve.disabled.clone());
         let kernel_tls = serve.kernel_tls.clone();
@@ -390,12 +434,17 @@ impl Control {
 
     /// Lets connections finish; ends sooner if the supervisor goes.
     async fn drain(
-        self,
-        deadline: Duration,
+        mut self,
+        time: Duration,
+        is_succeeded: bool,
         queue: &mut UnboundedReceiver<Received>,
     ) -> io::Result<()> {
         self.admin.drain_begun();
-        self.plane.drain(deadline);
+        self.plane.drain(time);
+        if is_succeeded {
+            self.doors.close_admin();
+            self.cluster.set(None)?;
+        }
         drop(self.checks);
         let (plane, log) = (self.plane, self.log);
         let finish = move || {
@@ -488,17 +537,43 @@ fn sayer(channel: &Arc<Channel>) -> Say {
     })
 }
 
-/// Serves operators on the descriptors that are for them.
-fn serve_admin_sockets(built: &mut Built, state: &Arc<AdminState>) -> io::Result<()> {
-    if let Some(fd) = built.descriptors.status.take() {
-        let listener = std::os::unix::net::UnixListener::from(fd);
-        let listener = tokio::net::UnixListener::from_std(listener)?;
-        tokio::spawn(admin::serve_status(listener, Arc::clone(state)));
+/// The descriptors on which operators are served.
+struct Doors {
+    admin: Option<std::net::TcpListener>,
+    served: Option<AbortHandle>,
+}
+
+impl Doors {
+    /// Serves the status socket; and the status page, or later.
+    fn open(built: &mut Built, state: &Arc<AdminState>, opens_admin: bool) -> io::Result<Self> {
+        if let Some(fd) = built.descriptors.status.take() {
+            let listener = std::os::unix::net::UnixListener::from(fd);
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            tokio::spawn(admin::serve_status(listener, Arc::clone(state)));
+        }
+        let admin = built.descriptors.admin.take();
+        let mut doors = Self {
+            admin: admin.map(std::net::TcpListener::from),
+            served: None,
+        };
+        if opens_admin {
+            doors.open_admin(state)?;
+        }
+        Ok(doors)
     }
-    if let Some(fd) = built.descriptors.admin.take() {
-        let listener = std::net::TcpListener::from(fd);
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::spawn(admin::serve_http(listener, Arc::clone(state)));
+
+    /// Serves the status page and the metrics.
+    fn open_admin(&mut self, state: &Arc<AdminState>) -> io::Result<()> {
+        if let Some(listener) = self.admin.take() {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let serve = admin::serve_http(listener, Arc::clone(state));
+            self.served = Some(tokio::spawn(serve).abort_handle());
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Accepts nobody there any more; those who are served go on.
+    fn close_admin(&self) {
+        self.served.iter().for_each(AbortHandle::abort);
+    }
 }

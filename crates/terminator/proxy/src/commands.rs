@@ -51,6 +51,8 @@ pub(crate) struct Reply {
 pub(crate) enum Command {
     /// Serve this from now on; connections that are open stay with what they began with.
     Replace(Box<Assignment>, Sender<()>),
+    /// Take what waits at the listeners and then leave them alone, or go on to accept.
+    Accept(bool, Sender<()>),
     /// Something is known of a server.
     Server {
         service: Arc<str>,
@@ -82,13 +84,22 @@ pub(crate) enum ServerNews {
     Disabled(bool),
 }
 
+/// A listening socket of a worker.
+pub(crate) struct AssignedListener {
+    /// The places of its services.
+    pub(crate) services: Vec<usize>,
+    pub(crate) address: Address,
+    pub(crate) fd: OwnedFd,
+    /// Other workers have it too.
+    pub(crate) is_shared: bool,
+}
+
 /// What a worker serves.
 pub(crate) struct Assignment {
     pub(crate) services: Vec<Arc<ServicePlan>>,
     pub(crate) counters: Vec<Arc<ServiceCounters>>,
     pub(crate) shared: Vec<Arc<Shared>>,
-    /// Each for the services of those places.
-    pub(crate) listeners: Vec<(Vec<usize>, Address, OwnedFd)>,
+    pub(crate) listeners: Vec<AssignedListener>,
     pub(crate) limits: Limits,
     pub(crate) log: LogOptions,
 }

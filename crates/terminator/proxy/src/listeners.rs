@@ -34,6 +34,8 @@ pub(crate) struct Listener {
     pub(crate) shared: Option<Rc<SharedServices>>,
     pub(crate) text: Rc<str>,
     address: Address,
+    /// Other workers watch it too.
+    is_shared: bool,
     /// Connections to take at the next call.
     batch: usize,
 }
@@ -43,6 +45,8 @@ pub(crate) struct Listener {
 pub(crate) struct Listeners {
     all: Vec<Listener>,
     resumes: Option<Instant>,
+    /// They are another process's to accept from.
+    is_held: bool,
 }
 
 /// Which listeners have a connection waiting.
@@ -65,6 +69,7 @@ impl Listener {
         service: Rc<Service>,
         shared: Option<Rc<SharedServices>>,
         address: Address,
+        is_shared: bool,
     ) -> Self {
         let text = address.to_string().into();
         Self {
@@ -73,6 +78,7 @@ impl Listener {
             shared,
             text,
             address,
+            is_shared,
             batch: 1,
         }
     }
@@ -129,7 +135,7 @@ impl Listeners {
     /// Twice as many as the last time if there were that many, else half: a call that finds the
     /// queue empty is made seldom, and a long queue is emptied soon.
     pub(crate) fn batch(&self, ready: &ReadyListeners, place: usize) -> usize {
-        let is_called = self.resumes.is_none() && ready.has(place);
+        let is_called = self.resumes.is_none() && !self.is_held && ready.has(place);
         self.all
             .get(place)
             .filter(|_| is_called)
@@ -164,13 +170,32 @@ impl Listeners {
         self.resumes.is_none_or(|at| at > now) || self.watch(driver, now)
     }
 
+    /// Whether they are left alone.
+    pub(crate) fn are_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Leaves them alone, and those that follow them, or watches them again; returns whether all
+    /// could be.
+    pub(crate) fn hold(&mut self, is_held: bool, driver: &Driver, now: Instant) -> bool {
+        if self.is_held == is_held {
+            return true;
+        }
+        self.is_held = is_held;
+        if is_held {
+            self.ignore(driver);
+        }
+        self.watch(driver, now)
+    }
+
     fn watch(&mut self, driver: &Driver, now: Instant) -> bool {
         self.resumes = None;
+        if self.is_held {
+            return true;
+        }
         let is_watched = self.all.iter().enumerate().all(|(place, one)| {
-            let is_shared = matches!(one.address, Address::Unix(_));
-            driver
-                .listen(&one.fd, EventSource::Listener(place).token(), is_shared)
-                .is_ok()
+            let token = EventSource::Listener(place).token();
+            driver.listen(&one.fd, token, one.is_shared).is_ok()
         });
         if !is_watched {
             self.pause(driver, now);

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use backend::server::Target;
 use sys::wake::Waker;
+use telemetry::catalogue::ServiceGauge;
 use telemetry::registry::Registry;
 use wire::address::Address;
 
 use crate::allowance::Allowances;
-use crate::commands::{Assignment, Command, Mailbox, ServerNews};
+use crate::commands::{AssignedListener, Assignment, Command, Mailbox, ServerNews};
 use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
@@ -34,6 +35,8 @@ pub struct BoundListener {
     pub address: Address,
     /// The socket.
     pub fd: OwnedFd,
+    /// Whether other workers have it too.
+    pub is_shared: bool,
 }
 
 /// The workers, and the way to them.
@@ -50,12 +53,14 @@ struct Handle {
 
 impl Plane {
     /// Starts as many workers as the plan wants; `listeners` holds one list for each. What is to
-    /// be written about connections goes to `lines`.
+    /// be written about connections goes to `lines`. Unless it `accepts`, no worker takes a
+    /// connection before [`Self::accept`].
     pub fn start(
         plan: Plan,
         listeners: Vec<Vec<BoundListener>>,
         registry: Arc<Registry>,
         lines: Arc<LineQueue>,
+        accepts: bool,
     ) -> io::Result<Self> {
         let count = plan.worker_count();
         assert_eq!(listeners.len(), count, "each worker has its listeners");
@@ -94,6 +99,7 @@ impl Plane {
             };
             let body = move || match make() {
                 Ok(mut worker) => {
+                    worker.accept(accepts);
                     worker.apply_plan(assignment);
                     // `Plane::start` waits for this, and for the end of the channel.
                     let _ = started.send(Ok(()));
@@ -140,6 +146,23 @@ impl Plane {
         // Ends when every worker has answered or dropped its end.
         while answers.recv().is_ok() {}
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = plan;
+    }
+
+    /// Has all workers take what waits at their listeners, and then leave those alone; or accept
+    /// again. Returns when every worker does.
+    pub fn accept(&self, accepts: bool) {
+        let (answer, answers) = channel();
+        self.send_all(|| Command::Accept(accepts, answer.clone()));
+        drop(answer);
+        // Ends when every worker has answered or dropped its end.
+        while answers.recv().is_ok() {}
+    }
+
+    /// Handshakes in progress, of all services.
+    pub fn handshakes(&self) -> u64 {
+        let (counted, gauge) = (self.registry.snapshot(), ServiceGauge::HandshakesInProgress);
+        let each = counted.services.iter();
+        each.map(|one| one.counts.get(gauge)).sum()
     }
 
     /// The plan that is served.
@@ -237,7 +260,12 @@ fn assignment(
         counters,
         listeners: listeners
             .into_iter()
-            .map(|one| (one.services, one.address, one.fd))
+            .map(|one| AssignedListener {
+                services: one.services,
+                address: one.address,
+                fd: one.fd,
+                is_shared: one.is_shared,
+            })
             .collect(),
         limits: plan.limits.clone(),
         log: plan.log,

@@ -22,7 +22,7 @@ use telemetry::counters::WorkerCounters;
 use telemetry::outcome::{Reason, SessionTier};
 
 use crate::allowance::Allowances;
-use crate::commands::{Assignment, Command, Reply};
+use crate::commands::{AssignedListener, Assignment, Command, Reply};
 use crate::connection::{Connection, Context, Turn};
 use crate::connection_log::ConnectionLog;
 use crate::connections::{self, Connections};
@@ -400,6 +400,10 @@ impl Worker {
                     // The caller may have given up waiting; the plan is served all the same.
                     let _ = answer.send(());
                 }
+                Command::Accept(accepts, answer) => {
+                    self.accept(accepts);
+                    let _ = answer.send(());
+                }
                 Command::Server {
                     service,
                     server,
@@ -485,12 +489,13 @@ impl Worker {
             (plan, Rc::new(entry), Rc::new(services))
         });
         let shared: Vec<_> = shared.collect();
-        let listener = |(places, address, fd): (Vec<usize>, _, _)| {
+        let listener = |one: AssignedListener| {
+            let places = one.services;
             let (service, all) = match shared.iter().find(|(plan, ..)| plan.places == places) {
                 Some((_, entry, all)) => (entry, Some(Rc::clone(all))),
                 None => (&self.services[places[0]], None),
             };
-            Listener::new(fd, Rc::clone(service), all, address)
+            Listener::new(one.fd, Rc::clone(service), all, one.address, one.is_shared)
         };
         let listeners = assignment.listeners.into_iter().map(listener).collect();
         if !self.listeners.replace(listeners, &self.driver, self.now) {
@@ -501,10 +506,27 @@ impl Worker {
     /// Closes the listeners. Connections that the kernel has already accepted for one of them
     /// would be lost with it if nobody else holds it open, so they are taken first.
     fn empty_queues(&mut self) {
-        for place in 0..self.listeners.len() {
-            self.accept_some(place, QUEUE_MAX);
-        }
+        self.take_queues();
         self.listeners.close(&self.driver);
+    }
+
+    fn take_queues(&mut self) {
+        // Those of listeners that are left alone are another process's.
+        if !self.listeners.are_held() {
+            for place in 0..self.listeners.len() {
+                self.accept_some(place, QUEUE_MAX);
+            }
+        }
+    }
+
+    /// Accepts from now on, or no more.
+    pub(crate) fn accept(&mut self, accepts: bool) {
+        if !accepts {
+            self.take_queues();
+        }
+        if !self.listeners.hold(!accepts, &self.driver, self.now) {
+            self.counters.count(WorkerCounter::AcceptErrors);
+        }
     }
 
     fn drain(&mut self, deadline: Instant) {

@@ -51,6 +51,7 @@ pub struct Memory {
     pub(crate) hash_key: [u8; 16],
     pub(crate) zero: Instant,
     pub(crate) machine: Machine,
+    pub(crate) is_in_use: bool,
 }
 
 impl Memory {
@@ -71,6 +72,16 @@ impl Memory {
             hash_key,
             zero,
             machine: Machine::default(),
+            is_in_use: false,
+        }
+    }
+
+    /// The same while another store lives in it, which will let go of it.
+    #[must_use]
+    pub fn in_use(self) -> Self {
+        Self {
+            is_in_use: true,
+            ..self
         }
     }
 

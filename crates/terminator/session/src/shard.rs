@@ -6,15 +6,17 @@
 //! out, and not those of clients that come back (a segmented queue, Karedla et al. 1994, with a
 //! clock hand for its second part).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::blocks::{Blocks, Header, Slot, VALUE_BYTES_MAX, blocks_of};
 use crate::cipher::Sealed;
 use crate::counters::Counters;
 use crate::index::{List, Row, Rows, Thread};
-use crate::memory::BLOCK_COST_BYTES;
+use crate::memory::{BLOCK_COST_BYTES, Memory};
 use crate::recovery::{Survivor, Wanted, survivors};
 use crate::table::{Place, Table};
+use crate::words::Words;
 
 /// Old entries dropped by one put: more than one, so that they go faster than new ones come, but
 /// few, because the lock is held.
@@ -79,6 +81,13 @@ impl Shard {
         };
         shard.recover(now_ms, is_ours);
         shard
+    }
+
+    /// A shard that holds nothing, and takes nothing.
+    pub(crate) fn nothing(memory: &Memory) -> Self {
+        let none = || Words::new(Arc::clone(&memory.words), 0..0, memory.machine);
+        let (blocks, table) = (Blocks::new(none()), Table::new(none(), 0));
+        Self::new(0, Duration::ZERO, blocks, table, 0, |_| false)
     }
 
     /// Stores a sealed value; `false` = it is too large for the shard.
@@ -430,9 +439,8 @@ impl Shard {
 mod tests {
     use super::*;
     use crate::blocks::{BLOCK_WORDS, VALUE_BLOCKS_MAX};
-    use crate::words::{Machine, Words};
+    use crate::words::Machine;
     use proptest::prelude::*;
-    use std::sync::Arc;
     use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::Relaxed;
 

@@ -36,6 +36,7 @@ const SHARD_ENTRIES_MIN: usize = 64;
 /// leave.
 #[derive(Debug)]
 pub struct MemoryStore {
+    options: Options,
     memory: Memory,
     grounds: Box<[Ground]>,
     shards: Box<[Mutex<Shard>]>,
@@ -60,25 +61,46 @@ impl MemoryStore {
     pub const VALUE_BYTES_MAX: usize = VALUE_BYTES_MAX;
 
     /// A store with what is still good in its memory. It takes 100,000 entries over in some
-    /// milliseconds; values are not opened before they are asked for.
+    /// milliseconds; values are not opened before they are asked for. In memory that is
+    /// [`Memory::in_use`] it holds nothing before [`Self::take_over`].
     pub fn new(options: Options, memory: Memory, now: Instant) -> Self {
         let blocks = options.blocks();
         let count = shard_count(options.entries_max.min(blocks));
-        let now_ms = since_ms(memory.zero, now);
-        let grounds = grounds(options, &memory, count, RandomState::new().hash_one(now_ms));
-        let shard = |(index, ground): (usize, &Ground)| {
-            let entries = share(options.entries_max, count, index).len();
-            let Ground { blocks, table } = ground.clone();
-            let is_ours = |hash| shard_index(hash, count) == index;
-            let shard = Shard::new(entries, options.lifetime, blocks, table, now_ms, is_ours);
-            Mutex::new(shard)
-        };
-        let shards = grounds.iter().enumerate().map(shard).collect();
-        Self {
-            memory,
+        let mixer = RandomState::new().hash_one(since_ms(memory.zero, now));
+        let grounds = grounds(options, &memory, count, mixer);
+        let nothing = grounds.iter().map(|_| Mutex::new(Shard::nothing(&memory)));
+        let store = Self {
+            shards: nothing.collect(),
+            options,
             grounds,
-            shards,
+            memory,
+        };
+        if !store.memory.is_in_use {
+            store.take_over(now);
         }
+        store
+    }
+
+    /// Holds from now on what is still good in its memory, and puts more there. Who used it
+    /// before has let go of it.
+    pub fn take_over(&self, now: Instant) {
+        let (count, now_ms) = (self.grounds.len(), since_ms(self.memory.zero, now));
+        for (index, (ground, shard)) in self.grounds.iter().zip(&self.shards).enumerate() {
+            let Ground { blocks, table } = ground.clone();
+            let mut shard = lock(shard);
+            table.clear();
+            let entries = share(self.options.entries_max, count, index).len();
+            let is_ours = |hash| shard_index(hash, count) == index;
+            let lifetime = self.options.lifetime;
+            *shard = Shard::new(entries, lifetime, blocks, table, now_ms, is_ours);
+        }
+    }
+
+    /// Leaves its memory as it is to another store: when this returns, it holds nothing, takes
+    /// nothing, and writes there no more.
+    pub fn let_go(&self) {
+        self.each_shard()
+            .for_each(|mut shard| *shard = Shard::nothing(&self.memory));
     }
 
     /// Stores a value, in the place of an earlier one of that key. `false` if the key is longer
@@ -343,6 +365,30 @@ mod tests {
             ..options(entries_max)
         };
         with(few, Instant::now())
+    }
+
+    #[test]
+    fn of_two_stores_in_one_memory_one_holds_what_is_there() {
+        let (options, now) = (options(1000), Instant::now());
+        let memory = memory_of(options, now);
+        let first = MemoryStore::new(options, memory.clone(), now);
+        assert!(first.put(b"before", b"a".to_vec(), now));
+        let second = MemoryStore::new(options, memory.in_use(), now);
+        assert!(!second.put(b"early", b"x".to_vec(), now));
+        assert!(first.put(b"meanwhile", b"b".to_vec(), now));
+        assert_eq!((first.len(), second.len()), (2, 0));
+        first.let_go();
+        second.take_over(now);
+        assert!(!first.put(b"late", b"x".to_vec(), now));
+        assert_eq!(first.take(b"before", now), None);
+        assert_eq!(second.take(b"before", now).as_deref(), Some(&b"a"[..]));
+        assert_eq!(second.get(b"meanwhile", now).as_deref(), Some(&b"b"[..]));
+        // The other way round: the second one has failed.
+        second.let_go();
+        first.take_over(now);
+        assert_eq!(first.get(b"before", now), None, "it was taken");
+        assert_eq!(first.get(b"meanwhile", now).as_deref(), Some(&b"b"[..]));
+        assert_eq!((first.len(), second.len()), (1, 0));
     }
 
     #[test]

@@ -62,6 +62,14 @@ impl Table {
         }
     }
 
+    /// Takes all entries out.
+    pub(crate) fn clear(&self) {
+        let words = self.words.at(0, self.words.len()).iter();
+        // What was never written is only read: it takes no memory.
+        let written = words.filter(|word| word.load(Relaxed) != 0);
+        written.for_each(|word| word.store(0, Relaxed));
+    }
+
     /// The entry of this hash of which `is_it` says so: others may look like it.
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(Slot) -> bool) -> Option<Place> {
         for line in self.lines_from(hash) {

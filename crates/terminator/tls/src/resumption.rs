@@ -208,6 +208,16 @@ impl Resumption {
         self.keeping.store.counters()
     }
 
+    /// Uses from now on the stored sessions that another process has let go of.
+    pub fn take_over_sessions(&self) {
+        self.keeping.store.take_over(Instant::now());
+    }
+
+    /// Leaves the stored sessions to another process that has the same memory.
+    pub fn let_go_of_sessions(&self) {
+        self.keeping.store.let_go();
+    }
+
     /// What is told of the ticket keys.
     pub fn ticket_keys(&self) -> Vec<TicketKeyFacts> {
         self.keeping.tickets.key_facts(unix_seconds())

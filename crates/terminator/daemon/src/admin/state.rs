@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use hyper::{HeaderMap, Uri};
-use proxy::options::{KtlsMode, KtlsOptions};
+use proxy::options::KtlsOptions;
 use sys::usage::{Memory, Usage};
 use telemetry::Registry;
 use telemetry::catalogue::{
@@ -27,10 +27,11 @@ use crate::maintenance::ServerName;
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
 use super::document::{
-    CERTIFICATES_MAX, CertificateStatus, ExpiryStatus, KernelTlsStatus, KtlsStatus, LastReload,
-    ProcessStatus, RightsStatus, RunState, ServiceStatus, StatusDocument, VERSION, WorkerStatus,
+    ExpiryStatus, ProcessStatus, RightsStatus, RunState, ServiceStatus, StatusDocument, VERSION,
+    WorkerStatus,
 };
 use super::history::{self, Question};
+use super::parts::{certificates, kernel_status, ktls, last_reload, since_epoch};
 use super::readiness::Workers;
 use super::server_state::{ServerStates, milliseconds, server};
 use super::server_watch::{Said, ServerWatch};
@@ -530,23 +531,6 @@ impl AdminState {
     }
 }
 
-fn last_reload(ended: &EndedReload) -> LastReload {
-    LastReload {
-        time_ms: milliseconds(ended.time),
-        refused: ended.refused.clone(),
-        warnings: Some(ended.warnings.clone()).filter(|text| !text.is_empty()),
-    }
-}
-
-fn kernel_status(kernel_tls: &KernelTls) -> KernelTlsStatus {
-    KernelTlsStatus {
-        available: kernel_tls.is_there(),
-        sentence: kernel_tls.sentence.clone(),
-        remedy: kernel_tls.remedy.clone(),
-        rekeys: kernel_tls.rekeys,
-    }
-}
-
 fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStatus {
     let ServiceSnapshot {
         name,
@@ -577,34 +561,6 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
         metrics: counts,
         name,
     }
-}
-
-fn certificates(ends: &Ends) -> Vec<CertificateStatus> {
-    let first = ends.listed.iter().take(CERTIFICATES_MAX);
-    let each = first.map(|one| CertificateStatus {
-        file: one.file.to_string(),
-        name: one.name.to_string(),
-        key: one.key.to_owned(),
-        expiry_seconds: since_epoch(one.time),
-    });
-    each.collect()
-}
-
-fn ktls(options: KtlsOptions) -> KtlsStatus {
-    let mode = match options.mode {
-        KtlsMode::Off => "off",
-        KtlsMode::Auto => "auto",
-        KtlsMode::Require => "require",
-    };
-    KtlsStatus {
-        mode: mode.to_owned(),
-        min_bytes: options.from,
-    }
-}
-
-/// An end before the epoch is over as well.
-fn since_epoch(unix_seconds: i64) -> u64 {
-    u64::try_from(unix_seconds).unwrap_or(0)
 }
 
 #[cfg(test)]

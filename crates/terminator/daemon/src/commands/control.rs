@@ -232,7 +232,8 @@ fn is_late(error: &io::Error) -> bool {
     matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-fn unheard(path: &Path, error: io::Error) -> ControlError {
+/// Why nothing was heard from there.
+pub(super) fn unheard(path: &Path, error: io::Error) -> ControlError {
     let path = path.to_owned();
     match error.kind() {
         io::ErrorKind::PermissionDenied => ControlError::Closed { path, error },

@@ -12,6 +12,7 @@ lariat: terminates TLS in front of any TCP service, on all cores
   lariat check FILE        check a file, and report all errors in it at once
   lariat status            show connections, handshakes and servers [--json]
   lariat reload            make it read its configuration again
+  lariat upgrade           put another process in its place, of the program as installed now
   lariat drain             accept no more, let connections finish, end
   lariat server            take a server out of use for maintenance, or back in
   lariat help COMMAND      more about one of these
@@ -48,7 +49,11 @@ lariat serve: terminate TLS
 Every flag stands for a key of the file; docs/reference/configuration.md lists flags and keys.
 Lines about connections go to the standard output. SIGHUP or `lariat reload` reads the
 configuration again; SIGTERM or `lariat drain` ends it when connections have finished; SIGUSR1
-opens the log file again.
+opens the log file again; SIGUSR2 or `lariat upgrade` starts the program again, to take over.
+
+Beside a running one with the same configuration and status socket it takes over: it gets the
+listening sockets, the sessions and the keys of tickets, and the other one ends when its
+connections have. If it cannot serve, the other one goes on.
 ";
 
 const CHECK: &str = "\
@@ -91,6 +96,18 @@ lariat reload: make the running lariat read its configuration again
 Applies the whole new configuration or keeps the old one; open connections continue either way.
 Waits for the outcome: exits with 0 if the new one is served, and prints the warnings about it;
 with 5 and the reason if it was refused.
+";
+
+const UPGRADE: &str = "\
+lariat upgrade: put another process in the place of the running lariat
+
+  lariat upgrade [--status-socket PATH]
+
+The running one starts the program again, by the path and with the arguments that it was started
+with: so the version that is installed there now, and the whole configuration. Nobody is refused:
+the new process gets the listening sockets, the sessions and the keys of tickets, and the old one
+ends when its connections have. Waits for the outcome: exits with 0 if the new one serves; with 5
+and the reason if it cannot, and then the old one goes on.
 ";
 
 const DRAIN: &str = "\
@@ -151,6 +168,7 @@ pub(super) fn text(topic: Topic) -> String {
         Topic::Check => CHECK.to_owned(),
         Topic::Status => format!("{STATUS}{SOCKET}"),
         Topic::Reload => format!("{RELOAD}{SOCKET}"),
+        Topic::Upgrade => format!("{UPGRADE}{SOCKET}"),
         Topic::Drain => format!("{DRAIN}{SOCKET}"),
         Topic::Server => format!("{SERVER}{SOCKET}"),
         Topic::Completion => COMPLETION.to_owned(),

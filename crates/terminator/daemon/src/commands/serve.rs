@@ -19,6 +19,9 @@ pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
         started: &mut tell,
         colour: console.colour(),
     });
+    if let Err(failure) = &ended {
+        supervisor::report_failure(failure);
+    }
     if let Err(Failure::Listen(failure)) = &mut ended
         && failure.is_taken()
     {

@@ -36,39 +36,83 @@ pub(super) struct AdminSockets {
     log: OwnedFd,
     /// What a plan wants that is not yet served.
     proposed_log: Option<OwnedFd>,
-    pid_file: Option<PathBuf>,
+    /// Where the status socket is until it takes its place.
+    temporary: Option<PathBuf>,
+    /// What is removed in the end.
+    paths: Vec<PathBuf>,
 }
 
 impl AdminSockets {
     /// `log` is the log if it is a file; `admin` listens at the admin address if somebody has
-    /// opened it before.
+    /// opened it before. One that `waits` for a predecessor has nothing take its place before
+    /// [`Self::take_places`].
     pub(super) fn open(
         summary: &ConfigSummary,
-        log: Option<OwnedFd>,
-        admin: Option<OwnedFd>,
+        (log, admin): (Option<OwnedFd>, Option<OwnedFd>),
+        waits: bool,
     ) -> Result<Self, Failure> {
         let status_path = status_socket::path(&summary.control);
-        let status = open_status(&status_path)?;
+        let own = std::process::id();
+        let temporary = waits.then(|| temporary_paths(&status_path, own).swap_remove(0));
+        let status = open_status(temporary.as_ref().unwrap_or(&status_path))?;
         // From here on the drop removes the path.
         let mut admin_sockets = Self {
             status,
+            paths: vec![temporary.clone().unwrap_or_else(|| status_path.clone())],
+            temporary,
             status_path,
             admin: None,
             log: log_of(&summary.control.log, log)?,
             proposed_log: None,
-            pid_file: None,
         };
         admin_sockets.admin = match (admin, summary.control.listen) {
             (None, Some(address)) => Some(open_admin(address)?),
             (admin, _) => admin,
         };
+        if admin_sockets.temporary.is_none() {
+            admin_sockets.write_pid(summary)?;
+        }
+        Ok(admin_sockets)
+    }
+
+    /// Takes the places of a predecessor that has given way.
+    pub(super) fn take_places(&mut self, summary: &ConfigSummary) -> Result<(), Failure> {
+        if let Some(temporary) = self.temporary.take() {
+            let moved = std::fs::rename(temporary, &self.status_path);
+            self.paths = vec![self.status_path.clone()];
+            moved.map_err(Failure::file("make the status socket", &self.status_path))?;
+        }
+        self.write_pid(summary)
+    }
+
+    fn write_pid(&mut self, summary: &ConfigSummary) -> Result<(), Failure> {
         if let Some(path) = &summary.process.pid_file {
             let pid = format!("{}\n", std::process::id());
             let written = file::replace(path, pid.as_bytes());
             written.map_err(Failure::file("write the pid file", path))?;
-            admin_sockets.pid_file = Some(path.clone());
+            self.paths.push(path.clone());
         }
-        Ok(admin_sockets)
+        Ok(())
+    }
+
+    /// Another path that is to be removed in the end.
+    pub(super) fn own(&mut self, path: PathBuf) {
+        self.paths.push(path);
+    }
+
+    /// All that are.
+    pub(super) fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Leaves those to a successor.
+    pub(super) fn leave(&mut self, kept: &[PathBuf]) {
+        self.paths.retain(|path| !kept.contains(path));
+    }
+
+    /// Where the status page is served.
+    pub(super) fn admin(&self) -> Option<BorrowedFd<'_>> {
+        self.admin.as_ref().map(AsFd::as_fd)
     }
 
     /// Lines go there: the log that is served has been renamed, or is a new file.
@@ -104,16 +148,12 @@ impl AdminSockets {
 
     /// Each descriptor with its role.
     pub(super) fn roles(&self) -> Vec<(Role, BorrowedFd<'_>)> {
-        let mut roles = vec![
+        let log_and_status = [
             (Role::Log, self.log()),
             (Role::StatusSocket, self.status.as_fd()),
         ];
-        roles.extend(
-            self.admin
-                .iter()
-                .map(|fd| (Role::AdminListener, fd.as_fd())),
-        );
-        roles
+        let admin = self.admin().map(|fd| (Role::AdminListener, fd));
+        log_and_status.into_iter().chain(admin).collect()
     }
 
     pub(super) fn status_path(&self) -> &Path {
@@ -131,8 +171,29 @@ impl AdminSockets {
 
 impl Drop for AdminSockets {
     fn drop(&mut self) {
-        let status = Some(std::mem::take(&mut self.status_path));
-        remove(status.into_iter().chain(self.pid_file.take()).collect());
+        remove(std::mem::take(&mut self.paths));
+    }
+}
+
+/// Where the status socket and the one for successors are made, before they take their places.
+/// They are short: a socket's path has 107 bytes at most.
+pub(super) fn temporary_paths(status: &Path, pid: u32) -> Vec<PathBuf> {
+    let each = ["s", "t"].iter();
+    let each = each.map(|which| status.with_file_name(format!(".{pid}{which}")));
+    each.collect()
+}
+
+/// Listens at a path from one moment to the next, in the place of who listened there before.
+pub(super) fn listen_in_place(path: &Path, options: &ListenOptions) -> io::Result<OwnedFd> {
+    let temporary = temporary_paths(path, std::process::id()).swap_remove(1);
+    let address = Address::Unix(UnixName::Path(temporary.clone()));
+    let fd = socket::listen(&address, options)?;
+    match std::fs::rename(&temporary, path) {
+        Ok(()) => Ok(fd),
+        Err(error) => {
+            let _ = std::fs::remove_file(temporary);
+            Err(error)
+        }
     }
 }
 

@@ -25,12 +25,28 @@ struct Open {
 }
 
 impl ClusterSocket {
-    /// The socket for a first plan.
-    pub(super) fn open(network: Option<&PeerNetwork>) -> Result<Self, Failure> {
+    /// The socket for a first plan: one that came from a predecessor, if it is the same.
+    pub(super) fn open(
+        network: Option<&PeerNetwork>,
+        inherited: Option<(String, OwnedFd)>,
+    ) -> Result<Self, Failure> {
+        let take = |network: &PeerNetwork| match inherited {
+            Some((name, fd)) if name == name_of(network) => {
+                let network = network.clone();
+                Ok(Open { network, fd })
+            }
+            _ => open(network),
+        };
         Ok(Self {
-            served: network.map(open).transpose()?,
+            served: network.map(take).transpose()?,
             proposed: None,
         })
+    }
+
+    /// The socket that is served, for a successor, with what tells it from others.
+    pub(super) fn offer(&self) -> Option<(String, BorrowedFd<'_>)> {
+        let Open { network, fd } = self.served.as_ref()?;
+        Some((name_of(network), fd.as_fd()))
     }
 
     /// Has the socket for a plan ready. One at the same address is the same socket.
@@ -79,6 +95,21 @@ fn is_same(one: &PeerNetwork, other: &PeerNetwork) -> bool {
     }
 }
 
+/// The same for two sockets that can take each other's place.
+fn name_of(network: &PeerNetwork) -> String {
+    match network {
+        PeerNetwork::Unicast { listen, .. } => listen.to_string(),
+        PeerNetwork::Multicast {
+            group,
+            interface,
+            hops,
+        } => {
+            let interface = interface.as_deref().unwrap_or("any interface");
+            format!("{group} on {interface}, {hops} hops")
+        }
+    }
+}
+
 fn open(network: &PeerNetwork) -> Result<Open, Failure> {
     let (address, opened) = match network {
         PeerNetwork::Unicast { listen, .. } => (*listen, datagram::open(*listen)),
@@ -120,7 +151,7 @@ mod tests {
     #[test]
     fn a_socket_stays_while_its_address_does_and_a_plan_that_is_refused_changes_none() {
         let any = network("127.0.0.1:0", "127.0.0.9:1");
-        let mut socket = ClusterSocket::open(Some(&any)).unwrap();
+        let mut socket = ClusterSocket::open(Some(&any), None).unwrap();
         let first = address(&socket).unwrap();
         socket
             .propose(Some(&network("127.0.0.1:0", "127.0.0.9:2")))

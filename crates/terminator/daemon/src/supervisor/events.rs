@@ -12,7 +12,9 @@ use sys::wake::Waker;
 
 use super::child::Heard;
 use super::failure::Failure;
+use super::predecessor::Told;
 use super::reading::Done;
+use super::takeover_socket::Asked;
 use crate::handover::Answer;
 use crate::resolve::Reply;
 use crate::watcher::{Changed, Stamps};
@@ -26,6 +28,10 @@ pub(super) enum Event {
     Heard(u64, Heard<Answer>),
     /// What the resolver with that number said.
     Resolver(u64, Heard<Reply>),
+    /// What came at the takeover socket.
+    Asked(Asked),
+    /// What the supervisor said that we take over from.
+    Told(Told),
     /// What a configuration came to, and the files that were looked at for it.
     Read(Result<Done, Failure>, Option<Stamps>),
     /// What the watcher with that number said.
@@ -66,12 +72,13 @@ impl EventSender {
 const QUEUE_MAX: usize = 64;
 
 /// That a worker process has ended is heard on its channel, after its last words.
-const SIGNALS: [Signal; 5] = [
+const SIGNALS: [Signal; 6] = [
     Signal::Hangup,
     Signal::Interrupt,
     Signal::Order,
     Signal::Terminate,
     Signal::User1,
+    Signal::User2,
 ];
 
 impl EventQueue {

@@ -12,6 +12,7 @@ use super::failure::ListenFailure;
 use super::handed_over::HandedOverSockets;
 use super::messages::warn;
 use crate::handover::Role;
+use crate::takeover::ListenerOffer;
 
 /// An address that a service wants.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -39,6 +40,8 @@ pub(super) struct Listeners {
     open: BTreeMap<Key, Vec<OwnedFd>>,
     handed_over: HandedOverSockets,
     remove: fn(Vec<PathBuf>),
+    /// Paths that are another supervisor's to remove.
+    lent: Vec<PathBuf>,
 }
 
 impl Listeners {
@@ -49,7 +52,50 @@ impl Listeners {
             open: BTreeMap::new(),
             handed_over,
             remove,
+            lent: Vec::new(),
         }
+    }
+
+    /// Takes what a predecessor listened on. Paths among it stay its own.
+    pub(super) fn adopt(&mut self, inherited: Vec<(ListenerOffer, Vec<OwnedFd>)>) {
+        for (offer, fds) in inherited {
+            // An address that we cannot read is none of our configuration's.
+            if let Ok(address) = offer.address.parse::<Address>() {
+                self.lent.extend(path_of(&address));
+                let transport = Transport {
+                    interface: offer.interface,
+                    mptcp: offer.mptcp,
+                };
+                self.open.insert((address, transport, offer.place), fds);
+            }
+        }
+    }
+
+    /// What a successor gets: all that is open.
+    pub(super) fn offers(&self) -> Vec<(ListenerOffer, Vec<BorrowedFd<'_>>)> {
+        let each = self.open.iter().map(|((address, transport, place), fds)| {
+            let offer = ListenerOffer {
+                address: address.to_string(),
+                interface: transport.interface.clone(),
+                mptcp: transport.mptcp,
+                place: *place,
+                sockets: fds.len(),
+            };
+            (offer, fds.iter().map(AsFd::as_fd).collect())
+        });
+        each.collect()
+    }
+
+    /// The paths among what is open.
+    pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.open
+            .keys()
+            .filter_map(|(address, ..)| path_of(address))
+    }
+
+    /// Leaves these paths where they are, and no others.
+    pub(super) fn lend(&mut self, paths: Vec<PathBuf>) {
+        self.lent = paths;
     }
 
     /// Opens those that are not open yet: all, or none and the failure.
@@ -61,7 +107,11 @@ impl Listeners {
     ) -> Result<(), ListenFailure> {
         let mut opened = BTreeMap::new();
         for (key, wanted) in keyed(wanted) {
-            if self.open.contains_key(&key) || opened.contains_key(&key) {
+            if let Some(fds) = self.open.get_mut(&key) {
+                share_out(fds, wanted, workers, options);
+                continue;
+            }
+            if opened.contains_key(&key) {
                 continue;
             }
             let failed = |error| ListenFailure {
@@ -70,7 +120,7 @@ impl Listeners {
                 error,
                 holder: String::new(),
             };
-            let is_ours = self.open.keys().any(|(ours, ..)| *ours == key.0);
+            let is_ours = self.open.keys().any(|(ours, ..)| overlap(ours, &key.0));
             let fds = match self.handed_over.share(&key.0, workers) {
                 Some(fds) => fds,
                 None => open_each(wanted, workers, options, is_ours).map_err(failed)?,
@@ -102,30 +152,41 @@ impl Listeners {
         let (kept, closed): (BTreeMap<_, _>, BTreeMap<_, _>) =
             open.partition(|(key, _)| keys.contains(key));
         self.open = kept;
-        let paths = closed
-            .into_keys()
-            .filter(|(address, ..)| !self.handed_over.has(address))
-            .filter_map(|(address, ..)| match address {
-                Address::Unix(UnixName::Path(path)) => Some(path),
-                Address::Unix(UnixName::Abstract(_)) | Address::Ip(_) => None,
-            });
+        let closed = closed.keys().map(|(address, ..)| address);
+        let closed = closed.filter(|address| !self.handed_over.has(address));
+        let paths = closed.filter_map(path_of);
+        let paths = paths.filter(|path| !self.lent.contains(path));
         // Nobody listens there any more; what remains would only say "connection refused".
         (self.remove)(paths.collect());
     }
 
     /// The sockets that a plan wants, each with its role: that of the first service that shares it.
-    pub(super) fn roles(&self, wanted: &[Wanted]) -> Vec<(Role, BorrowedFd<'_>)> {
+    /// If there are more than workers, since a predecessor had more, all workers share the others:
+    /// the kernel goes on to give them connections. If there are fewer, they share all.
+    pub(super) fn roles(&self, wanted: &[Wanted], workers: usize) -> Vec<(Role, BorrowedFd<'_>)> {
         let mut seen = BTreeSet::new();
         let first = keyed(wanted).filter(|(key, _)| seen.insert(key.clone()));
         let each = first.flat_map(|(key, wanted)| {
             let fds = self.open.get(&key).into_iter().flatten();
-            (0..).zip(fds).map(|(worker, fd)| {
-                let role = Role::Listener {
-                    worker,
-                    service: wanted.service_index,
-                    address: wanted.address_index,
+            let is_unix = matches!(wanted.address, Address::Unix(_));
+            let count = self.open.get(&key).map_or(0, Vec::len);
+            fds.enumerate().flat_map(move |(number, fd)| {
+                let is_for_all = number >= workers || count < workers;
+                let its = if is_for_all {
+                    0..workers
+                } else {
+                    number..number + 1
                 };
-                (role, fd.as_fd())
+                its.map(move |worker| {
+                    let role = Role::Listener {
+                        // There are as many as CPUs, or as a configuration says.
+                        worker: worker as u32,
+                        service: wanted.service_index,
+                        address: wanted.address_index,
+                        is_shared: is_for_all || is_unix,
+                    };
+                    (role, fd.as_fd())
+                })
             })
         });
         each.collect()
@@ -161,6 +222,48 @@ fn keyed(wanted: &[Wanted]) -> impl Iterator<Item = (Key, &Wanted)> {
         *equal += usize::from(one.address.is_ephemeral());
         ((key.0, key.1, number), one)
     })
+}
+
+fn path_of(address: &Address) -> Option<PathBuf> {
+    match address {
+        Address::Unix(UnixName::Path(path)) => Some(path.clone()),
+        Address::Unix(UnixName::Abstract(_)) | Address::Ip(_) => None,
+    }
+}
+
+/// Whether connections to the one may come to the other.
+fn overlap(one: &Address, other: &Address) -> bool {
+    match (one, other) {
+        (Address::Ip(one), Address::Ip(other)) => {
+            let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+            one.port() == other.port() && (is_any || one.ip() == other.ip())
+        }
+        (one, other) => one == other,
+    }
+}
+
+/// Has as many sockets as workers, at least: a predecessor may have had fewer.
+fn share_out(fds: &mut Vec<OwnedFd>, wanted: &Wanted, workers: usize, options: &ListenOptions) {
+    let address = &wanted.address;
+    if let Address::Unix(_) = address {
+        // They are one socket.
+        fds.truncate(workers);
+    }
+    while let (Some(first), true) = (fds.first(), fds.len() < workers) {
+        let another = match address {
+            Address::Ip(_) => {
+                let address = actual(first, address);
+                socket::listen_over(&address, options, &wanted.transport)
+            }
+            Address::Unix(_) => first.try_clone(),
+        };
+        // Another user's, where no more can be had: the workers share those that there are.
+        let Ok(fd) = another else {
+            return;
+        };
+        set(std::slice::from_ref(&fd), wanted);
+        fds.push(fd);
+    }
 }
 
 /// Sets what connections inherit from the sockets of an address.
@@ -247,7 +350,7 @@ mod tests {
     fn workers_share_an_address_that_the_kernel_chose() {
         let (mut listeners, wanted) = (listeners(), [wanted(0, "127.0.0.1:0")]);
         listeners.open(&wanted, 3, &OPTIONS).unwrap();
-        let roles = listeners.roles(&wanted);
+        let roles = listeners.roles(&wanted, 3);
         assert_eq!(roles.len(), 3);
         let ports = roles
             .iter()
@@ -259,6 +362,7 @@ mod tests {
             worker,
             service: 0,
             address: 0,
+            is_shared: false,
         };
         assert_eq!(
             roles.iter().map(|(role, _)| *role).collect::<Vec<_>>(),
@@ -289,7 +393,7 @@ mod tests {
         let both = [wanted(0, "127.0.0.1:0"), wanted(1, &taken)];
         let failure = listeners.open(&both, 2, &OPTIONS).unwrap_err();
         assert_eq!(failure.who, "service `s1`");
-        assert!(listeners.roles(&both).is_empty());
+        assert!(listeners.roles(&both, 2).is_empty());
     }
 
     #[test]
@@ -309,7 +413,7 @@ mod tests {
         listeners.open(&both, 2, &OPTIONS).unwrap();
         assert_eq!(listeners.addresses(&both).len(), 2);
         let services = |wanted: &[Wanted]| {
-            let roles = listeners.roles(wanted);
+            let roles = listeners.roles(wanted, 2);
             let service = |role: &Role| match role {
                 Role::Listener { service, .. } => *service,
                 other => panic!("{other:?}"),
@@ -358,13 +462,78 @@ mod tests {
             let wanted = over(transport);
             listeners.open(&wanted, 2, &OPTIONS).unwrap();
             listeners.keep(&wanted);
-            assert_eq!(listeners.roles(&wanted).len(), 4);
+            assert_eq!(listeners.roles(&wanted, 2).len(), 4);
             assert_eq!(listeners.open.len(), 2);
             TcpStream::connect(&at).unwrap();
             std::os::unix::net::UnixStream::connect(&path).unwrap();
         }
         drop(listeners);
         TcpStream::connect(&at).unwrap_err();
+    }
+
+    /// What the listeners of a successor are, for so many workers.
+    fn inherited(from: &Listeners) -> Listeners {
+        let mut listeners = listeners();
+        let copy = |fds: Vec<BorrowedFd<'_>>| {
+            let each = fds.iter().map(|fd| fd.try_clone_to_owned().unwrap());
+            each.collect()
+        };
+        let offers = from.offers().into_iter();
+        listeners.adopt(offers.map(|(offer, fds)| (offer, copy(fds))).collect());
+        listeners
+    }
+
+    #[test]
+    fn a_successor_listens_on_every_socket_whatever_its_number_of_workers() {
+        let path = std::env::temp_dir().join(format!("lariat-inherited-{}", std::process::id()));
+        let unix = format!("unix:{}", path.display());
+        let wanted = [
+            wanted(0, "127.0.0.1:0"),
+            wanted(1, "127.0.0.1:0"),
+            wanted(2, &unix),
+        ];
+        for (before, after) in [(1, 1), (1, 3), (3, 1), (3, 2), (2, 3)] {
+            let mut first = listeners();
+            first.open(&wanted, before, &OPTIONS).unwrap();
+            let mut second = inherited(&first);
+            second.open(&wanted, after, &OPTIONS).unwrap();
+            assert_eq!(second.addresses(&wanted), first.addresses(&wanted));
+            let roles = second.roles(&wanted, after);
+            let named = |index: u32, number: usize| {
+                let is_it = |(role, _): &&(Role, BorrowedFd<'_>)| {
+                    matches!(role, Role::Listener { worker, service, .. }
+                        if *service == index && *worker == number as u32)
+                };
+                roles.iter().filter(is_it).count()
+            };
+            for worker in 0..after {
+                // Its own, and those that the first one had beyond that.
+                let each = 1 + before.saturating_sub(after);
+                assert_eq!(named(0, worker), each, "{before} to {after}");
+                assert_eq!(named(1, worker), each);
+                assert_eq!(named(2, worker), 1, "a Unix socket is one");
+            }
+            let shared = roles.iter().filter(|(role, _)| {
+                matches!(
+                    role,
+                    Role::Listener {
+                        is_shared: true,
+                        service: 0,
+                        ..
+                    }
+                )
+            });
+            assert_eq!(shared.count(), before.saturating_sub(after) * after);
+            // One that fails takes no path with it.
+            drop(inherited(&first));
+            assert!(path.exists());
+            first.lend(second.paths().collect());
+            drop(first);
+            assert!(path.exists());
+            second.lend(Vec::new());
+            drop(second);
+            assert!(!path.exists());
+        }
     }
 
     #[test]
@@ -374,7 +543,7 @@ mod tests {
         let wanted = [wanted(0, &format!("unix:{}", path.display()))];
         let mut listeners = listeners();
         listeners.open(&wanted, 2, &OPTIONS).unwrap();
-        assert_eq!(listeners.roles(&wanted).len(), 2);
+        assert_eq!(listeners.roles(&wanted, 2).len(), 2);
         assert!(path.exists());
         drop(listeners);
         assert!(!path.exists());

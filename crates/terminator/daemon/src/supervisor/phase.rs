@@ -23,6 +23,8 @@ impl Phase {
             Answer::Stuck(_) => matches!(self, Self::Starting | Self::Restarting),
             Answer::Drained => self == Self::Draining,
             Answer::Entered(_)
+            | Answer::Paused
+            | Answer::Accepting
             | Answer::Ready { .. }
             | Answer::Refused { .. }
             | Answer::Note(_)

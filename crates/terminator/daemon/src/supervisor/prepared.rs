@@ -12,7 +12,7 @@ use wire::address::{Address, Endpoint, UnixName};
 use super::failure::ReachFailure;
 use super::listeners::Wanted;
 use super::roots::Served;
-use crate::handover::{Reach, Secret, Sources};
+use crate::handover::{Fences, Reach, Secret, Sources, User};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 use crate::server_target::Name;
@@ -142,6 +142,17 @@ impl ConfigSummary {
             service: service.clone(),
             server: server.to_string(),
         })
+    }
+
+    /// What a worker process that is started for it gives up.
+    pub(super) fn fences(&self, become_user: Option<User>) -> Fences {
+        let sandbox = self.process.sandbox;
+        Fences {
+            become_user,
+            files: sandbox.files,
+            system_calls: sandbox.system_calls,
+            supervisor_pid: std::process::id(),
+        }
     }
 
     /// Where a worker process that is started for it can connect to.

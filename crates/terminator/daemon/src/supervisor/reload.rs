@@ -23,7 +23,10 @@ use crate::watcher::Stamps;
 impl Supervisor<'_> {
     pub(super) fn reload(&mut self) -> Result<Next, Failure> {
         match self.phase {
-            Phase::Serving if self.pending.is_none() && !self.is_reading => {}
+            Phase::Serving
+                if self.pending.is_none()
+                    && !self.is_reading
+                    && !self.succession.is_in_progress() => {}
             Phase::Draining => return Ok(Next::Continue),
             // When what is under way has ended.
             Phase::Serving | Phase::Starting | Phase::Restarting => {
@@ -151,6 +154,7 @@ impl Supervisor<'_> {
     fn after_reload(&mut self) -> Result<Next, Failure> {
         self.names.want(self.served.summary.names.clone());
         self.tell(&Order::Reloads(self.reloads.clone()));
+        self.offer_if_asked()?;
         self.reload_if_asked()
     }
 

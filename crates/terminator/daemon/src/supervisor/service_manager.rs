@@ -48,6 +48,12 @@ impl ServiceManager {
         of_watchdog.map_or(LOOK_INTERVAL, |time| time.min(LOOK_INTERVAL))
     }
 
+    /// The service is that process from now on, which speaks for itself.
+    pub(super) fn hand_over(&mut self, pid: u32) {
+        self.send(&[Notice::MainProcess(pid)]);
+        self.notifier = Notifier::default();
+    }
+
     fn send(&mut self, notices: &[Notice]) {
         self.notifier.send(notices);
         if let Some(error) = self.notifier.take_failure()

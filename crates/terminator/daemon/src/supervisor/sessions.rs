@@ -5,19 +5,21 @@
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use sys::shared;
 
 use super::failure::Failure;
 use super::messages::warn;
 use crate::handover::{Role, SessionKey};
+use crate::takeover::SessionsOffer;
 
 /// What `/proc/<pid>/fd` shows.
 const NAME: &str = "lariat sessions";
 
 /// The secrets and the memory. They end with the supervisor.
 pub(super) struct Sessions {
-    secret: [u8; 32],
+    secret: SessionKey,
     memory: Memory,
     /// What a plan wants that is not yet served.
     proposed: Option<Memory>,
@@ -33,22 +35,51 @@ struct Memory {
 }
 
 impl Sessions {
-    /// Secrets that nobody knows yet, and no memory.
-    pub(super) fn new() -> Result<Self, Failure> {
-        Ok(Self {
-            secret: random()?,
-            memory: Memory {
+    /// Those of a predecessor; else secrets that nobody knows yet, and no memory.
+    pub(super) fn new(
+        secret: Option<SessionKey>,
+        inherited: Option<(SessionsOffer, OwnedFd)>,
+    ) -> Result<Self, Failure> {
+        let key = || random().map(SessionKey);
+        let memory = match inherited {
+            Some((offer, fd)) => Memory {
+                limits: Some(session::Options {
+                    entries_max: offer.entries_max,
+                    bytes_max: offer.bytes_max,
+                    lifetime: Duration::from_millis(offer.lifetime_ms),
+                }),
+                key: offer.key,
+                fd: Some(fd),
+            },
+            None => Memory {
                 limits: None,
-                key: SessionKey(random()?),
+                key: key()?,
                 fd: None,
             },
+        };
+        Ok(Self {
+            secret: secret.map_or_else(key, Ok)?,
+            memory,
             proposed: None,
         })
     }
 
     /// What ticket keys are derived from.
-    pub(super) fn secret(&self) -> [u8; 32] {
-        self.secret
+    pub(super) fn secret(&self) -> SessionKey {
+        self.secret.clone()
+    }
+
+    /// The memory, for a successor.
+    pub(super) fn offer(&self) -> Option<(SessionsOffer, BorrowedFd<'_>)> {
+        let Memory { limits, key, fd } = &self.memory;
+        let limits = (*limits)?;
+        let offer = SessionsOffer {
+            key: key.clone(),
+            entries_max: limits.entries_max,
+            bytes_max: limits.bytes_max,
+            lifetime_ms: u64::try_from(limits.lifetime.as_millis()).unwrap_or(u64::MAX),
+        };
+        Some((offer, fd.as_ref()?.as_fd()))
     }
 
     /// Sees to memory with these limits before a worker process is started: no other is alive.
@@ -122,14 +153,6 @@ impl Sessions {
     }
 }
 
-impl Drop for Sessions {
-    fn drop(&mut self) {
-        self.secret.fill(0);
-        // The compiler must not leave out a write that nobody reads.
-        std::hint::black_box(&mut self.secret);
-    }
-}
-
 fn random() -> Result<[u8; 32], Failure> {
     let mut bytes = [0; 32];
     std::fs::File::open("/dev/urandom")
@@ -142,7 +165,6 @@ fn random() -> Result<[u8; 32], Failure> {
 mod tests {
     use super::*;
     use std::sync::atomic::Ordering::Relaxed;
-    use std::time::Duration;
     use sys::shared::SharedMemory;
 
     fn limits(entries_max: usize, bytes_max: usize) -> session::Options {
@@ -155,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_one_process_leaves_the_next_one_finds_while_the_limits_stay() {
-        let mut sessions = Sessions::new().unwrap();
+        let mut sessions = Sessions::new(None, None).unwrap();
         assert!(sessions.role().is_none());
         sessions.fit(limits(100, 32_000)).unwrap();
         let map = |sessions: &Sessions| SharedMemory::map(sessions.role().unwrap().1).unwrap();
@@ -177,8 +199,27 @@ mod tests {
     }
 
     #[test]
+    fn a_successor_goes_on_with_memory_and_secrets() {
+        let mut before = Sessions::new(None, None).unwrap();
+        before.fit(limits(100, 32_000)).unwrap();
+        let (offer, fd) = before.offer().unwrap();
+        let fd = fd.try_clone_to_owned().unwrap();
+        let mut after = Sessions::new(Some(before.secret()), Some((offer, fd))).unwrap();
+        after.fit(limits(100, 32_000)).unwrap();
+        assert_eq!(
+            (after.secret(), after.key()),
+            (before.secret(), before.key())
+        );
+        let map = |sessions: &Sessions| SharedMemory::map(sessions.role().unwrap().1).unwrap();
+        map(&before).as_ref()[63].store(7, Relaxed);
+        assert_eq!(map(&after).as_ref()[63].load(Relaxed), 7);
+        after.fit(limits(200, 32_000)).unwrap();
+        assert_ne!(after.key(), before.key());
+    }
+
+    #[test]
     fn what_a_plan_wants_that_is_refused_changes_nothing() {
-        let mut sessions = Sessions::new().unwrap();
+        let mut sessions = Sessions::new(None, None).unwrap();
         sessions.fit(limits(100, 32_000)).unwrap();
         let key = sessions.key();
         sessions.propose(limits(9, 32_000)).unwrap();
@@ -192,7 +233,7 @@ mod tests {
 
     #[test]
     fn without_memory_it_goes_on() {
-        let mut sessions = Sessions::new().unwrap();
+        let mut sessions = Sessions::new(None, None).unwrap();
         let unknown_call = |_| Err(io::ErrorKind::Unsupported.into());
         sessions
             .propose_by(limits(100, 32_000), unknown_call)

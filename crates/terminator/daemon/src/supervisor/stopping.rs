@@ -18,8 +18,15 @@ const READY_GRACE: Duration = Duration::from_secs(1);
 impl Supervisor<'_> {
     /// Drains; when asked again, ends at once.
     pub(super) fn stop(&mut self) -> Result<Next, Failure> {
+        if self.stops_with_successor() {
+            return Ok(Next::Continue);
+        }
         let is_begun = matches!(self.phase, Phase::Starting | Phase::Restarting);
-        if self.child.is_some() && is_begun && !std::mem::replace(&mut self.stop_asked, true) {
+        if self.child.is_some()
+            && self.predecessor.is_none()
+            && is_begun
+            && !std::mem::replace(&mut self.stop_asked, true)
+        {
             // Its workers may serve clients already, and its word of it be under way.
             self.due = Some((Instant::now() + READY_GRACE, Due::Drained));
             return Ok(Next::Continue);
@@ -34,7 +41,7 @@ impl Supervisor<'_> {
         let (delay, drain) = (process.drain_delay, process.drain);
         self.tell_manager_stopping(delay + drain + DRAIN_GRACE);
         if delay.is_zero() {
-            return Ok(self.drain());
+            return Ok(self.drain(false));
         }
         say(format_args!(
             "/ready answers 503; connections are accepted for {} s more, a second signal ends at once",
@@ -45,17 +52,17 @@ impl Supervisor<'_> {
         Ok(Next::Continue)
     }
 
-    /// Accepts no more.
-    pub(super) fn drain(&mut self) -> Next {
+    /// Accepts no more; a successor may have all sockets.
+    pub(super) fn drain(&mut self, is_succeeded: bool) -> Next {
         // Ours first: the kernel must send no connection to a socket that nobody accepts from.
         self.listeners.keep(&[]);
-        let drain = self.served.summary.process.drain;
+        let time = self.served.summary.process.drain;
         say(format_args!(
             "draining for up to {} s; a second signal ends at once",
-            drain.as_secs()
+            time.as_secs()
         ));
-        self.due = Some((Instant::now() + drain + DRAIN_GRACE, Due::Drained));
-        self.tell(&Order::Drain(drain));
+        self.due = Some((Instant::now() + time + DRAIN_GRACE, Due::Drained));
+        self.tell(&Order::Drain { time, is_succeeded });
         Next::Continue
     }
 

@@ -1,6 +1,6 @@
 //! From a bundle and its descriptors to a plan that can be served.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -169,9 +169,10 @@ fn sort(
                 worker,
                 service,
                 address,
+                is_shared,
             } => {
                 let place = (service as usize, address as usize);
-                let bound = bound_listener(settings, &sharers, place, fd);
+                let bound = bound_listener(settings, &sharers, place, (fd, is_shared));
                 if let (Some(list), Some(bound)) = (listeners.get_mut(worker as usize), bound) {
                     list.push(bound);
                 }
@@ -185,7 +186,7 @@ fn bound_listener(
     settings: &Settings,
     sharers: &HashMap<&Address, Vec<usize>>,
     (service, address): (usize, usize),
-    fd: OwnedFd,
+    (fd, is_shared): (OwnedFd, bool),
 ) -> Option<BoundListener> {
     let configured = settings
         .plane
@@ -205,6 +206,7 @@ fn bound_listener(
         services,
         address,
         fd,
+        is_shared,
     })
 }
 
@@ -213,11 +215,14 @@ fn facts(settings: &Settings, listeners: &[Vec<BoundListener>]) -> Vec<ServiceFa
     let each = services.map(|(index, service)| {
         let first_worker = listeners.iter().take(1).flatten();
         let its_own = first_worker.filter(|listener| listener.services.contains(&index));
+        let its_own = its_own.map(|listener| listener.address.to_string());
+        let mut listeners: Vec<_> = its_own.collect();
+        // It may have several sockets of one address.
+        let mut seen = BTreeSet::new();
+        listeners.retain(|one| seen.insert(one.clone()));
         ServiceFacts {
             name: service.name.clone(),
-            listeners: its_own
-                .map(|listener| listener.address.to_string())
-                .collect(),
+            listeners,
             ktls: Some(service.front.ktls),
             server_tls: service.back.servers().map_or("", server_tls),
             serves_files: service.back.files().is_some(),

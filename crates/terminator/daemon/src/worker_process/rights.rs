@@ -91,8 +91,8 @@ pub(crate) fn give_up_by(
 
 /// The terminal and service managers signal every process; the supervisor tells us what to do.
 pub(crate) fn ignore_signals() -> io::Result<()> {
-    use signal::Signal::{Hangup, Interrupt, Pipe, Terminate, User1};
-    signal::ignore(&[Hangup, Interrupt, Pipe, Terminate, User1])?;
+    use signal::Signal::{Hangup, Interrupt, Pipe, Terminate, User1, User2};
+    signal::ignore(&[Hangup, Interrupt, Pipe, Terminate, User1, User2])?;
     signal::unblock_all()
 }
 

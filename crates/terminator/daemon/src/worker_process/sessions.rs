@@ -25,6 +25,8 @@ pub(super) struct Sessions {
     pub(super) inheritance: Arc<Inheritance>,
     /// Those of the plan before, and the key of the memory that they lie in.
     pub(super) before: Option<(Arc<Resumption>, SessionKey)>,
+    /// Whether another process still uses the memory that was handed over.
+    pub(super) is_in_use: bool,
 }
 
 impl Inheritance {
@@ -37,7 +39,12 @@ impl Inheritance {
     }
 
     /// The memory that was handed over. An error is a sentence.
-    fn memory(&self, key: &SessionKey, fd: &OwnedFd) -> Result<SessionMemory, String> {
+    fn memory(
+        &self,
+        key: &SessionKey,
+        fd: &OwnedFd,
+        is_in_use: bool,
+    ) -> Result<SessionMemory, String> {
         let words = SharedMemory::map(fd.as_fd())
             .map_err(|error| format!("the memory of stored sessions cannot be used: {error}"))?;
         Ok(SessionMemory {
@@ -45,6 +52,7 @@ impl Inheritance {
             key: key.0,
             process_number: self.process_number,
             zero: timer::clock_zero(),
+            is_in_use,
         })
     }
 }
@@ -64,7 +72,8 @@ impl Sessions {
         if let Some((before, _)) = self.before.as_ref().filter(|(_, same)| same == key) {
             return Ok(before.renewed(&options.tickets));
         }
-        let memory = fd.map(|fd| self.inheritance.memory(key, &fd)).transpose()?;
+        let map = |fd| self.inheritance.memory(key, &fd, self.is_in_use);
+        let memory = fd.map(map).transpose()?;
         Ok(match (&self.before, &memory) {
             (Some((before, _)), memory) => before.moved(options, memory.as_ref()),
             (None, Some(memory)) => Resumption::within(options, memory),

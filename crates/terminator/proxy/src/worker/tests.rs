@@ -62,7 +62,12 @@ fn workers(fixture: &Fixture) -> Vec<(Worker, std::net::SocketAddr)> {
             counters: counters.collect(),
             services,
             shared: Vec::new(),
-            listeners: vec![(vec![0], any, listener)],
+            listeners: vec![AssignedListener {
+                services: vec![0],
+                address: any,
+                fd: listener,
+                is_shared: false,
+            }],
             limits: fixture.plan.limits.clone(),
             log: fixture.plan.log,
         });
@@ -124,6 +129,22 @@ fn a_worker_without_anybody_to_displace_takes_the_place_of_anothers() {
         assert_eq!(error.kind(), wanted, "the oldest gives way");
     }
     drop(newcomers);
+}
+
+#[test]
+fn a_listener_that_is_left_alone_keeps_its_connections_for_who_accepts_next() {
+    let fixture = fixture(3);
+    let (mut worker, address) = workers(&fixture).remove(0);
+    let before = TcpStream::connect(address).unwrap();
+    worker.accept(false);
+    assert_eq!(worker.connections.len(), 1, "what waited is taken first");
+    let after = TcpStream::connect(address).unwrap();
+    let mut ready = ReadyListeners::default();
+    ready.add(0);
+    worker.accept_from(&ready);
+    worker.empty_queues();
+    assert_eq!(worker.connections.len(), 1, "the next is another's");
+    drop((before, after));
 }
 
 #[test]

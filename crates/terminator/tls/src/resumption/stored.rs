@@ -36,6 +36,8 @@ pub struct SessionMemory {
     pub process_number: u32,
     /// What its times are counted from: the same moment for all of them.
     pub zero: Instant,
+    /// Another process still uses it, until [`super::Resumption::take_over_sessions`].
+    pub is_in_use: bool,
 }
 
 impl Drop for SessionMemory {
@@ -59,7 +61,11 @@ pub(super) fn handed_over(memory: &SessionMemory) -> Memory {
     let mut hash_key = [0; 16];
     hkdf::expand(&root, &[b"hash"], &mut hash_key);
     let cipher = Arc::new(StoredCipher::new(&root, memory.process_number));
-    Memory::new(Arc::clone(&memory.words), cipher, hash_key, memory.zero).on(MACHINE)
+    let handed = Memory::new(Arc::clone(&memory.words), cipher, hash_key, memory.zero).on(MACHINE);
+    if memory.is_in_use {
+        return handed.in_use();
+    }
+    handed
 }
 
 /// Memory that ends with the process.
@@ -185,6 +191,7 @@ mod tests {
             words: Arc::new(Vec::new()),
             key: [0x41; 32],
             process_number: 3,
+            is_in_use: false,
             zero: Instant::now(),
         };
         assert!(!format!("{memory:?}").contains("65"));

@@ -1,0 +1,115 @@
+//! The first process of a container (PID 1), which cannot be replaced while the container runs.
+//!
+//! It starts `lariat serve` as a child, hands signals on to it, and reaps the processes that end.
+//! When one supervisor has taken over from another, it goes on with that one; when none is left, it
+//! ends as the last one did. It holds no socket, key or file.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use sys::epoll::{Epoll, Events, Interest};
+use sys::peer::Process;
+use sys::process;
+use sys::signal::{Signal, Signals};
+
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::handover::SUPERVISOR_NAME;
+
+/// What `ps` shows for it.
+const NAME: &str = "lariat: init";
+
+/// From one look at a supervisor that is no child of ours, as one that was started by hand in the
+/// container, to the next.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Handed on; what the supervisor does of each, it knows.
+const SIGNALS: [Signal; 7] = [
+    Signal::Child,
+    Signal::Hangup,
+    Signal::Interrupt,
+    Signal::Order,
+    Signal::Terminate,
+    Signal::User1,
+    Signal::User2,
+];
+
+/// Whether this is the first process of its container, or of the host.
+pub(crate) fn is_first_process() -> bool {
+    std::process::id() == 1
+}
+
+/// Serves by a child, to its end.
+pub(crate) fn run(console: Console) -> ExitCode {
+    match attend() {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            console.error(format_args!("the first process cannot go on: {error}"));
+            Exit::Failed.into()
+        }
+    }
+}
+
+fn attend() -> io::Result<u8> {
+    let signals = Signals::new(&SIGNALS)?;
+    let (epoll, mut events) = (Epoll::new()?, Events::with_capacity(1));
+    epoll.add(&signals, 0, Interest::READ)?;
+    // Only `ps` would miss it.
+    let _ = process::set_name(NAME);
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new("/proc/self/exe");
+    // By this name the supervisor finds the program when it is upgraded.
+    arguments.next().map(|name| command.arg0(name));
+    let mut serving = Process::of(command.args(arguments).spawn()?.id())?;
+    // As long as nothing is known of how it ended.
+    let mut code = Exit::Failed as u8;
+    loop {
+        epoll.wait(&mut events, Some(LOOK_INTERVAL))?;
+        while let Some((signal, number)) = signals.next() {
+            // It fails for one that has ended, which is noticed below.
+            let _ = match signal {
+                Signal::Child => Ok(()),
+                Signal::Order => serving.order(number),
+                signal => serving.signal(signal),
+            };
+        }
+        while let Some((pid, its_code)) = process::reap() {
+            if pid == serving.pid() {
+                code = its_code;
+            }
+        }
+        if serving.has_ended_within(Duration::ZERO)? {
+            match supervisor()? {
+                Some(successor) => serving = successor,
+                None => return Ok(code),
+            }
+        }
+    }
+}
+
+/// The supervisor that has taken over: of those in this container the oldest, since a younger one
+/// may be about to take over from it.
+fn supervisor() -> io::Result<Option<Process>> {
+    let numbers = fs::read_dir("/proc")?.filter_map(|entry| {
+        let name = entry.ok()?.file_name();
+        name.to_str()?.parse::<u32>().ok()
+    });
+    let own = std::process::id();
+    let mut numbers: Vec<_> = numbers.filter(|number| *number != own).collect();
+    numbers.sort_unstable();
+    let is_it = |process: &Process| {
+        let name = process.name();
+        name.is_ok_and(|name| name == SUPERVISOR_NAME) && serves(process.pid())
+    };
+    let mut all = numbers.into_iter().filter_map(|one| Process::of(one).ok());
+    Ok(all.find(is_it))
+}
+
+/// Whether its command is `lariat serve`: others have the same name.
+fn serves(pid: u32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).nth(1) == Some(b"serve")
+}

@@ -1,0 +1,367 @@
+//! Handing over to a successor: what a running supervisor does for one that takes over from it.
+//!
+//! The successor gets the sockets and the secrets, and builds its plan while this one serves. When
+//! it is ready, the worker process here pauses and the one there begins; only then this one drains
+//! and ends. Whatever goes wrong before that, this one goes on and says what it was.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sys::signal;
+
+use super::Supervisor;
+use super::admin_sockets::temporary_paths;
+use super::events::Event;
+use super::failure::Failure;
+use super::messages::{printable, say};
+use super::phase::{Next, Phase};
+use super::successor::{Stage, Taking};
+use super::takeover_socket::{Asked, Link};
+use crate::handover::Order;
+use crate::takeover::{Hello, Offer, PREDECESSOR_VARIABLE, Predecessor, Successor, identity};
+
+/// From its start to its first word: it reads its configuration meanwhile.
+const START_TIME_MAX: Duration = Duration::from_secs(90);
+
+/// From the offer to the word that it is ready: it builds its plan meanwhile.
+const READY_TIME_MAX: Duration = Duration::from_secs(150);
+
+/// From there to the word that it serves: nobody accepts meanwhile.
+const SWITCH_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Whether systemd has started this process, and takes its end for the service's end: a unit of
+/// `Type=notify` can be told of another process (sd_notify(3)).
+fn ends_with_first_process() -> bool {
+    let first = std::env::var("SYSTEMD_EXEC_PID").ok();
+    let own = std::process::id().to_string();
+    first == Some(own) && std::env::var_os("NOTIFY_SOCKET").is_none()
+}
+
+impl Supervisor<'_> {
+    /// Somebody asked something at the takeover socket.
+    pub(super) fn asked(&mut self, asked: Asked) -> Result<Next, Failure> {
+        match asked {
+            Asked::TakeOver(link, hello) => self.take_over_asked(link, hello),
+            Asked::Upgrade(link) => {
+                self.upgrade(Some(link));
+                Ok(Next::Continue)
+            }
+            Asked::Said(number, Successor::Failed { why })
+                if self.is_successor(number) || self.succession.expected.is_some() =>
+            {
+                self.takeover_failed(&why)
+            }
+            Asked::Said(number, said) if self.is_successor(number) => self.successor_said(said),
+            Asked::Gone(number) if self.is_successor(number) => {
+                self.takeover_failed("it ended, or ended the connection")
+            }
+            Asked::Gone(number) => {
+                self.succession.askers.retain(|one| one.number != number);
+                let is_it = |(link, _): &mut (Link, Hello)| link.number == number;
+                self.succession.waiting.take_if(is_it);
+                Ok(Next::Continue)
+            }
+            Asked::Ended(pid, how)
+                if self
+                    .succession
+                    .expected
+                    .is_some_and(|(_, ours)| ours == pid) =>
+            {
+                self.takeover_failed(&format!("it ended: {how}"))
+            }
+            Asked::TurnedAway(why) => {
+                say(format_args!("warning: {}", printable(&why)));
+                Ok(Next::Continue)
+            }
+            Asked::Said(..) | Asked::Ended(..) => Ok(Next::Continue),
+        }
+    }
+
+    fn is_successor(&self, number: u64) -> bool {
+        let taking = self.succession.successor.as_ref();
+        taking.is_some_and(|taking| taking.link.number == number)
+    }
+
+    fn take_over_asked(&mut self, link: Link, hello: Hello) -> Result<Next, Failure> {
+        if let Err(why) = self.may_take_over(&hello) {
+            let process = link.pid;
+            say(format_args!("process {process} may not take over: {why}"));
+            let _ = link.send(&Predecessor::Refused { why }, &[]);
+            return Ok(Next::Continue);
+        }
+        self.succession.expected = None;
+        // The status may be there before the word of the worker process that it serves.
+        if self.pending.is_some() || self.is_reading || self.phase == Phase::Starting {
+            self.succession.waiting = Some((link, hello));
+            return Ok(Next::Continue);
+        }
+        self.offer(link, &hello)
+    }
+
+    /// An error is a sentence without a full stop.
+    fn may_take_over(&self, hello: &Hello) -> Result<(), String> {
+        let own = identity(&self.request.config);
+        if hello.configuration != own {
+            return Err(format!(
+                "it serves {}, and this one serves {own}\nhint: to serve both, give each a status \
+                 socket of its own: `admin.status-socket`, or --status-socket",
+                printable(&hello.configuration)
+            ));
+        }
+        hello.format()?;
+        let waiting = self.succession.waiting.as_ref().map(|(link, _)| link.pid);
+        let taking = self.succession.successor.as_ref();
+        if let Some(pid) = taking.map(|taking| taking.link.pid).or(waiting) {
+            return Err(format!("process {pid} is taking over already"));
+        }
+        match self.phase {
+            Phase::Starting | Phase::Serving | Phase::Restarting => Ok(()),
+            Phase::Draining => Err("this one drains, and has closed its sockets".to_owned()),
+        }
+    }
+
+    /// Hands over to who waited for the start, or the end of a reload.
+    pub(super) fn offer_if_asked(&mut self) -> Result<Next, Failure> {
+        match self.succession.waiting.take() {
+            Some((link, hello)) => self.offer(link, &hello),
+            None => Ok(Next::Continue),
+        }
+    }
+
+    fn offer(&mut self, link: Link, hello: &Hello) -> Result<Next, Failure> {
+        let pid = link.pid;
+        let program = printable(&hello.program);
+        say(format_args!(
+            "process {pid}, lariat {program}, begins to take over"
+        ));
+        // The successor's worker process has the next number, which no other may have.
+        self.last_number += 1;
+        let listeners = self.listeners.offers();
+        let sessions = self.sessions.offer();
+        let mut fds: Vec<_> = sessions.iter().map(|(_, fd)| *fd).collect();
+        fds.extend(listeners.iter().flat_map(|(_, fds)| fds.iter().copied()));
+        let admin = self.admin_sockets.admin();
+        fds.extend(admin);
+        let cluster = self.cluster_socket.offer();
+        fds.extend(cluster.iter().map(|(_, fd)| *fd));
+        let listen = self.served.summary.control.listen;
+        let offer = Offer {
+            format: hello.format().unwrap_or_default(),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            must_understand: Vec::new(),
+            secret: self.sessions.secret(),
+            last_number: self.last_number - 1,
+            disabled: self.disabled.iter().cloned().collect(),
+            listeners: listeners.into_iter().map(|(offer, _)| offer).collect(),
+            admin: admin.and(listen).map(|address| address.to_string()),
+            cluster: cluster.map(|(name, _)| name),
+            sessions: sessions.map(|(offer, _)| offer),
+        };
+        let sent = link.send(&Predecessor::Offer(Box::new(offer)), &fds);
+        self.succession.successor = Some(Taking {
+            link,
+            program,
+            stage: Stage::Offered,
+            until: Instant::now() + READY_TIME_MAX,
+        });
+        match sent {
+            Ok(()) => Ok(Next::Continue),
+            Err(error) => self.takeover_failed(&format!("it takes no offer: {error}")),
+        }
+    }
+
+    fn successor_said(&mut self, said: Successor) -> Result<Next, Failure> {
+        match (self.succession.stage(), said) {
+            (Some(Stage::Offered), Successor::Ready) => {
+                self.reach_stage(Stage::Pausing);
+                match (&self.child, self.phase) {
+                    (Some(_), Phase::Serving) => self.tell(&Order::Pause),
+                    // There is none to pause: it has died, or has not begun.
+                    _ => return self.paused(),
+                }
+                Ok(Next::Continue)
+            }
+            (Some(Stage::Given), Successor::Serving { kept }) => Ok(self.handed_over(kept)),
+            _ => self.takeover_failed("it speaks out of turn"),
+        }
+    }
+
+    fn reach_stage(&mut self, stage: Stage) {
+        if let Some(taking) = &mut self.succession.successor {
+            taking.stage = stage;
+            taking.until = Instant::now() + SWITCH_TIME_MAX;
+        }
+    }
+
+    /// The worker process has paused, or there is none.
+    pub(super) fn paused(&mut self) -> Result<Next, Failure> {
+        if self.succession.stage() != Some(Stage::Pausing) {
+            return Ok(Next::Continue);
+        }
+        self.reach_stage(Stage::Given);
+        let reload = std::mem::take(&mut self.reload_asked);
+        let taking = self.succession.successor.as_ref();
+        let yours = Predecessor::Yours { reload };
+        match taking.map(|taking| taking.link.send(&yours, &[])) {
+            Some(Err(error)) => self.takeover_failed(&format!("it takes no word: {error}")),
+            Some(Ok(())) | None => Ok(Next::Continue),
+        }
+    }
+
+    /// Whether a successor is about to serve, so that no worker process is started here.
+    pub(super) fn is_given_away(&self) -> bool {
+        matches!(self.succession.stage(), Some(Stage::Pausing | Stage::Given))
+    }
+
+    /// The successor serves: this one is done when its connections are.
+    fn handed_over(&mut self, kept: Vec<PathBuf>) -> Next {
+        let Some(Taking { link, program, .. }) = self.succession.successor.take() else {
+            return Next::Continue;
+        };
+        let pid = link.pid;
+        self.manager.hand_over(pid);
+        say(format_args!(
+            "process {pid}, lariat {program}, has taken over; this one drains"
+        ));
+        for asker in self.succession.askers.drain(..) {
+            let program = program.clone();
+            let _ = asker.send(&Predecessor::Upgraded { pid, program }, &[]);
+        }
+        self.admin_sockets.leave(&kept);
+        self.listeners.lend(kept);
+        if self.succession.stop_asked {
+            let _ = signal::send(pid, signal::Signal::Terminate);
+        }
+        if self.child.is_none() || self.phase != Phase::Serving {
+            return self.end();
+        }
+        self.phase = Phase::Draining;
+        self.drain(true)
+    }
+
+    /// Something is overdue.
+    pub(super) fn takeover_is_late(&mut self) -> Result<Next, Failure> {
+        let why = match (self.succession.stage(), self.succession.expected) {
+            (Some(Stage::Offered), _) => format!("it was not ready in {READY_TIME_MAX:?}"),
+            (Some(_), _) => format!("it did not serve in {SWITCH_TIME_MAX:?}"),
+            (None, Some((_, pid))) => {
+                let _ = signal::kill(pid);
+                format!("it asked for nothing in {START_TIME_MAX:?}")
+            }
+            (None, None) => return Ok(Next::Continue),
+        };
+        self.takeover_failed(&why)
+    }
+
+    /// The successor does not come to it: this one goes on.
+    fn takeover_failed(&mut self, why: &str) -> Result<Next, Failure> {
+        let why = printable(why.trim_end());
+        self.succession.expected = None;
+        let taking = self.succession.successor.take();
+        let who = taking.as_ref().map(|taking| taking.link.pid);
+        let who = who.map_or_else(
+            || "the successor".to_owned(),
+            |pid| format!("process {pid}"),
+        );
+        say(format_args!(
+            "error: {who} has not taken over, and this one goes on: {why}"
+        ));
+        for asker in self.succession.askers.drain(..) {
+            let why = why.clone();
+            let _ = asker.send(&Predecessor::Refused { why }, &[]);
+        }
+        let Some(Taking { link, stage, .. }) = taking else {
+            return Ok(Next::Continue);
+        };
+        let _ = link.send(&Predecessor::Refused { why }, &[]);
+        if stage != Stage::Offered {
+            // It may hold on to what it was given, and only one may serve.
+            let _ = signal::kill(link.pid);
+        }
+        super::reading::remove(temporary_paths(self.admin_sockets.status_path(), link.pid));
+        if std::mem::take(&mut self.succession.stop_asked) {
+            return self.stop();
+        }
+        match self.phase {
+            Phase::Serving if stage != Stage::Offered => self.tell(&Order::Accept),
+            Phase::Restarting if stage != Stage::Offered => self.start_child()?,
+            Phase::Starting | Phase::Serving | Phase::Restarting | Phase::Draining => {}
+        }
+        self.reload_if_asked()
+    }
+
+    /// It is to stop. `true` = the successor is about to serve, and is told when it does.
+    pub(super) fn stops_with_successor(&mut self) -> bool {
+        let is_given = self.succession.stage() == Some(Stage::Given);
+        self.succession.stop_asked |= is_given;
+        let others = (!is_given).then(|| self.succession.successor.take());
+        let why = || "it was told to stop".to_owned();
+        let waiting = self.succession.waiting.take().map(|(link, _)| link);
+        let taking = others.flatten().map(|taking| taking.link);
+        for link in taking.into_iter().chain(waiting) {
+            let _ = link.send(&Predecessor::Refused { why: why() }, &[]);
+        }
+        is_given
+    }
+
+    /// Starts the program again, to take over.
+    pub(super) fn upgrade(&mut self, asker: Option<Link>) {
+        let is_in_progress =
+            self.succession.expected.is_some() || self.succession.successor.is_some();
+        self.succession.askers.extend(asker);
+        if is_in_progress {
+            return;
+        }
+        let started = match self.phase {
+            Phase::Draining => Err("it drains".to_owned()),
+            _ => self.start_successor(),
+        };
+        match started {
+            Ok(pid) => {
+                say(format_args!("started process {pid} to take over"));
+                self.succession.expected = Some((Instant::now() + START_TIME_MAX, pid));
+            }
+            Err(why) => {
+                say(format_args!("error: cannot start a successor: {why}"));
+                for asker in self.succession.askers.drain(..) {
+                    let why = format!("cannot start a successor: {why}");
+                    let _ = asker.send(&Predecessor::Refused { why }, &[]);
+                }
+            }
+        }
+    }
+
+    fn start_successor(&self) -> Result<u32, String> {
+        if ends_with_first_process() {
+            return Err(
+                "systemd would end it together with this one\nhint: the unit needs Type=notify"
+                    .to_owned(),
+            );
+        }
+        let Some(started_as) = &self.succession.program else {
+            return Err("it is not known how this one was started".to_owned());
+        };
+        let mut command = Command::new(&started_as.program);
+        command
+            .args(&started_as.arguments)
+            .env(PREDECESSOR_VARIABLE, &started_as.socket)
+            // The service manager's watchdog is for the process that serves.
+            .env_remove("WATCHDOG_PID");
+        let mut process = command
+            .spawn()
+            .map_err(|error| format!("{}: {error}", started_as.program.display()))?;
+        let (pid, sender) = (process.id(), self.events.sender());
+        let wait = move || {
+            let how = match process.wait() {
+                Ok(status) => status.to_string(),
+                Err(error) => error.to_string(),
+            };
+            sender.send(Event::Asked(Asked::Ended(pid, how)));
+        };
+        let thread = thread::Builder::new().name("successor".to_owned());
+        thread.spawn(wait).map_err(|error| error.to_string())?;
+        Ok(pid)
+    }
+}

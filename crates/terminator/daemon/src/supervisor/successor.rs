@@ -1,0 +1,92 @@
+//! What a running supervisor knows of the one that takes over from it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::takeover_socket::Link;
+use crate::takeover::Hello;
+
+/// How far a supervisor is that hands over.
+#[derive(Default)]
+pub(super) struct Succession {
+    pub(super) program: Option<StartedAs>,
+    pub(super) successor: Option<Taking>,
+    /// Asked before we served, or while a reload was in progress.
+    pub(super) waiting: Option<(Link, Hello)>,
+    /// A successor has been started here and has not asked yet: until when it may, and its process.
+    pub(super) expected: Option<(Instant, u32)>,
+    /// Those who asked for an upgrade and want to hear of its end.
+    pub(super) askers: Vec<Link>,
+    /// It was told to stop when it could not take back what it had given.
+    pub(super) stop_asked: bool,
+}
+
+/// How this process was started, and so is its successor.
+pub(super) struct StartedAs {
+    pub(super) program: PathBuf,
+    pub(super) arguments: Vec<OsString>,
+    pub(super) socket: PathBuf,
+}
+
+/// One that takes over.
+pub(super) struct Taking {
+    pub(super) link: Link,
+    pub(super) program: String,
+    pub(super) stage: Stage,
+    pub(super) until: Instant,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stage {
+    /// It has the offer.
+    Offered,
+    /// It is ready, and our worker process pauses.
+    Pausing,
+    /// It may serve.
+    Given,
+}
+
+impl Succession {
+    /// For a program that was started so.
+    pub(super) fn new(socket: PathBuf) -> Self {
+        Self {
+            program: program().map(|program| StartedAs {
+                program,
+                arguments: std::env::args_os().skip(1).collect(),
+                socket,
+            }),
+            ..Self::default()
+        }
+    }
+
+    /// When something is overdue.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let taking = self.successor.as_ref().map(|taking| taking.until);
+        taking.or_else(|| self.expected.map(|(until, _)| until))
+    }
+
+    /// Whether a reload has to wait for the end of it.
+    pub(super) fn is_in_progress(&self) -> bool {
+        self.successor.is_some()
+    }
+
+    /// How far the successor is, if there is one.
+    pub(super) fn stage(&self) -> Option<Stage> {
+        Some(self.successor.as_ref()?.stage)
+    }
+}
+
+/// The file to start again: by the path that this process was started by, so that it is the new
+/// program after an upgrade.
+fn program() -> Option<PathBuf> {
+    let name = PathBuf::from(std::env::args_os().next()?);
+    if name.components().count() > 1 {
+        return std::path::absolute(name).ok();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut candidates = std::env::split_paths(&path).map(|folder| folder.join(&name));
+    let found = candidates.find(|candidate| candidate.is_file());
+    found.or_else(|| std::env::current_exe().ok())
+}

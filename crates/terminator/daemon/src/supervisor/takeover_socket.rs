@@ -1,0 +1,165 @@
+//! The socket at which another `lariat serve` asks to take over, and `lariat upgrade` for that.
+//!
+//! Owns who may: root, and the user that this process acts as. It is the one socket that the
+//! supervisor reads from; what comes is bounded in length, time and number, and goes as messages to
+//! the supervisor's loop, which decides.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use sys::channel::Channel;
+use sys::peer::credentials;
+use sys::process;
+use sys::socket::ListenOptions;
+
+use super::admin_sockets::listen_in_place;
+use crate::takeover::{Hello, Predecessor, SUCCESSOR_BYTES_MAX, Successor, decode, encode};
+
+/// Of the socket: nobody else is to connect in the first place.
+const MODE: u32 = 0o600;
+
+const LISTEN: ListenOptions = ListenOptions {
+    backlog: 16,
+    fast_open: 0,
+    reuse_port: false,
+    unix_mode: Some(MODE),
+};
+
+/// How long the first message, and our taking of one, may take.
+const MESSAGE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How long a successor may say nothing: more than it has to build its plan.
+const SILENCE_MAX: Duration = Duration::from_secs(180);
+
+/// Those who are heard at a time; one takes over, the others are told so.
+const LINKS_MAX: usize = 8;
+
+/// Accepting fails for want of descriptors, and does so at once until there are some.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What comes from there.
+pub(super) enum Asked {
+    /// Somebody would take over.
+    TakeOver(Link, Hello),
+    /// A successor is to be started.
+    Upgrade(Link),
+    /// What was said over the link of that number.
+    Said(u64, Successor),
+    /// That link has ended.
+    Gone(u64),
+    /// The successor of this number that was started has ended: how.
+    Ended(u32, String),
+    /// Somebody was turned away: why.
+    TurnedAway(String),
+}
+
+/// The way to who asked.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) number: u64,
+    /// The process that asked.
+    pub(super) pid: u32,
+    channel: Arc<Channel>,
+}
+
+impl Link {
+    pub(super) fn send(&self, message: &Predecessor, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.channel.send(encode(message).bytes(), fds)
+    }
+}
+
+/// Listens there from now on, in the place of who did before.
+/// `hear` is called from threads.
+pub(super) fn open(path: &Path, hear: impl Fn(Asked) + Clone + Send + 'static) -> io::Result<()> {
+    let listener = UnixListener::from(listen_in_place(path, &LISTEN)?);
+    listener.set_nonblocking(false)?;
+    let accept = move || accept(&listener, &hear);
+    let thread = thread::Builder::new().name("takeover".to_owned());
+    thread.spawn(accept).map(drop)
+}
+
+fn accept(listener: &UnixListener, hear: &(impl Fn(Asked) + Clone + Send + 'static)) {
+    static LINKS: AtomicU64 = AtomicU64::new(0);
+    let places = Arc::new(());
+    loop {
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(ACCEPT_PAUSE);
+            continue;
+        };
+        let place = Arc::clone(&places);
+        let number = LINKS.fetch_add(1, Ordering::Relaxed);
+        let turned_away = match stranger(&stream) {
+            Some(why) => Some(why),
+            None if Arc::strong_count(&places) > LINKS_MAX + 1 => {
+                Some("too many ask to take over".to_owned())
+            }
+            None => {
+                let hear = hear.clone();
+                let listen = move || {
+                    listen(stream, number, &hear);
+                    drop(place);
+                };
+                let started = thread::Builder::new().spawn(listen);
+                started.err().map(|error| error.to_string())
+            }
+        };
+        if let Some(why) = turned_away {
+            hear(Asked::TurnedAway(why));
+        }
+    }
+}
+
+/// Why that one may not take over, if it may not.
+fn stranger(stream: &UnixStream) -> Option<String> {
+    let ours = process::identity().user;
+    match credentials(stream.as_fd()) {
+        Ok(of) if [0, ours].contains(&of.user) => None,
+        Ok(of) => Some(format!(
+            "process {} of user {} may not take over: this is user {ours}'s",
+            of.pid, of.user
+        )),
+        Err(error) => Some(format!("who asks to take over is unknown: {error}")),
+    }
+}
+
+fn listen(stream: UnixStream, number: u64, hear: &impl Fn(Asked)) {
+    let pid = credentials(stream.as_fd()).map_or(0, |of| of.pid);
+    let channel = Channel::from(OwnedFd::from(stream)).with_send_timeout(MESSAGE_TIME_MAX);
+    let channel = Arc::new(channel);
+    let link = || Link {
+        number,
+        pid,
+        channel: Arc::clone(&channel),
+    };
+    let mut time_max = MESSAGE_TIME_MAX;
+    loop {
+        let _ = channel.set_receive_timeout(time_max);
+        let message = match channel.receive_up_to(SUCCESSOR_BYTES_MAX, 0) {
+            Ok(Some((bytes, _))) => decode(&bytes),
+            Ok(None) | Err(_) => return hear(Asked::Gone(number)),
+        };
+        match message {
+            Ok(Successor::Hello(hello)) => hear(Asked::TakeOver(link(), hello)),
+            Ok(Successor::Upgrade) => hear(Asked::Upgrade(link())),
+            Ok(failed @ Successor::Failed { .. }) => {
+                // The end of the connection says that it was heard.
+                hear(Asked::Said(number, failed));
+                return hear(Asked::Gone(number));
+            }
+            Ok(other) => hear(Asked::Said(number, other)),
+            Err(why) => {
+                hear(Asked::TurnedAway(format!(
+                    "process {pid} cannot take over: {why}"
+                )));
+                return hear(Asked::Gone(number));
+            }
+        }
+        time_max = SILENCE_MAX;
+    }
+}

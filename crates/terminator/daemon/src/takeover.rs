@@ -1,0 +1,382 @@
+//! What a running supervisor and the one that takes over from it say to each other.
+//!
+//! Owns the messages, their form and which forms we speak; each is one JSON text in a message of a
+//! `sys::channel`, with descriptors beside it. The other one may be an older or a newer version: so
+//! fields that are not known are skipped, unless the message says that they must be understood.
+//! Who says what when stands in `supervisor`.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::handover::{Secret, SessionKey};
+use crate::maintenance::ServerName;
+use crate::reader::ConfigSource;
+
+/// The forms of what is handed over that we speak, the oldest and the newest. Another number means
+/// that one who knows only those before it would go wrong.
+pub(crate) const FORMATS: [u32; 2] = [1, 1];
+
+/// More than the largest message that a successor has to say.
+pub(crate) const SUCCESSOR_BYTES_MAX: usize = 64 << 10;
+
+/// Ten thousand listeners, with their names; a predecessor says no more.
+pub(crate) const PREDECESSOR_BYTES_MAX: usize = 4 << 20;
+
+/// Where the program that a supervisor starts in its place finds that supervisor's socket, also if
+/// the configuration has moved the status socket.
+pub(crate) const PREDECESSOR_VARIABLE: &str = "LARIAT_PREDECESSOR";
+
+/// What is added to the status socket's path.
+const SUFFIX: &str = ".takeover";
+
+/// The fields of an [`Offer`] that we know, for [`Offer::must_understand`].
+const KNOWN: [&str; 9] = [
+    "format",
+    "program",
+    "secret",
+    "last_number",
+    "sessions",
+    "disabled",
+    "listeners",
+    "admin",
+    "cluster",
+];
+
+/// Where the supervisor with that status socket listens for one that takes over from it.
+pub(crate) fn socket_path(status_socket: &Path) -> PathBuf {
+    let mut path = status_socket.as_os_str().to_owned();
+    path.push(SUFFIX);
+    path.into()
+}
+
+/// What a supervisor that has been started beside a running one says, and `lariat upgrade`.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum Successor {
+    /// The first: it wants to take over.
+    Hello(Hello),
+    /// Its worker process has built its plan, and waits.
+    Ready,
+    /// It serves; the predecessor may drain.
+    Serving {
+        /// Paths that are its own now: the predecessor leaves them.
+        kept: Vec<PathBuf>,
+    },
+    /// Whenever it comes to that, also in the place of a hello: it cannot take over.
+    Failed {
+        /// Why, as it stands on its standard error.
+        why: String,
+    },
+    /// In the place of a hello: start a successor, and say what comes of it.
+    Upgrade,
+}
+
+/// What the running supervisor says.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum Predecessor {
+    /// To `Hello`: what is handed over. The descriptors come with it.
+    Offer(Box<Offer>),
+    /// To `Hello` or later: no; the predecessor goes on.
+    Refused {
+        /// Why, as a sentence without a full stop.
+        why: String,
+    },
+    /// To `Ready`: it has paused; serve.
+    Yours {
+        /// A reload was asked for meanwhile.
+        reload: bool,
+    },
+    /// To `Upgrade`: that process serves.
+    Upgraded {
+        /// The successor's process.
+        pid: u32,
+        /// Its version.
+        program: String,
+    },
+}
+
+/// Who would take over. This stays readable in every format.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Hello {
+    /// The formats that it speaks, the oldest and the newest.
+    pub(crate) formats: [u32; 2],
+    /// Its version.
+    pub(crate) program: String,
+    /// Which configuration it serves; see [`identity`].
+    pub(crate) configuration: String,
+}
+
+/// What is handed over. With it come the descriptors: of the session memory, then each listener's,
+/// then the admin's and the cluster's.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Offer {
+    /// The format that it is in.
+    pub(crate) format: u32,
+    /// The predecessor's version.
+    pub(crate) program: String,
+    /// Fields that who does not know them must not leave out.
+    #[serde(default)]
+    pub(crate) must_understand: Vec<String>,
+    /// What ticket keys are derived from.
+    pub(crate) secret: SessionKey,
+    /// Worker processes up to this number have used the session memory.
+    pub(crate) last_number: u64,
+    /// The memory of stored sessions.
+    #[serde(default)]
+    pub(crate) sessions: Option<SessionsOffer>,
+    /// Servers that an operator has disabled.
+    #[serde(default)]
+    pub(crate) disabled: Vec<ServerName>,
+    /// Listening sockets of services.
+    #[serde(default)]
+    pub(crate) listeners: Vec<ListenerOffer>,
+    /// Where the status page is, as configured.
+    #[serde(default)]
+    pub(crate) admin: Option<String>,
+    /// Where datagrams of the cluster's peers come, as configured.
+    #[serde(default)]
+    pub(crate) cluster: Option<String>,
+}
+
+/// The memory of stored sessions: its limits say how entries lie in it.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct SessionsOffer {
+    pub(crate) key: SessionKey,
+    pub(crate) entries_max: usize,
+    pub(crate) bytes_max: usize,
+    pub(crate) lifetime_ms: u64,
+}
+
+/// The listening sockets of one address.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct ListenerOffer {
+    /// As configured.
+    pub(crate) address: String,
+    /// The only network interface.
+    #[serde(default)]
+    pub(crate) interface: Option<String>,
+    #[serde(default)]
+    pub(crate) mptcp: bool,
+    /// How many equal addresses stand before it, if the kernel chooses their ports.
+    #[serde(default)]
+    pub(crate) place: usize,
+    /// How many descriptors.
+    pub(crate) sockets: usize,
+}
+
+impl Hello {
+    /// Ours.
+    pub(crate) fn new(config: &ConfigSource) -> Self {
+        Self {
+            formats: FORMATS,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            configuration: identity(config),
+        }
+    }
+
+    /// The newest format that both sides speak. An error is a sentence.
+    pub(crate) fn format(&self) -> Result<u32, String> {
+        let ([their_oldest, their_newest], [oldest, newest]) = (self.formats, FORMATS);
+        let common = their_newest.min(newest);
+        if common >= their_oldest.max(oldest) {
+            return Ok(common);
+        }
+        Err(format!(
+            "lariat {} takes over in the formats {their_oldest} to {their_newest}, and the running \
+             lariat {} hands over in {oldest} to {newest}",
+            printable(&self.program),
+            env!("CARGO_PKG_VERSION"),
+        ))
+    }
+}
+
+impl Offer {
+    /// Sees whether we can take all of it with this many descriptors. An error is a sentence.
+    pub(crate) fn check(&self, descriptors: usize) -> Result<(), String> {
+        let program = printable(&self.program);
+        let [oldest, newest] = FORMATS;
+        if !(oldest..=newest).contains(&self.format) {
+            let format = self.format;
+            return Err(format!(
+                "the running lariat {program} hands over in the format {format}, and this one takes \
+                 {oldest} to {newest}"
+            ));
+        }
+        let known = |name: &&String| KNOWN.contains(&name.as_str());
+        if let Some(name) = self.must_understand.iter().find(|name| !known(name)) {
+            let name = printable(name);
+            return Err(format!(
+                "the running lariat {program} hands over `{name}`, which this one does not know"
+            ));
+        }
+        let others = [
+            self.sessions.is_some(),
+            self.admin.is_some(),
+            self.cluster.is_some(),
+        ];
+        let others = others.into_iter().filter(|is_there| *is_there).count();
+        let counts = self.listeners.iter().map(|one| one.sockets);
+        if counts.fold(others, usize::saturating_add) != descriptors {
+            return Err(format!(
+                "the running lariat {program} hands over other descriptors than it names"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Which configuration that is: the file's path, or where the flags have it listen.
+pub(crate) fn identity(config: &ConfigSource) -> String {
+    match config {
+        ConfigSource::File(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            path.display().to_string()
+        }
+        ConfigSource::Flags(flags) => {
+            let listen = flags.iter().filter(|(name, _)| name == "listen");
+            let mut values: Vec<_> = listen.map(|(_, value)| value.as_str()).collect();
+            values.sort_unstable();
+            format!("--listen {}", values.join(" --listen "))
+        }
+    }
+}
+
+/// The bytes of a message.
+pub(crate) fn encode(message: &impl Serialize) -> Secret {
+    let bytes = serde_json::to_vec(message);
+    // Every field is a number, text, a list of them, or a path of ours that is text.
+    Secret::new(bytes.unwrap_or_default())
+}
+
+/// The message of these bytes. An error is a sentence without a full stop.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let parsed = serde_json::from_slice(bytes);
+    parsed.map_err(|error| format!("what it says is no message of a lariat: {error}"))
+}
+
+/// What the other one says reaches a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    telemetry::printable::lines(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(formats: [u32; 2]) -> Hello {
+        Hello {
+            formats,
+            ..Hello::new(&ConfigSource::File("/etc/lariat.toml".into()))
+        }
+    }
+
+    #[test]
+    fn both_sides_take_the_newest_format_that_both_know() {
+        for (formats, expected) in [
+            ([1, 1], Some(1)),
+            ([0, 7], Some(1)),
+            ([0, 0], None),
+            ([2, 9], None),
+            ([9, 0], None),
+        ] {
+            let chosen = hello(formats).format();
+            assert_eq!(chosen.clone().ok(), expected, "{formats:?}");
+            let says = format!("formats {} to {}", formats[0], formats[1]);
+            assert!(chosen.err().is_none_or(|error| error.contains(&says)));
+        }
+    }
+
+    const OFFER: &str = r#""format":1,"program":"9.9","last_number":3"#;
+
+    fn offer(more: &str) -> Result<Offer, String> {
+        let secret = [7u8; 32];
+        let text = format!("{{{OFFER},\"secret\":{secret:?}{more}}}");
+        decode(text.as_bytes())
+    }
+
+    #[test]
+    fn what_is_not_known_is_skipped_unless_it_must_be_understood() {
+        let plain = offer("").unwrap();
+        assert_eq!((plain.check(0), plain.last_number), (Ok(()), 3));
+        let newer = offer(r#","colours":["red"],"must_understand":["listeners"]"#);
+        assert_eq!(newer.unwrap().check(0), Ok(()));
+        let strange = offer(r#","colours":["red"],"must_understand":["colours"]"#);
+        let error = strange.unwrap().check(0).unwrap_err();
+        assert!(error.contains("`colours`"), "{error}");
+        let mut other = offer("").unwrap();
+        other.format = 2;
+        assert!(other.check(0).unwrap_err().contains("the format 2"));
+    }
+
+    #[test]
+    fn descriptors_are_as_many_as_are_named() {
+        let named = r#","admin":"127.0.0.1:1","listeners":[{"address":"*:443","sockets":2}]"#;
+        let offer = offer(named).unwrap();
+        assert_eq!(offer.check(3), Ok(()));
+        for wrong in [0, 2, 4] {
+            assert!(
+                offer
+                    .check(wrong)
+                    .unwrap_err()
+                    .contains("other descriptors")
+            );
+        }
+        let many = format!(
+            r#","listeners":[{{"address":"*:443","sockets":{0}}},{{"address":"*:444","sockets":{0}}}]"#,
+            usize::MAX
+        );
+        self::offer(&many).unwrap().check(3).unwrap_err();
+    }
+
+    #[test]
+    fn nonsense_is_no_message() {
+        let deep = "[".repeat(100_000);
+        let long = format!("{{\"Hello\":\"{}\"}}", "x".repeat(SUCCESSOR_BYTES_MAX));
+        let short = offer("").is_ok().then(|| OFFER.to_owned()).unwrap();
+        for text in [
+            "",
+            "{}",
+            "\"Ready",
+            "{\"Hello\":{}}",
+            "{\"Hello\":{\"formats\":[1],\"program\":\"\",\"configuration\":\"\"}}",
+            "{\"Hello\":{\"formats\":[-1,2],\"program\":\"\",\"configuration\":\"\"}}",
+            "\"Ready\"\"Ready\"",
+            "\"Later\"",
+            "\0\0",
+            &deep,
+            &long,
+            &short,
+        ] {
+            decode::<Successor>(text.as_bytes()).unwrap_err();
+            decode::<Predecessor>(text.as_bytes()).unwrap_err();
+        }
+        assert!(matches!(decode(b"\"Ready\""), Ok(Successor::Ready)));
+    }
+
+    #[test]
+    fn messages_survive_the_way() {
+        let offer = offer(r#","disabled":[{"service":"a","server":"b:1"}]"#).unwrap();
+        let sent = encode(&Predecessor::Offer(Box::new(offer)));
+        let Predecessor::Offer(came) = decode(sent.bytes()).unwrap() else {
+            panic!("another message");
+        };
+        assert_eq!(came.disabled[0].service, "a");
+        assert_eq!(came.secret, SessionKey([7; 32]));
+    }
+
+    #[test]
+    fn a_configuration_is_its_file_or_where_its_flags_listen() {
+        let flags = |all: &[(&str, &str)]| {
+            let each = all.iter();
+            let each = each.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            identity(&ConfigSource::Flags(each.collect()))
+        };
+        let first = flags(&[("listen", "*:1"), ("workers", "2"), ("listen", "*:2")]);
+        let second = flags(&[("listen", "*:2"), ("listen", "*:1"), ("workers", "4")]);
+        assert_eq!(first, second);
+        assert_ne!(first, flags(&[("listen", "*:1")]));
+        let file = identity(&ConfigSource::File("a.toml".into()));
+        assert!(Path::new(&file).is_absolute());
+    }
+}

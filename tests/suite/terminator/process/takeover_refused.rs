@@ -1,0 +1,337 @@
+//! A takeover that comes to nothing: the running one goes on and says why, and the other one ends.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Command;
+use std::thread;
+
+use rustix::process::{Signal, getuid};
+use suite::client::Client;
+use suite::configuration::Service;
+use suite::lariat::{Lariat, command};
+use suite::patience::{PATIENCE, until};
+use suite::program::{Running, run};
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+/// A running one, and what is asked of it.
+struct Stage {
+    site: Site,
+    _server: Server,
+    service: Service,
+    lariat: Lariat,
+}
+
+fn running() -> Stage {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    Stage {
+        site,
+        _server: server,
+        service,
+        lariat,
+    }
+}
+
+impl Stage {
+    /// It serves, as it did, and has said this.
+    fn assert_goes_on(&mut self, words: &str) {
+        until(words, || self.lariat.stderr().contains(words).then_some(()));
+        assert_eq!(self.lariat.serving(), self.lariat.supervisor());
+        Client::new(&self.site).visit(self.service.address);
+        assert!(self.lariat.ended().is_none());
+        let folder = self.lariat.status_socket();
+        let names = fs::read_dir(folder.parent().unwrap()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let left: Vec<_> = names.filter(|name| name.starts_with('.')).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    fn socket(&self) -> std::path::PathBuf {
+        let mut path = self.lariat.status_socket().into_os_string();
+        path.push(".takeover");
+        path.into()
+    }
+
+    fn connected(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.socket()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    fn hello(&self, formats: &str) -> String {
+        let file = self.lariat.configuration();
+        format!(
+            r#"{{"Hello":{{"formats":{formats},"program":"7.7","configuration":{file:?},"later":1}}}}"#
+        )
+    }
+}
+
+/// A message of the channel: lengths of bytes and descriptors, little endian, and the bytes.
+fn message(text: &str) -> Vec<u8> {
+    let length = u32::try_from(text.len()).unwrap();
+    [&length.to_le_bytes()[..], &[0; 4], text.as_bytes()].concat()
+}
+
+/// The next message, which has no descriptors.
+fn answer(stream: &mut UnixStream) -> String {
+    let mut header = [0; 8];
+    stream.read_exact(&mut header).unwrap();
+    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
+    let mut text = vec![0; length as usize];
+    stream.read_exact(&mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+fn assert_refused(mut successor: Running, code: i32, words: &str) {
+    assert_eq!(
+        successor.wait().code(),
+        Some(code),
+        "{}",
+        successor.stderr()
+    );
+    let said = successor.stderr();
+    assert!(said.contains(words), "no {words:?}: {said}");
+}
+
+#[test]
+fn a_bad_configuration_is_the_successors_alone() {
+    let mut running = running();
+    running.lariat.configure("[workers]\nthreds = 2\n");
+    let successor = running.lariat.beside(&mut command());
+    assert_refused(successor, 2, "threads");
+    running.lariat.signal(Signal::USR2);
+    running.assert_goes_on("has not taken over, and this one goes on");
+    let asked = running.lariat.ask("upgrade");
+    assert_eq!(asked.code(), 5, "{asked:?}");
+    asked.assert_stderr("threads");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_noticed_in_time() {
+    let mut running = running();
+    let file = running.site.path("other.pem");
+    let (other, own) = (Site::new(), running.site.path("site.pem"));
+    let key = |path| {
+        fs::read_to_string(path)
+            .unwrap()
+            .replace("CERTIFICATE", "IGNORED")
+    };
+    let certificate = fs::read_to_string(other.path("site.pem")).unwrap();
+    let certificate = certificate
+        .split("-----BEGIN PRIVATE")
+        .next()
+        .unwrap()
+        .to_owned();
+    fs::write(&file, certificate + &key(own)).unwrap();
+    let service = running.service.clone().certificates(&format!("[{file:?}]"));
+    running.lariat.configure(&service.toml());
+    let successor = running.lariat.beside(&mut command());
+    assert_refused(successor, 2, "error: ");
+    running.assert_goes_on("has not taken over, and this one goes on");
+}
+
+#[test]
+fn one_that_dies_half_way_leaves_everything_as_it_was() {
+    let mut running = running();
+    let mut stream = running.connected();
+    stream.write_all(&message(&running.hello("[1,1]"))).unwrap();
+    let mut first = [0; 1];
+    stream.read_exact(&mut first).unwrap();
+    drop(stream);
+    running.assert_goes_on("has not taken over, and this one goes on: ");
+    // It says that it is ready, hears that it may serve, and dies.
+    for round in 1..=2 {
+        let mut child = Command::new("python3")
+            .arg("-c")
+            .arg(DIES_WHEN_IT_MAY_SERVE)
+            .arg(running.socket())
+            .arg(running.hello("[1,1]"))
+            .spawn()
+            .unwrap();
+        // The running one sees to its end, if it is not quick enough.
+        assert!(matches!(child.wait().unwrap().code(), Some(0) | None));
+        let words = "goes on: ";
+        until("the end to be noticed", || {
+            let said = running.lariat.stderr();
+            (said.matches(words).count() > round).then_some(())
+        });
+        running.assert_goes_on(words);
+    }
+}
+
+/// Speaks to the socket of its first argument, begins with its second, and ends as soon as it has
+/// been told that it may serve.
+const DIES_WHEN_IT_MAY_SERVE: &str = r#"
+import json, socket, struct, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.settimeout(30)
+def send(text):
+    s.sendall(struct.pack("<II", len(text), 0) + text.encode())
+def receive():
+    head = b""
+    while len(head) < 8: head += s.recv(8 - len(head))
+    length, count = struct.unpack("<II", head)
+    while count > 0:
+        carrier, fds, flags, address = socket.recv_fds(s, 1, 250)
+        count -= len(fds)
+    text = b""
+    while len(text) < length: text += s.recv(length - len(text))
+    return json.loads(text)
+send(sys.argv[2])
+assert receive()["Offer"]["format"] == 1
+send('"Ready"')
+assert "Yours" in receive()
+"#;
+
+#[test]
+fn what_is_no_message_of_ours_is_turned_away() {
+    let mut running = running();
+    for (bytes, words) in [
+        (message("nonsense"), "is no message of a lariat"),
+        (message(r#"{"Hello":{}}"#), "is no message of a lariat"),
+        (vec![0xff; 8], "end"),
+        (vec![1, 0], "end"),
+    ] {
+        let mut stream = running.connected();
+        stream.write_all(&bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut rest = Vec::new();
+        let _ended = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty());
+        if words != "end" {
+            running.assert_goes_on(words);
+        }
+    }
+    let mut early = running.connected();
+    early.write_all(&message("\"Ready\"")).unwrap();
+    early.shutdown(std::net::Shutdown::Write).unwrap();
+    let _ended = early.read_to_end(&mut Vec::new());
+    running.assert_goes_on("");
+}
+
+#[test]
+fn older_and_newer_formats_are_told_apart_in_words() {
+    let mut running = running();
+    for formats in ["[0,0]", "[2,9]"] {
+        let mut stream = running.connected();
+        stream.write_all(&message(&running.hello(formats))).unwrap();
+        let said = answer(&mut stream);
+        assert!(
+            said.contains("Refused") && said.contains("in the formats"),
+            "{said}"
+        );
+    }
+    running.assert_goes_on("lariat 7.7 takes over in the formats 2 to 9");
+    // The other way round: an old one runs.
+    let listener = {
+        let path = running.socket();
+        fs::remove_file(&path).unwrap();
+        UnixListener::bind(path).unwrap()
+    };
+    let offer = format!(
+        r#"{{"Offer":{{"format":9,"program":"8.8","last_number":1,"secret":{:?}}}}}"#,
+        [7u8; 32]
+    );
+    let other = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        answer(&mut stream);
+        stream.write_all(&message(&offer)).unwrap();
+        let _ended = stream.read(&mut [0]);
+    });
+    let successor = running.lariat.beside(&mut command());
+    assert_refused(successor, 5, "lariat 8.8 hands over in the format 9");
+    other.join().unwrap();
+}
+
+#[test]
+fn of_two_successors_one_takes_over() {
+    let mut running = running();
+    let mut first = running.connected();
+    first.write_all(&message(&running.hello("[1,1]"))).unwrap();
+    let mut byte = [0; 1];
+    first.read_exact(&mut byte).unwrap();
+    let second = running.lariat.beside(&mut command());
+    assert_refused(second, 5, "is taking over already");
+    drop(first);
+    running.assert_goes_on("this one goes on: ");
+    assert_eq!(running.lariat.succeed().wait().code(), Some(0));
+}
+
+#[test]
+fn another_configuration_does_not_take_its_place() {
+    let mut running = running();
+    let other = fs::read_to_string(running.lariat.configuration()).unwrap();
+    let file = running.site.directory.write("other.toml", other);
+    let successor = Running::start(command().arg("serve").arg(&file));
+    assert_refused(successor, 5, "admin.status-socket");
+    running.assert_goes_on("may not take over");
+}
+
+#[test]
+fn a_program_that_crashes_or_is_none_changes_nothing() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let program = site.path("lariat");
+    std::os::unix::fs::symlink(command().get_program(), &program).unwrap();
+    let lariat = Lariat::start_by(Command::new(&program), &service.toml());
+    let mut running = Stage {
+        site,
+        _server: server,
+        service,
+        lariat,
+    };
+    for (text, words) in [
+        ("#!/bin/sh\nkill -SEGV $$\n", "signal: 11"),
+        ("#!/bin/sh\nexit 0\n", "it ended: exit status: 0"),
+        ("no program", "cannot start a successor"),
+    ] {
+        let new = running.site.path("new");
+        fs::write(&new, text).unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(&new, &program).unwrap();
+        // Another test's process may hold the file open for a moment, as it was written.
+        until(words, || {
+            let asked = running.lariat.ask("upgrade");
+            assert_eq!(asked.code(), 5, "{asked:?}");
+            asked.stderr.contains(words).then_some(())
+        });
+        running.assert_goes_on(words);
+    }
+}
+
+#[test]
+fn another_user_gets_nothing() {
+    if !getuid().is_root() {
+        return;
+    }
+    let mut running = running();
+    let path = running.socket();
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    // As if the mode were no hindrance.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let folder = path.parent().unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.join("lariat");
+    fs::copy(command().get_program(), &program).unwrap();
+    // Another test's process may hold the file open for a moment, as it was written.
+    until("the stranger to be noticed", || {
+        let mut stranger = Command::new("setpriv");
+        stranger
+            .args(["--reuid=65534", "--clear-groups"])
+            .arg(&program);
+        stranger.args(["upgrade", "--status-socket"]);
+        let said = run(stranger.arg(running.lariat.status_socket()));
+        assert!(!said.status.success(), "{said:?}");
+        let noticed = running.lariat.stderr().contains("of user 65534");
+        noticed.then_some(())
+    });
+    running.assert_goes_on("of user 65534 may not take over");
+}
