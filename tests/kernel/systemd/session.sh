@@ -58,6 +58,22 @@ case $(property StatusText) in *"the last reload was refused: "*) ;; *) property
 served
 configured ""
 
+echo "== an upgrade, after which another process is the main one"
+before=$(property MainPID)
+lariat upgrade /etc/lariat/lariat.toml
+until_is SubState running
+after=$(property MainPID)
+[ "$after" != "$before" ] || { echo "the main process is $after, as before"; false; }
+served
+# It outlives the end of its predecessor, and the watchdog hears of it.
+for _ in {1..300}; do [ -e "/proc/$before" ] || break; sleep 0.1; done
+[ ! -e "/proc/$before" ]
+sleep 6
+is MainPID "$after"
+is SubState running
+is NRestarts 0
+served
+
 echo "== a watchdog that ends what stands still"
 main=$(property MainPID)
 for worker in $(cat "/proc/$main/task/$main/children"); do kill -STOP "$worker"; done
