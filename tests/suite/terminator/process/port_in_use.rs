@@ -35,21 +35,21 @@ fn a_second_instance_says_who_the_first_is() {
     let file = first.configuration();
     let who = [
         format!("pid {}", first.supervisor().as_raw_nonzero()),
-        format!(
-            "started as `{} serve {}`",
-            command().get_program().display(),
-            file.display()
-        ),
-        "since 20".to_owned(),
-        "hint: `lariat reload` ".to_owned(),
+        format!("the running one serves {}", file.display()),
+        "hint: to serve both, give each a status socket of its own".to_owned(),
     ];
-    // By its ports; and by its status socket, where the ports are other ones.
-    first.configure(&service.toml());
-    let by_ports = run(command().arg("serve").arg(&file));
-    first.configure(&Service::new(&site, &server).toml());
-    let by_socket = run(command().arg("serve").arg(&file));
+    // By its ports; and by its status socket, where the ports are other ones. One of the same file
+    // would take over.
+    let of_another_file = |service: &Service| {
+        first.configure(&service.toml());
+        let other = site.directory.join("other.toml");
+        std::fs::copy(&file, &other).unwrap();
+        run(command().arg("serve").arg(other))
+    };
+    let by_ports = of_another_file(&service);
+    let by_socket = of_another_file(&Service::new(&site, &server));
     for refused in [by_ports, by_socket] {
-        assert_eq!(refused.code(), 3, "{refused:?}");
+        assert_eq!(refused.code(), 5, "{refused:?}");
         who.iter().for_each(|words| refused.assert_stderr(words));
         assert!(!refused.stderr.contains("ss -lnp"), "{refused:?}");
     }

@@ -105,8 +105,8 @@ impl Supervisor<'_> {
         let own = identity(&self.request.config);
         if hello.configuration != own {
             return Err(format!(
-                "it serves {}, and this one serves {own}\nhint: to serve both, give each a status \
-                 socket of its own: `admin.status-socket`, or --status-socket",
+                "the running one serves {own}, the new one {}\nhint: to serve both, give each a \
+                 status socket of its own: `admin.status-socket`, or --status-socket",
                 printable(&hello.configuration)
             ));
         }
