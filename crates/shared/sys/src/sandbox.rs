@@ -241,13 +241,51 @@ fn apply<const N: usize>(filters: [io::Result<BpfProgram>; N]) -> io::Result<Enf
 /// what is mounted, keys of the kernel. It goes on to start programs, to open files and sockets.
 /// Holds for all of its threads, and for what it starts. To be called after
 /// [`crate::process::no_new_privileges`].
+///
+/// A program that has them forbidden by who started it forbids nothing anew: filters add up over
+/// execve(2), and the kernel has room for 32,768 instructions.
 pub fn forbid_system_calls() -> io::Result<Enforcement> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(Enforcement::NotSupported);
     };
-    let forbidden = SeccompAction::Errno(libc::EPERM as u32);
-    let program = filter(bare(ALIEN), forbidden, SeccompAction::Allow, arch)?;
-    enforced(seccompiler::apply_filter_all_threads(&program))
+    let mark = mark_of(ALIEN);
+    if is_marked(mark) {
+        return Ok(Enforcement::Enforced);
+    }
+    let marked = when_one_of(0, &[mark.into()])?;
+    // The mark comes last: where it is, all are forbidden.
+    for (rules, error) in [
+        (bare(ALIEN), libc::EPERM),
+        (Rules::from([(libc::SYS_prctl, marked)]), MARK_ERROR),
+    ] {
+        let forbidden = SeccompAction::Errno(error as u32);
+        let program = filter(rules, forbidden, SeccompAction::Allow, arch)?;
+        let applied = enforced(seccompiler::apply_filter_all_threads(&program))?;
+        if applied != Enforcement::Enforced {
+            return Ok(applied);
+        }
+    }
+    Ok(Enforcement::Enforced)
+}
+
+/// What prctl(2) says to a mark; the kernel itself says it to none.
+const MARK_ERROR: i32 = libc::EALREADY;
+
+/// By which a program recognises that these calls are forbidden already: an operation that
+/// prctl(2) does not have, another one for other calls.
+fn mark_of(calls: &[i64]) -> u32 {
+    // FNV-1a.
+    let numbers = calls.iter().flat_map(|call| call.to_le_bytes());
+    let hash = numbers.fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    u32::from_be_bytes(*b"L\0\0\0") | hash >> 8
+}
+
+fn is_marked(mark: u32) -> bool {
+    // SAFETY: numbers only; the kernel has no such operation.
+    let answer = unsafe { libc::prctl(mark as libc::c_int, 0, 0, 0, 0) };
+    answer == -1 && io::Error::last_os_error().raw_os_error() == Some(MARK_ERROR)
 }
 
 fn install(program: BpfProgram) -> io::Result<Enforcement> {

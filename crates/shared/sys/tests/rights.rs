@@ -532,9 +532,21 @@ fn the_supervisor_is_no_debugger() {
         let error = io::Error::last_os_error();
         assert_eq!((answer, error.raw_os_error()), (-1, Some(libc::EPERM)));
     }
+    // A program that it starts in its place has them forbidden by it.
+    let filters = seccomp_filters();
+    assert_eq!(forbid_system_calls().unwrap(), Enforcement::Enforced);
+    assert_eq!(seccomp_filters(), filters);
     // It starts the worker process, which forbids itself more.
     assert!(Command::new("/bin/true").status().unwrap().success());
     enter();
+}
+
+fn seccomp_filters() -> String {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("Seccomp_filters:"));
+    line.unwrap().to_owned()
 }
 
 /// The orphan holds the other end of the pipe, and nobody else does once its parent has ended:
