@@ -163,6 +163,9 @@ pub(crate) struct ListenerOffer {
     pub(crate) place: usize,
     /// How many descriptors.
     pub(crate) sockets: usize,
+    /// Whether a service manager has opened them: a path among them is its own to remove.
+    #[serde(default)]
+    pub(crate) handed_over: bool,
 }
 
 impl Hello {

@@ -10,6 +10,7 @@ use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use suite::client::Client;
 use suite::configuration::Service;
 use suite::lariat::{Lariat, command};
+use suite::patience::until;
 use suite::program::{Finished, run};
 use suite::site::Site;
 use testkit::server::{Behaviour, Server};
@@ -90,6 +91,34 @@ fn the_path_of_a_unix_socket_is_the_managers() {
     drop(stream);
     lariat.ask("drain").success();
     assert_eq!(lariat.wait().code(), Some(0));
+    UnixStream::connect(&path).unwrap();
+}
+
+#[test]
+fn the_path_stays_the_managers_when_another_lariat_has_taken_over() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let path = site.path("front.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let listen = format!("['unix:{}']", path.display());
+    let service = Service::new(&site, &server).listen(&listen).mode("off");
+    let lariat = started(&[&listener], &service.toml());
+    // The second one has it from the first, and a third from the second.
+    for _ in 0..2 {
+        lariat.ask("upgrade").success();
+    }
+    let elsewhere = Service::new(&site, &server);
+    for service in [&elsewhere, &service] {
+        lariat.configure(&service.toml());
+        lariat.reload().success();
+    }
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"a").unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    drop(stream);
+    lariat.ask("drain").success();
+    until("its end", || {
+        (!lariat.status_socket().exists()).then_some(())
+    });
     UnixStream::connect(&path).unwrap();
 }
 

@@ -80,6 +80,18 @@ impl HandedOverSockets {
         each.map(|one| one.fd.try_clone().ok()).collect()
     }
 
+    /// Takes those that a predecessor had of its service manager: no reload closes them, and the
+    /// path is the manager's.
+    pub(super) fn inherit(&mut self, address: &Address, fds: &[OwnedFd]) {
+        // The limit of descriptors is raised, and this is the start.
+        let copies = fds.iter().filter_map(|fd| fd.try_clone().ok());
+        self.0.extend(copies.map(|fd| HandedOver {
+            name: "of the predecessor".to_owned(),
+            address: address.clone(),
+            fd,
+        }));
+    }
+
     /// Whether the address was handed over.
     pub(super) fn has(&self, address: &Address) -> bool {
         self.0.iter().any(|one| one.address == *address)

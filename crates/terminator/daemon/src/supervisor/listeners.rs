@@ -62,6 +62,9 @@ impl Listeners {
             // An address that we cannot read is none of our configuration's.
             if let Ok(address) = offer.address.parse::<Address>() {
                 self.lent.extend(path_of(&address));
+                if offer.handed_over {
+                    self.handed_over.inherit(&address, &fds);
+                }
                 let transport = Transport {
                     interface: offer.interface,
                     mptcp: offer.mptcp,
@@ -80,6 +83,7 @@ impl Listeners {
                 mptcp: transport.mptcp,
                 place: *place,
                 sockets: fds.len(),
+                handed_over: self.handed_over.has(address),
             };
             (offer, fds.iter().map(AsFd::as_fd).collect())
         });
