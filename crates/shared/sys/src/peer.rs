@@ -82,6 +82,12 @@ impl Process {
         numbers.map_err(io::Error::other)
     }
 
+    /// The number of the process that it is a child of.
+    pub fn parent(&self) -> io::Result<u32> {
+        let line = self.status("PPid:")?;
+        line.trim().parse().map_err(io::Error::other)
+    }
+
     /// Its name: that of its first thread, at most 15 bytes.
     pub fn name(&self) -> io::Result<String> {
         Ok(self.status("Name:")?.trim().to_owned())
@@ -101,6 +107,12 @@ impl Process {
     /// Sends it a signal; never to another process. `NotFound` = it has ended.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         pidfd_send_signal(&self.fd, to_rustix(signal)).map_err(|error| gone(error.into()))
+    }
+
+    /// Ends it at once (SIGKILL); never another process. `NotFound` = it has ended.
+    pub fn kill(&self) -> io::Result<()> {
+        let kill = rustix::process::Signal::KILL;
+        pidfd_send_signal(&self.fd, kill).map_err(|error| gone(error.into()))
     }
 
     /// Sends it [`Signal::Order`] with a number. `Unsupported` = it does not read orders, and would
@@ -230,6 +242,7 @@ mod tests {
         let mut child = waiting();
         let process = Process::of(child.id()).unwrap();
         assert_eq!(process.name().unwrap(), "cat");
+        assert_eq!(process.parent().unwrap(), std::process::id());
         assert!(!process.has_ended_within(Duration::ZERO).unwrap());
         // It would end of it.
         let order = process.order(1).unwrap_err();

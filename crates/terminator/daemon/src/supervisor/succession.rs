@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sys::signal;
+use sys::signal::{self, Signal};
 
 use super::Supervisor;
 use super::admin_sockets::temporary_paths;
@@ -43,6 +43,10 @@ impl Supervisor<'_> {
     /// Somebody asked something at the takeover socket.
     pub(super) fn asked(&mut self, asked: Asked) -> Result<Next, Failure> {
         match asked {
+            // Those have no rights to gain by it, but their user may be ours.
+            Asked::TakeOver(link, _) | Asked::Upgrade(link) if self.is_own(&link) => {
+                self.turn_away(&link, "it is a part of the running one")
+            }
             Asked::TakeOver(link, hello) => self.take_over_asked(link, hello),
             Asked::Upgrade(link) => {
                 self.upgrade(Some(link));
@@ -79,17 +83,27 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Whether that is our worker process, or another that we have started and no successor.
+    fn is_own(&self, link: &Link) -> bool {
+        let expected = self.succession.expected.map(|(_, pid)| pid);
+        expected != Some(link.pid) && link.is_child()
+    }
+
+    fn turn_away(&self, link: &Link, why: &str) -> Result<Next, Failure> {
+        let (pid, why) = (link.pid, why.to_owned());
+        say(format_args!("process {pid} may not take over: {why}"));
+        let _ = link.send(&Predecessor::Refused { why }, &[]);
+        Ok(Next::Continue)
+    }
+
     fn is_successor(&self, number: u64) -> bool {
         let taking = self.succession.successor.as_ref();
         taking.is_some_and(|taking| taking.link.number == number)
     }
 
     fn take_over_asked(&mut self, link: Link, hello: Hello) -> Result<Next, Failure> {
-        if let Err(why) = self.may_take_over(&hello) {
-            let process = link.pid;
-            say(format_args!("process {process} may not take over: {why}"));
-            let _ = link.send(&Predecessor::Refused { why }, &[]);
-            return Ok(Next::Continue);
+        if let Err(why) = self.may_take_over(&link, &hello) {
+            return self.turn_away(&link, &why);
         }
         self.succession.expected = None;
         // The status may be there before the word of the worker process that it serves.
@@ -101,7 +115,15 @@ impl Supervisor<'_> {
     }
 
     /// An error is a sentence without a full stop.
-    fn may_take_over(&self, hello: &Hello) -> Result<(), String> {
+    fn may_take_over(&self, link: &Link, hello: &Hello) -> Result<(), String> {
+        // It could not be ended if it does not come to serve, nor a service manager told of it.
+        if link.pid == 0 || link.process.is_none() {
+            return Err(
+                "its process cannot be seen from here: it has ended, or is of another PID \
+                 namespace, such as another container's"
+                    .to_owned(),
+            );
+        }
         let own = identity(&self.request.config);
         if hello.configuration != own {
             return Err(format!(
@@ -232,7 +254,8 @@ impl Supervisor<'_> {
         self.admin_sockets.leave(&kept);
         self.listeners.lend(kept);
         if self.succession.stop_asked {
-            let _ = signal::send(pid, signal::Signal::Terminate);
+            let process = link.process.as_ref();
+            let _ = process.map(|process| process.signal(Signal::Terminate));
         }
         if self.child.is_none() || self.phase != Phase::Serving {
             return self.end();
@@ -278,7 +301,7 @@ impl Supervisor<'_> {
         let _ = link.send(&Predecessor::Refused { why }, &[]);
         if stage != Stage::Offered {
             // It may hold on to what it was given, and only one may serve.
-            let _ = signal::kill(link.pid);
+            let _ = link.process.as_ref().map(|process| process.kill());
         }
         super::reading::remove(temporary_paths(self.admin_sockets.status_path(), link.pid));
         if std::mem::take(&mut self.succession.stop_asked) {

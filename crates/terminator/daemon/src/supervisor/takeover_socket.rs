@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use sys::channel::Channel;
-use sys::peer::credentials;
+use sys::peer::{Process, credentials};
 use sys::process;
 use sys::socket::ListenOptions;
 
@@ -63,14 +63,22 @@ pub(super) enum Asked {
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) number: u64,
-    /// The process that asked.
+    /// The process that asked; 0 if it is of another PID namespace.
     pub(super) pid: u32,
+    /// The same, even if another has its number later; `None` = it has ended, or cannot be seen.
+    pub(super) process: Option<Arc<Process>>,
     channel: Arc<Channel>,
 }
 
 impl Link {
     pub(super) fn send(&self, message: &Predecessor, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.channel.send(encode(message).bytes(), fds)
+    }
+
+    /// Whether it is a process that this one has started.
+    pub(super) fn is_child(&self) -> bool {
+        let parent = self.process.as_ref().map(|process| process.parent());
+        matches!(parent, Some(Ok(pid)) if pid == std::process::id())
     }
 }
 
@@ -130,11 +138,13 @@ fn stranger(stream: &UnixStream) -> Option<String> {
 
 fn listen(stream: UnixStream, number: u64, hear: &impl Fn(Asked)) {
     let pid = credentials(stream.as_fd()).map_or(0, |of| of.pid);
+    let process = Process::behind(stream.as_fd()).ok().map(Arc::new);
     let channel = Channel::from(OwnedFd::from(stream)).with_send_timeout(MESSAGE_TIME_MAX);
     let channel = Arc::new(channel);
     let link = || Link {
         number,
         pid,
+        process: process.clone(),
         channel: Arc::clone(&channel),
     };
     let mut time_max = MESSAGE_TIME_MAX;
