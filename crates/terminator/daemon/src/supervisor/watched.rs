@@ -6,11 +6,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use config::ReloadOptions;
+use telemetry::printable::line;
 
 use super::backoff::Backoff;
 use super::child::{Child, Heard, Program};
 use super::events::{Event, EventSender};
-use super::messages::{printable, say};
+use super::messages::say;
 use crate::watcher::{Ask, Changed, REPLY_BYTES_MAX, Stamps, WATCHER_ARGUMENT, WATCHER_NAME};
 
 const WATCHER: Program = Program {
@@ -97,7 +98,9 @@ impl Watched {
         match heard {
             Heard::Answer(changed) => {
                 let files = changed.files.iter().map(|path| path.display().to_string());
-                let files = printable(&files.collect::<Vec<_>>().join(", "));
+                // Who may add one to a directory of certificates chooses its name.
+                let files = files.map(|path| line(&path).to_string());
+                let files = files.collect::<Vec<_>>().join(", ");
                 let more = match changed.more {
                     0 => String::new(),
                     more => format!(" and {more} more"),

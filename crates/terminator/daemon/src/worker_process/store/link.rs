@@ -18,11 +18,15 @@ use redis::{
     cmd,
 };
 use telemetry::outcome::StoreFailure;
+use telemetry::printable;
 use tokio::time::error::Elapsed;
 use wire::address::{Address, Endpoint, UnixName};
 
 /// How long connecting may take, with TLS and the password.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Of what the store says: its errors are a line.
+const TEXT_CHARACTERS_MAX: usize = 200;
 
 /// Why a request failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -256,7 +260,9 @@ impl Connection {
 
 impl Fault {
     pub(super) fn of(why: StoreFailure, text: impl Into<String>) -> Self {
-        let text = text.into();
+        // What a server says may be of many lines, and of any length.
+        let text = printable::line(&text.into()).to_string();
+        let text = text.chars().take(TEXT_CHARACTERS_MAX).collect();
         Self { why, text }
     }
 
@@ -348,5 +354,18 @@ impl AsyncDNSResolver for StoreNames {
                 Box::new(found?.into_iter());
             Ok(addresses)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_store_says_is_one_short_line() {
+        let fault = Fault::of(StoreFailure::Refused, "ERR a\nhint: b\u{1b}");
+        assert_eq!(fault.text, r"ERR a\u000ahint: b\u001b");
+        let fault = Fault::of(StoreFailure::Refused, "\n".repeat(1 << 20));
+        assert_eq!(fault.text.len(), TEXT_CHARACTERS_MAX);
     }
 }
