@@ -54,6 +54,16 @@ impl Console {
         }
     }
 
+    /// Why the running lariat refused. Diagnostics bring their severity along; what the host or
+    /// the worker process said has none.
+    pub(crate) fn refusal(self, why: &str) {
+        if has_severity(why) {
+            self.say(why);
+        } else {
+            self.error(why);
+        }
+    }
+
     /// Lines without a label.
     pub(crate) fn say(self, text: impl Display) {
         write_line(lines(&text.to_string()));
@@ -80,7 +90,27 @@ impl Console {
     }
 }
 
+fn has_severity(text: &str) -> bool {
+    ["error: ", "warning: "]
+        .iter()
+        .any(|severity| text.starts_with(severity))
+}
+
 /// Writes data to the standard output. If nobody reads it any more, that is their choice.
 pub(crate) fn print(text: impl Display) {
     let _ = write!(io::stdout(), "{}", lines(&text.to_string()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_error_once() {
+        assert!(has_severity("error: log.output: is wrong"));
+        assert!(has_severity(
+            "warning: service.front: is old\nerror: is wrong"
+        ));
+        assert!(!has_severity("service \"main\": holds no certificate"));
+    }
 }

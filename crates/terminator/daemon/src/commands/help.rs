@@ -101,7 +101,7 @@ with 5 and the reason if it was refused.
 const UPGRADE: &str = "\
 lariat upgrade: put another process in the place of the running lariat
 
-  lariat upgrade [--status-socket PATH]
+  lariat upgrade [FILE | --status-socket PATH]
 
 The running one starts the program again, by the path and with the arguments that it was started
 with: so the version that is installed there now, and the whole configuration. Nobody is refused:
@@ -128,7 +128,7 @@ lariat server: take a server out of use for maintenance, or back in
 
 A disabled server gets no new connections; open ones go on. It stays disabled when the
 configuration is read again and when the worker process dies, until it is enabled, leaves the
-configuration, or lariat is restarted. `lariat status` lists the servers of each service.
+configuration, or lariat ends; `lariat upgrade` keeps it. `lariat status` lists the servers.
 
 For example: lariat server disable web/10.0.0.3:80
 ";

@@ -85,22 +85,11 @@ fn outcome(document: &StatusDocument, console: Console) -> Exit {
             Exit::Success
         }
         Some(why) => {
-            if has_severity(why) {
-                console.say(why);
-            } else {
-                console.error(why);
-            }
+            console.refusal(why);
             console.error("the new configuration was refused; the old one is still served");
             Exit::Refused
         }
     }
-}
-
-/// Diagnostics bring theirs along; what the host or the worker process said has none.
-fn has_severity(text: &str) -> bool {
-    ["error: ", "warning: "]
-        .iter()
-        .any(|severity| text.starts_with(severity))
 }
 
 #[cfg(test)]
@@ -122,14 +111,5 @@ mod tests {
         let error = unless_draining(&document("draining")).unwrap_err();
         assert!(error.to_string().contains("is draining"), "{error}");
         assert_eq!(error.tell(Console::to_stderr()), Exit::Refused);
-    }
-
-    #[test]
-    fn a_refusal_says_error_once() {
-        assert!(has_severity("error: log.output: is wrong"));
-        assert!(has_severity(
-            "warning: service.front: is old\nerror: is wrong"
-        ));
-        assert!(!has_severity("service \"main\": holds no certificate"));
     }
 }

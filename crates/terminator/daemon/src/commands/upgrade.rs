@@ -33,8 +33,8 @@ pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {
             Exit::Success
         }
         Ok(Predecessor::Refused { why }) => {
-            console.error(printable(&why));
-            console.error("the new process has not taken over; the old one goes on");
+            console.refusal(&printable(&why));
+            console.error("no new process has taken over; the running one stays");
             Exit::Refused
         }
         Ok(_) | Err(_) => {

@@ -130,7 +130,7 @@ impl TakeoverFailure {
 /// A plan with this folder has to wait for a restart.
 #[derive(Debug, Error)]
 #[error(
-    "service `{service}`: {}\nhint: restart: which folders can be read is settled before it serves",
+    "service `{service}`: {}\nhint: restart (`lariat upgrade`): which folders can be read is settled before it serves",
     self.reason()
 )]
 pub(crate) struct RootFailure {
@@ -159,7 +159,7 @@ pub(crate) enum ReachFailure {
     /// Because of this server.
     #[error(
         "service `{service}`: the running worker process may not connect to {server}\n\
-         hint: restart: {} settled before it serves",
+         hint: restart (`lariat upgrade`): {} settled before it serves",
         settled(server)
     )]
     Server {
@@ -171,7 +171,7 @@ pub(crate) enum ReachFailure {
     /// Because of the session store.
     #[error(
         "the running worker process may not connect to {node} of `cluster.store`\n\
-         hint: restart: {} settled before it serves",
+         hint: restart (`lariat upgrade`): {} settled before it serves",
         settled(node)
     )]
     Store {
@@ -182,7 +182,7 @@ pub(crate) enum ReachFailure {
     #[error(
         "service `{service}`: the running worker process may not choose the addresses that it \
          connects from as `back.source` says\n\
-         hint: restart: whether it may is settled before it serves"
+         hint: restart (`lariat upgrade`): whether it may is settled before it serves"
     )]
     Source {
         /// The service's name.

@@ -127,8 +127,8 @@ impl Supervisor<'_> {
         let own = identity(&self.request.config);
         if hello.configuration != own {
             return Err(format!(
-                "the running one serves {own}, the new one {}\nhint: to serve both, give each a \
-                 status socket of its own: `admin.status-socket`, or --status-socket",
+                "the new process is for {}, the running one for {own}\nhint: to serve both, give \
+                 each a status socket of its own: `admin.status-socket`, or --status-socket",
                 printable(&hello.configuration)
             ));
         }
@@ -140,7 +140,7 @@ impl Supervisor<'_> {
         }
         match self.phase {
             Phase::Starting | Phase::Serving | Phase::Restarting => Ok(()),
-            Phase::Draining => Err("this one drains, and has closed its sockets".to_owned()),
+            Phase::Draining => Err("the running one drains, and has closed its sockets".to_owned()),
         }
     }
 
@@ -338,7 +338,7 @@ impl Supervisor<'_> {
             return;
         }
         let started = match self.phase {
-            Phase::Draining => Err("it drains".to_owned()),
+            Phase::Draining => Err("the running one drains".to_owned()),
             _ => self.start_successor(),
         };
         match started {
