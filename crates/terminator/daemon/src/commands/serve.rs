@@ -45,9 +45,9 @@ fn holder(socket: &StatusSocket, address: &Address) -> Option<String> {
     wire::date::put_time(&mut since, document.process.supervisor_start_ms * 1000);
     Some(format!(
         "lariat {} listens there: pid {}, since {}, started as `{}`; its status socket is {}\n\
-         hint: `lariat reload` has it read its configuration again, `lariat upgrade` replaces it by \
-         the program as installed now; if it hands nothing over, `lariat drain`, then start this \
-         one; to stand beside it, this one needs ports and a `status-socket` of its own",
+         hint: `lariat reload` has it read its configuration again, `lariat upgrade` replaces it \
+         by the program as installed now; if it hands nothing over, `lariat drain`, then start \
+         this one; to stand beside it, this one needs ports and a `status-socket` of its own",
         document.process.program,
         supervisor.pid(),
         String::from_utf8_lossy(&since),

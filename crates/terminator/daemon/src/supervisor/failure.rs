@@ -130,7 +130,8 @@ impl TakeoverFailure {
 /// A plan with this folder has to wait for a restart.
 #[derive(Debug, Error)]
 #[error(
-    "service `{service}`: {}\nhint: restart (`lariat upgrade`): which folders can be read is settled before it serves",
+    "service `{service}`: {}\nhint: restart (`lariat upgrade`): which folders can be read is \
+     settled before it serves",
     self.reason()
 )]
 pub(crate) struct RootFailure {
