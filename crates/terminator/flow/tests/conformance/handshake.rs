@@ -113,6 +113,9 @@ fn doubled_change(mut flight: Vec<u8>) -> Vec<u8> {
 fn without_change(mut flight: Vec<u8>) -> Vec<u8> {
     let place = change_of(&flight);
     flight.drain(place..place + 6);
+    // What is encrypted is read as a message then. One of these random bytes is its length's
+    // highest: at 0 the rest would be waited for.
+    flight[place + 6] = 0xff;
     flight
 }
 
