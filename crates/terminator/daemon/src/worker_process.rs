@@ -229,7 +229,7 @@ impl Control {
             Arc::clone(log.queue()),
             !serve.waits,
         )?;
-        admin.workers().begun(plane.heartbeat());
+        admin.workers_begun(&plane);
         let tiers = Arc::clone(&inheritance.tiers);
         let cluster = Cluster::new(&inheritance.secret, tiers, sayer(&channel));
         admin.cluster_begun(cluster.facts());

@@ -24,6 +24,7 @@ use crate::files::FileContext;
 use crate::heartbeat::Heartbeat;
 use crate::line_queue::LineQueue;
 use crate::plan::Plan;
+use crate::sources::SourceTable;
 use crate::worker::Worker;
 
 /// A listening socket and its services.
@@ -43,6 +44,7 @@ pub struct BoundListener {
 pub struct Plane {
     workers: Vec<Handle>,
     registry: Arc<Registry>,
+    sources: Arc<SourceTable>,
     plan: Mutex<Plan>,
 }
 
@@ -71,6 +73,7 @@ impl Plane {
             .map(|_| Waker::new().map(Arc::new))
             .collect::<io::Result<_>>()?;
         let allowances = Allowances::new(wakers.clone().into());
+        let sources = Arc::clone(&allowances.sources);
         let file_threads = FileThreads::new(plan.workers.file_threads);
         let its = wakers.into_iter().zip(cpus).zip(listeners);
         for (index, ((waker, cpu), listeners)) in its.enumerate() {
@@ -121,6 +124,7 @@ impl Plane {
         Ok(Self {
             workers,
             registry,
+            sources,
             plan: Mutex::new(plan),
         })
     }
@@ -176,6 +180,11 @@ impl Plane {
     /// How many workers there are.
     pub fn worker_count(&self) -> usize {
         self.workers.len()
+    }
+
+    /// What each client address has taken.
+    pub fn sources(&self) -> Arc<SourceTable> {
+        Arc::clone(&self.sources)
     }
 
     /// The way to find out whether the workers go on.

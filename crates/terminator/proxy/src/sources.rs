@@ -71,9 +71,19 @@ impl Default for SourceTable {
 }
 
 impl SourceTable {
-    /// A panic elsewhere leaves counts as good as they were.
+    /// Sources in the table now.
+    pub fn entries(&self) -> usize {
+        let parts = 0..self.parts.len();
+        parts.map(|part| self.lock(part).sources.len()).sum()
+    }
+
+    /// Where a source is counted.
     fn part(&self, source: u128) -> MutexGuard<'_, Part> {
-        let part = self.hasher.hash_one(source) as usize % PARTS;
+        self.lock(self.hasher.hash_one(source) as usize % PARTS)
+    }
+
+    /// A panic elsewhere leaves counts as good as they were.
+    fn lock(&self, part: usize) -> MutexGuard<'_, Part> {
         let part = self.parts[part].lock();
         part.unwrap_or_else(PoisonError::into_inner)
     }
@@ -343,8 +353,7 @@ mod tests {
             let place = sources.admit(&SourceRules::default(), Some(client), now);
             assert!(place.unwrap().is_some());
         }
-        let parts = sources.table.parts.iter();
-        let known: usize = parts.map(|part| part.lock().unwrap().sources.len()).sum();
+        let known = sources.table.entries();
         assert!(known <= PARTS * SWEEP_MIN, "{known}");
     }
 }

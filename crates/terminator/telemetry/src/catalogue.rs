@@ -308,6 +308,7 @@ catalogue! {
         Gauge Count "lariat_log_write_failing" "1 if the last lines about connections could not be written, else 0." { LogFails }
         Gauge Count "lariat_connections_limit" "As many client connections may be open at the same time: `limits.connections`." { ConnectionsLimit }
         Gauge Count "lariat_handshakes_in_progress_limit" "As many handshakes may be in progress at the same time: `limits.handshakes`." { HandshakesLimit }
+        Gauge Count "lariat_sources" "Client addresses that `limits.per-source` counts, of IPv6 networks: all that have a connection open, and some that had one." { Sources }
         Gauge Count "lariat_session_cache_entries" "Sessions in the cache." { SessionsStored }
         Gauge Count "lariat_session_cache_limit_entries" "As many sessions may be in the cache." { SessionsLimit }
         Gauge Bytes "lariat_session_cache_bytes" "Bytes that the sessions in the cache take." { SessionBytes }

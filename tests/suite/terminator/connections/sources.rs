@@ -1,8 +1,9 @@
 //! Which clients may come in by their address, and how much one address may take.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use suite::footprint::Footprint;
 use suite::openssl::s_client;
 use suite::prelude::*;
@@ -185,6 +186,94 @@ fn a_flood_of_one_source_does_not_flood_the_log() {
     // Others come in meanwhile.
     let other = s_client(&site, service.address, &["-bind", "127.0.0.3:0"]);
     assert!(other.stdout.contains("Cipher is TLS_AES"), "{other:?}");
+}
+
+/// The addresses of a flood are 127.1.0.0 and those behind it.
+const FLOOD: u32 = 20_000;
+
+/// Sources that the table may hold while few have a connection open: 64 in each of its parts.
+const TABLE_MAX: f64 = 64.0 * 64.0;
+
+/// A connection from an address of this host.
+fn connect_from(source: Ipv4Addr, address: SocketAddr) -> TcpStream {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from((source, 0))).unwrap();
+    connect(&socket, &address).unwrap();
+    TcpStream::from(socket)
+}
+
+fn flooder(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::new(127, 1, 0, 0).to_bits() + number)
+}
+
+/// Each comes once and says nonsense: no limit of one source is reached. (Of ten times as many
+/// sources the unit test `a_flood_of_sources_leaves_nothing_behind` makes sure.)
+#[test]
+fn a_flood_from_many_sources_takes_little_memory_and_few_lines() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let limits = "[limits.per-source]\nconnections = 100\nrate = 0\nexempt = []\n";
+    // Keys of `log` may stand at the front.
+    let toml = format!("failures-per-second = 1\n{limits}{}", service.toml());
+    let lariat = Lariat::start(&toml);
+    let resident_kib = || Footprint::of(lariat.worker_process()).unwrap().resident_kib;
+    let client = Client::new(&site);
+    client.echo(service.address);
+    let before = resident_kib();
+    std::thread::scope(|scope| {
+        let threads = 4;
+        let flooding = (0..threads).map(|thread| {
+            let sources = (0..FLOOD).filter(move |number| number % threads == thread);
+            scope.spawn(move || {
+                for number in sources {
+                    let mut stream = connect_from(flooder(number), service.address);
+                    stream.write_all(b"nonsense\n").unwrap();
+                    let _alert_or_reset = stream.read_to_end(&mut Vec::new());
+                }
+            })
+        });
+        let flooding: Vec<_> = flooding.collect();
+        let mut honest = 0;
+        while flooding.iter().any(|thread| !thread.is_finished()) {
+            client.echo(service.address);
+            assert!(lariat.sum("lariat_sources", &[]) <= TABLE_MAX);
+            honest += 1;
+        }
+        assert!(honest > 0);
+    });
+    let refused = [("reason", "not-tls")];
+    lariat.wait_for_metric("lariat_connections_ended_total", &refused, FLOOD.into());
+    assert!(lariat.sum("lariat_sources", &[]) <= TABLE_MAX);
+    let written = until("all to be written or counted", || {
+        let written = lariat.log().matches("\"reason\":\"not-tls\"").count() as f64;
+        let suppressed = lariat.sum("lariat_log_lines_suppressed_total", &[]);
+        (suppressed + written >= f64::from(FLOOD)).then_some(written)
+    });
+    assert!(written < f64::from(FLOOD) / 10.0, "{written} lines");
+    let after = resident_kib();
+    assert!(after < before + (16 << 10), "{before} KiB, then {after}");
+}
+
+/// Of silent ones the oldest give way at the limit of the process, so that no client is kept out.
+#[test]
+fn silent_clients_from_many_sources_keep_no_other_out() {
+    let limits = "connections = 100\nrate = 0\nexempt = []\n[limits]\nhandshakes = 100";
+    let (site, _server, service, lariat) = limited(limits, "");
+    let client = Client::new(&site);
+    let mut silent = Vec::new();
+    for number in 0..1000 {
+        silent.push(connect_from(flooder(number), service.address));
+        if number % 100 == 99 {
+            client.echo(service.address);
+        }
+    }
+    assert!(lariat.sum("lariat_handshakes_in_progress", &[]) <= 100.0);
+    assert!(lariat.sum("lariat_sources", &[]) <= TABLE_MAX);
+    lariat.wait_for_metric_from(
+        "lariat_connections_ended_total",
+        &[("reason", "displaced")],
+        100.0,
+    );
 }
 
 /// The defaults limit no client of this host.

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hyper::{HeaderMap, Uri};
 use proxy::options::KtlsOptions;
+use proxy::plane::Plane;
+use proxy::sources::SourceTable;
 use sys::usage::{Memory, Usage};
 use telemetry::Registry;
 use telemetry::catalogue::{
@@ -99,6 +101,7 @@ struct Facts {
     /// What the kernel does of TLS; `None` = no service wants it.
     kernel_tls: Option<KernelTls>,
     reload: Reloads,
+    sources: Arc<SourceTable>,
     is_draining: bool,
     /// Bytes of lines about connections that could not be written.
     log_lost_bytes: u64,
@@ -139,6 +142,12 @@ impl AdminState {
     /// The served plan has these limits.
     pub(crate) fn limits_changed(&self, limits: Limits) {
         self.facts().limits = limits;
+    }
+
+    /// The workers have begun.
+    pub(crate) fn workers_begun(&self, plane: &Plane) {
+        self.workers.begun(plane.heartbeat());
+        self.facts().sources = plane.sources();
     }
 
     /// Whether the workers go on.
@@ -415,6 +424,7 @@ impl AdminState {
             (Metric::ReloadsRefused, reload.refused),
             (Metric::ConnectionsLimit, connections),
             (Metric::HandshakesLimit, handshakes),
+            (Metric::Sources, facts.sources.entries() as u64),
             (Metric::SessionsLimit, session_entries),
             (Metric::SessionBytesLimit, session_bytes),
             (Metric::LogBytesUnwritten, facts.log_lost_bytes),
