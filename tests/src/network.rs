@@ -46,24 +46,37 @@ impl Network {
     pub fn host(&mut self) -> Host {
         self.hosts += 1;
         let (number, namespace) = (self.hosts, Namespace::new());
-        let holder = namespace.0.id();
         let host = Host { namespace, number };
-        let port = format!("port{number}");
-        self.bridge.ip(&format!(
-            "link add {port} type veth peer name eth0 netns {holder}"
-        ));
-        self.bridge.ip(&format!("link set {port} master bridge up"));
+        host.ip("link set lo up");
+        self.join(&host, "eth0");
         for line in [
-            "link set lo up".to_owned(),
-            "link set eth0 up".to_owned(),
             format!("address add {}/24 dev eth0", host.ipv4()),
             // Without duplicate address detection (RFC 4862), which takes a second.
             format!("address add {}/64 dev eth0 nodad", host.ipv6()),
             "route add 224.0.0.0/4 dev eth0".to_owned(),
         ] {
-            host.namespace.ip(&line);
+            host.ip(&line);
         }
         host
+    }
+
+    /// A further way to and from a host: an interface `eth1`, with an address of its own.
+    pub fn add_path(&self, host: &Host) {
+        self.join(host, "eth1");
+        host.ip(&format!("address add {}/24 dev eth1", host.second_ipv4()));
+    }
+
+    /// Joins an interface of a host to the bridge.
+    fn join(&self, host: &Host, interface: &str) {
+        let (port, holder) = (
+            format!("{interface}-{}", host.number),
+            host.namespace.0.id(),
+        );
+        self.bridge.ip(&format!(
+            "link add {port} type veth peer name {interface} netns {holder}"
+        ));
+        self.bridge.ip(&format!("link set {port} master bridge up"));
+        host.ip(&format!("link set {interface} up"));
     }
 }
 
@@ -71,6 +84,11 @@ impl Host {
     /// Its address of IPv4.
     pub fn ipv4(&self) -> IpAddr {
         Ipv4Addr::new(10, 77, 0, self.number).into()
+    }
+
+    /// Its address on a further way: [`Network::add_path`].
+    pub fn second_ipv4(&self) -> IpAddr {
+        Ipv4Addr::new(10, 78, 0, self.number).into()
     }
 
     /// Its address of IPv6.
@@ -107,7 +125,12 @@ impl Host {
     /// Takes it off the network, or puts it back.
     pub fn set_connected(&self, is_connected: bool) {
         let word = if is_connected { "up" } else { "down" };
-        self.namespace.ip(&format!("link set eth0 {word}"));
+        self.ip(&format!("link set eth0 {word}"));
+    }
+
+    /// Runs `ip` there with these words.
+    pub fn ip(&self, line: &str) {
+        self.namespace.ip(line);
     }
 }
 

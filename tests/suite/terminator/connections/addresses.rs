@@ -6,9 +6,13 @@
 use std::fs;
 use std::io::Write;
 use std::net::{IpAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
 
+use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket};
 use rustix::thread::UnshareFlags;
+use suite::kernel::pattern;
+use suite::network::{Host, Network};
 use suite::prelude::*;
 
 /// Runs `test` in a network namespace of its own, with these commands of `ip` first.
@@ -155,4 +159,63 @@ fn a_listener_of_many_paths_serves_clients_of_one() {
         let listening = run(Command::new("ss").args(["-HMltn"])).success();
         assert_has(&listening, &service.address.to_string());
     }
+}
+
+/// A count of MPTCP in the namespace of this thread.
+fn mptcp_count(name: &str) -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/net/netstat").expect("the kernel has it");
+    let mut rows = text.lines().filter_map(|row| row.strip_prefix("MPTcpExt:"));
+    let (names, values) = (rows.next().unwrap(), rows.next().unwrap());
+    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+    let value = pairs.find_map(|(one, value)| (one == name).then_some(value));
+    value.expect("a count of this name").parse().unwrap()
+}
+
+/// Bytes that came by an interface of this thread's namespace.
+fn received_by(interface: &str) -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let row = text
+        .lines()
+        .find_map(|row| row.trim_start().strip_prefix(interface)?.strip_prefix(':'));
+    let first = row.unwrap().split_whitespace().next().unwrap();
+    first.parse().unwrap()
+}
+
+#[test]
+fn a_transfer_goes_on_by_the_other_path_if_one_is_cut() {
+    const BODY: usize = 48 << 20;
+    const BEFORE: usize = 1 << 20;
+    let Some(mut network) = Network::new() else {
+        return;
+    };
+    let [server, client] = [network.host(), network.host()];
+    let has_mptcp = client.within(|| Path::new("/proc/sys/net/mptcp/enabled").exists());
+    if !has_mptcp {
+        return;
+    }
+    for host in [&server, &client] {
+        network.add_path(host);
+        host.ip("mptcp limits set subflows 2 add_addr_accepted 2");
+    }
+    let second = server.second_ipv4();
+    server.ip(&format!("mptcp endpoint add {second} dev eth1 signal"));
+    let (site, body) = (Site::new(), pattern(BODY));
+    let speaker = server.within(|| Server::start(Behaviour::Speak(body.clone())));
+    let service = Service::new(&site, &speaker).listen("['0.0.0.0:443']");
+    let text = service.front("mptcp = true").toml();
+    let program = server.command(&suite::lariat::command());
+    let _lariat = server.within(|| Lariat::start_by(program, &text));
+    let joined = |host: &Host| host.within(|| mptcp_count("MPJoinAckRx"));
+    client.within(|| {
+        let kind = (AddressFamily::INET, SocketType::STREAM);
+        let socket = socket(kind.0, kind.1, Some(ipproto::MPTCP)).unwrap();
+        connect(&socket, &server.at(443)).unwrap();
+        let mut tls = Client::new(&site).over(TcpStream::from(socket)).unwrap();
+        let mut got = tls.receive(BEFORE);
+        until("a second path", || (joined(&server) > 0).then_some(()));
+        client.set_connected(false);
+        tls.read_on(&mut got).expect("all of it, and its end");
+        assert!(got == body, "{} bytes", got.len());
+        assert!(received_by("eth1") > BEFORE as u64);
+    });
 }
