@@ -15,7 +15,7 @@ mod key_update;
 mod lifecycle;
 mod mixture;
 mod modules;
-
+mod receiving;
 mod relay;
 mod settings;
 mod suites;
