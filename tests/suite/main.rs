@@ -148,6 +148,7 @@ mod terminator {
         mod queue;
         mod resolver;
         mod tls;
+        mod tls_policy;
         mod unix;
         mod foreign {
             mod tls;

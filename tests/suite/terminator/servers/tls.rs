@@ -180,6 +180,20 @@ fn sessions_are_resumed_until_the_certificate_or_the_policy_changes() {
         let server = SServer::start_at(address, &site, "next.pem", &["-www", version]);
         assert_has(page(&site, &service), "New, ");
         assert_has(page(&site, &service), "Reused, ");
+        // One that cannot prove itself gets nothing for the sessions of its predecessor.
+        drop(server);
+        let stranger = Authority::root("somebody else");
+        let leaf = stranger.leaf(&["127.0.0.1"]).issue();
+        leaf.write(&site.directory, "stranger.pem");
+        let server = SServer::start_at(address, &site, "stranger.pem", &["-www", version]);
+        assert!(
+            is_refused(&site, &service),
+            "another authority's certificate"
+        );
+        lariat.wait_for_line(&["server-certificate-untrusted"]);
+        drop(server);
+        let server = SServer::start_at(address, &site, "next.pem", &["-www", version]);
+        assert_has(page(&site, &service), "New, ");
         // A stranger that would resume must prove itself after a reload that pins another key.
         let pin = format!("sha256//{}=", "A".repeat(43));
         let keys = format!("{}, pins = ['{pin}']", trusting(&site));
