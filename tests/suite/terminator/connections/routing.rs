@@ -377,6 +377,10 @@ fn ten_thousand_names_are_checked_and_found() {
         .write("twice.toml", text + &again.toml());
     let checked = run(command().arg("check").arg(file));
     assert!(!checked.status.success());
-    println!("{}", checked.stderr);
+    let words = "clients of \"n0.names.example\" at ";
+    assert_has(&checked.stderr, words);
     assert_eq!(checked.stderr.matches("are already for `many`").count(), 1);
+    // Each with its place in the file.
+    assert_has(&checked.stderr, "twice.toml:29)\n");
+    assert_has(&checked.stderr, "twice.toml:40:9\n");
 }
