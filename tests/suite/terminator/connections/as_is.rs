@@ -115,39 +115,52 @@ fn a_passthrough_server_that_is_down_is_a_reset_with_its_reason() {
 }
 
 #[test]
-fn a_passthrough_server_gets_the_name_and_the_hello_as_it_came() {
+fn a_passthrough_server_gets_name_and_protocol_and_the_hello_as_it_came() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
     let service = Service::new(&site, &server)
         .mode("passthrough")
         .back("send-proxy = 'v2'");
     let _lariat = Lariat::start(&service.toml());
-    let mut stream = connect(service.address);
-    let hello = hello("localhost");
-    // Every byte in a segment of its own, as far as the kernel lets it be.
-    stream.set_nodelay(true).unwrap();
-    for byte in &hello {
-        stream.write_all(&[*byte]).unwrap();
+    for (count, (offered, told)) in (1..).zip([
+        (&[][..], None),
+        (&["postgresql"], Some(&b"postgresql"[..])),
+        // Which of them the server will choose is not known.
+        (&["h2", "http/1.1"], None),
+    ]) {
+        let mut stream = connect(service.address);
+        let hello = hello("localhost", offered);
+        // Every byte in a segment of its own, as far as the kernel lets it be.
+        stream.set_nodelay(true).unwrap();
+        for byte in &hello {
+            stream.write_all(&[*byte]).unwrap();
+        }
+        stream.shutdown(Shutdown::Write).unwrap();
+        let seen = server.wait_for_end(count);
+        let header = ProxyHeader::read(&seen.bytes).unwrap();
+        assert_eq!(header.rest, hello);
+        assert_eq!(header.tlv(0x02), Some(&b"localhost"[..]));
+        assert_eq!(header.tlv(0x01), told, "{offered:?}");
+        assert_eq!(header.tlv(0x20), None, "nothing is known of its TLS");
     }
-    stream.shutdown(Shutdown::Write).unwrap();
-    let seen = server.wait_for_end(1);
-    let header = ProxyHeader::read(&seen.bytes).unwrap();
-    assert_eq!(header.rest, hello);
-    assert_eq!(header.tlv(0x02), Some(&b"localhost"[..]));
-    assert_eq!(header.tlv(0x20), None, "nothing is known of its TLS");
 }
 
-/// A hello of TLS 1.2 by hand.
-fn hello(name: &str) -> Vec<u8> {
+/// A hello of TLS 1.2 by hand, which asks for this name and offers these protocols.
+fn hello(name: &str, protocols: &[&str]) -> Vec<u8> {
     let vector = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
     let entry = [&[0][..], &vector(name.as_bytes())].concat();
-    let server_name = [&[0, 0][..], &vector(&vector(&entry))].concat();
+    let mut extensions = [&[0, 0][..], &vector(&vector(&entry))].concat();
+    if !protocols.is_empty() {
+        let each = |name: &&str| [&[name.len() as u8][..], name.as_bytes()].concat();
+        let list: Vec<u8> = protocols.iter().flat_map(each).collect();
+        extensions.extend([&[0, 16][..], &vector(&vector(&list))].concat());
+    }
     let body = [
         &[3, 3][..],
         &[7; 32],
         &[0],
         &vector(&[0xc0, 0x2f]),
         &[1, 0],
-        &vector(&server_name),
+        &vector(&extensions),
     ]
     .concat();
     let message = [&[1, 0][..], &vector(&body)].concat();
