@@ -19,6 +19,7 @@ use handshake::HTTP2;
 
 use self::sessions::Sessions;
 use crate::certificate::Certificate;
+use crate::context::SecretListener;
 use crate::handshake::HandshakeFault;
 use crate::options::{ClientOptions, ExpectedName, OfferedAlpn};
 use crate::policy::{Policy, SuiteOrder};
@@ -293,6 +294,7 @@ fn configuration(
     config.resumption = Resumption::disabled();
     config.enable_secret_extraction = true;
     config.enable_early_data = false;
+    config.key_log = Arc::new(SecretListener);
     Ok(config)
 }
 

@@ -60,8 +60,8 @@ pub(crate) enum Wanted {
     /// None: no handshake is driven.
     #[default]
     Nothing,
-    /// That of our own records.
-    Sending,
+    /// Those of records after the handshake.
+    Traffic,
     /// Those of the client's early data and handshake messages as well.
     All,
 }
@@ -73,9 +73,11 @@ pub(crate) struct Secrets {
     pub(crate) early: Option<Secret>,
     /// Of the client's handshake messages.
     pub(crate) handshake: Option<Secret>,
-    /// Of our records: of TLS 1.3 the first application traffic secret, of TLS 1.2 the master
-    /// secret and the client's random behind it.
-    pub(crate) sending: Option<Secret>,
+    /// Of the client's records after the handshake: the first application traffic secret of
+    /// TLS 1.3.
+    pub(crate) client: Option<Secret>,
+    /// The same of the server's; of TLS 1.2 the master secret and the client's random behind it.
+    pub(crate) server: Option<Secret>,
 }
 
 thread_local! {
@@ -151,6 +153,7 @@ pub(crate) struct SecretListener;
 
 const CLIENT_EARLY: &str = "CLIENT_EARLY_TRAFFIC_SECRET";
 const CLIENT_HANDSHAKE: &str = "CLIENT_HANDSHAKE_TRAFFIC_SECRET";
+const CLIENT_TRAFFIC: &str = "CLIENT_TRAFFIC_SECRET_0";
 const SERVER_TRAFFIC: &str = "SERVER_TRAFFIC_SECRET_0";
 /// The label of TLS 1.2's master secret.
 const CLIENT_RANDOM: &str = "CLIENT_RANDOM";
@@ -168,7 +171,8 @@ impl KeyLog for SecretListener {
             let place = match label {
                 CLIENT_EARLY => &mut context.secrets.early,
                 CLIENT_HANDSHAKE => &mut context.secrets.handshake,
-                _ => &mut context.secrets.sending,
+                CLIENT_TRAFFIC => &mut context.secrets.client,
+                _ => &mut context.secrets.server,
             };
             *place = Some(Zeroizing::new(logged));
         });
@@ -178,7 +182,7 @@ impl KeyLog for SecretListener {
         let wanted = with(|context| context.wanted);
         match label {
             CLIENT_EARLY | CLIENT_HANDSHAKE => wanted == Wanted::All,
-            SERVER_TRAFFIC | CLIENT_RANDOM => wanted != Wanted::Nothing,
+            CLIENT_TRAFFIC | SERVER_TRAFFIC | CLIENT_RANDOM => wanted != Wanted::Nothing,
             _ => false,
         }
     }
@@ -233,9 +237,9 @@ mod tests {
     #[test]
     fn no_secret_is_noted_unless_it_is_wanted() {
         for (wanted, noted) in [
-            (Wanted::Nothing, [false; 3]),
-            (Wanted::Sending, [false, false, true]),
-            (Wanted::All, [true; 3]),
+            (Wanted::Nothing, [false; 4]),
+            (Wanted::Traffic, [false, false, true, true]),
+            (Wanted::All, [true; 4]),
         ] {
             let entered = enter(HandshakeContext {
                 wanted,
@@ -244,14 +248,17 @@ mod tests {
             for label in [
                 CLIENT_HANDSHAKE,
                 CLIENT_EARLY,
+                CLIENT_TRAFFIC,
                 SERVER_TRAFFIC,
                 CLIENT_RANDOM,
             ] {
                 SecretListener.log(label, &[], &[7; 32]);
             }
             let secrets = entered.leave().secrets;
-            let all = [secrets.early, secrets.handshake, secrets.sending];
-            assert_eq!(all.map(|secret| secret.is_some()), noted);
+            let first = [secrets.early, secrets.handshake];
+            let all = [first, [secrets.client, secrets.server]].concat();
+            let all: Vec<_> = all.iter().map(Option::is_some).collect();
+            assert_eq!(all, noted);
         }
     }
 }

@@ -29,9 +29,9 @@ use crate::record::{
     ContentType, HEADER_BYTES, KeyExhausted, Layout, Opener, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX,
     RecordSealer, Sealer, expansion_bytes_max,
 };
-use crate::secrets::{Secret, SendingKeys};
+use crate::secrets::{Secret, SendingKeys, TrafficSecret};
 use crate::traffic::Traffic;
-use crate::traffic::in_place::{InPlace, NextSecrets};
+use crate::traffic::in_place::{InPlace, TrafficSecrets};
 use crate::traffic::library::{Library, append_encoded};
 
 /// The most bytes of a handshake that wait for more: those of the longest message that the library
@@ -72,8 +72,9 @@ pub struct Handshake {
     skipper: Option<Skipper>,
     /// Records that were sealed under our present key, once it is the last of the handshake.
     sealed: u64,
-    /// The secret of our records, once it is known.
+    /// The secret of our records, once it is known, and that of the client's.
     secret: Option<Secret>,
+    client_secret: Option<Secret>,
     server_random: [u8; RANDOM_BYTES],
     /// Whether what we send is sealed.
     is_sealing: bool,
@@ -101,6 +102,7 @@ impl Handshake {
             gives_keys,
             sealed: 0,
             secret: None,
+            client_secret: None,
             server_random: [0; RANDOM_BYTES],
             is_sealing: false,
             has_client_changed: false,
@@ -125,7 +127,7 @@ impl Handshake {
         let mut entering = mem::take(&mut self.context);
         entering.wanted = match self.skipper {
             Some(_) => Wanted::All,
-            None => Wanted::Sending,
+            None => Wanted::Traffic,
         };
         let entered = context::enter(entering);
         let step = self.drive(incoming, outgoing);
@@ -188,7 +190,8 @@ impl Handshake {
             let traffic = Box::new(Traffic::Library(Box::new(layer)));
             return Ok(Established { traffic, agreed });
         }
-        let (secrets, next) = self
+        let next = traffic_secrets(&agreed, self.secret, self.client_secret)?;
+        let (secrets, _) = self
             .connection
             .dangerous_into_kernel_connection()
             .map_err(|error| HandshakeFault::internal(error.to_string()))?;
@@ -196,8 +199,7 @@ impl Handshake {
         let sealer = Sealer::new(agreed.version, sequence, &keys).ok_or_else(unknown)?;
         let (sequence, opening_keys) = &secrets.rx;
         let opener = Opener::new(agreed.version, *sequence, opening_keys).ok_or_else(unknown)?;
-        let next = NextSecrets::Server(Box::new(next));
-        let layer = InPlace::new(agreed.version, sealer, Some(keys), opener, next);
+        let layer = InPlace::new(agreed.version, sealer, Some(keys), opener, next, None);
         let traffic = Box::new(Traffic::InPlace(layer));
         Ok(Established { traffic, agreed })
     }
@@ -321,7 +323,8 @@ impl Handshake {
         if let Some(skipper) = &mut self.skipper {
             skipper.learn(suite_of(&self.connection), &secrets);
         }
-        self.secret = secrets.sending.or_else(|| self.secret.take());
+        self.secret = secrets.server.or_else(|| self.secret.take());
+        self.client_secret = secrets.client.or_else(|| self.client_secret.take());
     }
 
     /// Works through the records, each shown to the library once it is whole.
@@ -529,6 +532,22 @@ impl RecordSealer for Handshake {
         self.sealed += 1;
         Ok(())
     }
+}
+
+/// Where the keys of TLS 1.3 after a KeyUpdate come from, by what was logged of either side.
+pub(crate) fn traffic_secrets(
+    agreed: &Agreed,
+    sending: Option<Secret>,
+    receiving: Option<Secret>,
+) -> Result<Option<TrafficSecrets>, HandshakeFault> {
+    if agreed.version != Version::Tls13 {
+        return Ok(None);
+    }
+    let of = |secret: Option<Secret>| Some(TrafficSecret::new(agreed.suite?, secret?));
+    let both = of(sending).zip(of(receiving));
+    let missing = || HandshakeFault::internal("no secret was logged");
+    let (sending, receiving) = both.ok_or_else(missing)?;
+    Ok(Some(TrafficSecrets { sending, receiving }))
 }
 
 fn unexpected(detail: String) -> HandshakeFault {

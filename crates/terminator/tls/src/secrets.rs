@@ -1,13 +1,15 @@
 //! The keys of records, made from the secrets that the TLS library logs.
 //!
 //! Owns the derivation of keys (RFC 8446 section 7, RFC 5246 section 6.3) for records that the
-//! library does not seal or open itself: early data that has to be skipped, and alerts for faults
-//! that the library has no alert for.
+//! library does not seal or open itself: all after the keys have changed, early data that has to be
+//! skipped, and alerts for faults that the library has no alert for.
 
 use aws_lc_rs::aead::NONCE_LEN;
 use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, Prk};
 use aws_lc_rs::hmac;
-use zeroize::Zeroizing;
+use rustls::ConnectionTrafficSecrets;
+use rustls::crypto::cipher::{AeadKey, Iv};
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::hkdf;
 use crate::options::{Cipher, Suite, Version};
@@ -17,10 +19,46 @@ const RANDOM_BYTES: usize = 32;
 
 pub(crate) type Secret = Zeroizing<Vec<u8>>;
 
+/// What the keys of one direction come from in TLS 1.3.
+pub(crate) struct TrafficSecret {
+    suite: Suite,
+    secret: Secret,
+}
+
+impl TrafficSecret {
+    pub(crate) fn new(suite: Suite, secret: Secret) -> Self {
+        Self { suite, secret }
+    }
+
+    /// Uses the next one from here on, as after a KeyUpdate (RFC 8446 section 7.2).
+    pub(crate) fn update(&mut self) {
+        let mut next = Zeroizing::new(vec![0; self.secret.len()]);
+        expand_label(self.suite, &self.secret, b"traffic upd", &mut next);
+        self.secret = next;
+    }
+
+    /// The keys, as the library gives those of the handshake.
+    pub(crate) fn keys(&self) -> ConnectionTrafficSecrets {
+        let (bytes, iv) = key_and_iv(self.suite, &self.secret);
+        let mut room = [0; KEY_BYTES_MAX];
+        room[..bytes.len()].copy_from_slice(&bytes);
+        let (key, iv) = (AeadKey::from(room), Iv::new(iv));
+        room.zeroize();
+        match self.suite.cipher() {
+            Cipher::Aes128Gcm => ConnectionTrafficSecrets::Aes128Gcm { key, iv },
+            Cipher::Aes256Gcm => ConnectionTrafficSecrets::Aes256Gcm { key, iv },
+            Cipher::ChaCha20Poly1305 => ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv },
+        }
+    }
+}
+
+/// The longest key of a cipher. Of a shorter one the library's type has room behind it.
+const KEY_BYTES_MAX: usize = 32;
+
 /// What our records are sealed with, kept by those who leave the sealing to the library.
 pub(crate) enum SendingKeys {
     /// Of TLS 1.3, with the traffic secret in use.
-    Tls13(Suite, Secret),
+    Tls13(TrafficSecret),
     /// Of TLS 1.2: key and IV.
     Tls12(Suite, Secret, [u8; NONCE_LEN]),
 }
@@ -29,7 +67,7 @@ impl SendingKeys {
     /// From the secret that was logged; `server_random` is needed in TLS 1.2.
     pub(crate) fn new(suite: Suite, logged: &Secret, server_random: &[u8]) -> Option<Self> {
         if suite.version() == Version::Tls13 {
-            return Some(Self::Tls13(suite, logged.clone()));
+            return Some(Self::Tls13(TrafficSecret::new(suite, logged.clone())));
         }
         let split = logged.len().checked_sub(RANDOM_BYTES)?;
         let (master, client_random) = logged.split_at_checked(split)?;
@@ -60,10 +98,8 @@ impl SendingKeys {
 
     /// Uses the next secret from here on, as after a KeyUpdate of ours (RFC 8446 section 7.2).
     pub(crate) fn update(&mut self) {
-        if let Self::Tls13(suite, secret) = self {
-            let mut next = Zeroizing::new(vec![0; secret.len()]);
-            expand_label(*suite, secret, b"traffic upd", &mut next);
-            *secret = next;
+        if let Self::Tls13(secret) = self {
+            secret.update();
         }
     }
 
@@ -81,7 +117,7 @@ impl SendingKeys {
 
     fn key(&self) -> (Suite, Secret, [u8; NONCE_LEN]) {
         match self {
-            Self::Tls13(suite, secret) => {
+            Self::Tls13(TrafficSecret { suite, secret }) => {
                 let (key, iv) = key_and_iv(*suite, secret);
                 (*suite, key, iv)
             }

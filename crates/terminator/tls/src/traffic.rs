@@ -16,7 +16,6 @@ pub use crate::record::RecordSealer;
 use in_place::InPlace;
 use kernel::{ControlRecord, Keys};
 use library::Library;
-pub(crate) use message::TicketReader;
 pub use message::{Incoming, TrafficFault};
 
 /// The most bytes that [`Traffic::seal_control`] writes: a KeyUpdate and an alert.

@@ -11,15 +11,16 @@ use rustls_pki_types::ServerName;
 use telemetry::outcome::Reason;
 use wire::alert;
 
-use crate::context::{self, HandshakeContext};
+use crate::context::{self, HandshakeContext, Secrets, Wanted};
 use crate::handshake::{
     Established, HandshakeFault, Step, agreed_by, check_waiting, is_alert, not_encoded,
+    traffic_secrets,
 };
 use crate::options::Version;
 use crate::record::{Opener, Sealer, expansion_bytes_max, record_bytes};
-use crate::traffic::in_place::{InPlace, NextSecrets};
+use crate::traffic::Traffic;
+use crate::traffic::in_place::{InPlace, Tickets};
 use crate::traffic::library::append_encoded;
-use crate::traffic::{TicketReader, Traffic};
 
 /// The one protocol that a server speaks only if it has selected it (RFC 9113 section 3.2). What
 /// else a client may have agreed on is spoken to servers that know nothing of ALPN as well.
@@ -32,6 +33,7 @@ pub struct ClientHandshake {
     held: usize,
     /// Whether the client is going to speak HTTP/2, whatever server this is.
     needs_http2: bool,
+    secrets: Secrets,
 }
 
 impl ClientHandshake {
@@ -46,6 +48,7 @@ impl ClientHandshake {
             needs_http2,
             connection: connection.map_err(|error| HandshakeFault::internal(error.to_string()))?,
             held: 0,
+            secrets: Secrets::default(),
         })
     }
 
@@ -59,9 +62,12 @@ impl ClientHandshake {
         incoming: &mut [u8],
         outgoing: &mut Vec<u8>,
     ) -> Result<Step, HandshakeFault> {
-        let entered = context::enter(HandshakeContext::default());
+        let mut entering = HandshakeContext::default();
+        entering.wanted = Wanted::Traffic;
+        entering.secrets = std::mem::take(&mut self.secrets);
+        let entered = context::enter(entering);
         let step = self.drive(incoming, outgoing);
-        drop(entered);
+        self.secrets = entered.leave().secrets;
         step
     }
 
@@ -83,8 +89,10 @@ impl ClientHandshake {
         let sealer = Sealer::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
         let (sequence, keys) = &secrets.rx;
         let opener = Opener::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
-        let next = NextSecrets::Client(Box::new((next, TicketReader::default())));
-        let layer = InPlace::new(agreed.version, sealer, None, opener, next);
+        let Secrets { client, server, .. } = self.secrets;
+        let traffic = traffic_secrets(&agreed, client, server)?;
+        let tickets = traffic.is_some().then(|| Tickets::new(next));
+        let layer = InPlace::new(agreed.version, sealer, None, opener, traffic, tickets);
         let traffic = Box::new(Traffic::InPlace(layer));
         Ok(Established { traffic, agreed })
     }

@@ -177,6 +177,40 @@ fn handshakes_are_made_however_the_bytes_are_cut_and_resumed() {
     }
 }
 
+/// Of the library's state, which is large, nothing stays once it has done its part.
+#[test]
+fn the_librarys_state_goes_with_the_tickets_or_with_data_and_keys_change_all_the_same() {
+    let root = Authority::root("root");
+    let leaf = root.leaf(&["app.example"]).issue();
+    let keeps = |connected: &Connected| match &*connected.established.traffic {
+        Traffic::InPlace(layer) => layer.keeps_tickets(),
+        Traffic::Library(_) => unreachable!("a client's records are ours"),
+    };
+    for (tickets, exchanges) in [(0, 8), (1, 1), (4, 1)] {
+        let client = client(&options(&root));
+        let mut server = server(&leaf, &[&version::TLS13]);
+        Arc::make_mut(&mut server).send_tls13_tickets = tickets;
+        let mut connected = connect(&client, &server, 20_000).expect("a handshake");
+        for _ in 0..exchanges {
+            assert!(keeps(&connected), "{tickets}");
+            connected.exchange();
+        }
+        assert!(!keeps(&connected), "{tickets}");
+        for _ in 0..3 {
+            connected.server.refresh_traffic_keys().expect("TLS 1.3");
+            connected.exchange();
+        }
+        for made in 0..2 {
+            let again = connect(&client, &server, 20_000).expect("a handshake");
+            assert_eq!(
+                again.established.agreed.resumed,
+                tickets > made,
+                "{tickets}"
+            );
+        }
+    }
+}
+
 #[test]
 fn http2_is_spoken_to_no_server_that_has_not_selected_it() {
     let root = Authority::root("root");

@@ -4,16 +4,16 @@
 //! to be is `handshake`'s. Holds no buffers. Its sealing can be handed to the kernel, for good:
 //! then it counts what the kernel seals, and says which records the kernel is to be given.
 
+use rustls::ConnectionTrafficSecrets;
 use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
-use rustls::server::ServerConnectionData;
-use rustls::{ConnectionTrafficSecrets, Error};
 use wire::alert;
 
 use crate::options::Version;
 use crate::record::{
     Allowance, ContentType, KeyExhausted, Layout, Opener, RecordSealer, Sealer, parts_of,
 };
+use crate::secrets::TrafficSecret;
 use crate::traffic::kernel::{self, ALERT_LEVEL_WARNING, ControlRecord, Keys};
 use crate::traffic::message::{Incoming, KeyUpdateReader, TicketReader, TrafficFault};
 
@@ -35,8 +35,10 @@ pub struct InPlace {
     /// that it is to get next.
     sending_keys: Option<ConnectionTrafficSecrets>,
     opener: Opener,
-    /// Makes the keys that follow a KeyUpdate. `None` in TLS 1.2, which has none.
-    secrets: Option<NextSecrets>,
+    /// `None` in TLS 1.2, which has no KeyUpdate.
+    secrets: Option<Box<TrafficSecrets>>,
+    /// `None` where we are the server, and in TLS 1.2, where tickets are of the handshake.
+    tickets: Option<Box<Tickets>>,
     version: Version,
     incoming_update: KeyUpdateReader,
     key_update_due: bool,
@@ -46,44 +48,52 @@ pub struct InPlace {
     warnings: u8,
 }
 
-/// What makes the keys that follow a KeyUpdate, by the side that we are.
-pub(crate) enum NextSecrets {
-    /// The server, towards clients.
-    Server(Box<KernelConnection<ServerConnectionData>>),
-    /// The client, towards servers: it gets tickets as well.
-    Client(Box<(KernelConnection<ClientConnectionData>, TicketReader)>),
+/// What the keys of TLS 1.3 come from that follow a KeyUpdate.
+pub(crate) struct TrafficSecrets {
+    pub(crate) sending: TrafficSecret,
+    pub(crate) receiving: TrafficSecret,
 }
 
-impl NextSecrets {
-    fn of_sending(&mut self) -> Result<(u64, ConnectionTrafficSecrets), Error> {
-        match self {
-            Self::Server(connection) => connection.update_tx_secret(),
-            Self::Client(both) => both.0.update_tx_secret(),
+/// The tickets of a server, whose client we are.
+pub(crate) struct Tickets {
+    /// It keeps them as sessions. `None` = there are enough: it holds the server's certificates and
+    /// more, a thousand bytes and often some thousands.
+    library: Option<Box<KernelConnection<ClientConnectionData>>>,
+    reader: TicketReader,
+    are_there: bool,
+    data_records: u8,
+}
+
+/// Records with data after which no tickets are waited for any more. Servers send them with the end
+/// of the handshake; some begin with data before that, to clients that wait for it.
+const RECORDS_BEFORE_TICKETS_MAX: u8 = 8;
+
+impl Tickets {
+    pub(crate) fn new(library: KernelConnection<ClientConnectionData>) -> Self {
+        Self {
+            library: Some(Box::new(library)),
+            reader: TicketReader::default(),
+            are_there: false,
+            data_records: 0,
         }
     }
 
-    fn of_receiving(&mut self) -> Result<(u64, ConnectionTrafficSecrets), Error> {
-        match self {
-            Self::Server(connection) => connection.update_rx_secret(),
-            Self::Client(both) => both.0.update_rx_secret(),
-        }
+    /// Takes those at the front of a record, and returns what follows them.
+    fn take<'c>(&mut self, content: &'c [u8]) -> Result<&'c [u8], TrafficFault> {
+        let library = &mut self.library;
+        self.reader.take(content, |ticket| {
+            self.are_there = true;
+            let library = library.as_mut();
+            library.is_none_or(|library| library.handle_new_session_ticket(ticket).is_ok())
+        })
     }
 
-    /// Takes the tickets at the front of a record, and returns what follows them.
-    fn take_tickets<'c>(&mut self, content: &'c [u8]) -> Result<&'c [u8], TrafficFault> {
-        match self {
-            Self::Server(_) => Ok(content),
-            Self::Client(both) => {
-                let (connection, reader) = &mut **both;
-                reader.take(content, |ticket| {
-                    connection.handle_new_session_ticket(ticket).is_ok()
-                })
-            }
+    /// A record with data has come.
+    fn note_data(&mut self) {
+        self.data_records = self.data_records.saturating_add(1);
+        if self.are_there || self.data_records >= RECORDS_BEFORE_TICKETS_MAX {
+            self.library = None;
         }
-    }
-
-    fn is_waiting(&self) -> bool {
-        matches!(self, Self::Client(both) if both.1.is_waiting())
     }
 }
 
@@ -116,21 +126,22 @@ impl RecordSealer for InPlace {
 }
 
 impl InPlace {
-    /// Joins the two directions; `secrets` is needed in TLS 1.3, `sending_keys` if the kernel may
-    /// ever be handed the sealing.
+    /// Joins the two directions; `secrets` is needed in TLS 1.3, `tickets` by its clients, and
+    /// `sending_keys` if the kernel may ever be handed the sealing.
     pub(crate) fn new(
         version: Version,
         sealer: Sealer,
         sending_keys: Option<ConnectionTrafficSecrets>,
         opener: Opener,
-        secrets: NextSecrets,
+        secrets: Option<TrafficSecrets>,
+        tickets: Option<Tickets>,
     ) -> Self {
-        let secrets = (version == Version::Tls13).then_some(secrets);
         Self {
+            secrets: secrets.map(Box::new),
+            tickets: tickets.map(Box::new),
             sending: Sending::Ours(sealer),
             sending_keys,
             opener,
-            secrets,
             version,
             incoming_update: KeyUpdateReader::default(),
             key_update_due: false,
@@ -156,7 +167,8 @@ impl InPlace {
             .opener
             .open(record, plain)
             .map_err(TrafficFault::Record)?;
-        let has_ticket = self.secrets.as_ref().is_some_and(NextSecrets::is_waiting);
+        let tickets = self.tickets.as_ref();
+        let has_ticket = tickets.is_some_and(|tickets| tickets.reader.is_waiting());
         let is_waiting = has_ticket || self.incoming_update.is_waiting();
         if is_waiting && kind != ContentType::Handshake {
             // Nothing comes between a message's fragments (RFC 8446 section 5.1).
@@ -164,6 +176,7 @@ impl InPlace {
         }
         if kind == ContentType::ApplicationData && bytes > 0 {
             self.empty_records = 0;
+            self.tickets.iter_mut().for_each(|one| one.note_data());
             return Ok(Incoming::Data(bytes));
         }
         self.empty_records += 1;
@@ -218,10 +231,9 @@ impl InPlace {
             };
         };
         let is_update = self.incoming_update.is_waiting();
-        let rest = if is_update {
-            content
-        } else {
-            secrets.take_tickets(content)?
+        let rest = match &mut self.tickets {
+            Some(tickets) if !is_update => tickets.take(content)?,
+            _ => content,
         };
         if rest.is_empty() && !content.is_empty() {
             return Ok(Incoming::Control);
@@ -229,10 +241,18 @@ impl InPlace {
         let Some(wants_reply) = self.incoming_update.take(rest)? else {
             return Ok(Incoming::Control);
         };
-        let (_, next) = secrets.of_receiving().map_err(|_| unexpected)?;
+        secrets.receiving.update();
+        let next = secrets.receiving.keys();
         self.opener = Opener::new(self.version, 0, &next).ok_or(unexpected)?;
         self.key_update_due |= wants_reply;
         Ok(Incoming::Control)
+    }
+
+    /// Whether tickets that come are kept.
+    #[cfg(test)]
+    pub(crate) fn keeps_tickets(&self) -> bool {
+        let tickets = self.tickets.as_ref();
+        tickets.is_some_and(|tickets| tickets.library.is_some())
     }
 
     /// As after so many records that the next one brings the key to its end.
@@ -268,8 +288,8 @@ impl InPlace {
 
     fn next_sealing(&mut self) -> Result<ConnectionTrafficSecrets, KeyExhausted> {
         let secrets = self.secrets.as_mut().ok_or(KeyExhausted)?;
-        let (_, next) = secrets.of_sending().map_err(|_| KeyExhausted)?;
-        Ok(next)
+        secrets.sending.update();
+        Ok(secrets.sending.keys())
     }
 
     fn change_keys(&mut self) -> Result<(), KeyExhausted> {
