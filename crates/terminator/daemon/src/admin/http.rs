@@ -28,6 +28,18 @@ use super::state::AdminState;
 /// scraper one.
 const CONNECTIONS_MAX: usize = 64;
 
+/// Connections beyond these, for health checks alone: those who read the metrics slowly, or hold on
+/// to connections, must not have a balancer take a healthy server for dead. A request says too late
+/// which it is, so a client that gets one of these places has it for a short time and one answer.
+const HEALTH_CONNECTIONS_MAX: usize = 16;
+
+/// How long such a connection may last. A worker thread that stands still is known within two
+/// seconds, a check that is not answered in three has usually failed.
+const HEALTH_TIME_MAX: Duration = Duration::from_secs(4);
+
+/// How long its request may take to come: a health check sends it at once.
+const HEALTH_HEADER_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// From a connection's start, or the last answer, to the end of a request's header.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -48,13 +60,22 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until its task is dropped.
 pub(crate) async fn serve_http(listener: TcpListener, state: Arc<AdminState>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+    let [places, health_places] =
+        [CONNECTIONS_MAX, HEALTH_CONNECTIONS_MAX].map(|count| Arc::new(Semaphore::new(count)));
+    loop {
+        let (place, paths) = tokio::select! {
+            biased;
+            place = Arc::clone(&places).acquire_owned() => (place, Paths::All),
+            place = Arc::clone(&health_places).acquire_owned() => (place, Paths::Health),
+        };
+        let Ok(place) = place else {
+            return;
+        };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let state = Arc::clone(&state);
                 tokio::spawn(async move {
-                    serve_connection(stream, state).await;
+                    serve_connection(stream, state, paths).await;
                     drop(place);
                 });
             }
@@ -65,22 +86,25 @@ pub(crate) async fn serve_http(listener: TcpListener, state: Arc<AdminState>) {
 
 /// Errors are the asker's: it left, was too slow or spoke no HTTP; hyper has answered what can be
 /// answered.
-async fn serve_connection(stream: TcpStream, state: Arc<AdminState>) {
+async fn serve_connection(stream: TcpStream, state: Arc<AdminState>, paths: Paths) {
     let service = service_fn(move |request| {
         let state = Arc::clone(&state);
-        async move { Ok::<_, Infallible>(answer(&request, &state).await) }
+        async move { Ok::<_, Infallible>(answer(&request, &state, paths).await) }
     });
+    let (header_time_max, time_max) = match paths {
+        Paths::All => (HEADER_TIME_MAX, CONNECTION_TIME_MAX),
+        Paths::Health => (HEALTH_HEADER_TIME_MAX, HEALTH_TIME_MAX),
+    };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIME_MAX)
+        .keep_alive(paths == Paths::All)
+        .header_read_timeout(header_time_max)
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADER_FIELDS_MAX)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    if tokio::time::timeout(CONNECTION_TIME_MAX, connection.as_mut())
-        .await
-        .is_err()
-    {
+    let served = tokio::time::timeout(time_max, connection.as_mut()).await;
+    if served.is_err() && paths == Paths::All {
         connection.as_mut().graceful_shutdown();
         let _ = tokio::time::timeout(CLOSE_TIME_MAX, connection).await;
     }
@@ -90,7 +114,15 @@ const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 type Answer = Response<Full<Bytes>>;
 
-async fn answer(request: &Request<Incoming>, state: &AdminState) -> Answer {
+/// What a connection can be asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Paths {
+    All,
+    /// Those for health checks.
+    Health,
+}
+
+async fn answer(request: &Request<Incoming>, state: &AdminState, paths: Paths) -> Answer {
     let verdict = match request.uri().path() {
         "/healthz" => Some(state.workers().health().await),
         "/ready" => Some(state.workers().readiness(state.is_draining()).await),
@@ -102,6 +134,12 @@ async fn answer(request: &Request<Incoming>, state: &AdminState) -> Answer {
         } else {
             not_read()
         };
+    }
+    if paths == Paths::Health {
+        return refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "503: too many connections are open here; /healthz and /ready are answered\n",
+        );
     }
     if let Err(denied) = state.check_access(request.uri(), request.headers()) {
         return denial(denied);
@@ -221,6 +259,11 @@ mod tests {
 
     /// Sends this and gives back all that comes until the end of the stream.
     fn exchange(request: &[u8]) -> String {
+        exchange_beside(0, request)
+    }
+
+    /// The same beside so many connections that are served before, and never end.
+    fn exchange_beside(others: usize, request: &[u8]) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
@@ -238,6 +281,17 @@ mod tests {
             let state = AdminState::new(Arc::new(Registry::new(1)), start);
             state.access_changed(Access::default());
             tokio::spawn(serve_http(listener, Arc::new(state)));
+            let mut kept = Vec::new();
+            for _ in 0..others {
+                let mut other = TcpStream::connect(address).await.unwrap();
+                other
+                    .write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+                    .await
+                    .unwrap();
+                // It has a place when it is answered.
+                other.read_exact(&mut [0; 12]).await.unwrap();
+                kept.push(other);
+            }
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(request).await.unwrap();
             let mut answer = Vec::new();
@@ -279,6 +333,20 @@ mod tests {
         let history = get("/history?after=5&service=web");
         assert!(history.contains("\"intervals\":[]"), "{history}");
         assert!(get("/history?after=x").starts_with("HTTP/1.1 400 "));
+    }
+
+    #[test]
+    fn health_checks_are_answered_when_all_other_places_are_taken() {
+        let get = |others, path: &str| {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            exchange_beside(others, request.as_bytes())
+        };
+        let health = get(CONNECTIONS_MAX, "/healthz");
+        assert!(health.contains("\r\nconnection: close\r\n"), "{health}");
+        assert!(!health.contains("too many"), "{health}");
+        let metrics = get(CONNECTIONS_MAX, "/metrics");
+        assert!(metrics.starts_with("HTTP/1.1 503 "), "{metrics}");
+        assert!(metrics.contains("too many connections"), "{metrics}");
     }
 
     #[test]
