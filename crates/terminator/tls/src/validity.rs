@@ -14,11 +14,13 @@ use rustls_pki_types::UnixTime;
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 /// How long before its end something that is not renewed is worth a warning, in days, and another
-/// one each time that the next of these is left.
-const EXPIRY_WARNING_DAYS: [i64; 3] = [30, 7, 1];
+/// one each time that the next of these is left. The first is when the alert of `pkg/prometheus`
+/// fires: programs that renew certificates of 90 days do so when 30 are left, so that one with 14
+/// was not renewed.
+const EXPIRY_WARNING_DAYS: [i64; 3] = [14, 7, 1];
 
 /// What lives shorter is not worth a warning before this part of its life is left: a certificate of
-/// 90 days is usually renewed when it has 30 left.
+/// 45 days is usually renewed when it has 15 left.
 const WARNING_PART: i64 = 4;
 
 /// A span of wall time in Unix seconds. Both ends belong to it.
@@ -221,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_validity_is_warned_of_30_and_7_days_and_1_day_before_its_end() {
+    fn a_long_validity_is_warned_of_14_and_7_days_and_1_day_before_its_end() {
         let year = Validity {
             from: 0,
             until: 365 * DAY_SECONDS,
@@ -256,7 +258,7 @@ mod tests {
             since = Some(now);
             standing != Standing::Good
         });
-        assert_eq!(news.collect::<Vec<_>>(), [335, 358, 364, 365]);
+        assert_eq!(news.collect::<Vec<_>>(), [351, 358, 364, 365]);
     }
 
     #[test]
