@@ -50,12 +50,14 @@ mod terminator {
         mod access;
         mod history;
         mod log;
+        mod log_socket;
         mod metrics;
         mod status;
         mod status_forged;
         mod foreign {
             mod alerts;
             mod conventions;
+            mod log_daemons;
             mod page;
             mod rotation;
         }

@@ -17,6 +17,7 @@ pub mod inherited;
 pub mod io_uring;
 pub mod ktls;
 pub mod limit;
+pub mod log_socket;
 pub mod memory;
 pub mod peer;
 pub mod process;

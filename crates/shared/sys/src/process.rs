@@ -2,7 +2,7 @@
 //!
 //! Starting and awaiting processes is std's.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -54,6 +54,18 @@ pub fn may_write(directory: &Path) -> io::Result<()> {
 /// The parent's process number; 1 or that of a subreaper if the parent is gone.
 pub fn parent() -> u32 {
     std::os::unix::process::parent_id()
+}
+
+/// What this host calls itself.
+pub fn host_name() -> String {
+    // The kernel's are shorter (`__NEW_UTS_LEN`), and the last byte stays a NUL.
+    let mut name = [0_u8; 256];
+    // SAFETY: the call writes no more than it is told, which is less than there is.
+    let answer = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+    let name = CStr::from_bytes_until_nul(&name)
+        .ok()
+        .filter(|_| answer == 0);
+    name.unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Sets the name that `ps -o comm` and `top` show for this process; its first 15 bytes. To be

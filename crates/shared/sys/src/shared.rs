@@ -33,15 +33,20 @@ pub fn create(name: &str, words: usize) -> io::Result<OwnedFd> {
     let bytes = words
         .checked_mul(WORD_BYTES)
         .ok_or(io::ErrorKind::OutOfMemory)?;
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let fd = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
-        // Before Linux 6.3.
-        Err(Errno::INVAL) => memfd_create(name, flags),
-        made => made,
-    }?;
+    let fd = nameless_file(name)?;
     ftruncate(&fd, bytes as u64)?;
     fcntl_add_seals(&fd, LENGTH | SealFlags::SEAL)?;
     Ok(fd)
+}
+
+/// Makes an empty file that lives as long as its descriptors, and can be sealed.
+pub(crate) fn nameless_file(name: &str) -> Result<OwnedFd, Errno> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Before Linux 6.3.
+        Err(Errno::INVAL) => memfd_create(name, flags),
+        made => made,
+    }
 }
 
 /// The whole of such a file, in this process's memory. No memory image and no child has it.

@@ -382,7 +382,7 @@ fn set_transparent(fd: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
     set_option(fd, level, option, &1_i32.to_ne_bytes())
 }
 
-fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {
+pub(crate) fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {
     match name {
         UnixName::Abstract(name) => SocketAddrUnix::new_abstract_name(name),
         UnixName::Path(path) => SocketAddrUnix::new(path.as_path()),

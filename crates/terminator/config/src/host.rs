@@ -1,10 +1,10 @@
-//! The keys that hold for the whole process: workers, limits, rights, log, doors, resumption.
+//! The keys that hold for the whole process: workers, limits, rights, doors, resumption.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use options::{Key, Problem, Section, Value, quantity};
-use proxy::options::{Limits, LogConnections, LogFormat, LogOptions, SourceLimits, WorkerOptions};
+use proxy::options::{Limits, SourceLimits, WorkerOptions};
 use tls::resumption::key_file::{KeyFileFault, ListedKeys, SharedSecret};
 use tls::resumption::{KeySource, TicketOptions};
 use wire::address::Address;
@@ -13,10 +13,10 @@ use zeroize::Zeroizing;
 
 use crate::certificates::Shelf;
 use crate::cluster;
+use crate::log;
 use crate::networks;
 use crate::settings::{
-    AdminToken, ControlOptions, LogOutput, MessageForm, ProcessOptions, ReloadOptions,
-    ResumptionOptions, SandboxOptions,
+    AdminToken, ControlOptions, ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions,
 };
 
 /// More threads than any host has CPUs would only be a slip of the keyboard.
@@ -124,32 +124,6 @@ fn per_source(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<SourceLimi
     })
 }
 
-/// Reads the part of `[log]` that the data plane needs.
-pub(crate) fn log(section: &Section<'_>) -> Option<LogOptions> {
-    let connections = section.choice(
-        "connections",
-        &[
-            ("all", LogConnections::All),
-            ("failed", LogConnections::Failed),
-            ("none", LogConnections::None),
-        ],
-    );
-    let format = section.choice(
-        "format",
-        &[("text", LogFormat::Text), ("json", LogFormat::Json)],
-    );
-    let failures_per_second = section.count("failures-per-second");
-    let successes_per_second = section.count("successes-per-second");
-    let sample = section.count("sample");
-    Some(LogOptions {
-        connections: connections?,
-        format: format?,
-        failures_per_second: failures_per_second?,
-        successes_per_second: successes_per_second?,
-        sample: sample?,
-    })
-}
-
 /// Reads `[process]`.
 pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<ProcessOptions> {
     let sandbox = section.choice(
@@ -239,7 +213,7 @@ const fn sandbox(files: bool, system_calls: bool) -> SandboxOptions {
     }
 }
 
-/// Reads `[admin]` and where the log goes.
+/// Reads `[admin]`, and where the log and messages go.
 pub(crate) fn control(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ControlOptions> {
     let admin = top.section("admin");
     let status_socket = admin.text_if_written("status-socket");
@@ -277,27 +251,15 @@ pub(crate) fn control(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Contro
         admin.error("listen", problem.hint(hint));
         return None;
     }
-    let log = match top.section("log").text("output")?.as_str() {
-        "stdout" => LogOutput::Stdout,
-        "stderr" => LogOutput::Stderr,
-        path => LogOutput::File(shelf.base.join(path)),
-    };
-    let messages = top.section("log").choice(
-        "messages",
-        &[
-            ("auto", MessageForm::Auto),
-            ("plain", MessageForm::Plain),
-            ("text", MessageForm::Text),
-            ("json", MessageForm::Json),
-        ],
-    );
+    let log = log::outputs(&top.section("log"), shelf)?;
     Some(ControlOptions {
         status_socket: status_socket?.map(|path| shelf.base.join(path)),
         listen,
         hosts,
         token,
-        log,
-        messages: messages?,
+        log: log.connections,
+        messages: log.message_form,
+        messages_daemon: log.messages,
     })
 }
 

@@ -13,6 +13,7 @@ mod front;
 mod host;
 mod inspection;
 pub mod keys;
+mod log;
 mod networks;
 mod presets;
 pub mod reference;
@@ -34,9 +35,9 @@ pub use inspection::problem;
 pub use keys::TABLE;
 pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};
 pub use settings::{
-    AdminToken, ClusterOptions, ControlOptions, LogOutput, MessageForm, Password, PeerNetwork,
-    PeersOptions, ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions, Settings,
-    StoreAuthorities, StoreKind, StoreOptions,
+    AdminToken, ClusterOptions, ControlOptions, LogDaemon, LogOutput, MessageForm, Password,
+    PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions,
+    Settings, StoreAuthorities, StoreKind, StoreOptions,
 };
 pub use source::{STANDARD_INPUT, Source};
 
@@ -216,7 +217,7 @@ fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
     let services = services::read(top, shelf);
     let workers = host::workers(&top.section("workers"), shelf);
     let limits = host::limits(&top.section("limits"), shelf);
-    let log = host::log(&top.section("log"));
+    let log = log::lines(&top.section("log"));
     let process = host::process(&top.section("process"), shelf);
     let reload = host::reload(&top.section("reload"));
     let control = host::control(top, shelf);

@@ -7,9 +7,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use proxy::options::Facility;
 use session::mesh::MeshOptions;
 use tls::resumption::key_file::SharedSecret;
-use wire::address::Endpoint;
+use wire::address::{Address, Endpoint, UnixName};
 use zeroize::Zeroizing;
 
 /// Everything that a configuration says.
@@ -175,8 +176,10 @@ pub struct ControlOptions {
     pub token: Option<AdminToken>,
     /// Where the lines about connections go.
     pub log: LogOutput,
-    /// How messages are written.
+    /// How messages are written to the standard error.
     pub messages: MessageForm,
+    /// The log daemon that messages go to; `None` = the standard error.
+    pub messages_daemon: Option<LogDaemon>,
 }
 
 /// How messages are written.
@@ -224,12 +227,48 @@ impl fmt::Debug for AdminToken {
 /// Where the lines about connections go.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum LogOutput {
+    /// To a log daemon.
+    Daemon(LogDaemon),
     /// Appended to a file.
     File(PathBuf),
     /// The standard error.
     Stderr,
     /// The standard output.
     Stdout,
+}
+
+/// A program that collects the logs of others, with the socket at which it takes entries.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum LogDaemon {
+    /// RFC 5424, over a Unix datagram socket or UDP.
+    Syslog {
+        /// Where it is.
+        address: Address,
+        /// What kind of program it takes us for.
+        facility: Facility,
+    },
+    /// The journal of systemd, at the socket of this path.
+    Journal(PathBuf),
+}
+
+impl LogDaemon {
+    /// Where it takes entries.
+    pub fn address(&self) -> Address {
+        match self {
+            Self::Syslog { address, .. } => address.clone(),
+            Self::Journal(path) => Address::Unix(UnixName::Path(path.clone())),
+        }
+    }
+}
+
+impl fmt::Display for LogDaemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Syslog { .. } => "syslog",
+            Self::Journal(_) => "journald",
+        };
+        write!(f, "{name} at {}", self.address())
+    }
 }
 
 /// The session cache.

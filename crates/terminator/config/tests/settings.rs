@@ -8,7 +8,7 @@ use backend::options::{Balance, CheckKind};
 use config::{Loaded, LogOutput, Recording, Settings, Severity, Source};
 use proptest::prelude::*;
 use proxy::options::{
-    CertificateForm, KtlsMode, LogConnections, LogFormat, SendProxy, ServiceOptions,
+    CertificateForm, KtlsMode, LineFormat, LogConnections, SendProxy, ServiceOptions,
 };
 use tls::options::{
     ClientMode, ExpiredLists, Group, RecordLayer, ServerOptions, Suite, Suites, Tls13Sessions,
@@ -207,7 +207,7 @@ fn defaults_of_the_process() {
     let rate = source.connections_per_second;
     assert_eq!((rate, source.ipv6_prefix_bits), (1_000, 64));
     assert_eq!(settings.plane.log.connections, LogConnections::All);
-    assert_eq!(settings.plane.log.format, LogFormat::Text);
+    assert_eq!(settings.plane.log.format, LineFormat::Text);
     assert_eq!(settings.plane.log.successes_per_second, 100);
     assert_eq!(settings.process.user, None);
     assert!(settings.process.sandbox.files && settings.process.sandbox.system_calls);

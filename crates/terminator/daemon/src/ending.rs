@@ -12,14 +12,12 @@ pub(crate) fn end_of(ended: Result<(), Failure>, console: Console) -> Exit {
     let Err(failure) = ended else {
         return Exit::Success;
     };
-    match (&failure, messages::form()) {
-        (Failure::Config(diagnostics), Form::Plain) => console.diagnostics(diagnostics),
-        (Failure::Config(diagnostics), _) => diagnostics
-            .iter()
-            .for_each(|one| messages::say_labelled(&one.to_string())),
-        (other, Form::Plain) => console.error(other),
-        (other, _) => messages::say(Level::Error, other),
-    }
+    report(&failure, console);
+    exit_of(&failure)
+}
+
+/// What a failure means for the program.
+pub(crate) fn exit_of(failure: &Failure) -> Exit {
     match failure {
         Failure::Config(_)
         | Failure::Plan(_)
@@ -37,5 +35,34 @@ pub(crate) fn end_of(ended: Result<(), Failure>, console: Console) -> Exit {
         | Failure::ReadersStuck(_)
         | Failure::Rights(_)
         | Failure::Died { .. } => Exit::Failed,
+    }
+}
+
+/// The one who started the program reads the standard error; its log daemon is told as well.
+fn report(failure: &Failure, console: Console) {
+    let is_plain = messages::form() == Form::Plain;
+    let say = |level, text: &str| {
+        messages::send(level, text);
+        if !is_plain {
+            messages::write(level, text);
+        }
+    };
+    match failure {
+        Failure::Config(diagnostics) => {
+            for one in diagnostics {
+                let text = one.to_string();
+                let (level, rest) = Level::split(&text).unwrap_or((Level::Error, &text));
+                say(level, rest);
+            }
+            if is_plain {
+                console.diagnostics(diagnostics);
+            }
+        }
+        other => {
+            say(Level::Error, &other.to_string());
+            if is_plain {
+                console.error(other);
+            }
+        }
     }
 }

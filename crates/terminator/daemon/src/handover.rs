@@ -85,6 +85,8 @@ pub(crate) enum Answer {
     },
     /// Without an order: that something is well again.
     Note(String),
+    /// Without an order: the log daemon is not at the socket that came with the plan.
+    LogAway,
     /// To `Pause`: no connection and no session comes here any more.
     Paused,
     /// To `Accept`: they do.

@@ -5,6 +5,7 @@
 
 mod admin;
 mod args;
+mod collector;
 mod commands;
 mod console;
 mod demo;
@@ -15,6 +16,7 @@ mod health;
 mod init;
 mod kernel;
 mod maintenance;
+mod message_sender;
 mod messages;
 mod notify;
 mod preflight;
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
             Exit::Usage.into()
         }
     };
+    messages::flush();
     stderr::flush();
     code
 }

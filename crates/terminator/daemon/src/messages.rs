@@ -1,22 +1,26 @@
-//! What this program says while it serves, on the standard error: in the form that its reader
-//! takes.
+//! What this program says while it serves: on the standard error, in the form that its reader
+//! takes, or to a log daemon.
 //!
-//! Owns which form that is. The forms are `telemetry::message`'s, and how lines get to the standard
-//! error without waiting for a reader is `stderr`'s.
+//! Owns which it is. The forms are `telemetry::message`'s; how messages get there without waiting
+//! for a reader is `stderr`'s and `message_sender`'s.
 
 use std::backtrace::Backtrace;
 use std::fmt::Display;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use config::MessageForm;
+use config::{ControlOptions, MessageForm};
 use serde::{Deserialize, Serialize};
-use telemetry::message::{Level, Message};
+use telemetry::message::Level;
 
+use crate::message_sender::{MessageSender, Said};
 use crate::stderr;
+
+/// How long the end of the program waits for a log daemon.
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How a message is written.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -33,6 +37,9 @@ pub(crate) enum Form {
 
 /// Of this process; every command but `serve` talks to a person.
 static FORM: Mutex<Form> = Mutex::new(Form::Plain);
+
+/// The log daemon that messages go to, if one is configured.
+static SENDER: Mutex<Option<MessageSender>> = Mutex::new(None);
 
 impl Form {
     /// What suits the reader of the standard error.
@@ -52,29 +59,76 @@ pub(crate) fn suit_reader() {
     set_form(Form::of_reader());
 }
 
-/// Writes in the form that a configuration names from now on.
-pub(crate) fn configure(form: MessageForm) {
-    set_form(match form {
+/// From now on, messages go where a configuration says, in the form that it names.
+pub(crate) fn configure(control: &ControlOptions) {
+    set_form(match control.messages {
         MessageForm::Auto => Form::of_reader(),
         MessageForm::Plain => Form::Plain,
         MessageForm::Text => Form::Text,
         MessageForm::Json => Form::Json,
     });
+    let mut sender = lock(&SENDER);
+    let daemon = &control.messages_daemon;
+    if sender.as_ref().map(|sender| &sender.daemon) == daemon.as_ref() {
+        return;
+    }
+    *sender = None;
+    if let Some(daemon) = daemon {
+        match MessageSender::start(daemon.clone(), write_said) {
+            Ok(started) => *sender = Some(started),
+            Err(error) => write(
+                Level::Warning,
+                &format!("messages go to the standard error: cannot start a thread: {error}"),
+            ),
+        }
+    }
+}
+
+/// Whether messages go to a log daemon.
+pub(crate) fn has_daemon() -> bool {
+    lock(&SENDER).is_some()
+}
+
+/// Waits until the log daemon has all messages, but not long. To be called before the program ends,
+/// and before the standard error is flushed, which gets what it does not take.
+pub(crate) fn flush() {
+    if let Some(sender) = &*lock(&SENDER) {
+        sender.flush(FLUSH_TIME_MAX);
+    }
 }
 
 /// Writes in this form from now on.
 pub(crate) fn set_form(form: Form) {
-    *FORM.lock().unwrap_or_else(PoisonError::into_inner) = form;
+    *lock(&FORM) = form;
 }
 
 /// How messages are written now.
 pub(crate) fn form() -> Form {
-    *FORM.lock().unwrap_or_else(PoisonError::into_inner)
+    *lock(&FORM)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Says something. Nothing waits for the reader of this.
 pub(crate) fn say(level: Level, text: impl Display) {
-    stderr::write(written(level, &text.to_string()));
+    let text = text.to_string();
+    if !send(level, &text) {
+        write(level, &text);
+    }
+}
+
+/// Leaves something to the log daemon; `false` = there is none, or it has no place for more.
+pub(crate) fn send(level: Level, text: &str) -> bool {
+    let sender = lock(&SENDER);
+    let said = |sender: &MessageSender| sender.send(said(level, text)).is_ok();
+    sender.as_ref().is_some_and(said)
+}
+
+/// Says something on the standard error.
+pub(crate) fn write(level: Level, text: &str) {
+    stderr::write(written(level, text));
 }
 
 /// Says a text that may begin with its level.
@@ -85,13 +139,25 @@ pub(crate) fn say_labelled(text: &str) {
 
 /// Something as it is said now, with a line feed.
 pub(crate) fn written(level: Level, text: &str) -> String {
+    in_form(&said(level, text))
+}
+
+fn said(level: Level, text: &str) -> Said {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let time_us = since_epoch.unwrap_or_default().as_micros();
-    let message = Message {
+    Said {
         time_us: u64::try_from(time_us).unwrap_or(u64::MAX),
         level,
-        text,
-    };
+        text: text.to_owned(),
+    }
+}
+
+fn write_said(said: &Said) {
+    stderr::write(in_form(said));
+}
+
+fn in_form(said: &Said) -> String {
+    let message = said.message();
     match form() {
         Form::Plain => message.plain(),
         Form::Text => message.text(),

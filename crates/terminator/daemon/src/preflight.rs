@@ -6,11 +6,12 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use config::{Diagnostic, LogOutput, PeerNetwork, Problem, Settings, Severity, Source};
+use config::{Diagnostic, LogDaemon, LogOutput, PeerNetwork, Problem, Settings, Severity, Source};
 use sys::beneath::Root;
-use sys::limit;
 use sys::process::Identity;
 use sys::socket::has_interface;
+use sys::{limit, log_socket};
+use wire::address::{Address, UnixName};
 
 /// Something that is not there: the key that asks for it, what is wrong, and the remedy.
 type Missing = (String, String, &'static str);
@@ -32,13 +33,61 @@ pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diag
 /// process.
 pub(crate) fn concerns(source: &Source, settings: &Settings, reader: Identity) -> Vec<Diagnostic> {
     let concern = |(key, path): (String, &Path)| concern_of_folder(key, path, reader);
-    let concerns: Vec<_> = folders(settings).filter_map(concern).collect();
+    let folders = folders(settings).filter_map(concern);
+    let concerns: Vec<_> = folders.chain(log_daemons(settings)).collect();
     let mut warnings = diagnostics(source, &concerns);
     for one in &mut warnings {
         one.severity = Severity::Warning;
     }
     warnings.extend(few_descriptors(source, settings));
     warnings
+}
+
+/// What is wrong with the sockets of log daemons. One that is away now may come; so it is no fault.
+fn log_daemons(settings: &Settings) -> Vec<Missing> {
+    let control = &settings.control;
+    let of_lines = match &control.log {
+        LogOutput::Daemon(daemon) => Some(("log.output", daemon)),
+        LogOutput::File(_) | LogOutput::Stderr | LogOutput::Stdout => None,
+    };
+    let of_messages = control.messages_daemon.as_ref();
+    let of_messages = of_messages.map(|daemon| ("log.messages-output", daemon));
+    let mut outputs = vec![of_lines, of_messages];
+    // One socket is one concern.
+    outputs.dedup_by_key(|output| output.map(|(_, daemon)| daemon));
+    let outputs = outputs.into_iter().flatten();
+    outputs
+        .filter_map(|(key, daemon)| log_daemon(key, daemon))
+        .collect()
+}
+
+fn log_daemon(key: &str, daemon: &LogDaemon) -> Option<Missing> {
+    let (_, connected) = log_socket::open(&daemon.address()).ok()?;
+    let (message, hint) = match (connected, daemon) {
+        (Err(error), LogDaemon::Syslog { .. }) => (
+            format!("{daemon} takes no entry now: {error}"),
+            "start the daemon, or say in `log.syslog` where its datagram socket is",
+        ),
+        (Err(error), LogDaemon::Journal(_)) => (
+            format!("{daemon} takes no entry now: {error}"),
+            "without systemd there is no journal; `log.journald` says where its socket is",
+        ),
+        (Ok(()), LogDaemon::Syslog { address, .. }) if is_journald(address) => (
+            format!("{daemon} is journald, which does not read RFC 5424: fields stay in the text"),
+            "write \"journald\" in place of \"syslog\"; from there, entries may go on to syslog",
+        ),
+        (Ok(()), _) => return None,
+    };
+    Some((key.to_owned(), message, hint))
+}
+
+/// Whether a socket for syslog is the journal's.
+fn is_journald(address: &Address) -> bool {
+    let Address::Unix(UnixName::Path(path)) = address else {
+        return false;
+    };
+    let path = std::fs::canonicalize(path).unwrap_or_default();
+    path.ends_with("systemd/journal/dev-log")
 }
 
 fn diagnostics(source: &Source, missing: &[Missing]) -> Vec<Diagnostic> {
@@ -54,7 +103,7 @@ fn missing(settings: &Settings) -> Vec<Missing> {
     let process = &settings.process;
     let log = match &settings.control.log {
         LogOutput::File(path) => Some(path),
-        LogOutput::Stderr | LogOutput::Stdout => None,
+        LogOutput::Daemon(_) | LogOutput::Stderr | LogOutput::Stdout => None,
     };
     let checks = [
         process.user.as_deref().and_then(missing_user),
@@ -281,6 +330,20 @@ mod tests {
         assert_eq!(told[0], [false, true, true]);
         assert_eq!(told[1], [false, false, true]);
         assert_eq!(told[2], [false, true, false]);
+    }
+
+    #[test]
+    fn a_log_daemon_is_looked_for() {
+        let name = format!("lariat-preflight-log-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let daemon = LogDaemon::Journal(path.clone());
+        let (key, message, _) = log_daemon("log.output", &daemon).unwrap();
+        assert_eq!(key, "log.output");
+        assert!(message.ends_with("takes no entry now: No such file or directory (os error 2)"));
+        let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        assert!(log_daemon("log.output", &daemon).is_none());
+        drop(socket);
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

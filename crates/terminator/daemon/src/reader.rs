@@ -218,7 +218,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     let (folders, roots) = open_folders(settings)?;
     let log = match &settings.control.log {
         LogOutput::File(path) => Some(open_log(channel, path)?),
-        LogOutput::Stdout | LogOutput::Stderr => None,
+        LogOutput::Daemon(_) | LogOutput::Stdout | LogOutput::Stderr => None,
     };
     announce(channel, "packing the configuration".to_owned());
     let bundle = encode(&bundle);
@@ -281,7 +281,7 @@ fn directories(settings: &Settings) -> Vec<PathBuf> {
     });
     let log = match &settings.control.log {
         LogOutput::File(path) => Some(path.clone()),
-        LogOutput::Stdout | LogOutput::Stderr => None,
+        LogOutput::Daemon(_) | LogOutput::Stdout | LogOutput::Stderr => None,
     };
     let ours = [
         log,

@@ -111,6 +111,7 @@ mod tests {
             hosts: Vec::new(),
             token: None,
             log: config::LogOutput::Stdout,
+            messages_daemon: None,
             messages: config::MessageForm::Auto,
         };
         assert_eq!(path(&control), PathBuf::from("/a/b.sock"));

@@ -249,7 +249,7 @@ impl<'a> Supervisor<'a> {
         let Some((read, looked)) = first_read(&request.config, &readers, &mut events)? else {
             return Ok(None);
         };
-        forms::configure(read.prepared.summary.control.messages);
+        forms::configure(&read.prepared.summary.control);
         say_each(&read.warnings, request.colour);
         let served = read.prepared;
         let summary = &served.summary;

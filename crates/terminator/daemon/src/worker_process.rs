@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use config::LogOutput;
 use proxy::plane::Plane;
 use sys::channel::Channel;
 use sys::usage::Usage;
@@ -40,7 +41,7 @@ use crate::messages;
 use crate::stderr;
 
 use cluster::{Cluster, ClusterSetup};
-use log::{Log, LogNews};
+use log::{Log, LogNews, Target};
 use orders::Received;
 use plan::{Built, Servers};
 use sessions::{Inheritance, Sessions};
@@ -172,6 +173,7 @@ struct Control {
     /// What goes with the order to accept: how sessions go to other hosts.
     waiting: Option<Option<ClusterSetup>>,
     log: Log,
+    log_output: LogOutput,
     checks: Checks,
     servers: Servers,
     /// Servers that an operator has disabled.
@@ -212,13 +214,7 @@ impl Control {
         };
         let registry = Arc::new(Registry::new(serve.workers));
         let admin = admin_state(&registry, &start, (rights, usage), &built);
-        let target = built
-            .descriptors
-            .log
-            .take()
-            .ok_or(io::ErrorKind::InvalidData)?;
-        let log = Log::start(target, log_reporter(&channel, &admin))?;
-        log.flush_in_panics();
+        let log = start_log(&mut built, log_reporter(&channel, &admin))?;
         let doors = Doors::open(&mut built, &admin, !serve.waits)?;
         tokio::spawn(admin::record_history(Arc::clone(&admin)));
         let listeners = std::mem::take(&mut built.listeners);
@@ -244,6 +240,7 @@ impl Control {
             cluster,
             waiting: serve.waits.then(|| built.cluster.take()),
             log,
+            log_output: built.log_output.clone(),
             checks,
             servers: Servers::default(),
             disabled: BTreeSet::new(),
@@ -265,10 +262,9 @@ impl Control {
             (Order::AreYouWell, _) => self.say_when_well(),
             (Order::Reloads(reloads), _) => self.admin.reloaded(reloads),
             (Order::Log, _) => {
-                received
-                    .fds
-                    .into_iter()
-                    .for_each(|target| self.log.set_target(target));
+                let targets = received.fds.into_iter();
+                let targets = targets.map(|fd| Target::of(&self.log_output, fd));
+                targets.for_each(|target| self.log.aim().set(target));
             }
             (Order::Pause, _) => self.pause().await?,
             (Order::Accept, _) => self.accept()?,
@@ -291,8 +287,9 @@ impl Control {
             Ok(built) => built,
             Err(message) => return say(&self.channel, &Answer::refused(serve.generation, message)),
         };
+        self.log_output = built.log_output.clone();
         if let Some(target) = built.descriptors.log.take() {
-            self.log.set_target(target);
+            self.log.aim().set(Target::of(&self.log_output, target));
         }
         let listeners = std::mem::take(&mut built.listeners);
         self.plane.replace(built.plan.clone(), listeners);
@@ -446,7 +443,8 @@ impl Control {
             self.cluster.set(None)?;
         }
         drop(self.checks);
-        let (plane, log) = (self.plane, self.log);
+        let (plane, log, output) = (self.plane, self.log, self.log_output);
+        let aim = log.aim().clone();
         let finish = move || {
             let ended = plane.join();
             log.finish(LOG_FLUSH_TIME_MAX);
@@ -460,7 +458,10 @@ impl Control {
                     return say(&self.channel, &Answer::Drained);
                 }
                 received = queue.recv() => match received {
-                    // No order changes what is ending.
+                    Some(Received { order: Order::Log, fds, .. }) => {
+                        fds.into_iter().for_each(|fd| aim.set(Target::of(&output, fd)));
+                    }
+                    // No other order changes what is ending.
                     Some(_) => {}
                     // Threads of the connections go with us.
                     None => std::process::exit(0),
@@ -508,6 +509,14 @@ fn admin_state(
     Arc::new(state)
 }
 
+fn start_log(built: &mut Built, report: impl FnMut(LogNews) + Send + 'static) -> io::Result<Log> {
+    let target = built.descriptors.log.take();
+    let target = target.ok_or(io::ErrorKind::InvalidData)?;
+    let log = Log::start(Target::of(&built.log_output, target), report)?;
+    log.flush_in_panics();
+    Ok(log)
+}
+
 /// What the log's thread says of lost lines is counted, and said by the supervisor: our own
 /// standard error may block for the same reason as the log.
 fn log_reporter(
@@ -518,6 +527,7 @@ fn log_reporter(
     move |news| match news {
         LogNews::Lost { bytes, why } => admin.log_lost(bytes, why),
         LogNews::Recovered => admin.log_recovered(),
+        LogNews::Away => drop(say(&channel, &Answer::LogAway)),
         // Without a supervisor this process ends.
         LogNews::Message(message) => drop(say(&channel, &Answer::warned(vec![message]))),
     }

@@ -16,7 +16,7 @@ use telemetry::outcome::{EncryptedBy, Reason, Version};
 use crate::connection::Connection;
 use crate::line_queue::LineQueue;
 use crate::listeners::Listener;
-use crate::options::{LogConnections, LogFormat, LogOptions};
+use crate::options::{LogConnections, LogOptions};
 use crate::service::Service;
 
 /// Lines leave the worker when this number of bytes has come together, or at the end of a turn in
@@ -204,10 +204,7 @@ impl ConnectionLog {
     }
 
     fn put(&mut self, line: &ConnectionLine<'_>) {
-        match self.options.format {
-            LogFormat::Json => line.write_json(&mut self.batch),
-            LogFormat::Text => line.write_text(&mut self.batch),
-        }
+        line.write(self.options.format, self.options.envelope, &mut self.batch);
         if self.batch.len() >= BATCH_BYTES {
             self.flush();
         }
@@ -233,10 +230,7 @@ impl ConnectionLog {
                 count,
                 sampled: sampled(options, reason),
             };
-            match options.format {
-                LogFormat::Json => line.write_json(batch),
-                LogFormat::Text => line.write_text(batch),
-            }
+            line.write(options.format, options.envelope, batch);
         });
     }
 

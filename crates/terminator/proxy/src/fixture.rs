@@ -16,9 +16,9 @@ use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
 use crate::options::{
-    BackOptions, FrontOptions, FrontTls, KtlsMode, KtlsOptions, Limits, Liveness, LogConnections,
-    LogFormat, LogOptions, Options, SendProxy, ServersOptions, ServiceOptions, SourceAddress,
-    SourceRules, Timeouts, Transport, WorkerOptions,
+    BackOptions, Envelope, FrontOptions, FrontTls, KtlsMode, KtlsOptions, Limits, LineFormat,
+    Liveness, LogConnections, LogOptions, Options, SendProxy, ServersOptions, ServiceOptions,
+    SourceAddress, SourceRules, Timeouts, Transport, WorkerOptions,
 };
 use crate::plan::Plan;
 use crate::service::Service;
@@ -56,7 +56,8 @@ impl Fixture {
             limits,
             log: LogOptions {
                 connections: LogConnections::None,
-                format: LogFormat::Json,
+                format: LineFormat::Json,
+                envelope: Envelope::Bare,
                 failures_per_second: 1,
                 successes_per_second: 1,
                 sample: 1,

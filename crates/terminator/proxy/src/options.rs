@@ -7,6 +7,8 @@ use std::time::Duration;
 
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, ServerTls, Starttls, Timeouts};
 pub use sys::socket::{Liveness, Transport};
+pub use telemetry::line::{Envelope, LineFormat};
+pub use telemetry::syslog::Facility;
 use wire::address::{Address, Endpoint};
 use wire::network::{Network, NetworkSet};
 
@@ -333,7 +335,9 @@ pub struct LogOptions {
     /// Which connections get a line.
     pub connections: LogConnections,
     /// How a line is written.
-    pub format: LogFormat,
+    pub format: LineFormat,
+    /// What it is written within.
+    pub envelope: Envelope,
     /// Lines a second and worker for each reason of failure; more are counted, not written.
     pub failures_per_second: u32,
     /// The same for each reason that is no failure.
@@ -351,13 +355,4 @@ pub enum LogConnections {
     Failed,
     /// None.
     None,
-}
-
-/// How a line is written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum LogFormat {
-    /// One JSON object a line.
-    Json,
-    /// `key=value` pairs.
-    Text,
 }

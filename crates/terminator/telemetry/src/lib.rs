@@ -1,16 +1,21 @@
 //! Catalogue of metrics, outcomes, per-worker counters and their snapshot; the lines about
-//! connections, and messages; what is safe to show. No sockets, no clock.
+//! connections, and messages, also as entries for log daemons; what is safe to show. No
+//! sockets, no clock.
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
 pub mod counters;
 pub mod exposition;
+mod form;
 pub mod history;
+pub mod journal;
+mod level;
 pub mod line;
 pub mod message;
 pub mod outcome;
 pub mod registry;
 pub mod snapshot;
+pub mod syslog;
 
 pub use registry::Registry;
 pub use wire::text as printable;

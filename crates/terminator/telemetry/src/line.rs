@@ -3,19 +3,80 @@
 //! Owns the form. Lines are written into the caller's buffer; nothing is allocated beside it, no
 //! clock is read and nothing is sent.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::form::{Form, JournalFields, Json, StructuredData, Text};
+use crate::journal;
+use crate::level::Level;
 use crate::outcome::{
     EarlyData, EncryptedBy, HandshakeKind, Reason, ResumptionMiss, SessionTier, Version,
 };
-use crate::printable;
-use wire::date::put_time;
+use crate::syslog::{self, Facility};
 
-/// What is shown of one value; a longer one is cut and ends in `...`. Names and alerts are shorter;
-/// the bound is for what clients may send.
-const VALUE_BYTES_MAX: usize = 256;
+/// How a line is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LineFormat {
+    /// One JSON object. Bytes that are not UTF-8 become U+FFFD.
+    Json,
+    /// `key=value` pairs. Values with anything but printable ASCII in them are quoted, bytes
+    /// outside it written `\xNN`.
+    Text,
+}
+
+/// What a line is within, which has its fields as well.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Envelope {
+    /// Nothing.
+    Bare,
+    /// An entry for syslog, but for its origin: [`syslog::complete`].
+    Syslog(Facility),
+    /// An entry for journald, whose fields are on one line: [`journal::complete`].
+    Journal,
+}
+
+/// Something that has a line.
+trait Line {
+    fn time_us(&self) -> u64;
+    fn reason(&self) -> Reason;
+    /// The one order of the fields.
+    fn put_fields(&self, form: &mut impl Form);
+
+    fn put(&self, format: LineFormat, envelope: Envelope, out: &mut Vec<u8>) {
+        let level = level(self.reason());
+        match envelope {
+            Envelope::Bare => {}
+            Envelope::Syslog(facility) => {
+                syslog::put_start(out, (facility, level), self.time_us());
+                out.extend_from_slice(b"connection [");
+                out.extend_from_slice(syslog::DATA_ID);
+                self.put_fields(&mut StructuredData::new(out));
+                out.extend_from_slice(b"] ");
+            }
+            Envelope::Journal => {
+                journal::put_start(out, level);
+                self.put_fields(&mut JournalFields::new(out));
+                out.extend_from_slice(journal::MESSAGE);
+            }
+        }
+        match format {
+            LineFormat::Json => self.put_fields(&mut Json::new(out)),
+            LineFormat::Text => self.put_fields(&mut Text::new(out)),
+        }
+        out.push(b'\n');
+    }
+}
+
+/// How grave an end is: somebody should look after what servers do, and something is broken if it
+/// is this host.
+fn level(reason: Reason) -> Level {
+    match reason.fault() {
+        "host" => Level::Error,
+        "backend" => Level::Warning,
+        "client" => Level::Notice,
+        _ => Level::Info,
+    }
+}
 
 /// All that is said of one connection. Absent values are `-` in text and `null` in JSON.
 #[derive(Clone, Debug)]
@@ -107,19 +168,22 @@ pub struct SuppressedLine {
 }
 
 impl ConnectionLine<'_> {
-    /// Appends `key=value` pairs and a line feed. Values with anything but printable ASCII in them
-    /// are quoted, bytes outside it written `\xNN`.
-    pub fn write_text(&self, out: &mut Vec<u8>) {
-        self.write(&mut Text { out });
+    /// Appends the line and a line feed, within its envelope.
+    pub fn write(&self, format: LineFormat, envelope: Envelope, out: &mut Vec<u8>) {
+        self.put(format, envelope, out);
+    }
+}
+
+impl Line for ConnectionLine<'_> {
+    fn time_us(&self) -> u64 {
+        self.time_us
     }
 
-    /// Appends a JSON object and a line feed. Bytes that are not UTF-8 become U+FFFD.
-    pub fn write_json(&self, out: &mut Vec<u8>) {
-        self.write(&mut Json { out });
+    fn reason(&self) -> Reason {
+        self.reason
     }
 
-    /// The one order of the fields.
-    fn write(&self, form: &mut impl Form) {
+    fn put_fields(&self, form: &mut impl Form) {
         form.time("time", self.time_us);
         form.id("id", self.id);
         form.number("worker", self.worker as u64);
@@ -157,7 +221,9 @@ impl ConnectionLine<'_> {
         form.string("detail", self.detail.map(str::as_bytes));
         form.end();
     }
+}
 
+impl ConnectionLine<'_> {
     fn write_client(&self, form: &mut impl Form) {
         match self.client {
             ClientAddress::Ip(address) => {
@@ -170,17 +236,22 @@ impl ConnectionLine<'_> {
 }
 
 impl SuppressedLine {
-    /// Appends `key=value` pairs and a line feed.
-    pub fn write_text(&self, out: &mut Vec<u8>) {
-        self.write(&mut Text { out });
+    /// Appends the line and a line feed, within its envelope.
+    pub fn write(&self, format: LineFormat, envelope: Envelope, out: &mut Vec<u8>) {
+        self.put(format, envelope, out);
+    }
+}
+
+impl Line for SuppressedLine {
+    fn time_us(&self) -> u64 {
+        self.time_us
     }
 
-    /// Appends a JSON object and a line feed.
-    pub fn write_json(&self, out: &mut Vec<u8>) {
-        self.write(&mut Json { out });
+    fn reason(&self) -> Reason {
+        self.reason
     }
 
-    fn write(&self, form: &mut impl Form) {
+    fn put_fields(&self, form: &mut impl Form) {
         form.time("time", self.time_us);
         form.number("worker", self.worker as u64);
         form.number("suppressed", self.count);
@@ -259,211 +330,6 @@ fn is_over(since: Instant, now: Instant) -> bool {
     now.saturating_duration_since(since) >= Duration::from_secs(1)
 }
 
-/// How a line is written.
-trait Form {
-    fn key(&mut self, key: &str);
-    fn absent(&mut self);
-    fn value(&mut self, value: &[u8]);
-    /// A value that needs no escape, as JSON quotes it and text does not.
-    fn quote(&mut self);
-    fn out(&mut self) -> &mut Vec<u8>;
-    fn end(&mut self);
-
-    fn string(&mut self, key: &str, value: Option<&[u8]>) {
-        self.key(key);
-        match value {
-            Some(value) => self.value(value),
-            None => self.absent(),
-        }
-    }
-
-    /// One of our own words.
-    fn word(&mut self, key: &str, value: Option<&str>) {
-        self.key(key);
-        let Some(word) = value else {
-            return self.absent();
-        };
-        self.quote();
-        self.out().extend_from_slice(word.as_bytes());
-        self.quote();
-    }
-
-    fn number(&mut self, key: &str, value: u64) {
-        self.key(key);
-        put_number(self.out(), value);
-    }
-
-    fn optional_number(&mut self, key: &str, value: Option<u64>) {
-        self.key(key);
-        match value {
-            Some(value) => put_number(self.out(), value),
-            None => self.absent(),
-        }
-    }
-
-    fn id(&mut self, key: &str, id: u64) {
-        self.key(key);
-        self.quote();
-        let digits: [u8; 16] = std::array::from_fn(|i| hex(id >> (60 - 4 * i)));
-        self.out().extend_from_slice(&digits);
-        self.quote();
-    }
-
-    fn time(&mut self, key: &str, time_us: u64) {
-        self.key(key);
-        self.quote();
-        put_time(self.out(), time_us);
-        self.quote();
-    }
-
-    fn address(&mut self, key: &str, address: SocketAddr) {
-        self.key(key);
-        self.quote();
-        write!(self.out(), "{address}").expect("a Vec takes all that is written");
-        self.quote();
-    }
-}
-
-struct Text<'a> {
-    out: &'a mut Vec<u8>,
-}
-
-impl Form for Text<'_> {
-    fn key(&mut self, key: &str) {
-        if self.out.last().is_some_and(|last| *last != b'\n') {
-            self.out.push(b' ');
-        }
-        self.out.extend_from_slice(key.as_bytes());
-        self.out.push(b'=');
-    }
-
-    fn absent(&mut self) {
-        self.out.push(b'-');
-    }
-
-    fn quote(&mut self) {}
-
-    fn value(&mut self, value: &[u8]) {
-        let (shown, is_cut) = cut(value);
-        let is_plain = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'=');
-        if !shown.is_empty() && shown != b"-" && !is_cut && shown.iter().all(is_plain) {
-            return self.out.extend_from_slice(shown);
-        }
-        self.out.push(b'"');
-        for &b in shown {
-            match b {
-                b'"' | b'\\' => self.out.extend_from_slice(&[b'\\', b]),
-                b' '..=b'~' => self.out.push(b),
-                _ => {
-                    let (high, low) = (hex(u64::from(b) >> 4), hex(u64::from(b)));
-                    self.out.extend_from_slice(&[b'\\', b'x', high, low]);
-                }
-            }
-        }
-        self.out
-            .extend_from_slice(if is_cut { b"...\"" } else { b"\"" });
-    }
-
-    fn out(&mut self) -> &mut Vec<u8> {
-        self.out
-    }
-
-    fn end(&mut self) {
-        self.out.push(b'\n');
-    }
-}
-
-struct Json<'a> {
-    out: &'a mut Vec<u8>,
-}
-
-impl Form for Json<'_> {
-    fn key(&mut self, key: &str) {
-        let is_first = self.out.last().is_none_or(|last| *last == b'\n');
-        self.out
-            .extend_from_slice(if is_first { b"{\"" } else { b",\"" });
-        self.out.extend_from_slice(key.as_bytes());
-        self.out.extend_from_slice(b"\":");
-    }
-
-    fn absent(&mut self) {
-        self.out.extend_from_slice(b"null");
-    }
-
-    fn quote(&mut self) {
-        self.out.push(b'"');
-    }
-
-    fn value(&mut self, value: &[u8]) {
-        let (shown, is_cut) = cut(value);
-        self.out.push(b'"');
-        for chunk in shown.utf8_chunks() {
-            chunk
-                .valid()
-                .chars()
-                .for_each(|c| put_json_char(self.out, c));
-            if !chunk.invalid().is_empty() {
-                self.out.extend_from_slice("\u{fffd}".as_bytes());
-            }
-        }
-        self.out
-            .extend_from_slice(if is_cut { b"...\"" } else { b"\"" });
-    }
-
-    fn out(&mut self) -> &mut Vec<u8> {
-        self.out
-    }
-
-    fn end(&mut self) {
-        self.out.extend_from_slice(b"}\n");
-    }
-}
-
-/// A whole string.
-pub(crate) fn put_json_string(out: &mut Vec<u8>, text: &str) {
-    out.push(b'"');
-    text.chars().for_each(|c| put_json_char(out, c));
-    out.push(b'"');
-}
-
-/// RFC 8259, section 7; and what a viewer of the log would obey rather than show.
-fn put_json_char(out: &mut Vec<u8>, c: char) {
-    let (mut bytes, escapes) = ([0; 4], matches!(c, '"' | '\\'));
-    let text = c.encode_utf8(&mut bytes);
-    if printable::is_control(c) {
-        write!(out, "{}", printable::line(text)).expect("a Vec takes all that is written");
-    } else {
-        out.extend(escapes.then_some(b'\\'));
-        out.extend_from_slice(text.as_bytes());
-    }
-}
-
-/// What is shown of a value, and whether that is not all.
-fn cut(value: &[u8]) -> (&[u8], bool) {
-    match value.split_at_checked(VALUE_BYTES_MAX) {
-        Some((shown, rest)) => (shown, !rest.is_empty()),
-        None => (value, false),
-    }
-}
-
-/// The lowest four bits as a digit.
-fn hex(bits: u64) -> u8 {
-    b"0123456789abcdef"[(bits & 15) as usize]
-}
-
-fn put_number(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            return out.extend_from_slice(&digits[at..]);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -505,13 +371,13 @@ mod tests {
 
     fn text(line: &ConnectionLine<'_>) -> String {
         let mut out = Vec::new();
-        line.write_text(&mut out);
+        line.write(LineFormat::Text, Envelope::Bare, &mut out);
         String::from_utf8(out).expect("ASCII")
     }
 
     fn json(line: &ConnectionLine<'_>) -> String {
         let mut out = Vec::new();
-        line.write_json(&mut out);
+        line.write(LineFormat::Json, Envelope::Bare, &mut out);
         String::from_utf8(out).expect("UTF-8")
     }
 
@@ -583,8 +449,8 @@ mod tests {
             let value = [*b];
             one.alpn = Some(&value);
             let mut out = Vec::new();
-            one.write_text(&mut out);
-            one.write_json(&mut out);
+            one.write(LineFormat::Text, Envelope::Bare, &mut out);
+            one.write(LineFormat::Json, Envelope::Bare, &mut out);
             assert_eq!(out.iter().filter(|b| **b == b'\n').count(), 2);
             assert!(std::str::from_utf8(&out).is_ok());
         }
@@ -604,14 +470,48 @@ mod tests {
     fn lines_follow_each_other() {
         let mut out = Vec::new();
         for _ in 0..2 {
-            line().write_text(&mut out);
+            line().write(LineFormat::Text, Envelope::Bare, &mut out);
         }
         for _ in 0..2 {
-            line().write_json(&mut out);
+            line().write(LineFormat::Json, Envelope::Bare, &mut out);
         }
         let shown = String::from_utf8(out).unwrap();
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!((lines[0], lines[2]), (lines[1], lines[3]));
+    }
+
+    #[test]
+    fn entries_for_log_daemons_have_fields_and_the_line() {
+        let mut one = line();
+        one.reason = Reason::BackendRefused;
+        one.detail = Some("a]b");
+        let entry = |format, envelope| {
+            let mut out = Vec::new();
+            one.write(format, envelope, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let facility = Facility::named("local0").unwrap();
+        let shown = entry(LineFormat::Text, Envelope::Syslog(facility));
+        let data = concat!(
+            "<132>1 2024-02-29T00:00:00.000042Z connection [lariat@32473 ",
+            r#"time="2024-02-29T00:00:00.000042Z" id="00000000000000ab" worker="3" service="web" "#
+        );
+        assert!(shown.starts_with(data), "{shown}");
+        let end =
+            r#" reason="backend-refused" detail="a\]b"] time=2024-02-29T00:00:00.000042Z id="#;
+        assert!(shown.contains(end), "{shown}");
+        assert!(shown.ends_with(" detail=a]b\n"), "{shown}");
+        // What is absent is left out.
+        assert!(!shown.contains("client_cn=\""), "{shown}");
+
+        let shown = entry(LineFormat::Json, Envelope::Journal);
+        let fields: Vec<_> = shown.trim_end().split('\x1f').collect();
+        assert_eq!(fields[..2], ["PRIORITY=4", "SYSLOG_IDENTIFIER=lariat"]);
+        assert!(fields.contains(&"LARIAT_BYTES_DOWN=18446744073709551615"));
+        assert!(fields.contains(&"LARIAT_SNI=example.com"));
+        let message = fields.last().unwrap();
+        assert!(message.starts_with("MESSAGE={\"time\":\"2024-"), "{shown}");
+        assert!(message.ends_with("\"detail\":\"a]b\"}"), "{shown}");
     }
 
     #[test]
@@ -670,8 +570,8 @@ mod tests {
             sampled: 1,
         };
         let mut out = Vec::new();
-        line.write_text(&mut out);
-        line.write_json(&mut out);
+        line.write(LineFormat::Text, Envelope::Bare, &mut out);
+        line.write(LineFormat::Json, Envelope::Bare, &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "time=1970-01-01T00:00:00.000000Z worker=1 suppressed=123 sampled=1 fault=client reason=not-tls\n\

@@ -6,53 +6,10 @@
 use wire::date::put_time;
 use wire::text;
 
-use crate::line::put_json_string;
-
-/// How grave something is, by the names and numbers of syslog (RFC 5424, 6.2.1).
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Level {
-    /// Something is broken, and clients notice.
-    Error = 3,
-    /// Somebody should look.
-    Warning = 4,
-    /// What an operator has done, or a change for the better.
-    Notice = 5,
-    /// What happens all the time.
-    Info = 6,
-}
-
-impl Level {
-    const ALL: [Self; 4] = [Self::Error, Self::Warning, Self::Notice, Self::Info];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Notice => "notice",
-            Self::Info => "info",
-        }
-    }
-
-    /// Its number in syslog.
-    pub fn severity(self) -> u8 {
-        self as u8
-    }
-
-    /// The level of this number; of an unknown one, a warning.
-    pub fn of_severity(severity: u8) -> Self {
-        let found = Self::ALL.into_iter().find(|one| one.severity() == severity);
-        found.unwrap_or(Self::Warning)
-    }
-
-    /// The level that a text names in its first words, `error: ` or `warning: `, and the rest.
-    pub fn split(text: &str) -> Option<(Self, &str)> {
-        [Self::Error, Self::Warning].into_iter().find_map(|level| {
-            let rest = text.strip_prefix(level.name())?.strip_prefix(": ")?;
-            Some((level, rest))
-        })
-    }
-}
+use crate::form::put_json_string;
+use crate::journal;
+pub use crate::level::Level;
+use crate::syslog::{self, Facility, Origin};
 
 /// Something that is said. Lines of the text that begin with `hint: ` name the remedy.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +64,20 @@ impl Message<'_> {
         String::from_utf8_lossy(&out).into_owned()
     }
 
+    /// Entries for syslog, one for each line.
+    pub fn syslog(&self, facility: Facility, origin: &Origin) -> Vec<Vec<u8>> {
+        let entry =
+            |line: String| syslog::message((facility, self.level), self.time_us, origin, &line);
+        self.lines().map(entry).collect()
+    }
+
+    /// An entry for journald.
+    pub fn journal(&self) -> Vec<u8> {
+        let shown: Vec<_> = self.lines().collect();
+        let hint = self.parts().1.map(|hint| text::lines(&hint).to_string());
+        journal::message(self.level, &shown.join("\n"), hint.as_deref())
+    }
+
     /// What is said, and the remedies.
     pub fn parts(&self) -> (String, Option<String>) {
         let (mut said, mut hints) = (Vec::new(), Vec::new());
@@ -123,12 +94,17 @@ impl Message<'_> {
     }
 
     fn each_line(&self, before: &str) -> String {
+        let lines = self.lines();
+        lines.map(|line| format!("{before}{line}\n")).collect()
+    }
+
+    /// The lines that are not empty, as they are shown.
+    fn lines(&self) -> impl Iterator<Item = String> {
         let lines = self.text.lines().filter(|line| !line.trim().is_empty());
-        let shown = lines.map(|line| {
+        lines.map(|line| {
             let hint = line.trim_start().starts_with("hint: ");
-            text::line(if hint { line.trim_start() } else { line })
-        });
-        shown.map(|line| format!("{before}{line}\n")).collect()
+            text::line(if hint { line.trim_start() } else { line }).to_string()
+        })
     }
 }
 
@@ -175,18 +151,23 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_syslogs() {
-        for (level, severity, name) in [
-            (Level::Error, 3, "error"),
-            (Level::Warning, 4, "warning"),
-            (Level::Notice, 5, "notice"),
-            (Level::Info, 6, "info"),
-        ] {
-            assert_eq!((level.severity(), level.name()), (severity, name));
-            assert_eq!(Level::of_severity(severity), level);
-        }
-        assert_eq!(Level::of_severity(0), Level::Warning);
-        assert_eq!(Level::split("error: a: b"), Some((Level::Error, "a: b")));
-        assert_eq!(Level::split("notice: a"), None);
+    fn daemons_of_logs_get_the_whole_of_a_message_and_nothing_forged() {
+        let one = Message {
+            time_us: 1_709_164_800_000_042,
+            level: Level::Warning,
+            text: "a\u{1b}\r]\"\n<0>1 - - - - - forged\n  hint: look",
+        };
+        let (facility, origin) = (Facility::named("daemon").unwrap(), Origin::new("h", 7));
+        let start = "<28>1 2024-02-29T00:00:00.000042Z h lariat 7 message - ";
+        let lines = [r#"a\u001b\u000d]""#, "<0>1 - - - - - forged", "hint: look"];
+        let entries = one.syslog(facility, &origin);
+        let expected = lines.map(|line| format!("{start}{line}").into_bytes());
+        assert_eq!(entries, expected);
+        let text = lines.join("\n");
+        let length = String::from_utf8((text.len() as u64).to_le_bytes().to_vec()).unwrap();
+        let expected = format!(
+            "PRIORITY=4\nSYSLOG_IDENTIFIER=lariat\nMESSAGE\n{length}{text}\nLARIAT_HINT=look\n"
+        );
+        assert_eq!(one.journal(), expected.as_bytes());
     }
 }

@@ -57,7 +57,7 @@ const NGINX: Names = &[
     ("worker_processes", "workers.threads"),
     ("worker_connections", "limits.connections"),
     ("access_log", "log.output"),
-    ("error_log", "log.output"),
+    ("error_log", "log.messages-output"),
     ("pid", "process.pid-file"),
 ];
 

@@ -207,12 +207,15 @@ pub(super) const PROCESS: &[Key] = &[
     key("log", Kind::Table)
         .absent("its defaults")
         .shorthand("output")
-        .help("Log lines about connections.")
+        .help("Log lines about connections, and messages.")
         .example(r#"log = { format = "json", connections = "failed" }"#),
     key("log.output", Kind::Text("PATH"))
         .default("stdout")
         .flag("log")
-        .help("`stdout`, `stderr`, or a file to append to.")
+        .help(
+            "Where lines about connections go: `stdout`, `stderr`, `syslog`, `journald`, or a file \
+             to append to.",
+        )
         .example(r#"output = "/var/log/lariat.log""#),
     key("log.connections", Kind::Choice(&["all", "failed", "none"]))
         .default("all")
@@ -222,7 +225,10 @@ pub(super) const PROCESS: &[Key] = &[
     key("log.format", Kind::Choice(&["text", "json"]))
         .default("text")
         .flag("log-format")
-        .help("`key=value` pairs, or one JSON object per line.")
+        .help(
+            "`key=value` pairs, or one JSON object per line. For `syslog` and `journald` it is the \
+             text of an entry, which has all fields as well.",
+        )
         .example(r#"format = "json""#),
     key("log.messages", Kind::Choice(&["auto", "plain", "text", "json"]))
         .default("auto")
@@ -235,6 +241,48 @@ pub(super) const PROCESS: &[Key] = &[
              lines have a priority, and it adds the time.",
         )
         .example(r#"messages = "json""#),
+    key(
+        "log.messages-output",
+        Kind::Choice(&["stderr", "syslog", "journald"]),
+    )
+    .default("stderr")
+    .flag("log-messages-output")
+    .help(
+        "Where messages about the program itself go once the configuration has been read. What the \
+         daemon does not take, and why the program ends, goes to the standard error.",
+    )
+    .example(r#"messages-output = "journald""#),
+    key("log.syslog", Kind::Table)
+        .absent("its defaults")
+        .shorthand("address")
+        .help("The log daemon of `output` and `messages-output` `syslog` (RFC 5424).")
+        .example(r#"syslog = { address = "10.0.0.9:514", facility = "local0" }"#),
+    key("log.syslog.address", Kind::Address)
+        .default("unix:/dev/log")
+        .flag("log-syslog")
+        .help(
+            "A Unix datagram socket, or an IP address and a port that takes entries over UDP \
+             (RFC 5426). Where `/dev/log` is journald's, use `journald`: it does not read \
+             RFC 5424.",
+        )
+        .example(r#"address = "10.0.0.9:514""#),
+    key(
+        "log.syslog.facility",
+        Kind::Choice(&[
+            "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
+            "ftp", "ntp", "local0", "local1", "local2", "local3", "local4", "local5", "local6",
+            "local7",
+        ]),
+    )
+    .default("daemon")
+    .flag("log-facility")
+    .help("The facility of all entries, by which syslog daemons sort.")
+    .example(r#"facility = "local0""#),
+    key("log.journald", Kind::Path)
+        .default("/run/systemd/journal/socket")
+        .flag("log-journald")
+        .help("The socket of the journal, for `output` and `messages-output` `journald`.")
+        .example(r#"journald = "/run/systemd/journal.edge/socket""#),
     key("log.failures-per-second", Kind::Count(0, 1_000_000))
         .default("10")
         .flag("log-failures")

@@ -5,10 +5,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use config::LogOutput;
-use sys::file;
+use config::{LogDaemon, LogOutput};
 use sys::socket::{self, ListenOptions, PeerAddress};
+use sys::{file, log_socket};
 use wire::address::{Address, UnixName};
 
 use super::failure::{Failure, ListenFailure};
@@ -25,6 +26,9 @@ const LISTEN: ListenOptions = ListenOptions {
     unix_mode: None,
 };
 
+/// From one look for a log daemon to the next, however often the worker process asks for one.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Those who may connect see the status: user and group of the supervisor.
 const STATUS_MODE: u32 = 0o660;
 
@@ -36,6 +40,8 @@ pub(super) struct AdminSockets {
     log: OwnedFd,
     /// What a plan wants that is not yet served.
     proposed_log: Option<OwnedFd>,
+    /// When a log daemon was looked for last.
+    reconnected: Option<Instant>,
     /// Where the status socket is until it takes its place.
     temporary: Option<PathBuf>,
     /// What is removed in the end.
@@ -64,6 +70,7 @@ impl AdminSockets {
             admin: None,
             log: log_of(&summary.control.log, log)?,
             proposed_log: None,
+            reconnected: None,
         };
         admin_sockets.admin = match (admin, summary.control.listen) {
             (None, Some(address)) => Some(open_admin(address)?),
@@ -118,6 +125,21 @@ impl AdminSockets {
     /// Lines go there: the log that is served has been renamed, or is a new file.
     pub(super) fn set_log(&mut self, log: OwnedFd) {
         self.log = log;
+    }
+
+    /// A socket to a log daemon that was away, if it is there again; `None` = it is not, or was
+    /// looked for just now.
+    pub(super) fn reconnect(&mut self, daemon: &LogDaemon, now: Instant) -> Option<&OwnedFd> {
+        let since = |then| now.saturating_duration_since(then);
+        let is_due = |then: Instant| since(then) >= RECONNECT_INTERVAL;
+        if !self.reconnected.is_none_or(is_due) {
+            return None;
+        }
+        self.reconnected = Some(now);
+        let (socket, connected) = log_socket::open(&daemon.address()).ok()?;
+        connected.ok()?;
+        self.log = socket;
+        Some(&self.log)
     }
 
     /// Has the log of another plan ready. `log` is the log if it is a file.
@@ -226,6 +248,10 @@ fn log_of(output: &LogOutput, file: Option<OwnedFd>) -> Result<OwnedFd, Failure>
     let opened = match (output, file) {
         (LogOutput::Stdout, _) => io::stdout().as_fd().try_clone_to_owned(),
         (LogOutput::Stderr, _) => io::stderr().as_fd().try_clone_to_owned(),
+        // One that is away is looked for again: [`AdminSockets::reconnect`].
+        (LogOutput::Daemon(daemon), _) => {
+            log_socket::open(&daemon.address()).map(|(socket, _)| socket)
+        }
         (LogOutput::File(_), Some(file)) => return Ok(file),
         (LogOutput::File(path), None) => {
             return Err(Failure::file("open the log", path)(

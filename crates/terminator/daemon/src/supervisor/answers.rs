@@ -42,6 +42,10 @@ impl Supervisor<'_> {
                 say_all(&messages);
                 Ok(Next::Continue)
             }
+            Heard::Answer(Answer::LogAway) => {
+                self.reconnect_log();
+                Ok(Next::Continue)
+            }
             Heard::Answer(Answer::Paused) => self.paused(),
             Heard::Answer(Answer::Accepting) => self.accepting(),
             Heard::Answer(Answer::Alive { connections }) => {

@@ -24,7 +24,7 @@ pub(super) fn warn(text: impl Display) {
 
 pub(super) fn say_each(diagnostics: &[Diagnostic], colour: bool) {
     for diagnostic in diagnostics {
-        if messages::form() == Form::Plain {
+        if messages::form() == Form::Plain && !messages::has_daemon() {
             stderr::write_line(diagnostic.render(colour));
         } else {
             messages::say_labelled(&diagnostic.to_string());

@@ -28,6 +28,7 @@ impl Phase {
             | Answer::Ready { .. }
             | Answer::Refused { .. }
             | Answer::Note(_)
+            | Answer::LogAway
             | Answer::Alive { .. }
             | Answer::Warned(_)
             | Answer::Said(_) => true,

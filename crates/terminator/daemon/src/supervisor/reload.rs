@@ -115,7 +115,7 @@ impl Supervisor<'_> {
         self.admin_sockets.accept_log();
         self.cluster_socket.accept();
         self.served = new;
-        forms::configure(self.served.summary.control.messages);
+        forms::configure(&self.served.summary.control);
         self.forget_servers();
         self.generation += 1;
         self.due = None;
@@ -175,6 +175,19 @@ impl Supervisor<'_> {
             started.unwrap_or_else(|failure| say_kept_log(&failure));
         }
         Next::Continue
+    }
+
+    /// The worker process's log daemon is away. It has the rights to look for another.
+    pub(super) fn reconnect_log(&mut self) {
+        let LogOutput::Daemon(daemon) = &self.served.summary.control.log else {
+            return;
+        };
+        let Some(socket) = self.admin_sockets.reconnect(daemon, Instant::now()) else {
+            return;
+        };
+        let child = self.child.as_ref();
+        let sent = child.map(|child| child.send(&Order::Log, &[socket.as_fd()]));
+        self.unless_stuck(sent);
     }
 
     pub(super) fn reopened(&mut self, done: Result<Done, Failure>) -> Next {

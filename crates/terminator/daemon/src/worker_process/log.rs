@@ -6,11 +6,15 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use config::LogOutput;
 use proxy::line_queue::LineQueue;
+use sys::log_socket;
+
+use crate::collector::{Collector, Refusal};
 
 /// From one message about a failing log to the next one.
 const MESSAGE_INTERVAL: Duration = Duration::from_secs(60);
@@ -21,6 +25,16 @@ const PANIC_FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 /// A write that takes longer has a reader that does not read.
 const STALL_TIME: Duration = Duration::from_secs(10);
 
+/// From one look whether a log daemon that is away is back to the next.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a queue that is full is waited for before the target is looked at again.
+const ROOM_TIME_MAX: Duration = Duration::from_millis(100);
+
+/// How long a daemon's host may take to refuse an entry, once it has refused one: within that, it
+/// is known which entry is refused, and it is kept.
+const CONFIRM_TIME_MAX: Duration = Duration::from_millis(100);
+
 /// What becomes of lines.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum LogNews {
@@ -28,34 +42,84 @@ pub(super) enum LogNews {
     Lost { bytes: u64, why: String },
     /// Lines are written again.
     Recovered,
+    /// Another socket is wanted: the log daemon is not there.
+    Away,
     /// What an operator should know; at a limited rate.
     Message(String),
+}
+
+/// What takes lines.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// Byte after byte.
+    Stream(File),
+    /// Each as an entry. What is away is waited for.
+    Daemon { name: String, collector: Collector },
+}
+
+impl Target {
+    /// The descriptor of an output.
+    pub(super) fn of(output: &LogOutput, fd: OwnedFd) -> Self {
+        match output {
+            LogOutput::Daemon(daemon) => Self::Daemon {
+                name: daemon.to_string(),
+                collector: Collector::new(daemon, fd),
+            },
+            LogOutput::File(_) | LogOutput::Stderr | LogOutput::Stdout => {
+                Self::Stream(File::from(fd))
+            }
+        }
+    }
+}
+
+/// Where lines go, which may change at any time.
+#[derive(Clone, Debug)]
+pub(super) struct Aim(Arc<(Mutex<Arc<Target>>, Condvar)>);
+
+impl Aim {
+    fn at(target: Target) -> Self {
+        Self(Arc::new((Mutex::new(Arc::new(target)), Condvar::new())))
+    }
+
+    /// Lines go there from the next one on, or the next batch of them.
+    pub(super) fn set(&self, target: Target) {
+        *lock(&self.0.0) = Arc::new(target);
+        self.0.1.notify_all();
+    }
+
+    fn now(&self) -> Arc<Target> {
+        Arc::clone(&lock(&self.0.0))
+    }
+
+    /// Waits until it is another, or for so long.
+    fn wait_for_other(&self, than: &Arc<Target>, time_max: Duration) {
+        let is_same = |target: &mut Arc<Target>| Arc::ptr_eq(target, than);
+        let waited = self
+            .0
+            .1
+            .wait_timeout_while(lock(&self.0.0), time_max, is_same);
+        drop(waited);
+    }
 }
 
 /// The writer's other end.
 pub(super) struct Log {
     queue: Arc<LineQueue>,
-    target: Arc<Mutex<Arc<File>>>,
+    aim: Aim,
     ended: Receiver<()>,
     stall: Arc<Mutex<Stall>>,
 }
 
 impl Log {
-    /// Starts to write to that descriptor what is queued. `report` is called from the thread.
+    /// Starts to write what is queued. `report` is called from the thread.
     pub(super) fn start(
-        fd: OwnedFd,
+        target: Target,
         report: impl FnMut(LogNews) + Send + 'static,
     ) -> io::Result<Self> {
         let queue = Arc::new(LineQueue::default());
-        let target = Arc::new(Mutex::new(Arc::new(File::from(fd))));
+        let aim = Aim::at(target);
         let stall = Arc::new(Mutex::new(Stall::default()));
-        let mut writer = Writer {
-            target: Arc::clone(&target),
-            torn: None,
-            losses: Losses::default(),
-            stall: Arc::clone(&stall),
-            report,
-        };
+        let mut writer = Writer::new(aim.clone(), Arc::clone(&stall), report);
         let (end, ended) = channel();
         let lines = Arc::clone(&queue);
         let work = move || {
@@ -65,7 +129,7 @@ impl Log {
         thread::Builder::new().name("log".to_owned()).spawn(work)?;
         Ok(Self {
             queue,
-            target,
+            aim,
             ended,
             stall,
         })
@@ -74,6 +138,11 @@ impl Log {
     /// Where lines wait for the thread.
     pub(super) fn queue(&self) -> &Arc<LineQueue> {
         &self.queue
+    }
+
+    /// Where the thread writes them.
+    pub(super) fn aim(&self) -> &Aim {
+        &self.aim
     }
 
     /// Has a panic, which ends the process, wait until the lines of others are written.
@@ -85,11 +154,6 @@ impl Log {
         }));
     }
 
-    /// Writes there from the next batch on.
-    pub(super) fn set_target(&self, fd: OwnedFd) {
-        *lock(&self.target) = Arc::new(File::from(fd));
-    }
-
     /// What an operator should know of a target that takes nothing; once for each such time, at a
     /// limited rate. `note` is called with the reason before the target can be said to take lines
     /// again.
@@ -99,7 +163,9 @@ impl Log {
         let why = format!("its reader has taken nothing for {seconds} s");
         note(why.clone());
         Some(format!(
-            "the log is not written: {why}; what waits is lost when it is more than 4 MiB\n             hint: see what reads the standard output or the pipe of `log.output`, and whether it runs"
+            "the log is not written: {why}; what waits is lost when it is more than 4 MiB\n\
+             hint: see what reads the standard output, the pipe or the log daemon of `log.output`, \
+             and whether it runs"
         ))
     }
 
@@ -147,40 +213,130 @@ impl Stall {
 }
 
 struct Writer<R> {
-    target: Arc<Mutex<Arc<File>>>,
+    aim: Aim,
     /// The file in which the last line was left without its end.
-    torn: Option<Arc<File>>,
+    torn: Option<Arc<Target>>,
+    /// What is sent to a log daemon.
+    entry: Vec<u8>,
+    /// Bytes of the line that a log daemon was sent last.
+    last: usize,
     losses: Losses,
     stall: Arc<Mutex<Stall>>,
     report: R,
 }
 
 impl<R: FnMut(LogNews)> Writer<R> {
+    fn new(aim: Aim, stall: Arc<Mutex<Stall>>, report: R) -> Self {
+        Self {
+            aim,
+            torn: None,
+            entry: Vec::new(),
+            last: 0,
+            losses: Losses::default(),
+            stall,
+            report,
+        }
+    }
+
     fn write(&mut self, batch: &[u8]) {
-        // Not held while writing: the target may block for ever, and be replaced for that.
-        let file = Arc::clone(&lock(&self.target));
+        let mut rest = batch;
+        while !rest.is_empty() {
+            // Not locked while writing: the target may block for ever, and be replaced for that.
+            let target = self.aim.now();
+            let done = match &*target {
+                Target::Stream(file) => self.write_to_stream(&target, file, rest),
+                Target::Daemon { name, collector } => {
+                    let line = rest.split_inclusive(|byte| *byte == b'\n').next();
+                    self.send(&target, (name, collector), line.unwrap_or(rest))
+                }
+            };
+            rest = rest.get(done..).unwrap_or_default();
+        }
+    }
+
+    /// How much need not be written again: all.
+    fn write_to_stream(&mut self, target: &Arc<Target>, file: &File, batch: &[u8]) -> usize {
         lock(&self.stall).begun = Some(Instant::now());
-        let (written, result) = self.write_whole_lines(&file, batch);
+        let (written, result) = self.write_whole_lines(target, file, batch);
         let had_stalled = lock(&self.stall).ended();
-        let message = match &result {
-            Ok(()) if self.losses.is_failing => {
-                (self.report)(LogNews::Recovered);
-                self.losses.recovered()
-            }
-            Ok(()) if had_stalled => {
-                (self.report)(LogNews::Recovered);
-                Some("the log is written again".to_owned())
-            }
-            Ok(()) => None,
+        match result {
+            Ok(()) => self.succeeded(had_stalled),
             // A full disk or a reader that left: the lines are lost, connections are not.
-            Err(error) => {
-                let bytes = (batch.len() - written) as u64;
-                let why = error.to_string();
-                let message = self.losses.failed(bytes, &why, Instant::now());
-                (self.report)(LogNews::Lost { bytes, why });
-                message
+            Err(error) => self.failed(
+                (batch.len() - written) as u64,
+                &error.to_string(),
+                "make room or name another file, then reload or send SIGUSR1",
+            ),
+        }
+        batch.len()
+    }
+
+    /// How much need not be sent again: the line, or nothing.
+    fn send(
+        &mut self,
+        target: &Arc<Target>,
+        (name, collector): (&str, &Collector),
+        line: &[u8],
+    ) -> usize {
+        const HINT: &str = "see whether it runs, and whether lariat may send to it; lines wait for \
+                            it, and are lost when they are more than 4 MiB";
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let mut sent = collector.send_line(text, &mut self.entry);
+        if sent.is_ok() && self.losses.is_failing {
+            // Else it would be said to be back whenever a network takes an entry.
+            sent = collector.confirm(CONFIRM_TIME_MAX);
+        }
+        match sent {
+            Ok(()) => {
+                let had_stalled = lock(&self.stall).ended();
+                self.succeeded(had_stalled);
+                self.last = line.len();
+                line.len()
             }
+            Err(Refusal::Full) => {
+                lock(&self.stall).begun.get_or_insert_with(Instant::now);
+                // What is wrong is met when it is sent again.
+                let _ = log_socket::wait_for_room(collector, ROOM_TIME_MAX);
+                0
+            }
+            Err(Refusal::TooLarge(error)) => {
+                self.failed(line.len() as u64, &format!("{name}: {error}"), HINT);
+                line.len()
+            }
+            Err(Refusal::Away { why, is_late }) => {
+                lock(&self.stall).begun = None;
+                let last = std::mem::take(&mut self.last);
+                let lost = if is_late { last as u64 } else { 0 };
+                self.failed(lost, &format!("{name}: {why}"), HINT);
+                if !is_late {
+                    (self.report)(LogNews::Away);
+                }
+                self.aim.wait_for_other(target, RETRY_PAUSE);
+                0
+            }
+        }
+    }
+
+    fn succeeded(&mut self, had_stalled: bool) {
+        let message = if self.losses.is_failing {
+            self.losses.recovered()
+        } else if had_stalled {
+            Some("the log is written again".to_owned())
+        } else {
+            return;
         };
+        (self.report)(LogNews::Recovered);
+        self.say(message);
+    }
+
+    fn failed(&mut self, bytes: u64, why: &str, hint: &str) {
+        let message = self.losses.failed(bytes, (why, hint), Instant::now());
+        let why = why.to_owned();
+        (self.report)(LogNews::Lost { bytes, why });
+        self.say(message);
+    }
+
+    fn say(&mut self, message: Option<String>) {
         message
             .into_iter()
             .for_each(|message| (self.report)(LogNews::Message(message)));
@@ -188,19 +344,22 @@ impl<R: FnMut(LogNews)> Writer<R> {
 
     /// How much of a batch was written. A line that another failure left without its end is ended
     /// first, so that it spoils no other.
-    fn write_whole_lines(&mut self, file: &Arc<File>, batch: &[u8]) -> (usize, io::Result<()>) {
-        let is_torn = self
-            .torn
-            .take()
-            .is_some_and(|torn| Arc::ptr_eq(&torn, file));
+    fn write_whole_lines(
+        &mut self,
+        target: &Arc<Target>,
+        file: &File,
+        batch: &[u8],
+    ) -> (usize, io::Result<()>) {
+        let torn = self.torn.take();
+        let is_torn = torn.is_some_and(|torn| Arc::ptr_eq(&torn, target));
         if is_torn && let (_, Err(error)) = write_all(file, b"\n") {
-            self.torn = Some(Arc::clone(file));
+            self.torn = Some(Arc::clone(target));
             return (0, Err(error));
         }
         let (written, result) = write_all(file, batch);
         let last = written.checked_sub(1).and_then(|last| batch.get(last));
         if last.is_some_and(|byte| *byte != b'\n') {
-            self.torn = Some(Arc::clone(file));
+            self.torn = Some(Arc::clone(target));
         }
         (written, result)
     }
@@ -232,7 +391,7 @@ struct Losses {
 }
 
 impl Losses {
-    fn failed(&mut self, bytes: u64, why: &str, now: Instant) -> Option<String> {
+    fn failed(&mut self, bytes: u64, (why, hint): (&str, &str), now: Instant) -> Option<String> {
         self.is_failing = true;
         self.bytes += bytes;
         let is_due = |said| now.saturating_duration_since(said) >= MESSAGE_INTERVAL;
@@ -243,7 +402,8 @@ impl Losses {
         self.said_failing = true;
         let bytes = std::mem::take(&mut self.bytes);
         Some(format!(
-            "the log cannot be written: {why}; {bytes} bytes of lines about connections are lost\n             hint: make room or name another file, then reload or send SIGUSR1"
+            "the log cannot be written: {why}; {bytes} bytes of lines about connections are lost\n\
+             hint: {hint}"
         ))
     }
 
@@ -268,17 +428,21 @@ mod tests {
     /// How long a test waits for what is bound to come.
     const PATIENCE: Duration = Duration::from_secs(30);
 
+    fn stream(fd: impl Into<OwnedFd>) -> Target {
+        Target::of(&LogOutput::Stdout, fd.into())
+    }
+
     #[test]
     fn lines_go_where_the_target_is() {
         let (mut first, first_end) = io::pipe().unwrap();
         let (mut second, second_end) = io::pipe().unwrap();
-        let log = Log::start(first_end.into(), |news| panic!("{news:?}")).unwrap();
+        let log = Log::start(stream(first_end), |news| panic!("{news:?}")).unwrap();
         log.queue().append(&mut b"one\n".to_vec());
         let mut line = [0; 4];
         first.read_exact(&mut line).unwrap();
         assert_eq!(&line, b"one\n");
 
-        log.set_target(second_end.into());
+        log.aim().set(stream(second_end));
         log.queue().append(&mut b"two\n".to_vec());
         log.finish(PATIENCE);
         let mut rest = String::new();
@@ -293,7 +457,7 @@ mod tests {
         let (reports, news) = channel();
         let report = move |news| reports.send(news).unwrap();
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let log = Log::start(full.into(), report).unwrap();
+        let log = Log::start(stream(full), report).unwrap();
         log.queue().append(&mut b"lost\n".to_vec());
         let next = || news.recv_timeout(PATIENCE).unwrap();
         let lost = |news, expected| match news {
@@ -308,7 +472,7 @@ mod tests {
         log.queue().append(&mut b"as well\n".to_vec());
         lost(next(), 8);
         let (mut reader, end) = io::pipe().unwrap();
-        log.set_target(end.into());
+        log.aim().set(stream(end));
         log.queue().append(&mut b"kept\n".to_vec());
         assert_eq!(next(), LogNews::Recovered);
         assert!(matches!(next(), LogNews::Message(text) if text.contains("; 8 more bytes")));
@@ -321,18 +485,11 @@ mod tests {
     #[test]
     fn a_line_that_was_cut_spoils_no_other() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let file = Arc::new(File::from(OwnedFd::from(writer)));
-        let mut writer = Writer {
-            target: Arc::new(Mutex::new(Arc::clone(&file))),
-            torn: None,
-            losses: Losses::default(),
-            stall: Arc::default(),
-            report: drop,
-        };
+        let mut writer = Writer::new(Aim::at(stream(writer)), Arc::default(), drop);
         // As after a failure in the middle of a line.
         writer.write(b"whole\ncu");
         writer.write(b"next\n");
-        drop((writer, file));
+        drop(writer);
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         assert_eq!(text, "whole\ncu\nnext\n");
@@ -341,7 +498,7 @@ mod tests {
     #[test]
     fn a_target_that_blocks_holds_nobody() {
         let (_reader, end) = io::pipe().unwrap();
-        let log = Log::start(end.into(), drop).unwrap();
+        let log = Log::start(stream(end), drop).unwrap();
         log.queue().append(&mut vec![b'x'; 1 << 20]);
         log.finish(Duration::from_millis(1));
     }
@@ -351,7 +508,7 @@ mod tests {
         let (mut reader, end) = io::pipe().unwrap();
         let (reports, news) = channel();
         let report = move |news| reports.send(news).unwrap();
-        let log = Log::start(end.into(), report).unwrap();
+        let log = Log::start(stream(end), report).unwrap();
         log.queue().append(&mut vec![b'x'; 1 << 20]);
         let (begin, mut notes) = (Instant::now(), Vec::new());
         let said = loop {
@@ -380,11 +537,13 @@ mod tests {
         let (mut losses, now) = (Losses::default(), Instant::now());
         let mut messages = 0;
         for _ in 0..100 {
-            messages += usize::from(losses.failed(1, "full", now).is_some());
+            messages += usize::from(losses.failed(1, ("full", "make room"), now).is_some());
             messages += usize::from(losses.recovered().is_some());
         }
         assert_eq!(messages, 2);
-        let said = losses.failed(1, "full", now + MESSAGE_INTERVAL).unwrap();
+        let said = losses
+            .failed(1, ("full", "make room"), now + MESSAGE_INTERVAL)
+            .unwrap();
         assert!(said.contains("; 100 bytes"), "{said}");
     }
 }

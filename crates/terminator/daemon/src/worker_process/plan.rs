@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use backend::options::ServerOptions;
 use backend::server::{Record, Target};
-use config::Settings;
+use config::{LogOutput, Settings};
 use proxy::options::ServersOptions;
 use proxy::plan::Plan;
 use proxy::plane::BoundListener;
@@ -40,6 +40,7 @@ pub(super) struct Built {
     pub(super) servers: Servers,
     pub(super) resumption: Arc<Resumption>,
     pub(super) descriptors: Descriptors,
+    pub(super) log_output: LogOutput,
     /// Who is answered on the admin address.
     pub(super) access: Access,
     /// How sessions go to the other hosts; `None` = they do not.
@@ -89,6 +90,7 @@ pub(super) fn build(
     });
     let cpus = settings.plane.workers.cpus.clone();
     let limits = limits(&settings);
+    let log_output = settings.control.log.clone();
     let begun = unix_seconds();
     let built = Plan::build(settings.plane, &resumption);
     let (mut plan, warnings) = built.map_err(|error| error.to_string())?;
@@ -121,6 +123,7 @@ pub(super) fn build(
         servers,
         resumption,
         descriptors,
+        log_output,
         access,
         cluster,
     })

@@ -1,0 +1,200 @@
+//! Datagram sockets to programs that collect logs: each datagram is one entry.
+//!
+//! Owns how entries get there, also those that no datagram can hold; what they say is the caller's.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{SealFlags, fcntl_add_seals};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    connect, send, sendmsg, socket_with, sockopt,
+};
+use wire::address::Address;
+
+use crate::shared;
+use crate::socket::{take_error, unix_address};
+
+/// What the kernel keeps of entries until they are read, in bytes, as libsystemd asks for it. It
+/// gives at most `net.core.wmem_max`. It bounds the length of a datagram as well.
+const SEND_BYTES: usize = 8 << 20;
+
+const FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
+
+/// Opens a socket that can be connected to a collector at this address, and connects it: the
+/// error, if any, is why it is not connected.
+///
+/// # Errors
+/// No socket can be made.
+pub fn open(address: &Address) -> io::Result<(OwnedFd, io::Result<()>)> {
+    let family = match address {
+        Address::Unix(_) => AddressFamily::UNIX,
+        Address::Ip(ip) if ip.is_ipv4() => AddressFamily::INET,
+        Address::Ip(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = socket_with(family, SocketType::DGRAM, flags, None)?;
+    sockopt::set_socket_send_buffer_size(&fd, SEND_BYTES)?;
+    let connected = match address {
+        Address::Ip(ip) => connect(&fd, ip),
+        Address::Unix(name) => unix_address(name).and_then(|name| connect(&fd, &name)),
+    };
+    Ok((fd, connected.map_err(io::Error::from)))
+}
+
+/// Sends an entry and never waits. `WouldBlock` = the collector's queue is full; an error that
+/// [`is_too_large`] = no datagram can hold it; other errors mean that the collector is away.
+pub fn send_entry(fd: impl AsFd, entry: &[u8]) -> io::Result<()> {
+    retry_on_intr(|| send(&fd, entry, FLAGS))?;
+    Ok(())
+}
+
+/// Whether the error is that no datagram can hold an entry.
+pub fn is_too_large(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::MSGSIZE)
+}
+
+/// Sends an entry that no datagram can hold, as [`send_entry`] does others: in a file without a
+/// name that nobody can change any more. journald takes these.
+pub fn send_large_entry(fd: impl AsFd, entry: &[u8]) -> io::Result<()> {
+    let file = sealed(entry)?;
+    let fds = [file.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    let nothing = [IoSlice::new(&[])];
+    retry_on_intr(|| sendmsg(&fd, &nothing, &mut control, FLAGS))?;
+    Ok(())
+}
+
+fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let fd = shared::nameless_file("lariat-log-entry")?;
+    let mut file = std::fs::File::from(fd);
+    io::Write::write_all(&mut file, bytes)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals)?;
+    Ok(file.into())
+}
+
+/// Waits so long for the error that is the late answer to an entry.
+///
+/// # Errors
+/// It has come.
+pub fn late_error(fd: impl AsFd, time_max: Duration) -> io::Result<()> {
+    wait_for(&fd, PollFlags::empty(), time_max)?;
+    take_error(&fd)?.map_or(Ok(()), Err)
+}
+
+/// Waits until the collector's queue may have room, or for so long.
+pub fn wait_for_room(fd: impl AsFd, time_max: Duration) -> io::Result<()> {
+    wait_for(&fd, PollFlags::OUT, time_max)
+}
+
+fn wait_for(fd: &impl AsFd, events: PollFlags, time_max: Duration) -> io::Result<()> {
+    let time = Timespec::try_from(time_max).map_err(|_| io::ErrorKind::InvalidInput)?;
+    match poll(&mut [PollFd::new(fd, events)], Some(&time)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::os::unix::net::UnixDatagram;
+    use std::path::PathBuf;
+
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+    use wire::address::UnixName;
+
+    use super::*;
+
+    fn collector(name: &str) -> (PathBuf, UnixDatagram) {
+        let name = format!("lariat-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        let socket = UnixDatagram::bind(&path).unwrap();
+        (path, socket)
+    }
+
+    #[test]
+    fn entries_arrive_until_the_collector_is_away_and_after() {
+        let (path, socket) = collector("entries");
+        let address = Address::Unix(UnixName::Path(path.clone()));
+        let (fd, connected) = open(&address).unwrap();
+        connected.unwrap();
+        send_entry(&fd, b"one").unwrap();
+        let mut room = [0; 16];
+        let count = socket.recv(&mut room).unwrap();
+        assert_eq!(&room[..count], b"one");
+        drop(socket);
+        std::fs::remove_file(&path).unwrap();
+        let error = send_entry(&fd, b"two").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        let (unconnected, connected) = open(&address).unwrap();
+        assert_eq!(connected.unwrap_err().kind(), io::ErrorKind::NotFound);
+        let error = send_entry(&unconnected, b"three").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotConnected);
+    }
+
+    #[test]
+    fn an_entry_over_udp_that_nobody_takes_is_refused_late() {
+        let holder = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = Address::Ip(holder.local_addr().unwrap());
+        let (fd, _) = open(&address).unwrap();
+        send_entry(&fd, b"one").unwrap();
+        late_error(&fd, Duration::ZERO).unwrap();
+        drop(holder);
+        send_entry(&fd, b"two").unwrap();
+        let error = late_error(&fd, Duration::from_secs(10)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_full_queue_takes_nothing_until_it_is_read() {
+        let (path, socket) = collector("full");
+        let (fd, _) = open(&Address::Unix(UnixName::Path(path.clone()))).unwrap();
+        let full = loop {
+            if let Err(error) = send_entry(&fd, b"entry") {
+                break error;
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        wait_for_room(&fd, Duration::ZERO).unwrap();
+        socket.recv(&mut [0; 16]).unwrap();
+        wait_for_room(&fd, Duration::from_secs(10)).unwrap();
+        send_entry(&fd, b"entry").unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn an_entry_of_any_length_arrives_in_a_file_that_nobody_can_change() {
+        let (path, socket) = collector("large");
+        let (fd, _) = open(&Address::Unix(UnixName::Path(path.clone()))).unwrap();
+        let entry = vec![b'x'; 3 * SEND_BYTES];
+        let error = send_entry(&fd, &entry).unwrap_err();
+        assert!(is_too_large(&error), "{error}");
+        send_large_entry(&fd, &entry).unwrap();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = recvmsg(&socket, &mut [], &mut control, RecvFlags::empty()).unwrap();
+        assert_eq!(received.bytes, 0);
+        let fds = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        });
+        let file = File::from(fds.unwrap().next().unwrap());
+        let mut read = vec![0; entry.len()];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert!(read == entry);
+        assert_eq!(file.metadata().unwrap().len(), entry.len() as u64);
+        file.write_at(b"y", 0).unwrap_err();
+        file.set_len(0).unwrap_err();
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,317 @@
+//! The way of messages to a log daemon, on which nobody waits.
+//!
+//! A thread sends what is queued. Owns what becomes of messages that the daemon does not take: they
+//! go to the standard error instead, so that none is lost while somebody reads that.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use config::LogDaemon;
+use sys::log_socket;
+use telemetry::message::{Level, Message};
+
+use crate::collector::{Collector, Refusal};
+
+/// Messages that wait for the thread. A reload says a few; a host whose servers all go down says
+/// some hundred at once.
+const WAITING_MAX: usize = 1024;
+
+/// How long the thread waits for room in a daemon's queue: one that reads makes some within this.
+const ROOM_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Something that is said.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) time_us: u64,
+    pub(crate) level: Level,
+    pub(crate) text: String,
+}
+
+impl Said {
+    pub(crate) fn message(&self) -> Message<'_> {
+        Message {
+            time_us: self.time_us,
+            level: self.level,
+            text: &self.text,
+        }
+    }
+}
+
+/// The thread's other end. The thread ends when this is dropped and all has been sent.
+#[derive(Debug)]
+pub(crate) struct MessageSender {
+    pub(crate) daemon: LogDaemon,
+    queue: SyncSender<Said>,
+    unsent: Unsent,
+}
+
+/// How many messages wait or are being sent.
+#[derive(Clone, Debug, Default)]
+struct Unsent(Arc<(Mutex<usize>, Condvar)>);
+
+impl Unsent {
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn done(&self) {
+        *self.lock() -= 1;
+        self.0.1.notify_all();
+    }
+}
+
+impl MessageSender {
+    /// Starts to send. `otherwise` gets what the daemon does not take, and what is said of it.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn start(
+        daemon: LogDaemon,
+        otherwise: impl FnMut(&Said) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (queue, messages) = sync_channel(WAITING_MAX);
+        let unsent = Unsent::default();
+        let mut way = Way {
+            daemon: daemon.clone(),
+            collector: None,
+            last: None,
+            diverted: 0,
+            otherwise,
+        };
+        let of_thread = unsent.clone();
+        let work = move || way.send_all(&messages, &of_thread);
+        thread::Builder::new()
+            .name("messages".to_owned())
+            .spawn(work)?;
+        Ok(Self {
+            daemon,
+            queue,
+            unsent,
+        })
+    }
+
+    /// Leaves a message to the thread.
+    ///
+    /// # Errors
+    /// The message, which finds no place.
+    pub(crate) fn send(&self, said: Said) -> Result<(), Said> {
+        *self.unsent.lock() += 1;
+        self.queue.try_send(said).map_err(|error| {
+            self.unsent.done();
+            match error {
+                std::sync::mpsc::TrySendError::Full(said)
+                | std::sync::mpsc::TrySendError::Disconnected(said) => said,
+            }
+        })
+    }
+
+    /// Waits until all is sent, but not long.
+    pub(crate) fn flush(&self, time_max: Duration) {
+        let condition = &self.unsent.0.1;
+        let is_busy = |unsent: &mut usize| *unsent > 0;
+        drop(condition.wait_timeout_while(self.unsent.lock(), time_max, is_busy));
+    }
+}
+
+/// What the thread knows.
+struct Way<F> {
+    daemon: LogDaemon,
+    collector: Option<Collector>,
+    /// What was sent last.
+    last: Option<Said>,
+    /// Messages that went elsewhere since the daemon took one.
+    diverted: u64,
+    otherwise: F,
+}
+
+impl<F: FnMut(&Said)> Way<F> {
+    fn send_all(&mut self, messages: &Receiver<Said>, unsent: &Unsent) {
+        for said in messages {
+            self.deliver(said);
+            unsent.done();
+        }
+    }
+
+    fn deliver(&mut self, said: Said) {
+        match self.send(&said) {
+            Ok(()) => {
+                self.say_diverted(said.time_us);
+                self.last = Some(said);
+            }
+            Err(why) => self.divert(&said, &why),
+        }
+    }
+
+    fn divert(&mut self, said: &Said, why: &str) {
+        if self.diverted == 0 {
+            let daemon = &self.daemon;
+            (self.otherwise)(&Said {
+                time_us: said.time_us,
+                level: Level::Warning,
+                text: format!(
+                    "messages go to the standard error until {daemon} takes them again: {why}\n\
+                     hint: see whether it runs; `log.syslog` and `log.journald` say where it is"
+                ),
+            });
+        }
+        self.diverted += 1;
+        (self.otherwise)(said);
+    }
+
+    /// Once it takes messages again.
+    fn say_diverted(&mut self, time_us: u64) {
+        let diverted = std::mem::take(&mut self.diverted);
+        if diverted > 0 {
+            let text = format!("{diverted} messages went to the standard error: it was away");
+            // That they did has been said there.
+            let _ = self.send(&Said {
+                time_us,
+                level: Level::Warning,
+                text,
+            });
+        }
+    }
+
+    /// Sends to the daemon, or to the one that has taken its place.
+    fn send(&mut self, said: &Said) -> Result<(), String> {
+        match self.send_over(said) {
+            Err(Refusal::Away { why, is_late }) => {
+                self.collector = None;
+                if let Some(last) = self.last.take().filter(|_| is_late) {
+                    self.divert(&last, &why.to_string());
+                    // It is not known whether it is there now.
+                    return Err(why.to_string());
+                }
+            }
+            sent => return sent.map_err(sentence),
+        }
+        let again = self.send_over(said);
+        if matches!(again, Err(Refusal::Away { .. })) {
+            self.collector = None;
+        }
+        again.map_err(sentence)
+    }
+
+    fn send_over(&mut self, said: &Said) -> Result<(), Refusal> {
+        let collector = match self.collector.take() {
+            Some(collector) => collector,
+            None => connect(&self.daemon)?,
+        };
+        // One that had no room just now is not waited for again.
+        let time_max = if self.diverted == 0 {
+            ROOM_TIME_MAX
+        } else {
+            Duration::ZERO
+        };
+        let until = Instant::now() + time_max;
+        let sent = loop {
+            let sent = collector.send_message(&said.message());
+            let left = until.saturating_duration_since(Instant::now());
+            if !matches!(sent, Err(Refusal::Full)) || left.is_zero() {
+                break sent;
+            }
+            let _ = log_socket::wait_for_room(&collector, left);
+        };
+        self.collector = Some(collector);
+        sent
+    }
+}
+
+fn connect(daemon: &LogDaemon) -> Result<Collector, Refusal> {
+    let connected = log_socket::open(&daemon.address()).and_then(|(socket, connected)| {
+        connected?;
+        Ok(Collector::new(daemon, socket))
+    });
+    connected.map_err(|why| Refusal::Away {
+        why,
+        is_late: false,
+    })
+}
+
+fn sentence(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::Full => format!("it has read nothing for {ROOM_TIME_MAX:?}"),
+        Refusal::Away { why, .. } | Refusal::TooLarge(why) => why.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+    use std::path::{Path, PathBuf};
+    use std::sync::mpsc;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn path(name: &str) -> PathBuf {
+        let name = format!("lariat-messages-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        path
+    }
+
+    fn start(path: &Path) -> (MessageSender, Receiver<String>) {
+        let (sender, others) = mpsc::channel();
+        let otherwise = move |said: &Said| sender.send(said.text.clone()).unwrap();
+        let daemon = LogDaemon::Journal(path.to_owned());
+        (MessageSender::start(daemon, otherwise).unwrap(), others)
+    }
+
+    fn say(sender: &MessageSender, text: &str) -> Result<(), Said> {
+        sender.send(Said {
+            time_us: 0,
+            level: Level::Notice,
+            text: text.to_owned(),
+        })
+    }
+
+    fn received(socket: &UnixDatagram) -> String {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut room = vec![0; 1 << 16];
+        let count = socket.recv(&mut room).unwrap();
+        String::from_utf8(room[..count].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn what_a_daemon_does_not_take_goes_elsewhere_until_it_is_back() {
+        let path = path("away");
+        let (sender, others) = start(&path);
+        say(&sender, "one").unwrap();
+        let next = || others.recv_timeout(PATIENCE).unwrap();
+        assert!(next().starts_with("messages go to the standard error until journald at unix:"));
+        assert_eq!(next(), "one");
+        say(&sender, "two").unwrap();
+        assert_eq!(next(), "two");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        say(&sender, "three").unwrap();
+        assert!(received(&socket).ends_with("MESSAGE=three\n"));
+        assert!(received(&socket).contains("MESSAGE=2 messages went to the standard error"));
+        // Another takes its place.
+        drop(socket);
+        std::fs::remove_file(&path).unwrap();
+        let socket = UnixDatagram::bind(&path).unwrap();
+        say(&sender, "four").unwrap();
+        assert!(received(&socket).ends_with("MESSAGE=four\n"));
+        std::fs::remove_file(&path).unwrap();
+        sender.flush(PATIENCE);
+        others.try_recv().unwrap_err();
+    }
+
+    #[test]
+    fn a_daemon_that_reads_nothing_holds_nobody() {
+        let path = path("full");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let (sender, others) = start(&path);
+        // The kernel's queue holds less, and so does ours.
+        let refused = (0..20 * WAITING_MAX).find_map(|_| say(&sender, "much").err());
+        assert_eq!(refused.unwrap().text, "much");
+        let said = others.recv_timeout(PATIENCE).unwrap();
+        assert!(said.contains("it has read nothing for 1s"), "{said}");
+        drop(socket);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
