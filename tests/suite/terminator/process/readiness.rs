@@ -64,6 +64,11 @@ fn connections_are_refused_when_the_delay_is_over() {
     connection.send(b"a");
     assert_eq!(connection.receive(1), b"a");
     lariat.signal(Signal::TERM);
+    until("the message", || {
+        let words =
+            "notice: a drain begins in 300ms: /ready answers 503, ports stay open until then";
+        lariat.stderr().contains(words).then_some(())
+    });
     until("the listener to close", || {
         TcpStream::connect(service.address).err()
     });

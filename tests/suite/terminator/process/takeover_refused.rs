@@ -108,6 +108,24 @@ fn a_bad_configuration_is_the_successors_alone() {
     let asked = running.lariat.ask("upgrade");
     assert_eq!(asked.code(), 5, "{asked:?}");
     asked.assert_stderr("threads");
+    // It is said once for each of the two, though both processes have this standard error.
+    let said = running.lariat.stderr();
+    assert_eq!(said.matches("did you mean").count(), 2, "{said}");
+}
+
+#[test]
+fn an_upgrade_of_none_says_how_to_start_one() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let socket = site.path("status.sock");
+    let text = format!(
+        "[admin]\nstatus-socket = {socket:?}\n{}",
+        Service::new(&site, &server).toml()
+    );
+    let file = site.directory.write("lariat.toml", text);
+    let asked = run(command().arg("upgrade").arg(file));
+    asked.assert_stderr("no lariat runs with that configuration: its status socket would be ");
+    asked.assert_stderr("hint: start one: `lariat serve FILE`");
+    assert!(!asked.stderr.contains(".takeover"), "{asked:?}");
 }
 
 #[test]
@@ -270,6 +288,9 @@ fn another_configuration_does_not_take_its_place() {
     let successor = Running::start(command().arg("serve").arg(&file));
     assert_refused(successor, 5, "admin.status-socket");
     running.assert_goes_on("may not take over");
+    let said = running.lariat.stderr();
+    let refusal = said.lines().find(|line| line.contains("may not take over"));
+    assert!(refusal.unwrap().contains(" warning: process "), "{said}");
 }
 
 #[test]

@@ -43,6 +43,9 @@ pub(super) enum ControlError {
     /// Nobody answers there.
     #[error("no lariat answers at {}: {error}", .path.display())]
     Silent { path: PathBuf, error: io::Error },
+    /// None runs that would be replaced.
+    #[error("no lariat runs with that configuration: its status socket would be {}: {error}", .path.display())]
+    Absent { path: PathBuf, error: io::Error },
     /// Somebody listens there, and sends nothing, or not all of it in time.
     #[error("the lariat at {} does not answer", .path.display())]
     Mute { path: PathBuf },
@@ -99,6 +102,10 @@ impl ControlError {
                 "is it running? its first lines say where its status socket is; give that path \
                  with --status-socket, or name its configuration file"
             }
+            Self::Absent { .. } => {
+                "start one: `lariat serve FILE`, or `systemctl start lariat`; if one runs, name its \
+                 configuration file, or its status socket with --status-socket"
+            }
             Self::Mute { .. } => "is it stopped? its processes are those named `lariat` in `ps`",
             Self::Closed { .. } => "ask as root, or as the user or group who started it",
             Self::Strange { .. } => "use the program of the version that runs",
@@ -133,7 +140,8 @@ impl ControlError {
             console.hint(hint);
         }
         match self {
-            Self::Silent { .. }
+            Self::Absent { .. }
+            | Self::Silent { .. }
             | Self::Mute { .. }
             | Self::Closed { .. }
             | Self::Foreign(_)

@@ -6,7 +6,7 @@ use wire::address::{Address, UnixName};
 use super::control;
 use crate::args::StatusSocket;
 use crate::console::Console;
-use crate::ending::end_of;
+use crate::ending::{end_of, exit_of};
 use crate::exit::Exit;
 use crate::messages;
 use crate::reader::ConfigSource;
@@ -19,8 +19,10 @@ pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
         started: &mut tell,
         colour: console.colour(),
     });
-    if let Err(failure) = &ended {
-        supervisor::report_failure(failure);
+    if let Err(failure) = &ended
+        && supervisor::report_failure(failure)
+    {
+        return exit_of(failure);
     }
     if let Err(Failure::Listen(failure)) = &mut ended
         && failure.is_taken()

@@ -19,7 +19,15 @@ use crate::takeover::{
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(480);
 
 pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {
-    let answer = control::socket(socket).and_then(|path| asked(&socket_path(&path)));
+    let answer = control::socket(socket).and_then(|path| {
+        asked(&socket_path(&path)).map_err(|error| match error {
+            // The socket for this command is no file that its reader would know.
+            ControlError::Silent { error, .. } if UnixStream::connect(&path).is_err() => {
+                ControlError::Absent { path, error }
+            }
+            other => other,
+        })
+    });
     let answer = match answer {
         Ok(bytes) => decode(&bytes),
         Err(error) => return error.tell(console),

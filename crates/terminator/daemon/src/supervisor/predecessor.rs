@@ -81,22 +81,25 @@ pub(super) fn connect(socket: &Path) -> Result<Option<From>, Failure> {
     }
 }
 
-/// Tells the supervisor that has started this one why this one does not take over.
-pub(crate) fn report_failure(failure: &Failure) {
+/// Tells the supervisor that has started this one why this one does not take over; `true` = it
+/// says so, on the standard error that both have.
+pub(crate) fn report_failure(failure: &Failure) -> bool {
     let Some(socket) = std::env::var_os(PREDECESSOR_VARIABLE) else {
-        return;
+        return false;
     };
-    // A failure to take over is known there.
-    if let (false, Ok(Some(from))) = (
-        matches!(failure, Failure::Takeover(_)),
-        connect(Path::new(&socket)),
-    ) {
-        let why = failure.to_string();
-        let _ = from.send(&Successor::Failed { why });
-        // Until it has heard that: else our end may be all that it hears.
-        let _ = from.channel.set_receive_timeout(SEND_TIME_MAX);
-        let _ = from.channel.receive_up_to(0, 0);
+    if let Failure::Takeover(takeover) = failure {
+        // If it was reached, it has refused.
+        return takeover.pid != 0;
     }
+    let Ok(Some(from)) = connect(Path::new(&socket)) else {
+        return false;
+    };
+    let why = failure.to_string();
+    let sent = from.send(&Successor::Failed { why });
+    // Until it has heard that: else our end may be all that it hears.
+    let _ = from.channel.set_receive_timeout(SEND_TIME_MAX);
+    let _ = from.channel.receive_up_to(0, 0);
+    sent.is_ok()
 }
 
 impl From {

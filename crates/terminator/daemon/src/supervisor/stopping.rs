@@ -44,8 +44,8 @@ impl Supervisor<'_> {
             return Ok(self.drain(false));
         }
         say(format_args!(
-            "/ready answers 503; connections are accepted for {} s more, a second signal ends at once",
-            delay.as_secs()
+            "a drain begins in {delay:?}: /ready answers 503, ports stay open until then; a second \
+             signal ends at once"
         ));
         self.due = Some((Instant::now() + delay, Due::DrainDelay));
         self.tell(&Order::Unready);

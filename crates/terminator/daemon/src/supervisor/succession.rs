@@ -15,7 +15,7 @@ use super::Supervisor;
 use super::admin_sockets::temporary_paths;
 use super::events::Event;
 use super::failure::Failure;
-use super::messages::{printable, say};
+use super::messages::{printable, say, warn};
 use super::phase::{Next, Phase};
 use super::successor::{Stage, Taking};
 use super::takeover_socket::{Asked, Link};
@@ -91,7 +91,7 @@ impl Supervisor<'_> {
 
     fn turn_away(&self, link: &Link, why: &str) -> Result<Next, Failure> {
         let (pid, why) = (link.pid, why.to_owned());
-        say(format_args!("process {pid} may not take over: {why}"));
+        warn(format_args!("process {pid} may not take over: {why}"));
         let _ = link.send(&Predecessor::Refused { why }, &[]);
         Ok(Next::Continue)
     }
