@@ -47,6 +47,11 @@ impl Client {
         Self(Self::new(site).0.showing(leaf, leaf))
     }
 
+    /// The same, showing a certificate.
+    pub fn without_tickets_showing(site: &Site, leaf: &Leaf) -> Self {
+        Self(Self::tls12(site).0.without_tickets().showing(leaf, leaf))
+    }
+
     fn with(site: &Site, is_tls13: bool, suites: &[u16]) -> Self {
         let root = fs::read_to_string(site.ca()).expect("the site has a root");
         Self(ClientChoice::new(&root, is_tls13, suites))

@@ -16,7 +16,9 @@
 //! | | the body, encrypted, and the cipher's tag of 16 bytes, which covers the header as well |
 //!
 //! The body is a list of messages, each behind a byte for its kind; a body without any is a sign of
-//! life. The key of a session stands behind its length in one byte, its value behind two.
+//! life. The key of a session stands behind its length in one byte, its value behind two. A session
+//! that is longer than a datagram goes in parts: its message, cut into pieces, each of which is a
+//! message of its own and bears the number of the session, its place, and how many there are.
 
 use crate::cursor::Cursor;
 
@@ -42,11 +44,24 @@ pub const KEY_BYTES_MAX: usize = 32;
 /// The longest value of a session that fits a datagram, whatever its key.
 pub const VALUE_BYTES_MAX: usize = BODY_BYTES_MAX - 1 - 1 - KEY_BYTES_MAX - 4 - 2;
 
+/// The most parts that a session is sent in: as many as the longest of the session cache takes.
+pub const PARTS_MAX: u8 = 16;
+
+/// What stands before the bytes of a part: kind, number, place, count, length.
+const PART_HEAD_BYTES: usize = 1 + 4 + 1 + 1 + 2;
+
+/// The longest part.
+pub const PART_BYTES_MAX: usize = BODY_BYTES_MAX - PART_HEAD_BYTES;
+
+/// The longest message that can be sent in parts.
+pub const WHOLE_BYTES_MAX: usize = PART_BYTES_MAX * PARTS_MAX as usize;
+
 const SESSION: u8 = 1;
 const GET: u8 = 2;
 const DELETE: u8 = 3;
 const RESYNC: u8 = 4;
 const RESYNC_END: u8 = 5;
+const PART: u8 = 6;
 
 /// Whom a datagram is for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -109,6 +124,21 @@ pub enum Message<'a> {
         /// The peer that asked.
         peer: [u8; 8],
     },
+    /// A piece of a session that is longer than a datagram.
+    Part(Part<'a>),
+}
+
+/// A piece of a session that is longer than a datagram.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Part<'a> {
+    /// The same in all parts of a session: a number that the sender does not use again for long.
+    pub id: u32,
+    /// Its place, from 0.
+    pub index: u8,
+    /// How many there are: 2 to [`PARTS_MAX`].
+    pub count: u8,
+    /// The piece.
+    pub bytes: &'a [u8],
 }
 
 /// What is wrong with a datagram.
@@ -198,8 +228,41 @@ impl<'a> Message<'a> {
             RESYNC_END => Self::ResyncEnd {
                 peer: cursor.array()?,
             },
+            PART => Self::Part(Part {
+                id: cursor.u32()?,
+                index: cursor.u8()?,
+                count: cursor.u8()?,
+                bytes: cursor.vector16()?.rest(),
+            })
+            .sound(BODY_BYTES_MAX)?,
             _ => return None,
         })
+    }
+
+    /// The session that was sent in parts.
+    ///
+    /// # Errors
+    /// What was put together is no session, or more than one.
+    pub fn read_whole(whole: &'a [u8]) -> Result<Self, DatagramFault> {
+        let mut cursor = Cursor::new(whole);
+        let message = Self::read(&mut cursor).filter(|_| cursor.is_empty());
+        let session = message.filter(|message| matches!(message, Self::Session { .. }));
+        session.ok_or(DatagramFault::Malformed)
+    }
+
+    /// The parts of what [`Self::write_whole`] wrote.
+    pub fn parts(id: u32, whole: &'a [u8]) -> impl Iterator<Item = Self> {
+        let pieces = whole.chunks(PART_BYTES_MAX);
+        let count = pieces.len() as u8;
+        let part = move |(index, bytes)| {
+            Self::Part(Part {
+                id,
+                index,
+                count,
+                bytes,
+            })
+        };
+        (0..count).zip(pieces).map(part)
     }
 
     /// How many bytes of a body it takes.
@@ -209,14 +272,24 @@ impl<'a> Message<'a> {
             Self::Get { key } | Self::Delete { key } => 1 + key.len(),
             Self::Resync { .. } => 16,
             Self::ResyncEnd { .. } => 8,
+            Self::Part(part) => PART_HEAD_BYTES - 1 + part.bytes.len(),
         }
     }
 
     /// Appends it to a body. `false` = it can be in no datagram, and nothing was appended.
     pub fn write(&self, body: &mut Vec<u8>) -> bool {
-        if !self.is_sound() {
-            return false;
-        }
+        let sound = self.sound(BODY_BYTES_MAX);
+        sound.map(|message| message.append(body)).is_some()
+    }
+
+    /// Appends a session, of which parts are to be sent. `false` = it is too long for that as
+    /// well, and nothing was appended.
+    pub fn write_whole(&self, whole: &mut Vec<u8>) -> bool {
+        let sound = self.sound(WHOLE_BYTES_MAX);
+        sound.map(|message| message.append(whole)).is_some()
+    }
+
+    fn append(&self, body: &mut Vec<u8>) {
         match self {
             Self::Session {
                 key,
@@ -239,17 +312,30 @@ impl<'a> Message<'a> {
                 body.push(RESYNC_END);
                 body.extend_from_slice(peer);
             }
+            Self::Part(part) => {
+                body.push(PART);
+                body.extend_from_slice(&part.id.to_be_bytes());
+                body.extend_from_slice(&[part.index, part.count]);
+                body.extend_from_slice(&(part.bytes.len() as u16).to_be_bytes());
+                body.extend_from_slice(part.bytes);
+            }
         }
-        true
     }
 
-    fn is_sound(&self) -> bool {
-        match self {
+    /// Itself, if it has a meaning and is not longer.
+    fn sound(self, bytes_max: usize) -> Option<Self> {
+        let is_sound = match self {
             Self::Session { key, .. } | Self::Get { key } | Self::Delete { key } => {
-                (1..=KEY_BYTES_MAX).contains(&key.len()) && self.bytes() <= BODY_BYTES_MAX
+                (1..=KEY_BYTES_MAX).contains(&key.len())
             }
             Self::Resync { .. } | Self::ResyncEnd { .. } => true,
-        }
+            Self::Part(part) => {
+                (2..=PARTS_MAX).contains(&part.count)
+                    && part.index < part.count
+                    && !part.bytes.is_empty()
+            }
+        };
+        (is_sound && self.bytes() <= bytes_max).then_some(self)
     }
 }
 
@@ -324,6 +410,12 @@ mod tests {
                 since_ms: 5,
             },
             Message::ResyncEnd { peer: [6; 8] },
+            Message::Part(Part {
+                id: 0x0102_0304,
+                index: PARTS_MAX - 1,
+                count: PARTS_MAX,
+                bytes: &value,
+            }),
         ];
         let (mut body, mut ends) = (Vec::new(), vec![0]);
         for message in &all {
@@ -359,6 +451,64 @@ mod tests {
         assert!(session(KEY_BYTES_MAX, VALUE_BYTES_MAX));
         assert!(!session(KEY_BYTES_MAX, VALUE_BYTES_MAX + 1));
         assert!(!session(KEY_BYTES_MAX + 1, 1) && !session(0, 1));
+    }
+
+    #[test]
+    fn a_long_session_is_the_sum_of_its_parts_each_of_which_fits_a_datagram() {
+        let (key, value) = ([7; KEY_BYTES_MAX], vec![8; WHOLE_BYTES_MAX]);
+        let longest = WHOLE_BYTES_MAX - (VALUE_BYTES_MAX.abs_diff(BODY_BYTES_MAX));
+        for bytes in [VALUE_BYTES_MAX + 1, 3000, 16 << 10, longest] {
+            let session = Message::Session {
+                key: &key,
+                lifetime_s: 3600,
+                value: &value[..bytes],
+            };
+            let (mut whole, mut read) = (Vec::new(), Vec::new());
+            assert!(session.write_whole(&mut whole));
+            let parts: Vec<_> = Message::parts(9, &whole).collect();
+            assert_eq!(parts.len(), whole.len().div_ceil(PART_BYTES_MAX));
+            for part in &parts {
+                let mut body = Vec::new();
+                assert!(part.write(&mut body) && body.len() <= BODY_BYTES_MAX);
+                let messages = Message::read_all(&body).unwrap();
+                let &[Message::Part(part)] = messages.as_slice() else {
+                    panic!("{messages:?}");
+                };
+                read.extend_from_slice(part.bytes);
+            }
+            assert_eq!(Message::read_whole(&read), Ok(session));
+            let malformed = Err(DatagramFault::Malformed);
+            assert_eq!(Message::read_whole(&read[1..]), malformed);
+            read.extend_from_slice(&whole);
+            assert_eq!(Message::read_whole(&read), malformed, "one is enough");
+        }
+        let too_long = Message::Session {
+            key: &key,
+            lifetime_s: 1,
+            value: &value[..longest + 1],
+        };
+        let mut whole = Vec::new();
+        assert!(!too_long.write_whole(&mut whole) && whole.is_empty());
+    }
+
+    #[test]
+    fn parts_without_a_place_have_no_meaning() {
+        let part = |index, count, bytes| {
+            let part = Part {
+                id: 1,
+                index,
+                count,
+                bytes,
+            };
+            let mut body = Vec::new();
+            Message::Part(part).append(&mut body);
+            Message::read_all(&body).is_ok()
+        };
+        assert!(part(0, 2, b"x") && part(15, 16, b"x"));
+        for (index, count) in [(0, 0), (0, 1), (2, 2), (0, 17), (16, 17), (255, 255)] {
+            assert!(!part(index, count, b"x"), "{index} of {count}");
+        }
+        assert!(!part(0, 2, b""), "an empty one");
     }
 
     proptest! {

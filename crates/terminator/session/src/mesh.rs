@@ -8,12 +8,14 @@
 mod bucket;
 mod catch_up;
 mod counters;
+mod fetches;
 mod history;
 mod outside;
+mod parts;
 mod senders;
 mod window;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Debug, Formatter};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -31,7 +33,9 @@ pub use senders::PeerFacts;
 
 use bucket::Incoming;
 use catch_up::{Missed, Replay, Replays};
+use fetches::Fetches;
 use history::Recent;
+use parts::Parts;
 use senders::{Arrival, Limits, Senders};
 
 use crate::key::Key;
@@ -45,11 +49,10 @@ const SILENCE: Duration = Duration::from_secs(4);
 /// How long a session waits for others that go with it: no client comes back as fast.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// Sessions that are waited for at a time.
-const FETCHES_MAX: usize = 4096;
-
-/// Sessions that a peer which catches up is sent at a time, and how long until the next ones.
+/// Sessions that a peer which catches up is sent at a time, after how many bytes of them there are
+/// no more, and how long until the next ones.
 const REPLAY_SESSIONS: usize = 64;
+const REPLAY_BYTES: usize = 12 << 10;
 const REPLAY_PAUSE: Duration = Duration::from_millis(5);
 
 /// What the sender's clock may have gone on while the last datagrams before a silence were lost.
@@ -73,11 +76,10 @@ pub struct Mesh {
     /// For one peer each.
     answers: BTreeMap<SocketAddr, Vec<u8>>,
     outgoing: VecDeque<(Target, Vec<u8>)>,
-    /// Until when each is waited for, and by whom.
-    fetches: HashMap<Key, (Instant, Vec<u64>)>,
-    /// When they are asked for again, and when they are given up.
-    retries: VecDeque<(Instant, Key)>,
-    deadlines: VecDeque<(Instant, Key)>,
+    /// The number of the last session that was sent in parts, and what came in parts.
+    divided: u32,
+    parts: Parts,
+    fetches: Fetches,
     fetched: VecDeque<(u64, SessionTier)>,
     recent: Recent,
     deleted: Deleted,
@@ -119,9 +121,9 @@ impl Mesh {
             heartbeat_at: now,
             answers: BTreeMap::new(),
             outgoing: VecDeque::new(),
-            fetches: HashMap::new(),
-            retries: VecDeque::new(),
-            deadlines: VecDeque::new(),
+            divided: 0,
+            parts: Parts::default(),
+            fetches: Fetches::default(),
             fetched: VecDeque::new(),
             deleted: Deleted::default(),
             missed,
@@ -200,23 +202,20 @@ impl Mesh {
 
     /// Asks the peers for a session; [`Self::poll_fetched`] gives the answer under `token`.
     pub fn fetch(&mut self, key: Key, token: u64, moment: Moment) {
-        if let Some((_, tokens)) = self.fetches.get_mut(&key) {
-            return tokens.push(token);
+        if self.fetches.join(&key, token) {
+            return;
         }
         let is_alone = !self.has_peers(moment.now);
         if is_alone
             || self.deleted.contains(&key, moment.unix_ms)
-            || self.fetches.len() >= FETCHES_MAX
+            || self.fetches.is_full()
             || !self.fetching.take(1, moment.now)
         {
             return self.answer(token, SessionTier::Nowhere);
         }
         self.send_all(&Message::Get { key: key.bytes() }, Duration::ZERO, moment);
         let timeout = self.options.fetch_timeout;
-        self.fetches
-            .insert(key, (moment.now + timeout, vec![token]));
-        self.retries.push_back((moment.now + timeout / 2, key));
-        self.deadlines.push_back((moment.now + timeout, key));
+        self.fetches.begin(key, token, moment.now, timeout);
     }
 
     /// The next session that was asked for: its token, and where it was found.
@@ -231,15 +230,9 @@ impl Mesh {
 
     /// When [`Self::tick`] is due.
     pub fn deadline(&self) -> Instant {
-        let first = |queue: &VecDeque<(Instant, Key)>| queue.front().map(|(at, _)| *at);
         let replay = (!self.replays.is_empty()).then_some(self.replay_at);
-        let dues = [
-            self.flush_at,
-            first(&self.retries),
-            first(&self.deadlines),
-            replay,
-        ];
-        let dues = dues.into_iter().flatten();
+        let dues = [self.flush_at, self.fetches.due(), replay].into_iter();
+        let dues = dues.flatten();
         dues.fold(self.heartbeat_at, Instant::min)
     }
 
@@ -297,7 +290,7 @@ impl Mesh {
         let messages = Message::read_all(body).map_err(|_| ClusterRejection::Malformed)?;
         self.greet(&header, from, arrival, moment);
         for message in messages {
-            self.handle(message, header.sender, from, moment, sessions);
+            self.handle(message, &header, from, moment, sessions);
         }
         Ok(())
     }
@@ -324,7 +317,7 @@ impl Mesh {
     fn handle(
         &mut self,
         message: Message<'_>,
-        sender: [u8; 8],
+        header: &Header,
         from: SocketAddr,
         moment: Moment,
         sessions: &dyn LocalSessions,
@@ -354,12 +347,23 @@ impl Mesh {
             }
             Message::Resync { peer, since_ms } if peer == self.sender => {
                 self.replays.begin(Replay {
-                    peer: sender,
+                    peer: header.sender,
                     to: from,
                     next: self.recent.since(since_ms),
                 });
             }
-            Message::ResyncEnd { peer } if peer == self.sender => self.missed.ended(sender),
+            Message::ResyncEnd { peer } if peer == self.sender => {
+                self.missed.ended(header.sender);
+            }
+            Message::Part(part) => {
+                let name = (header.sender, header.boot);
+                if let Some(whole) = self.parts.take(name, &part, moment.now) {
+                    match Message::read_whole(&whole) {
+                        Ok(session) => self.handle(session, header, from, moment, sessions),
+                        Err(_) => self.counters.reject(ClusterRejection::Malformed),
+                    }
+                }
+            }
             // Multicast shows everybody what is for one.
             Message::Resync { .. } | Message::ResyncEnd { .. } => {}
         }
@@ -380,9 +384,8 @@ impl Mesh {
             self.recent.add(key, moment.unix_ms);
             self.counters.update(ClusterUpdate::Stored);
         }
-        if let Some((_, tokens)) = self.fetches.remove(&key) {
-            let found = |token| self.answer(token, SessionTier::Peers);
-            tokens.into_iter().for_each(found);
+        for token in self.fetches.found(&key) {
+            self.answer(token, SessionTier::Peers);
         }
     }
 
@@ -418,22 +421,15 @@ impl Mesh {
 
     /// Does what is due: sends what waits, and gives up what took too long.
     pub fn tick(&mut self, moment: Moment, sessions: &dyn LocalSessions) {
-        while let Some(key) = due(&mut self.retries, moment.now) {
-            if self.fetches.contains_key(&key) {
-                self.send_all(&Message::Get { key: key.bytes() }, Duration::ZERO, moment);
-            }
+        while let Some(key) = self.fetches.retry(moment.now) {
+            self.send_all(&Message::Get { key: key.bytes() }, Duration::ZERO, moment);
         }
-        while let Some(key) = due(&mut self.deadlines, moment.now) {
-            // One that was answered may have been asked for once more since.
-            let is_over = self
-                .fetches
-                .get(&key)
-                .is_some_and(|one| one.0 <= moment.now);
-            if is_over && let Some((_, tokens)) = self.fetches.remove(&key) {
-                let nowhere = |token| self.answer(token, SessionTier::Nowhere);
-                tokens.into_iter().for_each(nowhere);
-            }
+        while let Some(tokens) = self.fetches.give_up(moment.now) {
+            let nowhere = |token| self.answer(token, SessionTier::Nowhere);
+            tokens.into_iter().for_each(nowhere);
         }
+        let given_up = self.parts.expire(moment.now);
+        (0..given_up).for_each(|_| self.counters.update(ClusterUpdate::Incomplete));
         if self.replay_at <= moment.now {
             self.replay(moment, sessions);
         }
@@ -451,6 +447,7 @@ impl Mesh {
         let Some(mut replay) = self.replays.take() else {
             return;
         };
+        let mut bytes = 0;
         for _ in 0..REPLAY_SESSIONS {
             let Some((key, next)) = self.recent.at(replay.next) else {
                 let peer = replay.peer;
@@ -461,6 +458,10 @@ impl Mesh {
             replay.next = next;
             if let Some((value, lifetime)) = sessions.find(&key, moment.now) {
                 self.send_one(replay.to, &session(&key, &value, lifetime), moment);
+                bytes += value.len();
+            }
+            if bytes >= REPLAY_BYTES {
+                break;
             }
         }
         self.replays.resume(replay);
@@ -469,6 +470,9 @@ impl Mesh {
 
     /// Puts a message into the datagram for all, which goes by then. `false` = it fits none.
     fn send_all(&mut self, message: &Message<'_>, linger: Duration, moment: Moment) -> bool {
+        if message.bytes() > BODY_BYTES_MAX {
+            return self.divide(message, |mesh, part| mesh.send_all(part, linger, moment));
+        }
         if self.body.len() + message.bytes() > BODY_BYTES_MAX {
             self.flush_all(moment);
         }
@@ -482,6 +486,9 @@ impl Mesh {
 
     /// The same into the datagram for one peer, which goes with the next tick.
     fn send_one(&mut self, to: SocketAddr, message: &Message<'_>, moment: Moment) -> bool {
+        if message.bytes() > BODY_BYTES_MAX {
+            return self.divide(message, |mesh, part| mesh.send_one(to, part, moment));
+        }
         let body = self.answers.entry(to).or_insert_with(empty_body);
         if body.len() + message.bytes() > BODY_BYTES_MAX {
             let full = std::mem::replace(body, empty_body());
@@ -491,6 +498,19 @@ impl Mesh {
         let is_written = message.write(body);
         self.flush_at = Some(moment.now);
         is_written
+    }
+
+    /// Sends a message that fits no datagram in parts. `false` = it is too long for that as well.
+    fn divide(
+        &mut self,
+        message: &Message<'_>,
+        mut send: impl FnMut(&mut Self, &Message<'_>) -> bool,
+    ) -> bool {
+        let Some(whole) = parts::whole(message) else {
+            return false;
+        };
+        self.divided = self.divided.wrapping_add(1);
+        Message::parts(self.divided, &whole).all(|part| send(self, &part))
     }
 
     fn flush_all(&mut self, moment: Moment) {
@@ -549,13 +569,6 @@ fn session<'m>(key: &'m Key, value: &'m [u8], lifetime: Duration) -> Message<'m>
 
 fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The next that is due, in the order in which they came: all wait as long.
-fn due(queue: &mut VecDeque<(Instant, Key)>, now: Instant) -> Option<Key> {
-    let (at, key) = *queue.front()?;
-    (at <= now).then(|| queue.pop_front())?;
-    Some(key)
 }
 
 fn limits(options: &MeshOptions) -> Limits {

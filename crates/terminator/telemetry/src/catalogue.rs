@@ -344,6 +344,7 @@ catalogue! {
                 ClusterDeleted = "deleted",
                 ClusterRemoved = "removed",
                 ClusterTooLarge = "too-large",
+                ClusterIncomplete = "incomplete",
                 ClusterDropped = "dropped"
             }
         Counter Count "lariat_cluster_fetches_total" [tier] "Sessions that clients offered and this host looked for in the cluster, by where they were found."

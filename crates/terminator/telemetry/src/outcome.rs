@@ -231,8 +231,10 @@ named! {
         Deleted = "deleted",
         /// A peer had a session deleted.
         Removed = "removed",
-        /// A session was too large for a datagram, and stays on this host.
+        /// A session was too large for as many datagrams as one may take, and stays on this host.
         TooLarge = "too-large",
+        /// A peer's session came in several datagrams, of which one did not come.
+        Incomplete = "incomplete",
         /// More was to be sent than `cluster.peers.send-rate`, or than could wait.
         Dropped = "dropped",
     }

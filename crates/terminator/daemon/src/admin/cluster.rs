@@ -171,6 +171,7 @@ fn update(what: ClusterUpdate) -> Metric {
         ClusterUpdate::Deleted => Metric::ClusterDeleted,
         ClusterUpdate::Removed => Metric::ClusterRemoved,
         ClusterUpdate::TooLarge => Metric::ClusterTooLarge,
+        ClusterUpdate::Incomplete => Metric::ClusterIncomplete,
         ClusterUpdate::Dropped => Metric::ClusterDropped,
     }
 }

@@ -81,7 +81,7 @@ fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
         .sum();
     let mut text = format!(
         "\ncluster at {}: {} of {} peers heard\n  sessions      {} published, {} stored, {} deleted, \
-         {} too large, {} dropped\n  fetched       {} from peers, {} nowhere\n  datagrams     {} \
+         {} incomplete, {} too large, {} dropped\n  fetched       {} from peers, {} nowhere\n  datagrams     {} \
          sent, {} received, {} lost, {} rejected\n",
         cluster.address,
         cluster.peers.iter().filter(|peer| peer.heard).count(),
@@ -89,6 +89,7 @@ fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
         count(Metric::ClusterPublished),
         count(Metric::ClusterStored),
         count(Metric::ClusterDeleted),
+        count(Metric::ClusterIncomplete),
         count(Metric::ClusterTooLarge),
         count(Metric::ClusterDropped),
         count(Metric::ClusterFetchedPeers),

@@ -1,0 +1,82 @@
+//! Sessions that peers are asked for, and who waits for them.
+//!
+//! Owns how many are asked for at a time, and when each is asked for again and given up. All wait
+//! as long, so that the first in a queue is due first.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use crate::key::Key;
+
+/// Sessions that are waited for at a time.
+const FETCHES_MAX: usize = 4096;
+
+/// All that are waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Fetches {
+    /// Until when each is waited for, and by whom.
+    waiting: HashMap<Key, (Instant, Vec<u64>)>,
+    retries: VecDeque<(Instant, Key)>,
+    deadlines: VecDeque<(Instant, Key)>,
+}
+
+impl Fetches {
+    /// One more waits for a session that was asked for already. `false` = it was not.
+    pub(crate) fn join(&mut self, key: &Key, token: u64) -> bool {
+        let asked = self.waiting.get_mut(key);
+        asked.map(|(_, tokens)| tokens.push(token)).is_some()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.len() >= FETCHES_MAX
+    }
+
+    /// It is asked for now.
+    pub(crate) fn begin(&mut self, key: Key, token: u64, now: Instant, timeout: Duration) {
+        self.waiting.insert(key, (now + timeout, vec![token]));
+        self.retries.push_back((now + timeout / 2, key));
+        self.deadlines.push_back((now + timeout, key));
+    }
+
+    /// It came: who waited for it.
+    pub(crate) fn found(&mut self, key: &Key) -> Vec<u64> {
+        let waited = self.waiting.remove(key);
+        waited.map(|(_, tokens)| tokens).unwrap_or_default()
+    }
+
+    /// The next that is to be asked for again.
+    pub(crate) fn retry(&mut self, now: Instant) -> Option<Key> {
+        loop {
+            let key = due(&mut self.retries, now)?;
+            if self.waiting.contains_key(&key) {
+                return Some(key);
+            }
+        }
+    }
+
+    /// Who waited for the next that is given up.
+    pub(crate) fn give_up(&mut self, now: Instant) -> Option<Vec<u64>> {
+        loop {
+            let key = due(&mut self.deadlines, now)?;
+            // One that was answered may have been asked for once more since.
+            if self.waiting.get(&key).is_some_and(|one| one.0 <= now) {
+                return Some(self.found(&key));
+            }
+        }
+    }
+
+    /// When something is due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let queues = [&self.retries, &self.deadlines].into_iter();
+        queues
+            .flat_map(|queue| queue.front())
+            .map(|one| one.0)
+            .min()
+    }
+}
+
+fn due(queue: &mut VecDeque<(Instant, Key)>, now: Instant) -> Option<Key> {
+    let (at, key) = *queue.front()?;
+    (at <= now).then(|| queue.pop_front())?;
+    Some(key)
+}

@@ -1,0 +1,36 @@
+//! What sharing costs, and how that grows with the hosts.
+
+use std::time::Duration;
+
+use telemetry::outcome::ClusterUpdate;
+
+use crate::network::*;
+
+/// What docs/guide/scale-out.md says of the cost.
+#[test]
+fn the_cost_grows_with_the_hosts_that_a_session_is_sent_to() {
+    let mut network = Network::new(2, 3, CLEAN);
+    for hosts in [2, 4, 16, 100, 1000] {
+        let copies = hosts as u64 - 1;
+        for (sessions, pause_us, least, most) in [(7, 1000, 216, 216), (700, 10, 168, 170)] {
+            let mut mesh = network.mesh(0, 1, hosts);
+            mesh.tick(network.moment(0), &Cache::default());
+            let before = mesh.counters().bytes_sent;
+            assert_eq!(before, 56 * copies, "a sign of life");
+            for number in 0..sessions {
+                mesh.publish(key(number), &[7; SESSION_BYTES], HOUR, network.moment(0));
+                network.now += Duration::from_micros(pause_us);
+                mesh.tick(network.moment(0), &Cache::default());
+            }
+            network.now += Duration::from_millis(1);
+            mesh.tick(network.moment(0), &Cache::default());
+            let counters = mesh.counters();
+            assert_eq!(counters.updates(ClusterUpdate::Dropped), 0);
+            let each = (counters.bytes_sent - before) / u64::from(sessions) / copies;
+            assert!(
+                (least..=most).contains(&each),
+                "{each} bytes of each session and host"
+            );
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Hosts that share sessions over a network that loses, delays, reorders, repeats and parts.
+
+#![allow(clippy::disallowed_methods, reason = "tests are their own clock")]
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod cost;
+mod network;
+
+use std::time::Duration;
+
+use session::mesh::{LocalSessions, MeshOptions};
+use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
+
+use network::*;
+
+#[test]
+fn every_session_is_everywhere_if_none_is_lost_and_nothing_comes_twice() {
+    for (seed, hosts) in [2, 3, 16].into_iter().enumerate() {
+        let mut network = Network::new(hosts, seed as u64, STORMY);
+        for number in 0..200 {
+            network.publish(number as usize % hosts, number);
+            network.run(Duration::from_millis(2));
+        }
+        network.run(Duration::from_secs(1));
+        for host in 0..hosts {
+            assert!((0..200).all(|number| network.holds(host, number)));
+            assert_eq!(network.lost(host), 0);
+            let counters = network.hosts[host].0.counters();
+            assert!(counters.rejections(ClusterRejection::Replayed) > 0);
+            assert_eq!(counters.rejections(ClusterRejection::Forged), 0);
+        }
+    }
+}
+
+#[test]
+fn what_was_lost_is_fetched_and_counted() {
+    for (seed, lost, least) in [(1, 10, 995), (2, 100, 980)] {
+        let mut network = Network::new(3, seed, Weather { lost, ..CLEAN });
+        let (mut pushed, mut resumed) = (0, 0);
+        for number in 0..1000 {
+            network.publish(0, number);
+            network.run(Duration::from_millis(20));
+            let is_there = network.holds(1, number);
+            pushed += u32::from(is_there);
+            resumed += u32::from(is_there || network.fetch(1, number));
+        }
+        assert!(pushed < resumed && resumed >= least, "{pushed}, {resumed}");
+        assert!(network.lost(1) > 0, "gaps are seen");
+    }
+}
+
+#[test]
+fn a_host_that_was_cut_off_and_one_that_starts_catch_up() {
+    let mut network = Network::new(4, 5, CLEAN);
+    network.parted = 1;
+    (0..500).for_each(|number| network.publish(1, number));
+    network.run(Duration::from_secs(8));
+    assert!(!network.holds(0, 0) && network.holds(2, 499));
+    network.parted = 0;
+    network.run(Duration::from_secs(8));
+    assert!((0..500).all(|number| network.holds(0, number)));
+    // The host that made them is out of reach, and another starts anew.
+    network.parted = 2;
+    network.hosts[3] = (network.mesh(3, 2, 4), Cache::default());
+    network.run(Duration::from_secs(8));
+    assert!((0..500).all(|number| network.holds(3, number)));
+}
+
+#[test]
+fn a_host_catches_up_though_its_first_requests_or_their_answers_are_lost() {
+    for taken_away in 1..=3 {
+        let mut network = Network::new(2, 7, CLEAN);
+        (0..50).for_each(|number| network.publish(0, number));
+        network.run(Duration::from_secs(1));
+        network.hosts[1] = (network.mesh(1, 2, 2), Cache::default());
+        network.taken_away = taken_away;
+        // The peer gives its signs of life all the while.
+        network.run(Duration::from_secs(13));
+        assert_eq!(network.taken_away, 0);
+        assert!(
+            (0..50).all(|number| network.holds(1, number)),
+            "{taken_away} lost"
+        );
+    }
+}
+
+/// A boot is forgotten by the time window that was; a wider one must not let in what it sent.
+#[test]
+fn a_wider_time_window_lets_nothing_in_again() {
+    let mut network = Network::new(2, 8, CLEAN);
+    let datagram = network.datagram(0);
+    assert_eq!(network.arrive(1, 0, &datagram), Ok(()));
+    // Its boot is forgotten at the next start after twice the window.
+    network.now += Duration::from_secs(61);
+    network.hosts[0] = (network.mesh(0, 2, 2), Cache::default());
+    let first = network.datagram(0);
+    assert_eq!(network.arrive(1, 0, &first), Ok(()));
+    let options = MeshOptions {
+        time_window: Duration::from_secs(300),
+        ..Network::options(2)
+    };
+    let moment = network.moment(1);
+    let mesh = &mut network.hosts[1].0;
+    mesh.reconfigure(options, Box::new(Tagged), moment);
+    let late = Err(ClusterRejection::OutOfTime);
+    assert_eq!(network.arrive(1, 0, &datagram), late);
+    let next = network.datagram(0);
+    assert_eq!(network.arrive(1, 0, &next), Ok(()));
+}
+
+/// A session that resumes once was used up, and its client offers it again.
+#[test]
+fn each_request_for_a_session_waits_its_own_time() {
+    let mut network = Network::new(2, 9, CLEAN);
+    let moment = network.moment(1);
+    network.hosts[1].0.fetch(key(1), 1, moment);
+    network.run(Duration::from_millis(1));
+    network.publish(0, 1);
+    assert_eq!(
+        network.run(Duration::from_millis(3)),
+        [(1, SessionTier::Peers)]
+    );
+    network.hosts[1].1.remove(&key(1));
+    let moment = network.moment(1);
+    network.hosts[1].0.fetch(key(1), 2, moment);
+    network.parted = 1;
+    let early = network.run(Duration::from_millis(4));
+    assert_eq!(early, [], "the time of the first one ended there");
+    let late = network.run(Duration::from_millis(2));
+    assert_eq!(late, [(2, SessionTier::Nowhere)]);
+}
+
+#[test]
+fn what_was_deleted_does_not_come_back_by_an_older_datagram() {
+    for seed in 0..20 {
+        let mut network = Network::new(3, seed, STORMY);
+        network.publish(0, 1);
+        network.run(Duration::from_millis(3));
+        let moment = network.moment(1);
+        let (mesh, cache) = &mut network.hosts[1];
+        cache.remove(&key(1));
+        mesh.delete(key(1), moment);
+        network.run(Duration::from_secs(2));
+        assert!((0..3).all(|host| !network.holds(host, 1)), "seed {seed}");
+        assert!(!network.fetch(2, 1));
+    }
+}
+
+#[test]
+fn a_flood_of_forged_datagrams_costs_no_peer_but_the_one_that_it_pretends_to_be() {
+    let limited = Err(ClusterRejection::RateLimited);
+    for (flooded_as, answers) in [(99, [Ok(()), Ok(())]), (0, [limited, Ok(())])] {
+        let mut network = Network::new(3, 6, CLEAN);
+        let sent = [0, 1].map(|host| network.datagram(host));
+        let mut forged = sent[0].clone();
+        *forged.last_mut().unwrap() ^= 1;
+        let flood = |_| network.arrive(2, flooded_as, &forged);
+        let refused: Vec<_> = (0..=RECEIVE_RATE).map(flood).collect();
+        assert_eq!(refused[0], Err(ClusterRejection::Forged));
+        assert_eq!(refused.last(), Some(&limited));
+        assert_eq!(network.arrive(2, 0, &sent[0]), answers[0]);
+        assert_eq!(network.arrive(2, 1, &sent[1]), answers[1]);
+    }
+}
+
+/// Sessions with a client's chain: of three certificates, and as long as any.
+const LONG: [usize; 2] = [3200, 16 << 10];
+
+#[test]
+fn a_session_longer_than_a_datagram_goes_everywhere_and_to_who_starts_later() {
+    let mut network = Network::new(3, 10, STORMY);
+    for number in 0..40 {
+        network.publish_long(0, number, LONG[number as usize % 2]);
+        network.run(Duration::from_millis(20));
+    }
+    network.run(Duration::from_secs(3));
+    network.hosts[2] = (network.mesh(2, 2, 3), Cache::default());
+    network.run(SETTLED);
+    for host in 0..3 {
+        let cache = network.hosts[host].1.0.borrow();
+        let is_whole = |number: u32| {
+            let bytes = LONG[number as usize % 2];
+            cache.get(&key(number)).unwrap() == &vec![number as u8; bytes]
+        };
+        assert!((0..40).all(is_whole));
+    }
+    let count = |host: usize, what| network.hosts[host].0.counters().updates(what);
+    assert_eq!(count(0, ClusterUpdate::Published), 40);
+    assert_eq!(count(0, ClusterUpdate::TooLarge), 0);
+    assert_eq!(count(1, ClusterUpdate::Incomplete), 0);
+}
+
+#[test]
+fn a_part_that_is_lost_costs_its_session_which_is_fetched_in_parts() {
+    let weather = Weather { lost: 20, ..CLEAN };
+    let mut network = Network::new(2, 11, weather);
+    let (mut pushed, mut resumed) = (0, 0);
+    for number in 0..200 {
+        network.publish_long(0, number, 3200);
+        network.run(Duration::from_millis(20));
+        let is_there = network.holds(1, number);
+        pushed += u32::from(is_there);
+        resumed += u32::from(is_there || network.fetch(1, number));
+    }
+    network.run(Duration::from_secs(3));
+    // Three datagrams each, of which none may be lost: 94 %.
+    assert!((175..200).contains(&pushed), "{pushed}");
+    assert!(resumed > pushed && resumed >= 190, "{pushed}, {resumed}");
+    let incomplete = network.hosts[1]
+        .0
+        .counters()
+        .updates(ClusterUpdate::Incomplete);
+    assert!(incomplete >= u64::from(200 - pushed) / 2, "{incomplete}");
+}
+
+#[test]
+fn what_is_too_long_for_parts_as_well_stays_and_is_counted() {
+    let mut network = Network::new(2, 12, CLEAN);
+    network.publish_long(0, 1, 20_000);
+    network.run(Duration::from_secs(2));
+    assert!(!network.holds(1, 1));
+    let counters = network.hosts[0].0.counters();
+    assert_eq!(counters.updates(ClusterUpdate::TooLarge), 1);
+    assert_eq!(counters.updates(ClusterUpdate::Published), 0);
+}
+
+/// The datagrams of one session are altered, sent again, and sent to another host in part.
+#[test]
+fn parts_are_authentic_come_once_and_wait_for_a_bounded_time() {
+    let mut network = Network::new(2, 13, CLEAN);
+    network.parted = 1;
+    network.publish_long(0, 1, 3200);
+    network.now += Duration::from_millis(2);
+    let moment = network.moment(0);
+    let (mesh, cache) = &mut network.hosts[0];
+    mesh.tick(moment, cache);
+    let parts: Vec<_> = std::iter::from_fn(|| mesh.poll_transmit()).collect();
+    let parts: Vec<_> = parts.into_iter().map(|(_, datagram)| datagram).collect();
+    assert_eq!(parts.len(), 3);
+    for part in &parts[..2] {
+        let mut forged = part.clone();
+        *forged.last_mut().unwrap() ^= 1;
+        let answer = network.arrive(1, 0, &forged);
+        assert_eq!(answer, Err(ClusterRejection::Forged));
+        assert_eq!(network.arrive(1, 0, part), Ok(()));
+        let answer = network.arrive(1, 0, part);
+        assert_eq!(answer, Err(ClusterRejection::Replayed));
+    }
+    assert!(!network.holds(1, 1));
+    network.run(Duration::from_secs(3));
+    let incomplete = |network: &Network| {
+        let counters = network.hosts[1].0.counters();
+        counters.updates(ClusterUpdate::Incomplete)
+    };
+    assert_eq!(incomplete(&network), 1);
+    // The last one comes too late, and waits in vain for the others.
+    assert_eq!(network.arrive(1, 0, &parts[2]), Ok(()));
+    network.run(Duration::from_secs(3));
+    assert!(!network.holds(1, 1) && incomplete(&network) == 2);
+}

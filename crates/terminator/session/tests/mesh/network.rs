@@ -1,0 +1,317 @@
+//! Hosts that share sessions over a network that loses, delays, repeats and parts, by a seed and in
+//! virtual time.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use session::Key;
+use session::mesh::{DatagramCipher, HEARTBEAT, LocalSessions, Mesh, MeshOptions, Moment, Target};
+use telemetry::outcome::{ClusterRejection, SessionTier};
+use testkit::chance::Chance;
+use wire::cluster::{HEADER_BYTES, Header, TAG_BYTES};
+use zeroize::Zeroizing;
+
+/// Of TLS 1.2, without a client's certificate.
+pub(crate) const SESSION_BYTES: usize = 120;
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const UNIX_MS: u64 = 1_700_000_000_000;
+
+pub(crate) const RECEIVE_RATE: u32 = 20_000;
+
+/// Until all hosts have heard each other, and caught up.
+pub(crate) const SETTLED: Duration = Duration::from_secs(6);
+
+/// Proves no more than that header and body came together.
+#[derive(Debug)]
+pub(crate) struct Tagged;
+
+impl Tagged {
+    fn tag(header: &[u8], body: &[u8]) -> [u8; TAG_BYTES] {
+        let add = |sum: u128, byte: &u8| sum.wrapping_mul(0x0100_0000_01b3) + u128::from(*byte);
+        let sum = header.iter().chain(body).fold(7, add);
+        sum.to_be_bytes()
+    }
+}
+
+impl DatagramCipher for Tagged {
+    fn key_id(&self) -> [u8; 4] {
+        [7; 4]
+    }
+
+    fn seal(&mut self, _: &Header, bytes: &[u8; HEADER_BYTES], body: &mut Vec<u8>) {
+        let tag = Self::tag(bytes, body);
+        body.extend_from_slice(&tag);
+    }
+
+    fn open<'b>(
+        &mut self,
+        _: &Header,
+        bytes: &[u8; HEADER_BYTES],
+        sealed: &'b mut [u8],
+    ) -> Result<&'b [u8], ClusterRejection> {
+        let (body, tag) = sealed.split_last_chunk().unwrap();
+        let is_whole = Self::tag(bytes, body) == *tag;
+        is_whole.then_some(body).ok_or(ClusterRejection::Forged)
+    }
+}
+
+/// A host's cache.
+#[derive(Default)]
+pub(crate) struct Cache(pub(crate) RefCell<HashMap<Key, Vec<u8>>>);
+
+impl LocalSessions for Cache {
+    fn find(&self, key: &Key, _: Instant) -> Option<(Zeroizing<Vec<u8>>, Duration)> {
+        let value = self.0.borrow().get(key).cloned()?;
+        Some((value.into(), HOUR))
+    }
+
+    fn insert(&self, key: &Key, value: &[u8], _: Duration, _: Instant) -> bool {
+        self.0.borrow_mut().insert(*key, value.to_vec()).is_none()
+    }
+
+    fn remove(&self, key: &Key) {
+        self.0.borrow_mut().remove(key);
+    }
+}
+
+/// What happens to datagrams, of a thousand, and how long they take at most.
+#[derive(Clone, Copy)]
+pub(crate) struct Weather {
+    pub(crate) lost: usize,
+    pub(crate) repeated: usize,
+    pub(crate) delay_us: usize,
+}
+
+pub(crate) const CLEAN: Weather = Weather {
+    lost: 0,
+    repeated: 0,
+    delay_us: 300,
+};
+
+pub(crate) const STORMY: Weather = Weather {
+    lost: 0,
+    repeated: 300,
+    delay_us: 30_000,
+};
+
+pub(crate) struct Network {
+    pub(crate) hosts: Vec<(Mesh, Cache)>,
+    /// On their way: when they arrive, at which host, from which.
+    pub(crate) flying: BTreeMap<(Instant, u64), (usize, usize, Rc<[u8]>)>,
+    pub(crate) number: u64,
+    /// When each host is to be called, in order and by the host.
+    wakes: BTreeSet<(Instant, usize)>,
+    wake_of: Vec<Option<Instant>>,
+    fetched: Vec<(u64, SessionTier)>,
+    pub(crate) chance: Chance,
+    pub(crate) weather: Weather,
+    /// Hosts below this number and the others do not reach each other.
+    pub(crate) parted: usize,
+    /// Datagrams for one peer alone that are still to be lost, whatever the weather.
+    pub(crate) taken_away: usize,
+    pub(crate) start: Instant,
+    pub(crate) now: Instant,
+}
+
+impl Network {
+    /// Hosts that have heard each other.
+    pub(crate) fn new(hosts: usize, seed: u64, weather: Weather) -> Self {
+        let start = Instant::now();
+        let mut network = Self {
+            hosts: Vec::new(),
+            flying: BTreeMap::new(),
+            number: 0,
+            wakes: BTreeSet::new(),
+            wake_of: vec![None; hosts],
+            fetched: Vec::new(),
+            chance: Chance::new(seed),
+            weather,
+            parted: 0,
+            taken_away: 0,
+            start,
+            now: start,
+        };
+        for host in 0..hosts {
+            let mesh = network.mesh(host, 1, hosts);
+            network.hosts.push((mesh, Cache::default()));
+        }
+        network.run(SETTLED);
+        network
+    }
+
+    pub(crate) fn mesh(&self, host: usize, boot: u64, hosts: usize) -> Mesh {
+        let numbers = ((host as u64).to_be_bytes(), boot.to_be_bytes());
+        Mesh::new(
+            Self::options(hosts),
+            Box::new(Tagged),
+            numbers,
+            self.moment(host),
+        )
+    }
+
+    pub(crate) fn options(hosts: usize) -> MeshOptions {
+        MeshOptions {
+            time_window: Duration::from_secs(30),
+            replay_window: 1024,
+            senders: 2000,
+            receive_rate: RECEIVE_RATE,
+            send_rate: 1_000_000,
+            fetch_rate: 1000,
+            fetch_timeout: Duration::from_millis(5),
+            resync: 10_000,
+            copies: u32::try_from(hosts - 1).unwrap(),
+        }
+    }
+
+    /// Clocks differ by some seconds.
+    pub(crate) fn moment(&self, host: usize) -> Moment {
+        let passed = self.now.duration_since(self.start).as_millis() as u64;
+        Moment {
+            now: self.now,
+            unix_ms: UNIX_MS + passed + (host % 7) as u64 * 700,
+        }
+    }
+
+    pub(crate) fn send(&mut self, from: usize, target: Target, datagram: &[u8]) {
+        if target != Target::All && self.taken_away > 0 {
+            self.taken_away -= 1;
+            return;
+        }
+        let datagram: Rc<[u8]> = datagram.into();
+        let to: Vec<_> = match target {
+            Target::All => (0..self.hosts.len()).filter(|host| *host != from).collect(),
+            Target::One(address) => vec![usize::from(address.port())],
+        };
+        for host in to {
+            let is_parted = (host < self.parted) != (from < self.parted);
+            if is_parted || self.chance.below(1000) < self.weather.lost {
+                continue;
+            }
+            let copies = 1 + usize::from(self.chance.below(1000) < self.weather.repeated);
+            for _ in 0..copies {
+                let delay = 50 + self.chance.below(self.weather.delay_us) as u64;
+                self.number += 1;
+                let at = (self.now + Duration::from_micros(delay), self.number);
+                self.flying.insert(at, (host, from, Rc::clone(&datagram)));
+            }
+        }
+    }
+
+    /// All that happens in so long; the answers to what was fetched.
+    pub(crate) fn run(&mut self, time: Duration) -> Vec<(u64, SessionTier)> {
+        let until = self.now + time;
+        (0..self.hosts.len()).for_each(|host| self.settle(host));
+        loop {
+            let wake = self.wakes.first().map(|(at, _)| *at);
+            let arrival = self.flying.keys().next().map(|(at, _)| *at);
+            let next = wake.into_iter().chain(arrival).min().unwrap();
+            if next > until {
+                self.now = until;
+                return std::mem::take(&mut self.fetched);
+            }
+            self.now = self.now.max(next);
+            self.deliver();
+            while let Some((_, host)) = self.wakes.first().filter(|one| one.0 <= self.now) {
+                self.settle(*host);
+            }
+        }
+    }
+
+    /// A host does what is due, and is called again when it said.
+    fn settle(&mut self, host: usize) {
+        let moment = self.moment(host);
+        let (mesh, cache) = &mut self.hosts[host];
+        while mesh.deadline() <= moment.now {
+            mesh.tick(moment, cache);
+        }
+        self.fetched
+            .extend(std::iter::from_fn(|| mesh.poll_fetched()));
+        let sent: Vec<_> = std::iter::from_fn(|| mesh.poll_transmit()).collect();
+        let wake = mesh.deadline();
+        if let Some(before) = self.wake_of[host].replace(wake) {
+            self.wakes.remove(&(before, host));
+        }
+        self.wakes.insert((wake, host));
+        for (target, datagram) in sent {
+            self.send(host, target, &datagram);
+        }
+    }
+
+    fn deliver(&mut self) {
+        while let Some(entry) = self.flying.first_entry() {
+            if entry.key().0 > self.now {
+                return;
+            }
+            let (host, from, datagram) = entry.remove();
+            let moment = self.moment(host);
+            let (mesh, cache) = &mut self.hosts[host];
+            let from = SocketAddr::from(([127, 0, 0, 1], u16::try_from(from).unwrap()));
+            // Why it was dropped is counted.
+            let _ = mesh.receive(&mut datagram.to_vec(), from, moment, cache);
+            self.settle(host);
+        }
+    }
+
+    /// A session of TLS 1.2 without a client's certificate.
+    pub(crate) fn publish(&mut self, host: usize, number: u32) {
+        self.publish_long(host, number, SESSION_BYTES);
+    }
+
+    pub(crate) fn publish_long(&mut self, host: usize, number: u32, bytes: usize) {
+        let moment = self.moment(host);
+        let (mesh, cache) = &mut self.hosts[host];
+        let value = vec![number as u8; bytes];
+        assert!(cache.insert(&key(number), &value, HOUR, moment.now));
+        mesh.publish(key(number), &value, HOUR, moment);
+    }
+
+    pub(crate) fn fetch(&mut self, host: usize, number: u32) -> bool {
+        let moment = self.moment(host);
+        self.hosts[host].0.fetch(key(number), 9, moment);
+        let fetched = self.run(Duration::from_millis(10));
+        assert_eq!(fetched.len(), 1, "each is answered, once and in time");
+        fetched[0] == (9, SessionTier::Peers)
+    }
+
+    /// A host has a datagram for all, which nobody has yet.
+    pub(crate) fn datagram(&mut self, host: usize) -> Vec<u8> {
+        self.now += HEARTBEAT;
+        let moment = self.moment(host);
+        let (mesh, cache) = &mut self.hosts[host];
+        mesh.tick(moment, cache);
+        let (to, datagram) = mesh.poll_transmit().unwrap();
+        assert_eq!(to, Target::All);
+        datagram
+    }
+
+    /// A datagram arrives now that seems to be from there.
+    pub(crate) fn arrive(
+        &mut self,
+        host: usize,
+        from: u16,
+        datagram: &[u8],
+    ) -> Result<(), ClusterRejection> {
+        let moment = self.moment(host);
+        let (mesh, cache) = &mut self.hosts[host];
+        let from = SocketAddr::from(([127, 0, 0, 1], from));
+        mesh.receive(&mut datagram.to_vec(), from, moment, cache)
+    }
+
+    pub(crate) fn holds(&self, host: usize, number: u32) -> bool {
+        self.hosts[host].1.0.borrow().contains_key(&key(number))
+    }
+
+    pub(crate) fn lost(&self, host: usize) -> u64 {
+        self.hosts[host].0.peers().map(|peer| peer.lost).sum()
+    }
+}
+
+/// As long as a session id.
+pub(crate) fn key(number: u32) -> Key {
+    let mut bytes = [0; 32];
+    bytes[..4].copy_from_slice(&number.to_be_bytes());
+    Key::new(&bytes).unwrap()
+}
