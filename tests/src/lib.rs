@@ -40,4 +40,5 @@ pub mod site;
 pub mod starttls;
 pub mod strace;
 pub mod stunnel;
+pub mod tcpdump;
 pub mod weather;

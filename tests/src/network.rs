@@ -42,6 +42,12 @@ impl Network {
         })
     }
 
+    /// A program that is to run at the bridge, where all that hosts send each other passes;
+    /// arguments are still to come.
+    pub fn command(&self, program: &Command) -> Command {
+        with_arguments(self.bridge.command(), program)
+    }
+
     /// One more host.
     pub fn host(&mut self) -> Host {
         self.hosts += 1;
@@ -103,9 +109,7 @@ impl Host {
 
     /// A program that is to run there; arguments are still to come.
     pub fn command(&self, program: &Command) -> Command {
-        let mut command = self.namespace.command();
-        command.arg(program.get_program()).args(program.get_args());
-        command
+        with_arguments(self.namespace.command(), program)
     }
 
     /// Does something there: sockets that it opens, and programs that it starts, are the host's.
@@ -132,6 +136,11 @@ impl Host {
     pub fn ip(&self, line: &str) {
         self.namespace.ip(line);
     }
+}
+
+fn with_arguments(mut within: Command, program: &Command) -> Command {
+    within.arg(program.get_program()).args(program.get_args());
+    within
 }
 
 impl Namespace {

@@ -137,6 +137,7 @@ mod terminator {
         mod peers;
         mod peers_apart;
         mod foreign {
+            mod capture;
             mod node_death;
             mod store;
         }

@@ -36,7 +36,7 @@ pub(super) struct Farm {
     pub(super) relay: Option<Relay>,
     clients: Host,
     site: Site,
-    _network: Network,
+    network: Network,
 }
 
 /// A terminator, which can be begun again.
@@ -119,8 +119,30 @@ impl Farm {
             clients: network.host(),
             _origin: (origin, host),
             site,
-            _network: network,
+            network,
         }
+    }
+
+    /// The network between its hosts.
+    pub(super) fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// What its terminators serve with.
+    pub(super) fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// Two of its hosts: that of the clients, and that of the balancer.
+    pub(super) fn ends(&self) -> (&Host, &Host) {
+        (&self.clients, &self.balancer.1)
+    }
+
+    /// One handshake by `openssl s_client` with the terminator of this number: what it said.
+    pub(super) fn talk(&self, node: usize, options: &[&str]) -> String {
+        let address = self.nodes[node].host.at(443);
+        let talk = || s_client(&self.site, address, options).success();
+        self.clients.within(talk)
     }
 
     /// So many clients without tickets and without a session.

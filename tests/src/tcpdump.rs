@@ -1,0 +1,53 @@
+//! The program `tcpdump`: what someone sees who reads the network between hosts.
+
+use std::net::UdpSocket;
+use std::process::Command;
+
+use crate::network::{Host, Network};
+use crate::patience::until;
+use crate::program::Running;
+
+/// What is sent when all else was.
+const MARK: &[u8] = b"here the capture may end";
+
+/// All packets of some kind that pass a network's bridge.
+#[derive(Debug)]
+pub struct Capture(Running);
+
+impl Capture {
+    /// Begins; `filter` says which packets, in the words of pcap-filter(7).
+    pub fn start(network: &Network, filter: &str) -> Self {
+        let mut command = network.command(&Command::new("tcpdump"));
+        // Each packet is written at once, and under our own user, as our folder is.
+        command.args(["-i", "any", "-U", "--immediate-mode", "-Z", "root"]);
+        let running = Running::start(command.args(["-w", "-", filter]));
+        until("tcpdump to listen", || {
+            running.stderr().contains("listening on").then_some(())
+        });
+        Self(running)
+    }
+
+    /// All that it saw so far, with the headers around.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.stdout_bytes()
+    }
+
+    /// All that was sent before now, and is UDP or passes its filter anyway: a datagram from one
+    /// host to another is the end.
+    pub fn until_now(&self, from: &Host, to: &Host) -> Vec<u8> {
+        from.within(|| {
+            let socket = UdpSocket::bind((from.ipv4(), 0)).expect("a free port");
+            let sent = socket.send_to(MARK, to.at(9));
+            sent.expect("the host is there");
+        });
+        until("the capture to go as far", || {
+            let bytes = self.bytes();
+            holds(&bytes, MARK).then_some(bytes)
+        })
+    }
+}
+
+/// Whether these bytes are somewhere in those.
+pub fn holds(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|here| here == part)
+}

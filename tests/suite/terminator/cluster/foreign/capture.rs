@@ -1,0 +1,98 @@
+//! What is sent between hosts is no secret to who reads it: real `tcpdump`, at the bridge between
+//! them.
+
+use std::fs;
+use std::process::Command;
+
+use suite::network::Network;
+use suite::prelude::*;
+use suite::redis::Redis;
+use suite::tcpdump::{Capture, holds};
+use suite::weather::Weather;
+
+use super::super::farm::Farm;
+
+/// All that hosts of a cluster send each other, and a store.
+const BETWEEN_HOSTS: &str = "udp or tcp port 6379";
+
+/// A client makes a session at the first terminator, which goes to the others: neither its master
+/// secret nor its id is seen on the way.
+fn assert_nothing_is_seen(farm: &Farm, wait_until_sent: impl FnOnce()) {
+    let between = Capture::start(farm.network(), BETWEEN_HOSTS);
+    let clients = Capture::start(farm.network(), "tcp port 443");
+    let keys = farm.site().path("keys");
+    let options = ["-tls1_2", "-no_ticket", "-keylogfile"];
+    let options = [&options[..], &[keys.to_str().unwrap()]].concat();
+    let said = farm.talk(0, &options);
+    let id = said
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Session-ID: "));
+    let id = bytes_of(id.unwrap());
+    let log = fs::read_to_string(keys).unwrap();
+    let line = log.lines().find(|line| line.starts_with("CLIENT_RANDOM "));
+    let secret = bytes_of(line.unwrap().rsplit_once(' ').unwrap().1);
+    assert_eq!((id.len(), secret.len()), (32, 48), "a master secret");
+    wait_until_sent();
+    // It sees what is there to be seen: the server says the id in clear.
+    until("the id in the ServerHello", || {
+        holds(&clients.bytes(), &id).then_some(())
+    });
+    assert!(!holds(&clients.bytes(), &secret));
+    let (from, to) = farm.ends();
+    let seen = between.until_now(from, to);
+    assert!(seen.len() > 500, "{} bytes", seen.len());
+    for part in secret.windows(8).chain(id.windows(8)) {
+        assert!(!holds(&seen, part), "it was sent in clear");
+    }
+}
+
+fn bytes_of(hexadecimal: &str) -> Vec<u8> {
+    let pairs = hexadecimal.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    pairs.map(byte).collect()
+}
+
+#[test]
+fn datagrams_of_peers_show_no_secret() {
+    let farms = [
+        Farm::with_peers(Weather::default(), 1),
+        Farm::with_group("239.77.0.1:8888"),
+        Farm::with_group("[ff05::77]:8888"),
+    ];
+    for farm in farms.into_iter().flatten() {
+        (0..3).for_each(|node| farm.hears(node, 2.0));
+        assert_nothing_is_seen(&farm, || (1..3).for_each(|node| farm.stored(node, 1.0)));
+    }
+}
+
+#[test]
+fn what_goes_to_the_store_and_comes_from_there_shows_no_secret() {
+    let Some(network) = Network::new() else {
+        return;
+    };
+    let mut store = None;
+    let farm = Farm::with(network, |network, hosts| {
+        let host = network.host();
+        let place = host.at(6379);
+        let mut command = host.command(&Command::new("redis-server"));
+        let redis = Redis::start_by(&mut command, place, &["--protected-mode", "no"]);
+        store = Some((redis, host));
+        let table = format!(
+            "[cluster]\nsecret = SECRET\n[cluster.store]\nurl = \"redis://{place}\"\nfetch-timeout = \
+             \"1s\"\n"
+        );
+        (vec![table; hosts.len()], None)
+    });
+    let up = "lariat_cluster_store_up";
+    (0..3).for_each(|node| farm.wait_from(node, up, &[], 1.0));
+    let sessions = "lariat_cluster_store_sessions_total";
+    assert_nothing_is_seen(&farm, || {
+        farm.wait_from(0, sessions, &[("update", "published")], 1.0);
+        // A session that another one asks the store for.
+        let clients = farm.clients(1);
+        farm.visit(&clients, 0);
+        farm.wait_from(0, sessions, &[("update", "published")], 2.0);
+        assert_eq!(farm.visit(&clients, 1), 1);
+    });
+    drop(store);
+}
