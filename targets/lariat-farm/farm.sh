@@ -1,5 +1,5 @@
-# The terminators, each of which is begun again two seconds after it ended, and the balancer before
-# them.
+# The terminators, each of which is begun again two seconds after it ended, their session store if
+# they have one, and the balancer before them.
 cd "{{ folder }}" || exit 1
 umask 077
 head -c 64 /dev/urandom > secret
@@ -14,6 +14,18 @@ node() {
     done
 }
 
+{% if session_store %}
+command -v redis-server > /dev/null || {
+    echo "error: the sessions of this farm are kept by redis-server, which is not installed" >&2
+    exit 1
+}
+redis-server --bind 127.77.1.1 --port {{ listen.port }} --save "" --appendonly no \
+    --dir "{{ folder }}" --logfile store.log &
+until grep -qs "Ready to accept connections" store.log; do
+    kill -0 $! || { cat store.log >&2; exit 1; }
+    sleep 0.02
+done
+{% endif %}
 {% for number in range(1, nodes + 1) %}
 node {{ number }} &
 {% endfor %}

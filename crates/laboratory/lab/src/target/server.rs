@@ -218,6 +218,7 @@ impl Launch<'_> {
             request_log: self.spec.request_log,
             nodes: self.spec.nodes,
             shared_sessions: self.spec.shared_sessions,
+            session_store: self.spec.session_store,
             tls: Tls::from(self.spec),
         }
     }

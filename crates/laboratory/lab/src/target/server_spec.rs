@@ -41,6 +41,8 @@ pub(crate) struct ServerSpec {
     pub(crate) nodes: u16,
     /// Whether the nodes of a farm resume each other's sessions.
     pub(crate) shared_sessions: bool,
+    /// Whether they do so by a store.
+    pub(crate) session_store: bool,
     /// Sizes in bytes of the objects that will be asked for, for servers that answer from files.
     pub(crate) objects: Vec<u64>,
 }
@@ -64,6 +66,7 @@ impl Default for ServerSpec {
             request_log: false,
             nodes: 0,
             shared_sessions: false,
+            session_store: false,
             objects: Vec::new(),
         }
     }

@@ -54,6 +54,8 @@ pub(crate) struct Values<'a> {
     pub(crate) nodes: u16,
     /// Whether they resume each other's sessions.
     pub(crate) shared_sessions: bool,
+    /// Whether they do so by a store.
+    pub(crate) session_store: bool,
     pub(crate) tls: Tls<'a>,
 }
 
