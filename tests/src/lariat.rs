@@ -17,7 +17,7 @@ use crate::binary;
 use crate::curl::curl;
 use crate::metrics::Metrics;
 use crate::patience::{PATIENCE, until};
-use crate::program::{Finished, Running, run};
+use crate::program::{Finished, Running, run, with_file};
 
 /// A running `lariat serve`; killed on drop.
 #[derive(Debug)]
@@ -70,13 +70,7 @@ impl Lariat {
     /// The same with the file at this path in the place of a file of the host, which it alone sees.
     /// Only root may.
     pub fn start_with_file(path: &Path, place: &str, configuration: &str) -> Self {
-        let mut mounted = Command::new("unshare");
-        mounted
-            .args(["--mount", "--propagation", "private", "sh", "-c"])
-            .arg("mount --bind \"$FILE\" \"$PLACE\" && exec \"$0\" \"$@\"")
-            .arg(command().get_program())
-            .env("FILE", path)
-            .env("PLACE", place);
+        let mounted = with_file(command().get_program(), path, place);
         Self::start_by(mounted, configuration)
     }
 

@@ -1,8 +1,9 @@
 //! Other programs: run to their end, or kept beside a test.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use testkit::directory::Directory;
@@ -63,6 +64,18 @@ pub fn run(command: &mut Command) -> Finished {
         stdout: running.stdout(),
         stderr: running.stderr(),
     }
+}
+
+/// A program that sees a file of the test in a place of the system's; only root may.
+pub fn with_file(program: &OsStr, file: &Path, place: &str) -> Command {
+    let mut mounted = Command::new("unshare");
+    mounted
+        .args(["--mount", "--propagation", "private", "sh", "-c"])
+        .arg("mount --bind \"$FILE\" \"$PLACE\" && exec \"$0\" \"$@\"")
+        .arg(program)
+        .env("FILE", file)
+        .env("PLACE", place);
+    mounted
 }
 
 /// What is shown of a program's standard output when a test fails, in bytes.

@@ -1,5 +1,7 @@
-//! The program `redis-server`, and a client of it that sends any bytes.
+//! The program `redis-server`, or the one that the environment names in `REDIS_SERVER`, such as
+//! `valkey-server`; and a client of it that sends any bytes.
 
+use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -22,6 +24,11 @@ pub struct Redis {
     directory: Directory,
 }
 
+/// The program, without arguments.
+pub fn command() -> Command {
+    Command::new(env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into()))
+}
+
 impl Redis {
     /// Starts it without TLS, with these options.
     pub fn start(options: &[&str]) -> Self {
@@ -30,7 +37,7 @@ impl Redis {
 
     /// The same at an address.
     pub fn start_at(address: SocketAddr, options: &[&str]) -> Self {
-        Self::start_by(&mut Command::new("redis-server"), address, options)
+        Self::start_by(&mut command(), address, options)
     }
 
     /// The same by a command, for example one of another host.
@@ -53,17 +60,25 @@ impl Redis {
 
     /// Starts one of the sentinels of a service, whose master is there.
     pub fn sentinel(service: &str, master: SocketAddr) -> Self {
+        let (ip, port) = (master.ip().to_string(), master.port());
+        Self::sentinel_by(&mut command(), service, (&ip, port), "")
+    }
+
+    /// The same by a command and with more lines of configuration; the master may have a name.
+    pub fn sentinel_by(
+        command: &mut Command,
+        service: &str,
+        (host, port): (&str, u16),
+        more: &str,
+    ) -> Self {
         let (address, directory) = (free_address(), Directory::new());
         let configuration = format!(
-            "port {}\nbind {}\nsentinel monitor {service} {} {} 2\nsentinel down-after-milliseconds \
+            "port {}\nbind {}\n{more}\nsentinel monitor {service} {host} {port} 2\nsentinel down-after-milliseconds \
              {service} 500\nsentinel failover-timeout {service} 5000\n",
             address.port(),
             address.ip(),
-            master.ip(),
-            master.port(),
         );
         let file = directory.write("sentinel.conf", configuration);
-        let mut command = Command::new("redis-server");
         let running = Running::start(command.arg(file).arg("--sentinel"));
         Self {
             address,
@@ -86,7 +101,7 @@ impl Redis {
     pub fn by_tls(site: &Site, options: &[&str]) -> Self {
         let address = free_address();
         let directory = Directory::new();
-        let mut command = Command::new("redis-server");
+        let mut command = command();
         command
             .args(["--bind", &address.ip().to_string(), "--port", "0"])
             .args(["--tls-port", &address.port().to_string()])

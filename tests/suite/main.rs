@@ -140,6 +140,7 @@ mod terminator {
             mod capture;
             mod node_death;
             mod store;
+            mod store_names;
         }
     }
     mod servers {

@@ -2,11 +2,10 @@
 //! them.
 
 use std::fs;
-use std::process::Command;
 
 use suite::network::Network;
 use suite::prelude::*;
-use suite::redis::Redis;
+use suite::redis::{self, Redis};
 use suite::tcpdump::{Capture, holds};
 use suite::weather::Weather;
 
@@ -74,7 +73,7 @@ fn what_goes_to_the_store_and_comes_from_there_shows_no_secret() {
     let farm = Farm::with(network, |network, hosts| {
         let host = network.host();
         let place = host.at(6379);
-        let mut command = host.command(&Command::new("redis-server"));
+        let mut command = host.command(&redis::command());
         let redis = Redis::start_by(&mut command, place, &["--protected-mode", "no"]);
         store = Some((redis, host));
         let table = format!(

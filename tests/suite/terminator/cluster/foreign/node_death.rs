@@ -1,9 +1,7 @@
 //! One of three terminators that share a store dies under load: its clients resume at the others.
 
-use std::process::Command;
-
 use suite::network::Network;
-use suite::redis::Redis;
+use suite::redis::{self, Redis};
 
 use super::super::farm::Farm;
 use super::super::node_death::assert_resumed_by_id;
@@ -18,7 +16,7 @@ fn session_ids_are_all_resumed_elsewhere_by_the_store() {
     let farm = Farm::with(network, |network, hosts| {
         let host = network.host();
         let place = host.at(6379);
-        let mut command = host.command(&Command::new("redis-server"));
+        let mut command = host.command(&redis::command());
         let redis = Redis::start_by(&mut command, place, &["--protected-mode", "no"]);
         store = Some((redis, host));
         let table = format!(
