@@ -64,6 +64,7 @@ pub struct Mesh {
     cipher: Box<dyn DatagramCipher>,
     sender: [u8; 8],
     boot: [u8; 8],
+    started: Instant,
     /// Datagrams that were sent before are not taken, whatever the time window.
     accepted_since_ms: u64,
     /// The next number of either stream.
@@ -113,6 +114,7 @@ impl Mesh {
             cipher,
             sender,
             boot,
+            started: now,
             accepted_since_ms: moment.unix_ms,
             sequences: [0; 2],
             senders: Senders::default(),
@@ -345,7 +347,8 @@ impl Mesh {
                     self.counters.update(ClusterUpdate::Removed);
                 }
             }
-            Message::Resync { peer, since_ms } if peer == self.sender => {
+            // A host that has begun just now has less than others, one of which is asked next.
+            Message::Resync { peer, since_ms } if peer == self.sender && !self.is_new(moment) => {
                 self.replays.begin(Replay {
                     peer: header.sender,
                     to: from,
@@ -412,6 +415,11 @@ impl Mesh {
         let window_ms = ms(self.options.time_window);
         let until_ms = moment.unix_ms.saturating_add(window_ms.saturating_mul(2));
         self.deleted.add(key, until_ms, moment.unix_ms);
+    }
+
+    /// Whether this host has begun a moment ago, and does not know yet what there is.
+    fn is_new(&self, moment: Moment) -> bool {
+        self.missed.is_open() && moment.now < self.started + SILENCE
     }
 
     /// Whether a peer was heard that may still be there.

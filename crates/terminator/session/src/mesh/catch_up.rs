@@ -56,6 +56,11 @@ impl Missed {
         Some(since_ms)
     }
 
+    /// Whether something is missed, as far as is known.
+    pub(crate) fn is_open(&self) -> bool {
+        self.since_ms.is_some()
+    }
+
     /// A peer has sent all that it has.
     pub(crate) fn ended(&mut self, peer: [u8; 8]) {
         if self.asked.is_some_and(|(asked, _)| asked == peer) {

@@ -66,6 +66,21 @@ fn a_host_that_was_cut_off_and_one_that_starts_catch_up() {
     assert!((0..500).all(|number| network.holds(3, number)));
 }
 
+/// They hear each other first, and have nothing to give.
+#[test]
+fn hosts_that_start_together_catch_up_from_those_that_ran() {
+    let mut network = Network::new(12, 14, CLEAN);
+    (0..300).for_each(|number| network.publish(number as usize % 12, number));
+    network.run(Duration::from_secs(1));
+    for host in 0..6 {
+        network.hosts[host] = (network.mesh(host, 2, 12), Cache::default());
+    }
+    network.run(Duration::from_secs(13));
+    for host in 0..6 {
+        assert!((0..300).all(|number| network.holds(host, number)), "{host}");
+    }
+}
+
 #[test]
 fn a_host_catches_up_though_its_first_requests_or_their_answers_are_lost() {
     for taken_away in 1..=3 {

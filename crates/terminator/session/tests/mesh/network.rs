@@ -97,10 +97,13 @@ pub(crate) const STORMY: Weather = Weather {
     delay_us: 30_000,
 };
 
+/// To which host, from which, and the datagram.
+type Flying = (usize, usize, Rc<[u8]>);
+
 pub(crate) struct Network {
     pub(crate) hosts: Vec<(Mesh, Cache)>,
     /// On their way: when they arrive, at which host, from which.
-    pub(crate) flying: BTreeMap<(Instant, u64), (usize, usize, Rc<[u8]>)>,
+    flying: BTreeMap<(Instant, u64), Flying>,
     pub(crate) number: u64,
     /// When each host is to be called, in order and by the host.
     wakes: BTreeSet<(Instant, usize)>,
