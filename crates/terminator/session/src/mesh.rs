@@ -5,6 +5,7 @@
 //! do is little: it brings a session that is not here, or removes one. The form of datagrams is
 //! `wire::cluster`'s, the cryptography and the sockets are the caller's.
 
+mod asked;
 mod bucket;
 mod catch_up;
 mod counters;
@@ -31,6 +32,7 @@ pub use history::Deleted;
 pub use outside::{DatagramCipher, LocalSessions, MeshOptions, Moment, Target};
 pub use senders::PeerFacts;
 
+use asked::Asked;
 use bucket::Incoming;
 use catch_up::{Missed, Replay, Replays};
 use fetches::Fetches;
@@ -84,6 +86,7 @@ pub struct Mesh {
     fetched: VecDeque<(u64, SessionTier)>,
     recent: Recent,
     deleted: Deleted,
+    asked: Asked,
     missed: Missed,
     replays: Replays,
     replay_at: Instant,
@@ -128,6 +131,7 @@ impl Mesh {
             fetches: Fetches::default(),
             fetched: VecDeque::new(),
             deleted: Deleted::default(),
+            asked: Asked::default(),
             missed,
             replays: Replays::default(),
             replay_at: now,
@@ -207,7 +211,7 @@ impl Mesh {
         if self.fetches.join(&key, token) {
             return;
         }
-        let is_alone = !self.has_peers(moment.now);
+        let is_alone = self.heard(moment.now).next().is_none();
         if is_alone
             || self.deleted.contains(&key, moment.unix_ms)
             || self.fetches.is_full()
@@ -284,7 +288,7 @@ impl Mesh {
         let arrival = self.senders.take(
             &header,
             from,
-            &limits(&self.options),
+            &Limits::from(&self.options),
             SILENCE,
             (moment.now, moment.unix_ms),
         )?;
@@ -399,7 +403,9 @@ impl Mesh {
         moment: Moment,
         sessions: &dyn LocalSessions,
     ) {
+        let peers = self.heard(moment.now).count();
         if let Some((value, lifetime)) = sessions.find(key, moment.now)
+            && self.asked.is_ours(key, self.sender, peers, moment.unix_ms)
             && self.send_one(from, &session(key, &value, lifetime), moment)
         {
             self.counters.update(ClusterUpdate::Answered);
@@ -422,9 +428,10 @@ impl Mesh {
         self.missed.is_open() && moment.now < self.started + SILENCE
     }
 
-    /// Whether a peer was heard that may still be there.
-    fn has_peers(&self, now: Instant) -> bool {
-        self.senders.facts().any(|peer| Self::hears(&peer, now))
+    /// Peers that were heard, and may still be there.
+    fn heard(&self, now: Instant) -> impl Iterator<Item = PeerFacts> {
+        let facts = self.senders.facts();
+        facts.filter(move |peer| Self::hears(peer, now))
     }
 
     /// Does what is due: sends what waits, and gives up what took too long.
@@ -577,14 +584,6 @@ fn session<'m>(key: &'m Key, value: &'m [u8], lifetime: Duration) -> Message<'m>
 
 fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn limits(options: &MeshOptions) -> Limits {
-    Limits {
-        senders: options.senders,
-        replay_window: options.replay_window,
-        time_window: options.time_window,
-    }
 }
 
 impl Debug for Mesh {

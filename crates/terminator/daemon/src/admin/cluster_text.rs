@@ -81,8 +81,8 @@ fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
         .sum();
     let mut text = format!(
         "\ncluster at {}: {} of {} peers heard\n  sessions      {} published, {} stored, {} deleted, \
-         {} incomplete, {} too large, {} dropped\n  fetched       {} from peers, {} nowhere\n  datagrams     {} \
-         sent, {} received, {} lost, {} rejected\n",
+         {} incomplete, {} too large, {} dropped\n  fetched       {} from peers, {} nowhere\n  \
+         datagrams     {} sent, {} received, {} lost, {} rejected\n",
         cluster.address,
         cluster.peers.iter().filter(|peer| peer.heard).count(),
         cluster.peers.len(),

@@ -142,6 +142,7 @@ pub(crate) fn whole(message: &Message<'_>) -> Option<Zeroizing<Vec<u8>>> {
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
 mod tests {
+    use proptest::collection::vec;
     use proptest::prelude::*;
     use wire::cluster::{PART_BYTES_MAX, PARTS_MAX};
 
@@ -214,7 +215,7 @@ mod tests {
         /// Whatever a peer sends.
         #[test]
         fn the_bytes_are_counted(
-            steps in proptest::collection::vec((0u32..4, 0u8..5, 2u8..6, 1usize..9, 0u64..400), 1..200)
+            steps in vec((0u32..4, 0u8..5, 2u8..6, 1usize..9, 0u64..400), 1..200),
         ) {
             let (mut parts, mut now) = (Parts::default(), Instant::now());
             for (id, index, count, bytes, ms) in steps {

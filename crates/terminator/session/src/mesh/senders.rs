@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use telemetry::outcome::ClusterRejection;
 use wire::cluster::{Header, Stream};
 
+use super::outside::MeshOptions;
 use super::window::Window;
 
 /// Boots of one sender at a time: one that starts more often within the time window is broken.
@@ -24,6 +25,16 @@ pub(crate) struct Limits {
     pub(crate) senders: usize,
     pub(crate) replay_window: u32,
     pub(crate) time_window: Duration,
+}
+
+impl From<&MeshOptions> for Limits {
+    fn from(options: &MeshOptions) -> Self {
+        Self {
+            senders: options.senders,
+            replay_window: options.replay_window,
+            time_window: options.time_window,
+        }
+    }
 }
 
 /// What is known of a peer.

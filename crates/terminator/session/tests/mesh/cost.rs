@@ -2,9 +2,25 @@
 
 use std::time::Duration;
 
+use session::mesh::Mesh;
 use telemetry::outcome::ClusterUpdate;
 
 use crate::network::*;
+
+/// All hosts have it, and few of them answer; if none does, they do when they are asked again.
+#[test]
+fn a_session_that_is_asked_for_is_answered_by_few_of_many() {
+    let mut network = Network::new(40, 15, CLEAN);
+    for number in 0..100 {
+        network.publish(0, number);
+        network.run(Duration::from_millis(2));
+        network.hosts[1].1.0.borrow_mut().clear();
+        assert!(network.fetch(1, number), "{number}");
+    }
+    let answered = |host: &(Mesh, Cache)| host.0.counters().updates(ClusterUpdate::Answered);
+    let answers: u64 = network.hosts.iter().map(answered).sum();
+    assert!((300..1000).contains(&answers), "{answers} of 3900");
+}
 
 /// What docs/guide/scale-out.md says of the cost.
 #[test]
