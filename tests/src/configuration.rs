@@ -37,6 +37,11 @@ impl Service {
         Self::before(site, &format!("files = {folder:?}"))
     }
 
+    /// As logs and metrics call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// With more keys of `files`, as in a TOML table.
     pub fn serving(mut self, keys: &str) -> Self {
         let folder = self.behind.strip_prefix("files = ");

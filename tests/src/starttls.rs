@@ -1,5 +1,5 @@
 //! Services that start TLS within a protocol, and the servers of such protocols: PostgreSQL,
-//! Dovecot, `slapd`, `aiosmtpd` and `pyftpdlib`.
+//! Dovecot, Prosody, `slapd`, `aiosmtpd` and `pyftpdlib`.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -228,4 +228,34 @@ pub fn pyftpdlib() -> (Foreign, PathBuf) {
         .args(["--username=ann", "--password=secret", "--directory"])
         .arg(directory.path());
     (Foreign::start(address, directory, &mut command), file)
+}
+
+/// Prosody, an XMPP server of the domain `localhost` with the user `ann`, whose password is
+/// `secret`; with the site's certificate it wants TLS.
+pub fn prosody(tls: Option<&Site>) -> Foreign {
+    let (address, directory) = (free_address(), Directory::new());
+    directory.write(
+        "data/localhost/accounts/ann.dat",
+        "return { [\"password\"] = \"secret\" };\n",
+    );
+    let root = directory.path().display();
+    let own = |site: &Site| {
+        let path = site.path("site.pem");
+        format!("c2s_require_encryption = true\nssl = {{ certificate = {path:?}, key = {path:?} }}")
+    };
+    let without = "c2s_require_encryption = false\nmodules_disabled = { \"s2s\", \"tls\" }";
+    let tls_lines = tls.map_or_else(|| without.to_owned(), own);
+    let text = format!(
+        "daemonize = false\nrun_as_root = true\npidfile = \"{root}/pid\"\n\
+         data_path = \"{root}/data\"\nlog = {{ info = \"*console\" }}\n\
+         interfaces = {{ \"{}\" }}\nc2s_ports = {{ {} }}\ns2s_ports = {{ }}\n\
+         modules_enabled = {{ \"saslauth\", \"tls\" }}\nauthentication = \"internal_plain\"\n\
+         allow_unencrypted_plain_auth = true\n{tls_lines}\nVirtualHost \"localhost\"\n",
+        address.ip(),
+        address.port(),
+    );
+    let path = directory.write("prosody.cfg.lua", text);
+    let mut command = Command::new("prosody");
+    command.arg("-F").arg("--config").arg(path);
+    Foreign::start(address, directory, &mut command)
 }

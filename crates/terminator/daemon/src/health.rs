@@ -434,6 +434,47 @@ mod tests {
     }
 
     #[test]
+    fn a_server_without_tls_is_heard_before_its_clients_are() {
+        for (dialect, greeting, expected) in [
+            (
+                Dialect::Imap,
+                "* BYE full\r\n",
+                "the server answered \"* BYE full\"",
+            ),
+            (
+                Dialect::Smtp,
+                "554 not now\r\n",
+                "the server answered \"554 not now\"",
+            ),
+            (
+                Dialect::Nntp,
+                "502 no\r\n",
+                "the server answered \"502 no\"",
+            ),
+            (
+                Dialect::Imap,
+                "* OK [CAPABILITY IMAP4rev1] ready\r\n",
+                "greeted",
+            ),
+            (Dialect::Smtp, "220-mx\r\n220 ESMTP\r\n", "greeted"),
+            (Dialect::Sieve, "\"SIEVE\" \"\"\r\nOK\r\n", "greeted"),
+        ] {
+            let server = Server::start(Behaviour::Greet(greeting.into()));
+            let mut service = service(CheckKind::Tcp, &[server.address()]);
+            service.starttls = Some(Starttls {
+                dialect,
+                sides: Sides {
+                    front: Some(Policy::Required),
+                    back: false,
+                },
+                server_name: None,
+            });
+            let expected = (expected == "greeted", expected.to_owned());
+            assert_eq!(first(service), expected, "{greeting}");
+        }
+    }
+
+    #[test]
     fn a_tls_check_takes_any_certificate() {
         let directory = Directory::new();
         let leaf = Authority::root("nobody")

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use suite::prelude::*;
+use suite::starttls::service;
 
 /// A protocol: how its server greets and replies, what a client says that ends the rewriting, and
 /// how one without TLS is refused.
@@ -319,6 +320,60 @@ fn a_server_that_greets_with_an_error_or_not_at_all_is_told_in_words() {
         "* BYE [UNAVAILABLE] No server is available\r\n"
     );
     lariat.wait_for_line(&["\"service\":\"back\"", "server-starttls-failed", "too many"]);
+}
+
+/// A server that speaks these words first, and then others for ever.
+fn endless(first: &'static [u8], others: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let mut words = stream.write_all(first);
+                while words.is_ok() {
+                    words = stream.write_all(others);
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn servers_whose_greeting_has_no_end_are_given_up() {
+    let site = Site::new();
+    let cases: [(&str, SocketAddr); 6] = [
+        ("smtp", endless(b"", b"220-more\r\n")),
+        ("imap", endless(b"", b"* words without end")),
+        ("sieve", endless(b"", b"\"SIEVE\" \"\"\r\n")),
+        ("ftp", endless(b"", b"120 soon\r\n")),
+        // A packet of 16 MiB.
+        ("mysql", endless(b"\xff\xff\xff\0\x0a", b"8.0")),
+        ("xmpp", endless(b"<stream:stream>", b"<x>more</x>")),
+    ];
+    let mut services = Vec::new();
+    for (protocol, server) in cases {
+        let front = service(&site, &format!("{protocol}-front"), &server.to_string());
+        let back = service(&site, &format!("{protocol}-back"), &server.to_string());
+        // XMPP is not greeted: a client's stream goes first.
+        if protocol != "xmpp" {
+            services.push(front.starting_tls(protocol, "required"));
+        }
+        services.push(back.asking(protocol, &site.ca()).mode("off"));
+    }
+    let lariat = suite::starttls::lariat(&services);
+    for service in &services {
+        let mut client = TcpStream::connect(service.address).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(b"<stream:stream to='localhost'>").unwrap();
+        // Its end, or that it was reset with words of the client's unread.
+        let _ = client.read_to_end(&mut Vec::new());
+        let name = format!("\"service\":\"{}\"", service.name());
+        let line = lariat.wait_for_line(&[&name]);
+        assert_eq!(line["reason"], "server-starttls-failed", "{line}");
+    }
+    let count = u32::try_from(services.len()).unwrap();
+    lariat.wait_for_reason("server-starttls-failed", count);
 }
 
 fn last_line(text: &str) -> &str {

@@ -61,6 +61,9 @@ pub(super) struct Lines {
     reply: Vec<u8>,
     /// The server's greeting, until its TLS is up.
     greeting: Vec<u8>,
+    /// What the server has said unasked before TLS: words without end are refused, also where they
+    /// are passed on.
+    unasked_bytes: usize,
     refusals: usize,
 }
 
@@ -84,6 +87,7 @@ impl Lines {
             is_dotted: false,
             reply: Vec::new(),
             greeting: Vec::new(),
+            unasked_bytes: 0,
             refusals: 0,
         }
     }
@@ -221,6 +225,11 @@ impl Lines {
             let Some(line) = take_line(&mut self.server) else {
                 break;
             };
+            let is_unasked = self.expected == Some(Expected::Greeting)
+                || self.expected.is_none() && self.is_before_tls();
+            if is_unasked {
+                self.unasked_bytes += line.len();
+            }
             let Some(expected) = self.expected else {
                 // Out of turn, such as the end of a transfer.
                 out.to_client.append(&mut self.edited(line));
@@ -243,7 +252,8 @@ impl Lines {
                 self.replied(reply, out);
             }
         }
-        if self.server.len() > LINE_BYTES_MAX || self.reply.len() > HELD_BYTES_MAX {
+        let held = self.reply.len().max(self.unasked_bytes);
+        if self.server.len() > LINE_BYTES_MAX || held > HELD_BYTES_MAX {
             let what = "a line longer than 8 KiB, or a reply longer than 64 KiB";
             out.next = Next::Fail(Fault::ServerMalformed(what));
         }

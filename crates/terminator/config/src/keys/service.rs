@@ -420,9 +420,9 @@ pub(super) const BACK: &[Key] = &[
     )
     .flag("check")
     .help(
-        "What passes: a connection that is accepted (`tcp`), a TLS handshake that \
-             finishes (`tls`), or a `GET` answered with a status from 200 to 399 \
-             (`http`).",
+        "What passes: a connection that is accepted (`tcp`; with `starttls`, a greeting \
+             that is no error), a TLS handshake that finishes (`tls`), or a `GET` answered \
+             with a status from 200 to 399 (`http`).",
     )
     .example(r#"kind = "tcp""#),
     key("service.back.check.path", Kind::Text("PATH"))

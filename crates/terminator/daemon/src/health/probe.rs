@@ -45,12 +45,15 @@ enum Question {
     },
     /// A login that needs no user.
     Mysql,
+    /// What the server of this protocol says first.
+    Greeting(Dialect),
 }
 
 /// What a server answered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Passed {
     Connected,
+    Greeted,
     Handshake,
     Login,
     Status(u16),
@@ -60,6 +63,7 @@ impl fmt::Display for Passed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connected => f.write_str("accepted the connection"),
+            Self::Greeted => f.write_str("greeted"),
             Self::Handshake => f.write_str("finished a TLS handshake"),
             Self::Login => f.write_str("answered a login"),
             Self::Status(code) => write!(f, "answered with status {code}"),
@@ -117,14 +121,23 @@ impl Target {
         self
     }
 
-    /// Asks in the service's own protocol, where a connection without a login would do harm.
+    /// Asks in the service's own protocol: its greeting is heard, and a server of MySQL, which a
+    /// connection without a login would harm, gets one.
     pub(super) fn speaking(mut self, starttls: Option<&Starttls>) -> Self {
-        let is_mysql = starttls.is_some_and(|one| one.dialect == Dialect::Mysql);
-        let is_begun_plain = starttls.is_some_and(|one| one.sides.back) || self.tls.is_none();
-        if is_mysql && is_begun_plain && !matches!(self.question, Question::Http { .. }) {
-            self.question = Question::Mysql;
-        } else if !matches!(self.question, Question::Tcp) {
-            self.starttls = starttls.filter(|one| one.sides.back).cloned();
+        let Some(starttls) = starttls else {
+            return self;
+        };
+        let is_begun_plain = starttls.sides.back || self.tls.is_none();
+        match (&self.question, starttls.dialect) {
+            (Question::Tcp | Question::Tls { .. }, Dialect::Mysql) if is_begun_plain => {
+                self.question = Question::Mysql;
+            }
+            (Question::Tcp, dialect) if is_begun_plain && dialect.is_greeted() => {
+                self.question = Question::Greeting(dialect);
+            }
+            (Question::Tcp, _) => {}
+            _ if starttls.sides.back => self.starttls = Some(starttls.clone()),
+            _ => {}
         }
         self
     }
@@ -144,6 +157,7 @@ impl Target {
         }
         match (&self.question, &self.tls) {
             (Question::Mysql, tls) => ask_mysql(&mut *stream, tls.as_ref(), within).await,
+            (Question::Greeting(dialect), _) => hear(&mut *stream, *dialect).await,
             (Question::Tcp, _) => Ok(Passed::Connected),
             (Question::Http { request }, None) => ask_http(&mut *stream, request).await,
             (Question::Http { request }, Some((tls, server))) => {
@@ -292,6 +306,27 @@ async fn ask_mysql(
             return Ok(Passed::Login);
         }
         sent?;
+    }
+}
+
+/// Waits for a greeting that is no error. That the server offers no TLS is no fault: connections
+/// may need none, or those of another check.
+async fn hear(stream: &mut dyn Stream, dialect: Dialect) -> Result<Passed, ProbeFault> {
+    let mut dialog = Dialog::asking(dialect, None);
+    let mut out = dialog.server_connected();
+    let mut buffer = [0; READ_BYTES];
+    loop {
+        match out.next {
+            Next::Fail(starttls::Fault::ServerWithoutTls(_)) => return Ok(Passed::Greeted),
+            Next::Fail(fault) => return Err(ProbeFault::Starttls(fault)),
+            // It has been greeted, and asks.
+            _ if !out.to_server.is_empty() => return Ok(Passed::Greeted),
+            _ => {}
+        }
+        out = match stream.read(&mut buffer).await? {
+            0 => return Err(ProbeFault::Closed),
+            count => dialog.server_sent(&buffer[..count]),
+        };
     }
 }
 

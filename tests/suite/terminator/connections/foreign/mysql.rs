@@ -1,8 +1,13 @@
 //! MariaDB and its client, with TLS on either side of Lariat, on both, and by a pair.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
 
 use suite::mariadb::{Mariadb, mariadb, mariadb_tls, refused, values};
+use suite::openssl::Talk;
 use suite::prelude::*;
 use suite::starttls::{lariat, service};
 
@@ -137,4 +142,69 @@ fn servers_that_refuse_are_heard_in_words_of_mysql() {
         let mut client = mariadb_tls(&site, service.address, "native", "SELECT 1");
         refused(&mut client).assert_stderr(words);
     }
+}
+
+/// A client that has read the greeting of MariaDB, or of Lariat for it.
+fn greeted(address: SocketAddr) -> TcpStream {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut header = [0; 4];
+    client.read_exact(&mut header).unwrap();
+    let mut greeting = vec![0; usize::from(header[0])];
+    client.read_exact(&mut greeting).unwrap();
+    assert_eq!(greeting[0], 10, "{greeting:?}");
+    client
+}
+
+#[test]
+fn clients_that_say_nothing_after_the_greeting_have_as_long_as_a_handshake() {
+    let (site, server) = (Site::new(), Mariadb::start(&[]));
+    let address = server.address.to_string();
+    let front = service(&site, "front", &address).starting_tls("mysql", "required");
+    let optional = service(&site, "optional", &address).starting_tls("mysql", "optional");
+    let timeouts = "timeouts = { handshake = '300ms' }";
+    let (front, optional) = (front.more(timeouts), optional.more(timeouts));
+    let lariat = lariat([&front, &optional]);
+    for service in [&front, &optional] {
+        let mut client = greeted(service.address);
+        let mut words = Vec::new();
+        client.read_to_end(&mut words).unwrap();
+    }
+    lariat.wait_for_reason("handshake-timeout", 2);
+    // One that has logged in may be silent for longer.
+    let slept = "SELECT SLEEP(1)";
+    let mut client = mariadb_tls(&site, front.address, "native", slept);
+    assert_eq!(values(&mut client), "0");
+}
+
+#[test]
+fn resets_amid_the_login_are_named_by_side() {
+    let (site, server) = (Site::new(), Mariadb::start(&[]));
+    let resetting = Server::start(Behaviour::Reset);
+    let front = service(&site, "front", &server.address.to_string());
+    let front = front.starting_tls("mysql", "required");
+    let client = service(&site, "client", &front.address.to_string());
+    let client = client.asking("mysql", &site.ca()).mode("off");
+    let broken = service(&site, "broken", resetting.address());
+    let broken = broken.starting_tls("postgres", "required");
+    let lariat = lariat([&front, &client, &broken]);
+    for service in [&front, &client] {
+        let mut one = greeted(service.address);
+        // Half of a packet.
+        one.write_all(&[32, 0, 0, 1, 5]).unwrap();
+        set_socket_linger(&one, Some(Duration::ZERO)).unwrap();
+        drop(one);
+        let name = format!("\"service\":\"{}\"", service.name());
+        let line = lariat.wait_for_line(&[&name]);
+        assert_eq!(line["fault"], "client", "{line}");
+    }
+    let arguments = ["-starttls", "postgres", "-quiet"];
+    let mut talk = Talk::start(&site, broken.address, &arguments);
+    talk.say("\0\0\0\x08\0\x03\0\0");
+    let line = lariat.wait_for_line(&["\"service\":\"broken\""]);
+    assert_eq!(line["reason"], "backend-reset", "{line}");
+    talk.end();
+    // The server that was left in the middle of logins still serves.
+    let mut after = mariadb_tls(&site, front.address, "native", "SELECT 1");
+    assert_eq!(values(&mut after), "1");
 }

@@ -1,13 +1,14 @@
 //! Real servers and clients of the protocols that begin in plaintext, with TLS on either side of
 //! Lariat, and by a pair. MySQL has a file of its own.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use suite::openssl::Talk;
 use suite::prelude::*;
-use suite::starttls::{aiosmtpd, dovecot, lariat, postgres, pyftpdlib, service, slapd};
+use suite::starttls::{aiosmtpd, dovecot, lariat, postgres, prosody, pyftpdlib, service, slapd};
 
 /// Before this server: a service whose clients must ask for TLS, and one before that for clients
 /// without TLS.
@@ -301,5 +302,53 @@ fn an_ftp_server_without_tls_gets_clients_with_it() {
         assert_eq!(curl("up").run().success(), "upwards");
         let line = lariat.wait_for_line(&[if is_tls { "ftp-front" } else { "ftp-client" }]);
         assert_eq!(line["fault"], "none", "{line}");
+    }
+}
+
+/// The head of a stream, and the login of `ann`.
+const STREAM: &str = "<stream:stream to='localhost' xmlns='jabber:client' \
+                      xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
+const LOGIN: &str = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>\
+                     AGFubgBzZWNyZXQ=</auth>";
+
+/// Logs in to an XMPP server in plaintext; all that it said.
+fn log_in_plainly(address: SocketAddr) -> String {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut said = String::new();
+    for (words, end) in [(STREAM, "</stream:features>"), (LOGIN, "<success")] {
+        client.write_all(words.as_bytes()).unwrap();
+        let mut room = [0; 4096];
+        while !said.contains(end) {
+            let count = client.read(&mut room).unwrap();
+            assert_ne!(count, 0, "it ended after {said}");
+            said.push_str(&String::from_utf8_lossy(&room[..count]));
+        }
+    }
+    said
+}
+
+#[test]
+fn prosody_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
+    let site = Site::new();
+    let (without, with) = (prosody(None), prosody(Some(&site)));
+    let [front, client] = pair(&site, "xmpp", &without.address.to_string());
+    let asking = service(&site, "asking", &with.address.to_string());
+    let asking = asking.asking("xmpp", &site.ca()).mode("off");
+    let _lariat = lariat([&front, &client, &asking]);
+    // With TLS that Prosody's own clients get, and with Lariat's.
+    for address in [with.address, front.address] {
+        let arguments = ["-starttls", "xmpp", "-xmpphost", "localhost"];
+        let arguments = [&arguments[..], &["-verify_return_error"]].concat();
+        let mut talk = Talk::start(&site, address, &arguments);
+        talk.say(STREAM);
+        talk.wait_for("<mechanism>PLAIN</mechanism>", 1);
+        talk.say(LOGIN);
+        talk.wait_for("<success", 1);
+        talk.end();
+    }
+    for address in [client.address, asking.address] {
+        let said = log_in_plainly(address);
+        assert!(!said.contains("<starttls"), "{said}");
     }
 }
