@@ -130,6 +130,7 @@ impl<'a> Bench<'a> {
         } = subject;
         let place = Place {
             cpus: &cpus.server,
+            client_cpus: &cpus.client,
             folder: self.folder,
             origin: Some(self.origin.address()),
             certificates: self.certificates,
@@ -412,6 +413,7 @@ impl Session<'_, '_> {
             program: &program.path,
             folder: &folder,
             address: &self.server.address().to_string(),
+            authorities: &self.bench.certificates.authorities()?,
             spec: &planned.spec,
         };
         let values = load.values(call, &self.launch(planned.duration));
@@ -499,7 +501,7 @@ impl Session<'_, '_> {
             operations: counted.operations,
             client_cpu_ns: nanoseconds(used.ended),
             client_resident_bytes_max: fetched.client_bytes,
-            response: results::durations(&response),
+            response: results::called(&response, counted),
             traffic: Traffic {
                 body_bytes: counted.bytes,
                 ..Traffic::default()

@@ -332,6 +332,9 @@ pub struct Durations {
     pub p50_ns: u64,
     /// The 90th percentile.
     pub p90_ns: u64,
+    /// The 95th; 0 in records that did not have it yet.
+    #[serde(default)]
+    pub p95_ns: u64,
     /// The 99th.
     pub p99_ns: u64,
     /// The 99.9th.
@@ -520,6 +523,7 @@ impl From<&Measurement> for Results {
                 response.p99_ns as f64,
                 response.p999_ns as f64,
             ]),
+            p95_ns: Some(response.p95_ns),
             background: it.background,
             server_cpu_ns: Some(it.server_cpu_ns),
             server_switches: it.server_switches,

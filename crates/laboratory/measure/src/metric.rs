@@ -40,6 +40,8 @@ pub struct Results {
     pub(crate) body_bytes: u64,
     /// Mean, median, 99th and 99.9th percentile of the response time, if anything succeeded.
     pub(crate) response_ns: Option<[f64; 4]>,
+    /// The 95th, where it is known.
+    pub(crate) p95_ns: Option<u64>,
     pub(crate) background: Option<Background>,
     pub(crate) server_cpu_ns: Option<u64>,
     pub(crate) server_switches: Option<u64>,
@@ -72,6 +74,7 @@ impl From<&Record> for Results {
                 let of = |share| total.quantile_ns(share) as f64;
                 [total.mean_ns(), of(0.5), of(0.99), of(0.999)]
             }),
+            p95_ns: Some(total.quantile_ns(0.95)),
             read_offs: record.capacity.as_ref().map(|capacity| capacity.read_offs),
             handshakes: handshakes(&record.seconds),
             ..Self::default()
@@ -166,6 +169,9 @@ metrics! {
     /// Its median, in nanoseconds.
     P50Response: ["p50-response", "median response", "p50"], Milliseconds, LESS,
         |it| Some(it.response_ns?[1]);
+    /// Its 95th percentile, in nanoseconds.
+    P95Response: ["p95-response", "p95 response", "p95"], Milliseconds, LESS,
+        |it| measured(it.p95_ns);
     /// Its 99th percentile, in nanoseconds.
     P99Response: ["p99-response", "p99 response", "p99"], Milliseconds, LESS,
         |it| Some(it.response_ns?[2]);
@@ -287,8 +293,11 @@ impl Metric {
     /// Whether it says something of the server only if the server was what limited a closed load:
     /// rates, and response times, which are connections by rate.
     pub fn depends_on_load(self) -> bool {
-        use Metric::{Bandwidth, MeanResponse, P99Response, Rate};
-        matches!(self, Rate | Bandwidth | MeanResponse | P99Response)
+        use Metric::{Bandwidth, MeanResponse, P95Response, P99Response, Rate};
+        matches!(
+            self,
+            Rate | Bandwidth | MeanResponse | P95Response | P99Response
+        )
     }
 
     /// A value of the record in the unit in which it is shown.

@@ -89,7 +89,7 @@ fn start(client: &Target, values: &ClientValues<'_>, cpus: &[u16]) -> Result<Chi
     for (name, text) in templates::files(client, values)? {
         std::fs::write(folder.join(name), text)?;
     }
-    let words = templates::command(client, values)?;
+    let words = templates::command(client, &client.form.start, values)?;
     let mut words = words.into_iter().map(OsString::from);
     let program = words.next().unwrap_or_default();
     let arguments: Vec<_> = words.collect();

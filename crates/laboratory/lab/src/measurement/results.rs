@@ -16,6 +16,7 @@ pub(crate) fn durations(of: &Histogram) -> Durations {
         mean_ns: of.mean_ns() as u64,
         p50_ns: of.quantile_ns(0.5),
         p90_ns: of.quantile_ns(0.9),
+        p95_ns: of.quantile_ns(0.95),
         p99_ns: of.quantile_ns(0.99),
         p999_ns: of.quantile_ns(0.999),
         max_ns: of.max_ns(),
@@ -47,6 +48,18 @@ pub(crate) fn counts(of: Counted) -> Counts {
         attempted: of.operations + of.failed,
         succeeded: of.operations,
         failed: of.failed,
+    }
+}
+
+/// Response times of a program's load: those that we saw, and what it printed of the others.
+pub(crate) fn called(seen: &Histogram, counted: Counted) -> Durations {
+    let seen = durations(seen);
+    match counted.p95 {
+        None => seen,
+        Some(p95) => Durations {
+            p95_ns: u64::try_from(p95.as_nanos()).unwrap_or(u64::MAX),
+            ..seen
+        },
     }
 }
 
@@ -120,6 +133,7 @@ mod tests {
         close(told.mean_ns, 500.5);
         close(told.p50_ns, 500.0);
         close(told.p90_ns, 900.0);
+        close(told.p95_ns, 950.0);
         close(told.p99_ns, 990.0);
         close(told.p999_ns, 999.0);
         close(told.max_ns, 1000.0);

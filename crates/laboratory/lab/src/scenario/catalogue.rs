@@ -15,7 +15,7 @@ macro_rules! embedded {
 }
 
 /// Ours, in the order of reports.
-const SCENARIOS: [(&str, &str); 25] = embedded! {
+const SCENARIOS: [(&str, &str); 26] = embedded! {
     "implementations",
     "terminate",
     "part-load",
@@ -38,6 +38,7 @@ const SCENARIOS: [(&str, &str); 25] = embedded! {
     "certificates",
     "session-cache",
     "scale-out",
+    "mysql",
     "load-generators",
     "load-memory",
     "origin",

@@ -497,9 +497,10 @@ fn program_command(
         program: Path::new(&target.form.program),
         folder: Path::new("FOLDER"),
         address: "ADDRESS",
+        authorities: Path::new("AUTHORITIES"),
         spec,
     };
-    let words = templates::command(target, &load.values(call, launch));
+    let words = templates::command(target, &target.form.start, &load.values(call, launch));
     words.map_err(|fault| {
         let hint = "targets/README.md lists what a template may use";
         let problem = Problem::new(fault.to_string()).hint(hint);

@@ -112,6 +112,8 @@ pub(crate) struct Call<'a> {
     pub(crate) folder: &'a Path,
     /// The server's address and port.
     pub(crate) address: &'a str,
+    /// The certificates of the authorities of servers, PEM.
+    pub(crate) authorities: &'a Path,
     pub(crate) spec: &'a ServerSpec,
 }
 
@@ -134,6 +136,7 @@ impl ProgramLoad {
             url: format!("{scheme}://{}{path}", call.address),
             path,
             address: call.address,
+            authorities: call.authorities,
             is_tls: launch.is_tls,
             seconds: launch.duration.as_secs_f64().ceil() as u64,
             connections: text("connections").map_or(1, |text| text.parse().unwrap_or(1)),

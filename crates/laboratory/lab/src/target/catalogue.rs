@@ -28,7 +28,7 @@ struct Embedded {
 }
 
 /// Ours first, since others are compared with it.
-const TARGETS: [Embedded; 19] = embedded! {
+const TARGETS: [Embedded; 27] = embedded! {
     "lariat": "lariat.toml";
     "hitch": "hitch.conf";
     "stunnel": "stunnel.conf";
@@ -48,6 +48,15 @@ const TARGETS: [Embedded; 19] = embedded! {
     "h2load": "openssl.cnf";
     "ab": "openssl.cnf";
     "curl": ;
+    "mysql-plain": "front.sh", "server.sh";
+    "mysql-tls-2048": "../mysql-plain/server.sh", "front.sh";
+    "mysql-tls-4096": "../mysql-plain/server.sh", "front.sh";
+    "mysql-lariat": "../mysql-plain/server.sh", "front.sh", "lariat.toml";
+    "mysql-pair": "../mysql-lariat/front.sh", "../mysql-plain/server.sh", "lariat.toml", "near.sh",
+        "near.toml";
+    "mysql-stunnel": "../mysql-plain/server.sh", "front.sh", "near.conf", "near.sh", "stunnel.conf";
+    "mysql-ssh": "../mysql-plain/server.sh", "front.sh", "near.sh", "sshd.conf";
+    "sysbench": "connect.lua", "run.sh";
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +111,13 @@ fn read_target(folder: &Path) -> Result<Target, CatalogueFault> {
     }
     let path = folder.join(FORM);
     let text = read(&path)?;
+    // Templates that it shares with another target: `../NAME/FILE`.
+    let form: toml::Table = toml::from_str(&text).unwrap_or_default();
+    let files = form.get("files").and_then(toml::Value::as_array);
+    let names = files.into_iter().flatten().filter_map(toml::Value::as_str);
+    for file in names.filter(|file| file.starts_with("../")) {
+        templates.insert(file.to_owned(), read(&folder.join(file))?);
+    }
     Target::parse(&name, &text, templates).map_err(|fault| CatalogueFault::Wrong { path, fault })
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Certificates {
     /// The certificate of that authority, PEM.
     elliptic_pem: String,
     rsa: Issuer<'static, KeyPair>,
+    /// The same of its authority.
+    rsa_pem: String,
     made: RefCell<BTreeMap<KeyKind, Files>>,
     sites: RefCell<BTreeMap<u32, PathBuf>>,
 }
@@ -56,12 +58,13 @@ impl Certificates {
     pub(crate) fn new(folder: &Path) -> Result<Self, CertificateFault> {
         let (elliptic, elliptic_pem) = authority("ECDSA", KeyPair::generate()?)?;
         let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
-        let (rsa, _) = authority("RSA", key)?;
+        let (rsa, rsa_pem) = authority("RSA", key)?;
         Ok(Self {
             folder: folder.to_owned(),
             elliptic,
             elliptic_pem,
             rsa,
+            rsa_pem,
             made: RefCell::default(),
             sites: RefCell::default(),
         })
@@ -71,6 +74,13 @@ impl Certificates {
     pub(crate) fn authority(&self) -> Result<PathBuf, CertificateFault> {
         let path = self.folder.join("authority.crt");
         fs::write(&path, &self.elliptic_pem)?;
+        Ok(path)
+    }
+
+    /// The certificates of all authorities: a PEM file.
+    pub(crate) fn authorities(&self) -> Result<PathBuf, CertificateFault> {
+        let path = self.folder.join("authorities.crt");
+        fs::write(&path, [&*self.elliptic_pem, &*self.rsa_pem].concat())?;
         Ok(path)
     }
 

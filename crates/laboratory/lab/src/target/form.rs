@@ -56,6 +56,11 @@ pub(crate) struct Form {
     pub(crate) version_lines: Vec<String>,
     /// The command that starts it in the foreground, as templates.
     pub(crate) start: Vec<String>,
+    /// A file in its folder that it makes when it serves, if it takes connections before.
+    pub(crate) ready: Option<String>,
+    /// The command that starts the clients' end of a tunnel to it, on their CPUs, as templates.
+    #[serde(default)]
+    pub(crate) near: Vec<String>,
     /// The command that returns when a running server has read its configuration again.
     #[serde(default)]
     pub(crate) reload: Vec<String>,

@@ -13,6 +13,9 @@ pub(crate) struct Output {
     failed: Option<Number>,
     bytes: Option<Number>,
     seconds: Option<Number>,
+    /// The 95th percentile of the response time, in milliseconds.
+    #[serde(rename = "p95-ms")]
+    p95_ms: Option<Number>,
     /// What it prints only if something failed.
     faults: Vec<String>,
     /// The file in its folder that it writes them to, if it does not print them.
@@ -37,6 +40,8 @@ pub(crate) struct Counted {
     pub(crate) bytes: u64,
     /// How long it took by its own clock, if it prints that.
     pub(crate) took: Option<Duration>,
+    /// The 95th percentile of the response time, if it prints that.
+    pub(crate) p95: Option<Duration>,
 }
 
 impl Output {
@@ -54,17 +59,20 @@ impl Output {
             None => Some(otherwise),
             Some(number) => number.find(text),
         };
-        let seconds = self.seconds.as_ref().map(|number| number.find(text));
-        let took = match seconds {
-            None => None,
-            Some(seconds) => Some(Duration::try_from_secs_f64(seconds?).ok()?),
+        let time = |of: &Option<Number>, unit_s: f64| match of {
+            None => Some(None),
+            Some(number) => {
+                let seconds = number.find(text)? * unit_s;
+                Some(Some(Duration::try_from_secs_f64(seconds).ok()?))
+            }
         };
         // The casts saturate.
         Some(Counted {
             operations: number(&self.operations, 1.0)? as u64,
             failed: number(&self.failed, 0.0)? as u64,
             bytes: number(&self.bytes, 0.0)? as u64,
-            took,
+            took: time(&self.seconds, 1.0)?,
+            p95: time(&self.p95_ms, 1e-3)?,
         })
     }
 }
@@ -110,6 +118,7 @@ mod tests {
             failed,
             bytes,
             took,
+            p95: None,
         };
         let form = "operations = { before = \" requests in \" }\nfaults = [\"Non-2xx\"]";
         let said = "  90934 requests in 5.09s, 1.00MB read\n";
@@ -125,6 +134,13 @@ mod tests {
             read(form, "1024 bytes in 1.25\n"),
             Some(counted(1, 0, 1024, took))
         );
+        let form = "operations = { after = [\"queries:\"] }\np95-ms = { after = [\"95th:\"] }";
+        let timed = Counted {
+            p95: Some(Duration::from_micros(1640)),
+            ..counted(16, 0, 0, None)
+        };
+        assert_eq!(read(form, "queries:   16 (4)\n 95th:  1.64\n"), Some(timed));
+        assert_eq!(read(form, "queries:   16 (4)\n"), None);
     }
 
     #[test]

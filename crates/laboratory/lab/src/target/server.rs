@@ -20,6 +20,8 @@ use crate::process::tree::Tree;
 pub(crate) struct Place<'a> {
     /// Its CPUs, which nothing else should use.
     pub(crate) cpus: &'a [u16],
+    /// Those of its clients.
+    pub(crate) client_cpus: &'a [u16],
     /// An existing folder of the whole run; the server makes its own in it.
     pub(crate) folder: &'a Path,
     /// The plain HTTP server behind those that do not serve themselves.
@@ -36,6 +38,8 @@ pub(crate) struct Server {
     folder: PathBuf,
     begun: Instant,
     child: Child,
+    /// The clients' end of a tunnel.
+    near: Option<Child>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -144,13 +148,25 @@ impl Server {
 
     /// How it ended, if it did, with its own words.
     pub(crate) fn ended(&mut self) -> Option<String> {
-        let how = self.child.ended()?.to_owned();
-        let said = fault_lines(&self.child.output());
+        let (how, said) = self.end()?;
         Some(format!("{how}{}", quoted(&said)))
+    }
+
+    /// How it or its tunnel ended, if one did, and what it said.
+    fn end(&mut self) -> Option<(String, String)> {
+        let near = self.near.as_mut();
+        [Some(&mut self.child), near]
+            .into_iter()
+            .flatten()
+            .find_map(|child| {
+                let how = child.ended()?.to_owned();
+                Some((how, fault_lines(&child.output())))
+            })
     }
 
     /// Ends it, and waits until all its processes are gone.
     pub(crate) fn stop(self) {
+        self.near.into_iter().for_each(Child::stop);
         self.child.stop();
     }
 }
@@ -173,24 +189,41 @@ impl Launch<'_> {
         for (name, text) in templates::files(self.target, &values)? {
             fs::write(folder.join(name), text)?;
         }
-        let words = templates::command(self.target, &values)?;
-        let mut words = words.into_iter().map(OsString::from);
-        let program = words.next().unwrap_or_default();
-        let arguments: Vec<_> = words.collect();
-        let scratch = self.place.folder;
-        let (program, arguments) = self.program.command(scratch, &folder, program, arguments);
-        let output = folder.join("output");
+        let form = &self.target.form;
         let begun = Instant::now();
-        let child = Child::start(&program, &arguments, self.place.cpus, &folder, &output)?;
+        let child = self.child(&form.start, &values, self.place.cpus, "output")?;
+        let near = match &form.near[..] {
+            [] => None,
+            words => Some(self.child(words, &values, self.place.client_cpus, "near.output")?),
+        };
         let mut server = Server {
             address,
             folder,
             begun,
             child,
+            near,
         };
         self.wait_until_listening(&mut server)?;
         bring_back_strays(server.tree(), self.place.cpus)?;
         Ok(server)
+    }
+
+    /// Starts a command of the target in the server's folder.
+    fn child(
+        &self,
+        words: &[String],
+        values: &Values<'_>,
+        cpus: &[u16],
+        output: &str,
+    ) -> Result<Child, StartFault> {
+        let words = templates::command(self.target, words, values)?;
+        let mut words = words.into_iter().map(OsString::from);
+        let program = words.next().unwrap_or_default();
+        let arguments: Vec<_> = words.collect();
+        let (scratch, folder) = (self.place.folder, values.folder);
+        let (program, arguments) = self.program.command(scratch, folder, program, arguments);
+        let output = folder.join(output);
+        Ok(Child::start(&program, &arguments, cpus, folder, &output)?)
     }
 
     fn values<'v>(&'v self, address: SocketAddr, folder: &'v Path) -> Values<'v> {
@@ -227,12 +260,13 @@ impl Launch<'_> {
         let begun = Instant::now();
         loop {
             let name = || self.target.name.clone();
-            if let Some(how) = server.child.ended().map(str::to_owned) {
-                let said = fault_lines(&server.child.output());
+            if let Some((how, said)) = server.end() {
                 let name = name();
                 return Err(StartFault::Ended { name, how, said });
             }
-            if TcpStream::connect(server.address).is_ok() {
+            let ready = self.target.form.ready.as_ref();
+            let is_ready = ready.is_none_or(|file| server.folder.join(file).exists());
+            if is_ready && TcpStream::connect(server.address).is_ok() {
                 return Ok(());
             }
             if begun.elapsed() > START_MAX || (self.place.is_cancelled)() {

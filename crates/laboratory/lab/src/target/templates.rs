@@ -97,6 +97,8 @@ pub(crate) struct ClientValues<'a> {
     pub(crate) path: String,
     /// The server's address and port.
     pub(crate) address: &'a str,
+    /// The certificates of the authorities that issued the servers', PEM.
+    pub(crate) authorities: &'a Path,
     pub(crate) is_tls: bool,
     /// For how long, in whole seconds.
     pub(crate) seconds: u64,
@@ -203,21 +205,23 @@ pub(crate) fn files(
 ) -> Result<Vec<(String, String)>, TemplateFault> {
     let render = |name: &String| {
         let text = render(target, name, &target.templates[name], values)?;
-        Ok((name.clone(), text))
+        let own = name.rsplit('/').next().unwrap_or(name);
+        Ok((own.to_owned(), text))
     };
     target.form.files.iter().map(render).collect()
 }
 
-/// The command that starts it. Each line of an argument is an argument of its own; empty lines are left out.
+/// A command of it. Each line of an argument is an argument of its own; empty lines are left out.
 ///
 /// # Errors
 /// As [`files`].
 pub(crate) fn command(
     target: &Target,
+    words: &[String],
     values: &impl Serialize,
 ) -> Result<Vec<String>, TemplateFault> {
-    let words = target.form.start.iter();
-    let words = words.map(|word| render(target, "start", word, values));
+    let words = words.iter();
+    let words = words.map(|word| render(target, "command", word, values));
     let words: Vec<_> = words.collect::<Result<_, _>>()?;
     let lines = words.iter().flat_map(|word| word.lines());
     let lines = lines.filter(|line| !line.is_empty());

@@ -1,0 +1,1 @@
+front() { "{{ program }}" serve lariat.toml & }

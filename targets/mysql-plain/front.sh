@@ -1,0 +1,1 @@
+options="--bind-address={{ listen.host }} --port={{ listen.port }}"

@@ -1,0 +1,1 @@
+front() { "{{ program }}" stunnel.conf & }
