@@ -1,0 +1,121 @@
+//! Drivers of databases, pinned, through Lariat to real servers: `./run-tests databases`.
+//!
+//! Each driver's program does what its arguments say, and prints a line for each
+//! (`tests/databases/LANGUAGE`); `tests/databases/install` builds them. What the clients of
+//! Debian do stands in `tests/suite`.
+#![forbid(unsafe_code)]
+
+mod mysql;
+mod postgres;
+
+use std::env;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use suite::configuration::Service;
+use suite::program::{Finished, run};
+use suite::site::Site;
+
+/// `databases` beside the profiles in cargo's target folder, where the drivers are.
+fn folder() -> PathBuf {
+    let test = env::current_exe().expect("a test has a path");
+    let target = test.ancestors().nth(3);
+    let folder = target.expect("cargo puts tests into target/PROFILE/deps");
+    folder.join("databases")
+}
+
+/// The sources of the drivers' programs.
+fn source(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("databases")
+        .join(file)
+}
+
+/// Where a client connects, and as whom.
+#[derive(Clone, Copy)]
+struct Login<'a> {
+    address: SocketAddr,
+    user: &'a str,
+    password: &'a str,
+    /// The authority by which it verifies the server; `None`: it speaks without TLS.
+    ca: Option<&'a Path>,
+}
+
+impl Login<'_> {
+    /// The words that the programs take before what they are to do.
+    fn words(self) -> [String; 4] {
+        let ca = self.ca.map(|path| path.display().to_string());
+        [
+            self.address.port().to_string(),
+            self.user.to_owned(),
+            self.password.to_owned(),
+            ca.unwrap_or_default(),
+        ]
+    }
+}
+
+/// A service for this server, with patience for drivers on a busy machine.
+fn service(site: &Site, name: &str, server: &str) -> Service {
+    suite::starttls::service(site, name, server).more("timeouts = { handshake = '1m' }")
+}
+
+/// A driver's program.
+fn program(driver: &str) -> Command {
+    let folder = folder();
+    let of = |program: PathBuf, words: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(words);
+        command
+    };
+    let python = |file| {
+        let mut command = of(folder.join("python/bin/python"), &[]);
+        command.arg(source(file)).arg(driver);
+        command
+    };
+    match driver {
+        "pymysql" | "connector" | "connector-pure" => python("python/mysql_client.py"),
+        "psycopg" | "asyncpg" => python("python/postgres_client.py"),
+        "mysql2" => {
+            let mut command = of("node".into(), &[]);
+            command.env("NODE_PATH", folder.join("node/node_modules"));
+            command.arg(source("node/mysql.js"));
+            command
+        }
+        "go" => of(folder.join("go/client"), &[]),
+        "mariadb" | "mysql" | "postgresql" => {
+            let java = folder.join("java").display().to_string();
+            of(
+                "java".into(),
+                &["-cp", &format!("{java}:{java}/*"), "Client", driver],
+            )
+        }
+        other => unreachable!("there is no driver {other}"),
+    }
+}
+
+fn call(driver: &str, login: Login<'_>, actions: &[&str]) -> Finished {
+    run(program(driver).args(login.words()).args(actions))
+}
+
+/// What it printed, which has to be these lines.
+#[track_caller]
+fn assert_says(driver: &str, login: Login<'_>, actions: &[&str], lines: &[&str]) {
+    let finished = call(driver, login, actions);
+    let said = finished.stdout.clone();
+    let expected = lines.iter().map(|line| format!("{line}\n"));
+    let expected: String = expected.collect();
+    assert_eq!(said, expected, "{driver} {actions:?}: {finished:?}");
+}
+
+/// It has to be refused with these words.
+#[track_caller]
+fn assert_refused(driver: &str, login: Login<'_>, actions: &[&str], words: &str) {
+    let finished = call(driver, login, actions);
+    assert!(!finished.status.success(), "{driver}: {finished:?}");
+    let said = finished.stdout.clone();
+    assert!(
+        said.contains("error") && said.contains(words),
+        "{driver}, wanted {words}: {finished:?}"
+    );
+}
