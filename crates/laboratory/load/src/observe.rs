@@ -88,6 +88,8 @@ pub struct Observed {
     pub offered: Option<Handshake>,
     /// Whether a session was resumed.
     pub resumed: bool,
+    /// Whether a full handshake had a HelloRetryRequest.
+    pub hello_retry: bool,
     /// Whether the server asked for a certificate.
     pub certificate_asked: bool,
     /// The session id that the server gave (TLS 1.2); empty if none.
@@ -132,6 +134,8 @@ pub enum Fault {
     Protocol(String),
 }
 
+/// Bytes of a handshake after which its server is left: 1 MiB. Chains are a few KiB.
+const HANDSHAKE_BYTES_MAX: usize = 1 << 20;
 /// Application data that is kept: no more is looked at.
 const REPLY_BYTES_MAX: usize = 16 << 10;
 /// Bytes that are read from a server after which its connection is left: 4 MiB.
@@ -258,7 +262,9 @@ impl Client {
         observed.staple = locked(&self.seen.staple).clone();
         observed.offered = Some(offered(&sent_hello));
         observed.hello = sent_hello;
-        observed.resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+        let kind = connection.handshake_kind();
+        observed.resumed = kind == Some(HandshakeKind::Resumed);
+        observed.hello_retry = kind == Some(HandshakeKind::FullWithHelloRetryRequest);
         observed.certificate_asked = self.certificate_asked();
         let is_tls13 = observed.version == "TLSv1.3";
         let secret = locked(&self.seen.secret).clone().filter(|_| is_tls13);
@@ -310,6 +316,10 @@ impl<S: Limited> Talk<'_, S> {
             self.observed.round_trips += 1;
             // All that one answer consists of is one wait.
             while self.connection.is_handshaking() && !self.connection.wants_write() {
+                if self.received.len() > HANDSHAKE_BYTES_MAX {
+                    let text = "its handshake is longer than 1 MiB";
+                    return Err(Fault::Protocol(text.to_owned()));
+                }
                 match self.receive().map_err(|error| broken(&error))? {
                     Came::End => return Err(Fault::Closed(false)),
                     Came::Bytes => self.process()?,

@@ -100,6 +100,9 @@ pub struct Version {
     pub order: Option<Order>,
     /// The groups that it accepts, in the order in which it takes them.
     pub groups: Vec<String>,
+    /// Bits of the shortest prime of DHE that it sent; 0 = none.
+    #[serde(default)]
+    pub dh_bits: u32,
 }
 
 /// Whose order of suites decides.
@@ -126,6 +129,10 @@ pub struct Client {
     pub suite: String,
     /// The group of the key exchange.
     pub group: String,
+    /// Whether the server asked for another hello first (RFC 8446, section 4.1.4): one more round
+    /// trip.
+    #[serde(default)]
+    pub hello_retry: bool,
     /// The scheme of the server's signature.
     pub signature: String,
     /// The application protocol, of those that browsers offer; empty = none.
@@ -148,6 +155,12 @@ pub struct Certificate {
     pub key: String,
     /// Bits of an RSA key; 0 of others.
     pub rsa_bits: u32,
+    /// The algorithm of the issuer's signature.
+    #[serde(default)]
+    pub signature: String,
+    /// Subjects of those in the chain that are signed with MD5 or SHA-1, without roots.
+    #[serde(default)]
+    pub weak_signatures: Vec<String>,
     /// The alternative names.
     pub names: Vec<String>,
     /// Whether the name in SNI is one of them; `None` = there was no name.
@@ -250,6 +263,9 @@ pub struct ClientCertificate {
     pub asked: bool,
     /// Whether clients without one are refused.
     pub required: bool,
+    /// Whether the other connections showed one.
+    #[serde(default)]
+    pub shown: bool,
     /// Again in a resumed one; `None` = none was resumed.
     pub asked_at_resumption: Option<bool>,
 }
@@ -390,6 +406,13 @@ impl Node {
     /// Whether it speaks a version.
     pub fn speaks(&self, name: &str) -> bool {
         self.version(name).is_some_and(|version| version.spoken)
+    }
+
+    /// Whether it requires a certificate of clients, and was shown none: of much that comes after a
+    /// handshake nothing is known.
+    pub fn lacks_our_certificate(&self) -> bool {
+        let found = self.client_certificate;
+        found.is_some_and(|found| found.required && !found.shown)
     }
 
     /// What a kind of client got.

@@ -43,6 +43,10 @@ pub(crate) fn facts(chain: &[Vec<u8>], staple: &[u8], expected: &Expected) -> Op
     certificate.chain_ordered = pairs
         .filter_map(|pair| Some((pair.first()?, pair.last()?)))
         .all(|(below, above)| below.issuer().as_raw() == above.subject().as_raw());
+    let weak = parsed
+        .iter()
+        .filter(|one| !is_own_issuer(one) && is_weak(one));
+    certificate.weak_signatures = weak.map(|one| one.subject().to_string()).collect();
     certificate.chain_has_root = parsed.iter().skip(1).any(is_own_issuer);
     certificate.chain_state = state(chain, &parsed, &certificate, expected);
     certificate.staple = staple;
@@ -69,6 +73,7 @@ fn of_leaf(leaf: &X509Certificate<'_>, expected: &Expected) -> Certificate {
         issuer: leaf.issuer().to_string(),
         key,
         rsa_bits,
+        signature: signature(leaf),
         name_matches: expected.map(|name| names.iter().any(|one| is_for(one, name))),
         names,
         not_before_s: seconds(validity.not_before.timestamp()),
@@ -132,6 +137,35 @@ fn key(leaf: &X509Certificate<'_>) -> (String, u32) {
         },
     }
 }
+
+/// The algorithm of a certificate's signature; its number if it is not a usual one.
+fn signature(certificate: &X509Certificate<'_>) -> String {
+    let oid = certificate.signature_algorithm.algorithm.to_id_string();
+    let known = SIGNATURES.iter().find(|(number, _)| *number == oid);
+    known.map_or(oid, |(_, name)| (*name).to_owned())
+}
+
+/// Browsers refuse these: collisions can be made.
+fn is_weak(certificate: &X509Certificate<'_>) -> bool {
+    let name = signature(certificate);
+    name.ends_with("SHA-1") || name.ends_with("MD5")
+}
+
+/// RFC 3279, RFC 4055, RFC 5758, RFC 8410.
+const SIGNATURES: [(&str, &str); 12] = [
+    ("1.2.840.113549.1.1.4", "RSA with MD5"),
+    ("1.2.840.113549.1.1.5", "RSA with SHA-1"),
+    ("1.2.840.113549.1.1.10", "RSA-PSS"),
+    ("1.2.840.113549.1.1.11", "RSA with SHA-256"),
+    ("1.2.840.113549.1.1.12", "RSA with SHA-384"),
+    ("1.2.840.113549.1.1.13", "RSA with SHA-512"),
+    ("1.2.840.10045.4.1", "ECDSA with SHA-1"),
+    ("1.2.840.10045.4.3.2", "ECDSA with SHA-256"),
+    ("1.2.840.10045.4.3.3", "ECDSA with SHA-384"),
+    ("1.2.840.10045.4.3.4", "ECDSA with SHA-512"),
+    ("1.3.101.112", "Ed25519"),
+    ("1.3.101.113", "Ed448"),
+];
 
 /// The first HTTP address for OCSP in the authority's information (RFC 5280, section 4.2.2.1).
 fn responder(leaf: &X509Certificate<'_>) -> Option<String> {

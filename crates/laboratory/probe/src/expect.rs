@@ -50,6 +50,11 @@ impl Expectations {
         (report.errors() == 0).then_some(Self(found))
     }
 
+    /// Whether nothing is expected.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// All that do not hold.
     pub fn unmet(&self, report: &ProbeReport) -> Vec<Unmet> {
         let mut unmet = Vec::new();

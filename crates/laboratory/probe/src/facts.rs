@@ -1,5 +1,7 @@
 //! Findings as named facts: what expectations are written in, and columns of tables are made of.
 
+use std::collections::BTreeSet;
+
 use measure::probe::{
     Certificate, ChainState, Client, End, Level, Node, Order, ProbeReport, Resumes,
 };
@@ -111,7 +113,8 @@ fn points(at: &At<'_>, level: Level) -> Option<Value> {
     let here = |nodes: &[String]| nodes.contains(&at.node.address);
     let verdicts = at.report.verdicts.iter();
     let found = verdicts.filter(|one| one.level == level && here(&one.nodes));
-    Some(list(found.map(|one| one.point.as_str())))
+    let names: BTreeSet<&str> = found.map(|one| one.point.as_str()).collect();
+    Some(list(names))
 }
 
 fn of_version(add: &mut Add<'_>, version: &'static str, name: &str) {
@@ -131,6 +134,15 @@ fn of_version(add: &mut Add<'_>, version: &'static str, name: &str) {
         Box::new(move |at| {
             let found = at.node.version(version)?;
             Some(list(found.groups.iter().map(String::as_str)))
+        }),
+    );
+    let dh_bits = format!("{name}.dh-bits");
+    add(
+        &dh_bits,
+        "Bits of the shortest prime of DHE",
+        Box::new(move |at| {
+            let bits = at.node.version(version)?.dh_bits;
+            (bits > 0).then_some(Value::Number(bits.into()))
         }),
     );
     let order = format!("{name}.order");
@@ -176,6 +188,13 @@ fn of_client(add: &mut Add<'_>, kind: &'static str) {
         };
         add(&format!("{kind}.{name}"), help, Box::new(read));
     }
+    let retried = move |at: &At<'_>| {
+        let client = at.node.client(kind)?;
+        let is_met = client.trouble.is_none();
+        is_met.then_some(Value::Boolean(client.hello_retry))
+    };
+    let help = "Whether it is asked for another hello first: one more round trip";
+    add(&format!("{kind}.hello-retry"), help, Box::new(retried));
 }
 
 /// Seconds in a day and in an hour.
@@ -185,7 +204,12 @@ const HOUR_S: u64 = 3600;
 /// The worst of all certificates that are shown there.
 fn of_certificate(add: &mut Add<'_>) {
     type Field = fn(&At<'_>, &Certificate) -> Option<Value>;
-    let fields: [(&str, &'static str, Field); 8] = [
+    let fields: [(&str, &'static str, Field); 9] = [
+        (
+            "signature",
+            "The algorithm of its issuer's signature",
+            |_, one| (!one.signature.is_empty()).then(|| text(&one.signature)),
+        ),
         (
             "name-matches",
             "Whether it is for the server name",
@@ -269,9 +293,8 @@ fn of_resumption(add: &mut Add<'_>, kind: Resumes) {
         &name,
         help,
         Box::new(move |at| {
-            at.node
-                .speaks(kind.version())
-                .then(|| text(resumed(at, kind)))
+            let is_known = at.node.speaks(kind.version()) && !at.node.lacks_our_certificate();
+            is_known.then(|| text(resumed(at, kind)))
         }),
     );
     let tickets = |read: fn(&measure::probe::Tickets) -> Option<Value>| {

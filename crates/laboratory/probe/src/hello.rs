@@ -11,7 +11,7 @@ use measure::probe::{Trouble, TroubleKind};
 
 use crate::plain_text::told;
 use crate::reach::{Reach, trouble};
-use crate::registry::SIGNATURES;
+use crate::registry::{SIGNATURES, SUITES_12, name};
 
 const SERVER_KEY_EXCHANGE: u8 = 12;
 const SERVER_HELLO_DONE: u8 = 14;
@@ -47,6 +47,8 @@ pub(crate) struct Choice {
     pub(crate) version: u16,
     pub(crate) suite: u16,
     pub(crate) group: Option<u16>,
+    /// Bits of the prime of DHE.
+    pub(crate) dh_bits: Option<u32>,
     /// Whether it takes a PSK.
     pub(crate) psk: bool,
 }
@@ -178,6 +180,9 @@ fn flight(messages: &[u8]) -> Result<Option<Choice>, Trouble> {
                 }
                 choice = Some(read);
             }
+            (SERVER_KEY_EXCHANGE, Some(choice)) if is_dhe(choice.suite) => {
+                choice.dh_bits = prime_bits(body);
+            }
             // ECParameters of a named curve (RFC 8422, section 5.4).
             (SERVER_KEY_EXCHANGE, Some(choice)) => {
                 if let [3, high, low, ..] = body {
@@ -191,6 +196,22 @@ fn flight(messages: &[u8]) -> Result<Option<Choice>, Trouble> {
         rest = behind;
     }
     Ok(None)
+}
+
+fn is_dhe(suite: u16) -> bool {
+    name(&SUITES_12, suite).starts_with("TLS_DHE_")
+}
+
+/// Of ServerDHParams (RFC 5246, section 7.4.3): the prime stands first.
+fn prime_bits(body: &[u8]) -> Option<u32> {
+    let (length, rest) = body.split_first_chunk()?;
+    let prime = rest.get(..usize::from(u16::from_be_bytes(*length)))?;
+    let first = prime.iter().position(|byte| *byte != 0)?;
+    let [top, below @ ..] = prime.get(first..)? else {
+        return None;
+    };
+    let bits = 8 - top.leading_zeros();
+    Some(bits + 8 * u32::try_from(below.len()).ok()?)
 }
 
 fn server_hello(body: &[u8]) -> Option<Choice> {
@@ -285,7 +306,7 @@ mod tests {
             version: 0x0304,
             suite: 0x1301,
             group: Some(29),
-            psk: false,
+            ..Choice::default()
         });
         let whole = retry();
         assert_eq!(read(&whole), Ok(Some(answer)));
@@ -295,6 +316,16 @@ mod tests {
         assert_eq!(read(&record(21, &[2, 70])), Ok(Some(Answer::Alert(70))));
         // A warning, such as unrecognized_name, goes before the answer.
         assert_eq!(read(&record(21, &[1, 112])), Ok(None));
+    }
+
+    #[test]
+    fn the_prime_of_dhe_has_bits() {
+        assert_eq!(prime_bits(&[0, 3, 0, 0x80, 1]), Some(16));
+        assert_eq!(prime_bits(&[0, 2, 0x01, 0xff, 9, 9]), Some(9));
+        for none in [&[][..], &[0, 0], &[0, 2, 0, 0], &[0, 9, 1]] {
+            assert_eq!(prime_bits(none), None);
+        }
+        assert!(is_dhe(0x009e) && !is_dhe(0xc02b) && !is_dhe(0x1301));
     }
 
     #[test]

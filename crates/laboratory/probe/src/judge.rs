@@ -10,6 +10,11 @@ use crate::points;
 /// 90 days before.
 const DAYS_LEFT_MIN: u64 = 14;
 const DAY_S: u64 = 86400;
+/// RFC 9325, section 4.1.
+const DH_BITS_MIN: u32 = 2048;
+
+/// What stands in the names of suites that do not protect.
+const BROKEN: [&str; 6] = ["_RC4_", "_3DES_", "_DES_", "_EXPORT_", "_NULL_", "_anon_"];
 
 /// The points of all addresses, the worst first; the same of several addresses stands once.
 pub fn judge(report: &ProbeReport) -> Vec<Verdict> {
@@ -109,7 +114,7 @@ fn versions(node: &Node, found: &mut Found) {
         all.dedup();
         all.join(", ")
     };
-    let broken = named(&["_RC4_", "_3DES_", "_NULL_"]);
+    let broken = named(&BROKEN);
     found.note_if(
         !broken.is_empty(),
         "broken-suites",
@@ -121,6 +126,18 @@ fn versions(node: &Node, found: &mut Found) {
         "no-forward-secrecy",
         format!("it accepts {without}"),
     );
+    let dh_bits = node.versions.iter().map(|version| version.dh_bits);
+    let shortest = dh_bits.filter(|bits| *bits > 0).min().unwrap_or(u32::MAX);
+    let seen = format!("its prime of DHE has {shortest} bits");
+    found.note_if(shortest < DH_BITS_MIN, "weak-dh", seen);
+    let retried = node.client("modern").filter(|client| client.hello_retry);
+    if let Some(client) = retried {
+        let seen = format!(
+            "it asks browsers for another hello, with a share of {}",
+            client.group
+        );
+        found.note("hello-retry", seen);
+    }
     let of_client = |version: &&measure::probe::Version| version.order == Some(Order::Client);
     let by_client: Vec<_> = node.versions.iter().filter(of_client).collect();
     // The three suites of TLS 1.3 are all good: which is taken is a matter of the client's CPU.
@@ -187,13 +204,16 @@ fn of_certificate(one: &Certificate, now_s: u64, found: &mut Found) {
                 format!("the root {root} is not trusted"),
             );
         }
+        // That of the signature says why.
+        ChainState::Broken if !one.weak_signatures.is_empty() => {}
         ChainState::Broken => found.note("chain-broken", one.chain.join(" < ")),
     }
     let chain = one.chain.join(" < ");
     let is_disordered = is_read && !one.chain_ordered;
     found.note_if(is_disordered, "chain-disordered", format!("it is {chain}"));
     found.note_if(
-        one.chain_has_root,
+        // One that nobody trusts is another point.
+        one.chain_has_root && one.chain_state != ChainState::UntrustedRoot,
         "chain-with-root",
         format!("it is {chain}"),
     );
@@ -203,6 +223,9 @@ fn of_certificate(one: &Certificate, now_s: u64, found: &mut Found) {
         "weak-key",
         format!("{subject} has a key of {} bits", one.rsa_bits),
     );
+    let weak = one.weak_signatures.join(", ");
+    let seen = format!("signed with MD5 or SHA-1: {weak}");
+    found.note_if(!weak.is_empty(), "weak-signature", seen);
     staple(one, now_s, found);
 }
 
@@ -250,12 +273,23 @@ fn resumption(report: &ProbeReport, index: usize, node: &Node, found: &mut Found
         let elsewhere = report.resumption.iter().filter(|one| {
             one.kind == kind && one.from == index && one.to != index && one.resumed < one.offered
         });
-        for one in elsewhere {
-            let to = report.nodes.get(one.to).map_or("", |node| &node.address);
-            let (resumed, offered) = (one.resumed, one.offered);
-            let seen = format!("by {name}, {to} resumed {resumed} of {offered}");
-            found.note("not-shared", seen);
-        }
+        let places: Vec<String> = elsewhere
+            .filter_map(|one| {
+                let to = report.nodes.get(one.to)?;
+                Some(format!(
+                    "{} ({} of {})",
+                    to.address, one.resumed, one.offered
+                ))
+            })
+            .collect();
+        let seen = format!(
+            "its sessions by {name} are not resumed at {}",
+            places.join(", ")
+        );
+        found.note_if(!places.is_empty(), "not-shared", seen);
+    }
+    if node.lacks_our_certificate() {
+        return;
     }
     let tls12 = node.speaks("TLSv1.2") && of(Resumes::SessionId, index).is_some();
     let (by_id, by_ticket) = (works(Resumes::SessionId), works(Resumes::Ticket));

@@ -1,5 +1,7 @@
 //! Everything that is asked of one address.
 
+use std::cell::Cell;
+
 use load::observe::{Client as Observer, Conversation};
 use load::plan::Handshake;
 use measure::probe::{
@@ -33,7 +35,7 @@ impl Visit<'_> {
             ..Node::default()
         };
         if let Err(trouble) = self.contact() {
-            node.trouble = Some(trouble);
+            node.trouble = Some(self.explained(trouble));
             return node;
         }
         node.versions = VERSIONS
@@ -86,6 +88,19 @@ impl Visit<'_> {
         all
     }
 
+    /// A server that is silent may wait to be asked for TLS in another protocol.
+    fn explained(&self, found: Trouble) -> Trouble {
+        let is_silent = matches!(found.kind, TroubleKind::Closed | TroubleKind::Timeout);
+        let named = is_silent.then(|| self.reach.named_by_asking()).flatten();
+        let Some((dialect, protocol)) = named else {
+            return found;
+        };
+        let dialect = dialect.name();
+        let text =
+            format!("this speaks {protocol} without TLS, did you mean --starttls {dialect}?");
+        trouble(TroubleKind::NotTls, text)
+    }
+
     /// Whether there is TLS at all. That it refuses is an answer.
     fn contact(&self) -> Result<(), Trouble> {
         let suites = [numbers(&SUITES_13), numbers(&SUITES_12)].concat();
@@ -131,13 +146,19 @@ impl Visit<'_> {
             return version;
         }
         version.spoken = true;
-        let choose = |offered: &[u16]| Some(chosen(offered, &groups).ok()?.suite);
+        let dh_bits = Cell::new(None::<u32>);
+        let choose = |offered: &[u16]| {
+            let choice = chosen(offered, &groups).ok()?;
+            dh_bits.set(dh_bits.get().into_iter().chain(choice.dh_bits).min());
+            Some(choice.suite)
+        };
         let accepted = in_turn(&suites, choose);
         // Many servers with an order of their own take ChaCha20 from clients that name it first,
         // since those have no AES in hardware.
         let mut compared = accepted.clone();
         compared.retain(|suite| !name(known, *suite).contains("CHACHA20"));
         version.order = order(&compared, choose);
+        version.dh_bits = dh_bits.get().unwrap_or(0);
         version.suites = accepted.iter().map(|suite| name(known, *suite)).collect();
         let taken = in_turn(&groups, |offered| chosen(&suites, offered).ok()?.group);
         version.groups = taken.iter().map(|group| name(&GROUPS, *group)).collect();
@@ -159,6 +180,7 @@ impl Visit<'_> {
                 client.version = seen.version;
                 client.suite = seen.suite;
                 client.group = seen.group;
+                client.hello_retry = seen.hello_retry;
                 client.signature = seen.signature;
                 client.alpn = seen.alpn;
             }
@@ -226,6 +248,7 @@ impl Visit<'_> {
         Some(ClientCertificate {
             asked,
             required: asked && is_refused,
+            shown: self.common.client_certificate.is_some(),
             asked_at_resumption: None,
         })
     }

@@ -11,7 +11,7 @@ use measure::probe::{Trouble, TroubleKind};
 use wire::proxy_header::{Addresses, HeaderV2, write_v1};
 use wire::starttls::{Dialect, Dialog, Next};
 
-use crate::plain_text::told;
+use crate::plain_text::{UNGREETED, is_answer, told};
 
 /// After this many connections that ran out of time, an address is left alone: what is found out
 /// of a tarpit takes this many time limits at the most.
@@ -53,8 +53,8 @@ impl Reach {
         }
     }
 
-    /// A connection on which TLS may begin.
-    pub(crate) fn open(&self) -> Result<Wire, Trouble> {
+    /// A connection on which nothing was said but a PROXY header.
+    fn connect(&self) -> Result<Wire, Trouble> {
         if self.timeouts.get() >= TIMEOUTS_MAX {
             let text = format!("not tried: {TIMEOUTS_MAX} connections before it ran out of time");
             return Err(trouble(TroubleKind::Timeout, text));
@@ -66,10 +66,39 @@ impl Reach {
         let mut wire = Wire { stream, until };
         let header = self.header(&wire.stream);
         match header.and_then(|header| wire.write_all(&header)) {
-            Err(error) => return Err(self.broken(&error, "the PROXY header")),
-            Ok(()) => self.ask_for_tls(&mut wire)?,
+            Err(error) => Err(self.broken(&error, "the PROXY header")),
+            Ok(()) => Ok(wire),
         }
+    }
+
+    /// A connection on which TLS may begin.
+    pub(crate) fn open(&self) -> Result<Wire, Trouble> {
+        let mut wire = self.connect()?;
+        self.ask_for_tls(&mut wire)?;
         Ok(wire)
+    }
+
+    /// Whether a server that was silent at a ClientHello speaks a protocol in which the client has
+    /// to ask: what it is, and its dialect. One connection for each such protocol.
+    pub(crate) fn named_by_asking(&self) -> Option<(Dialect, &'static str)> {
+        let answers = |dialect| -> Option<bool> {
+            let mut wire = self.connect().ok()?;
+            let mut dialog = Dialog::asking(dialect, self.before.server_name.as_deref());
+            let asked = dialog.server_connected().to_server;
+            wire.write_all(&asked).ok()?;
+            let mut chunk = [0; 512];
+            let count = match wire.read(&mut chunk) {
+                Err(error) if is_timeout(&error) => {
+                    self.timeouts.set(self.timeouts.get() + 1);
+                    return None;
+                }
+                read => read.ok()?,
+            };
+            Some(is_answer(dialect, chunk.get(..count)?))
+        };
+        let is_silent = self.before.starttls.is_none();
+        let mut known = UNGREETED.into_iter().filter(|_| is_silent);
+        known.find(|(dialect, _)| answers(*dialect) == Some(true))
     }
 
     /// The dialog of a protocol that begins in plaintext, up to the server's consent.
@@ -81,6 +110,7 @@ impl Reach {
         let failed = |error: io::Error| self.broken(&error, &doing);
         let mut dialog = Dialog::asking(dialect, self.before.server_name.as_deref());
         let mut step = dialog.server_connected();
+        let mut is_unheard = true;
         loop {
             wire.write_all(&step.to_server).map_err(failed)?;
             match step.next {
@@ -95,10 +125,16 @@ impl Reach {
                 }
             }
             let mut chunk = [0; 4096];
-            let count = wire.read(&mut chunk).map_err(failed)?;
+            let count = match wire.read(&mut chunk) {
+                Err(error) if is_timeout(&error) && is_unheard && dialect.is_greeted() => {
+                    return Err(self.not_greeted(&doing));
+                }
+                read => read.map_err(failed)?,
+            };
             if count == 0 {
                 return Err(failed(ErrorKind::UnexpectedEof.into()));
             }
+            is_unheard = false;
             step = dialog.server_sent(chunk.get(..count).unwrap_or_default());
         }
     }
@@ -124,7 +160,7 @@ impl Reach {
     }
 
     fn not_connected(&self, error: &io::Error) -> Trouble {
-        if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) {
+        if is_timeout(error) {
             self.timeouts.set(self.timeouts.get() + 1);
             let text = format!("no connection within {} s", self.timeout.as_secs_f64());
             return trouble(TroubleKind::ConnectTimeout, text);
@@ -148,6 +184,12 @@ impl Reach {
         }
     }
 
+    fn not_greeted(&self, doing: &str) -> Trouble {
+        let mut trouble = self.timed_out(doing);
+        trouble.text += " as no greeting came: TLS may begin there at once, or another protocol";
+        trouble
+    }
+
     fn timed_out(&self, doing: &str) -> Trouble {
         self.timeouts.set(self.timeouts.get() + 1);
         let seconds = self.timeout.as_secs_f64();
@@ -165,6 +207,10 @@ impl Reach {
             Fault::Protocol(_) => trouble(TroubleKind::Malformed, fault.to_string()),
         }
     }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }
 
 pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> Trouble {

@@ -1,5 +1,7 @@
 //! What `lariat-lab probe` and `lariat-lab survey` found out.
 
+use std::collections::BTreeSet;
+
 use measure::probe::{
     Certificate, ChainState, Client, Level, Node, Order, ProbeReport, Resumes, Tickets, Verdict,
 };
@@ -11,7 +13,7 @@ use crate::document::{Block, Cell, Document, Fact, Kind, NONE, Section, Table};
 pub fn document(report: &ProbeReport) -> Document {
     let hosts = report.hosts.join(", ");
     let mut blocks = vec![Block::Headline(headline(report))];
-    blocks.extend(verdicts(&report.verdicts));
+    blocks.extend(verdicts(&report.verdicts, report.nodes.len()));
     blocks.extend(grids(report));
     let nodes = report.nodes.iter().filter(|node| node.trouble.is_none());
     blocks.extend(nodes.map(|node| self::node(node, report.at_s)));
@@ -47,7 +49,7 @@ pub fn survey(reports: &[ProbeReport]) -> Document {
     blocks.extend(table.block());
     for report in reports {
         let site = report.hosts.join(", ");
-        let said = verdicts(&report.verdicts);
+        let said = verdicts(&report.verdicts, report.nodes.len());
         if !said.is_empty() {
             blocks.push(Section::new(Kind::Card, site, said).into());
         }
@@ -60,11 +62,7 @@ pub fn survey(reports: &[ProbeReport]) -> Document {
 }
 
 fn survey_row(report: &ProbeReport) -> Vec<Cell> {
-    let faults = report
-        .verdicts
-        .iter()
-        .filter(|one| one.level == Level::Fault)
-        .count();
+    let faults = points(report, Level::Fault);
     let site = report.hosts.join(", ");
     let node = report.nodes.iter().find(|node| node.trouble.is_none());
     let Some(node) = node else {
@@ -106,14 +104,15 @@ fn ratio(resumed: u32, offered: u32) -> String {
     }
 }
 
+/// How many points of that level were found.
+fn points(report: &ProbeReport, level: Level) -> usize {
+    let of_level = report.verdicts.iter().filter(|one| one.level == level);
+    let names: BTreeSet<&str> = of_level.map(|one| one.point.as_str()).collect();
+    names.len()
+}
+
 fn headline(report: &ProbeReport) -> String {
-    let count = |level: Level| {
-        report
-            .verdicts
-            .iter()
-            .filter(|one| one.level == level)
-            .count()
-    };
+    let count = |level: Level| points(report, level);
     let (faults, advice) = (count(Level::Fault), count(Level::Advice));
     let hosts = report.hosts.join(", ");
     let addresses = counted(report.nodes.len(), "address");
@@ -135,18 +134,30 @@ fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{plural}")
 }
 
-fn verdicts(verdicts: &[Verdict]) -> Vec<Block> {
-    let section = |one: &Verdict| {
-        let mut facts = vec![
-            Fact::new("at", one.nodes.join(", ")),
-            Fact::new("why", &one.why),
-        ];
-        let advice = one.advice.iter();
+/// A card per point: where it was seen, why it matters, and what to change.
+fn verdicts(verdicts: &[Verdict], addresses: usize) -> Vec<Block> {
+    let same_point = |one: &Verdict, other: &Verdict| one.point == other.point;
+    let section = |all: &[Verdict]| -> Option<Block> {
+        let first = all.first()?;
+        let mut facts: Vec<Fact> = all.iter().map(|one| seen(one, addresses)).collect();
+        facts.push(Fact::new("why", &first.why));
+        let advice = first.advice.iter();
         facts.extend(advice.map(|(program, setting)| Fact::new(program, setting)));
-        let title = format!("{}: {}: {}", one.level.name(), one.point, one.seen);
-        Section::new(Kind::Card, title, vec![Block::Facts(facts)]).into()
+        let title = format!("{}: {}", first.level.name(), first.point);
+        Some(Section::new(Kind::Card, title, vec![Block::Facts(facts)]).into())
     };
-    verdicts.iter().map(section).collect()
+    verdicts.chunk_by(same_point).filter_map(section).collect()
+}
+
+/// What was seen, and where if there are several addresses.
+fn seen(verdict: &Verdict, addresses: usize) -> Fact {
+    let nodes = &verdict.nodes;
+    let place = match (nodes.len(), addresses) {
+        (_, 1) => String::new(),
+        (many, all) if many == all => "all addresses: ".to_owned(),
+        _ => format!("{}: ", nodes.join(", ")),
+    };
+    Fact::new("seen", format!("{place}{}", verdict.seen))
 }
 
 /// A grid per kind of resumption: where sessions began, and where they were offered.
@@ -155,8 +166,16 @@ fn grids(report: &ProbeReport) -> Option<Block> {
         .filter(|place| report.resumption.iter().any(|one| one.from == *place))
         .collect();
     let address = |place: &usize| report.nodes.get(*place).map_or("", |node| &node.address);
+    // Of many addresses the columns are numbered, so that they stay on the screen.
+    let is_wide = places.len() > 2;
     let mut heads = vec!["<kind".to_owned(), "<session from".to_owned()];
-    heads.extend(places.iter().map(|place| format!("<at {}", address(place))));
+    heads.extend(places.iter().map(|place| {
+        if is_wide {
+            format!("at {}", place + 1)
+        } else {
+            format!("<at {}", address(place))
+        }
+    }));
     let mut table = Table::new("Resumed of offered", heads);
     for kind in Resumes::ALL {
         for from in &places {
@@ -166,6 +185,7 @@ fn grids(report: &ProbeReport) -> Option<Block> {
                 match one {
                     None => NONE.to_owned(),
                     Some(one) => match &one.trouble {
+                        Some(_) if is_wide => ratio(one.resumed, one.offered),
                         Some(trouble) if one.offered == 0 => trouble.text.clone(),
                         Some(trouble) => {
                             format!("{}; {}", ratio(one.resumed, one.offered), trouble.text)
@@ -174,7 +194,12 @@ fn grids(report: &ProbeReport) -> Option<Block> {
                     },
                 }
             };
-            let mut row = vec![kind.name().to_owned(), address(from).to_owned()];
+            let number = if is_wide {
+                format!("{} = ", from + 1)
+            } else {
+                String::new()
+            };
+            let mut row = vec![kind.name().to_owned(), format!("{number}{}", address(from))];
             row.extend(places.iter().map(cell));
             table.row(row.into_iter().map(Cell::from));
         }
@@ -184,8 +209,8 @@ fn grids(report: &ProbeReport) -> Option<Block> {
 }
 
 fn node(node: &Node, now_s: u64) -> Block {
-    let mut blocks = vec![Block::Facts(facts(node))];
-    blocks.extend(clients(node).block());
+    let of_node = facts(node).into_iter().chain(clients(node));
+    let mut blocks = vec![Block::Facts(of_node.collect())];
     for certificate in node.certificates() {
         blocks.push(Block::Facts(of_certificate(certificate, now_s)));
     }
@@ -210,10 +235,12 @@ fn facts(node: &Node) -> Vec<Fact> {
         };
         let suites = format!("{}{order}", version.suites.join(", "));
         facts.push(Fact::new(format!("{} suites", version.name), suites));
-        facts.push(Fact::new(
-            format!("{} groups", version.name),
-            version.groups.join(", "),
-        ));
+        let groups = version.groups.join(", ");
+        facts.push(Fact::new(format!("{} groups", version.name), groups));
+        if version.dh_bits > 0 {
+            let bits = counted(version.dh_bits as usize, "bit");
+            facts.push(Fact::new(format!("{} DHE", version.name), bits));
+        }
     }
     for version in node.versions.iter().filter(|version| !version.spoken) {
         facts.push(Fact::new(&version.name, format!("no: {}", version.answer)));
@@ -230,6 +257,9 @@ fn facts(node: &Node) -> Vec<Fact> {
         let again = match certificate.asked_at_resumption {
             Some(false) if certificate.asked => "; resumption goes without it",
             Some(true) => "; asked for again at resumption",
+            None if node.lacks_our_certificate() => {
+                "; without --client-certificate, resumption is not known"
+            }
             _ => "",
         };
         facts.push(Fact::new("client's certificate", format!("{asked}{again}")));
@@ -262,38 +292,31 @@ fn facts(node: &Node) -> Vec<Fact> {
     facts
 }
 
-fn clients(node: &Node) -> Table {
-    let heads = [
-        "<client",
-        "<version",
-        "<suite",
-        "<group",
-        "<signature",
-        "<ALPN",
-        "<key",
-    ];
-    let mut table = Table::new("What each kind of client gets", heads);
-    for client in &node.clients {
-        if let Some(trouble) = &client.trouble {
-            table.row([&client.kind, NONE, &trouble.text].map(Cell::from));
-            continue;
-        }
-        let key = client.certificate.as_ref().map_or(NONE, |one| &one.key);
-        let or_none = |text: &str| if text.is_empty() { NONE } else { text }.to_owned();
-        table.row(
-            [
-                &client.kind,
-                &client.version,
-                &client.suite,
-                &client.group,
-                &or_none(&client.signature),
-                &or_none(&client.alpn),
-                key,
-            ]
-            .map(Cell::from),
-        );
-    }
-    table
+/// What each kind of client gets, a line each: as columns they are wider than most terminals.
+fn clients(node: &Node) -> impl Iterator<Item = Fact> {
+    let fact = |client: &Client| {
+        let text = match &client.trouble {
+            Some(trouble) => format!("no: {}", trouble.text),
+            None => negotiated(client),
+        };
+        Fact::new(format!("{} client", client.kind), text)
+    };
+    node.clients.iter().map(fact)
+}
+
+fn negotiated(client: &Client) -> String {
+    let mut parts = vec![&client.version, &client.suite, &client.group];
+    let key = client.certificate.as_ref().map(|one| &one.key);
+    parts.extend(key);
+    parts.extend([&client.signature, &client.alpn]);
+    parts.retain(|part| !part.is_empty());
+    let parts: Vec<&str> = parts.into_iter().map(String::as_str).collect();
+    let retry = if client.hello_retry {
+        " (after a HelloRetryRequest)"
+    } else {
+        ""
+    };
+    format!("{}{retry}", parts.join(", "))
 }
 
 /// Seconds in a day.
@@ -327,6 +350,7 @@ fn of_certificate(one: &Certificate, now_s: u64) -> Vec<Fact> {
     vec![
         Fact::new("certificate", &one.subject),
         Fact::new("key", &one.key),
+        Fact::new("signed by", format!("{}, {}", one.issuer, one.signature)),
         Fact::new("names", one.names.join(", ")),
         Fact::new(
             "chain",

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use load::observe::chain::Roots;
 use load::plan::{ClientCertificate, ProxyVersion};
 use measure::probe::ProbeReport;
 use options::{Report, quantity};
@@ -70,7 +71,7 @@ docs/guide/probe.md explains how to read it.
 };
 
 /// Characters in a line of text.
-pub(super) const WIDTH: usize = 110;
+pub(super) const WIDTH: usize = 80;
 
 /// Every pair of addresses is tried: eight have 56 pairs.
 const ADDRESSES_MAX: usize = 8;
@@ -156,6 +157,13 @@ fn expectations(path: &Path, console: Console) -> Result<Option<Expectations>, U
     let report = Report::new(Some(source));
     let read = Expectations::read(&file.text, &report);
     console_tell(report, source, console);
+    if read.as_ref().is_some_and(Expectations::is_empty) {
+        // What a script has emptied by mistake must not pass.
+        return Err(UsageError::new(
+            format!("{} expects nothing", file.path),
+            hint,
+        ));
+    }
     Ok(read)
 }
 
@@ -356,7 +364,17 @@ fn file(flag: &str, path: &Path) -> Result<Vec<u8>, UsageError> {
 
 pub(super) fn roots(arguments: &Arguments) -> Result<Option<Vec<u8>>, UsageError> {
     match arguments.path("ca") {
-        Some(path) => file("ca", &path).map(Some),
+        Some(path) => {
+            let pem = file("ca", &path)?;
+            if Roots::read(&pem).is_none() {
+                let text = format!("{} holds no certificate", path.display());
+                return Err(UsageError::new(
+                    text,
+                    "--ca names a file of PEM with the roots",
+                ));
+            }
+            Ok(Some(pem))
+        }
         None => {
             let mut places = SYSTEM_ROOTS.iter().map(Path::new);
             Ok(places.find_map(|path| read(path).ok()))
