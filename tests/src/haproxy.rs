@@ -37,19 +37,29 @@ impl Haproxy {
     /// An HTTPS server with this certificate (chain and key in one file) and more options of its
     /// `bind` line, that answers with `ok`.
     pub fn terminate(certificate: &Path, bind: &str) -> Self {
-        Self::start(
+        Self::terminate_with(certificate, bind, "")
+    }
+
+    /// The same with lines of the section `global`.
+    pub fn terminate_with(certificate: &Path, bind: &str, global: &str) -> Self {
+        Self::start_with(
+            global,
             &format!("ssl crt {} {bind}", certificate.display()),
             "mode http\n http-request return status 200 content-type text/plain string ok\n",
         )
     }
 
     fn start(bind: &str, rest: &str) -> Self {
+        Self::start_with("", bind, rest)
+    }
+
+    fn start_with(global: &str, bind: &str, rest: &str) -> Self {
         let address = free_address();
         let directory = Directory::new();
         let file = directory.write(
             "haproxy.cfg",
             format!(
-                "defaults\n timeout connect 10s\n timeout client 60s\n timeout server 60s\n\
+                "global\n{global}\ndefaults\n timeout connect 10s\n timeout client 60s\n timeout server 60s\n\
              listen test\n bind {address} {bind}\n {rest}"
             ),
         );

@@ -20,8 +20,9 @@ pub struct Hitch {
 }
 
 impl Hitch {
-    /// Terminates TLS for `server` with this certificate (chain and key in one file). One process
-    /// does it: several would each have sessions of their own.
+    /// Terminates TLS for `server` with this certificate (chain and key in one file), and with the
+    /// OCSP response in a file beside it that ends in `.ocsp`. One process does it: several would
+    /// each have sessions of their own.
     pub fn start(certificate: &Path, server: SocketAddr) -> Self {
         Self::start_with(certificate, server, "")
     }
@@ -63,8 +64,14 @@ fn text(address: SocketAddr, certificate: &Path, server: SocketAddr) -> String {
     } else {
         ""
     };
+    let staple = certificate.with_extension("ocsp");
+    let pem_file = if staple.exists() {
+        format!("{{ cert = {certificate:?} ocsp-resp-file = {staple:?} }}")
+    } else {
+        format!("{certificate:?}")
+    };
     format!(
-        "frontend = {{ host = \"{}\" port = \"{}\" pem-file = {certificate:?} }}
+        "frontend = {{ host = \"{}\" port = \"{}\" pem-file = {pem_file} }}
          backend = \"[{}]:{}\"
          workers = 1
          ocsp-dir = \"\"

@@ -37,6 +37,8 @@ mod laboratory {
     }
     mod probe {
         mod bad_input;
+        mod hostile;
+        mod survey;
         mod foreign {
             mod agreement;
             mod configurations;

@@ -100,6 +100,29 @@ impl Authority {
         self.leaf(&[common_name]).for_client().issue()
     }
 
+    /// Chain and key of a leaf for `localhost` that our library does not make: `openssl req` gets
+    /// the arguments of the key, `openssl x509` those of the signature.
+    pub fn leaf_by_openssl(&self, key: &str, signature: &str) -> String {
+        let place = Directory::new();
+        place.write("ca.pem", &self.certificate_pem);
+        place.write("ca.key", self.issuer.key().serialize_pem());
+        openssl(&place, &format!("req {key} {REQUEST} -out leaf.csr"));
+        let issue =
+            "x509 -req -in leaf.csr -CA ca.pem -CAkey ca.key -days 300 -copy_extensions copy";
+        openssl(&place, &format!("{issue} {signature} -out leaf.pem"));
+        read(&place, "leaf.pem") + &self.above_pem + &read(&place, "leaf.key")
+    }
+
+    /// Certificate and key for `localhost` that nobody else has signed.
+    pub fn own_issuer_by_openssl(key: &str) -> String {
+        let place = Directory::new();
+        openssl(
+            &place,
+            &format!("req -x509 {key} {REQUEST} -days 300 -out leaf.pem"),
+        );
+        read(&place, "leaf.pem") + &read(&place, "leaf.key")
+    }
+
     /// A PEM list that revokes these leaves.
     pub fn revocation_list(&self, revoked: &[&Leaf]) -> String {
         let serials: Vec<_> = revoked.iter().map(|leaf| leaf.serial).collect();
@@ -168,15 +191,29 @@ impl Authority {
         place.write("index", format!("{status}\t{serial}\tunknown\t/CN=leaf\n"));
         let arguments = "ocsp -index index -CA ca.pem -rsigner ca.pem -rkey ca.key \
                          -issuer ca.pem -cert leaf.pem -ndays 30 -respout response";
-        let output = Command::new("openssl")
-            .args(arguments.split_whitespace())
-            .current_dir(place.path())
-            .stdin(Stdio::null())
-            .output()
-            .expect("openssl is installed");
-        std::fs::read(place.join("response"))
-            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+        openssl(&place, arguments);
+        std::fs::read(place.join("response")).expect("openssl has written it")
     }
+}
+
+/// Of `openssl req`, beside the kind of key.
+const REQUEST: &str = "-nodes -keyout leaf.key -subj /CN=localhost \
+                       -addext subjectAltName=DNS:localhost";
+
+/// Runs `openssl` in a folder.
+fn openssl(place: &Directory, arguments: &str) {
+    let output = Command::new("openssl")
+        .args(arguments.split_whitespace())
+        .current_dir(place.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("openssl is installed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments}: {said}");
+}
+
+fn read(place: &Directory, name: &str) -> String {
+    std::fs::read_to_string(place.join(name)).expect("openssl has written it")
 }
 
 fn authority_params(name: &str) -> (CertificateParams, u64) {

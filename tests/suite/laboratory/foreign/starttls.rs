@@ -65,6 +65,42 @@ fn lariat_before_servers_without_tls_resumes_in_each_protocol() {
     }
 }
 
+/// Some greet; the others are silent at a ClientHello, and are asked in their own words.
+#[test]
+fn servers_that_wait_to_be_asked_are_named() {
+    let site = Site::new();
+    let (_dovecot, [imap, pop3, _, sieve]) = dovecot();
+    let (mail, files) = (aiosmtpd(&[]), pyftpdlib());
+    let hba = "host all all 127.0.0.1/32 scram-sha-256";
+    let (plain, with_tls) = (
+        postgres(hba, &[], &site),
+        postgres(hba, &["-c", "ssl=on"], &site),
+    );
+    let (directory, mysql) = (slapd(""), Mariadb::start(&[]));
+    let echo = Server::start(Behaviour::Echo);
+    let chat = service(&site, "chat", echo.address()).starting_tls("xmpp", "required");
+    let _lariat = lariat([&chat]);
+    for (protocol, server) in [
+        ("imap", imap),
+        ("pop3", pop3),
+        ("sieve", sieve),
+        ("smtp", mail.address),
+        ("ftp", files.0.address),
+        ("postgres", plain.address),
+        ("postgres", with_tls.address),
+        ("ldap", directory.address),
+        ("mysql", mysql.address),
+        ("xmpp", chat.address),
+    ] {
+        let mut command = lab::command();
+        let said = run(command.args(["probe", &server.to_string()])).success();
+        // As it stands in one line of any width.
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = format!("without TLS, did you mean --starttls {protocol}?");
+        assert!(said.contains(&words), "{protocol}: {said}");
+    }
+}
+
 #[test]
 fn servers_with_tls_are_asked_and_those_without_have_failed() {
     let site = Site::new();

@@ -66,12 +66,38 @@ fn other_protocols_are_named() {
         (b"J\0\0\0\x0a8.0.36\0", "did you mean --starttls mysql?"),
         (b"* OK IMAP4rev1 ready\r\n", "did you mean --starttls imap?"),
         (b"SSH-2.0-x\r\n", "SSH"),
+        (b"220 (vsFTPd 3.0.3)\r\n", "did you mean --starttls ftp?"),
+        (b"+OK ready\r\n", "did you mean --starttls pop3?"),
+        (b"200 news ready\r\n", "did you mean --starttls nntp?"),
+        (
+            b"\"IMPLEMENTATION\" \"x\"\r\nOK\r\n",
+            "did you mean --starttls sieve?",
+        ),
+        (
+            b"<?xml version='1.0'?><stream:stream>",
+            "did you mean --starttls xmpp?",
+        ),
+        (
+            b"EFATAL:  unsupported\0",
+            "did you mean --starttls postgres?",
+        ),
         (b"\x01\x02\x03\x04\x05", "begins with the bytes 01 02 03"),
     ] {
         let (kind, text) = trouble(answer(greeting));
         assert_eq!(kind, "not-tls", "{text}");
         assert_has(text, words);
     }
+}
+
+#[test]
+fn a_file_of_roots_without_one_is_refused() {
+    let site = Site::new();
+    let none = site.directory.write("none.pem", "no PEM");
+    let mut command = lab::command();
+    command.args(["probe", "127.0.0.1:1", "--ca"]).arg(&none);
+    let finished = run(&mut command);
+    assert_eq!(finished.code(), 2, "{finished:?}");
+    finished.assert_stderr("none.pem holds no certificate");
 }
 
 #[test]
@@ -189,6 +215,9 @@ fn expectations_and_slips_have_exit_codes() {
     assert_eq!(slip.code(), 2);
     slip.assert_stderr("expect.toml:2:1");
     slip.assert_stderr("did you mean `certificate.days-left`?");
+    let empty = expect("# nothing");
+    assert_eq!(empty.code(), 2);
+    empty.assert_stderr("expect.toml expects nothing");
     let facts = run(lab::command().args(["probe", "--facts"])).success();
     assert_has(facts, "resumption.psk-single-use");
 }
@@ -229,39 +258,13 @@ fn tls_is_asked_for_in_words_of_the_protocol() {
     let _lariat = Lariat::start(&service.toml());
     let mail = mail_server(service.address);
     assert_has(trouble(mail).1, "did you mean --starttls smtp?");
+    let (_, report) = probe(service.address, &["--starttls", "smtp"]);
+    let text = report["nodes"][0]["trouble"]["text"].to_string();
+    assert_has(text, "as no greeting came: TLS may begin there at once");
     let (_, report) = probe(mail, &["--starttls", "smtp", "--attempts", "2"]);
     let node = &report["nodes"][0];
     assert_eq!(node["trouble"], Value::Null, "{report}");
     assert_eq!(node["clients"][0]["version"], "TLSv1.3");
     let resumed = report["resumption"].as_array().unwrap().iter();
     assert!(resumed.clone().all(|one| one["resumed"] == 2), "{report}");
-}
-
-#[test]
-fn a_survey_has_a_row_per_site() {
-    let site = Site::new();
-    let server = Server::start(Behaviour::Http("ok".into()));
-    let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
-    let silent = answer("HTTP/1.1 400 Bad Request\r\n\r\n");
-    let list = site.path("sites.txt");
-    fs::write(
-        &list,
-        format!("# ours\n{}\n\n{silent} # plain\n", service.address),
-    )
-    .unwrap();
-    let survey = |flags: &[&str]| {
-        let mut command = lab::command();
-        command.arg("survey").arg(&list).arg("--ca").arg(site.ca());
-        run(command.args(flags)).success()
-    };
-    let text = survey(&[]);
-    assert_has(&text, "TLS of 2 sites");
-    assert_has(&text, "X25519MLKEM768");
-    assert_has(&text, "this speaks HTTP");
-    let documents = survey(&["--json"]);
-    assert_eq!(documents.lines().count(), 2);
-    let page = site.path("survey.html");
-    survey(&["-o", page.to_str().unwrap()]);
-    assert_has(fs::read_to_string(page).unwrap(), "X25519MLKEM768");
 }

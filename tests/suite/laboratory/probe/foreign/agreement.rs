@@ -133,7 +133,6 @@ fn sslscan_agrees() {
                 words.next() == Some(name) && words.next() == Some("enabled")
             });
             assert_eq!(version["spoken"], enabled, "{name}: {said}");
-            // What it accepts of what we know; some of what it knows is not tried by us.
             let accepted: BTreeSet<String> = said
                 .lines()
                 .filter(|line| line.starts_with("Accepted") || line.starts_with("Preferred"))
@@ -147,17 +146,8 @@ fn sslscan_agrees() {
             let found = texts(&version["suites"]);
             let missing: Vec<_> = found.difference(&accepted).collect();
             assert!(missing.is_empty(), "{name}: {missing:?}: {said}");
-            let more = accepted.difference(&found);
-            let more: Vec<_> = more.filter(|suite| is_tried(suite)).collect();
+            let more: Vec<_> = accepted.difference(&found).collect();
             assert!(more.is_empty(), "{name}: {more:?}: {node}");
         }
     }
-}
-
-/// Families that a probe does not try: they are in no browser and off in all servers' defaults.
-fn is_tried(suite: &str) -> bool {
-    let rare = [
-        "ARIA", "CCM", "PSK", "SRP", "anon", "CAMELLIA", "SEED", "IDEA", "NULL",
-    ];
-    !rare.iter().any(|family| suite.contains(family))
 }

@@ -1,11 +1,13 @@
 //! Programs in configurations that are right, or wrong in one known point: every point is found,
-//! and nothing else is complained of. A row is a configuration with the facts that must be found.
+//! and nothing else is complained of. The configurations are data, in `configurations.txt`.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use serde_json::Value;
 use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
 use suite::lab;
@@ -13,405 +15,427 @@ use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::stunnel::Stunnel;
 
+/// A program's settings, the key first.
+type Settings = Vec<(String, String)>;
+
+/// A block of the file.
+#[derive(Default)]
+struct Configuration {
+    name: String,
+    /// The file with chain and key.
+    certificate: String,
+    faults: BTreeSet<String>,
+    advice: BTreeSet<String>,
+    /// Advice that the program gets in `right` and not here.
+    without: BTreeSet<String>,
+    facts: String,
+    /// By program; one per node.
+    programs: Vec<(String, String)>,
+}
+
+impl Configuration {
+    /// What each node of a program is told; none if it is not named, or cannot.
+    fn nodes(&self, program: &str) -> Vec<&str> {
+        let of = |wanted: &str| -> Vec<&str> {
+            let all = self.programs.iter().filter(|(name, _)| name == wanted);
+            all.map(|(_, settings)| settings.as_str()).collect()
+        };
+        let own = of(program);
+        let nodes = if own.is_empty() { of("all") } else { own };
+        nodes
+            .into_iter()
+            .filter(|one| !one.starts_with('-'))
+            .collect()
+    }
+}
+
+fn configurations() -> Vec<Configuration> {
+    let mut all: Vec<Configuration> = Vec::new();
+    for line in include_str!("configurations.txt").lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            all.push(Configuration {
+                name: name.trim_end_matches(']').to_owned(),
+                certificate: "good.pem".to_owned(),
+                ..Configuration::default()
+            });
+        } else if let Some((key, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) {
+            let (key, value) = (key.trim(), value.trim());
+            let list = || value.split(", ").map(str::to_owned).collect();
+            let block = all.last_mut().unwrap();
+            match key {
+                "certificate" => value.clone_into(&mut block.certificate),
+                "faults" => block.faults = list(),
+                "advice" => block.advice = list(),
+                "without" => block.without = list(),
+                "facts" => block.facts += &format!("{value}\n"),
+                "all" | "nginx" | "haproxy" | "hitch" | "stunnel" | "lariat" => {
+                    block.programs.push((key.to_owned(), value.to_owned()));
+                }
+                _ => panic!("{line}"),
+            }
+        }
+    }
+    all
+}
+
+fn settings(text: &str) -> Settings {
+    let parts = text
+        .split(';')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
+    let setting = |part: &str| {
+        let (key, value) = part.split_once(' ').unwrap_or((part, ""));
+        (key.to_owned(), value.to_owned())
+    };
+    parts.map(setting).collect()
+}
+
+/// Those of the base whose place is not taken, and more.
+fn merged(base: &str, more: &str) -> Settings {
+    let more = settings(more);
+    let mut all = settings(base);
+    all.retain(|(key, _)| more.iter().all(|(taken, _)| taken != key));
+    all.extend(more);
+    all
+}
+
+/// Each setting on a line of its own, or whatever stands between.
+fn written(settings: &Settings, between: &str) -> String {
+    let lines = settings
+        .iter()
+        .map(|(key, value)| format!("{key} {value}{between}"));
+    lines.collect()
+}
+
 /// Certificates by the names of their files, and a server behind.
 struct Place {
     site: Site,
-    server: Server,
+    server: Nginx,
 }
 
 impl Place {
     fn new() -> Self {
-        let site = Site::new();
-        let above = site.authority.intermediate("upper");
+        // It ends connections, as real servers do.
+        let server = Nginx::start("", "ok");
+        let place = Self {
+            site: Site::new(),
+            server,
+        };
+        place.write_chains();
+        place.write_leaves();
+        place.write_staples();
+        place.write_keys();
+        place
+    }
+
+    /// Of one leaf, chains that are right or wrong.
+    fn write_chains(&self) {
+        let root = &self.site.authority;
+        let above = root.intermediate("upper");
         let below = above.intermediate("lower");
+        let good = below.leaf(&["localhost"]).issue();
+        let (leaf, key) = (good.certificate_pem(), good.key_pem());
+        for (name, chain) in [
+            ("good.pem", vec![leaf, below.pem(), above.pem()]),
+            ("alone.pem", vec![leaf]),
+            ("mixed.pem", vec![leaf, above.pem(), below.pem()]),
+            (
+                "rooted.pem",
+                vec![leaf, below.pem(), above.pem(), root.pem()],
+            ),
+        ] {
+            self.site.directory.write(name, chain.concat() + key);
+        }
+    }
+
+    fn write_leaves(&self) {
         let names = &["localhost"];
-        let good = below.leaf(names).issue();
-        good.write(&site.directory, "good.pem");
-        let rsa = below.leaf(names).key(Key::Rsa2048).issue();
-        rsa.write(&site.directory, "rsa.pem");
-        let alone = format!("{}{}", good.certificate_pem(), good.key_pem());
-        fs::write(site.path("alone.pem"), alone).unwrap();
-        let mixed = [
-            good.certificate_pem(),
-            above.pem(),
-            below.pem(),
-            good.key_pem(),
-        ];
-        fs::write(site.path("mixed.pem"), mixed.concat()).unwrap();
-        let rooted = [&good.chain_pem(), site.authority.pem(), good.key_pem()];
-        fs::write(site.path("rooted.pem"), rooted.concat()).unwrap();
-        let other = below.leaf(&["other.example"]).issue();
-        other.write(&site.directory, "other.pem");
-        below
-            .leaf(names)
-            .expired()
-            .issue()
-            .write(&site.directory, "expired.pem");
+        let root = &self.site.authority;
+        let (now, day) = (now_seconds(), 86400);
         let stranger = Authority::root("stranger");
         let strange = [&stranger.leaf(names).issue().pem(), stranger.pem()].concat();
-        fs::write(site.path("strange.pem"), strange).unwrap();
-        let stapled = site.authority.leaf(names).must_staple().issue();
-        stapled.write(&site.directory, "must-staple.pem");
-        fs::write(site.path("ok.ocsp"), site.authority.ocsp_response(&stapled)).unwrap();
-        let revoked = site.authority.ocsp_response_revoked(&stapled);
-        fs::write(site.path("revoked.ocsp"), revoked).unwrap();
-        let old = site
-            .authority
-            .ocsp_response_until(&stapled, now_seconds() - 60);
-        fs::write(site.path("old.ocsp"), old).unwrap();
-        for (name, byte) in [("1.key", 1), ("2.key", 2)] {
-            fs::write(site.path(name), [byte; 80]).unwrap();
+        self.site.directory.write("strange.pem", strange);
+        for (name, leaf) in [
+            ("rsa.pem", root.leaf(names).key(Key::Rsa2048)),
+            ("other.pem", root.leaf(&["other.example"])),
+            ("expired.pem", root.leaf(names).expired()),
+            (
+                "early.pem",
+                root.leaf(names).valid(now + day, now + 300 * day),
+            ),
+            (
+                "soon.pem",
+                root.leaf(names).valid(now - day, now + 5 * day + 3600),
+            ),
+            ("must-staple.pem", root.leaf(names).must_staple()),
+        ] {
+            leaf.issue().write(&self.site.directory, name);
         }
-        let server = Server::start(Behaviour::Http("ok".into()));
-        Self { site, server }
+        for (name, made) in [
+            (
+                "weak.pem",
+                root.leaf_by_openssl("-newkey rsa:1024", "-sha256"),
+            ),
+            ("sha1.pem", root.leaf_by_openssl(EC, "-sha1")),
+            ("self.pem", Authority::own_issuer_by_openssl(EC)),
+        ] {
+            self.site.directory.write(name, made);
+        }
+    }
+
+    /// Files that lie beside certificates: lariat and haproxy each look for a name of their own.
+    fn write_staples(&self) {
+        // hitch looks for the issuer in the chain.
+        let issuer = self.site.authority.intermediate("stapler");
+        for (name, response) in [
+            (
+                "stapled",
+                Authority::ocsp_response as fn(&Authority, &Leaf) -> Vec<u8>,
+            ),
+            ("revoked", Authority::ocsp_response_revoked),
+            ("old", |issuer, leaf| {
+                issuer.ocsp_response_until(leaf, now_seconds() - 60)
+            }),
+        ] {
+            let leaf = issuer.leaf(&["localhost"]).must_staple().issue();
+            leaf.write(&self.site.directory, &format!("{name}.pem"));
+            let response = response(&issuer, &leaf);
+            self.site.directory.write(format!("{name}.ocsp"), &response);
+            self.site
+                .directory
+                .write(format!("{name}.pem.ocsp"), &response);
+        }
+    }
+
+    fn write_keys(&self) {
+        self.site.directory.write("ticket80.key", [7; 80]);
+        // Three keys of 48 bytes, as haproxy wants them.
+        let keys = ["a", "b", "c"].map(|letter| letter.repeat(64) + "\n");
+        self.site.directory.write("tickets.base64", keys.concat());
+        let rsa = fs::read_to_string(self.path("rsa.pem")).unwrap();
+        self.site.directory.write("dh1024.pem", DH1024);
+        self.site.directory.write("dhe.pem", rsa + DH1024);
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.site.path(name)
     }
 
-    /// Probes these addresses as localhost; all facts must be as this says.
-    fn assert(&self, name: &str, addresses: &[SocketAddr], facts: &str) {
-        let file = self.path("expect.toml");
-        fs::write(&file, facts).unwrap();
+    /// Starts a program.
+    fn start(&self, program: &str, file: &str, base: &str, more: &str) -> Started {
+        let directory = self.site.directory.path().display().to_string();
+        let mut all = merged(base, more);
+        for (_, value) in &mut all {
+            *value = value.replace("DIR", &directory);
+        }
+        let certificate = self.path(file);
+        match program {
+            "nginx" => {
+                let started = Nginx::terminate(&certificate, &written(&all, ";"));
+                (started.address, Box::new(started))
+            }
+            "haproxy" => {
+                let is_global = |(key, _): &(String, String)| key.starts_with("tune.");
+                let (global, bind) = all.into_iter().partition(is_global);
+                let (global, bind) = (written(&global, "\n"), written(&bind, " "));
+                let started = Haproxy::terminate_with(&certificate, &bind, &global);
+                (started.address, Box::new(started))
+            }
+            "hitch" => {
+                let lines = written(&all, "\n");
+                let started = Hitch::start_with(&certificate, self.server.address, &lines);
+                (started.address, Box::new(started))
+            }
+            "stunnel" => {
+                let (behind, lines) = (self.server.address.to_string(), written(&all, "\n"));
+                let started = Stunnel::terminate(&certificate, &behind, &lines);
+                (started.address, Box::new(started))
+            }
+            _ => self.start_lariat(file, all),
+        }
+    }
+
+    fn start_lariat(&self, file: &str, settings: Settings) -> Started {
+        let mut service = self
+            .service()
+            .certificates(&format!("[{:?}]", self.path(file)));
+        let mut global = String::new();
+        for (key, value) in settings {
+            if key.starts_with('[') {
+                global += &format!("{key}\n{value}\n");
+            } else if let Some(key) = key.strip_prefix("back.") {
+                service = service.back(&format!("{key} {value}"));
+            } else if key == "certificates" {
+                service = service.certificates(value.trim_start_matches("= "));
+            } else {
+                service = service.tls(&format!("{key} {value}"));
+            }
+        }
+        let started = Lariat::start(&format!("{global}{}", service.toml()));
+        (service.address, Box::new(started))
+    }
+
+    /// A service of lariat before the server.
+    fn service(&self) -> Service {
+        let servers = [self.server.address.to_string()];
+        Service::new(&self.site, &Server::start(Behaviour::Hang)).servers(&format!("{servers:?}"))
+    }
+
+    /// Probes these addresses as localhost: the report, and what was not as expected.
+    fn probe(&self, addresses: &[SocketAddr], facts: &str) -> (Value, Finished) {
+        let all = format!("speaks-tls = true\n{facts}");
+        // Of two workers that do not share, one resumes all of 24 once in eight million times.
+        let attempts = if facts.contains("'sometimes'") {
+            "24"
+        } else {
+            "6"
+        };
         let mut command = lab::command();
-        command.args(["probe", "localhost", "--attempts", "24", "--expect"]);
-        command.arg(&file).arg("--ca").arg(self.site.ca());
+        command.args([
+            "probe",
+            "localhost",
+            "--json",
+            "--attempts",
+            attempts,
+            "--expect",
+        ]);
+        command.arg(self.site.directory.write("expect.toml", all));
+        command.arg("--ca").arg(self.site.ca());
         for address in addresses {
             command.args(["--connect", &address.to_string()]);
         }
         let finished = run(&mut command);
-        assert_eq!(finished.code(), 0, "{name}: {finished:?}");
+        let report = serde_json::from_str(&finished.stdout);
+        let report = report.unwrap_or_else(|error| panic!("{error}: {finished:?}"));
+        (report, finished)
     }
 }
 
-const ALL: &str = "resumption = { session-id = 'always', ticket = 'always', psk = 'always' }\n";
+/// Made by `openssl dhparam 1024`, which takes its time.
+const DH1024: &str = "-----BEGIN DH PARAMETERS-----\n\
+MIGHAoGBAOpiS2/wwgUQpwonE2mASob6jCCPZNcoU7VaEOG7NFzgJ+qSqttBorfV\n\
+nXPa3F3CXc7Qf7kmhRgoVE+yAPWAvIT1B7fB0EwpmB03OXLC+wDUjSImWdrUoDPY\n\
+ZGbLUdRpgD7E97kro4yYAaHEnugi7W4rrLqEKLElGjKtlVSud+/PAgEC\n\
+-----END DH PARAMETERS-----\n\
+";
 
-/// The settings of a server that is right in all points; OpenSSL 3.0 has no post-quantum group.
-const NGINX: &str = "ssl_protocols TLSv1.2 TLSv1.3; ssl_prefer_server_ciphers on;
-    ssl_session_cache shared:SSL:1m;";
-const NGINX_CIPHERS: &str = "ssl_ciphers ECDHE+AESGCM:ECDHE+CHACHA20;";
+/// A program, stopped when it is dropped, and where it listens.
+type Started = (SocketAddr, Box<dyn Any>);
 
-const RIGHT: &str = "faults = []\nadvice = ['no-post-quantum']\n";
+const EC: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-256";
 
-fn faults(points: &str) -> String {
-    format!("faults = {points}\nadvice = ['no-post-quantum']\n")
+/// The points of one level.
+fn points(report: &Value, level: &str) -> BTreeSet<String> {
+    let verdicts = report["verdicts"].as_array().unwrap().iter();
+    let found = verdicts.filter(|one| one["level"] == level);
+    found
+        .map(|one| one["point"].as_str().unwrap().to_owned())
+        .collect()
 }
 
-fn advice(points: &str) -> String {
-    let more = points.trim_matches(['[', ']']);
-    format!("faults = []\nadvice = ['no-post-quantum', {more}]\n")
-}
-
-/// Name, certificate, further directives, and facts beside those.
-type Row = (&'static str, &'static str, &'static str, String);
-
-/// What is offered and resumed.
-fn handshake_rows() -> Vec<Row> {
-    let right = |facts: &str| format!("{RIGHT}{facts}");
-    vec![
-        (
-            "right",
-            "good.pem",
-            NGINX_CIPHERS,
-            right(
-                "versions = ['TLSv1.3', 'TLSv1.2']
-                 modern = { version = 'TLSv1.3', group = 'x25519', key = 'ECDSA P-256' }
-                 rsa-only.refused = { not = [] }
-                 tls12 = { order = 'server', suite = 'TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384' }
-                 certificate = { trusted = true, name-matches = true, staple = 'none' }
-                 resumption = { session-id = 'always', ticket = 'always', psk = 'always',
-                               psk-single-use = false, psk-early-data = false }
-                 round-trips = { full-tls13 = 1, full-tls12 = 2, ticket = 1,
-                                session-id = 1, psk = 1 }
-                 end = 'close-notify'",
-            ),
-        ),
-        (
-            "two keys",
-            "good.pem",
-            "ssl_certificate RSA; ssl_certificate_key RSA; ssl_ciphers ECDHE+AESGCM;",
-            right("rsa-only.key = 'RSA 2048'\necdsa-only.key = 'ECDSA P-256'"),
-        ),
-        (
-            "tickets off",
-            "good.pem",
-            "ssl_session_tickets off; ssl_ciphers ECDHE+AESGCM;",
-            right("resumption = { session-id = 'always', ticket = 'never', psk = 'always' }"),
-        ),
-        (
-            "TLS 1.2 alone",
-            "good.pem",
-            "ssl_protocols TLSv1.2; ssl_ciphers ECDHE+AESGCM;",
-            "faults = []\nadvice = ['no-tls13']\nversions = ['TLSv1.2']".to_owned(),
-        ),
-        (
-            "RSA key exchange",
-            "rsa.pem",
-            "ssl_ciphers ECDHE+AESGCM:AES128-GCM-SHA256;",
-            advice("['no-forward-secrecy']"),
-        ),
-        (
-            "NULL",
-            "rsa.pem",
-            "ssl_ciphers ECDHE+AESGCM:NULL-SHA256:@SECLEVEL=0;",
-            advice("['no-forward-secrecy']").replace("[]", "['broken-suites']"),
-        ),
-        (
-            "client order",
-            "good.pem",
-            "ssl_prefer_server_ciphers off; ssl_ciphers ECDHE+AESGCM;",
-            advice("['client-order']") + "tls12.order = 'client'",
-        ),
-        (
-            "TLS 1.1",
-            "good.pem",
-            "ssl_protocols TLSv1 TLSv1.1 TLSv1.2 TLSv1.3; ssl_ciphers ECDHE:@SECLEVEL=0;",
-            "faults = ['old-versions']\nadvice = { has = ['no-post-quantum'] }\n".to_owned()
-                + "versions = ['TLSv1.0', 'TLSv1.1', 'TLSv1.2', 'TLSv1.3']",
-        ),
-        (
-            "early data",
-            "good.pem",
-            "ssl_early_data on; ssl_ciphers ECDHE+AESGCM;",
-            // OpenSSL makes its tickets single ones then.
-            advice("['early-data']") + "resumption.psk-early-data = true",
-        ),
-    ]
-}
-
-/// What is shown.
-fn certificate_rows() -> Vec<Row> {
-    let right = |facts: &str| format!("{RIGHT}{facts}");
-    vec![
-        (
-            "missing chain",
-            "alone.pem",
-            NGINX_CIPHERS,
-            faults("['chain-incomplete']"),
-        ),
-        (
-            "mixed chain",
-            "mixed.pem",
-            NGINX_CIPHERS,
-            advice("['chain-disordered']"),
-        ),
-        (
-            "root sent",
-            "rooted.pem",
-            NGINX_CIPHERS,
-            advice("['chain-with-root']"),
-        ),
-        ("strange root", "strange.pem", NGINX_CIPHERS, {
-            faults("['certificate-untrusted']").replace("['no-p", "['chain-with-root', 'no-p")
-        }),
-        (
-            "wrong name",
-            "other.pem",
-            NGINX_CIPHERS,
-            faults("['certificate-name']"),
-        ),
-        (
-            "expired",
-            "expired.pem",
-            NGINX_CIPHERS,
-            faults("['certificate-expired']") + "certificate.days-left = 0",
-        ),
-        (
-            "no staple",
-            "must-staple.pem",
-            NGINX_CIPHERS,
-            faults("['staple-missing']"),
-        ),
-        (
-            "staple",
-            "must-staple.pem",
-            "ssl_stapling on; ssl_stapling_file GOOD; ssl_ciphers ECDHE+AESGCM;",
-            right("certificate.staple = 'good'\ncertificate.staple-age-hours = 0"),
-        ),
-        (
-            "revoked",
-            "must-staple.pem",
-            "ssl_stapling on; ssl_stapling_file REVOKED; ssl_ciphers ECDHE+AESGCM;",
-            faults("['staple-revoked']"),
-        ),
-        (
-            "client certificate",
-            "good.pem",
-            "ssl_verify_client optional_no_ca; ssl_ciphers ECDHE+AESGCM;",
-            right("client-certificate = 'asked'\nresumption.skips-client-certificate = true"),
-        ),
-        (
-            "old staple",
-            "must-staple.pem",
-            "ssl_stapling on; ssl_stapling_file OLD; ssl_ciphers ECDHE+AESGCM;",
-            faults("['staple-expired']"),
-        ),
-    ]
+/// Starts the program in each of its configurations. What is wrong is told of all of them at once.
+fn see_through(program: &str) {
+    let (place, all) = (Place::new(), configurations());
+    let base = all[0].nodes(program)[0];
+    // OpenSSL has a post-quantum group since 3.5.
+    let mut always = BTreeSet::new();
+    let (mut count, mut wrong) = (0, Vec::new());
+    for one in &all[1..] {
+        let nodes = one.nodes(program).into_iter();
+        let started: Vec<Started> = nodes
+            .map(|more| place.start(program, &one.certificate, base, more))
+            .collect();
+        if started.is_empty() {
+            continue;
+        }
+        count += 1;
+        let addresses: Vec<SocketAddr> = started.iter().map(|(address, _)| *address).collect();
+        let (report, finished) = place.probe(&addresses, &one.facts);
+        let (faults, advice) = (points(&report, "fault"), points(&report, "advice"));
+        if one.name == "right" {
+            always = advice.clone();
+            assert!(
+                always.iter().all(|point| point == "no-post-quantum"),
+                "{always:?}"
+            );
+            assert!(program != "lariat" || always.is_empty(), "{always:?}");
+        }
+        let mut expected: BTreeSet<_> = always.difference(&one.without).cloned().collect();
+        expected.extend(one.advice.iter().cloned());
+        if (faults != one.faults) || advice != expected || finished.code() != 0 {
+            let name = &one.name;
+            let (trouble, unmet) = (&report["nodes"][0]["trouble"], &finished.stderr);
+            wrong.push(format!(
+                "{name}: {faults:?}, {advice:?}, {trouble}, {unmet}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{program}:\n{}", wrong.join("\n"));
+    assert!(count >= 20, "{program}: {count}");
 }
 
 #[test]
 fn nginx_is_seen_through() {
-    let place = Place::new();
-    for (name, certificate, directives, facts) in [handshake_rows(), certificate_rows()].concat() {
-        let shown = |file: &str| format!("{:?}", place.path(file));
-        let mut directives = directives.to_owned();
-        for (word, file) in [
-            ("RSA", "rsa.pem"),
-            ("GOOD", "ok.ocsp"),
-            ("REVOKED", "revoked.ocsp"),
-            ("OLD", "old.ocsp"),
-        ] {
-            directives = directives.replace(&format!(" {word};"), &format!(" {};", shown(file)));
-        }
-        let mut all = NGINX.to_owned();
-        for directive in ["ssl_protocols", "ssl_prefer_server_ciphers"] {
-            if directives.contains(directive) {
-                // The one of the row stands in its place.
-                let (before, rest) = all.split_once(directive).unwrap();
-                all = format!("{before}{}", rest.split_once(';').unwrap().1);
-            }
-        }
-        let nginx = Nginx::terminate(&place.path(certificate), &format!("{all}{directives}"));
-        place.assert(name, &[nginx.address], &facts);
-    }
+    see_through("nginx");
 }
 
 #[test]
-fn nodes_that_do_not_share_are_seen() {
-    let place = Place::new();
-    let key = |file: &str| format!("ssl_session_ticket_key {:?};", place.path(file));
-    let protocols = "ssl_protocols TLSv1.2 TLSv1.3; ssl_prefer_server_ciphers on;";
-    let start = |address, listen: &str, more: &str| {
-        let directives = format!("{protocols} {NGINX_CIPHERS} {more}");
-        Nginx::terminate_at(address, &place.path("good.pem"), listen, &directives)
-    };
-    let cached = "ssl_session_cache shared:SSL:1m;";
-    for (name, tickets, facts) in [
-        (
-            "keys of their own",
-            ["1.key", "2.key"],
-            "faults = ['not-shared', 'not-shared', 'not-shared']
-             resumption = { session-id = 'same-address', ticket = 'same-address',
-                            psk = 'same-address' }",
-        ),
-        (
-            "the same keys",
-            ["1.key", "1.key"],
-            "faults = ['not-shared']
-             resumption = { session-id = 'same-address', ticket = 'always', psk = 'always' }",
-        ),
-    ] {
-        let nodes = tickets.map(|file| start(free_address(), "", &(key(file) + cached)));
-        let addresses: Vec<_> = nodes.iter().map(|one| one.address).collect();
-        place.assert(name, &addresses, facts);
-    }
-    // Two instances behind one address, as the kernel divides connections: caches of their own.
-    let address = free_address();
-    let _both = ["1.key", "1.key"].map(|file| start(address, "reuseport", &(key(file) + cached)));
-    let facts = "faults = ['resumed-by-chance']
-        resumption = { session-id = 'sometimes', ticket = 'always', psk = 'always' }";
-    place.assert("a cache per worker", &[address], facts);
+fn haproxy_is_seen_through() {
+    see_through("haproxy");
 }
 
 #[test]
-fn other_programs_are_seen_through() {
-    let place = Place::new();
-    let certificate = place.path("good.pem");
-    let behind = place.server.address();
-    let haproxy = |bind: &str| {
-        let ciphers = "ssl-min-ver TLSv1.2 ciphers ECDHE+AESGCM alpn h2,http/1.1";
-        let started = Haproxy::terminate(&certificate, &format!("{ciphers} {bind}"));
-        (started.address, Box::new(started) as Box<dyn Any>)
-    };
-    let hitch = |settings: &str| {
-        let good = "tls-protos = TLSv1.2 TLSv1.3\nciphers = \"ECDHE+AESGCM\"\n";
-        let settings = format!("{good}{settings}");
-        let started = Hitch::start_with(&certificate, behind.parse().unwrap(), &settings);
-        (started.address, Box::new(started) as Box<dyn Any>)
-    };
-    let stunnel = |options: &str| {
-        let good = "sslVersionMin = TLSv1.2\nciphers = ECDHE+AESGCM\n";
-        let started = Stunnel::terminate(&certificate, behind, &format!("{good}{options}"));
-        (started.address, Box::new(started) as Box<dyn Any>)
-    };
-    for (name, (address, _program), facts) in [
-        (
-            "haproxy",
-            haproxy(""),
-            format!("{RIGHT}{ALL}modern.alpn = 'h2'"),
-        ),
-        (
-            "haproxy without tickets",
-            haproxy("no-tls-tickets"),
-            format!("{RIGHT}resumption = {{ session-id = 'always', ticket = 'never' }}"),
-        ),
-        (
-            "haproxy with the client's order",
-            haproxy("prefer-client-ciphers"),
-            advice("['client-order']"),
-        ),
-        (
-            "hitch",
-            hitch("prefer-server-ciphers = on"),
-            RIGHT.to_owned(),
-        ),
-        ("hitch by the client", hitch(""), advice("['client-order']")),
-        (
-            "stunnel",
-            stunnel("options = CIPHER_SERVER_PREFERENCE"),
-            format!("{RIGHT}{ALL}"),
-        ),
-        (
-            "stunnel without resumption",
-            stunnel("options = CIPHER_SERVER_PREFERENCE\noptions = NO_TICKET\nsessionResume = no"),
-            advice("['no-resumption', 'no-resumption']"),
-        ),
-    ] {
-        place.assert(name, &[address], &facts);
-    }
+fn hitch_is_seen_through() {
+    see_through("hitch");
+}
+
+#[test]
+fn stunnel_is_seen_through() {
+    see_through("stunnel");
 }
 
 #[test]
 fn lariat_is_seen_through() {
+    see_through("lariat");
+}
+
+#[test]
+fn nodes_that_share_all_resume_each_others_sessions() {
     let place = Place::new();
-    let certificate = place.path("good.pem");
-    let lariat = |front: &str, rest: &str| {
-        let service = Service::new(&place.site, &place.server);
-        let service = service
-            .certificates(&format!("[{certificate:?}]"))
-            .tls(front);
-        let started = Lariat::start(&format!("{rest}{}", service.toml()));
+    let secret = place.site.directory.write("cluster.secret", "s".repeat(64));
+    let peers = [free_address(), free_address()];
+    let start = |own: SocketAddr, other: SocketAddr| {
+        let service = place.service();
+        let cluster = format!(
+            "[cluster]\nsecret = {secret:?}\n[cluster.peers]\nlisten = \"{own}\"\n\
+             send-to = [\"{other}\"]\nfetch-timeout = \"100ms\"\n"
+        );
+        let started = Lariat::start(&format!("{cluster}{}", service.toml()));
         (service.address, started)
     };
-    for (name, (address, _lariat), facts) in [
-        (
-            "lariat",
-            lariat("", ""),
-            format!("faults = []\nadvice = []\n{ALL}post-quantum.group = 'X25519MLKEM768'"),
-        ),
-        (
-            "lariat without resumption",
-            lariat("resumption = false", ""),
-            "faults = []\nadvice = ['no-resumption', 'no-resumption']".to_owned(),
-        ),
-        (
-            "lariat with single tickets",
-            lariat("", "[resumption]\ntls13 = 'cache'\n"),
-            "faults = []\nadvice = []\nresumption.psk-single-use = true".to_owned(),
-        ),
-        (
-            "lariat for known clients",
-            lariat(
-                &format!(
-                    "client-certificates = {{ mode = 'required', ca = [{:?}] }}",
-                    place.site.ca()
-                ),
-                "",
-            ),
-            "faults = []\nclient-certificate = 'required'".to_owned(),
-        ),
-    ] {
-        place.assert(name, &[address], &facts);
-    }
+    let nodes = [start(peers[0], peers[1]), start(peers[1], peers[0])];
+    let addresses = nodes.each_ref().map(|(address, _)| *address);
+    let facts = "faults = []
+        resumption = { session-id = 'always', ticket = 'always', psk = 'always' }";
+    let (_, finished) = place.probe(&addresses, facts);
+    assert_eq!(finished.code(), 0, "{finished:?}");
+}
+
+/// As the kernel divides connections between two instances at one address.
+#[test]
+fn instances_with_caches_of_their_own_resume_by_chance() {
+    let place = Place::new();
+    let address = free_address();
+    let directives = format!(
+        "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_ticket_key {:?};
+         ssl_session_cache shared:SSL:1m;",
+        place.path("ticket80.key")
+    );
+    let certificate = place.path("good.pem");
+    let start = |_| Nginx::terminate_at(address, &certificate, "reuseport", &directives);
+    let _both = [1, 2].map(start);
+    let facts = "faults = ['resumed-by-chance']
+        resumption = { session-id = 'sometimes', ticket = 'always', psk = 'always' }";
+    let (_, finished) = place.probe(&[address], facts);
+    assert_eq!(finished.code(), 0, "{finished:?}");
 }

@@ -1,0 +1,348 @@
+//! Servers that mean ill: they cut, drip, lie about lengths, never end, or write what a terminal or
+//! a browser would obey. A probe ends with a finding, and shows their words as words.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
+use serde_json::Value;
+use suite::lab;
+use suite::prelude::*;
+
+/// A server that does this with each connection, after the first bytes of the client.
+fn serve(act: impl Fn(&mut TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _hello = stream.read(&mut [0; 4096]);
+            act(&mut stream);
+        }
+    });
+    address
+}
+
+fn probed(address: SocketAddr, flags: &[&str]) -> Finished {
+    let mut command = lab::command();
+    command.args(["probe", &address.to_string(), "--timeout", "1s"]);
+    run(command.args(["--attempts", "2"]).args(flags))
+}
+
+/// The only node of the report. That a server means ill is no failure of ours.
+fn node(address: SocketAddr) -> Value {
+    let finished = probed(address, &["--json"]);
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    report["nodes"][0].clone()
+}
+
+/// The kind and the text of what is wrong there.
+fn trouble(address: SocketAddr) -> (String, String) {
+    let node = node(address);
+    let text = |key: &str| node["trouble"][key].as_str().unwrap_or_default().to_owned();
+    (text("kind"), text("text"))
+}
+
+/// Bytes behind their length.
+fn vector(length_bytes: usize, bytes: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
+    [&length[4 - length_bytes..], bytes].concat()
+}
+
+fn record(kind: u8, fragment: &[u8]) -> Vec<u8> {
+    [&[kind, 3, 3], &*vector(2, fragment)].concat()
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind], &*vector(3, body)].concat()
+}
+
+/// A ServerHello of TLS 1.2 with this session id and these extensions, both with their lengths.
+fn server_hello(session_id: &[u8], extensions: &[u8]) -> Vec<u8> {
+    let body = [
+        &[3, 3],
+        &[7; 32][..],
+        session_id,
+        &[0xc0, 0x2b, 0],
+        extensions,
+    ];
+    message(2, &body.concat())
+}
+
+/// The flight of a server of TLS 1.2 with this list of certificates, up to its end. The signature
+/// in it is none, which a client that looks at all servers does not mind.
+fn flight(certificates: &[u8]) -> Vec<u8> {
+    let share = [
+        &[3, 0, 29],
+        &*vector(1, &[9; 32]),
+        &[4, 3],
+        &vector(2, &[1; 8]),
+    ]
+    .concat();
+    let messages = [
+        server_hello(&[0], &[]),
+        message(11, &vector(3, certificates)),
+        message(12, &share),
+        message(14, &[]),
+    ];
+    let messages = messages.concat();
+    messages
+        .chunks(1 << 14)
+        .flat_map(|part| record(22, part))
+        .collect()
+}
+
+#[test]
+fn lies_about_lengths_have_their_reason() {
+    let hello = |id: &[u8], extensions: &[u8]| record(22, &server_hello(id, extensions));
+    for (what, bytes, words) in [
+        ("a session id", hello(&[255, 1], &[]), "ServerHello is cut"),
+        (
+            "an extension",
+            hello(&[0], &[0, 6, 0xff, 1, 0xff, 0xff, 0, 0]),
+            "ServerHello is cut",
+        ),
+        (
+            "a message of 16 MiB that never comes",
+            record(22, &[2, 0xff, 0xff, 0xff, 3, 3]),
+            "was not over within 1 s",
+        ),
+        (
+            "a record of more than any may have",
+            [&[22, 3, 3, 0x60, 0][..], &[0; 99]].concat(),
+            "claims 24576 bytes",
+        ),
+        (
+            "what follows a record",
+            [&record(22, &[2, 0])[..], b"HTTP/1.1 400"].concat(),
+            "no record",
+        ),
+    ] {
+        let address = serve(move |stream| {
+            let _gone = stream.write_all(&bytes);
+            let _end = stream.read(&mut [0]);
+        });
+        let (_, text) = trouble(address);
+        assert!(text.contains(words), "{what}: {text}");
+    }
+}
+
+#[test]
+fn what_never_ends_is_left() {
+    for (what, before, again, words) in [
+        (
+            "alerts",
+            vec![],
+            record(21, &[1, 90]).repeat(9999),
+            "longer than 256 KiB",
+        ),
+        (
+            "empty records",
+            vec![],
+            record(22, &[]).repeat(9999),
+            "longer than 256 KiB",
+        ),
+        (
+            "messages",
+            vec![],
+            record(22, &message(99, &[])),
+            "no ServerHello",
+        ),
+        (
+            "certificates",
+            record(22, &server_hello(&[0], &[])),
+            record(22, &message(11, &[0; 9000])),
+            "longer than 256 KiB",
+        ),
+    ] {
+        let address = serve(move |stream| {
+            let mut sent = stream.write_all(&before);
+            while sent.is_ok() {
+                sent = stream.write_all(&again);
+            }
+        });
+        let (kind, text) = trouble(address);
+        assert_eq!(kind, "malformed", "{what}: {text}");
+        assert!(text.contains(words), "{what}: {text}");
+    }
+}
+
+#[test]
+fn what_never_ends_after_a_good_flight_is_left() {
+    for again in [record(20, &[1]), record(21, &[1, 90]), record(22, &[])] {
+        let again = again.repeat(999);
+        let before = flight(&vector(3, &[0x30, 0]));
+        let address = serve(move |stream| {
+            let mut sent = stream.write_all(&before);
+            while sent.is_ok() {
+                sent = stream.write_all(&again);
+            }
+        });
+        let node = node(address);
+        let clients = node["clients"].as_array().unwrap();
+        assert!(!clients.is_empty(), "{node}");
+        let said = |client: &Value| client["trouble"]["text"].is_string();
+        assert!(clients.iter().all(said), "{node}");
+    }
+}
+
+#[test]
+fn a_flight_that_drips_is_no_longer_waited_for_than_a_silent_server() {
+    let bytes = flight(&vector(3, &[0x30, 0]));
+    let address = serve(move |stream| {
+        let pace = Some(Duration::from_millis(90));
+        stream.set_read_timeout(pace).unwrap();
+        for byte in &bytes {
+            // The client is silent: that the time is over is the pace.
+            let _silence = stream.read(&mut [0]);
+            if stream.write_all(&[*byte]).is_err() {
+                return;
+            }
+        }
+    });
+    let (kind, text) = trouble(address);
+    assert_eq!(kind, "timeout", "{text}");
+}
+
+/// Passes connections on to a server, and resets each after so many bytes of the server's.
+fn cutting(server: SocketAddr, after: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let mut to_server = TcpStream::connect(server).unwrap();
+            let mut from_server = to_server.try_clone().unwrap();
+            let mut client = stream.try_clone().unwrap();
+            thread::spawn(move || {
+                let _cut = std::io::copy(&mut client, &mut to_server);
+                let _gone = to_server.shutdown(Shutdown::Write);
+            });
+            let mut to_client = &stream;
+            let limit = u64::try_from(after).unwrap();
+            let _gone = std::io::copy(&mut (&mut from_server).take(limit), &mut to_client);
+            set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+            // The other thread holds the socket too, and its end is ours.
+            let _gone = stream.shutdown(Shutdown::Read);
+            let _over = from_server.shutdown(Shutdown::Both);
+        }
+    });
+    address
+}
+
+#[test]
+fn a_connection_that_breaks_at_any_stage_is_a_finding() {
+    let site = Site::new();
+    let server = Server::start(Behaviour::Http("ok".into()));
+    let service = Service::new(&site, &server);
+    let _lariat = Lariat::start(&service.toml());
+    // Nothing, a record's head, a cut ServerHello, and on through certificates to tickets.
+    for after in [0, 1, 5, 40, 90, 200, 600, 900, 1200, 1500, 2500] {
+        let node = node(cutting(service.address, after));
+        let kind = node["trouble"]["kind"].as_str().unwrap_or_default();
+        // One that is reset at once may never have been connected for us.
+        let expected = if after == 0 {
+            &["closed", "connect"][..]
+        } else {
+            &["closed"]
+        };
+        assert!(after > 40 || expected.contains(&kind), "{after}: {node}");
+    }
+}
+
+#[test]
+fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
+    let site = Site::new();
+    // Cut, of a length that is a lie, nested without end, and a hundred.
+    let good = site.leaf(&["localhost"]).certificate_der().to_vec();
+    let nested: Vec<u8> = [0x30, 0x80].repeat(4000);
+    for chain in [
+        vec![good[..good.len() / 2].to_vec()],
+        vec![[&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff], &good[4..]].concat()],
+        vec![nested],
+        vec![good.clone(); 100],
+        vec![vec![0x30; 60_000]],
+    ] {
+        let list: Vec<u8> = chain.iter().flat_map(|one| vector(3, one)).collect();
+        let bytes = flight(&list);
+        let address = serve(move |stream| {
+            let _gone = stream.write_all(&bytes);
+            let _end = stream.read(&mut [0; 4096]);
+        });
+        let node = node(address);
+        assert_eq!(node["versions"][1]["spoken"], true, "{node}");
+        assert!(!node["clients"].as_array().unwrap().is_empty(), "{node}");
+    }
+    let mut chain = site.leaf(&["localhost"]).pem();
+    for _ in 0..100 {
+        chain += site.authority.pem();
+    }
+    site.directory.write("long.pem", chain);
+    let server = SServer::start(&site, "long.pem", &["-www"]);
+    let node = node(server.address);
+    let certificate = &node["clients"][0]["certificate"];
+    let chain = certificate["chain"].as_array().unwrap();
+    assert!(chain.len() > 100, "{node}");
+}
+
+/// What a terminal and a browser would obey.
+const SPELL: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J<script>alert(1)<img src=x onerror=a>";
+
+fn assert_harmless(what: &str, text: &str) {
+    let obeyed = |c: char| c.is_control() && c != '\n';
+    assert!(!text.contains(obeyed), "{what}: {text:?}");
+}
+
+fn assert_harmless_page(text: &str) {
+    assert_harmless("page", text);
+    for tag in ["<script>alert", "<img src=x"] {
+        assert!(!text.contains(tag), "{tag}: {text}");
+    }
+}
+
+#[test]
+fn words_of_servers_stay_words() {
+    let site = Site::new();
+    let leaf = site.authority.leaf(&["localhost", SPELL]);
+    leaf.common_name(SPELL)
+        .issue()
+        .write(&site.directory, "evil.pem");
+    let server = SServer::start(&site, "evil.pem", &["-www"]);
+    let reply = format!("HTTP/1.1 200 {SPELL}\r\nConnection: close\r\n\r\n");
+    let behind = Server::start(Behaviour::Speak(reply.into_bytes()));
+    let service = Service::new(&site, &behind);
+    let _lariat = Lariat::start(&service.toml());
+    let banner = serve(|stream| {
+        let _gone = stream.write_all(format!("554 {SPELL}\r\n").as_bytes());
+    });
+    let page = site.path("page.html");
+    for (address, flags) in [
+        (server.address, &[][..]),
+        (service.address, &[]),
+        (banner, &["--starttls", "smtp"]),
+        (banner, &[]),
+    ] {
+        let text = probed(address, flags);
+        assert_harmless("text", &text.stdout);
+        assert_harmless("messages", &text.stderr);
+        let json = probed(address, &[flags, &["--json"]].concat());
+        assert_harmless("JSON", &json.stdout);
+        probed(address, &[flags, &["-o", page.to_str().unwrap()]].concat()).success();
+        assert_harmless_page(&fs::read_to_string(&page).unwrap());
+    }
+    let expect = site
+        .directory
+        .write("expect.toml", "certificate.names = ['localhost']");
+    let unmet = probed(server.address, &["--expect", expect.to_str().unwrap()]);
+    assert_eq!(unmet.code(), 7, "{unmet:?}");
+    assert_harmless("what is not as expected", &unmet.stderr);
+    let list = site
+        .directory
+        .write("sites.txt", format!("{}\n", server.address));
+    let mut survey = lab::command();
+    survey.arg("survey").arg(&list).arg("-o").arg(&page);
+    run(&mut survey).success();
+    assert_harmless_page(&fs::read_to_string(&page).unwrap());
+}
