@@ -1,7 +1,9 @@
 //! What is thought of findings: a pure function of them.
 
+use std::collections::BTreeSet;
+
 use measure::probe::{
-    Certificate, ChainState, End, Node, Order, ProbeReport, Resumes, TroubleKind, Verdict,
+    Certificate, ChainState, End, Node, Order, ProbeReport, Resumes, TroubleKind, Verdict, Version,
 };
 
 use crate::points;
@@ -16,6 +18,9 @@ const DH_BITS_MIN: u32 = 2048;
 /// What stands in the names of suites that do not protect.
 const BROKEN: [&str; 6] = ["_RC4_", "_3DES_", "_DES_", "_EXPORT_", "_NULL_", "_anon_"];
 
+/// Suites that are named where they are judged; all of them stand among the findings.
+const SUITES_NAMED_MAX: usize = 4;
+
 /// The points of all addresses, the worst first; the same of several addresses stands once.
 pub fn judge(report: &ProbeReport) -> Vec<Verdict> {
     let mut found = Found::default();
@@ -25,6 +30,8 @@ pub fn judge(report: &ProbeReport) -> Vec<Verdict> {
             Some(trouble) => found.note(trouble_point(trouble.kind), &trouble.text),
             None => {
                 versions(node, &mut found);
+                suites(node, &mut found);
+                key_exchange(node, &mut found);
                 for certificate in node.certificates() {
                     of_certificate(certificate, report.at_s, &mut found);
                 }
@@ -105,27 +112,46 @@ fn versions(node: &Node, found: &mut Found) {
         "no-tls13",
         "it does not speak TLS 1.3",
     );
-    let suites = node.versions.iter().flat_map(|version| &version.suites);
-    let suites: Vec<&str> = suites.map(String::as_str).collect();
-    let named = |parts: &[&str]| {
-        let mut all: Vec<&str> = suites.clone();
-        all.retain(|suite| parts.iter().any(|part| suite.contains(part)));
-        all.sort_unstable();
-        all.dedup();
-        all.join(", ")
-    };
-    let broken = named(&BROKEN);
-    found.note_if(
-        !broken.is_empty(),
-        "broken-suites",
-        format!("it accepts {broken}"),
-    );
-    let without = named(&["TLS_RSA_WITH"]);
-    found.note_if(
-        !without.is_empty(),
-        "no-forward-secrecy",
-        format!("it accepts {without}"),
-    );
+}
+
+/// The suites of all versions that have one of these in their names: the first ones, and how many
+/// more.
+fn suites_with(node: &Node, parts: &[&str]) -> Option<String> {
+    let all = node.versions.iter().flat_map(|version| &version.suites);
+    let found = all.filter(|suite| parts.iter().any(|part| suite.contains(part)));
+    let found: BTreeSet<&str> = found.map(String::as_str).collect();
+    let named: Vec<&str> = found.iter().copied().take(SUITES_NAMED_MAX).collect();
+    let named = named.join(", ");
+    match found.len() {
+        0 => None,
+        count if count > SUITES_NAMED_MAX => {
+            Some(format!("{named} and {} more", count - SUITES_NAMED_MAX))
+        }
+        _ => Some(named),
+    }
+}
+
+fn suites(node: &Node, found: &mut Found) {
+    for (point, parts) in [
+        ("broken-suites", &BROKEN[..]),
+        ("no-forward-secrecy", &["TLS_RSA_WITH"]),
+    ] {
+        if let Some(named) = suites_with(node, parts) {
+            found.note(point, format!("it accepts {named}"));
+        }
+    }
+    let of_client = |version: &&Version| version.order == Some(Order::Client);
+    // The three suites of TLS 1.3 are all good: which is taken is a matter of the client's CPU.
+    if let Some(version) = node.version("TLSv1.2").filter(of_client) {
+        let seen = format!(
+            "of {} suites it takes the client's first",
+            version.suites.len()
+        );
+        found.note("client-order", seen);
+    }
+}
+
+fn key_exchange(node: &Node, found: &mut Found) {
     let dh_bits = node.versions.iter().map(|version| version.dh_bits);
     let shortest = dh_bits.filter(|bits| *bits > 0).min().unwrap_or(u32::MAX);
     let seen = format!("its prime of DHE has {shortest} bits");
@@ -137,16 +163,6 @@ fn versions(node: &Node, found: &mut Found) {
             client.group
         );
         found.note("hello-retry", seen);
-    }
-    let of_client = |version: &&measure::probe::Version| version.order == Some(Order::Client);
-    let by_client: Vec<_> = node.versions.iter().filter(of_client).collect();
-    // The three suites of TLS 1.3 are all good: which is taken is a matter of the client's CPU.
-    if let Some(version) = by_client.iter().find(|version| version.name == "TLSv1.2") {
-        let seen = format!(
-            "of {} suites it takes the client's first",
-            version.suites.len()
-        );
-        found.note("client-order", seen);
     }
     let is_hybrid = |group: &String| group.contains("MLKEM");
     if let Some(version) = node.version("TLSv1.3").filter(|version| version.spoken) {
@@ -373,7 +389,7 @@ fn differences(report: &ProbeReport, found: &mut Found) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::probe::{Level, Resumption, Trouble, Version};
+    use measure::probe::{Level, Resumption, Trouble};
 
     /// Names in this file that stand behind `note(` or `note_if(…, `, and those of troubles.
     #[test]

@@ -1,6 +1,6 @@
 //! What `lariat-lab probe` and `lariat-lab survey` found out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use measure::probe::{
     Certificate, ChainState, Client, Level, Node, Order, ProbeReport, Resumes, Tickets, Verdict,
@@ -32,7 +32,7 @@ pub fn survey(reports: &[ProbeReport]) -> Document {
         "<suite",
         "<group",
         "<key",
-        "<session id",
+        "<id",
         "<ticket",
         "<PSK",
         "<staple",
@@ -46,14 +46,16 @@ pub fn survey(reports: &[ProbeReport]) -> Document {
         "TLS of {}",
         counted(reports.len(), "site")
     ))];
-    blocks.extend(table.block());
-    for report in reports {
+    blocks.extend(table.block().map(|table| {
+        let block: Block = Section::new(Kind::Card, "Sites", vec![table]).into();
+        block
+    }));
+    for report in reports.iter().filter(|one| !one.verdicts.is_empty()) {
         let site = report.hosts.join(", ");
-        let said = verdicts(&report.verdicts, report.nodes.len());
-        if !said.is_empty() {
-            blocks.push(Section::new(Kind::Card, site, said).into());
-        }
+        let of_site = Block::Facts(points_seen(report));
+        blocks.push(Section::new(Kind::Card, site, vec![of_site]).into());
     }
+    blocks.extend(meanings(reports));
     Document {
         title: "A survey of TLS".to_owned(),
         blocks,
@@ -66,9 +68,9 @@ fn survey_row(report: &ProbeReport) -> Vec<Cell> {
     let site = report.hosts.join(", ");
     let node = report.nodes.iter().find(|node| node.trouble.is_none());
     let Some(node) = node else {
-        let trouble = report.nodes.iter().find_map(|node| node.trouble.as_ref());
-        let text = trouble.map_or(NONE, |trouble| &trouble.text);
-        let mut row = vec![site, text.to_owned()];
+        // What was seen stands below: here it would push all columns aside.
+        let point = report.verdicts.first().map_or(NONE, |one| &one.point);
+        let mut row = vec![site, point.to_owned()];
         row.resize(9, NONE.to_owned());
         row.push(faults.to_string());
         return row.into_iter().map(Cell::from).collect();
@@ -79,7 +81,7 @@ fn survey_row(report: &ProbeReport) -> Vec<Cell> {
     let staple = certificate.and_then(|one| one.staple.as_ref());
     let mut row = vec![
         site,
-        spoken(node).replace("TLSv", ""),
+        spoken(node).replace("TLSv", "").replace(',', ""),
         of_client(|client| client.suite.trim_start_matches("TLS_")),
         of_client(|client| &client.group),
         certificate.map_or(NONE, |one| &one.key).to_owned(),
@@ -137,27 +139,49 @@ fn counted(number: usize, thing: &str) -> String {
 /// A card per point: where it was seen, why it matters, and what to change.
 fn verdicts(verdicts: &[Verdict], addresses: usize) -> Vec<Block> {
     let same_point = |one: &Verdict, other: &Verdict| one.point == other.point;
-    let section = |all: &[Verdict]| -> Option<Block> {
-        let first = all.first()?;
-        let mut facts: Vec<Fact> = all.iter().map(|one| seen(one, addresses)).collect();
-        facts.push(Fact::new("why", &first.why));
-        let advice = first.advice.iter();
-        facts.extend(advice.map(|(program, setting)| Fact::new(program, setting)));
-        let title = format!("{}: {}", first.level.name(), first.point);
-        Some(Section::new(Kind::Card, title, vec![Block::Facts(facts)]).into())
+    let of_point = |all: &[Verdict]| -> Option<Block> {
+        let seen = all
+            .iter()
+            .map(|one| Fact::new("seen", seen(one, addresses)));
+        Some(card(all.first()?, seen.collect()))
     };
-    verdicts.chunk_by(same_point).filter_map(section).collect()
+    verdicts.chunk_by(same_point).filter_map(of_point).collect()
+}
+
+fn card(verdict: &Verdict, mut facts: Vec<Fact>) -> Block {
+    facts.push(Fact::new("why", &verdict.why));
+    let advice = verdict.advice.iter();
+    facts.extend(advice.map(|(program, setting)| Fact::new(program, setting)));
+    Section::new(Kind::Card, title(verdict), vec![Block::Facts(facts)]).into()
+}
+
+fn title(verdict: &Verdict) -> String {
+    format!("{}: {}", verdict.level.name(), verdict.point)
+}
+
+/// The points of one site of many.
+fn points_seen(report: &ProbeReport) -> Vec<Fact> {
+    let seen = |one: &Verdict| Fact::new(title(one), seen(one, report.nodes.len()));
+    report.verdicts.iter().map(seen).collect()
+}
+
+/// What the points of all sites mean, each once, the faults first.
+fn meanings(reports: &[ProbeReport]) -> Vec<Block> {
+    let verdicts = reports.iter().flat_map(|report| &report.verdicts);
+    let by_point = verdicts.map(|one| ((one.level, &one.point), one));
+    let all: BTreeMap<_, _> = by_point.collect();
+    all.into_values().map(|one| card(one, Vec::new())).collect()
 }
 
 /// What was seen, and where if there are several addresses.
-fn seen(verdict: &Verdict, addresses: usize) -> Fact {
+fn seen(verdict: &Verdict, addresses: usize) -> String {
     let nodes = &verdict.nodes;
     let place = match (nodes.len(), addresses) {
         (_, 1) => String::new(),
         (many, all) if many == all => "all addresses: ".to_owned(),
         _ => format!("{}: ", nodes.join(", ")),
     };
-    Fact::new("seen", format!("{place}{}", verdict.seen))
+    format!("{place}{}", verdict.seen)
 }
 
 /// A grid per kind of resumption: where sessions began, and where they were offered.

@@ -25,26 +25,37 @@ fn serve(act: impl Fn(&mut TcpStream) + Send + 'static) -> SocketAddr {
     address
 }
 
-fn probed(address: SocketAddr, flags: &[&str]) -> Finished {
+fn probed_within(timeout: &str, address: SocketAddr, flags: &[&str]) -> Finished {
     let mut command = lab::command();
-    command.args(["probe", &address.to_string(), "--timeout", "1s"]);
+    command.args(["probe", &address.to_string(), "--timeout", timeout]);
     run(command.args(["--attempts", "2"]).args(flags))
 }
 
+fn probed(address: SocketAddr, flags: &[&str]) -> Finished {
+    probed_within("1s", address, flags)
+}
+
 /// The only node of the report. That a server means ill is no failure of ours.
-fn node(address: SocketAddr) -> Value {
-    let finished = probed(address, &["--json"]);
+fn node_within(timeout: &str, address: SocketAddr) -> Value {
+    let finished = probed_within(timeout, address, &["--json"]);
     assert_eq!(finished.code(), 0, "{finished:?}");
     let report: Value = serde_json::from_str(&finished.stdout).unwrap();
     report["nodes"][0].clone()
 }
 
-/// The kind and the text of what is wrong there.
-fn trouble(address: SocketAddr) -> (String, String) {
-    let node = node(address);
+/// Where something may be waited for that never comes.
+fn node(address: SocketAddr) -> Value {
+    node_within("1s", address)
+}
+
+/// The kind and the text of what is wrong at a node.
+fn trouble(node: &Value) -> (String, String) {
     let text = |key: &str| node["trouble"][key].as_str().unwrap_or_default().to_owned();
     (text("kind"), text("text"))
 }
+
+/// A time that is over on no host, however busy it is.
+const BUSY: &str = "30s";
 
 /// Bytes behind their length.
 fn vector(length_bytes: usize, bytes: &[u8]) -> Vec<u8> {
@@ -125,7 +136,7 @@ fn lies_about_lengths_have_their_reason() {
             let _gone = stream.write_all(&bytes);
             let _end = stream.read(&mut [0]);
         });
-        let (_, text) = trouble(address);
+        let (_, text) = trouble(&node(address));
         assert!(text.contains(words), "{what}: {text}");
     }
 }
@@ -164,7 +175,7 @@ fn what_never_ends_is_left() {
                 sent = stream.write_all(&again);
             }
         });
-        let (kind, text) = trouble(address);
+        let (kind, text) = trouble(&node_within(BUSY, address));
         assert_eq!(kind, "malformed", "{what}: {text}");
         assert!(text.contains(words), "{what}: {text}");
     }
@@ -181,7 +192,7 @@ fn what_never_ends_after_a_good_flight_is_left() {
                 sent = stream.write_all(&again);
             }
         });
-        let node = node(address);
+        let node = node_within(BUSY, address);
         let clients = node["clients"].as_array().unwrap();
         assert!(!clients.is_empty(), "{node}");
         let said = |client: &Value| client["trouble"]["text"].is_string();
@@ -203,7 +214,7 @@ fn a_flight_that_drips_is_no_longer_waited_for_than_a_silent_server() {
             }
         }
     });
-    let (kind, text) = trouble(address);
+    let (kind, text) = trouble(&node(address));
     assert_eq!(kind, "timeout", "{text}");
 }
 
@@ -240,7 +251,7 @@ fn a_connection_that_breaks_at_any_stage_is_a_finding() {
     let _lariat = Lariat::start(&service.toml());
     // Nothing, a record's head, a cut ServerHello, and on through certificates to tickets.
     for after in [0, 1, 5, 40, 90, 200, 600, 900, 1200, 1500, 2500] {
-        let node = node(cutting(service.address, after));
+        let node = node_within(BUSY, cutting(service.address, after));
         let kind = node["trouble"]["kind"].as_str().unwrap_or_default();
         // One that is reset at once may never have been connected for us.
         let expected = if after == 0 {
@@ -249,6 +260,53 @@ fn a_connection_that_breaks_at_any_stage_is_a_finding() {
             &["closed"]
         };
         assert!(after > 40 || expected.contains(&kind), "{after}: {node}");
+    }
+}
+
+/// Passes connections on to a server of TLS 1.2, and keeps its alerts back.
+fn without_alerts(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        while let Ok((mut to_client, _)) = listener.accept() {
+            let mut to_server = TcpStream::connect(server).unwrap();
+            let mut from_server = to_server.try_clone().unwrap();
+            let mut from_client = to_client.try_clone().unwrap();
+            thread::spawn(move || {
+                let _cut = std::io::copy(&mut from_client, &mut to_server);
+                let _gone = to_server.shutdown(Shutdown::Write);
+            });
+            let mut head = [0; 5];
+            while from_server.read_exact(&mut head).is_ok() {
+                let mut fragment = vec![0; usize::from(u16::from_be_bytes([head[3], head[4]]))];
+                from_server.read_exact(&mut fragment).unwrap();
+                if head[0] != 21 {
+                    let _gone = to_client.write_all(&[&head[..], &fragment].concat());
+                }
+            }
+            let _gone = to_client.shutdown(Shutdown::Both);
+        }
+    });
+    address
+}
+
+#[test]
+fn an_end_without_close_notify_is_advice() {
+    let site = Site::new();
+    let reply = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok";
+    let server = Server::start(Behaviour::Speak(reply.to_vec()));
+    let service = Service::new(&site, &server).tls("versions = ['1.2']");
+    let _lariat = Lariat::start(&service.toml());
+    for (address, end) in [
+        (service.address, "close-notify"),
+        (without_alerts(service.address), "truncated"),
+    ] {
+        let finished = probed_within(BUSY, address, &["--json"]);
+        let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+        assert_eq!(report["nodes"][0]["exchange"]["end"], end, "{report}");
+        let verdicts = report["verdicts"].as_array().unwrap().iter();
+        let said = verdicts.filter(|one| one["point"] == "no-close-notify");
+        assert_eq!(said.count(), usize::from(end == "truncated"), "{report}");
     }
 }
 
@@ -281,7 +339,7 @@ fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
     }
     site.directory.write("long.pem", chain);
     let server = SServer::start(&site, "long.pem", &["-www"]);
-    let node = node(server.address);
+    let node = node_within(BUSY, server.address);
     let certificate = &node["clients"][0]["certificate"];
     let chain = certificate["chain"].as_array().unwrap();
     assert!(chain.len() > 100, "{node}");

@@ -283,6 +283,16 @@ impl Place {
 
     /// Probes these addresses as localhost: the report, and what was not as expected.
     fn probe(&self, addresses: &[SocketAddr], facts: &str) -> (Value, Finished) {
+        self.probe_with(&[], addresses, facts)
+    }
+
+    /// The same with more flags.
+    fn probe_with(
+        &self,
+        flags: &[&str],
+        addresses: &[SocketAddr],
+        facts: &str,
+    ) -> (Value, Finished) {
         let all = format!("speaks-tls = true\n{facts}");
         // Of two workers that do not share, one resumes all of 24 once in eight million times.
         let attempts = if facts.contains("'sometimes'") {
@@ -295,12 +305,14 @@ impl Place {
             "probe",
             "localhost",
             "--json",
+            "--timeout",
+            "30s",
             "--attempts",
             attempts,
             "--expect",
         ]);
         command.arg(self.site.directory.write("expect.toml", all));
-        command.arg("--ca").arg(self.site.ca());
+        command.arg("--ca").arg(self.site.ca()).args(flags);
         for address in addresses {
             command.args(["--connect", &address.to_string()]);
         }
@@ -438,4 +450,46 @@ fn instances_with_caches_of_their_own_resume_by_chance() {
         resumption = { session-id = 'sometimes', ticket = 'always', psk = 'always' }";
     let (_, finished) = place.probe(&[address], facts);
     assert_eq!(finished.code(), 0, "{finished:?}");
+}
+
+#[test]
+fn a_proxy_header_comes_before_all_else() {
+    let place = Place::new();
+    let haproxy = Haproxy::terminate(&place.path("good.pem"), "accept-proxy");
+    let (report, _) = place.probe(&[haproxy.address], "");
+    assert!(points(&report, "fault").len() == 1, "{report}");
+    for version in ["v1", "v2"] {
+        let flags = ["--send-proxy", version];
+        let (_, finished) = place.probe_with(&flags, &[haproxy.address], "faults = []");
+        assert_eq!(finished.code(), 0, "{version}: {finished:?}");
+    }
+}
+
+#[test]
+fn a_certificate_is_shown_where_one_is_required() {
+    let place = Place::new();
+    let shown = place.site.authority.client("probe");
+    let shown = shown.write(&place.site.directory, "client.pem");
+    let bind = format!("verify required ca-file {}", place.site.ca().display());
+    let haproxy = Haproxy::terminate(&place.path("good.pem"), &bind);
+    let facts = "client-certificate = 'required'
+        resumption = { session-id = 'always', ticket = 'always', psk = 'always',
+                       skips-client-certificate = true }";
+    let flags = ["--client-certificate", shown.to_str().unwrap()];
+    let (_, finished) = place.probe_with(&flags, &[haproxy.address], facts);
+    assert_eq!(finished.code(), 0, "{finished:?}");
+}
+
+#[test]
+fn the_longest_record_is_measured() {
+    let place = Place::new();
+    let folder = Directory::new();
+    folder.write("index.html", "x".repeat(100_000));
+    for (size, bytes) in [("4k", 4096), ("16k", 16384)] {
+        let directives = format!("ssl_buffer_size {size};");
+        let nginx = Nginx::files(&place.path("good.pem"), folder.path(), &directives);
+        let facts = format!("record-bytes-max = {bytes}\nend = 'close-notify'");
+        let (_, finished) = place.probe(&[nginx.address], &facts);
+        assert_eq!(finished.code(), 0, "{size}: {finished:?}");
+    }
 }
