@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use testkit::directory::Directory;
 use testkit::server::free_address;
 
+use crate::patience::until;
 use crate::program::Running;
 
 /// A running `hitch`.
@@ -37,6 +38,12 @@ impl Hitch {
         command.arg("--config").arg(file);
         let mut running = Running::start(&mut command);
         running.wait_for_listener(address);
+        // Another process may have tried the port at that moment.
+        until("a worker of hitch", || {
+            running.assert_running();
+            let said = running.stdout() + &running.stderr();
+            said.contains("online").then_some(())
+        });
         Self {
             address,
             running,
