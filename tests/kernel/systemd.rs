@@ -1,4 +1,5 @@
-//! The unit of `pkg/systemd` under a systemd of its own: start, reload, restart, watchdog, sockets.
+//! The unit of `pkg/systemd` under a systemd of its own: start, reload, restart, watchdog, sockets,
+//! and what systemd keeps from one start to the next.
 
 use std::fs;
 use std::process::Command;

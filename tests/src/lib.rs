@@ -36,6 +36,7 @@ pub mod prometheus;
 pub mod proxy_header;
 pub mod redis;
 pub mod s_client;
+pub mod service_manager;
 pub mod site;
 pub mod starttls;
 pub mod strace;

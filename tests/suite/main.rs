@@ -113,6 +113,7 @@ mod terminator {
         mod connect_ports;
         mod crash_restart;
         mod demo;
+        mod descriptor_store;
         mod drain;
         mod handed_over;
         mod port_in_use;

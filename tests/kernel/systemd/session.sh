@@ -85,6 +85,45 @@ echo "== an end by a drain"
 systemctl stop lariat
 is Result success
 
+echo "== a restart that nobody notices"
+systemctl start lariat
+ask() {
+    openssl s_client -connect "127.0.0.1:$PORT" -servername localhost -CAfile "$SITE/ca.pem" \
+        -tls1_2 "$@" </dev/null 2>/dev/null
+}
+ask -sess_out "$SITE/session" | grep '^New, ' >/dev/null
+kept=$(property NFileDescriptorStore)
+[ "$kept" -ge 3 ] || { echo "$kept descriptors are kept"; false; }
+while [ ! -e "$SITE/done" ]; do served && echo served || echo refused; done >"$SITE/load" 2>&1 &
+load=$!
+for _ in 1 2 3; do
+    systemctl restart lariat
+    until_is SubState running
+    ask -sess_in "$SITE/session" | grep '^Reused, ' >/dev/null
+done
+# A crash: nobody is refused who comes while nobody serves.
+before=$(grep -c served "$SITE/load")
+[ "$before" -gt 3 ]
+touch "$SITE/done"
+wait $load
+! grep -v served "$SITE/load" || false
+kill -KILL "$(property MainPID)"
+served
+until_is NRestarts 1
+ask -sess_in "$SITE/session" | grep '^Reused, ' >/dev/null
+systemctl is-active --quiet lariat
+is NFileDescriptorStore "$kept"
+
+echo "== an upgrade, after which the store is the successor's; an end that closes it"
+lariat upgrade /etc/lariat/lariat.toml
+until_is NFileDescriptorStore "$kept"
+systemctl restart lariat
+served
+lariat drain /etc/lariat/lariat.toml
+until_is SubState dead
+is NFileDescriptorStore 0
+! served 2>/dev/null
+
 echo "== a wrong configuration, which is not tried again"
 configured "[process]
 drane = 1"

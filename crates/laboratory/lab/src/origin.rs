@@ -126,7 +126,7 @@ impl Origin {
             // connections over them.
             let (listener, is_shared) = match &bound {
                 _ if index == 0 => (first.clone(), matches!(bound, Address::Unix(_))),
-                Address::Unix(_) => (first.clone(), true),
+                Address::Unix(_) | Address::Inherited(_) => (first.clone(), true),
                 Address::Ip(_) => (Arc::new(socket::listen(&bound, &options)?), false),
             };
             listeners.push((listener, is_shared));
@@ -239,7 +239,7 @@ pub(crate) fn url(address: &Address) -> String {
             format!("http://{loopback} (every address)")
         }
         Address::Ip(ip) => format!("http://{ip}"),
-        Address::Unix(_) => address.to_string(),
+        Address::Unix(_) | Address::Inherited(_) => address.to_string(),
     }
 }
 

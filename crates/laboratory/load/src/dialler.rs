@@ -202,6 +202,6 @@ fn ends(fd: &impl AsFd, source: Option<IpAddr>, target: &Address) -> Addresses<'
     };
     match target {
         Address::Ip(destination) => Addresses::tcp(source, *destination),
-        Address::Unix(_) => Addresses::Unknown,
+        Address::Unix(_) | Address::Inherited(_) => Addresses::Unknown,
     }
 }

@@ -1,19 +1,27 @@
-//! Sockets that this process was started with, as a service manager hands them over
-//! (sd_listen_fds(3)): which addresses they listen at.
+//! Descriptors that this process was started with, as a service manager hands them over
+//! (sd_listen_fds(3)), which addresses the sockets among them listen at, and the way back: to a
+//! manager that keeps descriptors for the next start (sd_pid_notify_with_fds(3)).
 //!
-//! How many there are is the caller's to know.
+//! How many there are, and what is kept by which name, is the caller's to know.
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, ioctl_fionbio};
-use rustix::net::{SocketAddrUnix, SocketType, getsockname, sockopt};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
+use rustix::net::{
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, getsockname,
+    sendmsg_addr, sockopt,
+};
 use wire::address::{Address, UnixName};
+
+/// The most descriptors in one message: the kernel takes 253 (`SCM_MAX_FD`).
+pub const DESCRIPTORS_MAX: usize = 250;
 
 /// The descriptors of a process's three standard streams come before all others.
 const FIRST: RawFd = 3;
@@ -21,8 +29,6 @@ const FIRST: RawFd = 3;
 /// Why a descriptor is nothing that connections come from.
 #[derive(Debug)]
 pub enum Unusable {
-    /// There is no such descriptor.
-    Closed,
     /// It is a file, a pipe or what else.
     NoSocket,
     /// It has no streams: a datagram socket, for example.
@@ -40,7 +46,6 @@ impl std::error::Error for Unusable {}
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Closed => f.write_str("is not open"),
             Self::NoSocket => f.write_str("is no socket"),
             Self::NoStream => f.write_str("is no stream socket"),
             Self::NoListener => f.write_str("is a socket that does not listen"),
@@ -53,26 +58,37 @@ impl fmt::Display for Unusable {
 impl From<Errno> for Unusable {
     fn from(error: Errno) -> Self {
         match error {
-            Errno::BADF => Self::Closed,
             Errno::NOTSOCK => Self::NoSocket,
             other => Self::Host(other.into()),
         }
     }
 }
 
-/// A socket that listens, non-blocking and closed on exec, and its address.
+/// A socket that listens, non-blocking, and its address.
 pub type Inherited = (OwnedFd, Address);
 
-/// Takes the `number`th, from 0 on, of so many descriptors that were handed over. They stay open
-/// for the life of the process, as they do in the manager, but are handed on to no program.
-pub fn listener(number: u16, count: u16) -> Result<Inherited, Unusable> {
+/// Takes the `number`th, from 0 on, of so many descriptors that were handed over: it is ours,
+/// closed on exec, and no more where it was. `None` = it is not open.
+///
+/// To be called once for each, before the process opens anything.
+pub fn take(number: u16, count: u16) -> io::Result<Option<OwnedFd>> {
     let number = FIRST + RawFd::from(number);
-    // SAFETY: two calls to the kernel are made with the number, which both survive if it is not
-    // open: nothing is read, written or closed.
+    // SAFETY: one call to the kernel is made with the number, which survives if it is not open:
+    // nothing is read, written or closed.
     let given = unsafe { BorrowedFd::borrow_raw(number) };
     // Ours must not be taken for one of those that come after it.
-    let fd = fcntl_dupfd_cloexec(given, FIRST + RawFd::from(count))?;
-    fcntl_setfd(given, FdFlags::CLOEXEC)?;
+    let fd = match fcntl_dupfd_cloexec(given, FIRST + RawFd::from(count)) {
+        Err(Errno::BADF) => return Ok(None),
+        taken => taken?,
+    };
+    // SAFETY: it is open, as was just seen, and nobody's but the caller's, who was given it: this
+    // process has opened nothing yet.
+    drop(unsafe { OwnedFd::from_raw_fd(number) });
+    Ok(Some(fd))
+}
+
+/// Sees that connections come from a descriptor, and prepares it for that.
+pub fn listener(fd: OwnedFd) -> Result<Inherited, Unusable> {
     if sockopt::socket_type(&fd)? != SocketType::STREAM {
         return Err(Unusable::NoStream);
     }
@@ -86,6 +102,28 @@ pub fn listener(number: u16, count: u16) -> Result<Inherited, Unusable> {
         sockopt::set_tcp_nodelay(&fd, true)?;
     }
     Ok((fd, address))
+}
+
+/// Sends the manager at that name, `/path` or `@abstract`, a datagram with at most
+/// [`DESCRIPTORS_MAX`] descriptors, which stay open here. Never waits.
+pub fn notify(
+    socket: BorrowedFd<'_>,
+    manager: &OsStr,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let to = match manager.as_bytes() {
+        [b'@', name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
+        _ => SocketAddrUnix::new(manager)?,
+    };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg_addr(socket, &to, &[IoSlice::new(bytes)], &mut control, flags)?;
+    Ok(())
 }
 
 fn address(fd: &OwnedFd) -> Result<Address, Unusable> {
@@ -106,11 +144,64 @@ fn address(fd: &OwnedFd) -> Result<Address, Unusable> {
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream, UdpSocket};
-    use std::os::fd::AsRawFd;
-    use std::os::unix::net::UnixListener;
+    use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
+    use std::os::unix::net::{UnixDatagram, UnixListener};
 
-    fn taken(fd: &impl AsRawFd) -> Result<Inherited, Unusable> {
-        listener(u16::try_from(fd.as_raw_fd() - FIRST).unwrap(), 1)
+    fn taken(fd: &impl AsFd) -> Result<Inherited, Unusable> {
+        listener(fd.as_fd().try_clone_to_owned().unwrap())
+    }
+
+    #[test]
+    fn what_was_handed_over_is_taken_once_and_is_no_more_where_it_was() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = tcp.local_addr().unwrap();
+        // Another test may get a number that was given back: this one is beyond those.
+        let high = fcntl_dupfd_cloexec(&tcp, 900).unwrap();
+        drop(tcp);
+        let number = u16::try_from(high.into_raw_fd() - FIRST).unwrap();
+        let fd = take(number, 1).unwrap().unwrap();
+        assert_ne!(fd.as_raw_fd(), RawFd::from(number) + FIRST);
+        assert!(take(number, 1).unwrap().is_none());
+        TcpStream::connect(address).unwrap();
+        drop(fd);
+        TcpStream::connect(address).unwrap_err();
+    }
+
+    #[test]
+    fn a_manager_gets_words_and_descriptors() {
+        use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr as UnixName};
+        let name = format!("@lariat-manager-{}", std::process::id());
+        let address = UnixName::from_abstract_name(&name[1..]).unwrap();
+        let manager = UnixDatagram::bind_addr(&address).unwrap();
+        let socket = UnixDatagram::unbound().unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let tell = |to: &str, fds: &[BorrowedFd<'_>]| {
+            notify(socket.as_fd(), OsStr::new(to), b"FDSTORE=1", fds)
+        };
+        for count in [0, 1, DESCRIPTORS_MAX] {
+            tell(&name, &vec![null.as_fd(); count]).unwrap();
+            let mut space =
+                [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+            let mut control = rustix::net::RecvAncillaryBuffer::new(&mut space);
+            let mut room = [0; 16];
+            let received = rustix::net::recvmsg(
+                &manager,
+                &mut [io::IoSliceMut::new(&mut room)],
+                &mut control,
+                rustix::net::RecvFlags::CMSG_CLOEXEC,
+            );
+            assert_eq!(&room[..received.unwrap().bytes], b"FDSTORE=1");
+            let came = control.drain().map(|message| match message {
+                rustix::net::RecvAncillaryMessage::ScmRights(fds) => fds.count(),
+                _ => 0,
+            });
+            assert_eq!(came.sum::<usize>(), count);
+        }
+        tell(&name, &vec![null.as_fd(); DESCRIPTORS_MAX + 4]).unwrap_err();
+        tell("@lariat-no-manager", &[]).unwrap_err();
+        while tell(&name, &[]).is_ok() {}
+        let full = tell(&name, &[]).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]
@@ -143,14 +234,13 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
         let file = std::fs::File::open("/dev/null").unwrap();
-        let why = |fd: &dyn AsRawFd| {
-            let number = u16::try_from(fd.as_raw_fd() - FIRST).unwrap();
-            super::listener(number, 1).unwrap_err().to_string()
+        let why = |fd: &dyn AsFd| {
+            let fd = fd.as_fd().try_clone_to_owned().unwrap();
+            super::listener(fd).unwrap_err().to_string()
         };
         assert_eq!(why(&client), "is a socket that does not listen");
         assert_eq!(why(&datagrams), "is no stream socket");
         assert_eq!(why(&file), "is no socket");
-        let none = super::listener(u16::MAX, 1).unwrap_err();
-        assert_eq!(none.to_string(), "is not open");
+        assert!(take(u16::MAX, 1).unwrap().is_none());
     }
 }

@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{SealFlags, fcntl_add_seals};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -61,7 +60,7 @@ pub fn is_too_large(error: &io::Error) -> bool {
 /// Sends an entry that no datagram can hold, as [`send_entry`] does others: in a file without a
 /// name that nobody can change any more. journald takes these.
 pub fn send_large_entry(fd: impl AsFd, entry: &[u8]) -> io::Result<()> {
-    let file = sealed(entry)?;
+    let file = shared::sealed("lariat-log-entry", entry)?;
     let fds = [file.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -69,15 +68,6 @@ pub fn send_large_entry(fd: impl AsFd, entry: &[u8]) -> io::Result<()> {
     let nothing = [IoSlice::new(&[])];
     retry_on_intr(|| sendmsg(&fd, &nothing, &mut control, FLAGS))?;
     Ok(())
-}
-
-fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
-    let fd = shared::nameless_file("lariat-log-entry")?;
-    let mut file = std::fs::File::from(fd);
-    io::Write::write_all(&mut file, bytes)?;
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    fcntl_add_seals(&file, seals)?;
-    Ok(file.into())
 }
 
 /// Waits so long for the error that is the late answer to an entry.

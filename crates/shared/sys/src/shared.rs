@@ -5,8 +5,10 @@
 //! mapping. Words are atomic: should another process write them at the same time, they are wrong,
 //! and nothing worse.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -40,13 +42,46 @@ pub fn create(name: &str, words: usize) -> io::Result<OwnedFd> {
 }
 
 /// Makes an empty file that lives as long as its descriptors, and can be sealed.
-pub(crate) fn nameless_file(name: &str) -> Result<OwnedFd, Errno> {
+fn nameless_file(name: &str) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         // Before Linux 6.3.
         Err(Errno::INVAL) => memfd_create(name, flags),
         made => made,
     }
+}
+
+/// How many words such a file has. `InvalidInput` = it is another one: its length could change.
+pub fn words(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    // The kernel knows seals of files in memory alone.
+    match fcntl_get_seals(fd) {
+        Ok(seals) if seals.contains(LENGTH) => {}
+        Ok(_) | Err(Errno::INVAL) => return Err(io::ErrorKind::InvalidInput.into()),
+        Err(error) => return Err(error.into()),
+    }
+    let length = usize::try_from(fstat(fd)?.st_size);
+    Ok(length.map_err(|_| io::ErrorKind::InvalidInput)? / WORD_BYTES)
+}
+
+/// A file in memory that holds these bytes and can never hold others.
+pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(nameless_file(name)?);
+    file.write_all(bytes)?;
+    fcntl_add_seals(&file, LENGTH | SealFlags::WRITE | SealFlags::SEAL)?;
+    Ok(file.into())
+}
+
+/// The bytes of such a file, at most so many. `InvalidInput` = it is another one.
+pub fn sealed_bytes(fd: OwnedFd, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let length = words(fd.as_fd()).map(|_| fstat(&fd))??.st_size;
+    let length = usize::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
+    if !fcntl_get_seals(&fd)?.contains(SealFlags::WRITE) || length > bytes_max {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut bytes = vec![0; length];
+    // From its beginning: who wrote it left its place at the end.
+    File::from(fd).read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 /// The whole of such a file, in this process's memory. No memory image and no child has it.
@@ -66,11 +101,7 @@ unsafe impl Sync for SharedMemory {}
 impl SharedMemory {
     /// Maps a file of [`create`]. `InvalidInput` = it is another one: its length could change.
     pub fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        if !fcntl_get_seals(fd)?.contains(LENGTH) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let length = usize::try_from(fstat(fd)?.st_size);
-        let words = length.map_err(|_| io::ErrorKind::InvalidInput)? / WORD_BYTES;
+        let words = words(fd)?;
         let first = match words {
             0 => NonNull::dangling(),
             _ => map(fd, words * WORD_BYTES)?,
@@ -162,6 +193,22 @@ mod tests {
         ftruncate(&fd, 4096).unwrap();
         let error = SharedMemory::map(fd.as_fd()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn sealed_bytes_are_read_as_they_were_and_from_such_a_file_alone() {
+        let read = |fd: &OwnedFd| sealed_bytes(fd.try_clone().unwrap(), 7);
+        let fd = sealed("test", b"a state").unwrap();
+        for _ in 0..2 {
+            assert_eq!(read(&fd).unwrap(), b"a state");
+        }
+        assert!(File::from(fd).write_all(b"x").is_err());
+        let open = create("test", 0).unwrap();
+        let disk = File::open("/dev/null").unwrap().into();
+        for other in [open, disk, sealed("test", b"too long").unwrap()] {
+            let error = read(&other).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
     }
 
     #[test]

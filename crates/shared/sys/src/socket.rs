@@ -121,6 +121,7 @@ pub fn listen_over(
             fd
         }
         Address::Unix(UnixName::Path(path)) => bound_path(path, options.unix_mode)?,
+        Address::Inherited(_) => return Err(io::ErrorKind::NotFound.into()),
     };
     let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
     rustix::net::listen(&fd, backlog)?;
@@ -360,6 +361,7 @@ pub fn connect_as(
             let begun = rustix::net::connect(&fd, &unix_address(name)?);
             (fd, begun)
         }
+        Address::Inherited(_) => return Err(io::ErrorKind::NotFound.into()),
     };
     match begun {
         Ok(()) => Ok((fd, true)),
@@ -650,7 +652,7 @@ mod tests {
     fn into_ip(address: Address) -> SocketAddr {
         match address {
             Address::Ip(ip) => ip,
-            Address::Unix(_) => panic!("no TCP address"),
+            Address::Unix(_) | Address::Inherited(_) => panic!("no TCP address"),
         }
     }
 

@@ -14,6 +14,8 @@ pub enum Address {
     Ip(SocketAddr),
     /// `unix:/run/app.sock`, or `unix:@name` in the abstract namespace.
     Unix(UnixName),
+    /// `fd:web`: a listening socket that is handed over by this name at start. Nothing to dial.
+    Inherited(String),
 }
 
 impl Address {
@@ -70,6 +72,9 @@ pub enum AddressError {
     /// An address was wanted, a name was given.
     #[error("is a name where an IP address is wanted")]
     NameNotAllowed,
+    /// No `FileDescriptorName=` has it.
+    #[error("is no name of a socket that is handed over (1 to 255 printable characters, no colon)")]
+    InheritedName,
     /// A Unix socket's name is empty or longer than 107 bytes.
     #[error("is a Unix socket name that is empty or longer than 107 bytes")]
     UnixNameLength,
@@ -78,13 +83,16 @@ pub enum AddressError {
 /// The kernel's `sun_path` holds 108 bytes, one of them the leading or closing NUL.
 const UNIX_NAME_BYTES_MAX: usize = 107;
 
+/// systemd's limit (`FDNAME_MAX`).
+const INHERITED_NAME_BYTES_MAX: usize = 255;
+
 impl Endpoint {
     /// The TCP port; `None` for a Unix socket, and where records say it.
     pub fn tcp_port(&self) -> Option<u16> {
         match self {
             Self::Name { port, .. } => Some(*port),
             Self::Address(Address::Ip(address)) => Some(address.port()),
-            Self::Address(Address::Unix(_)) | Self::Service { .. } => None,
+            Self::Address(Address::Unix(_) | Address::Inherited(_)) | Self::Service { .. } => None,
         }
     }
 }
@@ -138,6 +146,13 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Some(name) = text.strip_prefix("fd:") {
+            let is_name = |c: u8| (b' '..=b'~').contains(&c) && c != b':';
+            let is_valid = (1..=INHERITED_NAME_BYTES_MAX).contains(&name.len());
+            let name = Some(name).filter(|name| is_valid && name.bytes().all(is_name));
+            let name = name.ok_or(AddressError::InheritedName)?;
+            return Ok(Self::Inherited(name.to_owned()));
+        }
         match text.parse()? {
             Endpoint::Address(address) => Ok(address),
             Endpoint::Name { host, port } if host == "localhost" => {
@@ -169,6 +184,7 @@ impl fmt::Display for Address {
         match self {
             Self::Ip(address) => address.fmt(f),
             Self::Unix(name) => write!(f, "unix:{name}"),
+            Self::Inherited(name) => write!(f, "fd:{name}"),
         }
     }
 }
@@ -213,6 +229,18 @@ mod tests {
         ] {
             let endpoint: Endpoint = text.parse().unwrap();
             assert_eq!(endpoint.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_name_of_a_socket_is_no_place_to_dial() {
+        for text in ["fd:web", "fd:80", "fd:lariat.socket"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+            assert!(!matches!(text.parse(), Ok(Endpoint::Address(_))));
+        }
+        for wrong in ["fd:", "fd:a:b", "fd:ä", &format!("fd:{}", "x".repeat(256))] {
+            let fault = wrong.parse::<Address>().unwrap_err();
+            assert_eq!(fault, AddressError::InheritedName, "{wrong}");
         }
     }
 

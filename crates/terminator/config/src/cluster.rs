@@ -176,6 +176,7 @@ fn address(value: &Value) -> Result<SocketAddr, Problem> {
     match text.parse() {
         Ok(Address::Ip(address)) => Ok(address),
         Ok(Address::Unix(_)) => Err(Problem::new("is a Unix socket").hint(hint)),
+        Ok(Address::Inherited(_)) => Err(Problem::new("is a listening socket").hint(hint)),
         Err(error) => Err(Problem::new(format!("\"{text}\" {error}")).hint(hint)),
     }
 }

@@ -59,6 +59,8 @@ fn is_of_this_host(address: &Address) -> bool {
     match address {
         Address::Ip(address) => address.ip().is_loopback(),
         Address::Unix(_) => true,
+        // Only the service manager knows.
+        Address::Inherited(_) => false,
     }
 }
 

@@ -304,6 +304,10 @@ fn admin_address(value: &Value, key: &Key) -> Result<std::net::SocketAddr, Probl
         Ok(Address::Unix(_)) => {
             Err(Problem::new("is a Unix socket, but an IP address is wanted").hint(hint()))
         }
+        Ok(Address::Inherited(_)) => Err(Problem::new(
+            "is a name: a socket that is handed over for it is known by its address",
+        )
+        .hint(hint())),
         Err(error) => Err(Problem::new(format!("\"{text}\" {error}")).hint(hint())),
     }
 }

@@ -305,7 +305,7 @@ fn admin_is_apart(top: &Section<'_>, settings: &Settings) -> Option<()> {
     };
     let is_taken = |one: &Address| match one {
         Address::Ip(one) => *one == listen || topology::overlap(*one, listen),
-        Address::Unix(_) => false,
+        Address::Unix(_) | Address::Inherited(_) => false,
     };
     let taken = |service: &&ServiceOptions| service.front.listen.iter().any(is_taken);
     let Some(service) = settings.plane.services.iter().find(taken) else {

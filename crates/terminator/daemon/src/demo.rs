@@ -134,7 +134,7 @@ fn tell(started: &Started, options: DemoOptions, directory: &Path, console: Cons
         .iter()
         .find_map(|(_, address)| match address {
             Address::Ip(address) => Some(*address),
-            Address::Unix(_) => None,
+            Address::Unix(_) | Address::Inherited(_) => None,
         });
     let address = address.unwrap_or(options.listen);
     let url = format!("https://{}:{}", host(address), address.port());

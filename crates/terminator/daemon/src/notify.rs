@@ -1,18 +1,20 @@
-//! What the service manager hears of us: datagrams to `$NOTIFY_SOCKET`, as in sd_notify(3).
+//! What the service manager hears of us: datagrams to `$NOTIFY_SOCKET`, as in sd_notify(3), and the
+//! descriptors that it keeps for the next start.
 //!
 //! Owns the messages' form and what the manager says of its watchdog. It never waits and never
 //! fails: a manager that is gone, or does not read, must not end a service.
 
 use std::collections::VecDeque;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write};
 use std::io;
-use std::os::linux::net::SocketAddrExt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use sys::clock;
+use sys::inherited::{self, DESCRIPTORS_MAX};
 use wire::text::is_control;
 
 /// From one try to send to the next while the manager's queue is full. It reads in a loop of its
@@ -22,6 +24,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Messages that wait for a place in the manager's queue; it gets each within a reload, and a
 /// reload sends three. Further ones are lost.
 const WAITING_MAX: usize = 16;
+
+/// The same about descriptors that it keeps: of ten thousand addresses, twice. Nobody has more.
+const KEEPING_MAX: usize = 20_000;
 
 /// Characters of a status: `systemctl status` shows it in one line.
 const STATUS_CHARACTERS_MAX: usize = 400;
@@ -73,10 +78,10 @@ impl fmt::Display for Notice {
 /// The way to the service manager, if one started us that wants to hear.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
-    to: Option<(UnixDatagram, SocketAddr)>,
+    to: Option<(UnixDatagram, OsString)>,
     /// How long the manager waits for [`Notice::Watchdog`]; `None` = for ever.
     watchdog: Option<Duration>,
-    waiting: VecDeque<String>,
+    waiting: VecDeque<(String, Vec<OwnedFd>)>,
     retry: Option<Instant>,
     failure: Option<io::Error>,
 }
@@ -98,15 +103,9 @@ impl Notifier {
 
     /// To the socket of that name, `/path` or `@abstract`.
     fn to(name: &OsStr) -> Self {
-        let opened = || {
-            let address = match name.as_bytes() {
-                [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-                [b'/', ..] => SocketAddr::from_pathname(name)?,
-                _ => return Err(io::ErrorKind::Unsupported.into()),
-            };
-            let socket = UnixDatagram::unbound()?;
-            socket.set_nonblocking(true)?;
-            Ok((socket, address))
+        let opened = || match name.as_bytes() {
+            [b'@' | b'/', ..] => Ok((UnixDatagram::unbound()?, name.to_owned())),
+            _ => Err(io::ErrorKind::Unsupported.into()),
         };
         let mut notifier = Self::default();
         match opened() {
@@ -128,14 +127,35 @@ impl Notifier {
 
     /// Tells the manager these things at once, after all that was said before.
     pub(crate) fn send(&mut self, notices: &[Notice]) {
-        if self.to.is_none() {
-            return;
-        }
         let lines: Vec<_> = notices.iter().map(Notice::to_string).collect();
-        if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(lines.join("\n"));
+        self.queue(lines.join("\n"), Vec::new(), WAITING_MAX);
+    }
+
+    /// Has the manager keep these for the next start, by that name, beside those that it has by it.
+    pub(crate) fn keep(&mut self, name: &str, fds: &[BorrowedFd<'_>]) {
+        // It need not look whether they are still of use: they are named when they are not.
+        let text = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}");
+        for batch in fds.chunks(DESCRIPTORS_MAX) {
+            match batch.iter().map(BorrowedFd::try_clone_to_owned).collect() {
+                Ok(batch) => self.queue(text.clone(), batch, KEEPING_MAX),
+                Err(error) => self.failure = Some(error),
+            }
         }
-        self.send_waiting();
+    }
+
+    /// Has it keep nothing by that name.
+    pub(crate) fn forget(&mut self, name: &str) {
+        let text = format!("FDSTOREREMOVE=1\nFDNAME={name}");
+        self.queue(text, Vec::new(), KEEPING_MAX);
+    }
+
+    fn queue(&mut self, text: String, fds: Vec<OwnedFd>, waiting_max: usize) {
+        if self.to.is_some() {
+            if self.waiting.len() < waiting_max {
+                self.waiting.push_back((text, fds));
+            }
+            self.send_waiting();
+        }
     }
 
     /// When [`Self::send_waiting`] is worth a try.
@@ -146,17 +166,18 @@ impl Notifier {
     /// Sends what waits for a place in the manager's queue.
     pub(crate) fn send_waiting(&mut self) {
         self.retry = None;
-        let Some((socket, address)) = &self.to else {
+        let Some((socket, manager)) = &self.to else {
             return;
         };
-        while let Some(message) = self.waiting.front() {
-            match socket.send_to_addr(message.as_bytes(), address) {
+        while let Some((text, fds)) = self.waiting.front() {
+            let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+            match inherited::notify(socket.as_fd(), manager, text.as_bytes(), &fds) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.retry = Some(Instant::now() + RETRY_PAUSE);
                     return;
                 }
                 Err(error) => self.failure = Some(error),
-                Ok(_) => {}
+                Ok(()) => {}
             }
             self.waiting.pop_front();
         }
@@ -171,6 +192,9 @@ impl Notifier {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::SocketAddr;
 
     fn receiver(name: &str) -> UnixDatagram {
         let address = SocketAddr::from_abstract_name(name).unwrap();

@@ -277,7 +277,7 @@ fn directories(settings: &Settings) -> Vec<PathBuf> {
     let listen = services.iter().flat_map(|service| &service.front.listen);
     let sockets = listen.filter_map(|address| match address {
         Address::Unix(UnixName::Path(path)) => Some(path.clone()),
-        Address::Unix(UnixName::Abstract(_)) | Address::Ip(_) => None,
+        Address::Unix(UnixName::Abstract(_)) | Address::Ip(_) | Address::Inherited(_) => None,
     });
     let log = match &settings.control.log {
         LogOutput::File(path) => Some(path.clone()),

@@ -10,6 +10,7 @@ mod answers;
 mod backoff;
 mod child;
 mod cluster_socket;
+mod descriptor_store;
 mod events;
 mod failure;
 mod handed_over;
@@ -64,8 +65,9 @@ use admin_sockets::AdminSockets;
 use backoff::Backoff;
 use child::{Child, Program};
 use cluster_socket::ClusterSocket;
+use descriptor_store::DescriptorStore;
 use events::{Event, EventQueue};
-use handed_over::HandedOverSockets;
+use handed_over::{Given, HandedOverSockets};
 use listeners::Listeners;
 use meeting::Met;
 use messages::{say_each, warn};
@@ -121,7 +123,10 @@ const DATA: Program = Program {
 /// To be called by the process's first thread before it starts another: signals are blocked in
 /// it, and the worker process ends with it.
 pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
-    let handed_over = HandedOverSockets::of_environment()?;
+    let (kept, handed_over) = handed_over::given()?
+        .into_iter()
+        .partition(|given| descriptor_store::is_ours(&given.name));
+    let handed_over = HandedOverSockets::new(handed_over)?;
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
     stderr::write_in_background(forms::lines_lost).map_err(Failure::host("start a thread"))?;
     // Only `ps` would miss it.
@@ -129,7 +134,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
     limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
     limit::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
-    let Some(mut supervisor) = Supervisor::prepare(request, events, handed_over)? else {
+    let Some(mut supervisor) = Supervisor::prepare(request, events, (handed_over, kept))? else {
         return Ok(());
     };
     supervisor.start_child()?;
@@ -170,6 +175,18 @@ fn first_read(
     }
 }
 
+/// What a running supervisor hands over, and what another one had the service manager keep;
+/// `None` = it was told to stop.
+fn inherit(met: Met, kept: Vec<Given>) -> Option<(Option<From>, Inherited)> {
+    let (predecessor, mut inherited) = match met {
+        Met::Nobody => return Some((None, descriptor_store::restored(kept))),
+        Met::Offered(from, inherited) => (from, *inherited),
+        Met::Stopped => return None,
+    };
+    inherited.add_kept(descriptor_store::restored(kept));
+    Some((Some(predecessor), inherited))
+}
+
 /// Opens what a first plan wants and nobody has handed over.
 fn open_sockets(
     summary: &ConfigSummary,
@@ -180,15 +197,22 @@ fn open_sockets(
 ) -> Result<(Listeners, AdminSockets, ClusterSocket), Failure> {
     handed_over.warn_of_unused(|address| summary.listens_at(address));
     let address = summary.control.listen.map(Address::Ip);
-    let admin = address.and_then(|admin| {
-        let shared = || handed_over.share(&admin, 1)?.pop();
-        inherited.take_admin(&admin).or_else(shared)
-    });
+    let shared = address
+        .as_ref()
+        .and_then(|at| handed_over.share(at, 1)?.pop());
+    let is_handed_over = shared.is_some();
+    let admin = address.and_then(|admin| inherited.take_admin(&admin).or(shared));
     let mut listeners = Listeners::new(handed_over, reading::remove);
-    listeners.adopt(std::mem::take(&mut inherited.listeners));
+    listeners.adopt(std::mem::take(&mut inherited.listeners), waits);
     let workers = summary.workers.cpus.len();
     listeners.open(&summary.listen, workers, &summary.listen_options)?;
-    let admin_sockets = AdminSockets::open(summary, (log, admin), waits)?;
+    if !waits {
+        listeners.keep(&summary.listen);
+    }
+    let mut admin_sockets = AdminSockets::open(summary, (log, admin), waits)?;
+    if is_handed_over {
+        admin_sockets.admin_is_handed_over();
+    }
     let cluster_socket = ClusterSocket::open(summary.peers.as_ref(), inherited.cluster.take())?;
     Ok((listeners, admin_sockets, cluster_socket))
 }
@@ -243,7 +267,7 @@ impl<'a> Supervisor<'a> {
     fn prepare(
         request: Request<'a>,
         mut events: EventQueue,
-        handed_over: HandedOverSockets,
+        (handed_over, kept): (HandedOverSockets, Vec<Given>),
     ) -> Result<Option<Self>, Failure> {
         let readers = Readers::default();
         let Some((read, looked)) = first_read(&request.config, &readers, &mut events)? else {
@@ -254,12 +278,11 @@ impl<'a> Supervisor<'a> {
         let served = read.prepared;
         let summary = &served.summary;
         let takeover_path = socket_path(&status_socket::path(&summary.control));
-        let (predecessor, mut inherited) =
-            match meeting::meet(takeover_path.clone(), &request.config, &mut events)? {
-                Met::Nobody => (None, Inherited::default()),
-                Met::Offered(from, inherited) => (Some(from), *inherited),
-                Met::Stopped => return Ok(None),
-            };
+        let met = meeting::meet(takeover_path.clone(), &request.config, &mut events)?;
+        let Some((predecessor, mut inherited)) = inherit(met, kept) else {
+            return Ok(None);
+        };
+        let store = DescriptorStore::knowing(descriptor_store::names_of(&inherited));
         if summary.process.sandbox.system_calls {
             forbid_system_calls()?;
         }
@@ -300,7 +323,7 @@ impl<'a> Supervisor<'a> {
             predecessor,
             succession: Succession::new(takeover_path),
             start: SystemTime::now(),
-            manager: ServiceManager::of_environment(),
+            manager: ServiceManager::of_environment(store, waits),
         };
         supervisor.watched.looked(looked);
         supervisor.forget_servers();
@@ -364,7 +387,8 @@ impl<'a> Supervisor<'a> {
                 self.upgrade(None);
                 Ok(Next::Continue)
             }
-            Signal::Interrupt | Signal::Terminate => self.stop(),
+            Signal::Interrupt => self.stop_for_good(),
+            Signal::Terminate => self.stop(),
             Signal::Child | Signal::Order | Signal::Pipe => Ok(Next::Continue),
         }
     }
@@ -403,6 +427,8 @@ impl<'a> Supervisor<'a> {
         self.children += 1;
         self.last_number += 1;
         self.sessions.fit(self.served.summary.session_limits)?;
+        // The one after us must not give its worker process this number.
+        self.keep_descriptors();
         let (number, sender) = (self.last_number, self.events.sender());
         let hear = move |heard| sender.send(Event::Heard(number, heard));
         let child =

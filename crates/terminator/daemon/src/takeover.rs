@@ -6,6 +6,7 @@
 //! Who says what when stands in `supervisor`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,9 +15,15 @@ use crate::handover::{Secret, SessionKey};
 use crate::maintenance::ServerName;
 use crate::reader::ConfigSource;
 
-/// The forms of what is handed over that we speak, the oldest and the newest. Another number means
-/// that one who knows only those before it would go wrong.
-pub(crate) const FORMATS: [u32; 2] = [1, 1];
+/// The program's version, and the forms of what is handed over that we speak, the oldest and the
+/// newest. Another number means that one who knows only those before it would go wrong.
+///
+/// It is read from these bytes, so that tests can make a copy of the program that has others.
+static RELEASE: &str = concat!(
+    "lariat ",
+    env!("CARGO_PKG_VERSION"),
+    " hands over in the formats 1 to 1"
+);
 
 /// More than the largest message that a successor has to say.
 pub(crate) const SUCCESSOR_BYTES_MAX: usize = 64 << 10;
@@ -49,6 +56,17 @@ pub(crate) fn socket_path(status_socket: &Path) -> PathBuf {
     let mut path = status_socket.as_os_str().to_owned();
     path.push(SUFFIX);
     path.into()
+}
+
+/// The version and the formats.
+pub(crate) fn release() -> (&'static str, [u32; 2]) {
+    let mut words = std::hint::black_box(RELEASE).split(' ');
+    let version = words.nth(1).unwrap_or_default();
+    let mut number = |place| {
+        let word = words.nth(place);
+        word.and_then(|word| word.parse().ok()).unwrap_or_default()
+    };
+    (version, [number(5), number(1)])
 }
 
 /// What a supervisor that has been started beside a running one says, and `lariat upgrade`.
@@ -87,6 +105,9 @@ pub(crate) enum Predecessor {
         /// A reload was asked for meanwhile.
         reload: bool,
     },
+    /// To `Serving`: the service manager, if there is one, has been told of the successor, and
+    /// hears it from now on.
+    Released,
     /// To `Upgrade`: that process serves.
     Upgraded {
         /// The successor's process.
@@ -166,30 +187,45 @@ pub(crate) struct ListenerOffer {
     /// Whether a service manager has opened them: a path among them is its own to remove.
     #[serde(default)]
     pub(crate) handed_over: bool,
+    /// What the service manager calls them.
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+}
+
+impl SessionsOffer {
+    /// The limits.
+    pub(crate) fn limits(&self) -> session::Options {
+        session::Options {
+            entries_max: self.entries_max,
+            bytes_max: self.bytes_max,
+            lifetime: Duration::from_millis(self.lifetime_ms),
+        }
+    }
 }
 
 impl Hello {
     /// Ours.
     pub(crate) fn new(config: &ConfigSource) -> Self {
+        let (version, formats) = release();
         Self {
-            formats: FORMATS,
-            program: env!("CARGO_PKG_VERSION").to_owned(),
+            formats,
+            program: version.to_owned(),
             configuration: identity(config),
         }
     }
 
     /// The newest format that both sides speak. An error is a sentence.
     pub(crate) fn format(&self) -> Result<u32, String> {
-        let ([their_oldest, their_newest], [oldest, newest]) = (self.formats, FORMATS);
+        let (version, [oldest, newest]) = release();
+        let [their_oldest, their_newest] = self.formats;
         let common = their_newest.min(newest);
         if common >= their_oldest.max(oldest) {
             return Ok(common);
         }
         Err(format!(
             "lariat {} takes over in the formats {their_oldest} to {their_newest}, and the running \
-             lariat {} hands over in {oldest} to {newest}",
+             lariat {version} hands over in {oldest} to {newest}",
             printable(&self.program),
-            env!("CARGO_PKG_VERSION"),
         ))
     }
 }
@@ -198,11 +234,11 @@ impl Offer {
     /// Sees whether we can take all of it with this many descriptors. An error is a sentence.
     pub(crate) fn check(&self, descriptors: usize) -> Result<(), String> {
         let program = printable(&self.program);
-        let [oldest, newest] = FORMATS;
+        let (_, [oldest, newest]) = release();
         if !(oldest..=newest).contains(&self.format) {
             let format = self.format;
             return Err(format!(
-                "the running lariat {program} hands over in the format {format}, and this one takes \
+                "lariat {program} hands over in the format {format}, and this one takes \
                  {oldest} to {newest}"
             ));
         }
@@ -210,7 +246,7 @@ impl Offer {
         if let Some(name) = self.must_understand.iter().find(|name| !known(name)) {
             let name = printable(name);
             return Err(format!(
-                "the running lariat {program} hands over `{name}`, which this one does not know"
+                "lariat {program} hands over `{name}`, which this one does not know"
             ));
         }
         let others = [
@@ -222,7 +258,7 @@ impl Offer {
         let counts = self.listeners.iter().map(|one| one.sockets);
         if counts.fold(others, usize::saturating_add) != descriptors {
             return Err(format!(
-                "the running lariat {program} hands over other descriptors than it names"
+                "lariat {program} hands over other descriptors than it names"
             ));
         }
         Ok(())
@@ -272,6 +308,11 @@ mod tests {
             formats,
             ..Hello::new(&ConfigSource::File("/etc/lariat.toml".into()))
         }
+    }
+
+    #[test]
+    fn a_release_is_a_version_and_formats() {
+        assert_eq!(release(), (env!("CARGO_PKG_VERSION"), [1, 1]));
     }
 
     #[test]

@@ -272,7 +272,8 @@ impl ServersOptions {
     pub fn hosts(&self) -> Vec<Option<String>> {
         let host = |server: &backend::options::ServerOptions| match &server.endpoint {
             Endpoint::Address(Address::Ip(address)) => Some(address.ip().to_string()),
-            Endpoint::Address(Address::Unix(_)) | Endpoint::Service { .. } => None,
+            Endpoint::Address(Address::Unix(_) | Address::Inherited(_))
+            | Endpoint::Service { .. } => None,
             Endpoint::Name { host, .. } => Some(host.clone()),
         };
         self.pool.servers.iter().map(host).collect()

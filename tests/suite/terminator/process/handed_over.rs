@@ -2,37 +2,17 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::Command;
 
-use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use suite::client::Client;
 use suite::configuration::Service;
-use suite::lariat::{Lariat, command};
+use suite::lariat::Lariat;
 use suite::patience::until;
 use suite::program::{Finished, run};
+use suite::service_manager::handing_over;
 use suite::site::Site;
 use testkit::server::{Behaviour, Server};
-
-/// A command that runs the program with the arguments that it gets, with these descriptors from 3
-/// on, as a manager does; the descriptors are open for as long as what comes with it.
-fn handing_over(fds: &[&dyn AsFd], variables: &str) -> (Command, Vec<OwnedFd>) {
-    let mut script = String::new();
-    let mut kept = Vec::new();
-    for (number, fd) in (3..).zip(fds) {
-        // Beyond those that the script gives them.
-        let copy = fcntl_dupfd_cloexec(fd.as_fd(), 100).unwrap();
-        fcntl_setfd(&copy, FdFlags::empty()).unwrap();
-        script += &format!("exec {number}<&{0} {0}<&-; ", copy.as_raw_fd());
-        kept.push(copy);
-    }
-    script += &format!("export LISTEN_PID=$$ LISTEN_FDS={}; ", fds.len());
-    script += &format!("export {variables}; exec \"$0\" \"$@\"");
-    let mut shell = Command::new("bash");
-    shell.args(["-c", &script]).arg(command().get_program());
-    (shell, kept)
-}
 
 fn started(fds: &[&dyn AsFd], configuration: &str) -> Lariat {
     let (command, _kept) = handing_over(fds, "LISTEN_FDNAMES=web");
@@ -132,6 +112,74 @@ fn one_that_nothing_listens_at_is_named() {
     assert!(lariat.stderr().contains(&warning), "{}", lariat.stderr());
 }
 
+#[test]
+fn one_is_listened_at_by_its_name() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let unix = site.path("front.sock");
+    let third = UnixListener::bind(&unix).unwrap();
+    let service = |name: &str| {
+        let listen = format!("['fd:{name}']");
+        Service::new(&site, &server).listen(&listen).named(name)
+    };
+    let plain = service("plain").mode("off");
+    // Two sockets of one name, as a unit with two `ListenStream=` has them, and one worker.
+    let text = format!(
+        "[workers]\nthreads = 1\n{}{}",
+        service("web").toml(),
+        plain.toml()
+    );
+    let fds: [&dyn AsFd; 3] = [&one, &other, &third];
+    let (command, _kept) = handing_over(&fds, "LISTEN_FDNAMES=web:web:plain");
+    let lariat = Lariat::start_by(command, &text);
+    let assert_served = || {
+        for listener in [&one, &other] {
+            Client::new(&site).visit(listener.local_addr().unwrap());
+        }
+        let mut stream = UnixStream::connect(&unix).unwrap();
+        stream.write_all(b"a").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+    };
+    assert_served();
+    assert!(!lariat.stderr().contains("nothing of the configuration"));
+    // So they are after a reload, and for a successor, by name or by address.
+    lariat.configure(&format!("[workers]\nthreads = 1\n{}", plain.toml()));
+    lariat.reload().success();
+    lariat.configure(&text);
+    lariat.reload().success();
+    assert_served();
+    lariat.ask("upgrade").success();
+    assert_served();
+    let by_address = Service::new(&site, &server).at(one.local_addr().unwrap());
+    lariat.configure(&by_address.toml());
+    lariat.reload().success();
+    Client::new(&site).visit(one.local_addr().unwrap());
+    lariat.ask("drain").success();
+}
+
+#[test]
+fn a_name_that_was_not_handed_over_is_an_error_that_lists_those_that_were() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = Service::new(&site, &server).listen("['fd:wbe']");
+    let file = site.path("lariat.toml");
+    let socket = site.path("status.sock");
+    let text = format!("admin.status-socket = {socket:?}\n{}", service.toml());
+    std::fs::write(&file, text).unwrap();
+    let refused = |fds: &[&dyn AsFd], variables: &str| {
+        let (mut command, _kept) = handing_over(fds, variables);
+        run(command.arg("serve").arg(&file))
+    };
+    let with_one = refused(&[&listener], "LISTEN_FDNAMES=web");
+    assert_eq!(with_one.code(), 3, "{with_one:?}");
+    with_one.assert_stderr("service `web` cannot listen at fd:wbe: ");
+    with_one.assert_stderr(&format!("handed over: `web` ({address})"));
+    with_one.assert_stderr("hint: `FileDescriptorName=`");
+    let with_none = refused(&[], "LISTEN_FDNAMES=");
+    with_none.assert_stderr("no socket was handed over");
+}
+
 /// What `lariat serve` says that cannot begin.
 fn refused(fds: &[&dyn AsFd], variables: &str) -> Finished {
     let (mut command, _kept) = handing_over(fds, variables);
@@ -170,7 +218,7 @@ fn variables_that_say_nothing_are_named() {
         ("LISTEN_PID=me", "LISTEN_PID is \"me\", which is no number"),
         (
             "LISTEN_FDS=70000",
-            "LISTEN_FDS says more than 1024 descriptors",
+            "LISTEN_FDS says more than 32768 descriptors",
         ),
         (
             "LISTEN_FDS=2",

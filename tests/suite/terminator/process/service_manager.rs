@@ -39,11 +39,16 @@ impl Manager {
         command
     }
 
-    /// The next message.
+    /// The next message, but for those about descriptors that it is to keep.
     fn hear(&self) -> String {
         let mut room = [0; 4096];
-        let count = self.socket.recv(&mut room).expect("a message");
-        String::from_utf8(room[..count].to_vec()).unwrap()
+        loop {
+            let count = self.socket.recv(&mut room).expect("a message");
+            let text = String::from_utf8(room[..count].to_vec()).unwrap();
+            if !text.starts_with("FDSTORE") {
+                return text;
+            }
+        }
     }
 
     /// Waits for a message with this line.

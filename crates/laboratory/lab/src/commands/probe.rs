@@ -296,7 +296,7 @@ pub(super) fn addresses(
             Ok(Resolved { address, others }) => {
                 let first = match address {
                     Address::Ip(address) => Some(address),
-                    Address::Unix(_) => None,
+                    Address::Unix(_) | Address::Inherited(_) => None,
                 };
                 for address in first.into_iter().chain(others) {
                     if !found.contains(&address) {

@@ -335,7 +335,7 @@ impl UnresolvedPlan {
         }
         let all = self.allowed_cpus.len();
         let is_here = |target: &Address| match target {
-            Address::Unix(_) => true,
+            Address::Unix(_) | Address::Inherited(_) => true,
             Address::Ip(address) => address.ip().to_canonical().is_loopback(),
         };
         let count = match &self.cpus {

@@ -224,7 +224,7 @@ pub(crate) fn endpoint(text: &str) -> Read<Endpoint> {
     let port = match &endpoint {
         Endpoint::Name { port, .. } => Some(*port),
         Endpoint::Address(Address::Ip(address)) => Some(address.port()),
-        Endpoint::Address(Address::Unix(_)) => None,
+        Endpoint::Address(Address::Unix(_) | Address::Inherited(_)) => None,
         Endpoint::Service { .. } => return refused(text, "stands for several servers", wanted),
     };
     if port == Some(0) || text.starts_with('*') {

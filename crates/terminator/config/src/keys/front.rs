@@ -31,8 +31,9 @@ pub(super) const FRONT: &[Key] = &[
         .flag("listen")
         .help(
             "Addresses to listen at, which services may share: see `names`. Each is an IP address with a port (`*:443` and \
-             `[::]:443` listen on all of IPv6 and IPv4), `unix:/path`, or `unix:@name` in \
-             the abstract namespace. With port 0 the kernel chooses a port, which the \
+             `[::]:443` listen on all of IPv6 and IPv4), `unix:/path`, `unix:@name` in \
+             the abstract namespace, or `fd:name` for the sockets that a service manager hands \
+             over by that name. With port 0 the kernel chooses a port, which the \
              status shows. A socket at a path has mode 0666: the permissions of its \
              directory limit who may connect.",
         )

@@ -29,7 +29,8 @@ fn drained(path: &Path, console: Console) -> Result<(), ControlError> {
     let answer = control::ask(path)?;
     answer.name_other_owner(console);
     let (document, supervisor) = (answer.document()?, answer.supervisor()?);
-    supervisor.signal(Signal::Terminate)?;
+    // Not the one by which a service manager restarts it: this one is not to come back.
+    supervisor.signal(Signal::Interrupt)?;
     let services = document.services.iter();
     let counts = services.map(|one| one.metrics.get(ServiceGauge::ConnectionsOpen));
     let open = counts.fold(0, u64::saturating_add);

@@ -213,6 +213,7 @@ async fn dial(address: &Address) -> io::Result<Box<dyn Stream>> {
             let path = [b"\0", name.as_slice()].concat();
             Box::new(UnixStream::connect(OsStr::from_bytes(&path)).await?)
         }
+        Address::Inherited(_) => return Err(io::ErrorKind::NotFound.into()),
     })
 }
 

@@ -37,6 +37,8 @@ pub(super) struct AdminSockets {
     status: OwnedFd,
     status_path: PathBuf,
     admin: Option<OwnedFd>,
+    /// Whether the service manager has opened that.
+    is_handed_over: bool,
     log: OwnedFd,
     /// What a plan wants that is not yet served.
     proposed_log: Option<OwnedFd>,
@@ -68,6 +70,7 @@ impl AdminSockets {
             temporary,
             status_path,
             admin: None,
+            is_handed_over: false,
             log: log_of(&summary.control.log, log)?,
             proposed_log: None,
             reconnected: None,
@@ -120,6 +123,16 @@ impl AdminSockets {
     /// Where the status page is served.
     pub(super) fn admin(&self) -> Option<BorrowedFd<'_>> {
         self.admin.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The same, unless the service manager has opened it, which then keeps it anyway.
+    pub(super) fn kept(&self) -> Option<BorrowedFd<'_>> {
+        self.admin().filter(|_| !self.is_handed_over)
+    }
+
+    /// The service manager has opened the admin listener.
+    pub(super) fn admin_is_handed_over(&mut self) {
+        self.is_handed_over = true;
     }
 
     /// Lines go there: the log that is served has been renamed, or is a new file.

@@ -119,6 +119,7 @@ impl Supervisor<'_> {
             return self.stop();
         }
         self.tell_manager_ready();
+        self.keep_descriptors();
         self.offer_if_asked()?;
         self.reload_if_asked()
     }

@@ -244,6 +244,10 @@ impl ListenFailure {
             _ if self.error.raw_os_error() == Some(ENODEV) => {
                 Some("`front.interface` names no interface of this host: `ip link` lists them")
             }
+            io::ErrorKind::NotFound if matches!(self.address, Address::Inherited(_)) => Some(
+                "`FileDescriptorName=` of the socket's unit is the name, or else the unit's own; \
+                 sockets come when lariat is started, not by a reload",
+            ),
             io::ErrorKind::NotFound => Some("the socket's directory does not exist"),
             _ => None,
         }

@@ -12,8 +12,8 @@ use wire::address::Address;
 use super::failure::Failure;
 use super::messages::say;
 
-/// A unit of a service manager has a handful.
-const SOCKETS_MAX: u16 = 1024;
+/// A socket's unit has a handful, and the descriptor store one for each address and worker.
+const DESCRIPTORS_MAX: u16 = 32_768;
 
 /// One of them.
 #[derive(Debug)]
@@ -28,89 +28,139 @@ struct HandedOver {
 #[derive(Debug, Default)]
 pub(super) struct HandedOverSockets(Vec<HandedOver>);
 
+/// A descriptor that was handed over, with its name.
+#[derive(Debug)]
+pub(super) struct Given {
+    /// Its number when it was handed over.
+    number: u16,
+    pub(super) name: String,
+    pub(super) fd: OwnedFd,
+}
+
+/// All that was handed over: `LISTEN_FDS`, `LISTEN_PID` and `LISTEN_FDNAMES` say how many there
+/// are, to whom, and what they are called. To be called once, before the process opens anything.
+pub(super) fn given() -> Result<Vec<Given>, Failure> {
+    let number = |name: &str| match std::env::var_os(name) {
+        None => Ok(None),
+        Some(text) => match text.to_str().and_then(|text| text.parse::<u32>().ok()) {
+            Some(number) => Ok(Some(number)),
+            None => Err(Failure::HandedOver(format!(
+                "{name} is {text:?}, which is no number\nhint: the service manager sets it \
+                 (sd_listen_fds(3)); unset it to start lariat by hand"
+            ))),
+        },
+    };
+    if number("LISTEN_PID")? != Some(std::process::id()) {
+        return Ok(Vec::new());
+    }
+    let count = number("LISTEN_FDS")?.unwrap_or(0);
+    let count = u16::try_from(count)
+        .ok()
+        .filter(|it| *it <= DESCRIPTORS_MAX);
+    let count = count.ok_or_else(|| {
+        Failure::HandedOver(format!(
+            "LISTEN_FDS says more than {DESCRIPTORS_MAX} descriptors"
+        ))
+    })?;
+    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let names = names.split(':').chain(std::iter::repeat("unknown"));
+    let each = (0..count).zip(names).map(|(number, name)| {
+        let taken = inherited::take(number, count).map_err(Failure::host("take a descriptor"))?;
+        let fd = taken.ok_or_else(|| unusable(number, name, "is not open"))?;
+        let name = name.to_owned();
+        Ok(Given { number, name, fd })
+    });
+    each.collect()
+}
+
 impl HandedOverSockets {
-    /// As the environment says: `LISTEN_FDS`, `LISTEN_PID` and `LISTEN_FDNAMES`. To be called
-    /// before the process opens anything.
-    pub(super) fn of_environment() -> Result<Self, Failure> {
-        let number = |name: &str| match std::env::var_os(name) {
-            None => Ok(None),
-            Some(text) => match text.to_str().and_then(|text| text.parse::<u32>().ok()) {
-                Some(number) => Ok(Some(number)),
-                None => Err(Failure::HandedOver(format!(
-                    "{name} is {text:?}, which is no number\nhint: the service manager sets it \
-                     (sd_listen_fds(3)); unset it to start lariat by hand"
-                ))),
-            },
-        };
-        if number("LISTEN_PID")? != Some(std::process::id()) {
-            return Ok(Self::default());
-        }
-        let count = number("LISTEN_FDS")?.unwrap_or(0);
-        let count = u16::try_from(count).ok().filter(|it| *it <= SOCKETS_MAX);
-        let count = count.ok_or_else(|| {
-            Failure::HandedOver(format!(
-                "LISTEN_FDS says more than {SOCKETS_MAX} descriptors"
-            ))
-        })?;
-        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
-        let names = names.split(':').chain(std::iter::repeat("unknown"));
-        let each = (0..count).zip(names).map(|(number, name)| {
-            let taken = inherited::listener(number, count);
-            let (fd, address) = taken.map_err(|why| unusable(number, name, &why))?;
-            let name = name.to_owned();
+    /// These. Each must be a socket that listens.
+    pub(super) fn new(given: Vec<Given>) -> Result<Self, Failure> {
+        let each = given.into_iter().map(|Given { number, name, fd }| {
+            let taken = inherited::listener(fd);
+            let (fd, address) = taken.map_err(|why| unusable(number, &name, &why.to_string()))?;
             Ok(HandedOver { name, address, fd })
         });
         each.collect::<Result<_, _>>().map(Self)
     }
 
-    /// A descriptor for each of so many workers, if the address was handed over. Workers share the
-    /// socket, as they do a Unix socket.
+    /// A descriptor for each of so many workers, and of every socket that there is, if the address
+    /// was handed over. Workers share the sockets, as they do a Unix socket.
     pub(super) fn share(&self, address: &Address, workers: usize) -> Option<Vec<OwnedFd>> {
-        let here: Vec<_> = self
-            .0
-            .iter()
-            .filter(|one| one.address == *address)
-            .collect();
+        let here: Vec<_> = self.at(address).collect();
         if here.is_empty() {
             return None;
         }
-        let each = here.iter().cycle().take(workers);
+        let each = here.iter().cycle().take(workers.max(here.len()));
         // The limit of descriptors is raised, and this is the start: if it fails, we open our own,
         // which says why it cannot.
         each.map(|one| one.fd.try_clone().ok()).collect()
     }
 
+    fn at<'a>(&'a self, address: &'a Address) -> impl Iterator<Item = &'a HandedOver> {
+        self.0.iter().filter(move |one| match address {
+            Address::Inherited(name) => one.name == *name,
+            address => one.address == *address,
+        })
+    }
+
     /// Takes those that a predecessor had of its service manager: no reload closes them, and the
     /// path is the manager's.
-    pub(super) fn inherit(&mut self, address: &Address, fds: &[OwnedFd]) {
+    pub(super) fn inherit(&mut self, address: &Address, name: Option<&str>, fds: &[OwnedFd]) {
         // The limit of descriptors is raised, and this is the start.
         let copies = fds.iter().filter_map(|fd| fd.try_clone().ok());
-        self.0.extend(copies.map(|fd| HandedOver {
-            name: "of the predecessor".to_owned(),
-            address: address.clone(),
+        let taken = copies.filter_map(|fd| inherited::listener(fd).ok());
+        let name = match address {
+            Address::Inherited(name) => name,
+            Address::Ip(_) | Address::Unix(_) => name.unwrap_or("of the predecessor"),
+        };
+        self.0.extend(taken.map(|(fd, address)| HandedOver {
+            name: name.to_owned(),
+            address,
             fd,
         }));
     }
 
     /// Whether the address was handed over.
     pub(super) fn has(&self, address: &Address) -> bool {
-        self.0.iter().any(|one| one.address == *address)
+        self.at(address).next().is_some()
+    }
+
+    /// What those at an address are called.
+    pub(super) fn name(&self, address: &Address) -> Option<String> {
+        self.at(address).next().map(|one| one.name.clone())
+    }
+
+    /// What was handed over, as a part of a sentence.
+    pub(super) fn list(&self) -> String {
+        let each = self.0.iter();
+        let each: Vec<_> = each
+            .map(|one| format!("`{}` ({})", one.name, one.address))
+            .collect();
+        match each.as_slice() {
+            [] => "no socket was handed over".to_owned(),
+            _ => format!("handed over: {}", each.join(", ")),
+        }
     }
 
     /// Warns of those that nobody listens at.
     pub(super) fn warn_of_unused(&self, wanted: impl Fn(&Address) -> bool) {
-        for one in self.0.iter().filter(|one| !wanted(&one.address)) {
+        let is_wanted = |one: &HandedOver| {
+            wanted(&one.address) || wanted(&Address::Inherited(one.name.clone()))
+        };
+        for one in self.0.iter().filter(|one| !is_wanted(one)) {
             say(format_args!(
                 "warning: the service manager handed over the socket {}, {}, and nothing of the \
                  configuration listens there: its clients wait for ever\n\
-                 hint: name its address in a `front.listen`, or take it out of the socket's unit",
+                 hint: name its address, or `fd:{0}`, in a `front.listen`, or take it out of the \
+                 socket's unit",
                 one.name, one.address
             ));
         }
     }
 }
 
-fn unusable(number: u16, name: &str, why: &inherited::Unusable) -> Failure {
+fn unusable(number: u16, name: &str, why: &str) -> Failure {
     Failure::HandedOver(format!(
         "descriptor {} ({name}), which the service manager handed over, {why}\n\
          hint: the socket's unit must have ListenStream= and Accept=no, and nothing else may be \

@@ -37,6 +37,8 @@ impl Supervisor<'_> {
     /// The predecessor has said something.
     pub(super) fn told(&mut self, told: Told) -> Result<Next, Failure> {
         let Some(from) = &self.predecessor else {
+            // It has told the service manager of us, or has ended.
+            self.is_heard();
             return Ok(Next::Continue);
         };
         match told {
@@ -44,10 +46,13 @@ impl Supervisor<'_> {
             Told::Message(Predecessor::Refused { why }, _) => return Err(from.failed(why)),
             Told::Message(..) => return Err(from.failed("it speaks out of turn".to_owned())),
             // Its worker process ends with it, and nobody else serves.
-            Told::End => say(format_args!(
-                "process {} ended before it had handed over; this one serves",
-                from.pid
-            )),
+            Told::End => {
+                let pid = from.pid;
+                say(format_args!(
+                    "process {pid} ended before it had handed over; this one serves"
+                ));
+                self.manager.hears_another = false;
+            }
         }
         self.tell(&Order::Accept);
         Ok(Next::Continue)

@@ -2,6 +2,7 @@
 //! worker process, and accepts nothing itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -42,6 +43,8 @@ pub(super) struct Listeners {
     remove: fn(Vec<PathBuf>),
     /// Paths that are another supervisor's to remove.
     lent: Vec<PathBuf>,
+    /// Whether the service manager keeps what is open here beyond the end.
+    is_kept: bool,
 }
 
 impl Listeners {
@@ -53,25 +56,45 @@ impl Listeners {
             handed_over,
             remove,
             lent: Vec::new(),
+            is_kept: false,
         }
     }
 
-    /// Takes what a predecessor listened on. Paths among it stay its own.
-    pub(super) fn adopt(&mut self, inherited: Vec<(ListenerOffer, Vec<OwnedFd>)>) {
+    /// Takes what a predecessor listened on, or had the service manager keep. Paths stay its own
+    /// while it serves.
+    pub(super) fn adopt(&mut self, inherited: Vec<(ListenerOffer, Vec<OwnedFd>)>, is_served: bool) {
         for (offer, fds) in inherited {
             // An address that we cannot read is none of our configuration's.
             if let Ok(address) = offer.address.parse::<Address>() {
-                self.lent.extend(path_of(&address));
+                if is_served {
+                    self.lent.extend(path_of(&address));
+                }
                 if offer.handed_over {
-                    self.handed_over.inherit(&address, &fds);
+                    let name = offer.name.as_deref();
+                    self.handed_over.inherit(&address, name, &fds);
                 }
                 let transport = Transport {
                     interface: offer.interface,
                     mptcp: offer.mptcp,
                 };
-                self.open.insert((address, transport, offer.place), fds);
+                let key = (address, transport, offer.place);
+                self.open.entry(key).or_default().extend(fds);
             }
         }
+    }
+
+    /// Whether the service manager keeps what is open beyond the end of this process. Then so do
+    /// the paths of Unix sockets.
+    pub(super) fn set_kept(&mut self, is_kept: bool) {
+        self.is_kept = is_kept;
+    }
+
+    /// Closes all.
+    pub(super) fn close(&mut self) {
+        if self.is_kept {
+            self.lent = self.paths().collect();
+        }
+        self.keep(&[]);
     }
 
     /// What a successor gets: all that is open.
@@ -84,6 +107,7 @@ impl Listeners {
                 place: *place,
                 sockets: fds.len(),
                 handed_over: self.handed_over.has(address),
+                name: self.handed_over.name(address),
             };
             (offer, fds.iter().map(AsFd::as_fd).collect())
         });
@@ -124,6 +148,12 @@ impl Listeners {
                 error,
                 holder: String::new(),
             };
+            if let (Address::Inherited(_), false) = (&key.0, self.handed_over.has(&key.0)) {
+                return Err(failed(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    format!("no socket of that name was; {}", self.handed_over.list()),
+                )));
+            }
             let is_ours = self.open.keys().any(|(ours, ..)| overlap(ours, &key.0));
             let fds = match self.handed_over.share(&key.0, workers) {
                 Some(fds) => fds,
@@ -172,7 +202,7 @@ impl Listeners {
         let first = keyed(wanted).filter(|(key, _)| seen.insert(key.clone()));
         let each = first.flat_map(|(key, wanted)| {
             let fds = self.open.get(&key).into_iter().flatten();
-            let is_unix = matches!(wanted.address, Address::Unix(_));
+            let is_one = !matches!(wanted.address, Address::Ip(_));
             let count = self.open.get(&key).map_or(0, Vec::len);
             fds.enumerate().flat_map(move |(number, fd)| {
                 let is_for_all = number >= workers || count < workers;
@@ -187,7 +217,7 @@ impl Listeners {
                         worker: worker as u32,
                         service: wanted.service_index,
                         address: wanted.address_index,
-                        is_shared: is_for_all || is_unix,
+                        is_shared: is_for_all || is_one,
                     };
                     (role, fd.as_fd())
                 })
@@ -208,17 +238,17 @@ impl Listeners {
 
 impl Drop for Listeners {
     fn drop(&mut self) {
-        self.keep(&[]);
+        self.close();
     }
 }
 
 fn keyed(wanted: &[Wanted]) -> impl Iterator<Item = (Key, &Wanted)> {
     let mut before = BTreeMap::new();
     wanted.iter().map(move |one| {
-        // Nothing carries the connections of a Unix socket.
+        // Nothing carries the connections of a Unix socket, and what was handed over is as it is.
         let transport = match &one.address {
             Address::Ip(_) => one.transport.clone(),
-            Address::Unix(_) => Transport::default(),
+            Address::Unix(_) | Address::Inherited(_) => Transport::default(),
         };
         let key = (one.address.clone(), transport);
         let equal = before.entry(key.clone()).or_insert(0);
@@ -231,7 +261,7 @@ fn keyed(wanted: &[Wanted]) -> impl Iterator<Item = (Key, &Wanted)> {
 fn path_of(address: &Address) -> Option<PathBuf> {
     match address {
         Address::Unix(UnixName::Path(path)) => Some(path.clone()),
-        Address::Unix(UnixName::Abstract(_)) | Address::Ip(_) => None,
+        Address::Unix(UnixName::Abstract(_)) | Address::Ip(_) | Address::Inherited(_) => None,
     }
 }
 
@@ -259,7 +289,7 @@ fn share_out(fds: &mut Vec<OwnedFd>, wanted: &Wanted, workers: usize, options: &
                 let address = actual(first, address);
                 socket::listen_over(&address, options, &wanted.transport)
             }
-            Address::Unix(_) => first.try_clone(),
+            Address::Unix(_) | Address::Inherited(_) => first.try_clone(),
         };
         // Another user's, where no more can be had: the workers share those that there are.
         let Ok(fd) = another else {
@@ -272,9 +302,10 @@ fn share_out(fds: &mut Vec<OwnedFd>, wanted: &Wanted, workers: usize, options: &
 
 /// Sets what connections inherit from the sockets of an address.
 fn set(fds: &[OwnedFd], wanted: &Wanted) {
-    if let Address::Ip(_) = wanted.address {
+    if let Address::Ip(_) | Address::Inherited(_) = wanted.address {
         for fd in fds {
-            // The kernel takes all that a configuration can say, and no socket is lost otherwise.
+            // The kernel takes all that a configuration can say, and no socket is lost otherwise: a
+            // Unix socket among those that were handed over has nothing of that.
             let _ = socket::set_liveness(fd, &wanted.liveness);
         }
     }
@@ -288,7 +319,7 @@ fn open_each(
     workers: usize,
     options: &ListenOptions,
     is_ours: bool,
-) -> std::io::Result<Vec<OwnedFd>> {
+) -> io::Result<Vec<OwnedFd>> {
     let (address, transport) = (&wanted.address, &wanted.transport);
     if let (Address::Ip(ip), false) = (address, is_ours) {
         socket::check_free(*ip, transport)?;
@@ -297,7 +328,7 @@ fn open_each(
     while let (Some(first), true) = (fds.first(), fds.len() < workers) {
         let next = match address {
             Address::Ip(_) => socket::listen_over(&actual(first, address), options, transport)?,
-            Address::Unix(_) => first.try_clone()?,
+            Address::Unix(_) | Address::Inherited(_) => first.try_clone()?,
         };
         fds.push(next);
     }
@@ -307,7 +338,9 @@ fn open_each(
 /// The address with the port that the kernel chose.
 fn actual(fd: &OwnedFd, address: &Address) -> Address {
     match (socket::local_address(fd), address) {
-        (Ok(PeerAddress::Ip(actual)), Address::Ip(_)) => Address::Ip(actual),
+        (Ok(PeerAddress::Ip(actual)), Address::Ip(_) | Address::Inherited(_)) => {
+            Address::Ip(actual)
+        }
         _ => address.clone(),
     }
 }
@@ -346,7 +379,7 @@ mod tests {
     fn port_of(listeners: &Listeners, wanted: &[Wanted]) -> u16 {
         match listeners.addresses(wanted)[0].1 {
             Address::Ip(ip) => ip.port(),
-            Address::Unix(_) => panic!("no TCP address"),
+            Address::Unix(_) | Address::Inherited(_) => panic!("no TCP address"),
         }
     }
 
@@ -483,7 +516,8 @@ mod tests {
             each.collect()
         };
         let offers = from.offers().into_iter();
-        listeners.adopt(offers.map(|(offer, fds)| (offer, copy(fds))).collect());
+        let offers = offers.map(|(offer, fds)| (offer, copy(fds)));
+        listeners.adopt(offers.collect(), true);
         listeners
     }
 

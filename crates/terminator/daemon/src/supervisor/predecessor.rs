@@ -49,6 +49,8 @@ pub(super) struct Inherited {
     pub(super) listeners: Vec<(ListenerOffer, Vec<OwnedFd>)>,
     pub(super) admin: Option<(String, OwnedFd)>,
     pub(super) cluster: Option<(String, OwnedFd)>,
+    /// Names of what the service manager keeps.
+    pub(super) kept: BTreeSet<String>,
 }
 
 /// The one that listens there; `None` = nobody does.
@@ -162,6 +164,24 @@ impl Inherited {
             listeners,
             admin: offer.admin.and_then(|name| Some((name, fds.next()?))),
             cluster: offer.cluster.and_then(|name| Some((name, fds.next()?))),
+            kept: BTreeSet::new(),
         }
+    }
+
+    /// Takes what goes with the sockets, which have come by other ways.
+    pub(super) fn take_state(&mut self, offer: Offer, sessions: Option<OwnedFd>) {
+        let state = Self::new(offer, sessions.into_iter().collect());
+        self.secret = state.secret;
+        self.last_number = state.last_number;
+        self.sessions = state.sessions;
+        self.disabled = state.disabled;
+    }
+
+    /// Adds sockets that another one had the service manager keep: all that listen at an address
+    /// get connections.
+    pub(super) fn add_kept(&mut self, kept: Self) {
+        self.listeners.extend(kept.listeners);
+        self.kept.extend(kept.kept);
+        self.admin = self.admin.take().or(kept.admin);
     }
 }

@@ -120,6 +120,7 @@ impl Supervisor<'_> {
         self.generation += 1;
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
+        self.keep_descriptors();
         self.reload_ended(None);
         let generation = self.generation;
         say(

@@ -7,11 +7,59 @@
 use std::time::{Duration, Instant};
 
 use super::Supervisor;
+use super::descriptor_store::{admin_name, listener_name};
 use super::phase::Phase;
 use crate::handover::Order;
 use crate::notify::Notice;
+use crate::takeover::encode;
 
 impl Supervisor<'_> {
+    /// What the service manager keeps for the next start is what is open and stored here.
+    pub(super) fn keep_descriptors(&mut self) {
+        if !self.manager.keeps() {
+            return;
+        }
+        let numbers_until = self.manager.store.numbers_until(self.last_number);
+        let state = encode(&self.state(numbers_until));
+        let offers = self.listeners.offers().into_iter();
+        // What it has opened itself it keeps in any case.
+        let own = offers.filter(|(listener, _)| !listener.handed_over);
+        let named = own.filter_map(|(listener, fds)| Some((listener_name(&listener)?, fds)));
+        let admin = self
+            .admin_sockets
+            .kept()
+            .zip(self.served.summary.control.listen);
+        let admin = admin.map(|(fd, at)| (admin_name(&at.to_string()), vec![fd]));
+        let sessions = self.sessions.offer().map(|(_, fd)| fd);
+        let manager = &mut self.manager;
+        manager.store.keep(
+            &mut manager.notifier,
+            named.chain(admin).collect(),
+            sessions,
+            state,
+        );
+        manager.look_for_failure();
+        self.listeners.set_kept(true);
+    }
+
+    /// This one ends for good: clients are to be refused, and not to wait for another.
+    pub(super) fn forget_descriptors(&mut self) {
+        if self.manager.keeps() {
+            let manager = &mut self.manager;
+            manager.store.forget(&mut manager.notifier);
+            self.listeners.set_kept(false);
+        }
+    }
+
+    /// The service manager hears this one from now on, and no predecessor.
+    pub(super) fn is_heard(&mut self) {
+        if std::mem::take(&mut self.manager.hears_another) {
+            self.manager.status.clear();
+            self.tell_manager_ready();
+            self.keep_descriptors();
+        }
+    }
+
     /// A plan is served, by every worker: the first, another one, or still the old one.
     pub(super) fn tell_manager_ready(&mut self) {
         if self.phase == Phase::Serving {

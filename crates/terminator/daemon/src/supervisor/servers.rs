@@ -29,6 +29,7 @@ impl Supervisor<'_> {
         if has_changed {
             say(Level::Notice, format_args!("server {name} is {outcome}"));
         }
+        self.keep_descriptors();
         self.tell(&Order::Disabled(self.disabled.clone()));
     }
 

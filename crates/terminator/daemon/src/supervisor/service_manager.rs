@@ -1,7 +1,8 @@
-//! What the service manager was told last, and when it is told again.
+//! What the service manager was told last, what it keeps, and when it is told again.
 
 use std::time::{Duration, Instant};
 
+use super::descriptor_store::DescriptorStore;
 use super::messages::say;
 use crate::notify::{Notice, Notifier};
 
@@ -21,12 +22,18 @@ pub(super) struct ServiceManager {
     pub(super) connections: Option<u64>,
     /// The sentence that the manager has.
     pub(super) status: String,
+    /// What it keeps for the next start.
+    pub(super) store: DescriptorStore,
+    /// It may hear the predecessor only: then what is said here is lost.
+    pub(super) hears_another: bool,
     has_failed: bool,
 }
 
 impl ServiceManager {
-    pub(super) fn of_environment() -> Self {
+    pub(super) fn of_environment(store: DescriptorStore, hears_another: bool) -> Self {
         Self {
+            store,
+            hears_another,
             notifier: Notifier::of_environment(),
             look: None,
             is_asked: false,
@@ -54,8 +61,18 @@ impl ServiceManager {
         self.notifier = Notifier::default();
     }
 
+    /// Whether it can be asked to keep anything.
+    pub(super) fn keeps(&self) -> bool {
+        self.notifier.is_wanted() && !self.hears_another
+    }
+
     fn send(&mut self, notices: &[Notice]) {
         self.notifier.send(notices);
+        self.look_for_failure();
+    }
+
+    /// Says once that it does not hear.
+    pub(super) fn look_for_failure(&mut self) {
         if let Some(error) = self.notifier.take_failure()
             && !self.has_failed
         {

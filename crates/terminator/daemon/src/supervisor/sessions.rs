@@ -5,7 +5,6 @@
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
 use sys::shared;
 
@@ -17,7 +16,7 @@ use crate::takeover::SessionsOffer;
 /// What `/proc/<pid>/fd` shows.
 const NAME: &str = "lariat sessions";
 
-/// The secrets and the memory. They end with the supervisor.
+/// The secrets and the memory. They end with the supervisor, unless it hands them on.
 pub(super) struct Sessions {
     secret: SessionKey,
     memory: Memory,
@@ -43,11 +42,7 @@ impl Sessions {
         let key = || random().map(SessionKey);
         let memory = match inherited {
             Some((offer, fd)) => Memory {
-                limits: Some(session::Options {
-                    entries_max: offer.entries_max,
-                    bytes_max: offer.bytes_max,
-                    lifetime: Duration::from_millis(offer.lifetime_ms),
-                }),
+                limits: Some(offer.limits()),
                 key: offer.key,
                 fd: Some(fd),
             },
@@ -165,6 +160,7 @@ fn random() -> Result<[u8; 32], Failure> {
 mod tests {
     use super::*;
     use std::sync::atomic::Ordering::Relaxed;
+    use std::time::Duration;
     use sys::shared::SharedMemory;
 
     fn limits(entries_max: usize, bytes_max: usize) -> session::Options {

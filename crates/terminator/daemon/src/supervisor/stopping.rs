@@ -16,7 +16,14 @@ const DRAIN_GRACE: Duration = Duration::from_secs(5);
 const READY_GRACE: Duration = Duration::from_secs(1);
 
 impl Supervisor<'_> {
-    /// Drains; when asked again, ends at once.
+    /// Drains and does not come back: what the service manager would keep is closed.
+    pub(super) fn stop_for_good(&mut self) -> Result<Next, Failure> {
+        self.forget_descriptors();
+        self.stop()
+    }
+
+    /// Drains; when asked again, ends at once. The service manager keeps the listening sockets, if
+    /// it keeps any, for the next start: whether there is one, it alone knows.
     pub(super) fn stop(&mut self) -> Result<Next, Failure> {
         if self.stops_with_successor() {
             return Ok(Next::Continue);
@@ -55,7 +62,7 @@ impl Supervisor<'_> {
     /// Accepts no more; a successor may have all sockets.
     pub(super) fn drain(&mut self, is_succeeded: bool) -> Next {
         // Ours first: the kernel must send no connection to a socket that nobody accepts from.
-        self.listeners.keep(&[]);
+        self.listeners.close();
         let time = self.served.summary.process.drain;
         say(format_args!(
             "draining for up to {} s; a second signal ends at once",

@@ -20,7 +20,9 @@ use super::phase::{Next, Phase};
 use super::successor::{Stage, Taking};
 use super::takeover_socket::{Asked, Link};
 use crate::handover::Order;
-use crate::takeover::{Hello, Offer, PREDECESSOR_VARIABLE, Predecessor, Successor, identity};
+use crate::takeover::{
+    Hello, Offer, PREDECESSOR_VARIABLE, Predecessor, Successor, identity, release,
+};
 
 /// From its start to its first word: it reads its configuration meanwhile.
 const START_TIME_MAX: Duration = Duration::from_secs(90);
@@ -160,6 +162,7 @@ impl Supervisor<'_> {
         ));
         // The successor's worker process has the next number, which no other may have.
         self.last_number += 1;
+        self.keep_descriptors();
         let listeners = self.listeners.offers();
         let sessions = self.sessions.offer();
         let mut fds: Vec<_> = sessions.iter().map(|(_, fd)| *fd).collect();
@@ -171,15 +174,10 @@ impl Supervisor<'_> {
         let listen = self.served.summary.control.listen;
         let offer = Offer {
             format: hello.format().unwrap_or_default(),
-            program: env!("CARGO_PKG_VERSION").to_owned(),
-            must_understand: Vec::new(),
-            secret: self.sessions.secret(),
-            last_number: self.last_number - 1,
-            disabled: self.disabled.iter().cloned().collect(),
             listeners: listeners.into_iter().map(|(offer, _)| offer).collect(),
             admin: admin.and(listen).map(|address| address.to_string()),
             cluster: cluster.map(|(name, _)| name),
-            sessions: sessions.map(|(offer, _)| offer),
+            ..self.state(self.last_number - 1)
         };
         let sent = link.send(&Predecessor::Offer(Box::new(offer)), &fds);
         self.succession.successor = Some(Taking {
@@ -191,6 +189,23 @@ impl Supervisor<'_> {
         match sent {
             Ok(()) => Ok(Next::Continue),
             Err(error) => self.takeover_failed(&format!("it takes no offer: {error}")),
+        }
+    }
+
+    /// What is handed over beside sockets, of worker processes up to that number.
+    pub(super) fn state(&self, last_number: u64) -> Offer {
+        let (version, [_, newest]) = release();
+        Offer {
+            format: newest,
+            program: version.to_owned(),
+            must_understand: Vec::new(),
+            secret: self.sessions.secret(),
+            last_number,
+            disabled: self.disabled.iter().cloned().collect(),
+            listeners: Vec::new(),
+            admin: None,
+            cluster: None,
+            sessions: self.sessions.offer().map(|(offer, _)| offer),
         }
     }
 
@@ -244,6 +259,8 @@ impl Supervisor<'_> {
         };
         let pid = link.pid;
         self.manager.hand_over(pid);
+        // One that is older does not know the word, and needs it not.
+        let _ = link.send(&Predecessor::Released, &[]);
         say(format_args!(
             "process {pid}, lariat {program}, has taken over; this one drains"
         ));

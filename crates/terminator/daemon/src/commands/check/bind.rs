@@ -34,7 +34,8 @@ pub(super) fn diagnostics(source: &Source, settings: &Settings) -> Vec<Diagnosti
             let tried = match address {
                 Address::Ip(ip) => check_free(*ip, &service.front.transport),
                 Address::Unix(UnixName::Path(path)) => check_path(path),
-                Address::Unix(UnixName::Abstract(_)) => Ok(()),
+                // Only the service manager that starts it knows.
+                Address::Unix(UnixName::Abstract(_)) | Address::Inherited(_) => Ok(()),
             };
             if let Err(error) = tried {
                 tell(&key, address, error);

@@ -179,7 +179,8 @@ impl Connector {
                 return Ok(address.into_connection_info()?.set_redis_settings(user));
             }
             Endpoint::Name { host, port } => (host.clone(), *port),
-            Endpoint::Address(Address::Unix(UnixName::Abstract(_))) | Endpoint::Service { .. } => {
+            Endpoint::Address(Address::Unix(UnixName::Abstract(_)) | Address::Inherited(_))
+            | Endpoint::Service { .. } => {
                 return Err(Fault::of(
                     StoreFailure::Connection,
                     format!("{node} is no node"),

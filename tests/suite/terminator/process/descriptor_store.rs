@@ -1,0 +1,290 @@
+//! What a service manager keeps from one start to the next (systemd's `FileDescriptorStoreMax=`):
+//! listening sockets, sessions and what goes with them, so that nobody notices a restart.
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::process::{Signal, kill_process, test_kill_process};
+use rustls::HandshakeKind;
+use suite::client::Client;
+use suite::configuration::Service;
+use suite::lariat::Lariat;
+use suite::patience::until;
+use suite::service_manager::Keeper;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+const STATE: &str = "lariat/state";
+
+fn with_workers(service: &Service, count: usize) -> String {
+    format!("[workers]\nthreads = {count}\n{}", service.toml())
+}
+
+fn listener(address: SocketAddr) -> String {
+    format!("lariat/listen/{}%3A{}", address.ip(), address.port())
+}
+
+fn started(keeper: &Keeper, configuration: &str) -> Lariat {
+    let (command, _kept) = keeper.command();
+    Lariat::start_by(command, configuration)
+}
+
+/// Ends it as `systemctl restart` does.
+fn stop(mut lariat: Lariat) {
+    lariat.signal(Signal::TERM);
+    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+}
+
+/// A client that connects while nobody serves is served by the next one.
+fn serves(site: &Site, stream: TcpStream) {
+    let mut connection = Client::new(site).over(stream).unwrap();
+    connection.send(b"a");
+    assert_eq!(connection.receive(1), b"a");
+}
+
+#[test]
+fn clients_wait_and_resume_from_one_start_to_the_next_whatever_the_number_of_workers() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let (keeper, service) = (Keeper::new(), Service::new(&site, &server));
+    let clients = [Client::new, Client::tls12, Client::without_tickets].map(|kind| kind(&site));
+    let mut expected = HandshakeKind::Full;
+    let mut waiting = Vec::new();
+    let mut sockets = 0;
+    for workers in [2, 3, 1, 2] {
+        let lariat = started(&keeper, &with_workers(&service, workers));
+        waiting.drain(..).for_each(|stream| serves(&site, stream));
+        for client in &clients {
+            assert_eq!(client.visit(service.address), expected);
+        }
+        sockets = workers.max(sockets);
+        keeper.wait_for(&listener(service.address), sockets);
+        stop(lariat);
+        let connect = |_| TcpStream::connect(service.address).unwrap();
+        waiting.extend((0..10).map(connect));
+        expected = HandshakeKind::Resumed;
+    }
+    keeper.release();
+    TcpStream::connect(service.address).unwrap_err();
+}
+
+#[test]
+fn a_crash_closes_nothing_either() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let (keeper, service) = (Keeper::new(), Service::new(&site, &server));
+    let client = Client::without_tickets(&site);
+    let mut lariat = started(&keeper, &service.toml());
+    client.visit(service.address);
+    for _ in 0..2 {
+        let worker_process = lariat.worker_process();
+        lariat.signal(Signal::KILL);
+        lariat.wait();
+        until("the worker process to end", || {
+            test_kill_process(worker_process).err()
+        });
+        let waiting = TcpStream::connect(service.address).unwrap();
+        lariat = started(&keeper, &service.toml());
+        serves(&site, waiting);
+        assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
+    }
+}
+
+#[test]
+fn a_socket_that_nobody_serves_is_not_kept() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let (keeper, first) = (Keeper::new(), Service::new(&site, &server));
+    let second = Service::new(&site, &server);
+    let lariat = started(&keeper, &with_workers(&first, 1));
+    keeper.wait_for(&listener(first.address), 1);
+    lariat.configure(&with_workers(&second, 1));
+    lariat.reload().success();
+    keeper.wait_for(&listener(first.address), 0);
+    TcpStream::connect(first.address).unwrap_err();
+    keeper.wait_for(&listener(second.address), 1);
+    stop(lariat);
+    // Another configuration at the next start.
+    let lariat = started(&keeper, &first.toml());
+    keeper.wait_for(&listener(second.address), 0);
+    TcpStream::connect(second.address).unwrap_err();
+    Client::new(&site).visit(first.address);
+    stop(lariat);
+}
+
+#[test]
+fn a_drain_by_its_operator_is_for_good() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let (keeper, service) = (Keeper::new(), Service::new(&site, &server));
+    let path = site.path("front.sock");
+    let listen = format!("['{}', 'unix:{}']", service.address, path.display());
+    let service = service.listen(&listen);
+    let lariat = started(&keeper, &service.toml());
+    stop(lariat);
+    // The path is there as long as clients may wait.
+    let waiting = UnixStream::connect(&path).unwrap();
+    let mut lariat = started(&keeper, &service.toml());
+    drop(waiting);
+    lariat.wait_for_metric_from("lariat_connections_ended_total", &[("service", "web")], 1.0);
+    lariat.ask("drain").success();
+    assert_eq!(lariat.wait().code(), Some(0));
+    until("nothing to be kept", || {
+        keeper.names().is_empty().then_some(())
+    });
+    TcpStream::connect(service.address).unwrap_err();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_server_stays_disabled() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let (keeper, service) = (Keeper::new(), Service::new(&site, &server));
+    let lariat = started(&keeper, &service.toml());
+    let name = format!("web/{}", server.address());
+    let before = inode(&keeper.copy(STATE));
+    lariat.ask_with("server", &["disable", &name]).success();
+    until("another state", || {
+        (keeper.count(STATE) == 1 && inode(&keeper.copy(STATE)) != before).then_some(())
+    });
+    stop(lariat);
+    let lariat = started(&keeper, &service.toml());
+    assert_eq!(
+        lariat.sum("lariat_server_disabled", &[("service", "web")]),
+        1.0
+    );
+}
+
+fn inode(fd: &OwnedFd) -> u64 {
+    rustix::fs::fstat(fd).unwrap().st_ino
+}
+
+#[test]
+fn one_that_takes_over_has_its_sockets_kept_too() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let (keeper, first) = (Keeper::new(), Service::new(&site, &server));
+    let second = Service::new(&site, &server).named("second");
+    let mut lariat = started(&keeper, &with_workers(&first, 1));
+    let client = Client::without_tickets(&site);
+    client.visit(first.address);
+    lariat.configure(&format!("{}{}", with_workers(&first, 2), second.toml()));
+    lariat.ask("upgrade").success();
+    keeper.wait_for(&listener(first.address), 2);
+    keeper.wait_for(&listener(second.address), 2);
+    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    // And one that listens at fewer addresses has the others closed.
+    lariat.configure(&with_workers(&first, 2));
+    lariat.ask("upgrade").success();
+    keeper.wait_for(&listener(second.address), 0);
+    until("the end of the one before", || {
+        TcpStream::connect(second.address).err()
+    });
+    keeper.wait_for(STATE, 1);
+    let supervisor = lariat.serving();
+    let path = format!("/proc/{0}/task/{0}/children", supervisor.as_raw_nonzero());
+    let children = std::fs::read_to_string(path).unwrap();
+    kill_process(supervisor, Signal::KILL).unwrap();
+    until("its processes to end", || {
+        let is_there = |pid: &str| std::fs::exists(format!("/proc/{pid}")).unwrap();
+        (!children.split_whitespace().any(is_there)).then_some(())
+    });
+    let waiting = TcpStream::connect(first.address).unwrap();
+    let after = started(&keeper, &with_workers(&first, 2));
+    serves(&site, waiting);
+    assert_eq!(client.visit(first.address), HandshakeKind::Resumed);
+    stop(after);
+}
+
+/// A state that says this, sealed as one should be or not.
+fn state(text: &str, is_sealed: bool) -> OwnedFd {
+    let fd = memfd_create("state", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+    rustix::io::write(&fd, text.as_bytes()).unwrap();
+    if is_sealed {
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE).unwrap();
+    }
+    fd
+}
+
+fn text_of(state: &OwnedFd) -> String {
+    let mut room = vec![0; 1 << 20];
+    let length = rustix::io::pread(state, &mut room, 0).unwrap();
+    String::from_utf8(room[..length].to_vec()).unwrap()
+}
+
+#[test]
+fn a_state_that_is_strange_is_named_and_the_start_goes_on() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let (keeper, service) = (Keeper::new(), Service::new(&site, &server));
+    stop(started(&keeper, &service.toml()));
+    let good = text_of(&keeper.copy(STATE));
+    let newer = good.replace("\"format\":1", "\"format\":9");
+    let unknown = good.replace(
+        "\"must_understand\":[]",
+        "\"must_understand\":[\"colours\"]",
+    );
+    let other_size = good.replace("\"bytes_max\":", "\"bytes_max\":1");
+    for (text, is_sealed, words) in [
+        (newer.as_str(), true, "in the format 9"),
+        (&unknown, true, "`colours`"),
+        (&other_size, true, "of another size"),
+        ("nonsense", true, "no message of a lariat"),
+        ("", true, "no message of a lariat"),
+        (&good, false, "its state is not readable"),
+    ] {
+        assert!(text != good || !is_sealed, "the state has another form");
+        keeper.replace(STATE, state(text, is_sealed));
+        let waiting = TcpStream::connect(service.address).unwrap();
+        let lariat = started(&keeper, &service.toml());
+        serves(&site, waiting);
+        let said = lariat.stderr();
+        assert!(
+            said.contains("left to the service manager cannot be used"),
+            "{said}"
+        );
+        assert!(said.contains(words), "{said}");
+        stop(lariat);
+        assert_ne!(text_of(&keeper.copy(STATE)), text);
+    }
+    // A socket that is none, and a name of a later version.
+    let null = || std::fs::File::open("/dev/null").unwrap().into();
+    keeper.replace("lariat/listen/127.0.0.9%3A1", null());
+    keeper.replace("lariat/colours", null());
+    keeper.replace("lariat/sessions", null());
+    let lariat = started(&keeper, &service.toml());
+    Client::new(&site).visit(service.address);
+    let said = lariat.stderr();
+    assert!(
+        said.contains("lariat/colours, which an earlier lariat left"),
+        "{said}"
+    );
+    until("the names to go", || {
+        let names = keeper.names();
+        let is_strange = |name: &String| name.contains("colours") || name.contains("127.0.0.9");
+        (!names.iter().any(is_strange)).then_some(())
+    });
+    stop(lariat);
+}
+
+#[test]
+fn what_is_kept_is_closed_to_other_programs() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let (keeper, service) = (Keeper::new(), Service::new(&site, &server));
+    stop(started(&keeper, &service.toml()));
+    let (command, _kept) = keeper.command();
+    let lariat = Lariat::start_by(command, &service.toml());
+    // The worker process has the listeners, and not the state with the secrets.
+    let pid = lariat.worker_process().as_raw_nonzero();
+    let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let targets = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
+    let names: Vec<_> = targets.map(|path| path.display().to_string()).collect();
+    assert!(
+        names.iter().any(|name| name.contains("socket:")),
+        "{names:?}"
+    );
+    assert!(
+        !names.iter().any(|name| name.contains("lariat state")),
+        "{names:?}"
+    );
+    // Sealed: nobody who has it can change it.
+    let state = keeper.copy(STATE);
+    rustix::io::write(state.as_fd(), b"x").unwrap_err();
+    stop(lariat);
+}
