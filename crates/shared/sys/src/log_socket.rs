@@ -34,6 +34,7 @@ pub fn open(address: &Address) -> io::Result<(OwnedFd, io::Result<()>)> {
         Address::Unix(_) => AddressFamily::UNIX,
         Address::Ip(ip) if ip.is_ipv4() => AddressFamily::INET,
         Address::Ip(_) => AddressFamily::INET6,
+        Address::Inherited(_) => return Err(io::ErrorKind::NotFound.into()),
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = socket_with(family, SocketType::DGRAM, flags, None)?;
@@ -41,6 +42,7 @@ pub fn open(address: &Address) -> io::Result<(OwnedFd, io::Result<()>)> {
     let connected = match address {
         Address::Ip(ip) => connect(&fd, ip),
         Address::Unix(name) => unix_address(name).and_then(|name| connect(&fd, &name)),
+        Address::Inherited(_) => Err(Errno::NOENT),
     };
     Ok((fd, connected.map_err(io::Error::from)))
 }

@@ -116,6 +116,7 @@ fn syslog_address(value: &Value, key: &Key) -> Result<Address, Problem> {
         Ok(Address::Ip(address)) if address.ip().is_unspecified() => {
             Err(Problem::new(format!("\"{text}\" is no address to send to")).hint(hint()))
         }
+        Ok(Address::Inherited(_)) => Err(Problem::new("is a listening socket").hint(hint())),
         Ok(address) => Ok(address),
         Err(error) => Err(Problem::new(format!("\"{text}\" {error}")).hint(hint())),
     }

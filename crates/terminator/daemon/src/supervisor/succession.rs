@@ -105,7 +105,13 @@ impl Supervisor<'_> {
 
     fn take_over_asked(&mut self, link: Link, hello: Hello) -> Result<Next, Failure> {
         if let Err(why) = self.may_take_over(&link, &hello) {
-            return self.turn_away(&link, &why);
+            let is_expected = |(_, pid)| pid == link.pid;
+            self.turn_away(&link, &why)?;
+            if self.succession.expected.is_some_and(is_expected) {
+                // Who asked for it hears why, and not only that it ended.
+                return self.takeover_failed(&why);
+            }
+            return Ok(Next::Continue);
         }
         self.succession.expected = None;
         // The status may be there before the word of the worker process that it serves.
