@@ -76,9 +76,28 @@ impl Dist {
                 "--target",
                 &self.triple,
             ])
+            .envs(self.setting("LINKER", |machine| format!("{machine}-linux-gnu-gcc")))
             .env("RUSTFLAGS", maps("--remap-path-prefix"))
             .env("CFLAGS", maps("-ffile-prefix-map"));
         run_all(&mut cargo)
+    }
+
+    /// Cargo's setting of that name for the platform, as a variable: what the environment says, or,
+    /// for another processor than this host's, where Debian's packages for that machine have it.
+    pub(super) fn setting(
+        &self,
+        name: &str,
+        debian: impl FnOnce(&str) -> String,
+    ) -> Option<(String, String)> {
+        let triple = self.triple.to_uppercase().replace('-', "_");
+        let variable = format!("CARGO_TARGET_{triple}_{name}");
+        let machine = self.triple.split('-').next().unwrap_or_default();
+        let value = match std::env::var(&variable) {
+            Ok(value) => value,
+            Err(_) if machine == std::env::consts::ARCH => return None,
+            Err(_) => debian(machine),
+        };
+        Some((variable, value))
     }
 
     /// The folder of the programs that were built.

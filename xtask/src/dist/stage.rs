@@ -168,10 +168,12 @@ fn put_compressed(dist: &Dist, to: &str, bytes: &[u8]) -> Result<()> {
     dist.gzip(&path, compressed.as_ref())
 }
 
-/// A program of another platform is run as cargo runs it: by `CARGO_TARGET_…_RUNNER`.
+/// A program of another processor is run as cargo runs it: by `CARGO_TARGET_…_RUNNER`, or QEMU.
 fn print(dist: &Dist, program: &Path, arguments: &[&str], to: &str) -> Result<()> {
-    let triple = dist.triple.to_uppercase().replace('-', "_");
-    let runner = std::env::var(format!("CARGO_TARGET_{triple}_RUNNER")).unwrap_or_default();
+    let qemu = |machine: &str| format!("qemu-{machine}-static -L /usr/{machine}-linux-gnu");
+    let runner = dist
+        .setting("RUNNER", qemu)
+        .map_or_else(String::new, |(_, value)| value);
     let mut words = runner.split_whitespace().map(str::to_owned);
     let mut command = match words.next() {
         Some(runner) => {

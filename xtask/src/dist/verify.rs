@@ -1,6 +1,7 @@
 //! Whether a second build, of a copy of the sources in another folder, has the same bytes.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
@@ -8,16 +9,14 @@ use anyhow::{Result, ensure};
 use super::build::{Dist, git, path, run_all, said};
 use super::make;
 
-/// Builds again and compares.
+/// Builds again and compares. The copy stays if a file differs; what was built in it is not built
+/// once more the next time.
 ///
 /// # Errors
 /// If a file differs, with the place of its first other byte; or if the build fails.
 pub(super) fn run(dist: &Dist) -> Result<()> {
     let copy = dist.root.join("target/packages/again");
-    if copy.exists() {
-        fs::remove_dir_all(&copy)?;
-    }
-    fs::create_dir_all(&copy)?;
+    clear(&copy)?;
     let (from, to) = (path(&dist.root)?, path(&copy)?);
     let list = "git -C \"$1\" ls-files -z --cached --others --exclude-standard";
     let script = format!("{list} | tar -C \"$1\" --null -T - -c | tar -C \"$2\" -x");
@@ -51,5 +50,22 @@ pub(super) fn run(dist: &Dist) -> Result<()> {
     fs::remove_dir_all(copy)?;
     let commit = said(git(&dist.root).args(["describe", "--always", "--dirty"]))?;
     println!("two builds of {commit} in different folders have the same bytes");
+    Ok(())
+}
+
+/// Leaves nothing in the folder but its `target`, and makes the folder.
+fn clear(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name() == "target" {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
     Ok(())
 }
