@@ -20,7 +20,7 @@ impl Capture {
         let mut command = network.command(&Command::new("tcpdump"));
         // Each packet is written at once, and under our own user, as our folder is.
         command.args(["-i", "any", "-U", "--immediate-mode", "-Z", "root"]);
-        // Room for thousands of packets: by default each takes the longest one's, and there are few.
+        // Room for thousands of packets: by default each takes the longest one's, and few fit.
         command.args(["-s", "9000", "-B", "32768"]);
         let running = Running::start(command.args(["-w", "-", filter]));
         until("tcpdump to listen", || {
