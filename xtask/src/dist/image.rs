@@ -47,7 +47,10 @@ pub(super) fn run(dist: &Dist) -> Result<()> {
                 "Env": ["PATH=/usr/bin", "XDG_RUNTIME_DIR=/run"],
                 "StopSignal": "SIGTERM",
                 // Docker's, which OCI reserves the name for; times are in nanoseconds.
-                "Healthcheck": { "Test": ["CMD", "lariat", "status"], "Interval": 10_000_000_000_u64 },
+                "Healthcheck": {
+                    "Test": ["CMD", "lariat", "status"],
+                    "Interval": 10_000_000_000_u64,
+                },
                 "Volumes": { "/run/lariat": {} },
                 "Labels": labels(dist),
             },
