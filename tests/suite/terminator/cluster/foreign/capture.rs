@@ -3,13 +3,13 @@
 
 use std::fs;
 
-use suite::network::Network;
 use suite::prelude::*;
-use suite::redis::{self, Redis};
 use suite::tcpdump::{Capture, holds};
 use suite::weather::Weather;
 
 use super::super::farm::Farm;
+use super::node_death::farm_with_store;
+use super::store::bytes_of;
 
 /// All that hosts of a cluster send each other, and a store.
 const BETWEEN_HOSTS: &str = "udp or tcp port 6379";
@@ -45,12 +45,6 @@ fn assert_nothing_is_seen(farm: &Farm, wait_until_sent: impl FnOnce()) {
     }
 }
 
-fn bytes_of(hexadecimal: &str) -> Vec<u8> {
-    let pairs = hexadecimal.as_bytes().chunks(2);
-    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    pairs.map(byte).collect()
-}
-
 #[test]
 fn datagrams_of_peers_show_no_secret() {
     let farms = [
@@ -66,24 +60,9 @@ fn datagrams_of_peers_show_no_secret() {
 
 #[test]
 fn what_goes_to_the_store_and_comes_from_there_shows_no_secret() {
-    let Some(network) = Network::new() else {
+    let Some((farm, store)) = farm_with_store() else {
         return;
     };
-    let mut store = None;
-    let farm = Farm::with(network, |network, hosts| {
-        let host = network.host();
-        let place = host.at(6379);
-        let mut command = host.command(&redis::command());
-        let redis = Redis::start_by(&mut command, place, &["--protected-mode", "no"]);
-        store = Some((redis, host));
-        let table = format!(
-            "[cluster]\nsecret = SECRET\n[cluster.store]\nurl = \"redis://{place}\"\nfetch-timeout = \
-             \"1s\"\n"
-        );
-        (vec![table; hosts.len()], None)
-    });
-    let up = "lariat_cluster_store_up";
-    (0..3).for_each(|node| farm.wait_from(node, up, &[], 1.0));
     let sessions = "lariat_cluster_store_sessions_total";
     assert_nothing_is_seen(&farm, || {
         farm.wait_from(0, sessions, &[("update", "published")], 1.0);

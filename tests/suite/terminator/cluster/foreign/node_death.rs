@@ -9,9 +9,18 @@ use super::super::node_death::assert_resumed_by_id;
 /// The store has what the dead one had.
 #[test]
 fn session_ids_are_all_resumed_elsewhere_by_the_store() {
-    let Some(network) = Network::new() else {
+    let Some((farm, store)) = farm_with_store() else {
         return;
     };
+    let record = farm.lose_one("--tls 1.2 --handshake any --tickets off");
+    assert_resumed_by_id(&record);
+    drop(store);
+}
+
+/// Three terminators and the store that they share, which is to outlive them. `None` = only root may
+/// make networks.
+pub(super) fn farm_with_store() -> Option<(Farm, impl Sized)> {
+    let network = Network::new()?;
     let mut store = None;
     let farm = Farm::with(network, |network, hosts| {
         let host = network.host();
@@ -27,7 +36,5 @@ fn session_ids_are_all_resumed_elsewhere_by_the_store() {
     });
     let up = "lariat_cluster_store_up";
     (0..3).for_each(|node| farm.wait_from(node, up, &[], 1.0));
-    let record = farm.lose_one("--tls 1.2 --handshake any --tickets off");
-    assert_resumed_by_id(&record);
-    drop(store);
+    Some((farm, store?))
 }

@@ -384,10 +384,22 @@ fn what_lies_in_the_store_is_no_secret_and_nothing_that_was_changed_is_taken() {
     refused("forged", &|value| value.clone_from(&all[0].1));
 }
 
-fn bytes_of(hexadecimal: &str) -> Vec<u8> {
+pub(super) fn bytes_of(hexadecimal: &str) -> Vec<u8> {
     let pairs = hexadecimal.as_bytes().chunks(2);
     let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     pairs.map(byte).collect()
+}
+
+/// Makes three servers one cluster; each has the port of its bus beside it.
+pub(super) fn have_meet(nodes: &[(Redis, String)]) {
+    let slots = ["0 5460", "5461 10922", "10923 16383"];
+    for ((redis, _), slots) in nodes.iter().zip(slots) {
+        redis.tell(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
+        for (other, bus) in nodes {
+            let (ip, port) = (other.address.ip(), other.address.port());
+            redis.tell(&format!("CLUSTER MEET {ip} {port} {bus}"));
+        }
+    }
 }
 
 #[test]
@@ -398,14 +410,7 @@ fn a_cluster_of_three_is_found_by_one_of_its_nodes_and_outlives_another() {
         (Redis::start(&options), bus)
     };
     let nodes: Vec<_> = (0..3).map(node).collect();
-    let slots = ["0 5460", "5461 10922", "10923 16383"];
-    for ((redis, _), slots) in nodes.iter().zip(slots) {
-        redis.tell(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
-        for (other, bus) in &nodes {
-            let (ip, port) = (other.address.ip(), other.address.port());
-            redis.tell(&format!("CLUSTER MEET {ip} {port} {bus}"));
-        }
-    }
+    have_meet(&nodes);
     for (redis, _) in &nodes {
         // Slots of a node that is gone are no reason to answer for none.
         redis.tell("CONFIG SET cluster-require-full-coverage no");

@@ -10,6 +10,8 @@ use suite::prelude::*;
 use suite::program::with_file;
 use suite::redis::{self, Redis};
 
+use super::store::have_meet;
+
 const PUBLISHED: (&str, &[(&str, &str)]) = (
     "lariat_cluster_store_sessions_total",
     &[("update", "published")],
@@ -96,14 +98,7 @@ fn nodes_that_a_cluster_announces_by_name_are_found() {
         (Redis::start(&options.concat()), bus)
     };
     let nodes: Vec<_> = (0..3).map(node).collect();
-    let slots = ["0 5460", "5461 10922", "10923 16383"];
-    for ((redis, _), slots) in nodes.iter().zip(slots) {
-        redis.tell(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
-        for (other, bus) in &nodes {
-            let (ip, port) = (other.address.ip(), other.address.port());
-            redis.tell(&format!("CLUSTER MEET {ip} {port} {bus}"));
-        }
-    }
+    have_meet(&nodes);
     for (redis, _) in &nodes {
         until("the cluster to know all nodes by name", || {
             let info = redis.tell("CLUSTER INFO").concat();
