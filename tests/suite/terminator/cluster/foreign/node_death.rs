@@ -17,8 +17,8 @@ fn session_ids_are_all_resumed_elsewhere_by_the_store() {
     drop(store);
 }
 
-/// Three terminators and the store that they share, which is to outlive them. `None` = only root may
-/// make networks.
+/// Three terminators and their store, which is to outlive them. `None` = only root may make
+/// networks.
 pub(super) fn farm_with_store() -> Option<(Farm, impl Sized)> {
     let network = Network::new()?;
     let mut store = None;
