@@ -36,6 +36,7 @@ systemd-analyze verify --man=no /run/systemd/system/lariat.service
 cat >/run/systemd/system/lariat.service.d/quick.conf <<END
 [Unit]
 DefaultDependencies=no
+StartLimitIntervalSec=0
 [Service]
 WatchdogSec=5
 END
@@ -117,7 +118,22 @@ is NFileDescriptorStore "$kept"
 echo "== an upgrade, after which the store is the successor's; an end that closes it"
 lariat upgrade /etc/lariat/lariat.toml
 until_is NFileDescriptorStore "$kept"
-systemctl restart lariat
+mkfifo "$SITE/request"
+openssl s_client -connect "127.0.0.1:$PORT" -servername localhost -CAfile "$SITE/ca.pem" \
+    -tls1_2 -quiet <"$SITE/request" >"$SITE/answer" 2>/dev/null &
+client=$!
+exec 3>"$SITE/request"
+printf 'GET / HTTP/1.1\r\nHost: localhost\r\n' >&3
+until_is StatusText "serving 1 service, 1 connection open"
+systemctl restart --no-block lariat
+# The drain waits for the client, although this process was not started by systemd.
+until_is SubState stop-sigterm
+printf 'Connection: close\r\n\r\n' >&3
+for _ in {1..300}; do ! grep '^HTTP/1.1 200' "$SITE/answer" >/dev/null || break; sleep 0.1; done
+grep '^HTTP/1.1 200' "$SITE/answer" >/dev/null
+kill $client
+exec 3>&-
+until_is SubState running
 served
 lariat drain /etc/lariat/lariat.toml
 until_is SubState dead

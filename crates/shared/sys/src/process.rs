@@ -3,7 +3,7 @@
 //! Starting and awaiting processes is std's.
 
 use std::ffi::{CStr, CString};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -98,6 +98,37 @@ pub fn end_child_with_us(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and exec it makes two calls to the kernel; it neither allocates nor
     // takes a lock.
     unsafe { command.pre_exec(prepare) }
+}
+
+/// Starts a program as a child of whom orphans fall to, a service manager or the first process, and
+/// not of this one: who waits for a service's processes takes only its own children for them. Gives
+/// the program's number.
+pub fn start_orphan(command: &mut Command) -> io::Result<u32> {
+    let (mut reader, mut writer) = io::pipe()?;
+    // The process that std has made becomes the parent, and ends.
+    let fork = move || {
+        let new_process = libc::c_long::from(libc::SIGCHLD);
+        // SAFETY: without flags that is fork(2): the memory is a copy, of which this thread alone
+        // goes on.
+        let pid = unsafe { libc::syscall(libc::SYS_clone, new_process, 0, 0, 0, 0) };
+        match u32::try_from(pid) {
+            Err(_) => Err(io::Error::last_os_error()),
+            Ok(0) => Ok(()),
+            Ok(pid) => {
+                let is_told = writer.write_all(&pid.to_ne_bytes()).is_ok();
+                // SAFETY: it ends the process, and runs nothing of it.
+                unsafe { libc::_exit(i32::from(!is_told)) }
+            }
+        }
+    };
+    // SAFETY: between fork and exec it makes three calls to the kernel; it neither allocates nor
+    // takes a lock.
+    unsafe { command.pre_exec(fork) };
+    // It has become the program when this returns, or could not.
+    command.spawn()?.wait()?;
+    let mut pid = [0; 4];
+    reader.read_exact(&mut pid)?;
+    Ok(u32::from_ne_bytes(pid))
 }
 
 /// Becomes the parent of whatever descends from this process and loses its own parent

@@ -4,12 +4,16 @@
 //! it is ready, the worker process here pauses and the one there begins; only then this one drains
 //! and ends. Whatever goes wrong before that, this one goes on and says what it was.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sys::peer::Process;
+use sys::process;
 use sys::signal::{self, Signal};
+use telemetry::message::Level;
 
 use super::Supervisor;
 use super::admin_sockets::temporary_paths;
@@ -311,9 +315,12 @@ impl Supervisor<'_> {
             || "the successor".to_owned(),
             |pid| format!("process {pid}"),
         );
+        // As it stands on its standard error.
+        let why = Level::split(&why).map_or(&*why, |(_, text)| text);
         say(format_args!(
             "error: {who} has not taken over, and this one goes on: {why}"
         ));
+        let why = why.to_owned();
         for asker in self.succession.askers.drain(..) {
             let why = why.clone();
             let _ = asker.send(&Predecessor::Refused { why }, &[]);
@@ -395,19 +402,43 @@ impl Supervisor<'_> {
             .env(PREDECESSOR_VARIABLE, &started_as.socket)
             // The service manager's watchdog is for the process that serves.
             .env_remove("WATCHDOG_PID");
-        let mut process = command
-            .spawn()
-            .map_err(|error| format!("{}: {error}", started_as.program.display()))?;
-        let (pid, sender) = (process.id(), self.events.sender());
-        let wait = move || {
-            let how = match process.wait() {
-                Ok(status) => status.to_string(),
-                Err(error) => error.to_string(),
-            };
-            sender.send(Event::Asked(Asked::Ended(pid, how)));
-        };
+        let (pid, end) = if self.manager.notifier.is_wanted() {
+            start_for_manager(&mut command)
+        } else {
+            start_child(&mut command)
+        }
+        .map_err(|error| format!("{}: {error}", started_as.program.display()))?;
+        let sender = self.events.sender();
+        let wait = move || sender.send(Event::Asked(Asked::Ended(pid, end())));
         let thread = thread::Builder::new().name("successor".to_owned());
         thread.spawn(wait).map_err(|error| error.to_string())?;
         Ok(pid)
     }
+}
+
+/// Waits for a process's end: how it ended.
+type End = Box<dyn FnOnce() -> String + Send>;
+
+fn start_child(command: &mut Command) -> io::Result<(u32, End)> {
+    let mut child = command.spawn()?;
+    let pid = child.id();
+    let end = move || match child.wait() {
+        Ok(status) => status.to_string(),
+        Err(error) => error.to_string(),
+    };
+    Ok((pid, Box::new(end)))
+}
+
+/// As a child of the service manager: on `systemctl restart`, systemd waits for the drain of its
+/// own child only, and kills another's at once.
+fn start_for_manager(command: &mut Command) -> io::Result<(u32, End)> {
+    let pid = process::start_orphan(command)?;
+    let started = Process::of(pid);
+    let end = move || {
+        if let Ok(started) = started {
+            while let Ok(false) = started.has_ended_within(START_TIME_MAX) {}
+        }
+        "the service manager may say how".to_owned()
+    };
+    Ok((pid, Box::new(end)))
 }
