@@ -1,8 +1,8 @@
 //! What the service manager hears of us: datagrams to `$NOTIFY_SOCKET`, as in sd_notify(3), and the
 //! descriptors that it keeps for the next start.
 //!
-//! Owns the messages' form and what the manager says of its watchdog. It never waits and never
-//! fails: a manager that is gone, or does not read, must not end a service.
+//! Owns the messages' form and what the manager says of its watchdog. It never fails, and waits
+//! only where it is asked to: a manager that is gone, or does not read, must not end a service.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sys::clock;
@@ -21,11 +22,15 @@ use wire::text::is_control;
 /// own, so that such a queue is a matter of milliseconds.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
+/// The same while somebody waits for it.
+const FLUSH_PAUSE: Duration = Duration::from_millis(10);
+
 /// Messages that wait for a place in the manager's queue; it gets each within a reload, and a
 /// reload sends three. Further ones are lost.
 const WAITING_MAX: usize = 16;
 
-/// The same about descriptors that it keeps: of ten thousand addresses, twice. Nobody has more.
+/// The same with those about descriptors that it keeps: of ten thousand addresses, twice. Nobody
+/// has more.
 const KEEPING_MAX: usize = 20_000;
 
 /// Characters of a status: `systemctl status` shows it in one line.
@@ -128,7 +133,10 @@ impl Notifier {
     /// Tells the manager these things at once, after all that was said before.
     pub(crate) fn send(&mut self, notices: &[Notice]) {
         let lines: Vec<_> = notices.iter().map(Notice::to_string).collect();
-        self.queue(lines.join("\n"), Vec::new(), WAITING_MAX);
+        let waiting = self.waiting.iter();
+        if waiting.filter(|(text, _)| !is_about_keeping(text)).count() < WAITING_MAX {
+            self.queue(lines.join("\n"), Vec::new());
+        }
     }
 
     /// Has the manager keep these for the next start, by that name, beside those that it has by it.
@@ -137,7 +145,7 @@ impl Notifier {
         let text = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}");
         for batch in fds.chunks(DESCRIPTORS_MAX) {
             match batch.iter().map(BorrowedFd::try_clone_to_owned).collect() {
-                Ok(batch) => self.queue(text.clone(), batch, KEEPING_MAX),
+                Ok(batch) => self.queue(text.clone(), batch),
                 Err(error) => self.failure = Some(error),
             }
         }
@@ -146,14 +154,28 @@ impl Notifier {
     /// Has it keep nothing by that name.
     pub(crate) fn forget(&mut self, name: &str) {
         let text = format!("FDSTOREREMOVE=1\nFDNAME={name}");
-        self.queue(text, Vec::new(), KEEPING_MAX);
+        self.queue(text, Vec::new());
     }
 
-    fn queue(&mut self, text: String, fds: Vec<OwnedFd>, waiting_max: usize) {
+    /// What it keeps is another's concern from now on: what waits to be said of it is not.
+    pub(crate) fn leave_keeping(&mut self) {
+        self.waiting.retain(|(text, _)| !is_about_keeping(text));
+    }
+
+    fn queue(&mut self, text: String, fds: Vec<OwnedFd>) {
         if self.to.is_some() {
-            if self.waiting.len() < waiting_max {
+            if self.waiting.len() < KEEPING_MAX {
                 self.waiting.push_back((text, fds));
             }
+            self.send_waiting();
+        }
+    }
+
+    /// Waits until the manager has been told all, but not longer.
+    pub(crate) fn flush(&mut self, time_max: Duration) {
+        let until = Instant::now() + time_max;
+        while self.retry.is_some() && Instant::now() < until {
+            thread::sleep(FLUSH_PAUSE);
             self.send_waiting();
         }
     }
@@ -187,6 +209,10 @@ impl Notifier {
     pub(crate) fn take_failure(&mut self) -> Option<io::Error> {
         self.failure.take()
     }
+}
+
+fn is_about_keeping(text: &str) -> bool {
+    text.starts_with("FDSTORE")
 }
 
 #[cfg(test)]

@@ -429,6 +429,7 @@ impl<'a> Supervisor<'a> {
         self.sessions.fit(self.served.summary.session_limits)?;
         // The one after us must not give its worker process this number.
         self.keep_descriptors();
+        self.manager.flush();
         let (number, sender) = (self.last_number, self.events.sender());
         let hear = move |heard| sender.send(Event::Heard(number, heard));
         let child =

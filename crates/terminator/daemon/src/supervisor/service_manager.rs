@@ -12,6 +12,10 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Questions within the time after which the watchdog bites: two may be late.
 const LOOKS_PER_WATCHDOG: u32 = 4;
 
+/// How long the manager is waited for where it is to hear something before anything else happens.
+/// It reads at once, unless it hangs.
+const HEARD_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// What the manager was told last, and when it is told again.
 pub(super) struct ServiceManager {
     pub(super) notifier: Notifier,
@@ -57,8 +61,16 @@ impl ServiceManager {
 
     /// The service is that process from now on, which speaks for itself.
     pub(super) fn hand_over(&mut self, pid: u32) {
+        self.notifier.leave_keeping();
         self.send(&[Notice::MainProcess(pid)]);
+        self.flush();
         self.notifier = Notifier::default();
+    }
+
+    /// Waits until it has been told all, but not long.
+    pub(super) fn flush(&mut self) {
+        self.notifier.flush(HEARD_TIME_MAX);
+        self.look_for_failure();
     }
 
     /// Whether it can be asked to keep anything.

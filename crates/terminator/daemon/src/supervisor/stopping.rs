@@ -76,6 +76,7 @@ impl Supervisor<'_> {
     pub(super) fn end(&mut self) -> Next {
         // Its drop kills and reaps.
         self.child = None;
+        self.manager.flush();
         Next::Stop
     }
 }
