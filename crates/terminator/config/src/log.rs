@@ -87,7 +87,8 @@ pub(crate) fn outputs(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Output
 /// The log daemon of this name, from `[log]`.
 fn log_daemon(section: &Section<'_>, name: &str, shelf: &Shelf<'_>) -> Option<LogDaemon> {
     if name == JOURNALD {
-        let path = shelf.base.join(section.text(JOURNALD)?);
+        let text = section.text(JOURNALD)?;
+        let path = shelf.base.join(text.strip_prefix("unix:").unwrap_or(&text));
         let address = format!("unix:{}", path.display());
         if let Err(error) = address.parse::<Address>() {
             section.refuse(

@@ -87,8 +87,18 @@ impl Collector {
     pub(crate) fn send_message(&self, message: &Message<'_>) -> Result<(), Refusal> {
         let sent = match &self.protocol {
             Protocol::Syslog(facility, origin) => {
-                let mut entries = message.syslog(*facility, origin).into_iter();
-                entries.try_for_each(|entry| log_socket::send_entry(&self.socket, &entry))
+                let entries = message.syslog(*facility, origin);
+                for (number, entry) in entries.iter().enumerate() {
+                    if let Err(error) = log_socket::send_entry(&self.socket, entry) {
+                        let mut refusal = self.refusal(error);
+                        if let Refusal::Away { is_late, .. } = &mut refusal {
+                            // Later ones answer to those of this message.
+                            *is_late &= number == 0;
+                        }
+                        return Err(refusal);
+                    }
+                }
+                Ok(())
             }
             Protocol::Journal => {
                 let entry = message.journal();

@@ -22,6 +22,9 @@ const WAITING_MAX: usize = 1024;
 /// How long the thread waits for room in a daemon's queue: one that reads makes some within this.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// How long a daemon's host may take to refuse a message: within that it is known which one it is.
+const CONFIRM_TIME_MAX: Duration = Duration::from_millis(100);
+
 /// Something that is said.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
@@ -131,6 +134,9 @@ impl<F: FnMut(&Said)> Way<F> {
     fn send_all(&mut self, messages: &Receiver<Said>, unsent: &Unsent) {
         for said in messages {
             self.deliver(said);
+            if *unsent.lock() == 1 {
+                self.confirm_last();
+            }
             unsent.done();
         }
     }
@@ -142,6 +148,17 @@ impl<F: FnMut(&Said)> Way<F> {
                 self.last = Some(said);
             }
             Err(why) => self.divert(&said, &why),
+        }
+    }
+
+    /// Nothing follows for now that would hear that the last one was refused.
+    fn confirm_last(&mut self) {
+        let Some((collector, last)) = self.collector.take().zip(self.last.take()) else {
+            return;
+        };
+        match collector.confirm(CONFIRM_TIME_MAX) {
+            Err(Refusal::Away { why, .. }) => self.divert(&last, &why.to_string()),
+            _ => self.collector = Some(collector),
         }
     }
 
@@ -207,7 +224,7 @@ impl<F: FnMut(&Said)> Way<F> {
             Duration::ZERO
         };
         let until = Instant::now() + time_max;
-        let sent = loop {
+        let mut sent = loop {
             let sent = collector.send_message(&said.message());
             let left = until.saturating_duration_since(Instant::now());
             if !matches!(sent, Err(Refusal::Full)) || left.is_zero() {
@@ -215,6 +232,10 @@ impl<F: FnMut(&Said)> Way<F> {
             }
             let _ = log_socket::wait_for_room(&collector, left);
         };
+        if sent.is_ok() && self.diverted > 0 {
+            // Else it would be said to be back whenever a network takes a message.
+            sent = collector.confirm(CONFIRM_TIME_MAX).map_err(not_late);
+        }
         self.collector = Some(collector);
         sent
     }
@@ -229,6 +250,17 @@ fn connect(daemon: &LogDaemon) -> Result<Collector, Refusal> {
         why,
         is_late: false,
     })
+}
+
+/// Of the message itself, not of the one before.
+fn not_late(refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::Away { why, .. } => Refusal::Away {
+            why,
+            is_late: false,
+        },
+        other => other,
+    }
 }
 
 fn sentence(refusal: Refusal) -> String {

@@ -67,6 +67,9 @@ const HANDSHAKE_LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// How long a drain waits for the log to take the last lines, when all connections have ended.
 const LOG_FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
 
+const LINES_LOST: &str =
+    "the last lines about connections are lost: what reads the log takes nothing";
+
 /// Serves what the supervisor at the other end of the standard input says, until it says to end
 /// or is gone.
 ///
@@ -447,14 +450,18 @@ impl Control {
         let aim = log.aim().clone();
         let finish = move || {
             let ended = plane.join();
-            log.finish(LOG_FLUSH_TIME_MAX);
-            ended
+            (ended, log.finish(LOG_FLUSH_TIME_MAX))
         };
         let mut finished = tokio::task::spawn_blocking(finish);
         loop {
             tokio::select! {
                 ended = &mut finished => {
-                    ended.map_err(io::Error::other)??;
+                    let (ended, is_written) = ended.map_err(io::Error::other)?;
+                    ended?;
+                    if !is_written {
+                        let lost = vec![LINES_LOST.to_owned()];
+                        say(&self.channel, &Answer::warned(lost))?;
+                    }
                     return say(&self.channel, &Answer::Drained);
                 }
                 received = queue.recv() => match received {

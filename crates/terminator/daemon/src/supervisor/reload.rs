@@ -180,6 +180,10 @@ impl Supervisor<'_> {
 
     /// The worker process's log daemon is away. It has the rights to look for another.
     pub(super) fn reconnect_log(&mut self) {
+        if self.pending.is_some() {
+            // A reload may name another. It is asked for again when that is decided.
+            return;
+        }
         let LogOutput::Daemon(daemon) = &self.served.summary.control.log else {
             return;
         };

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -170,11 +170,11 @@ impl Log {
     }
 
     /// Waits until all is written, or for so long: a target that blocks may do so for ever. To be
-    /// called when no line follows.
-    pub(super) fn finish(self, time_max: Duration) {
+    /// called when no line follows. `false` = lines are lost.
+    pub(super) fn finish(self, time_max: Duration) -> bool {
         self.queue.close();
         // Nothing is ever sent: it ends with the thread.
-        let _ = self.ended.recv_timeout(time_max);
+        self.ended.recv_timeout(time_max) == Err(RecvTimeoutError::Disconnected)
     }
 }
 
@@ -395,7 +395,8 @@ impl Losses {
         self.is_failing = true;
         self.bytes += bytes;
         let is_due = |said| now.saturating_duration_since(said) >= MESSAGE_INTERVAL;
-        if !self.said.is_none_or(is_due) {
+        let is_news = self.bytes > 0 || !self.said_failing;
+        if !self.said.is_none_or(is_due) || !is_news {
             return None;
         }
         self.said = Some(now);
