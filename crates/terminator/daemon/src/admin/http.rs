@@ -38,7 +38,7 @@ const HEALTH_CONNECTIONS_MAX: usize = 16;
 const HEALTH_TIME_MAX: Duration = Duration::from_secs(4);
 
 /// How long its request may take to come: a health check sends it at once.
-const HEALTH_HEADER_TIME_MAX: Duration = Duration::from_secs(1);
+const HEALTH_HEADER_TIME_MAX: Duration = Duration::from_millis(200);
 
 /// From a connection's start, or the last answer, to the end of a request's header.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
@@ -63,6 +63,11 @@ pub(crate) async fn serve_http(listener: TcpListener, state: Arc<AdminState>) {
     let [places, health_places] =
         [CONNECTIONS_MAX, HEALTH_CONNECTIONS_MAX].map(|count| Arc::new(Semaphore::new(count)));
     loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        // Only now: a place that became free while nobody came is better than one for checks.
         let (place, paths) = tokio::select! {
             biased;
             place = Arc::clone(&places).acquire_owned() => (place, Paths::All),
@@ -71,16 +76,11 @@ pub(crate) async fn serve_http(listener: TcpListener, state: Arc<AdminState>) {
         let Ok(place) = place else {
             return;
         };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let state = Arc::clone(&state);
-                tokio::spawn(async move {
-                    serve_connection(stream, state, paths).await;
-                    drop(place);
-                });
-            }
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-        }
+        let state = Arc::clone(&state);
+        tokio::spawn(async move {
+            serve_connection(stream, state, paths).await;
+            drop(place);
+        });
     }
 }
 

@@ -7,6 +7,7 @@ use sys::signal::Signal;
 use telemetry::catalogue::ServiceGauge;
 
 use super::control::{self, ControlError};
+use crate::admin::RunState;
 use crate::args::StatusSocket;
 use crate::console::{Console, print};
 use crate::exit::Exit;
@@ -29,8 +30,12 @@ fn drained(path: &Path, console: Console) -> Result<(), ControlError> {
     let answer = control::ask(path)?;
     answer.name_other_owner(console);
     let (document, supervisor) = (answer.document()?, answer.supervisor()?);
-    // Not the one by which a service manager restarts it: this one is not to come back.
-    supervisor.signal(Signal::Interrupt)?;
+    if document.process.state == RunState::Draining {
+        console.say("it drains already; a signal to it would end it at once");
+    } else {
+        // Not the one by which a service manager restarts it: this one is not to come back.
+        supervisor.signal(Signal::Interrupt)?;
+    }
     let services = document.services.iter();
     let counts = services.map(|one| one.metrics.get(ServiceGauge::ConnectionsOpen));
     let open = counts.fold(0, u64::saturating_add);

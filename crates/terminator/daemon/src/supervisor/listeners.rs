@@ -151,7 +151,10 @@ impl Listeners {
             if let (Address::Inherited(_), false) = (&key.0, self.handed_over.has(&key.0)) {
                 return Err(failed(io::Error::new(
                     io::ErrorKind::NotFound,
-                    format!("no socket of that name was; {}", self.handed_over.list()),
+                    format!(
+                        "no socket was handed over by that name; {}",
+                        self.handed_over.list()
+                    ),
                 )));
             }
             let is_ours = self.open.keys().any(|(ours, ..)| overlap(ours, &key.0));
