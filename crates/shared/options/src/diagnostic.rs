@@ -201,12 +201,17 @@ impl<'a> Report<'a> {
             Spot::Flag(flag) => Some(format!("--{flag}")),
             Spot::File(_) | Spot::Nowhere => key.map(str::to_owned),
         };
-        self.found.borrow_mut().push(Complaint {
+        let complaint = Complaint {
             severity,
             subject,
             problem,
             spot: spot.clone(),
-        });
+        };
+        let mut found = self.found.borrow_mut();
+        // What two others depend on is read for each of them.
+        if !found.contains(&complaint) {
+            found.push(complaint);
+        }
     }
 
     /// How many errors there are.

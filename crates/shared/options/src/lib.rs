@@ -20,6 +20,6 @@ mod table;
 pub use diagnostic::{Complaint, Diagnostic, Place, Problem, Report, Severity, Spot, nearest};
 pub use key::{Default, Key, Kind, key};
 pub use node::{Entry, Node, Value};
-pub use section::{Section, all, text, wrong_kind};
+pub use section::{Section, all, parse, text, wrong_kind};
 pub use shape::{check, check_keys};
 pub use table::{Foreign, Renamed, Table};

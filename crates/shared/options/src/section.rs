@@ -445,7 +445,11 @@ fn example(key: &Key) -> String {
     format!("for example: {}", key.example)
 }
 
-fn parse<T: FromStr<Err: std::fmt::Display>>(value: &Value, key: &Key) -> Result<T, Problem> {
+/// What a text is read as.
+///
+/// # Errors
+/// It is no text, or cannot be read.
+pub fn parse<T: FromStr<Err: std::fmt::Display>>(value: &Value, key: &Key) -> Result<T, Problem> {
     let text = text(value)?;
     text.parse().map_err(|error| {
         Problem::new(format!("\"{}\" {error}", text.escape_debug())).hint(example(key))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use options::{Problem, Section, Value, all};
+use options::{Key, Problem, Section, Value, all};
 use proxy::options::{
     FrontOptions, FrontTls, KtlsMode, KtlsOptions, Liveness, SourceRules, Transport,
 };
@@ -28,7 +28,7 @@ pub(crate) fn read(
     tls13: Tls13Choice,
     shelf: &mut Shelf<'_>,
 ) -> Option<FrontOptions> {
-    let listen = front.parsed_list("listen");
+    let listen = front.list("listen", listen_address);
     let is_local = listen.iter().flatten().all(is_of_this_host);
     let names = front.parsed_list("names");
     let protocols = alpn(front, "protocols");
@@ -52,6 +52,19 @@ pub(crate) fn read(
         ktls,
         tls,
     })
+}
+
+/// The names by which a service manager keeps Lariat's own descriptors begin so.
+pub const KEPT_NAMES: &str = "lariat/";
+
+fn listen_address(value: &Value, key: &Key) -> Result<Address, Problem> {
+    match options::parse(value, key)? {
+        Address::Inherited(name) if name.starts_with(KEPT_NAMES) => {
+            let message = format!("\"fd:{name}\" is a name that Lariat gives its own descriptors");
+            Err(Problem::new(message).hint("write another FileDescriptorName= in the socket unit"))
+        }
+        address => Ok(address),
+    }
 }
 
 /// Whether clients of other hosts cannot reach it.

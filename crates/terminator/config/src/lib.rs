@@ -31,6 +31,7 @@ use proxy::options::{Options, ServiceOptions};
 use wire::address::{Address, Endpoint};
 
 pub use files::{Disk, Files, Recorder, Recording};
+pub use front::KEPT_NAMES;
 pub use inspection::problem;
 pub use keys::TABLE;
 pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};

@@ -370,7 +370,7 @@ impl<'a> Supervisor<'a> {
                         Next::Continue
                     }
                 }
-                Some(Event::Reopened(done)) => self.reopened(done),
+                Some(Event::Reopened(path, done)) => self.reopened(path, done),
                 None => self.time_is_over()?,
             };
             if let Next::Stop = next {

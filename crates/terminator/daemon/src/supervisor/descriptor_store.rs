@@ -17,9 +17,6 @@ use crate::handover::Secret;
 use crate::notify::Notifier;
 use crate::takeover::{ListenerOffer, Offer, PREDECESSOR_BYTES_MAX, decode, printable};
 
-/// All our names begin so. A `FileDescriptorName=` of a socket's unit has no reason to.
-const PREFIX: &str = "lariat/";
-
 const LISTEN: &str = "lariat/listen/";
 const ADMIN: &str = "lariat/admin/";
 const SESSIONS: &str = "lariat/sessions";
@@ -170,7 +167,7 @@ impl DescriptorStore {
 
 /// Whether a descriptor by that name was kept by one of us.
 pub(super) fn is_ours(name: &str) -> bool {
-    name.starts_with(PREFIX)
+    name.starts_with(config::KEPT_NAMES)
 }
 
 /// What an earlier one of us had the manager keep. What of it is of no use is named and left out.

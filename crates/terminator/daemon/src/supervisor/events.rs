@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Instant;
@@ -36,8 +37,8 @@ pub(super) enum Event {
     Read(Result<Done, Failure>, Option<Stamps>),
     /// What the watcher with that number said.
     Watched(u64, Heard<Changed>),
-    /// The log that was asked for by a signal.
-    Reopened(Result<Done, Failure>),
+    /// The log at that path, which was asked for by a signal.
+    Reopened(PathBuf, Result<Done, Failure>),
 }
 
 /// Signals and news, in the order in which they came.

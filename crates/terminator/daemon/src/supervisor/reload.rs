@@ -4,6 +4,7 @@
 //! (`reading`), building the plan the worker process's.
 
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use config::LogOutput;
@@ -171,8 +172,9 @@ impl Supervisor<'_> {
     pub(super) fn reopen_log(&self) -> Next {
         if let LogOutput::File(path) = &self.served.summary.control.log {
             let sender = self.events.sender();
-            let hear = move |done, _| sender.send(Event::Reopened(done));
-            let started = self.readers.start(&Task::OpenLog(path.clone()), hear);
+            let (path, task) = (path.clone(), Task::OpenLog(path.clone()));
+            let hear = move |done, _| sender.send(Event::Reopened(path, done));
+            let started = self.readers.start(&task, hear);
             started.unwrap_or_else(|failure| say_kept_log(&failure));
         }
         Next::Continue
@@ -195,9 +197,11 @@ impl Supervisor<'_> {
         self.unless_stuck(sent);
     }
 
-    pub(super) fn reopened(&mut self, done: Result<Done, Failure>) -> Next {
+    pub(super) fn reopened(&mut self, path: PathBuf, done: Result<Done, Failure>) -> Next {
+        // A reload may have named another meanwhile.
+        let is_current = self.served.summary.control.log == LogOutput::File(path);
         match done {
-            Ok(Done::Log(log)) => {
+            Ok(Done::Log(log)) if is_current => {
                 let sent = self
                     .child
                     .as_ref()
@@ -205,7 +209,7 @@ impl Supervisor<'_> {
                 self.admin_sockets.set_log(log);
                 self.unless_stuck(sent);
             }
-            Ok(Done::Read(_) | Done::Removed) => {}
+            Ok(Done::Log(_) | Done::Read(_) | Done::Removed) => {}
             Err(failure) => say_kept_log(&failure),
         }
         Next::Continue
