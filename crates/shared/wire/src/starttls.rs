@@ -203,6 +203,11 @@ impl Dialog {
         self.steps.is_holding()
     }
 
+    /// Whether the client has TLS and a server that waits for its login, and for nothing else.
+    pub fn awaits_login(&self) -> bool {
+        self.steps.awaits_login()
+    }
+
     fn step(&mut self, take: impl FnOnce(&mut dyn Steps, &mut Output)) -> Output {
         let mut out = Output::default();
         take(&mut *self.steps, &mut out);

@@ -163,9 +163,9 @@ impl Flow {
 
     fn handshake_deadline(&self) -> Option<Instant> {
         let limit = self.settings.timeouts.handshake;
-        self.handshaking
-            .as_ref()
-            .map(|_| self.facts.accepted + limit)
+        let conversation = self.conversation.as_ref();
+        let awaits_login = conversation.is_some_and(|one| one.dialog.awaits_login());
+        (self.is_handshaking() || awaits_login).then(|| self.facts.accepted + limit)
     }
 
     /// Takes an event, and makes what follows from it: more to send, actions, the next stage.

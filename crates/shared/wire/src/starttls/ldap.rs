@@ -78,8 +78,12 @@ impl Ldap {
             };
             let (id, operation) = (message.id.to_vec(), message.operation);
             let (is_start, bytes) = (message.is_start_tls(), message.bytes);
-            let rest = self.client.split_off(bytes);
-            let request = std::mem::replace(&mut self.client, rest);
+            if !is_start && self.sides.front == Some(Policy::Optional) {
+                // It may not ask for TLS any more: what was asked before would be answered under it.
+                self.has_begun = true;
+                break;
+            }
+            self.client.drain(..bytes);
             if is_start && self.client.is_empty() {
                 out.to_client
                     .extend(response(&id, EXTENDED_RESPONSE, 0, "", Some(START_TLS)));
@@ -90,12 +94,8 @@ impl Ldap {
                     Fault::Injection(self.client.len()),
                     &notice(PROTOCOL_ERROR, what),
                 );
-            } else if self.sides.front == Some(Policy::Required) {
-                self.refuse(&id, operation, out);
             } else {
-                // It may ask for TLS later, but not once it has logged in.
-                out.to_server.extend_from_slice(&request);
-                self.has_begun = operation == BIND_REQUEST;
+                self.refuse(&id, operation, out);
             }
         }
         if out.goes_on() && (self.has_begun || !self.is_before_tls()) {

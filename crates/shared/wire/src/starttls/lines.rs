@@ -61,9 +61,9 @@ pub(super) struct Lines {
     reply: Vec<u8>,
     /// The server's greeting, until its TLS is up.
     greeting: Vec<u8>,
-    /// What the server has said unasked before TLS: words without end are refused, also where they
-    /// are passed on.
-    unasked_bytes: usize,
+    /// What the server has said before TLS since it was last given a command: words without end are
+    /// refused, also where they are passed on.
+    said_bytes: usize,
     refusals: usize,
 }
 
@@ -87,7 +87,7 @@ impl Lines {
             is_dotted: false,
             reply: Vec::new(),
             greeting: Vec::new(),
-            unasked_bytes: 0,
+            said_bytes: 0,
             refusals: 0,
         }
     }
@@ -162,7 +162,7 @@ impl Lines {
             self.answer(answer, out);
         } else if has_literal && self.must_use_tls() {
             self.refuse_client(Fault::ClientMalformed("a literal before TLS"), out);
-        } else if is_one_of(words.capabilities) {
+        } else if is_one_of(words.capabilities) && !has_literal {
             self.pass_command(line, Expected::Capabilities, out);
         } else if is_one_of(words.free) && !has_literal {
             self.pass_command(line, Expected::Other, out);
@@ -197,6 +197,7 @@ impl Lines {
 
     fn pass_command(&mut self, line: &[u8], expected: Expected, out: &mut Output) {
         self.expected = Some(expected);
+        self.said_bytes = 0;
         out.to_server.extend_from_slice(line);
     }
 
@@ -225,10 +226,8 @@ impl Lines {
             let Some(line) = take_line(&mut self.server) else {
                 break;
             };
-            let is_unasked = self.expected == Some(Expected::Greeting)
-                || self.expected.is_none() && self.is_before_tls();
-            if is_unasked {
-                self.unasked_bytes += line.len();
+            if self.expected == Some(Expected::Greeting) || self.is_before_tls() {
+                self.said_bytes += line.len();
             }
             let Some(expected) = self.expected else {
                 // Out of turn, such as the end of a transfer.
@@ -252,10 +251,13 @@ impl Lines {
                 self.replied(reply, out);
             }
         }
-        let held = self.reply.len().max(self.unasked_bytes);
+        let held = self.reply.len().max(self.said_bytes);
         if self.server.len() > LINE_BYTES_MAX || held > HELD_BYTES_MAX {
             let what = "a line longer than 8 KiB, or a reply longer than 64 KiB";
-            out.next = Next::Fail(Fault::ServerMalformed(what));
+            // Else another server may greet the client.
+            let is_open = self.phase == Phase::Open;
+            let words = is_open.then(|| self.unavailable()).unwrap_or_default();
+            out.fail(Fault::ServerMalformed(what), &words);
         }
     }
 

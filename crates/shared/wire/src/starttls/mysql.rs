@@ -483,6 +483,10 @@ impl Steps for Mysql {
     fn is_holding(&self) -> bool {
         self.expects_server() && (self.password.is_some() || self.client.has_packet())
     }
+
+    fn awaits_login(&self) -> bool {
+        self.stage == Stage::Login
+    }
 }
 
 /// Exclusive or with the scramble, repeated (`xor_string` of MySQL): what is encrypted once cannot

@@ -186,4 +186,8 @@ pub(super) trait Steps {
     fn expects_server(&self) -> bool;
     /// Whether something whole of the client's waits for the server's answer to what came before.
     fn is_holding(&self) -> bool;
+    /// Whether the client has TLS and has to log in before anything else.
+    fn awaits_login(&self) -> bool {
+        false
+    }
 }

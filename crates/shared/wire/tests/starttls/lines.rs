@@ -454,44 +454,6 @@ fn what_comes_behind_a_request_is_never_taken_for_what_comes_under_tls() {
 }
 
 #[test]
-fn what_has_no_end_is_refused() {
-    let line = vec![b'x'; 9000];
-    for end in ["", "\r\n"] {
-        let mut dialog = Dialog::new(Dialect::Smtp, OPTIONAL, None);
-        dialog.server_sent(b"220 x\r\n");
-        let out = dialog.client_sent(&[&line, end.as_bytes()].concat());
-        assert!(out.to_client.starts_with(b"554 "), "{out:?}");
-        let is_refused = matches!(out.next, Next::Fail(Fault::ClientMalformed(_)));
-        assert!(is_refused, "{out:?}");
-    }
-    // It waits for a greeting that does not come.
-    let mut dialog = Dialog::new(Dialect::Smtp, OPTIONAL, None);
-    let out = dialog.client_sent(&b"NOOP\r\n".repeat(20_000));
-    assert!(
-        matches!(out.next, Next::Fail(Fault::ClientMalformed(_))),
-        "{out:?}"
-    );
-    let out = Dialog::new(Dialect::Imap, BACK, None).server_sent(&line);
-    assert!(
-        matches!(out.next, Next::Fail(Fault::ServerMalformed(_))),
-        "{out:?}"
-    );
-    let mut dialog = Dialog::new(Dialect::Imap, REQUIRED, None);
-    dialog.server_sent(b"* OK x\r\n");
-    let outs = (0..12).map(|_| dialog.client_sent(b"a LOGIN ann secret\r\n").next);
-    let ends: Vec<_> = outs.filter(|next| *next != Next::More).collect();
-    assert_eq!(ends[0], Next::Fail(Fault::TlsRequired));
-    assert!(dialog.has_refused());
-    let mut dialog = Dialog::new(Dialect::Imap, REQUIRED, None);
-    dialog.server_sent(b"* OK x\r\n");
-    let out = dialog.client_sent(b"a ID (\"name\" {4+}\r\n");
-    assert!(
-        matches!(out.next, Next::Fail(Fault::ClientMalformed(_))),
-        "{out:?}"
-    );
-}
-
-#[test]
 fn another_server_is_asked_anew() {
     let mut dialog = Dialog::new(Dialect::Smtp, BOTH, None);
     dialog.server_sent(b"220 one\r\n250-");
@@ -527,23 +489,6 @@ fn what_some_servers_take_for_two_lines_is_none() {
 }
 
 #[test]
-fn a_client_that_asks_for_more_answers_than_it_reads_is_refused() {
-    for (dialect, greeting, again) in [
-        (Dialect::Smtp, "220 x\r\n", "STARTTLS\r\n"),
-        (Dialect::Ftp, "220 x\r\n", "PROT P\r\n"),
-    ] {
-        let mut dialog = Dialog::new(dialect, REQUIRED, None);
-        dialog.server_sent(greeting.as_bytes());
-        dialog.client_tls_up();
-        let out = dialog.client_sent(again.repeat(500).as_bytes());
-        assert_eq!(out.next, Next::More, "{dialect:?}");
-        let out = dialog.client_sent(again.repeat(50_000).as_bytes());
-        let is_refused = matches!(out.next, Next::Fail(Fault::ClientMalformed(_)));
-        assert!(is_refused && out.to_client.len() < 70_000, "{dialect:?}");
-    }
-}
-
-#[test]
 fn an_ftp_client_that_logs_in_without_tls_is_left_alone() {
     play(
         Dialect::Ftp,
@@ -566,6 +511,22 @@ fn an_ftp_client_that_logs_in_without_tls_is_left_alone() {
          S< USER ann
          = Relay",
     );
+}
+
+/// A server may swallow as many bytes of what comes under TLS as a literal before it has.
+#[test]
+fn a_command_with_a_literal_decides_against_tls() {
+    for (dialect, greeting, offer) in [
+        (Dialect::Imap, "* OK ready", ""),
+        (Dialect::Sieve, "OK", "C< \"STARTTLS\"\n"),
+    ] {
+        let tag = if dialect == Dialect::Imap { "a " } else { "" };
+        let script = format!(
+            "S> {greeting}\n{offer}C< {greeting}\nC> {tag}CAPABILITY {{9+}}\n\
+             S< {tag}CAPABILITY {{9+}}\n= Relay"
+        );
+        play(dialect, OPTIONAL, &script);
+    }
 }
 
 #[test]

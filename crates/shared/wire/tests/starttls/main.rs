@@ -1,5 +1,6 @@
 //! Whole conversations of each dialect, played at every way to cut their bytes.
 
+mod endless;
 mod lines;
 mod mysql;
 mod others;

@@ -120,7 +120,7 @@ impl Play {
 }
 
 /// A line's bytes: with CR LF, unless it ends with `\`; `\xNN` is a byte.
-fn unescaped(text: &str) -> Vec<u8> {
+pub(crate) fn unescaped(text: &str) -> Vec<u8> {
     let (text, end): (_, &[u8]) = match text.strip_suffix('\\') {
         Some(text) => (text, b""),
         None => (text, b"\r\n"),

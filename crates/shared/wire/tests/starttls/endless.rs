@@ -1,0 +1,171 @@
+//! What has no end, from either side, before TLS and under it: refused by a limit, or passed on and
+//! not kept.
+
+use wire::starttls::{Dialect, Dialog, Fault, Next, Policy, Sides};
+
+use crate::script::unescaped;
+
+const REQUIRED: Sides = sides(Some(Policy::Required), false);
+const OPTIONAL: Sides = sides(Some(Policy::Optional), false);
+const BACK: Sides = sides(None, true);
+
+const fn sides(front: Option<Policy>, back: bool) -> Sides {
+    Sides { front, back }
+}
+
+/// A conversation that has come as far as these lines, of the form of a script.
+fn started(words: &str, lines: &[&str]) -> Dialog {
+    let (dialect, sides) = words.split_once(' ').unwrap();
+    let mut all = Dialect::ALL.iter();
+    let (_, dialect) = all.find(|(name, _)| *name == dialect).unwrap();
+    let sides = match sides {
+        "required" => REQUIRED,
+        "optional" => OPTIONAL,
+        _ => BACK,
+    };
+    let mut dialog = Dialog::new(*dialect, sides, Some("localhost"));
+    dialog.server_connected();
+    for line in lines {
+        let (kind, text) = line.split_once(' ').unwrap();
+        let out = match kind {
+            "C>" => dialog.client_sent(&unescaped(text)),
+            "S>" => dialog.server_sent(&unescaped(text)),
+            _ if text == "client" => dialog.client_tls_up(),
+            _ => dialog.server_tls_up(),
+        };
+        let is_open = !matches!(out.next, Next::Fail(_) | Next::Relay);
+        assert!(is_open, "{words} {line}: {out:?}");
+    }
+    dialog
+}
+
+/// What is sent again and again has to be refused after so many bytes at the most, and the client
+/// to be told these words, or nothing (`-`). Returns the fault.
+fn refused(row: &str) -> Fault {
+    let fields: Vec<_> = row.trim().split("; ").collect();
+    let [words, before @ .., again, bytes_max, last] = &fields[..] else {
+        panic!("{row}");
+    };
+    let mut dialog = started(words, before);
+    let (kind, piece) = again.split_once(' ').unwrap();
+    let piece = unescaped(piece);
+    let mut told = Vec::new();
+    let pieces_max = bytes_max.parse::<usize>().unwrap() / piece.len() + 2;
+    for _ in 0..pieces_max {
+        let out = match kind {
+            "C>" => dialog.client_sent(&piece),
+            _ => dialog.server_sent(&piece),
+        };
+        told.extend(out.to_client);
+        if let Next::Fail(fault) = out.next {
+            let told = String::from_utf8_lossy(&told);
+            let is_told = told.contains(last) || told.is_empty() && *last == "-";
+            assert!(is_told, "{row}: {told}");
+            return fault;
+        }
+        assert_eq!(out.next, Next::More, "{row}");
+    }
+    panic!("{row}: no end after {pieces_max} pieces");
+}
+
+/// The greeting; replies that are passed on, that nobody asked for, that are rewritten, before TLS
+/// and under it; answers to our own requests, when no client listens yet.
+const SERVERS: &str = r"
+    smtp required; S> 220-x; 65536; 421 4.3.2 No server
+    smtp required; S> 220 x\; 8192; 421 4.3.2 No server
+    ftp required; S> 120 x; 65536; 421 No server
+    sieve required; S> 'A'; 65536; BYE (TRYLATER)
+    mysql required; S> \xff\xff\xff\x00\; 4; Malformed communication packet
+    smtp required; S> 220 x; C> NOOP; S> 250-x; 65536; 421 4.3.2 No server
+    imap required; S> * OK x; C> a NOOP; S> * x; 65536; * BYE [UNAVAILABLE] No server
+    nntp required; S> 200 x; C> HELP; S> 100 x; S> x; 65536; 400 No server
+    imap optional; S> * OK x; S> * x; 65536; * BYE [UNAVAILABLE] No server
+    smtp required; S> 220 x; C> EHLO x; S> 250-x; 65536; 421 4.3.2 No server
+    lmtp required; S> 220 x; = client; C> LHLO x; S> 250-x; 65536; 421 4.3.2 No server
+    pop3 required; S> +OK x; = client; C> CAPA; S> +OK; S> X; 65536; -ERR [SYS/TEMP] No server
+    sieve back; S> OK; S> OK; = server; S> 'A'; 65536; BYE (TRYLATER)
+    smtp back; S> 220-x; 65536; -
+    smtp back; S> 220 x; S> 250-x; 65536; -
+    imap back; S> * OK x; S> * x; 65536; -
+    mysql back; S> \xff\xff\xff\x00\; 4; -
+    postgres back; S> E\x7f\; 8192; -
+    ldap back; S> \x30\x83\x01\x00\x00\x02\; 65541; -
+    xmpp back; S> <stream:features>\; 16384; -
+";
+
+#[test]
+fn servers_without_end_are_refused_and_their_clients_are_told() {
+    for row in SERVERS.trim().lines() {
+        let fault = refused(row);
+        assert!(fault.is_of_server(), "{row}: {fault}");
+    }
+}
+
+/// A line; commands for a server that does not answer, and those that are refused; binary heads.
+const CLIENTS: &str = r"
+    smtp optional; S> 220 x; C> x\; 8192; 554 5.5.0
+    lmtp optional; S> 220 x; C> x\; 8192; 554 5.5.0
+    imap optional; S> * OK x; C> x\; 8192; * BYE The client sent
+    pop3 optional; S> +OK x; C> x\; 8192; -ERR [SYS/PERM]
+    ftp optional; S> 220 x; C> x\; 8192; 421 The client sent
+    sieve optional; S> OK x; C> x\; 8192; BYE 
+    nntp optional; S> 200 x; C> x\; 8192; 400 The client sent
+    smtp optional; C> NOOP; 65536; 554 5.5.0
+    smtp back; C> NOOP; 65536; 554 5.5.0
+    imap required; S> * OK x; C> a LOGIN ann secret; 198; a NO [PRIVACYREQUIRED]
+    imap required; S> * OK x; C> a ID ('name' {4+}; 1; * BYE The client sent a literal
+    postgres required; C> \x00\x00\x27\x10\x04\xd2\x16\x2e\; 10000; data after cancel
+    postgres optional; C> \x00\x00\x27\x11\; 4; invalid length of startup packet
+    ldap required; C> \x30\x83\x01\x00\x00\x02\; 65541; 1.3.6.1.4.1.1466.20036
+    ldap required; C> \x30\x05\x02\x01\x03\x63\x00\; 77; use StartTLS first
+    xmpp required; C> <stream:stream \; 16384; not-well-formed
+    xmpp required; C> <?x?>\; 16384; not-well-formed";
+
+#[test]
+fn clients_without_end_are_refused_in_words_of_their_protocol() {
+    for row in CLIENTS.trim().lines() {
+        let fault = refused(row);
+        assert!(!fault.is_of_server(), "{row}: {fault}");
+    }
+}
+
+#[test]
+fn replies_under_tls_that_nothing_is_rewritten_in_are_passed_on() {
+    for row in [
+        "smtp required; S> 220 x; = client; C> NOOP; 250-x",
+        "imap required; S> * OK x; = client; C> a NOOP; * x",
+        "ftp required; S> 220 x; = client; C> STAT; 211-x",
+        "postgres required; = client; x",
+    ] {
+        let fields: Vec<_> = row.split("; ").collect();
+        let [words, before @ .., again] = &fields[..] else {
+            panic!("{row}");
+        };
+        let (mut dialog, piece) = (started(words, before), unescaped(again));
+        for _ in 0..100_000 {
+            let out = dialog.server_sent(&piece);
+            assert_eq!(
+                (out.to_client, out.next),
+                (piece.clone(), Next::More),
+                "{row}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_client_that_asks_for_more_answers_than_it_reads_is_refused() {
+    for (dialect, greeting, again) in [
+        (Dialect::Smtp, "220 x\r\n", "STARTTLS\r\n"),
+        (Dialect::Ftp, "220 x\r\n", "PROT P\r\n"),
+    ] {
+        let mut dialog = Dialog::new(dialect, REQUIRED, None);
+        dialog.server_sent(greeting.as_bytes());
+        dialog.client_tls_up();
+        let out = dialog.client_sent(again.repeat(500).as_bytes());
+        assert_eq!(out.next, Next::More, "{dialect:?}");
+        let out = dialog.client_sent(again.repeat(50_000).as_bytes());
+        let is_refused = matches!(out.next, Next::Fail(Fault::ClientMalformed(_)));
+        assert!(is_refused && out.to_client.len() < 70_000, "{dialect:?}");
+    }
+}
