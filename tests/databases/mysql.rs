@@ -7,12 +7,12 @@ use std::process::Command;
 
 use suite::mariadb::Mariadb;
 use suite::prelude::*;
-use suite::program::Running;
+use suite::program::{Finished, Running};
 use suite::starttls::lariat;
 use testkit::authority::Authority;
 use testkit::server::free_address;
 
-use super::{Login, assert_refused, assert_says, folder, service};
+use super::{Login, assert_refused, assert_says, call, folder, service};
 
 /// Of MySQL's protocol, with what each can do beside a query.
 const DRIVERS: [(&str, &[Ability]); 7] = [
@@ -96,7 +96,16 @@ fn assert_works(driver: &str, abilities: &[Ability], login: Login<'_>, rows: &st
             user: "signed",
             ..login
         };
-        assert_says(driver, signed, &["who"], &["who signed@%"]);
+        // Version 1.9.3 of Go's takes a scramble's last byte for padding if it is NUL, which is
+        // once in 256 logins, also without Lariat.
+        let is_cut = |said: &Finished| driver == "go" && said.stdout.contains("malformed packet");
+        let mut logins = (0..4).map(|_| call(driver, signed, &["who"]));
+        let said = logins.find(|said| !is_cut(said));
+        assert!(
+            said.as_ref()
+                .is_some_and(|said| said.stdout == "who signed@%\n"),
+            "{driver}: {said:?}"
+        );
     }
     for (user, password) in [("native", "wrong"), ("nobody", "secret")] {
         let wrong = Login {

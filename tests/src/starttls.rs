@@ -1,5 +1,5 @@
 //! Services that start TLS within a protocol, and the servers of such protocols: PostgreSQL,
-//! Dovecot, Prosody, `slapd`, `aiosmtpd` and `pyftpdlib`.
+//! Dovecot, INN, Prosody, `slapd`, `aiosmtpd` and `pyftpdlib`.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -228,6 +228,66 @@ pub fn pyftpdlib() -> (Foreign, PathBuf) {
         .args(["--username=ann", "--password=secret", "--directory"])
         .arg(directory.path());
     (Foreign::start(address, directory, &mut command), file)
+}
+
+/// INN's server for readers, of the group `example.test` with one article, for the user `ann`, whose
+/// password is `secret`; with the site's certificate it wants TLS.
+pub fn inn(tls: Option<&Site>) -> Foreign {
+    let (address, directory) = (free_address(), Directory::new());
+    let root = directory.path().display();
+    let [user, group] = ["-un", "-gn"].map(|of| run(Command::new("id").arg(of)).success());
+    let own = tls.map_or_else(String::new, |site| {
+        let pem = fs::read(site.path("site.pem")).expect("the site's own file");
+        let path = directory.write("own.pem", pem);
+        // Others may not read a key.
+        run(Command::new("chmod").arg("600").arg(&path)).success();
+        format!("tlscertfile: {0}\ntlskeyfile: {0}\n", path.display())
+    });
+    let configuration = directory.write(
+        "etc/inn.conf",
+        format!(
+            "domain: example.test\npathhost: news.example.test\nmta: /bin/true\n\
+             hismethod: hisv6\nenableoverview: true\novmethod: tradindexed\n\
+             pathnews: /usr/lib/news\npathetc: {root}/etc\npathdb: {root}/db\n\
+             pathrun: {root}/run\npathlog: {root}\npathtmp: {root}\npathspool: {root}/spool\n\
+             runasuser: {user}runasgroup: {group}{own}"
+        ),
+    );
+    let password = run(Command::new("openssl").args(["passwd", "-5", "secret"])).success();
+    directory.write("etc/passwd", format!("ann:{password}"));
+    let with_tls = tls.map_or("", |_| "require_encryption: true");
+    directory.write(
+        "etc/readers.conf",
+        format!(
+            "auth all {{\n{with_tls}\nauth: \"ckpasswd -f {root}/etc/passwd\"\n}}\n\
+             access all {{\nusers: \"*\"\nnewsgroups: \"*\"\naccess: R\n}}\n"
+        ),
+    );
+    let storage = "method tradspool {\nnewsgroups: *\nclass: 0\n}\n";
+    directory.write("etc/storage.conf", storage);
+    directory.write("db/active", "example.test 0000000001 0000000001 y\n");
+    directory.write("db/newsgroups", "example.test\tOf the tests\n");
+    directory.write(
+        "spool/articles/example/test/1",
+        "Path: news.example.test!not-for-mail\nFrom: ann@example.test\n\
+         Newsgroups: example.test\nSubject: news\nDate: Mon, 23 Nov 2026 10:00:00 +0000\n\
+         Message-ID: <1@example.test>\nXref: news.example.test example.test:1\n\nhello by INN\n",
+    );
+    for folder in ["run", "spool/overview"] {
+        fs::create_dir(directory.join(folder)).expect("our own directory is writable");
+    }
+    let program = |name: &str| {
+        let mut command = Command::new(Path::new("/usr/lib/news/bin").join(name));
+        command.env("INNCONF", &configuration);
+        command
+    };
+    let history = directory.join("db/history");
+    run(program("makehistory").arg("-O")).success();
+    run(program("makedbz").args(["-i", "-o", "-f"]).arg(history)).success();
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
+    let mut command = program("nnrpd");
+    command.args(["-D", "-f", "-b", &ip, "-p", &port]);
+    Foreign::start(address, directory, &mut command)
 }
 
 /// Prosody, an XMPP server of the domain `localhost` with the user `ann`, whose password is

@@ -254,10 +254,11 @@ impl Lines {
         let held = self.reply.len().max(self.said_bytes);
         if self.server.len() > LINE_BYTES_MAX || held > HELD_BYTES_MAX {
             let what = "a line longer than 8 KiB, or a reply longer than 64 KiB";
-            // Else another server may greet the client.
-            let is_open = self.phase == Phase::Open;
-            let words = is_open.then(|| self.unavailable()).unwrap_or_default();
-            out.fail(Fault::ServerMalformed(what), &words);
+            // Before, another server may greet the client.
+            if self.phase == Phase::Open {
+                out.to_client.append(&mut self.unavailable());
+            }
+            out.next = Next::Fail(Fault::ServerMalformed(what));
         }
     }
 

@@ -13,11 +13,17 @@ const fn sides(front: Option<Policy>, back: bool) -> Sides {
     Sides { front, back }
 }
 
+fn two(words: &str) -> (&str, &str) {
+    words.split_once(' ').expect("a word and more")
+}
+
 /// A conversation that has come as far as these lines, of the form of a script.
 fn started(words: &str, lines: &[&str]) -> Dialog {
-    let (dialect, sides) = words.split_once(' ').unwrap();
+    let (dialect, sides) = two(words);
     let mut all = Dialect::ALL.iter();
-    let (_, dialect) = all.find(|(name, _)| *name == dialect).unwrap();
+    let (_, dialect) = all
+        .find(|(name, _)| *name == dialect)
+        .expect("a name of a dialect");
     let sides = match sides {
         "required" => REQUIRED,
         "optional" => OPTIONAL,
@@ -26,7 +32,7 @@ fn started(words: &str, lines: &[&str]) -> Dialog {
     let mut dialog = Dialog::new(*dialect, sides, Some("localhost"));
     dialog.server_connected();
     for line in lines {
-        let (kind, text) = line.split_once(' ').unwrap();
+        let (kind, text) = two(line);
         let out = match kind {
             "C>" => dialog.client_sent(&unescaped(text)),
             "S>" => dialog.server_sent(&unescaped(text)),
@@ -47,10 +53,10 @@ fn refused(row: &str) -> Fault {
         panic!("{row}");
     };
     let mut dialog = started(words, before);
-    let (kind, piece) = again.split_once(' ').unwrap();
+    let (kind, piece) = two(again);
     let piece = unescaped(piece);
     let mut told = Vec::new();
-    let pieces_max = bytes_max.parse::<usize>().unwrap() / piece.len() + 2;
+    let pieces_max = bytes_max.parse::<usize>().expect("a number") / piece.len() + 2;
     for _ in 0..pieces_max {
         let out = match kind {
             "C>" => dialog.client_sent(&piece),

@@ -217,6 +217,84 @@ fn a_client_that_does_not_read_its_answers_is_asked_for_no_more() {
 }
 
 #[test]
+fn of_a_reply_without_end_no_more_is_kept_than_the_client_reads() {
+    let mut run = greeted(&stage(Policy::Required), 1);
+    speak(&mut run, b"NOOP\r\n", b"");
+    until_server_got(&mut run, b"NOOP\r\n");
+    server_says(&mut run, &b"250-x\r\n".repeat(200_000));
+    for _ in 0..1000 {
+        run.backend_to_flow();
+        run.act();
+        let waiting = run.flow.front_pending().len();
+        assert!(waiting < 64 << 10, "{waiting} bytes of a reply");
+    }
+    assert!(run.flow.ending().is_none() && run.flow.back_room(&mut run.pool).is_none());
+    while run.reason().is_none() {
+        run.backend_to_flow();
+        run.act();
+        run.flow_to_client();
+    }
+    assert_eq!(run.reason(), Some(Reason::ServerStarttlsFailed));
+    let told = b"421 4.3.2 No server is available\r\n";
+    assert!(run.flow.front_pending().ends_with(told));
+    run.handle(Event::Stopped(Reason::Drained));
+    run.act();
+    run.assert_over();
+}
+
+#[test]
+fn a_late_greeting_is_one_and_a_silent_client_has_its_time() {
+    let stage = stage(Policy::Required);
+    let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
+    run.act();
+    run.now += TIMEOUTS.handshake.mul_f32(0.9);
+    run.handle(Event::Timeout);
+    server_says(&mut run, b"220 late\r\n");
+    speak(&mut run, b"", b"220 late\r\n");
+    // Half of its request does not give it more time.
+    speak(&mut run, b"START", b"");
+    run.now += TIMEOUTS.handshake.mul_f32(0.1);
+    run.handle(Event::Timeout);
+    assert_eq!(run.reason(), Some(Reason::HandshakeTimeout));
+    run.act();
+    run.assert_over();
+}
+
+#[test]
+fn a_mysql_client_has_to_log_in_within_the_time_of_a_handshake() {
+    for logs_in in [true, false] {
+        let mut stage = stage(Policy::Required);
+        let starttls = &mut Rc::make_mut(&mut stage.settings).starttls;
+        starttls.as_mut().unwrap().dialect = Dialect::Mysql;
+        let choice = stage.choice(true, &[]);
+        let mut run = Run::new(&stage, &choice, 3, mysql_greeting());
+        speak(&mut run, b"", &mysql_greeting());
+        // `PROTOCOL_41`, `SSL`, `SECURE_CONNECTION`.
+        let mut request = vec![0, 0x8a, 0, 0, 0, 0, 0, 1, 45];
+        request.resize(32, 0);
+        speak(&mut run, &[&[32, 0, 0, 1], &request[..]].concat(), b"");
+        run.until("TLS", |run| run.client.is_established());
+        run.until("our half", |run| !run.flow.is_handshaking());
+        let login = [&[37, 0, 0, 2], &request[..], b"tom\0\0"].concat();
+        if logs_in {
+            run.client.send(&login);
+            until_server_got(&mut run, b"tom\0\0");
+        } else {
+            // Half of it is none.
+            run.client.send(&login[..20]);
+            run.until("half a login", |run| run.flow.facts().bytes_up == 56);
+        }
+        run.now = run.flow.facts().accepted + TIMEOUTS.handshake;
+        run.handle(Event::Timeout);
+        let wanted = (!logs_in).then_some(Reason::HandshakeTimeout);
+        assert_eq!(run.reason(), wanted);
+        run.handle(Event::Stopped(Reason::Drained));
+        run.act();
+        run.assert_over();
+    }
+}
+
+#[test]
 fn a_client_that_is_at_fault_is_not_held_against_the_server() {
     if !crate::BACK_TLS {
         return;
@@ -243,6 +321,12 @@ fn a_client_that_is_at_fault_is_not_held_against_the_server() {
     run.assert_over();
 }
 
+fn mysql_greeting() -> Vec<u8> {
+    let payload = b"\x0a8.0\0\x01\0\0\0abcdefgh\0\xff\xff\xff\x02\0\xff\xdf\x15\
+        \0\0\0\0\0\0\0\0\0\0abcdefghijkl\0caching_sha2_password\0";
+    [&[payload.len() as u8, 0, 0, 0], &payload[..]].concat()
+}
+
 #[test]
 fn a_server_that_waits_for_the_client_is_not_at_fault() {
     if !crate::BACK_TLS {
@@ -252,10 +336,7 @@ fn a_server_that_waits_for_the_client_is_not_at_fault() {
     let starttls = &mut Rc::make_mut(&mut stage.settings).starttls;
     let starttls = starttls.as_mut().unwrap();
     (starttls.dialect, starttls.sides.back) = (Dialect::Mysql, true);
-    let greeting = b"\x4a\0\0\0\x0a8.0\0\x01\0\0\0abcdefgh\0\xff\xff\xff\x02\0\xff\xdf\x15\
-        \0\0\0\0\0\0\0\0\0\0abcdefghijkl\0caching_sha2_password\0";
-    let mut greeting = greeting.to_vec();
-    greeting[0] = (greeting.len() - 4) as u8;
+    let greeting = mysql_greeting();
     for (received, reason) in [
         (None, Reason::HandshakeTimeout),
         (Some(Received::End), Reason::BackendClosed),

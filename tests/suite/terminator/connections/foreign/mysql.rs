@@ -47,6 +47,9 @@ fn a_server_without_tls_gets_clients_with_it() {
         let mut wrong = client(service.address, is_tls, "native", "SELECT 1");
         refused(wrong.arg("--password=wrong")).assert_stderr("ERROR 1045 (28000)");
     }
+    let by_openssl = ["-starttls", "mysql", "-brief", "-verify_return_error"];
+    let done = s_client(&site, over_tcp.address, &by_openssl);
+    assert_has(&done.stderr, "Verification: OK");
     // What follows the login passes as it is.
     let file = site.directory.write("rows.txt", "1\n2\n3\n");
     let load = format!(
@@ -63,6 +66,68 @@ fn a_server_without_tls_gets_clients_with_it() {
     refused(&mut plain).assert_stderr("ERROR 3159 (HY000)");
     let line = lariat.wait_for_line(&["starttls-required"]);
     assert_eq!(line["fault"], "client", "{line}");
+}
+
+/// Users whom the server wants to have come with TLS, and with a certificate.
+const REQUIRING: &str = "\
+    CREATE USER tls IDENTIFIED VIA mysql_native_password USING PASSWORD('secret') REQUIRE SSL; \
+    CREATE USER x509 IDENTIFIED VIA mysql_native_password USING PASSWORD('secret') REQUIRE X509";
+
+#[test]
+fn what_cannot_work_fails_by_the_error_of_the_server() {
+    let site = Site::new();
+    let (without, with) = (Mariadb::start(&[]), Mariadb::requiring_tls(&site));
+    let front = service(&site, "front", &without.address.to_string());
+    let front = front.starting_tls("mysql", "required");
+    let both = service(&site, "both", &with.address.to_string());
+    let both = both
+        .starting_tls("mysql", "required")
+        .asking("mysql", &site.ca());
+    let _lariat = lariat([&front, &both]);
+    for (service, user, is_served) in [
+        (&front, "tls", false),
+        (&front, "x509", false),
+        (&both, "tls", true),
+        (&both, "x509", false),
+    ] {
+        if user == "tls" {
+            values(&mut mariadb_tls(
+                &site,
+                service.address,
+                "native",
+                REQUIRING,
+            ));
+        }
+        let mut client = mariadb_tls(&site, service.address, user, "SELECT CURRENT_USER()");
+        if is_served {
+            assert_eq!(values(&mut client), format!("{user}@%"));
+        } else {
+            refused(&mut client).assert_stderr("ERROR 1045 (28000): Access denied for user");
+        }
+    }
+}
+
+#[test]
+fn a_server_with_too_many_connections_says_so_to_the_client_and_the_log() {
+    let site = Site::new();
+    let server = Mariadb::start(&["--max-connections=10"]);
+    let front = service(&site, "front", &server.address.to_string());
+    let front = front.starting_tls("mysql", "required");
+    let lariat = lariat([&front]);
+    let mut held = Vec::new();
+    until("the server to be full", || {
+        let (client, packet) = answered(server.address);
+        held.push(client);
+        (packet[0] == 0xff).then_some(())
+    });
+    let mut client = mariadb_tls(&site, front.address, "native", "SELECT 1");
+    refused(&mut client).assert_stderr("1040 - Too many connections");
+    let line = lariat.wait_for_line(&["error 1040: ", "Too many connections"]);
+    let ending = (&line["reason"], &line["fault"]);
+    assert_eq!(
+        ending,
+        (&"server-starttls-failed".into(), &"backend".into())
+    );
 }
 
 #[test]
@@ -138,21 +203,29 @@ fn servers_that_refuse_are_heard_in_words_of_mysql() {
         })
         .collect();
     for (service, words) in services {
-        let _lariat = lariat([&service]);
+        let lariat = lariat([&service]);
         let mut client = mariadb_tls(&site, service.address, "native", "SELECT 1");
         refused(&mut client).assert_stderr(words);
+        let line = lariat.wait_for_line(&["\"service\":\"web\""]);
+        assert_eq!(line["fault"], "backend", "{line}");
     }
 }
 
-/// A client that has read the greeting of MariaDB, or of Lariat for it.
-fn greeted(address: SocketAddr) -> TcpStream {
+/// A client that has read the first packet of MariaDB, or of Lariat for it.
+fn answered(address: SocketAddr) -> (TcpStream, Vec<u8>) {
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut header = [0; 4];
     client.read_exact(&mut header).unwrap();
-    let mut greeting = vec![0; usize::from(header[0])];
-    client.read_exact(&mut greeting).unwrap();
-    assert_eq!(greeting[0], 10, "{greeting:?}");
+    let mut packet = vec![0; usize::from(header[0])];
+    client.read_exact(&mut packet).unwrap();
+    (client, packet)
+}
+
+/// The same; it has to be a greeting.
+fn greeted(address: SocketAddr) -> TcpStream {
+    let (client, packet) = answered(address);
+    assert_eq!(packet[0], 10, "{packet:?}");
     client
 }
 

@@ -8,7 +8,9 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 use suite::openssl::Talk;
 use suite::prelude::*;
-use suite::starttls::{aiosmtpd, dovecot, lariat, postgres, prosody, pyftpdlib, service, slapd};
+use suite::starttls::{
+    aiosmtpd, dovecot, inn, lariat, postgres, prosody, pyftpdlib, service, slapd,
+};
 
 /// Before this server: a service whose clients must ask for TLS, and one before that for clients
 /// without TLS.
@@ -311,12 +313,12 @@ const STREAM: &str = "<stream:stream to='localhost' xmlns='jabber:client' \
 const LOGIN: &str = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>\
                      AGFubgBzZWNyZXQ=</auth>";
 
-/// Logs in to an XMPP server in plaintext; all that it said.
-fn log_in_plainly(address: SocketAddr) -> String {
+/// Says this in plaintext, and waits after each for an answer; all that the server said.
+fn talk_plainly(address: SocketAddr, dialog: &[(&str, &str)]) -> String {
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut said = String::new();
-    for (words, end) in [(STREAM, "</stream:features>"), (LOGIN, "<success")] {
+    for (words, end) in dialog {
         client.write_all(words.as_bytes()).unwrap();
         let mut room = [0; 4096];
         while !said.contains(end) {
@@ -348,7 +350,52 @@ fn prosody_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
         talk.end();
     }
     for address in [client.address, asking.address] {
-        let said = log_in_plainly(address);
+        let said = talk_plainly(
+            address,
+            &[(STREAM, "</stream:features>"), (LOGIN, "<success")],
+        );
         assert!(!said.contains("<starttls"), "{said}");
     }
+}
+
+/// How `ann` reads an article.
+const READ: &[(&str, &str)] = &[
+    ("", "201 news.example.test"),
+    ("CAPABILITIES\r\n", "\r\n.\r\n"),
+    ("AUTHINFO USER ann\r\n", "381 "),
+    ("AUTHINFO PASS secret\r\n", "281 "),
+    ("GROUP example.test\r\n", "211 1 1 1 example.test"),
+    ("BODY 1\r\n", "hello by INN\r\n.\r\n"),
+];
+
+#[test]
+fn inn_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
+    let site = Site::new();
+    let (without, with) = (inn(None), inn(Some(&site)));
+    let [front, client] = pair(&site, "nntp", &without.address.to_string());
+    let asking = service(&site, "asking", &with.address.to_string());
+    let asking = asking.asking("nntp", &site.ca()).mode("off");
+    let lariat = lariat([&front, &client, &asking]);
+    // With TLS that INN's own clients get, and with Lariat's.
+    for address in [with.address, front.address] {
+        let arguments = ["-starttls", "nntp", "-crlf", "-verify_return_error"];
+        let mut talk = Talk::start(&site, address, &arguments);
+        for (words, answer) in &READ[2..] {
+            talk.say(words.trim_end());
+            talk.wait_for(answer.trim_end().lines().next().unwrap(), 1);
+        }
+        talk.end();
+    }
+    for address in [client.address, asking.address] {
+        let said = talk_plainly(address, READ);
+        assert!(!said.contains("STARTTLS"), "{said}");
+    }
+    // INN without Lariat, and Lariat before the one that asks for nothing.
+    talk_plainly(with.address, &[READ[0], (READ[2].0, "483 ")]);
+    let said = talk_plainly(front.address, &[READ[0], READ[1], (READ[2].0, "483 ")]);
+    assert!(
+        said.contains("STARTTLS") && !said.contains("AUTHINFO"),
+        "{said}"
+    );
+    lariat.wait_for_line(&["starttls-required"]);
 }
