@@ -230,8 +230,8 @@ pub fn pyftpdlib() -> (Foreign, PathBuf) {
     (Foreign::start(address, directory, &mut command), file)
 }
 
-/// INN's server for readers, of the group `example.test` with one article, for the user `ann`, whose
-/// password is `secret`; with the site's certificate it wants TLS.
+/// INN's server for readers, with one article in the group `example.test`, for the user `ann`,
+/// whose password is `secret`; with the site's certificate it wants TLS.
 pub fn inn(tls: Option<&Site>) -> Foreign {
     let (address, directory) = (free_address(), Directory::new());
     let root = directory.path().display();

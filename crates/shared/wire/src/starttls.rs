@@ -204,8 +204,8 @@ impl Dialog {
     }
 
     /// Whether the client has TLS and a server that waits for its login, and for nothing else.
-    pub fn awaits_login(&self) -> bool {
-        self.steps.awaits_login()
+    pub fn is_login_due(&self) -> bool {
+        self.steps.is_login_due()
     }
 
     fn step(&mut self, take: impl FnOnce(&mut dyn Steps, &mut Output)) -> Output {

@@ -164,8 +164,8 @@ impl Flow {
     fn handshake_deadline(&self) -> Option<Instant> {
         let limit = self.settings.timeouts.handshake;
         let conversation = self.conversation.as_ref();
-        let awaits_login = conversation.is_some_and(|one| one.dialog.awaits_login());
-        (self.is_handshaking() || awaits_login).then(|| self.facts.accepted + limit)
+        let is_login_due = conversation.is_some_and(|one| one.dialog.is_login_due());
+        (self.is_handshaking() || is_login_due).then(|| self.facts.accepted + limit)
     }
 
     /// Takes an event, and makes what follows from it: more to send, actions, the next stage.

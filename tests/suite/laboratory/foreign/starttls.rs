@@ -6,7 +6,7 @@ use suite::lab;
 use suite::load::{Load, Record};
 use suite::mariadb::Mariadb;
 use suite::prelude::*;
-use suite::starttls::{aiosmtpd, dovecot, lariat, postgres, pyftpdlib, service, slapd};
+use suite::starttls::{aiosmtpd, dovecot, inn, lariat, postgres, pyftpdlib, service, slapd};
 
 fn load(address: SocketAddr, protocol: &str, how: &str) -> Record {
     Load::of(address)
@@ -36,7 +36,7 @@ fn lariat_before_servers_without_tls_resumes_in_each_protocol() {
     let (_dovecot, [imap, pop3, lmtp, sieve]) = dovecot();
     let (mail, files) = (aiosmtpd(&[]), pyftpdlib());
     let database = postgres("host all all 127.0.0.1/32 scram-sha-256", &[], &site);
-    let (directory, mysql) = (slapd(""), Mariadb::start(&[]));
+    let (directory, mysql, news) = (slapd(""), Mariadb::start(&[]), inn(None));
     // Of XMPP, Lariat says itself all that comes before TLS.
     let echo = Server::start(Behaviour::Echo);
     let chat = echo.address().parse().unwrap();
@@ -47,6 +47,7 @@ fn lariat_before_servers_without_tls_resumes_in_each_protocol() {
         ("sieve", sieve),
         ("smtp", mail.address),
         ("ftp", files.0.address),
+        ("nntp", news.address),
         ("postgres", database.address),
         ("ldap", directory.address),
         ("mysql", mysql.address),
@@ -76,7 +77,7 @@ fn servers_that_wait_to_be_asked_are_named() {
         postgres(hba, &[], &site),
         postgres(hba, &["-c", "ssl=on"], &site),
     );
-    let (directory, mysql) = (slapd(""), Mariadb::start(&[]));
+    let (directory, mysql, news) = (slapd(""), Mariadb::start(&[]), inn(None));
     let echo = Server::start(Behaviour::Echo);
     let chat = service(&site, "chat", echo.address()).starting_tls("xmpp", "required");
     let _lariat = lariat([&chat]);
@@ -86,6 +87,7 @@ fn servers_that_wait_to_be_asked_are_named() {
         ("sieve", sieve),
         ("smtp", mail.address),
         ("ftp", files.0.address),
+        ("nntp", news.address),
         ("postgres", plain.address),
         ("postgres", with_tls.address),
         ("ldap", directory.address),

@@ -79,7 +79,7 @@ impl Ldap {
             let (id, operation) = (message.id.to_vec(), message.operation);
             let (is_start, bytes) = (message.is_start_tls(), message.bytes);
             if !is_start && self.sides.front == Some(Policy::Optional) {
-                // It may not ask for TLS any more: what was asked before would be answered under it.
+                // It may ask for TLS no more: the answer to this would come under it.
                 self.has_begun = true;
                 break;
             }

@@ -484,7 +484,7 @@ impl Steps for Mysql {
         self.expects_server() && (self.password.is_some() || self.client.has_packet())
     }
 
-    fn awaits_login(&self) -> bool {
+    fn is_login_due(&self) -> bool {
         self.stage == Stage::Login
     }
 }

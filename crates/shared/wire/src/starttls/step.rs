@@ -187,7 +187,7 @@ pub(super) trait Steps {
     /// Whether something whole of the client's waits for the server's answer to what came before.
     fn is_holding(&self) -> bool;
     /// Whether the client has TLS and has to log in before anything else.
-    fn awaits_login(&self) -> bool {
+    fn is_login_due(&self) -> bool {
         false
     }
 }
