@@ -152,7 +152,8 @@ pub enum CertificateForm {
 /// How long each part of a connection may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts {
-    /// From accept to the handshake's end, with any PROXY header and conversation before it.
+    /// From accept to the handshake's end, with any PROXY header and conversation before it, and
+    /// with a login of MySQL behind it.
     pub handshake: Duration,
     /// One dial of one server, with its TLS handshake.
     pub dial: Duration,

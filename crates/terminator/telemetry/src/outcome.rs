@@ -67,7 +67,7 @@ reasons! {
     ClientTooSlow, "client", "client-too-slow", "The client took a response of static files more slowly than `back.files.min-rate`.";
     ClientUnreachable, "client", "client-unreachable", "The client stopped answering: TCP gave it up (`front.keepalive`, `timeouts.unacknowledged`), or the way to it is gone.";
     ClientTruncated, "none", "client-truncated", "The client closed TCP without close_notify; many ordinary clients do.";
-    HandshakeTimeout, "client", "handshake-timeout", "The handshake, with any PROXY header and conversation before it, took longer than its limit.";
+    HandshakeTimeout, "client", "handshake-timeout", "The handshake, with any PROXY header and conversation before it and a login of MySQL behind it, took longer than its limit.";
     HelloMalformed, "client", "hello-malformed", "What began as a TLS handshake was no valid ClientHello.";
     HelloTooLarge, "client", "hello-too-large", "The ClientHello was larger than its limit.";
     InappropriateFallback, "client", "inappropriate-fallback", "The client tried again with an older version of TLS than both speak (TLS_FALLBACK_SCSV, RFC 7507): its first attempt may have been disturbed on the way.";
