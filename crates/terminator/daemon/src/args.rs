@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Reload {
         /// Where it answers.
         socket: StatusSocket,
+        /// Whether warnings are an exit code of their own.
+        strict: bool,
     },
     /// Make the running one finish.
     Drain {
@@ -238,13 +240,16 @@ fn command(name: &str, parser: &mut Parser) -> Result<Command, UsageError> {
         Topic::Demo => demo(parser),
         Topic::Serve => served(parser),
         Topic::Check => check(parser),
-        Topic::Status => running(parser, topic, |socket, json| Command::Status {
+        Topic::Status => running(parser, topic, "json", |socket, json| Command::Status {
             socket,
             json,
         }),
-        Topic::Reload => running(parser, topic, |socket, _| Command::Reload { socket }),
-        Topic::Drain => running(parser, topic, |socket, _| Command::Drain { socket }),
-        Topic::Upgrade => running(parser, topic, |socket, _| Command::Upgrade { socket }),
+        Topic::Reload => running(parser, topic, "strict", |socket, strict| Command::Reload {
+            socket,
+            strict,
+        }),
+        Topic::Drain => running(parser, topic, "", |socket, _| Command::Drain { socket }),
+        Topic::Upgrade => running(parser, topic, "", |socket, _| Command::Upgrade { socket }),
         Topic::Server => server(parser),
         Topic::Completion => completion(parser),
         Topic::Manual => manual(parser),
@@ -415,16 +420,18 @@ fn set_file(file: &mut Option<PathBuf>, path: OsString) -> Result<(), UsageError
     }
 }
 
+/// `switch` = the command's only one; none if it is empty.
 fn running(
     parser: &mut Parser,
     topic: Topic,
+    switch: &str,
     make: impl FnOnce(StatusSocket, bool) -> Command,
 ) -> Result<Command, UsageError> {
-    let (mut socket, mut json) = (StatusSocket::default(), false);
+    let (mut socket, mut is_on) = (StatusSocket::default(), false);
     while let Some(argument) = parser.next()? {
         match argument {
             Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(topic)),
-            Arg::Long("json") if topic == Topic::Status => json = true,
+            Arg::Long(flag) if flag == switch => is_on = true,
             Arg::Long("status-socket") => {
                 socket.name(StatusSocket::Path(parser.value()?.into()))?
             }
@@ -433,7 +440,7 @@ fn running(
             other => return Err(other.unexpected().into()),
         }
     }
-    Ok(make(socket, json))
+    Ok(make(socket, is_on))
 }
 
 /// The one word after a command, or that its help is wanted.

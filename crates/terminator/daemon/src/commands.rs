@@ -48,7 +48,7 @@ pub(crate) fn run(command: Command, console: Console) -> ExitCode {
         Command::Serve(config) => serve::run(config, console),
         Command::Check(options) => check::run(&options, console),
         Command::Status { socket, json } => status::run(&socket, json, console),
-        Command::Reload { socket } => reload::run(&socket, console),
+        Command::Reload { socket, strict } => reload::run(&socket, strict, console),
         Command::Upgrade { socket } => upgrade::run(&socket, console),
         Command::Drain { socket } => drain::run(&socket, console),
         Command::Server {

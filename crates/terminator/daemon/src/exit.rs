@@ -17,17 +17,20 @@ pub(crate) enum Exit {
     NotRunning = 4,
     /// The running lariat refused: it goes on with what it had.
     Refused = 5,
+    /// It did what it was asked, and has warnings to look at.
+    Warned = 6,
 }
 
 impl Exit {
     /// All of them, for help and reference.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Success,
         Self::Failed,
         Self::Usage,
         Self::Listen,
         Self::NotRunning,
         Self::Refused,
+        Self::Warned,
     ];
 
     /// One sentence.
@@ -41,6 +44,7 @@ impl Exit {
             Self::Refused => {
                 "The running lariat refused: a new configuration, or to be taken over; or it drains."
             }
+            Self::Warned => "It did what it was asked, with warnings (`lariat reload --strict`).",
         }
     }
 }

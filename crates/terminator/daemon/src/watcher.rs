@@ -185,7 +185,8 @@ fn armed<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Option<Watch> {
 }
 
 /// The directories whose entries decide what is at a path: its own, and that of each link on the
-/// way. Where something is missing, the one in which it would be made.
+/// way; and the path, if it is a directory. Where something is missing, the one in which it would
+/// be made.
 fn directories_of(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let Ok(mut path) = std::path::absolute(path) else {
@@ -199,6 +200,9 @@ fn directories_of(path: &Path) -> BTreeSet<PathBuf> {
             }
             Way::End(directory) => {
                 found.insert(directory);
+                if path.is_dir() {
+                    found.insert(path);
+                }
                 break;
             }
         }
@@ -270,6 +274,8 @@ mod tests {
         assert_eq!(found, [base.clone(), base.join("..2024")].into());
         let missing = directories_of(&base.join("none/below/x.pem"));
         assert_eq!(missing, [base.clone()].into());
+        let folder = base.join("..2024");
+        assert_eq!(directories_of(&folder), [base.clone(), folder].into());
         symlink("turn", base.join("turn")).unwrap();
         assert_eq!(directories_of(&base.join("turn")), [base.clone()].into());
         fs::remove_dir_all(&base).unwrap();

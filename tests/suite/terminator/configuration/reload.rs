@@ -61,8 +61,9 @@ fn warnings_about_the_new_configuration_are_printed() {
     let status = lariat.status();
     let warnings = status["last_reload"]["warnings"].as_str().unwrap();
     assert!(warnings.starts_with(words), "{warnings}");
+    assert_eq!(lariat.ask_with("reload", &["--strict"]).code(), 6);
     lariat.configure(&service.toml());
-    lariat.reload().success();
+    lariat.ask_with("reload", &["--strict"]).success();
     assert!(lariat.status()["last_reload"]["warnings"].is_null());
 }
 

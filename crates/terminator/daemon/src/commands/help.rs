@@ -91,11 +91,14 @@ describes.
 const RELOAD: &str = "\
 lariat reload: make the running lariat read its configuration again
 
-  lariat reload [FILE | --status-socket PATH]
+  lariat reload [--strict] [FILE | --status-socket PATH]
 
 Applies the whole new configuration or keeps the old one; open connections continue either way.
 Waits for the outcome: exits with 0 if the new one is served, and prints the warnings about it;
 with 5 and the reason if it was refused.
+
+  --strict
+      Exit with 6 if there are warnings; the new one is served all the same
 ";
 
 const UPGRADE: &str = "\

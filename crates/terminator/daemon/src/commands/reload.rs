@@ -19,9 +19,12 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(150);
 /// From one look at the status to the next.
 const PAUSE: Duration = Duration::from_millis(25);
 
-pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {
+pub(super) fn run(socket: &StatusSocket, strict: bool, console: Console) -> Exit {
     match control::socket(socket).and_then(|path| reloaded(&path, console)) {
-        Ok(Some(document)) => outcome(&document, console),
+        Ok(Some(document)) => match outcome(&document, console) {
+            Exit::Warned if !strict => Exit::Success,
+            exit => exit,
+        },
         Ok(None) => {
             console.error("the reload is still under way");
             console.hint("`lariat status` shows when it has ended, and how");
@@ -78,11 +81,16 @@ fn outcome(document: &StatusDocument, console: Console) -> Exit {
             print(format_args!(
                 "reloaded: configuration {generation} is served\n"
             ));
-            if let Some(warnings) = last.and_then(|last| last.warnings.as_ref()) {
+            let warnings = last.and_then(|last| last.warnings.as_ref());
+            if let Some(warnings) = warnings {
                 console.say(warnings);
             }
             expired(document).iter().for_each(|what| console.warn(what));
-            Exit::Success
+            if warnings.is_some() {
+                Exit::Warned
+            } else {
+                Exit::Success
+            }
         }
         Some(why) => {
             console.refusal(why);
