@@ -34,7 +34,7 @@ pub struct ProbeReport {
 pub struct Node {
     /// `192.0.2.1:443`.
     pub address: String,
-    /// Why nothing more was found out; `None` = it speaks TLS.
+    /// Why nothing more was found out, or not all; `None` = it speaks TLS, and all was asked.
     pub trouble: Option<Trouble>,
     /// Every version that was tried, the newest first.
     pub versions: Vec<Version>,

@@ -1,4 +1,5 @@
-//! How an address is reached: one connection at a time, each with a time limit.
+//! How an address is reached: one connection at a time, each with a time limit, and all of them
+//! together with another.
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,8 +15,17 @@ use wire::starttls::{Dialect, Dialog, Next};
 use crate::plain_text::{UNGREETED, is_answer, told};
 
 /// After this many connections that ran out of time, an address is left alone: what is found out
-/// of a tarpit takes this many time limits at the most.
+/// of one that is silent takes this many time limits at the most.
 const TIMEOUTS_MAX: u32 = 3;
+
+/// How long is waited at the most.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// For one connection.
+    pub connection: Duration,
+    /// For all connections to an address together.
+    pub address: Duration,
+}
 
 /// An address, and what is said there before TLS.
 #[derive(Debug)]
@@ -24,7 +34,26 @@ pub(crate) struct Reach {
     before: BeforeTls,
     /// Of one connection from its beginning to its end.
     pub(crate) timeout: Duration,
+    /// Of all connections together.
+    max_time: Duration,
+    /// What they took so far.
+    spent: Cell<Duration>,
     timeouts: Cell<u32>,
+    /// Whether a connection was not tried.
+    is_left_alone: Cell<bool>,
+}
+
+/// Adds the time from its beginning to its end to what an address took.
+#[derive(Debug)]
+struct Spending<'r> {
+    begun: Instant,
+    spent: &'r Cell<Duration>,
+}
+
+impl Drop for Spending<'_> {
+    fn drop(&mut self) {
+        self.spent.set(self.spent.get() + self.begun.elapsed());
+    }
 }
 
 /// What comes before TLS on each connection.
@@ -38,32 +67,69 @@ pub(crate) struct BeforeTls {
 
 /// A connection whose reads and writes fail when its time is over.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct Wire<'r> {
     stream: TcpStream,
     until: Instant,
+    _spending: Spending<'r>,
 }
 
+/// Less is no time for a connection, and the kernel takes 0 for ever.
+const TIME_MIN: Duration = Duration::from_millis(1);
+
 impl Reach {
-    pub(crate) fn new(address: SocketAddr, before: BeforeTls, timeout: Duration) -> Self {
+    pub(crate) fn new(address: SocketAddr, before: BeforeTls, limits: Limits) -> Self {
         Self {
             address,
             before,
-            timeout,
+            timeout: limits.connection,
+            max_time: limits.address,
+            spent: Cell::default(),
             timeouts: Cell::new(0),
+            is_left_alone: Cell::new(false),
         }
     }
 
-    /// A connection on which nothing was said but a PROXY header.
-    fn connect(&self) -> Result<Wire, Trouble> {
+    /// What is left for all further connections. That of the one in progress is not yet subtracted.
+    fn left(&self) -> Duration {
+        self.max_time.saturating_sub(self.spent.get())
+    }
+
+    /// Why no further connection is tried; `None` = one is.
+    fn exhausted(&self) -> Option<String> {
         if self.timeouts.get() >= TIMEOUTS_MAX {
-            let text = format!("not tried: {TIMEOUTS_MAX} connections before it ran out of time");
-            return Err(trouble(TroubleKind::Timeout, text));
+            return Some(format!("{TIMEOUTS_MAX} connections before ran out of time"));
         }
-        let until = Instant::now() + self.timeout;
-        let stream = TcpStream::connect_timeout(&self.address, self.timeout);
+        let seconds = self.max_time.as_secs_f64();
+        let is_over = self.left() < TIME_MIN;
+        is_over.then(|| format!("its connections took the {seconds} s of --max-time"))
+    }
+
+    /// Why some of what should be found out is not known; `None` = all was tried.
+    pub(crate) fn left_alone(&self) -> Option<Trouble> {
+        let why = self.exhausted().filter(|_| self.is_left_alone.get())?;
+        let text = format!("it was left alone, and not all is known: {why}");
+        Some(trouble(TroubleKind::Timeout, text))
+    }
+
+    /// A connection on which nothing was said but a PROXY header.
+    fn connect(&self) -> Result<Wire<'_>, Trouble> {
+        if let Some(why) = self.exhausted() {
+            self.is_left_alone.set(true);
+            return Err(trouble(TroubleKind::Timeout, format!("not tried: {why}")));
+        }
+        let limit = self.timeout.min(self.left());
+        let spending = Spending {
+            begun: Instant::now(),
+            spent: &self.spent,
+        };
+        let stream = TcpStream::connect_timeout(&self.address, limit);
         let stream = stream.map_err(|error| self.not_connected(&error))?;
         let _slower_without = stream.set_nodelay(true);
-        let mut wire = Wire { stream, until };
+        let mut wire = Wire {
+            stream,
+            until: spending.begun + limit,
+            _spending: spending,
+        };
         let header = self.header(&wire.stream);
         match header.and_then(|header| wire.write_all(&header)) {
             Err(error) => Err(self.broken(&error, "the PROXY header")),
@@ -72,7 +138,7 @@ impl Reach {
     }
 
     /// A connection on which TLS may begin.
-    pub(crate) fn open(&self) -> Result<Wire, Trouble> {
+    pub(crate) fn open(&self) -> Result<Wire<'_>, Trouble> {
         let mut wire = self.connect()?;
         self.ask_for_tls(&mut wire)?;
         Ok(wire)
@@ -102,7 +168,7 @@ impl Reach {
     }
 
     /// The dialog of a protocol that begins in plaintext, up to the server's consent.
-    fn ask_for_tls(&self, wire: &mut Wire) -> Result<(), Trouble> {
+    fn ask_for_tls(&self, wire: &mut Wire<'_>) -> Result<(), Trouble> {
         let Some(dialect) = self.before.starttls else {
             return Ok(());
         };
@@ -162,7 +228,7 @@ impl Reach {
     fn not_connected(&self, error: &io::Error) -> Trouble {
         if is_timeout(error) {
             self.timeouts.set(self.timeouts.get() + 1);
-            let text = format!("no connection within {} s", self.timeout.as_secs_f64());
+            let text = format!("no connection {}", self.within());
             return trouble(TroubleKind::ConnectTimeout, text);
         }
         trouble(TroubleKind::Connect, format!("no connection: {error}"))
@@ -192,9 +258,19 @@ impl Reach {
 
     fn timed_out(&self, doing: &str) -> Trouble {
         self.timeouts.set(self.timeouts.get() + 1);
-        let seconds = self.timeout.as_secs_f64();
-        let text = format!("{doing} was not over within {seconds} s");
+        let text = format!("{doing} was not over {}", self.within());
         trouble(TroubleKind::Timeout, text)
+    }
+
+    /// The time that the connection in progress had.
+    fn within(&self) -> String {
+        let (timeout, all) = (self.timeout.as_secs_f64(), self.max_time.as_secs_f64());
+        let left = self.left();
+        if left < self.timeout {
+            let left = left.as_secs_f64();
+            return format!("within {left:.3} s, what was left of the {all} s of --max-time");
+        }
+        format!("within {timeout} s")
     }
 
     /// What it means that a handshake came to nothing.
@@ -220,31 +296,31 @@ pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> Trouble {
     }
 }
 
-impl Wire {
-    /// What is left of its time; no time at all is an error, since the kernel takes 0 for ever.
+impl Wire<'_> {
+    /// What is left of its time; no time at all is an error.
     fn remaining(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
-        if left < Duration::from_millis(1) {
+        if left < TIME_MIN {
             return Err(ErrorKind::TimedOut.into());
         }
         Ok(left)
     }
 }
 
-impl Limited for Wire {
+impl Limited for Wire<'_> {
     fn shorten(&mut self, limit: Duration) {
         self.until = self.until.min(Instant::now() + limit);
     }
 }
 
-impl Read for Wire {
+impl Read for Wire<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(Some(self.remaining()?))?;
         self.stream.read(buffer)
     }
 }
 
-impl Write for Wire {
+impl Write for Wire<'_> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(Some(self.remaining()?))?;
         self.stream.write(buffer)

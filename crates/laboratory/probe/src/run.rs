@@ -12,6 +12,7 @@ use wire::starttls::Dialect;
 use crate::certificate::Expected;
 use crate::judge::judge;
 use crate::offers::Common;
+pub use crate::reach::Limits;
 use crate::reach::{BeforeTls, Reach, trouble};
 use crate::resumption::{Way, found};
 use crate::visit::Visit;
@@ -39,8 +40,8 @@ pub struct Options {
     pub roots_pem: Option<Vec<u8>>,
     /// What is sent to get a reply; empty = nothing.
     pub request: Vec<u8>,
-    /// Of one connection.
-    pub timeout: Duration,
+    /// How long is waited.
+    pub limits: Limits,
     /// How often a session is offered at the same address.
     pub attempts: u32,
     /// Now, in seconds of Unix time.
@@ -63,7 +64,7 @@ pub fn probe(options: &Options, tell: &dyn Fn(&str)) -> ProbeReport {
     let reaches: Vec<Reach> = options
         .addresses
         .iter()
-        .map(|address| Reach::new(*address, before.clone(), options.timeout))
+        .map(|address| Reach::new(*address, before.clone(), options.limits))
         .collect();
     let visit = |reach, attempts| Visit {
         reach,
@@ -79,7 +80,7 @@ pub fn probe(options: &Options, tell: &dyn Fn(&str)) -> ProbeReport {
         },
         attempts,
         request: options.request.clone(),
-        linger: Cell::new(LINGER.min(options.timeout)),
+        linger: Cell::new(LINGER.min(options.limits.connection)),
     };
     let mut report = ProbeReport {
         format: FORMAT,
@@ -94,6 +95,8 @@ pub fn probe(options: &Options, tell: &dyn Fn(&str)) -> ProbeReport {
         let mut node = visit.node();
         if node.trouble.is_none() {
             report.resumption.extend(visit.resumption(&mut node, index));
+            // What was not tried is not what it lacks.
+            node.trouble = reach.left_alone();
         }
         report.nodes.push(node);
     }

@@ -15,7 +15,8 @@ pub fn document(report: &ProbeReport) -> Document {
     let mut blocks = vec![Block::Headline(headline(report))];
     blocks.extend(verdicts(&report.verdicts, report.nodes.len()));
     blocks.extend(grids(report));
-    let nodes = report.nodes.iter().filter(|node| node.trouble.is_none());
+    // One that was left alone has findings as well.
+    let nodes = report.nodes.iter().filter(|node| !spoken(node).is_empty());
     blocks.extend(nodes.map(|node| self::node(node, report.at_s)));
     Document {
         title: format!("TLS of {hosts}"),

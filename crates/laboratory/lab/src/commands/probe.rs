@@ -11,7 +11,7 @@ use measure::probe::ProbeReport;
 use options::{Report, quantity};
 use probe::expect::{Expectations, Unmet};
 use probe::facts;
-use probe::run::{Options, probe};
+use probe::run::{Limits, Options, probe};
 use wire::address::{Address, AddressError, Endpoint};
 use wire::starttls::Dialect;
 use wire::text::line;
@@ -57,6 +57,8 @@ setting of lariat, nginx, haproxy, hitch or stunnel to change.
       How often sessions are offered at the same address; elsewhere 4 times at the most [default: 8]
   --timeout T
       For each connection [default: 5s]
+  --max-time T
+      For all connections to an address together: one that takes longer is left alone [default: 5m]
   --expect FILE.toml
       Facts and the values that they should have; exit code 7 if one has another
   --facts
@@ -78,6 +80,9 @@ const ADDRESSES_MAX: usize = 8;
 const ATTEMPTS_MAX: u32 = 100;
 const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// The 60 to 200 connections of a probe take this long over a satellite, at 600 ms for a round trip.
+const MAX_TIME: Duration = Duration::from_secs(300);
+const MAX_TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// Where Debian, Alpine and Arch, and where Fedora and SUSE keep the system's roots.
 const SYSTEM_ROOTS: [&str; 3] = [
@@ -232,9 +237,7 @@ fn options(arguments: &Arguments, hosts: Vec<String>) -> Result<Options, UsageEr
             Some(_) => Vec::new(),
             None => request(arguments, &authority)?,
         },
-        timeout: arguments
-            .one("timeout", timeout)?
-            .unwrap_or(Duration::from_secs(5)),
+        limits: limits(arguments)?,
         attempts: arguments.one("attempts", attempts)?.unwrap_or(8),
         now_s: now_s(),
         hosts,
@@ -342,10 +345,20 @@ fn dialect(text: &str) -> Result<Dialect, UsageError> {
     })
 }
 
-pub(super) fn timeout(text: &str) -> Result<Duration, UsageError> {
-    let read = quantity::duration(text);
-    let read = read.filter(|time| (TIMEOUT_MIN..=TIMEOUT_MAX).contains(time));
-    read.ok_or_else(|| wrong("timeout", text, "is no time from 10ms to 10m", "5s"))
+pub(super) fn limits(arguments: &Arguments) -> Result<Limits, UsageError> {
+    let limit = |flag, max: Duration, range, example| {
+        arguments.one(flag, |text| {
+            let read = quantity::duration(text);
+            let read = read.filter(|time| (TIMEOUT_MIN..=max).contains(time));
+            read.ok_or_else(|| wrong(flag, text, range, example))
+        })
+    };
+    let connection = limit("timeout", TIMEOUT_MAX, "is no time from 10ms to 10m", "5s")?;
+    let address = limit("max-time", MAX_TIME_MAX, "is no time from 10ms to 1h", "5m")?;
+    Ok(Limits {
+        connection: connection.unwrap_or(Duration::from_secs(5)),
+        address: address.unwrap_or(MAX_TIME),
+    })
 }
 
 fn attempts(text: &str) -> Result<u32, UsageError> {

@@ -4,13 +4,12 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use measure::probe::ProbeReport;
-use probe::run::{Options, probe};
+use probe::run::{Limits, Options, probe};
 
 use super::flags::{Arguments, Command, wrong};
-use super::probe::{WIDTH, addresses, endpoint, get, host_of, json_line, now_s, roots, timeout};
+use super::probe::{WIDTH, addresses, endpoint, get, host_of, json_line, limits, now_s, roots};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::load::files::PlanFile;
@@ -35,6 +34,8 @@ host, and few in all.
       Trust these roots instead of the system's
   --timeout T
       For each connection [default: 5s]
+  --max-time T
+      For all connections to an address together: one that takes longer is left alone [default: 5m]
   --json
       Print a JSON document per line instead of text
   -o, --output PAGE.html
@@ -66,10 +67,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     let page = arguments.path("output");
     check_page(page.as_deref(), &[])?;
     let at_once = arguments.one("at-once", at_once)?.unwrap_or(4);
-    let limit = arguments
-        .one("timeout", timeout)?
-        .unwrap_or(Duration::from_secs(5));
-    let sites = sites(Path::new(path), limit, roots(arguments)?)?;
+    let sites = sites(Path::new(path), limits(arguments)?, roots(arguments)?)?;
     let count = sites.len();
     let reports = survey(sites, at_once);
     console.say(format_args!("{count} sites probed"));
@@ -102,7 +100,7 @@ fn at_once(text: &str) -> Result<usize, UsageError> {
 /// The sites of a file, looked up.
 fn sites(
     path: &Path,
-    timeout: Duration,
+    limits: Limits,
     roots_pem: Option<Vec<u8>>,
 ) -> Result<Vec<Options>, UsageError> {
     let hint = "a list has a HOST or HOST:PORT per line";
@@ -131,7 +129,7 @@ fn sites(
             starttls: None,
             client_certificate: None,
             roots_pem: roots_pem.clone(),
-            timeout,
+            limits,
             attempts: ATTEMPTS,
             now_s: now_s(),
             hosts,
@@ -201,6 +199,7 @@ fn survey(sites: Vec<Options>, at_once: usize) -> Vec<ProbeReport> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn one_host_is_visited_by_one_at_a_time() {
@@ -215,7 +214,10 @@ mod tests {
             client_certificate: None,
             roots_pem: None,
             request: Vec::new(),
-            timeout: Duration::ZERO,
+            limits: Limits {
+                connection: Duration::ZERO,
+                address: Duration::ZERO,
+            },
             attempts: 1,
             now_s: 0,
         };
