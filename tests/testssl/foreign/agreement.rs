@@ -115,9 +115,10 @@ fn compare(site: &Site, address: SocketAddr) {
     resumption(&node, &theirs);
 }
 
-/// It resumes TLS 1.2 once by each kind, if the version is spoken.
+/// It resumes TLS 1.2 once by each kind, if no newer version is spoken: in TLS 1.3 its client
+/// often ends before the tickets come, and it reports a problem of the connection.
 fn resumption(node: &Value, theirs: &Findings) {
-    if node["versions"][1]["spoken"] == false {
+    if node["versions"][0]["spoken"] == true {
         return;
     }
     let tickets = node["tickets"].as_array().unwrap();
@@ -174,7 +175,7 @@ fn haproxy_with_an_expired_certificate() {
     let site = Site::new();
     let leaf = site.authority.leaf(&["localhost"]).expired().issue();
     let file = leaf.write(&site.directory, "expired.pem");
-    let bind = "ssl-min-ver TLSv1.2 no-tls-tickets alpn h2,http/1.1";
+    let bind = "ssl-max-ver TLSv1.2 no-tls-tickets alpn h2,http/1.1";
     compare(&site, Haproxy::terminate(&file, bind).address);
 }
 
@@ -199,7 +200,7 @@ fn stunnel_without_resumption() {
     let site = Site::new();
     let server = Nginx::start("", "ok");
     let behind = server.address.to_string();
-    let lines = "options = NO_TICKET\nsessionResume = no";
+    let lines = "sslVersionMax = TLSv1.2\noptions = NO_TICKET\nsessionResume = no";
     compare(
         &site,
         Stunnel::terminate(&site.path("site.pem"), &behind, lines).address,
@@ -215,7 +216,6 @@ fn lariat_for_another_name() {
         .write(&site.directory, "other.pem");
     let servers = format!("[{:?}]", behind.address.to_string());
     let service = Service::new(&site, &Server::start(Behaviour::Hang)).servers(&servers);
-    // It looks at resumption in the newest version alone, and there as OpenSSL's servers have it.
     let service = service
         .certificates(&format!("[{file:?}]"))
         .tls("versions = ['1.2']");

@@ -38,6 +38,10 @@ pub struct Node {
     pub trouble: Option<Trouble>,
     /// Every version that was tried, the newest first.
     pub versions: Vec<Version>,
+    /// Whether a client that says that it came with a newer version before is turned away (RFC
+    /// 7507); `None` = there is one version alone, or another answer came.
+    #[serde(default)]
+    pub fallback_refused: Option<bool>,
     /// What each kind of client gets.
     pub clients: Vec<Client>,
     /// What answers a name that nobody has.
@@ -103,6 +107,13 @@ pub struct Version {
     /// Bits of the shortest prime of DHE that it sent; 0 = none.
     #[serde(default)]
     pub dh_bits: u32,
+    /// Whether it takes a client's offer to compress.
+    #[serde(default)]
+    pub compression: bool,
+    /// Whether it binds a renegotiation to the handshake before (RFC 5746); `None` = the version
+    /// has no renegotiation.
+    #[serde(default)]
+    pub secure_renegotiation: Option<bool>,
 }
 
 /// Whose order of suites decides.

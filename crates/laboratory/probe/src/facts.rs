@@ -92,6 +92,7 @@ pub fn all() -> Vec<Fact> {
             Some(list(spoken.map(|version| version.name.as_str())))
         }),
     );
+    of_old_versions(&mut add);
     for (version, name) in [("TLSv1.3", "tls13"), ("TLSv1.2", "tls12")] {
         of_version(&mut add, version, name);
     }
@@ -115,6 +116,35 @@ fn points(at: &At<'_>, level: Level) -> Option<Value> {
     let found = verdicts.filter(|one| one.level == level && here(&one.nodes));
     let names: BTreeSet<&str> = found.map(|one| one.point.as_str()).collect();
     Some(list(names))
+}
+
+fn of_old_versions(add: &mut Add<'_>) {
+    add(
+        "secure-renegotiation",
+        "Whether all versions before TLS 1.3 bind a renegotiation to what was before (RFC 5746)",
+        Box::new(|at| {
+            let known = at.node.versions.iter();
+            let known = known.filter_map(|version| version.secure_renegotiation);
+            Some(Value::Boolean(known.reduce(|all, one| all && one)?))
+        }),
+    );
+    add(
+        "compression",
+        "Whether some version takes a client's offer to compress",
+        Box::new(|at| {
+            let mut spoken = at.node.versions.iter().filter(|one| one.spoken).peekable();
+            spoken.peek()?;
+            Some(Value::Boolean(spoken.any(|version| version.compression)))
+        }),
+    );
+    add(
+        "fallback",
+        "What a client gets that says that a newer version failed (RFC 7507): refused or served",
+        Box::new(|at| {
+            let refused = at.node.fallback_refused?;
+            Some(text(if refused { "refused" } else { "served" }))
+        }),
+    );
 }
 
 fn of_version(add: &mut Add<'_>, version: &'static str, name: &str) {

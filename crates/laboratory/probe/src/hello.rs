@@ -51,6 +51,10 @@ pub(crate) struct Choice {
     pub(crate) dh_bits: Option<u32>,
     /// Whether it takes a PSK.
     pub(crate) psk: bool,
+    /// Whether it compresses.
+    pub(crate) compression: bool,
+    /// Whether it binds a renegotiation to what was before (RFC 5746).
+    pub(crate) secure_renegotiation: bool,
 }
 
 /// What a server answers.
@@ -76,7 +80,8 @@ impl Hello<'_> {
         // RFC 8446, appendix D.4.
         body.extend(vector8(if is_tls13 { &[7; 32] } else { &[] }));
         body.extend(vector16(&words(self.suites)));
-        body.extend([1, 0]);
+        // DEFLATE (RFC 3749), to see whether it is taken. TLS 1.3 knows none.
+        body.extend(vector8(if is_tls13 { &[0] } else { &[1, 0] }));
         let mut extensions = Vec::new();
         let mut add = |kind: u16, data: &[u8]| {
             extensions.extend(kind.to_be_bytes());
@@ -218,12 +223,14 @@ fn server_hello(body: &[u8]) -> Option<Choice> {
     let (version, rest) = body.split_first_chunk()?;
     let (id_length, rest) = rest.get(32..)?.split_first()?;
     let (suite, rest) = rest.get(usize::from(*id_length)..)?.split_first_chunk()?;
+    let (compression, rest) = rest.split_first()?;
     let mut choice = Choice {
         version: u16::from_be_bytes(*version),
         suite: u16::from_be_bytes(*suite),
+        compression: *compression != 0,
         ..Choice::default()
     };
-    let mut extensions = rest.get(1..)?.get(2..).unwrap_or_default();
+    let mut extensions = rest.get(2..).unwrap_or_default();
     while let Some(([a, b, c, d], rest)) = extensions.split_first_chunk() {
         let (data, behind) = rest.split_at_checked(usize::from(u16::from_be_bytes([*c, *d])))?;
         match (u16::from_be_bytes([*a, *b]), data) {
@@ -232,6 +239,7 @@ fn server_hello(body: &[u8]) -> Option<Choice> {
             }
             (KEY_SHARE, [high, low, ..]) => choice.group = Some(u16::from_be_bytes([*high, *low])),
             (PRE_SHARED_KEY, _) => choice.psk = true,
+            (RENEGOTIATION_INFO, _) => choice.secure_renegotiation = true,
             _ => {}
         }
         extensions = behind;

@@ -30,6 +30,7 @@ pub fn judge(report: &ProbeReport) -> Vec<Verdict> {
             Some(trouble) => found.note(trouble_point(trouble.kind), &trouble.text),
             None => {
                 versions(node, &mut found);
+                of_old_versions(node, &mut found);
                 suites(node, &mut found);
                 key_exchange(node, &mut found);
                 for certificate in node.certificates() {
@@ -111,6 +112,28 @@ fn versions(node: &Node, found: &mut Found) {
         !node.speaks("TLSv1.3"),
         "no-tls13",
         "it does not speak TLS 1.3",
+    );
+}
+
+/// What older versions need that TLS 1.3 has by itself.
+fn of_old_versions(node: &Node, found: &mut Found) {
+    let which = |wrong: fn(&Version) -> bool| {
+        let all = node.versions.iter().filter(|version| wrong(version));
+        let names: Vec<&str> = all.map(|version| version.name.as_str()).collect();
+        names.join(" and ")
+    };
+    let open = which(|version| version.secure_renegotiation == Some(false));
+    let seen = format!("in {open} its hello is without renegotiation_info");
+    found.note_if(!open.is_empty(), "insecure-renegotiation", seen);
+    let compressed = which(|version| version.compression);
+    let seen = format!("in {compressed} it takes the client's offer to compress");
+    found.note_if(!compressed.is_empty(), "compression", seen);
+    // RFC 8996 holds it for needless where the oldest version is TLS 1.2.
+    let has_old = node.speaks("TLSv1.1") || node.speaks("TLSv1.0");
+    found.note_if(
+        has_old && node.fallback_refused == Some(false),
+        "fallback-ignored",
+        "it goes on with a client that says that a newer version failed",
     );
 }
 

@@ -27,6 +27,11 @@ const CHOICES_MAX: usize = 64;
 
 const TLS_1_2: u16 = 0x0303;
 
+/// Among its suites, a client that comes again with an older version says so (RFC 7507).
+const FALLBACK_SCSV: u16 = 0x5600;
+/// The alert that answers it.
+const INAPPROPRIATE_FALLBACK: u8 = 86;
+
 impl Visit<'_> {
     /// Asks everything but what concerns other addresses too.
     pub(crate) fn node(&self) -> Node {
@@ -52,6 +57,7 @@ impl Visit<'_> {
             node.trouble = Some(trouble(TroubleKind::Refused, text));
             return node;
         }
+        node.fallback_refused = self.fallback_refused(&node.versions);
         node.clients = KINDS.iter().map(|kind| self.client(kind)).collect();
         node.unknown_name = self.unknown_name();
         node.exchange = self.exchange();
@@ -141,11 +147,16 @@ impl Visit<'_> {
             }
         };
         let groups = numbers(&GROUPS);
-        if let Err(answer) = chosen(&suites, &groups) {
-            version.answer = answer;
-            return version;
-        }
+        let first = match chosen(&suites, &groups) {
+            Err(answer) => {
+                version.answer = answer;
+                return version;
+            }
+            Ok(first) => first,
+        };
         version.spoken = true;
+        version.compression = first.compression;
+        version.secure_renegotiation = (number <= TLS_1_2).then_some(first.secure_renegotiation);
         let dh_bits = Cell::new(None::<u32>);
         let choose = |offered: &[u16]| {
             let choice = chosen(offered, &groups).ok()?;
@@ -163,6 +174,19 @@ impl Visit<'_> {
         let taken = in_turn(&groups, |offered| chosen(&suites, offered).ok()?.group);
         version.groups = taken.iter().map(|group| name(&GROUPS, *group)).collect();
         version
+    }
+
+    /// Whether a client that comes with the second newest version, as after an attack on the
+    /// newest, is turned away.
+    fn fallback_refused(&self, versions: &[Version]) -> Option<bool> {
+        let both = VERSIONS.iter().zip(versions);
+        let mut spoken = both.filter(|(_, version)| version.spoken);
+        let ((older, _), _) = spoken.nth(1)?;
+        let suites = [numbers(&SUITES_12), vec![FALLBACK_SCSV]].concat();
+        match self.hello(&[*older], &suites, &numbers(&GROUPS)).ok()? {
+            Answer::Choice(_) => Some(false),
+            Answer::Alert(description) => (description == INAPPROPRIATE_FALLBACK).then_some(true),
+        }
     }
 
     fn client(&self, kind: &Kind) -> Client {

@@ -270,6 +270,7 @@ fn facts(node: &Node) -> Vec<Fact> {
     for version in node.versions.iter().filter(|version| !version.spoken) {
         facts.push(Fact::new(&version.name, format!("no: {}", version.answer)));
     }
+    facts.extend(of_old_versions(node));
     if let Some(name) = &node.unknown_name {
         facts.push(Fact::new("unknown name", &name.answer));
     }
@@ -313,6 +314,22 @@ fn facts(node: &Node) -> Vec<Fact> {
             format!("{} bytes", records.join(", ")),
         ));
         facts.push(Fact::new("end", end));
+    }
+    facts
+}
+
+/// What TLS 1.3 has by itself, and older versions by extensions.
+fn of_old_versions(node: &Node) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let versions = node.versions.iter();
+    let known = versions.filter_map(|version| version.secure_renegotiation);
+    if let Some(is_secure) = known.reduce(|all, one| all && one) {
+        let said = if is_secure { "secure" } else { "not secure" };
+        facts.push(Fact::new("renegotiation", said));
+    }
+    if let Some(is_refused) = node.fallback_refused {
+        let said = if is_refused { "refused" } else { "served" };
+        facts.push(Fact::new("fallback", said));
     }
     facts
 }

@@ -14,12 +14,18 @@ use suite::prelude::*;
 
 /// A server that does this with each connection, after the first bytes of the client.
 fn serve(act: impl Fn(&mut TcpStream) + Send + 'static) -> SocketAddr {
+    serve_by_hello(move |stream, _| act(stream))
+}
+
+/// The same with these bytes.
+fn serve_by_hello(act: impl Fn(&mut TcpStream, &[u8]) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
-            let _hello = stream.read(&mut [0; 4096]);
-            act(&mut stream);
+            let mut hello = [0; 4096];
+            let count = stream.read(&mut hello).unwrap_or(0);
+            act(&mut stream, &hello[..count]);
         }
     });
     address
@@ -73,19 +79,24 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
 
 /// A ServerHello of TLS 1.2 with this session id and these extensions, both with their lengths.
 fn server_hello(session_id: &[u8], extensions: &[u8]) -> Vec<u8> {
-    let body = [
-        &[3, 3],
-        &[7; 32][..],
-        session_id,
-        &[0xc0, 0x2b, 0],
-        extensions,
-    ];
+    server_hello_of([3, 3], session_id, 0, extensions)
+}
+
+/// One of any version and compression.
+fn server_hello_of(version: [u8; 2], id: &[u8], compression: u8, extensions: &[u8]) -> Vec<u8> {
+    let chosen = [0xc0, 0x2b, compression];
+    let body = [&version, &[7; 32][..], id, &chosen, extensions];
     message(2, &body.concat())
 }
 
 /// The flight of a server of TLS 1.2 with this list of certificates, up to its end. The signature
 /// in it is none, which a client that looks at all servers does not mind.
 fn flight(certificates: &[u8]) -> Vec<u8> {
+    flight_after(server_hello(&[0], &[]), certificates)
+}
+
+/// The same after this hello.
+fn flight_after(hello: Vec<u8>, certificates: &[u8]) -> Vec<u8> {
     let share = [
         &[3, 0, 29],
         &*vector(1, &[9; 32]),
@@ -94,7 +105,7 @@ fn flight(certificates: &[u8]) -> Vec<u8> {
     ]
     .concat();
     let messages = [
-        server_hello(&[0], &[]),
+        hello,
         message(11, &vector(3, certificates)),
         message(12, &share),
         message(14, &[]),
@@ -216,6 +227,60 @@ fn a_flight_that_drips_is_no_longer_waited_for_than_a_silent_server() {
     });
     let (kind, text) = trouble(&node(address));
     assert_eq!(kind, "timeout", "{text}");
+}
+
+#[test]
+fn a_tarpit_that_answers_just_in_time_is_left_when_its_time_is_over() {
+    let bytes = flight(&vector(3, &[0x30, 0]));
+    let address = serve(move |stream| {
+        // The client is silent: that the time is over is the pace.
+        let pace = Some(Duration::from_millis(90));
+        stream.set_read_timeout(pace).unwrap();
+        let _silence = stream.read(&mut [0]);
+        let _gone = stream.write_all(&bytes);
+    });
+    let finished = probed_within(BUSY, address, &["--max-time", "1s", "--json"]);
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let (kind, text) = trouble(&report["nodes"][0]);
+    assert_eq!(kind, "timeout", "{text}");
+    assert!(text.contains("the 1 s of --max-time"), "{text}");
+    // What was not tried is not complained of.
+    let verdicts = report["verdicts"].as_array().unwrap();
+    let points: Vec<_> = verdicts.iter().map(|one| &one["point"]).collect();
+    assert_eq!(points, ["no-answer"]);
+}
+
+#[test]
+fn what_older_versions_need_is_found_to_be_missing() {
+    const RENEGOTIATION_INFO: [u8; 7] = [0, 5, 0xff, 1, 0, 1, 0];
+    let points = |compression: u8, extensions: &'static [u8], has_fallback: bool| {
+        let address = serve_by_hello(move |stream, hello| {
+            // In the version that the client names; an older client has no session id.
+            let version = [hello[9], hello[10]];
+            let suites_end = 46 + usize::from(u16::from_be_bytes([hello[44], hello[45]]));
+            let is_fallback = hello[43] == 0 && hello[suites_end - 2..suites_end] == [0x56, 0];
+            let bytes = if is_fallback && has_fallback {
+                record(21, &[2, 86])
+            } else {
+                let hello = server_hello_of(version, &[0], compression, extensions);
+                flight_after(hello, &vector(3, &[0x30, 0]))
+            };
+            let _gone = stream.write_all(&bytes);
+            let _end = stream.read(&mut [0; 4096]);
+        });
+        let said = probed_within(BUSY, address, &["--json"]).success();
+        let report: Value = serde_json::from_str(&said).unwrap();
+        let all = report["verdicts"].as_array().unwrap().iter();
+        let all: Vec<_> = all.map(|one| one["point"].as_str().unwrap()).collect();
+        assert!(all.contains(&"old-versions"), "{all:?}");
+        ["insecure-renegotiation", "compression", "fallback-ignored"]
+            .map(|point| all.contains(&point))
+    };
+    assert_eq!(points(0, &RENEGOTIATION_INFO, true), [false; 3]);
+    assert_eq!(points(0, &[], true), [true, false, false]);
+    assert_eq!(points(1, &RENEGOTIATION_INFO, true), [false, true, false]);
+    assert_eq!(points(0, &RENEGOTIATION_INFO, false), [false, false, true]);
 }
 
 /// Passes connections on to a server, and resets each after so many bytes of the server's.

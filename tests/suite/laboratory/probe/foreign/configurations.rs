@@ -207,6 +207,13 @@ impl Place {
         }
     }
 
+    /// Of four primes: two take half a minute to be found.
+    fn write_long_key(&self) {
+        let key = "-newkey rsa -pkeyopt rsa_keygen_bits:8192 -pkeyopt rsa_keygen_primes:4";
+        let made = self.site.authority.leaf_by_openssl(key, "-sha256");
+        self.site.directory.write("rsa8192.pem", made);
+    }
+
     fn write_keys(&self) {
         self.site.directory.write("ticket80.key", [7; 80]);
         // Three keys of 48 bytes, as haproxy wants them.
@@ -231,8 +238,10 @@ impl Place {
         let certificate = self.path(file);
         match program {
             "nginx" => {
-                let started = Nginx::terminate(&certificate, &written(&all, ";"));
-                (started.address, Box::new(started))
+                let address = free_address();
+                let lines = written(&all, ";").replace("ADDRESS", &address.to_string());
+                let started = Nginx::terminate_at(address, &certificate, "", &lines);
+                (address, Box::new(started))
             }
             "haproxy" => {
                 let is_global = |(key, _): &(String, String)| key.starts_with("tune.");
@@ -348,6 +357,7 @@ fn points(report: &Value, level: &str) -> BTreeSet<String> {
 /// Starts the program in each of its configurations. What is wrong is told of all of them at once.
 fn see_through(program: &str) {
     let (place, all) = (Place::new(), configurations());
+    place.write_long_key();
     let base = all[0].nodes(program)[0];
     // OpenSSL has a post-quantum group since 3.5.
     let mut always = BTreeSet::new();
