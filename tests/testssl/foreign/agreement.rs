@@ -35,9 +35,10 @@ fn testssl(site: &Site, address: SocketAddr) -> Findings {
         "--ip",
         "127.0.0.1",
     ]);
-    // Protocols, order, certificate and session, each suite of each version.
+    // Protocols, order, certificate and session, each suite of each version; renegotiation,
+    // compression and fallback.
     command
-        .args(["-p", "-P", "-S", "-E", "--jsonfile"])
+        .args(["-p", "-P", "-S", "-E", "-R", "-C", "-Z", "--jsonfile"])
         .arg(&file);
     command.arg("--add-ca").arg(site.ca());
     command.arg(format!("localhost:{}", address.port()));
@@ -88,6 +89,7 @@ fn compare(site: &Site, address: SocketAddr) {
         let is_clients = found("cipher_order").starts_with("NOT ");
         assert_eq!(order == "client", is_clients, "{theirs:#?}");
     }
+    of_old_versions(&node, &theirs);
     let certificate = &node["clients"][0]["certificate"];
     let text = |key: &str| certificate[key].as_str().unwrap_or_default().to_owned();
     let digest = found("cert_fingerprintSHA256").to_lowercase();
@@ -113,6 +115,21 @@ fn compare(site: &Site, address: SocketAddr) {
     let is_stapled = found("OCSP_stapling").starts_with("offered");
     assert_eq!(certificate["staple"].is_object(), is_stapled, "{theirs:#?}");
     resumption(&node, &theirs);
+}
+
+fn of_old_versions(node: &Value, theirs: &Findings) {
+    let found = |id: &str| theirs.get(id).map_or("", String::as_str);
+    let tls12 = &node["versions"][1];
+    assert_eq!(tls12["spoken"], true);
+    let is_secure = found("secure_renego") == "supported";
+    assert_eq!(tls12["secure_renegotiation"], is_secure, "{theirs:#?}");
+    let is_compressed = !found("CRIME_TLS").starts_with("not vulnerable");
+    assert_eq!(tls12["compression"], is_compressed, "{theirs:#?}");
+    // It asks only where a version before TLS 1.2 is spoken.
+    if node["versions"][2]["spoken"] == true {
+        let is_refused = found("fallback_SCSV") == "supported";
+        assert_eq!(node["fallback_refused"], is_refused, "{theirs:#?}");
+    }
 }
 
 /// It resumes TLS 1.2 once by each kind, if no newer version is spoken: in TLS 1.3 its client

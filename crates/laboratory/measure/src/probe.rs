@@ -78,6 +78,8 @@ pub enum TroubleKind {
     ConnectTimeout,
     /// It answers, but does not speak TLS.
     NotTls,
+    /// Asked for TLS in a protocol that begins in plaintext, it answers something else.
+    NoStarttls,
     /// It was silent, or too slow.
     Timeout,
     /// It closed or reset the connection.

@@ -92,6 +92,7 @@ fn trouble_point(kind: TroubleKind) -> &'static str {
             "unreachable"
         }
         TroubleKind::NotTls => "not-tls",
+        TroubleKind::NoStarttls => "no-starttls",
         TroubleKind::Timeout | TroubleKind::Closed => "no-answer",
         TroubleKind::Malformed => "broken-answer",
         TroubleKind::Refused => "refused",

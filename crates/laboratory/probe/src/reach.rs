@@ -183,7 +183,10 @@ impl Reach {
                 Next::StartServerTls => return Ok(()),
                 Next::More => {}
                 Next::Fail(fault) => {
-                    return Err(trouble(TroubleKind::Refused, format!("{doing}: {fault}")));
+                    return Err(trouble(
+                        TroubleKind::NoStarttls,
+                        format!("{doing}: {fault}"),
+                    ));
                 }
                 other => {
                     let text = format!("{doing}: the dialog does not lead to TLS ({other:?})");

@@ -12,23 +12,30 @@ use serde_json::Value;
 use suite::lab;
 use suite::prelude::*;
 
-/// A server that does this with each connection, after the first bytes of the client.
-fn serve(act: impl Fn(&mut TcpStream) + Send + 'static) -> SocketAddr {
-    serve_by_hello(move |stream, _| act(stream))
-}
-
-/// The same with these bytes.
-fn serve_by_hello(act: impl Fn(&mut TcpStream, &[u8]) + Send + 'static) -> SocketAddr {
+/// A server that does this with each connection.
+fn speak_first(act: impl Fn(&mut TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
-            let mut hello = [0; 4096];
-            let count = stream.read(&mut hello).unwrap_or(0);
-            act(&mut stream, &hello[..count]);
+            act(&mut stream);
         }
     });
     address
+}
+
+/// The same with the first bytes of the client.
+fn serve_by_hello(act: impl Fn(&mut TcpStream, &[u8]) + Send + 'static) -> SocketAddr {
+    speak_first(move |stream| {
+        let mut hello = [0; 4096];
+        let count = stream.read(&mut hello).unwrap_or(0);
+        act(stream, &hello[..count]);
+    })
+}
+
+/// The same after them.
+fn serve(act: impl Fn(&mut TcpStream) + Send + 'static) -> SocketAddr {
+    serve_by_hello(move |stream, _| act(stream))
 }
 
 fn probed_within(timeout: &str, address: SocketAddr, flags: &[&str]) -> Finished {
@@ -189,6 +196,46 @@ fn what_never_ends_is_left() {
         let (kind, text) = trouble(&node_within(BUSY, address));
         assert_eq!(kind, "malformed", "{what}: {text}");
         assert!(text.contains(words), "{what}: {text}");
+    }
+}
+
+#[test]
+fn a_dialog_that_never_ends_or_makes_no_sense_is_left() {
+    for (protocol, before, again) in [
+        ("smtp", &b""[..], &b"220-hello\r\n"[..]),
+        ("smtp", b"220 ", b"xxxxxxxxxxx"),
+        ("lmtp", b"220 hi\r\n", b"250-hello\r\n"),
+        ("imap", b"* OK hi\r\n", b"* CAPABILITY IMAP4rev1\r\n"),
+        ("pop3", b"+OK ", b"xxxxxxxxxxxx"),
+        ("ftp", b"220-hi\r\n", b" hello\r\n"),
+        ("sieve", b"", b"\"SIEVE\" \"fileinto\"\r\n"),
+        ("nntp", b"200 ", b"xxxxxxxxxxxx"),
+        ("mysql", b"\xff\xff\xff\0\x0a8.0\0", b"\0\0\0\0\0\0\0"),
+        ("postgres", b"", b"xxxxxxxxxxx"),
+        (
+            "ldap",
+            b"\x30\x84\x7f\xff\xff\xff\x02\x01\x01",
+            b"\0\0\0\0\0",
+        ),
+        (
+            "xmpp",
+            b"<?xml version='1.0'?><stream:stream>",
+            b"<a><a><a><a><a>",
+        ),
+    ] {
+        let again = again.repeat(999);
+        let address = speak_first(move |stream| {
+            let mut sent = stream.write_all(before);
+            while sent.is_ok() {
+                sent = stream.write_all(&again);
+            }
+        });
+        let flags = ["--starttls", protocol, "--json"];
+        let said = probed_within(BUSY, address, &flags).success();
+        let report: Value = serde_json::from_str(&said).unwrap();
+        let (kind, text) = trouble(&report["nodes"][0]);
+        assert_eq!(kind, "no-starttls", "{protocol}: {text}");
+        assert_eq!(report["verdicts"][0]["point"], "no-starttls");
     }
 }
 

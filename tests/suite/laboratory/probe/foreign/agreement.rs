@@ -73,6 +73,12 @@ fn openssl_agrees() {
             said.stdout.push_str(&said.stderr);
             let is_spoken = !said.stdout.contains("Cipher is (NONE)");
             assert_eq!(found["spoken"], is_spoken, "{name}: {said:?}");
+            if is_spoken && name != "TLSv1.3" {
+                let is_secure = said.stdout.contains("Secure Renegotiation IS supported");
+                assert_eq!(found["secure_renegotiation"], is_secure, "{name}: {said:?}");
+                let is_compressed = !said.stdout.contains("Compression: NONE");
+                assert_eq!(found["compression"], is_compressed, "{name}: {said:?}");
+            }
         }
         let counts = |said: &str| {
             let count = |word: &str| said.lines().filter(|line| line.starts_with(word)).count();
@@ -119,13 +125,13 @@ fn sslscan_agrees() {
     for server in servers(&site) {
         let node = probe(&site, server.address);
         let mut sslscan = Command::new("sslscan");
-        sslscan.args([
-            "--no-colour",
-            "--no-heartbleed",
-            "--no-fallback",
-            "--sni-name=localhost",
-        ]);
+        sslscan.args(["--no-colour", "--no-heartbleed", "--sni-name=localhost"]);
         let said = run(sslscan.arg(server.address.to_string())).success();
+        // Of one version alone it says so as well.
+        if let Some(is_refused) = node["fallback_refused"].as_bool() {
+            let is_supported = said.contains("Server supports TLS Fallback SCSV");
+            assert_eq!(is_refused, is_supported, "{said}");
+        }
         for version in node["versions"].as_array().unwrap() {
             let name = version["name"].as_str().unwrap();
             let enabled = said.lines().any(|line| {
