@@ -453,6 +453,16 @@ impl Node {
 }
 
 impl ProbeReport {
+    /// Sessions of an address that were offered to itself, if anything is known of that kind: of a
+    /// server that makes no full handshake with our clients nothing is.
+    pub fn own_resumption(&self, index: usize, kind: Resumes) -> Option<&Resumption> {
+        let node = self.nodes.get(index)?;
+        let mut all = self.resumption.iter();
+        let own = all.find(|one| (one.kind, one.from, one.to) == (kind, index, index))?;
+        let is_met = own.offered > 0 || node.tickets.iter().any(|one| one.kind == kind);
+        (is_met && !node.lacks_our_certificate()).then_some(own)
+    }
+
     /// One JSON document.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("names are strings, and no number is an error")

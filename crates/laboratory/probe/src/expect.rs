@@ -4,6 +4,7 @@ use measure::probe::ProbeReport;
 use options::{Entry, Node, Problem, Report, Value as Typed, document, nearest};
 
 use crate::facts::{Fact, Value, all};
+use crate::points;
 
 /// What is expected of every address.
 pub struct Expectations(Vec<Expectation>);
@@ -24,6 +25,8 @@ enum Wanted {
     /// A list that has none of these, or a text that is none of them.
     Not(Vec<String>),
     OneOf(Vec<String>),
+    /// Whether there is a value at all.
+    Known(bool),
 }
 
 /// An expectation that does not hold.
@@ -35,11 +38,11 @@ pub struct Unmet {
     pub address: String,
     /// What was expected, in words.
     pub wanted: String,
-    /// What there is; empty = nothing is known of it.
+    /// What there is, or that nothing is known of it, and why.
     pub found: String,
 }
 
-const CONDITIONS: [&str; 5] = ["least", "most", "has", "not", "one-of"];
+const CONDITIONS: [&str; 6] = ["least", "most", "has", "not", "one-of", "known"];
 
 impl Expectations {
     /// Reads a file's text. `None` = something is wrong with it, which has been reported.
@@ -66,7 +69,11 @@ impl Expectations {
                     fact: fact.name.clone(),
                     address: node.address.clone(),
                     wanted: one.to_string(),
-                    found: value.as_ref().map_or_else(String::new, Value::to_string),
+                    found: match (&value, &node.trouble) {
+                        (Some(value), _) => value.to_string(),
+                        (None, Some(trouble)) => format!("not known ({})", trouble.text),
+                        (None, None) => "not known".to_owned(),
+                    },
                 }));
             }
         }
@@ -90,6 +97,9 @@ fn tables(
         let group = format!("{full}.");
         if let Some(at) = facts.iter().position(|fact| fact.name == full) {
             let wanted = conditions(entry, report);
+            if matches!(entry.key.as_str(), "faults" | "advice") {
+                known_points(&entry.node, report);
+            }
             let fact = facts.swap_remove(at);
             found.push(Expectation { fact, wanted });
         } else if facts.iter().any(|fact| fact.name.starts_with(&group))
@@ -97,18 +107,31 @@ fn tables(
         {
             tables(&entry.node, &full, facts, found, report);
         } else {
-            report.error_here(&entry.key_spot, unknown(&full, facts));
+            let names = facts.iter().map(|fact| fact.name.as_str());
+            report.error_here(&entry.key_spot, unknown("fact", &full, names));
         }
     }
 }
 
-fn unknown(name: &str, facts: &[Fact]) -> Problem {
-    let problem = Problem::new(format!("there is no fact `{}`", name.escape_debug()));
-    let names = facts.iter().map(|fact| fact.name.as_str());
+fn unknown<'n>(what: &str, name: &str, names: impl Iterator<Item = &'n str>) -> Problem {
+    let problem = Problem::new(format!("there is no {what} `{}`", name.escape_debug()));
     problem.hint(match nearest(name, names) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`lariat-lab probe --facts` lists them".to_owned(),
     })
+}
+
+/// A point that does not exist is never found: a slip of the pen would hold for ever.
+fn known_points(node: &Node, report: &Report<'_>) {
+    let names = || points::all().iter().map(|point| point.name.as_str());
+    let of_conditions = node.entries().iter().map(|entry| &entry.node);
+    let lists = of_conditions.chain([node]).flat_map(Node::elements);
+    for one in lists {
+        let name = one.value.text().unwrap_or_default();
+        if names().all(|known| known != name) {
+            report.error_here(&one.spot, unknown("point", &name, names()));
+        }
+    }
 }
 
 fn conditions(entry: &Entry, report: &Report<'_>) -> Vec<Wanted> {
@@ -116,11 +139,26 @@ fn conditions(entry: &Entry, report: &Report<'_>) -> Vec<Wanted> {
         let value = plain(&entry.node, report);
         return value.map(Wanted::Is).into_iter().collect();
     };
+    let empty = |node: &Node, what: String| {
+        // It would hold for ever, or never.
+        let problem = Problem::new(format!("{what} expects nothing"));
+        report.error_here(
+            &node.spot,
+            problem.hint("for example: { has = [\"TLSv1.3\"] }"),
+        );
+    };
+    if conditions.is_empty() {
+        empty(&entry.node, "a table without a condition".to_owned());
+    }
     let mut wanted = Vec::new();
     for condition in conditions {
         let node = &condition.node;
         let name = condition.key.as_str();
+        if matches!(name, "has" | "not" | "one-of") && node.texts().is_empty() {
+            empty(node, format!("`{name}` without a name"));
+        }
         let one = match (name, &node.value) {
+            ("known", Typed::Boolean(known)) => Wanted::Known(*known),
             ("least", Typed::Integer(Some(number))) => Wanted::Least(*number),
             ("most", Typed::Integer(Some(number))) => Wanted::Most(*number),
             ("has", _) => Wanted::Has(node.texts()),
@@ -132,6 +170,11 @@ fn conditions(entry: &Entry, report: &Report<'_>) -> Vec<Wanted> {
                     &node.spot,
                     problem.hint(format!("for example: {name} = 20")),
                 );
+                continue;
+            }
+            ("known", other) => {
+                let problem = Problem::new(format!("`known` is {}, no boolean", other.kind()));
+                report.error_here(&node.spot, problem.hint("for example: known = true"));
                 continue;
             }
             _ => {
@@ -191,6 +234,7 @@ impl Wanted {
             Self::Has(names) => listed(names, true),
             Self::Not(names) => !listed(names, false),
             Self::OneOf(names) => listed(names, false),
+            Self::Known(known) => value.is_some() == *known,
         }
     }
 }
@@ -204,6 +248,8 @@ impl std::fmt::Display for Wanted {
             Self::Has(names) => write!(f, "to have {}", names.join(", ")),
             Self::Not(names) => write!(f, "none of {}", names.join(", ")),
             Self::OneOf(names) => write!(f, "one of {}", names.join(", ")),
+            Self::Known(true) => f.write_str("something that is known"),
+            Self::Known(false) => f.write_str("nothing that is known"),
         }
     }
 }
@@ -254,6 +300,10 @@ mod tests {
             ("modern.group = 'x25519'", false),
             ("speaks-tls = true\nfaults = []", true),
             ("certificate.days-left = { least = 1 }", false),
+            ("certificate.days-left = { known = false }", true),
+            ("modern.suite = { known = false }", false),
+            ("modern.suite = { known = true }", true),
+            ("advice = { not = ['no-tls13'] }", true),
         ] {
             assert_eq!(unmet(text).is_empty(), holds, "{text}");
         }
@@ -269,6 +319,18 @@ mod tests {
                 "1:35 for example: least = 20",
             ),
             ("versions = 1.5", "1:12 facts are texts"),
+            (
+                "faults = { not = ['weak-dhe'] }",
+                "1:19 did you mean `weak-dh`?",
+            ),
+            ("advice = ['no-tls3']", "1:11 did you mean `no-tls13`?"),
+            ("modern.refused = { not = [] }", "1:26 for example"),
+            ("versions = { has = [] }", "1:20 for example"),
+            ("versions = {}", "1:12 for example"),
+            (
+                "modern.alpn = { known = 1 }",
+                "1:25 for example: known = true",
+            ),
             ("zzz = 1", "1:1 `lariat-lab probe --facts` lists them"),
         ] {
             let report = Report::new(Some(("expect.toml", text)));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use measure::probe::{
-    Certificate, ChainState, Client, End, Level, Node, Order, ProbeReport, Resumes,
+    Certificate, ChainState, Client, End, Level, Node, Order, ProbeReport, Resumes, Resumption,
 };
 
 use crate::offers::KINDS;
@@ -323,8 +323,8 @@ fn of_resumption(add: &mut Add<'_>, kind: Resumes) {
         &name,
         help,
         Box::new(move |at| {
-            let is_known = at.node.speaks(kind.version()) && !at.node.lacks_our_certificate();
-            is_known.then(|| text(resumed(at, kind)))
+            let own = at.report.own_resumption(at.index, kind)?;
+            Some(text(resumed(at, own)))
         }),
     );
     let tickets = |read: fn(&measure::probe::Tickets) -> Option<Value>| {
@@ -364,24 +364,17 @@ fn of_resumption(add: &mut Add<'_>, kind: Resumes) {
     }
 }
 
-fn resumed(at: &At<'_>, kind: Resumes) -> &'static str {
+fn resumed(at: &At<'_>, own: &Resumption) -> &'static str {
     let all = at.report.resumption.iter();
-    let from_here: Vec<_> = all
-        .filter(|one| one.kind == kind && one.from == at.index)
-        .collect();
-    let own = from_here.iter().find(|one| one.to == at.index);
-    match own {
-        None => "never",
-        Some(own) if own.resumed == 0 => "never",
-        Some(own) if own.resumed < own.offered => "sometimes",
-        Some(_)
-            if from_here
-                .iter()
-                .all(|one| one.resumed == one.offered && one.offered > 0) =>
-        {
-            "always"
-        }
-        Some(_) => "same-address",
+    let mut from_here = all.filter(|one| (one.kind, one.from) == (own.kind, own.from));
+    if own.resumed == 0 {
+        "never"
+    } else if own.resumed < own.offered {
+        "sometimes"
+    } else if from_here.all(|one| one.resumed == one.offered && one.offered > 0) {
+        "always"
+    } else {
+        "same-address"
     }
 }
 

@@ -29,6 +29,7 @@ pub fn judge(report: &ProbeReport) -> Vec<Verdict> {
         match &node.trouble {
             Some(trouble) => found.note(trouble_point(trouble.kind), &trouble.text),
             None => {
+                clients(node, &mut found);
                 versions(node, &mut found);
                 of_old_versions(node, &mut found);
                 suites(node, &mut found);
@@ -96,6 +97,19 @@ fn trouble_point(kind: TroubleKind) -> &'static str {
         TroubleKind::Timeout | TroubleKind::Closed => "no-answer",
         TroubleKind::Malformed => "broken-answer",
         TroubleKind::Refused => "refused",
+    }
+}
+
+/// Hellos by hand are answered, and yet no client gets through: a certificate or a flight that none
+/// can use.
+fn clients(node: &Node, found: &mut Found) {
+    let mut troubles = node.clients.iter().map(|client| client.trouble.as_ref());
+    let Some(Some(first)) = troubles.next() else {
+        return;
+    };
+    if troubles.all(|trouble| trouble.is_some()) && !node.lacks_our_certificate() {
+        let seen = format!("no kind of client gets a handshake: {}", first.text);
+        found.note(trouble_point(first.kind), seen);
     }
 }
 
@@ -291,13 +305,10 @@ fn staple(one: &Certificate, now_s: u64, found: &mut Found) {
 }
 
 fn resumption(report: &ProbeReport, index: usize, node: &Node, found: &mut Found) {
-    let of = |kind: Resumes, to: usize| {
-        let mut all = report.resumption.iter();
-        all.find(|one| (one.kind, one.from, one.to) == (kind, index, to))
-    };
-    let works = |kind| of(kind, index).is_some_and(|own| own.resumed > 0);
+    let own = |kind| report.own_resumption(index, kind);
+    let fails = |kind| own(kind).is_some_and(|own| own.resumed == 0);
     for kind in Resumes::ALL {
-        let Some(own) = of(kind, index).filter(|own| own.resumed > 0) else {
+        let Some(own) = own(kind).filter(|own| own.resumed > 0) else {
             continue;
         };
         let (name, resumed, offered) = (kind.name(), own.resumed, own.offered);
@@ -328,25 +339,20 @@ fn resumption(report: &ProbeReport, index: usize, node: &Node, found: &mut Found
         );
         found.note_if(!places.is_empty(), "not-shared", seen);
     }
-    if node.lacks_our_certificate() {
-        return;
-    }
-    let tls12 = node.speaks("TLSv1.2") && of(Resumes::SessionId, index).is_some();
-    let (by_id, by_ticket) = (works(Resumes::SessionId), works(Resumes::Ticket));
-    if tls12 && !by_id && !by_ticket {
+    let (no_id, no_ticket) = (fails(Resumes::SessionId), fails(Resumes::Ticket));
+    if no_id && no_ticket {
         found.note(
             "no-resumption",
             "no session of TLS 1.2 is resumed, by session id or ticket",
         );
-    } else if tls12 && !by_id {
+    } else if no_id {
         found.note(
             "no-session-id",
             "sessions of TLS 1.2 are resumed by ticket alone",
         );
     }
-    let tls13 = node.speaks("TLSv1.3") && of(Resumes::Psk, index).is_some();
     let seen = "no session of TLS 1.3 is resumed";
-    found.note_if(tls13 && !works(Resumes::Psk), "no-resumption", seen);
+    found.note_if(fails(Resumes::Psk), "no-resumption", seen);
 }
 
 fn connection(node: &Node, found: &mut Found) {
@@ -485,6 +491,27 @@ mod tests {
         assert_eq!(points([4, 0, 4]), [""; 0]);
         assert_eq!(points([0, 0, 0]), ["no-resumption", "no-resumption"]);
         assert_eq!(points([2, 4, 4]), ["resumed-by-chance"]);
+    }
+
+    #[test]
+    fn nothing_is_said_of_resumption_that_was_not_tried() {
+        let failed = |kind: Resumes| Resumption {
+            kind,
+            from: 0,
+            to: 0,
+            offered: 0,
+            resumed: 0,
+            trouble: Some(Trouble {
+                kind: TroubleKind::Refused,
+                text: "the server refused".to_owned(),
+            }),
+        };
+        let report = ProbeReport {
+            nodes: vec![node()],
+            resumption: Resumes::ALL.map(failed).into(),
+            ..ProbeReport::default()
+        };
+        assert_eq!(judge(&report), []);
     }
 
     #[test]

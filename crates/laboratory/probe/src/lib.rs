@@ -13,7 +13,7 @@ mod judge;
 mod node;
 mod offers;
 mod plain_text;
-mod points;
+pub mod points;
 mod reach;
 mod registry;
 mod resumption;

@@ -8,10 +8,13 @@ use options::{Node, Report, document};
 
 /// A point.
 #[derive(Debug)]
-pub(crate) struct Point {
-    pub(crate) name: String,
-    pub(crate) level: Level,
-    pub(crate) why: String,
+pub struct Point {
+    /// As expectations and documents name it.
+    pub name: String,
+    /// How bad it is.
+    pub level: Level,
+    /// Why it matters, in sentences.
+    pub why: String,
     /// By program.
     pub(crate) advice: Vec<(String, String)>,
 }
@@ -20,7 +23,7 @@ pub(crate) struct Point {
 const PROGRAMS: [&str; 5] = ["lariat", "nginx", "haproxy", "hitch", "stunnel"];
 
 /// All of them, in the order of the file: the worst first.
-pub(crate) fn all() -> &'static [Point] {
+pub fn all() -> &'static [Point] {
     static POINTS: OnceLock<Vec<Point>> = OnceLock::new();
     POINTS.get_or_init(|| {
         let report = Report::new(None);

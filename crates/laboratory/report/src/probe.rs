@@ -309,10 +309,10 @@ fn facts(node: &Node) -> Vec<Fact> {
             measure::probe::End::Open => "none while it was watched",
         };
         facts.push(Fact::new("reply", reply));
-        facts.push(Fact::new(
-            "records",
-            format!("{} bytes", records.join(", ")),
-        ));
+        if !records.is_empty() {
+            let bytes = format!("{} bytes", records.join(", "));
+            facts.push(Fact::new("records", bytes));
+        }
         facts.push(Fact::new("end", end));
     }
     facts

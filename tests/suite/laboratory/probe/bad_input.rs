@@ -193,6 +193,12 @@ fn a_certificate_that_is_none_is_a_fault() {
     for client in clients {
         assert!(client["trouble"]["text"].is_string(), "{client}");
     }
+    let first = &report["verdicts"][0];
+    assert_eq!(first["point"], "broken-answer", "{report}");
+    assert_has(
+        first["seen"].to_string(),
+        "no kind of client gets a handshake",
+    );
 }
 
 #[test]
@@ -207,6 +213,15 @@ fn expectations_and_slips_have_exit_codes() {
     let unmet = expect("speaks-tls = true");
     assert_eq!(unmet.code(), 7);
     unmet.assert_stderr("speaks-tls is false, expected: true");
+    // As it is pasted from a browser.
+    let mut pasted = lab::command();
+    pasted.args(["probe", &format!("https://{}/page", free_address())]);
+    assert_has(run(&mut pasted).success(), "fault: unreachable");
+    let unmet = expect("modern.version = 'TLSv1.3'");
+    unmet.assert_stderr("modern.version is not known (no connection: ");
+    let slip = expect("faults = { not = ['certificate-expird'] }");
+    assert_eq!(slip.code(), 2);
+    slip.assert_stderr("did you mean `certificate-expired`?");
     assert_eq!(
         expect("speaks-tls = false\nfaults = ['unreachable']").code(),
         0
@@ -219,7 +234,9 @@ fn expectations_and_slips_have_exit_codes() {
     assert_eq!(empty.code(), 2);
     empty.assert_stderr("expect.toml expects nothing");
     let facts = run(lab::command().args(["probe", "--facts"])).success();
-    assert_has(facts, "resumption.psk-single-use");
+    for listed in ["resumption.psk-single-use", "fault: Clients refuse it."] {
+        assert_has(&facts, listed);
+    }
 }
 
 /// A mail server that has TLS: after the dialog, what comes is for the TLS server.

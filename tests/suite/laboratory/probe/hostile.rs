@@ -403,6 +403,26 @@ fn without_alerts(server: SocketAddr) -> SocketAddr {
 }
 
 #[test]
+fn a_reply_that_never_ends_is_left() {
+    let site = Site::new();
+    let behind = serve_by_hello(|stream, request| {
+        let head = "HTTP/1.1 200 OK\r\n".to_owned() + &"X-Header: x\r\n".repeat(9999);
+        // Most connections of a probe bring no request.
+        let mut is_wanted = !request.is_empty();
+        while is_wanted {
+            is_wanted = stream.write_all(head.as_bytes()).is_ok();
+        }
+    });
+    let service = Service::new(&site, &Server::start(Behaviour::Hang));
+    let service = service.servers(&format!("[{:?}]", behind.to_string()));
+    let _lariat = Lariat::start(&service.toml());
+    let node = node_within(BUSY, service.address);
+    let exchange = &node["exchange"];
+    assert_eq!(exchange["reply"], "HTTP/1.1 200 OK", "{node}");
+    assert_eq!(exchange["end"], "open", "{node}");
+}
+
+#[test]
 fn an_end_without_close_notify_is_advice() {
     let site = Site::new();
     let reply = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok";

@@ -11,6 +11,7 @@ use measure::probe::ProbeReport;
 use options::{Report, quantity};
 use probe::expect::{Expectations, Unmet};
 use probe::facts;
+use probe::points;
 use probe::run::{Limits, Options, probe};
 use wire::address::{Address, AddressError, Endpoint};
 use wire::starttls::Dialect;
@@ -62,7 +63,7 @@ setting of lariat, nginx, haproxy, hitch or stunnel to change.
   --expect FILE.toml
       Facts and the values that they should have; exit code 7 if one has another
   --facts
-      List the facts that may be expected
+      List the facts that may be expected, and the points
   --json
       Print one JSON document instead of text
   -o, --output PAGE.html
@@ -150,8 +151,13 @@ pub(super) fn json_line(report: &ProbeReport) -> String {
 
 fn facts_listed() -> String {
     let all = facts::all().into_iter();
-    all.map(|fact| format!("  {:36} {}\n", fact.name, fact.help))
-        .collect()
+    let facts = all.map(|fact| format!("  {:36} {}\n", fact.name, fact.help));
+    let points = points::all().iter().map(|point| {
+        let level = point.level.name();
+        format!("  {:36} {level}: {}\n", point.name, point.why)
+    });
+    let between = "\nThe points that `faults` and `advice` may list:\n".to_owned();
+    facts.chain([between]).chain(points).collect()
 }
 
 /// `None` = something is wrong with the file, which has been said.
@@ -187,7 +193,6 @@ fn tell_unmet(unmet: &[Unmet], console: Console) -> Exit {
             wanted,
             found,
         } = one;
-        let found = if found.is_empty() { "not known" } else { found };
         // The server's words stay on their line.
         let found = line(found);
         console.error(format_args!(
@@ -252,8 +257,10 @@ pub(super) fn now_s() -> u64 {
     since.unwrap_or_default().as_secs()
 }
 
-/// `HOST`, `HOST:PORT`, `[V6]:PORT`, a bare IPv6 address.
+/// `HOST`, `HOST:PORT`, `[V6]:PORT`, a bare IPv6 address; or the URL of a page there.
 pub(super) fn endpoint(text: &str) -> Result<Endpoint, UsageError> {
+    let of_url = text.strip_prefix("https://");
+    let text = of_url.map_or(text, |url| url.split('/').next().unwrap_or_default());
     let with_port = match text.parse::<std::net::IpAddr>() {
         Ok(address) => SocketAddr::new(address, HTTPS).to_string(),
         Err(_) => text.to_owned(),
