@@ -81,7 +81,7 @@ const ADDRESSES_MAX: usize = 8;
 const ATTEMPTS_MAX: u32 = 100;
 const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
-/// The 60 to 200 connections of a probe take this long over a satellite, at 600 ms for a round trip.
+/// The 60 to 200 connections of a probe take this long over a satellite: 600 ms a round trip.
 const MAX_TIME: Duration = Duration::from_secs(300);
 const MAX_TIME_MAX: Duration = Duration::from_secs(3600);
 
