@@ -266,6 +266,8 @@ impl Visit<'_> {
         let client = Observer::new(&offer(Handshake::Full, &without)).ok()?;
         let is_refused = match self.converse(self.reach, &client) {
             Ok(seen) => seen.alert.is_some(),
+            // It may have come to nothing before one could be asked for.
+            Err(_) if !client.certificate_asked() => return None,
             Err(trouble) => matches!(trouble.kind, TroubleKind::Refused | TroubleKind::Closed),
         };
         let asked = client.certificate_asked();
