@@ -1,7 +1,8 @@
 //! Sessions that come in parts, until all of them are there.
 //!
-//! Owns how much of a sender's may wait, and how long. What is here was authenticated, and each
-//! datagram comes once; the bounds hold for a peer that is broken, or has lost its secret.
+//! Owns how much may wait, of a sender and of all, and how long. What is here was authenticated, and
+//! each datagram comes once; the bounds hold for a peer that is broken, or has lost its secret: who
+//! has that can make up as many senders as are known at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -18,6 +19,13 @@ const WAITING_MAX: usize = 64;
 
 /// Bytes of one sender's parts that wait.
 const BYTES_MAX: usize = 256 << 10;
+
+/// The same of all senders: of a hundred hosts that each make a hundred sessions of 4 kB per second,
+/// 1 % of whose datagrams are lost, half as much waits.
+const ALL_BYTES_MAX: usize = 4 << 20;
+
+/// What a session that waits takes beside its parts.
+const SESSION_BYTES: usize = 512;
 
 const _: () = assert!(WHOLE_BYTES_MAX <= BYTES_MAX, "one session may always wait");
 
@@ -41,6 +49,7 @@ struct Sender {
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     senders: BTreeMap<[u8; 8], Sender>,
+    bytes: usize,
     /// Sessions that were given up, since they were last asked for.
     given_up: u64,
 }
@@ -54,10 +63,22 @@ impl Parts {
         part: &Part<'_>,
         now: Instant,
     ) -> Option<Zeroizing<Vec<u8>>> {
-        let senders = self.senders.entry(sender).or_default();
-        let taken = senders.take(boot, part, now);
-        self.given_up += senders.shrink(now);
+        let sender = self.senders.entry(sender).or_default();
+        let before = sender.bytes;
+        let taken = sender.take(boot, part, now);
+        self.given_up += sender.shrink(now);
+        self.bytes = self.bytes - before + sender.bytes;
+        self.make_room();
         taken
+    }
+
+    /// Who takes the most gives up its oldest: a sender that is broken costs the others nothing.
+    fn make_room(&mut self) {
+        while self.bytes > ALL_BYTES_MAX {
+            let largest = self.senders.values_mut().max_by_key(|one| one.bytes);
+            self.bytes -= largest.map_or(self.bytes, |one| one.remove(0));
+            self.given_up += 1;
+        }
     }
 
     /// Gives up what waits for too long: how many sessions, with those that made room for others.
@@ -66,6 +87,7 @@ impl Parts {
             self.given_up += sender.shrink(now);
             !sender.waiting.is_empty()
         });
+        self.bytes = self.senders.values().map(|sender| sender.bytes).sum();
         std::mem::take(&mut self.given_up)
     }
 }
@@ -80,6 +102,7 @@ impl Sender {
                 begun: now,
                 parts: vec![None; part.count.into()],
             });
+            self.bytes += SESSION_BYTES;
             self.waiting.len() - 1
         });
         // Of parts that contradict each other the first counts: then the session is of no form,
@@ -109,16 +132,18 @@ impl Sender {
         count
     }
 
-    fn remove(&mut self, place: usize) {
-        if let Some(one) = self.waiting.remove(place) {
-            self.bytes -= one.bytes();
-        }
+    /// How many bytes are free then.
+    fn remove(&mut self, place: usize) -> usize {
+        let bytes = self.waiting.remove(place).map_or(0, |one| one.bytes());
+        self.bytes -= bytes;
+        bytes
     }
 }
 
 impl Waiting {
     fn bytes(&self) -> usize {
-        self.parts.iter().flatten().map(|part| part.len()).sum()
+        let parts = self.parts.iter().flatten().map(|part| part.len());
+        SESSION_BYTES + parts.sum::<usize>()
     }
 
     /// All parts, one behind the other, in memory that is not grown: no copy stays behind.
@@ -211,6 +236,39 @@ mod tests {
         assert!(sender.bytes <= BYTES_MAX && sender.waiting.len() >= 10);
     }
 
+    /// Who has the secret makes up one sender after the other.
+    #[test]
+    fn what_waits_of_all_senders_is_bounded_and_the_largest_give_way() {
+        let (mut parts, now) = (Parts::default(), Instant::now());
+        let name = |sender: u32| {
+            let mut bytes = [9; 8];
+            bytes[..4].copy_from_slice(&sender.to_be_bytes());
+            (bytes, [2; 8])
+        };
+        let first = |parts: &mut Parts| parts.take(NAME, &part(7, 0, 2, b"x"), now);
+        assert_eq!(first(&mut parts), None);
+        let (long, senders) = ([0; PART_BYTES_MAX], 500);
+        let mut sent = 0;
+        for sender in 0..senders {
+            for id in 0..10 {
+                for index in 0..PARTS_MAX - 1 {
+                    let taken = parts.take(name(sender), &part(id, index, PARTS_MAX, &long), now);
+                    assert_eq!(taken, None);
+                    sent += PART_BYTES_MAX;
+                }
+                assert!(parts.bytes <= ALL_BYTES_MAX);
+            }
+        }
+        assert!(sent > 10 * ALL_BYTES_MAX && parts.bytes > ALL_BYTES_MAX * 9 / 10);
+        let whole = parts.take(NAME, &part(7, 1, 2, b"y"), now).unwrap();
+        assert_eq!(whole.as_slice(), b"xy", "it took little");
+        let waiting: usize = parts.senders.values().map(|one| one.waiting.len()).sum();
+        let given_up = parts.expire(now);
+        assert_eq!(given_up, u64::from(senders) * 10 - waiting as u64);
+        assert_eq!(parts.expire(now + PATIENCE), waiting as u64);
+        assert_eq!((parts.bytes, parts.senders.len()), (0, 0));
+    }
+
     proptest! {
         /// Whatever a peer sends.
         #[test]
@@ -226,7 +284,7 @@ mod tests {
                 }
                 let sender = &parts.senders[&NAME.0];
                 let counted: usize = sender.waiting.iter().map(Waiting::bytes).sum();
-                prop_assert_eq!(sender.bytes, counted);
+                prop_assert_eq!((sender.bytes, parts.bytes), (counted, counted));
             }
             parts.expire(now + PATIENCE);
             prop_assert!(parts.senders.is_empty());
