@@ -41,6 +41,16 @@ impl Footprint {
     }
 }
 
+/// CPU time in ns that the thread of this name has used; `None` if there is none, or we may not ask.
+pub fn thread_cpu_ns(process: Pid, name: &str) -> Option<u64> {
+    let threads = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).ok()?;
+    let read = |thread: &fs::DirEntry, file| fs::read_to_string(thread.path().join(file)).ok();
+    let mut threads = threads.flatten();
+    let thread = threads.find(|one| read(one, "comm").is_some_and(|comm| comm.trim() == name))?;
+    // Time on a CPU comes first (Documentation/scheduler/sched-stats.rst).
+    read(&thread, "schedstat")?.split(' ').next()?.parse().ok()
+}
+
 /// The number behind a name at the beginning of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;

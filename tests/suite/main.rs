@@ -140,6 +140,7 @@ mod terminator {
         mod node_death;
         mod peers;
         mod peers_apart;
+        mod peers_watched;
         mod foreign {
             mod capture;
             mod node_death;

@@ -1,6 +1,7 @@
 //! What the admin side knows of where sessions go beyond this host: set by the threads that send
 //! them there, shown in the status and the metrics.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -34,6 +35,8 @@ pub(crate) struct ClusterSnapshot {
     pub(crate) counters: MeshCounters,
     /// Each with whether it was heard of late.
     pub(crate) peers: Vec<(PeerFacts, bool)>,
+    /// Those of the configuration that were never heard.
+    pub(crate) unheard: Vec<SocketAddr>,
     /// When it was made.
     pub(crate) now: Instant,
 }
@@ -92,11 +95,18 @@ impl ClusterFacts {
 
 impl ClusterSnapshot {
     fn status(&self) -> ClusterStatus {
-        let mut peers: Vec<_> = self.peers.iter().map(|one| self.peer(one)).collect();
+        // A host that was started anew has another number at the same address.
+        let is_over = |(peer, _): &&(PeerFacts, bool)| {
+            let mut others = self.peers.iter().map(|(other, _)| other);
+            others.any(|one| one.address == peer.address && one.last_seen > peer.last_seen)
+        };
+        let peers = self.peers.iter().filter(|one| !is_over(one));
+        let mut peers: Vec<_> = peers.map(|one| self.peer(one)).collect();
         peers.sort_by(|one, other| one.address.cmp(&other.address));
         ClusterStatus {
             address: self.address.clone(),
             peers,
+            unheard: self.unheard.iter().map(SocketAddr::to_string).collect(),
             store: None,
         }
     }
@@ -149,7 +159,7 @@ fn found(tier: SessionTier) -> Metric {
     }
 }
 
-fn rejection(why: ClusterRejection) -> Metric {
+pub(super) fn rejection(why: ClusterRejection) -> Metric {
     match why {
         ClusterRejection::Malformed => Metric::ClusterMalformed,
         ClusterRejection::Version => Metric::ClusterVersion,

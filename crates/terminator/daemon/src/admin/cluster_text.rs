@@ -1,7 +1,9 @@
 //! Where sessions go beyond this host, for people: its part of what `lariat status` prints.
 
 use telemetry::catalogue::ProcessMetric as Metric;
+use telemetry::outcome::ClusterRejection;
 
+use super::cluster::rejection;
 use super::display::{Align, Count, Table};
 use super::document::{ClusterStatus, PeerStatus, StatusDocument, StoreState, StoreStatus};
 
@@ -72,20 +74,39 @@ const STORE_REJECTED: [Metric; 6] = [
     Metric::StoreReplayed,
 ];
 
+const COLUMNS: [(&str, Align); 8] = [
+    ("PEER", Align::Left),
+    ("STATE", Align::Left),
+    ("SEEN", Align::Right),
+    ("LAG", Align::Right),
+    ("SENT", Align::Right),
+    ("RECEIVED", Align::Right),
+    ("LOST", Align::Right),
+    ("REPLAYED", Align::Right),
+];
+
 /// A line for the cluster and one for each peer.
 fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
     let count = |metric| Count(now.process.metrics.get(metric));
-    let rejected: u64 = REJECTED
-        .iter()
-        .map(|metric| now.process.metrics.get(*metric))
-        .sum();
+    let rejected = ClusterRejection::ALL.iter().filter_map(|why| {
+        // Our own come back by multicast.
+        let is_own = *why == ClusterRejection::Reflected;
+        let count = now.process.metrics.get(rejection(*why));
+        (!is_own && count > 0).then_some((why, count))
+    });
+    let reasons = rejected
+        .clone()
+        .map(|(why, count)| format!("{} {}", Count(count), why.name()));
+    let reasons: Vec<_> = reasons.collect();
+    let rejected = Count(rejected.map(|(_, count)| count).sum());
     let mut text = format!(
         "\ncluster at {}: {} of {} peers heard\n  sessions      {} published, {} stored, {} deleted, \
          {} incomplete, {} too large, {} dropped\n  fetched       {} from peers, {} nowhere\n  \
-         datagrams     {} sent, {} received, {} lost, {} rejected\n",
+         datagrams     {} sent, {} received, {} lost, {rejected} \
+         rejected{}\n",
         cluster.address,
         cluster.peers.iter().filter(|peer| peer.heard).count(),
-        cluster.peers.len(),
+        cluster.peers.len() + cluster.unheard.len(),
         count(Metric::ClusterPublished),
         count(Metric::ClusterStored),
         count(Metric::ClusterDeleted),
@@ -97,36 +118,24 @@ fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
         count(Metric::ClusterDatagramsSent),
         count(Metric::ClusterDatagramsReceived),
         count(Metric::ClusterDatagramsLost),
-        Count(rejected),
+        if reasons.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", reasons.join(", "))
+        },
     );
-    if !cluster.peers.is_empty() {
-        let mut table = Table::new(&[
-            ("PEER", Align::Left),
-            ("STATE", Align::Left),
-            ("SEEN", Align::Right),
-            ("LAG", Align::Right),
-            ("SENT", Align::Right),
-            ("RECEIVED", Align::Right),
-            ("LOST", Align::Right),
-            ("REPLAYED", Align::Right),
-        ]);
+    if !cluster.peers.is_empty() || !cluster.unheard.is_empty() {
+        let mut table = Table::new(&COLUMNS);
         cluster.peers.iter().for_each(|peer| table.row(row(peer)));
+        for address in &cluster.unheard {
+            let mut cells = vec![address.clone(), "NEVER HEARD".to_owned()];
+            cells.resize(COLUMNS.len(), "-".to_owned());
+            table.row(cells);
+        }
         text.push_str(&table.to_string());
     }
     text
 }
-
-/// All that is dropped but what is our own.
-const REJECTED: [Metric; 8] = [
-    Metric::ClusterMalformed,
-    Metric::ClusterVersion,
-    Metric::ClusterUnknownSecret,
-    Metric::ClusterForged,
-    Metric::ClusterOutOfTime,
-    Metric::ClusterReplayed,
-    Metric::ClusterTooManySenders,
-    Metric::ClusterRateLimited,
-];
 
 fn row(peer: &PeerStatus) -> Vec<String> {
     let state = if peer.heard { "heard" } else { "SILENT" };

@@ -115,6 +115,8 @@ pub(crate) struct ClusterStatus {
     /// peers.
     pub(crate) address: String,
     pub(crate) peers: Vec<PeerStatus>,
+    /// Addresses of the configuration at which no peer was ever heard.
+    pub(crate) unheard: Vec<String>,
     /// The session store; `None` if there is none.
     pub(crate) store: Option<StoreStatus>,
 }

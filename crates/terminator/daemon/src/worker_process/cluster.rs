@@ -4,6 +4,8 @@
 //! `session::mesh`'s, which gets the time from here; the store has a thread of its own. Workers
 //! hand their requests over and wait for none.
 
+mod watch;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -18,9 +20,12 @@ use session::mesh::{Mesh, MeshOptions, Moment, PeerFacts, Target};
 use session::{FetchAnswer, Offered, Request, Tiers};
 use sys::epoll::{Epoll, Events, Interest};
 use sys::wake::Waker;
-use telemetry::outcome::SessionTier;
+use telemetry::outcome::{ClusterRejection, SessionTier};
 use tls::resumption::cluster::{ClusterCipher, SharedSessions};
 use tls::resumption::store::StoreCipher;
+use wire::cluster::Header;
+
+use watch::PeerWatch;
 
 use super::store::{Say, StoreNames, StoreSetup, StoreSurroundings, StoreTier, UsedUp};
 use crate::admin::{ClusterFacts, ClusterSnapshot};
@@ -192,8 +197,11 @@ struct TiersBelow {
 struct Node {
     mesh: Mesh,
     network: PeerNetwork,
+    time_window: Duration,
     socket: UdpSocket,
     sessions: SharedSessions,
+    watch: PeerWatch,
+    say: Say,
     waiting: HashMap<u64, (Offered, FetchAnswer)>,
     next_token: u64,
     /// When the status was last made, and whether there is news since.
@@ -260,11 +268,14 @@ impl ClusterThread {
             return;
         }
         let cipher = Box::new(setup.cipher);
+        let time_window = setup.options.time_window;
         match &mut self.tiers_below.peers {
             Some(node) => {
                 node.mesh.reconfigure(setup.options, cipher, moment());
                 let _ = self.epoll.remove(&node.socket);
+                node.watch.expect(listed(&setup.network), Instant::now());
                 (node.network, node.socket) = (setup.network, socket);
+                node.time_window = time_window;
                 node.sessions = setup.sessions;
             }
             None => {
@@ -272,9 +283,12 @@ impl ClusterThread {
                 let mesh = Mesh::new(setup.options, cipher, numbers, moment());
                 self.tiers_below.peers = Some(Node {
                     mesh,
+                    watch: PeerWatch::new(listed(&setup.network), Instant::now()),
                     network: setup.network,
+                    time_window,
                     socket,
                     sessions: setup.sessions,
+                    say: Arc::clone(&self.around.say),
                     waiting: HashMap::new(),
                     next_token: 0,
                     noted: Instant::now(),
@@ -399,9 +413,34 @@ impl Node {
             };
             self.has_news = true;
             let datagram = room.get_mut(..count).unwrap_or_default();
-            // Why it was dropped is counted.
-            let _ = self.mesh.receive(datagram, from, moment(), &self.sessions);
+            let moment = moment();
+            let taken = self.mesh.receive(datagram, from, moment, &self.sessions);
+            if let Err(why) = taken {
+                self.rejected(why, datagram, from, moment);
+            }
         }
+    }
+
+    /// It is counted; what a host's owner can mend is said as well.
+    fn rejected(
+        &mut self,
+        why: ClusterRejection,
+        datagram: &[u8],
+        from: SocketAddr,
+        moment: Moment,
+    ) {
+        let Ok(header) = Header::read(datagram) else {
+            return;
+        };
+        let lag_ms = moment
+            .unix_ms
+            .cast_signed()
+            .wrapping_sub(header.time_ms.cast_signed());
+        let window_ms = u64::try_from(self.time_window.as_millis()).unwrap_or(u64::MAX);
+        let said = self
+            .watch
+            .rejected(why, from, (lag_ms, window_ms), moment.now);
+        said.into_iter().for_each(|text| (self.say)(true, text));
     }
 
     fn send(&mut self, target: Target, datagram: &[u8]) {
@@ -429,13 +468,18 @@ impl Node {
             let is_heard = Mesh::hears(&peer, now);
             (peer, is_heard)
         };
+        let peers: Vec<_> = self.mesh.peers().map(with_state).collect();
+        let said = self.watch.look(&peers, now);
+        said.into_iter()
+            .for_each(|(warns, text)| (self.say)(warns, text));
         facts.set(Some(ClusterSnapshot {
             address: match &self.network {
                 PeerNetwork::Unicast { listen, .. } => listen.to_string(),
                 PeerNetwork::Multicast { group, .. } => group.to_string(),
             },
             counters: self.mesh.counters().clone(),
-            peers: self.mesh.peers().map(with_state).collect(),
+            unheard: self.watch.unheard(&peers),
+            peers,
             now,
         }));
     }
@@ -445,6 +489,14 @@ impl Node {
         for (_, answer) in self.waiting.into_values() {
             answer(SessionTier::Nowhere);
         }
+    }
+}
+
+/// The peers that the configuration names.
+fn listed(network: &PeerNetwork) -> &[SocketAddr] {
+    match network {
+        PeerNetwork::Unicast { send_to, .. } => send_to,
+        PeerNetwork::Multicast { .. } => &[],
     }
 }
 
