@@ -218,6 +218,11 @@ impl Farm {
 
     /// A load, in the midst of which one terminator dies.
     pub(super) fn lose_one(&self, arguments: &str) -> Record {
+        self.loaded(arguments, || self.kill(1))
+    }
+
+    /// A load, in the midst of which something happens.
+    pub(super) fn loaded(&self, arguments: &str, happen: impl FnOnce()) -> Record {
         let load = Load::by(self.clients.command(&lab::command()))
             .arg("https://localhost/")
             .args(&format!("--connect {}", self.balancer.1.at(443)))
@@ -228,7 +233,7 @@ impl Farm {
             .start();
         // All clients have a session by now, and a third of them are here.
         self.wait_from(1, "lariat_handshakes_total", &[], SERVED_BEFORE);
-        self.kill(1);
+        happen();
         let before = self.served();
         let record = load.wait().record();
         assert!(self.served() >= before + 100.0, "the load went on");

@@ -70,3 +70,24 @@ fn session_ids_are_all_resumed_elsewhere_by_peers() {
     let record = farm.lose_one("--tls 1.2 --handshake any --tickets off");
     assert_resumed_by_id(&record);
 }
+
+/// The datagrams of some sessions are lost before their host dies, and those that ask for them.
+#[test]
+fn session_ids_are_resumed_elsewhere_by_peers_that_miss_datagrams() {
+    for lost in [10, 100] {
+        let weather = Weather {
+            lost,
+            ..Weather::default()
+        };
+        let Some(farm) = Farm::with_peers(weather, 5) else {
+            return;
+        };
+        (0..3).for_each(|node| farm.hears(node, 2.0));
+        let record = farm.lose_one("--tls 1.2 --handshake any --tickets off");
+        assert_few_failed(&record);
+        let [full, by_id, ..] = record.kinds();
+        eprintln!("{weather:?}: {by_id} resumed, {full} full");
+        // Of the four or so that move, one may be missed.
+        assert!(full <= CLIENTS + record.totals()[2] + 2, "{full} full");
+    }
+}
