@@ -41,7 +41,8 @@ impl Footprint {
     }
 }
 
-/// CPU time in ns that the thread of this name has used; `None` if there is none, or we may not ask.
+/// CPU time in ns that the thread of this name has used; `None` if there is none, or we may not
+/// ask.
 pub fn thread_cpu_ns(process: Pid, name: &str) -> Option<u64> {
     let threads = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).ok()?;
     let read = |thread: &fs::DirEntry, file| fs::read_to_string(thread.path().join(file)).ok();

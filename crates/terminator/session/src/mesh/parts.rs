@@ -1,8 +1,8 @@
 //! Sessions that come in parts, until all of them are there.
 //!
-//! Owns how much may wait, of a sender and of all, and how long. What is here was authenticated, and
-//! each datagram comes once; the bounds hold for a peer that is broken, or has lost its secret: who
-//! has that can make up as many senders as are known at a time.
+//! Owns how much may wait, of a sender and of all, and how long. What is here was authenticated,
+//! and each datagram comes once; the bounds hold for a peer that is broken, or has lost its secret:
+//! who has that can make up as many senders as are known at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -20,8 +20,8 @@ const WAITING_MAX: usize = 64;
 /// Bytes of one sender's parts that wait.
 const BYTES_MAX: usize = 256 << 10;
 
-/// The same of all senders: of a hundred hosts that each make a hundred sessions of 4 kB per second,
-/// 1 % of whose datagrams are lost, half as much waits.
+/// The same of all senders: of a hundred hosts that each make a hundred sessions of 4 kB per
+/// second, 1 % of whose datagrams are lost, half as much waits.
 const ALL_BYTES_MAX: usize = 4 << 20;
 
 /// What a session that waits takes beside its parts.

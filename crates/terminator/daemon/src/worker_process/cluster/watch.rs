@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_secs(600);
 /// A message: whether it warns, and its text.
 pub(super) type Said = (bool, String);
 
-/// What was said, and whom to expect.
+/// What was said, and who is expected.
 pub(super) struct PeerWatch {
     /// `send-to`; none of multicast.
     expected: Vec<SocketAddr>,
