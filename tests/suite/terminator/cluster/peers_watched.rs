@@ -19,8 +19,11 @@ fn a_peer_that_is_missing_gone_or_back_is_said_and_shown() {
     let farm = Farm::new(2);
     let first = farm.start(0);
     let (peer, nobody) = (farm.places[1], farm.places[2]);
-    assert_has(first.ask("status").success(), "0 of 2 peers heard");
-    assert_has(first.ask("status").success(), "NEVER HEARD");
+    until("those that were never heard to be shown", || {
+        let text = first.ask("status").success();
+        let is_shown = text.contains("0 of 2 peers heard");
+        (is_shown && text.matches("NEVER HEARD").count() == 2).then_some(())
+    });
     says(
         &first,
         &format!("the cluster peer {nobody} is not heard: clients"),
@@ -69,7 +72,7 @@ fn a_secret_that_differs_and_a_time_that_is_off_are_said_and_shown() {
     let from = format!("datagrams from {} are ", farm.places[3]);
     says(&hosts[1], &format!("{from}dropped, as their time is "));
     says(&hosts[1], " s behind this host's clock");
-    assert_has(hosts[1].ask("status").success(), "1 out-of-time");
+    assert_has(hosts[1].ask("status").success(), " out-of-time");
 }
 
 /// A datagram from there with a later time than that.
