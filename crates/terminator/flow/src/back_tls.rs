@@ -43,11 +43,15 @@ impl From<RelayFault> for BackFault {
     }
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "what stays of a handshake has its room before it begins, and no piece of its own"
+)]
 enum State {
     /// The server has to be asked for TLS first.
     Waiting(Box<ClientHandshake>),
     Handshaking(Box<ClientHandshake>),
-    Established(Box<Traffic>),
+    Established(Traffic),
     /// What waits to be sent is an alert.
     Failed,
 }
@@ -76,6 +80,22 @@ impl BackTls {
     /// Whether it is to be begun.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting(_))
+    }
+
+    /// The records, once there are any.
+    pub(crate) fn traffic(&self) -> Option<&Traffic> {
+        match &self.state {
+            State::Established(traffic) => Some(traffic),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn traffic_mut(&mut self) -> Option<&mut Traffic> {
+        match &mut self.state {
+            State::Established(traffic) => Some(traffic),
+            _ => None,
+        }
     }
 
     /// Begins the handshake.
@@ -180,7 +200,7 @@ impl BackTls {
             return Ok(None);
         };
         let established = handshake.finish()?;
-        self.state = State::Established(established.traffic);
+        self.state = State::Established(*established.traffic);
         Ok(Some(established.agreed))
     }
 
