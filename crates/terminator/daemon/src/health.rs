@@ -92,7 +92,7 @@ fn preface_of(send_proxy: &SendProxy) -> Vec<u8> {
     bytes
 }
 
-/// A server has gone up or down, or its first check is done.
+/// A server has gone up or down, is down for another reason, or its first check is done.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct HealthReport {
     /// The service's name.
@@ -123,7 +123,7 @@ struct Watched {
 }
 
 /// What the checks have found out about a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 struct Known {
     up: bool,
     why: String,
@@ -131,8 +131,8 @@ struct Known {
 
 /// Starts to check. To be called inside a tokio runtime; a current-thread one will do.
 ///
-/// `report` is called from the runtime's thread, at each change and after each server's first
-/// check, and must not wait.
+/// `report` is called from the runtime's thread, at each change of state or of the reason to be
+/// down and after each server's first check, and must not wait.
 pub(crate) fn run(
     services: Vec<CheckedService>,
     report: impl Fn(HealthReport) + Send + Sync + 'static,
@@ -242,16 +242,15 @@ impl Watch {
         tokio::time::sleep(delay).await;
         loop {
             let started = Instant::now();
-            if let Some(result) = self.check_once().await
-                && let Some(up) = check.observe(result.is_ok())
-            {
-                let why =
-                    result.map_or_else(|fault| fault.to_string(), |passed| passed.to_string());
-                self.known.send_replace(Some(Known {
-                    up,
-                    why: why.clone(),
-                }));
-                self.tell(Known { up, why });
+            if let Some(result) = self.check_once().await {
+                let is_good = result.is_ok();
+                let turned = check.observe(is_good);
+                // One that is down for another reason by now has another remedy.
+                let is_still_down = !is_good && check.is_up() == Some(false);
+                if let Some(up) = turned.or_else(|| is_still_down.then_some(false)) {
+                    let why = result.map_or_else(|fault| fault.to_string(), |one| one.to_string());
+                    self.learn(Known { up, why });
+                }
             }
             let jitter = 1.0 + JITTER_SHARE * (chance() - 0.5);
             tokio::time::sleep_until(started + interval.mul_f64(jitter)).await;
@@ -274,6 +273,13 @@ impl Watch {
             }
         }
         result
+    }
+
+    fn learn(&self, known: Known) {
+        if self.known.borrow().as_ref() != Some(&known) {
+            self.known.send_replace(Some(known.clone()));
+            self.tell(known);
+        }
     }
 
     fn tell(&self, known: Known) {
