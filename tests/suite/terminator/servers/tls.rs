@@ -135,6 +135,11 @@ fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
             "server-tls-failed",
         ),
         (Behaviour::Reset, "server-tls-failed"),
+        // It ends amid its ServerHello.
+        (
+            Behaviour::Speak(vec![22, 3, 3, 0, 90, 2, 0, 0, 86, 3, 3]),
+            "server-tls-failed",
+        ),
     ] {
         let bad = Server::start(behaviour);
         let both = format!("['{}', '{}']", bad.address(), good.address);
@@ -350,6 +355,31 @@ fn checks_judge_servers_as_connections_do() {
         is_up(good.address, 1.0);
         assert_has(page(&site, &service), "TLSv1.3");
     }
+}
+
+/// It has been restarted with an old certificate: that nobody listened there is no longer why.
+#[test]
+fn the_status_says_why_a_server_is_down_by_now() {
+    let site = Site::new();
+    let expired = site.authority.leaf(&["127.0.0.1"]).expired();
+    expired.issue().write(&site.directory, "expired.pem");
+    let (address, plain) = (free_address(), Server::start(Behaviour::Hang));
+    let service = Service::new(&site, &plain)
+        .servers(&format!("['{address}']"))
+        .back("check = { kind = 'tls', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }")
+        .back(&format!("tls = {{ {} }}", trusting(&site)));
+    let lariat = Lariat::start(&service.toml());
+    let says = |words: &str| {
+        let status = || lariat.ask("status").success().contains(words).then_some(());
+        until(words, status);
+    };
+    says("could not be dialled");
+    let server = SServer::start_at(address, &site, "expired.pem", &["-www"]);
+    says("the chain has expired");
+    drop(server);
+    let _good = SServer::start_at(address, &site, "site.pem", &["-www"]);
+    let server = address.to_string();
+    lariat.wait_for_metric("lariat_server_up", &[("server", &server)], 1.0);
 }
 
 #[test]
