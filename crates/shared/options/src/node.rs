@@ -69,11 +69,12 @@ impl Node {
         }
     }
 
-    /// The elements of a list; none of any other value.
+    /// The elements of a list; none of a table. Another value stands for a list of itself.
     pub fn elements(&self) -> &[Self] {
         match &self.value {
             Value::List(elements) => elements,
-            _ => &[],
+            Value::Table(_) => &[],
+            _ => std::slice::from_ref(self),
         }
     }
 }

@@ -271,8 +271,10 @@ impl<'a> Section<'a> {
             return Some(Vec::new());
         }
         let node = self.node_or_default(key)?;
-        let Value::List(elements) = &node.value else {
-            return None;
+        let elements = match &node.value {
+            // Its shape has been reported.
+            Value::Table(_) => return None,
+            _ => node.elements(),
         };
         if elements.is_empty() && !matches!(key.default, Default::Absent(_)) {
             let problem = Problem::new("is empty").hint(example(key));

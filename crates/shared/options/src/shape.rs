@@ -117,10 +117,8 @@ impl Shape<'_> {
 
     fn value(&self, node: &Node, key: &'static Key) {
         match &node.value {
-            Value::List(elements) if key.many => {
-                elements.iter().for_each(|element| self.one(element, key));
-            }
-            other if key.many => self.misshapen(node, key, other, "a list"),
+            other @ Value::Table(_) if key.many => self.misshapen(node, key, other, "a list"),
+            _ if key.many => node.elements().iter().for_each(|one| self.one(one, key)),
             _ => self.one(node, key),
         }
     }

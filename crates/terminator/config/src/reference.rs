@@ -12,6 +12,7 @@ describe one service. Every flag means the key beside it. Unknown keys are error
 
 Times are written `250ms`, `10s`, `5m`, `12h` or `7d`; sizes `512B`, `64KiB`, `32MiB` or `1GiB`.
 Relative paths begin at the directory of the file, those in flags at the working directory.
+A list of one value may be written as that value alone.
 
 ```toml
 [[service]]

@@ -18,8 +18,8 @@ use tls::resumption::KeySource;
 
 const MINIMAL: &str = r#"
 [[service]]
-front = { listen = ["[::]:443"], tls = { certificates = ["site.pem"] } }
-back = { servers = ["127.0.0.1:80"] }
+front = { listen = "[::]:443", tls = { certificates = ["site.pem"] } }
+back = { servers = "127.0.0.1:80" }
 "#;
 
 fn files() -> Recording {
@@ -165,7 +165,7 @@ fn a_folder_begins_at_the_file() {
     files.insert("/etc/lariat/site.pem", b"PEM".to_vec());
     let source = Source::File {
         place: "/etc/lariat/lariat.toml".into(),
-        text: MINIMAL.replace(r#"servers = ["127.0.0.1:80"]"#, r#"files = "data""#),
+        text: MINIMAL.replace(r#"servers = "127.0.0.1:80""#, r#"files = "data""#),
     };
     let settings = config::load(&source, &mut files).unwrap().settings;
     let files = settings.plane.services[0].back.files().unwrap();
