@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -21,7 +22,7 @@ use crate::commands::{AssignedListener, Assignment, Command, Mailbox, ServerNews
 use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
-use crate::heartbeat::Heartbeat;
+use crate::heartbeat::{Heartbeat, Pulse};
 use crate::line_queue::LineQueue;
 use crate::plan::Plan;
 use crate::sources::SourceTable;
@@ -51,6 +52,8 @@ pub struct Plane {
 struct Handle {
     mailbox: Mailbox,
     thread: JoinHandle<io::Result<()>>,
+    /// Set at its end, unless it is an error's.
+    is_drained: Arc<AtomicBool>,
 }
 
 impl Plane {
@@ -85,6 +88,8 @@ impl Plane {
             let mailbox = Mailbox::new(commands, Arc::clone(&waker));
             let file_context = Arc::new(FileContext::new(file_threads.clone(), mailbox.clone()));
             let started = started.clone();
+            let is_drained = Arc::<AtomicBool>::default();
+            let drained = Arc::clone(&is_drained);
             let allowances = allowances.clone();
             let make = move || {
                 if let Some(cpu) = cpu {
@@ -107,7 +112,9 @@ impl Plane {
                     // `Plane::start` waits for this, and for the end of the channel.
                     let _ = started.send(Ok(()));
                     drop(started);
-                    worker.run()
+                    worker.run()?;
+                    drained.store(true, Ordering::Relaxed);
+                    Ok(())
                 }
                 Err(error) => {
                     let _ = started.send(Err(error));
@@ -117,7 +124,11 @@ impl Plane {
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
                 .spawn(body)?;
-            workers.push(Handle { mailbox, thread });
+            workers.push(Handle {
+                mailbox,
+                thread,
+                is_drained,
+            });
         }
         drop(started);
         starts.into_iter().collect::<io::Result<()>>()?;
@@ -189,7 +200,11 @@ impl Plane {
 
     /// The way to find out whether the workers go on.
     pub fn heartbeat(&self) -> Heartbeat {
-        Heartbeat::of(self.workers.iter().map(|worker| worker.mailbox.clone()))
+        let pulses = self
+            .workers
+            .iter()
+            .map(|worker| Pulse::new(worker.mailbox.clone(), Arc::clone(&worker.is_drained)));
+        Heartbeat::of(pulses)
     }
 
     /// Tells what an active check has found out.

@@ -79,6 +79,40 @@ fn connections_are_refused_when_the_delay_is_over() {
     assert_eq!(lariat.wait().code(), Some(0));
 }
 
+/// How many worker threads the worker process has.
+fn worker_threads(lariat: &Lariat) -> usize {
+    let tasks = format!("/proc/{}/task", lariat.worker_process().as_raw_nonzero());
+    let tasks = std::fs::read_dir(tasks).unwrap();
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("worker-")).count()
+}
+
+#[test]
+fn a_worker_thread_that_has_drained_is_not_missed() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let text = format!(
+        "[workers]\nthreads = 2\n[process]\ndrain = '1h'\n{}",
+        service.toml()
+    );
+    let mut lariat = Lariat::start(&text);
+    let mut connection = Client::new(&site).connect(service.address);
+    connection.send(b"a");
+    assert_eq!(connection.receive(1), b"a");
+    assert_eq!(worker_threads(&lariat), 2);
+    lariat.signal(Signal::TERM);
+    until("the thread without a connection to end", || {
+        (worker_threads(&lariat) == 1).then_some(())
+    });
+    for _ in 0..2 {
+        let healthy = answer("200", "healthy");
+        assert_eq!(asked(lariat.admin(), "/healthz"), healthy);
+    }
+    connection.end();
+    assert_eq!(lariat.wait().code(), Some(0));
+}
+
 #[test]
 fn a_worker_process_that_stands_still_gives_no_answer() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
