@@ -68,6 +68,42 @@ fn warnings_about_the_new_configuration_are_printed() {
 }
 
 #[test]
+fn what_needs_a_restart_is_judged_by_what_runs() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let text = |threads| format!("[workers]\nthreads = {threads}\n{}", service.toml());
+    let lariat = Lariat::start(&text(2));
+    let warning = "warning: `workers.threads` stays as it is until a restart";
+    lariat.configure(&text(1));
+    for _ in 0..2 {
+        let told = lariat.reload();
+        assert!(told.stderr.contains(warning), "{told:?}");
+        assert!(told.stderr.contains("hint: `lariat upgrade`"), "{told:?}");
+    }
+    lariat.configure(&text(2));
+    lariat.ask_with("reload", &["--strict"]).success();
+
+    // The successor's own start counts from then on.
+    lariat.configure(&text(1));
+    lariat.ask("upgrade").success();
+    lariat.ask_with("reload", &["--strict"]).success();
+    lariat.configure(&text(2));
+    assert!(lariat.reload().stderr.contains(warning));
+}
+
+#[test]
+fn an_expired_certificate_is_named_once() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let leaf = site.authority.leaf(&["localhost"]).expired().issue();
+    leaf.write(&site.directory, "site.pem");
+    let told = lariat.reload();
+    assert_eq!(told.code(), 0, "{told:?}");
+    assert_eq!(told.stderr.matches("expired").count(), 1, "{told:?}");
+    assert!(told.stderr.contains("site.pem"), "{told:?}");
+}
+
+#[test]
 fn a_bad_configuration_changes_nothing() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
     let service = Service::new(&site, &server);

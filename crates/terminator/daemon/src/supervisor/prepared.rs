@@ -201,36 +201,47 @@ impl ConfigSummary {
 
     /// What another configuration says differently and a reload cannot change.
     pub(super) fn fixed_parts_changed(&self, new: &Self) -> Vec<&'static str> {
-        let user = |of: &Self| (of.process.user.clone(), of.process.group.clone());
-        let sockets = |of: &Self| {
-            (
-                of.control.status_socket.clone(),
-                of.process.pid_file.clone(),
-            )
-        };
+        let (workers, process, control) = (&self.workers, &self.process, &self.control);
         let changes = [
-            ("[workers] threads", self.workers.cpus != new.workers.cpus),
+            ("workers.threads", workers.cpus != new.workers.cpus),
             (
-                "[workers] file-threads",
-                self.workers.file_threads != new.workers.file_threads,
+                "workers.file-threads",
+                workers.file_threads != new.workers.file_threads,
             ),
-            ("[process] user and group", user(self) != user(new)),
+            ("process.user", process.user != new.process.user),
+            ("process.group", process.group != new.process.group),
+            ("process.sandbox", process.sandbox != new.process.sandbox),
             (
-                "[process] sandbox",
-                self.process.sandbox != new.process.sandbox,
+                "process.connect-ports",
+                process.connect_ports != new.process.connect_ports,
             ),
+            ("process.pid-file", process.pid_file != new.process.pid_file),
             (
-                "[process] connect-ports",
-                self.process.connect_ports != new.process.connect_ports,
+                "admin.status-socket",
+                control.status_socket != new.control.status_socket,
             ),
-            (
-                "the status socket's or pid file's path",
-                sockets(self) != sockets(new),
-            ),
-            ("[admin] listen", self.control.listen != new.control.listen),
+            ("admin.listen", control.listen != new.control.listen),
         ];
         let changed = changes.into_iter().filter(|(_, changed)| *changed);
-        changed.map(|(part, _)| part).collect()
+        changed.map(|(key, _)| key).collect()
+    }
+
+    /// Takes the same from the configuration that was served before: it is what runs, whatever the
+    /// files say.
+    pub(super) fn keep_fixed_parts(&mut self, before: &Self) {
+        self.workers.clone_from(&before.workers);
+        let ProcessOptions {
+            drain_delay, drain, ..
+        } = self.process;
+        self.process = ProcessOptions {
+            drain_delay,
+            drain,
+            ..before.process.clone()
+        };
+        self.control
+            .status_socket
+            .clone_from(&before.control.status_socket);
+        self.control.listen = before.control.listen;
     }
 }
 
@@ -282,18 +293,22 @@ mod tests {
     #[test]
     fn what_only_a_restart_changes_is_named() {
         for (flag, [before, after], named) in [
-            ("file-threads", ["2", "3"], vec!["[workers] file-threads"]),
-            ("sandbox", ["on", "off"], vec!["[process] sandbox"]),
+            ("file-threads", ["2", "3"], vec!["workers.file-threads"]),
+            ("sandbox", ["on", "off"], vec!["process.sandbox"]),
             (
                 "admin",
                 ["127.0.0.1:1", "127.0.0.1:2"],
-                vec!["[admin] listen"],
+                vec!["admin.listen"],
             ),
             ("drain-timeout", ["1s", "2s"], vec![]),
         ] {
-            let [before, after] =
-                [before, after].map(|value| summary("127.0.0.1:0", (flag, value)));
-            assert_eq!(before.fixed_parts_changed(&after), named, "{flag}");
+            let of = |value| summary("127.0.0.1:0", (flag, value));
+            let running = of(before);
+            let mut served = of(after);
+            assert_eq!(running.fixed_parts_changed(&served), named, "{flag}");
+            served.keep_fixed_parts(&running);
+            assert_eq!(served.fixed_parts_changed(&of(after)), named, "{flag}");
+            assert!(served.fixed_parts_changed(&of(before)).is_empty(), "{flag}");
         }
     }
 

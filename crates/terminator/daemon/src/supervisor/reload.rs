@@ -85,8 +85,10 @@ impl Supervisor<'_> {
         let new = read.prepared;
         say_each(&read.warnings, self.request.colour);
         self.warnings = read.warnings.iter().map(ToString::to_string).collect();
-        for part in self.served.summary.fixed_parts_changed(&new.summary) {
-            let warning = format!("{part} stays as it is until a restart");
+        for key in self.served.summary.fixed_parts_changed(&new.summary) {
+            let warning = format!(
+                "`{key}` stays as it is until a restart\nhint: `lariat upgrade` restarts without a gap"
+            );
             warn(&warning);
             self.warnings.push(format!("warning: {warning}"));
         }
@@ -108,10 +110,7 @@ impl Supervisor<'_> {
         let Some(mut new) = self.pending.take() else {
             return Ok(Next::Continue);
         };
-        // What only a restart changes.
-        let (new_process, served) = (&mut new.summary.process, &mut self.served.summary.process);
-        new_process.sandbox = served.sandbox;
-        new_process.connect_ports = served.connect_ports.take();
+        new.summary.keep_fixed_parts(&self.served.summary);
         self.sessions.accept();
         self.admin_sockets.accept_log();
         self.cluster_socket.accept();
