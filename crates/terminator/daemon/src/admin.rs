@@ -34,4 +34,4 @@ pub(crate) use recorder::record_history;
 pub(crate) use socket::serve_status;
 pub(crate) use state::{AdminState, Limits, ServiceFacts, StartFacts};
 pub(crate) use store::StoreNotes;
-pub(crate) use text::{expired, render_status_text};
+pub(crate) use text::render_status_text;

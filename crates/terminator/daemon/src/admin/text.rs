@@ -108,22 +108,6 @@ fn header(now: &StatusDocument) -> String {
     text
 }
 
-/// What is past its end in the plan that is served: the reload may have been meant to renew it.
-pub(crate) fn expired(document: &StatusDocument) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for service in &document.services {
-        for (what, loaded, expired, _) in ends(service) {
-            if expired > 0 {
-                warnings.push(format!(
-                    "service \"{}\": {expired} of {loaded} {what} expired; lariat's standard error names the file",
-                    service.name
-                ));
-            }
-        }
-    }
-    warnings
-}
-
 /// Of what ends: its name, how many are loaded, how many have expired, and when the first does.
 fn ends(service: &ServiceStatus) -> [(&'static str, u64, u64, Option<u64>); 3] {
     let get = |gauge| service.metrics.get(gauge);
@@ -136,13 +120,13 @@ fn ends(service: &ServiceStatus) -> [(&'static str, u64, u64, Option<u64>); 3] {
             expiry.certificates_seconds,
         ),
         (
-            "OCSP responses",
+            "OCSP",
             get(ServiceGauge::OcspResponses),
             get(ServiceGauge::OcspResponsesExpired),
             expiry.ocsp_responses_seconds,
         ),
         (
-            "revocation lists",
+            "CRL",
             get(ServiceGauge::Crls),
             get(ServiceGauge::CrlsExpired),
             expiry.crls_seconds,
@@ -215,10 +199,7 @@ fn service_text(
         }
     };
     field("listens", service.listeners.join(", "));
-    let kinds_of_ends = ["certificates", "OCSP", "CRL"]
-        .into_iter()
-        .zip(ends(service));
-    for (name, (_, loaded, expired, first)) in kinds_of_ends {
+    for (name, loaded, expired, first) in ends(service) {
         if loaded > 0 || name == "certificates" {
             field(name, end(now, loaded, expired, first));
         }
@@ -680,10 +661,5 @@ service web
             text.contains("3, 1 EXPIRED, the first 1970-01-01"),
             "{text}"
         );
-        let warnings = expired(&now);
-        let certificates =
-            "service \"web\": 1 of 3 certificates expired; lariat's standard error names the file";
-        assert_eq!(warnings.first().map(String::as_str), Some(certificates));
-        assert_eq!(warnings.len(), 1 + expired(&document()).len());
     }
 }

@@ -8,7 +8,7 @@ use sys::signal::Signal;
 use telemetry::catalogue::ProcessMetric;
 
 use super::control::{self, ControlError};
-use crate::admin::{RunState, StatusDocument, expired};
+use crate::admin::{RunState, StatusDocument};
 use crate::args::StatusSocket;
 use crate::console::{Console, print};
 use crate::exit::Exit;
@@ -85,7 +85,6 @@ fn outcome(document: &StatusDocument, console: Console) -> Exit {
             if let Some(warnings) = warnings {
                 console.say(warnings);
             }
-            expired(document).iter().for_each(|what| console.warn(what));
             if warnings.is_some() {
                 Exit::Warned
             } else {
