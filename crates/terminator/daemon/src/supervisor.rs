@@ -435,6 +435,7 @@ impl<'a> Supervisor<'a> {
         let child =
             Child::start(number, &DATA, hear).map_err(Failure::host("start the worker process"))?;
         self.child = Some(child);
+        self.manager.answered(Instant::now());
         self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
         self.roots.keep(&self.served.summary.folders);
         let (enter, roots) = (

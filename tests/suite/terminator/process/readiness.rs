@@ -121,8 +121,19 @@ fn a_worker_process_that_stands_still_gives_no_answer() {
     kill_process(lariat.worker_process(), Signal::STOP).unwrap();
     let asked = curl().args(&["--max-time", "1"]).url(&url).run();
     assert_eq!(asked.code(), 28, "curl's time was over: {asked:?}");
+    let status = lariat.ask("status");
+    assert_eq!(status.code(), 4, "{status:?}");
+    let supervisor = lariat.supervisor().as_raw_nonzero();
+    status.assert_stderr(&format!("its supervisor is process {supervisor}, "));
+    let pid = lariat.worker_process().as_raw_nonzero();
+    let says = |words: &str| lariat.stderr().contains(words).then_some(());
+    let missed = format!("error: the worker process (pid {pid}) has not answered for ");
+    until("the supervisor to miss its answer", || says(&missed));
     kill_process(lariat.worker_process(), Signal::CONT).unwrap();
     assert_eq!(curl().url(&url).run().success(), "healthy\n");
+    let again = format!("notice: the worker process (pid {pid}) answers again, after ");
+    until("its answer", || says(&again));
+    assert_eq!(lariat.stderr().matches(&missed).count(), 1);
 }
 
 #[test]

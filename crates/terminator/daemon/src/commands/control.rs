@@ -3,6 +3,7 @@
 //! The document comes from the worker process, which an attacker may have taken over. So it decides
 //! over nothing: its size and time have limits, and who is signalled is asked of the kernel.
 
+use std::borrow::Cow;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -48,7 +49,11 @@ pub(super) enum ControlError {
     Absent { path: PathBuf, error: io::Error },
     /// Somebody listens there, and sends nothing, or not all of it in time.
     #[error("the lariat at {} does not answer", .path.display())]
-    Mute { path: PathBuf },
+    Mute {
+        path: PathBuf,
+        /// Who listens; 0 = nobody knows.
+        pid: u32,
+    },
     /// We may not connect.
     #[error("no right to ask the lariat at {}: {error}", .path.display())]
     Closed { path: PathBuf, error: io::Error },
@@ -96,8 +101,8 @@ pub(super) enum ControlError {
 }
 
 impl ControlError {
-    fn hint(&self) -> Option<&'static str> {
-        Some(match self {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let hint = match self {
             Self::Silent { .. } => {
                 "is it running? its first lines say where its status socket is; give that path \
                  with --status-socket, or name its configuration file"
@@ -106,7 +111,16 @@ impl ControlError {
                 "start one: `lariat serve FILE`, or `systemctl start lariat`; if one runs, name its \
                  configuration file, or its status socket with --status-socket"
             }
-            Self::Mute { .. } => "is it stopped? its processes are those named `lariat` in `ps`",
+            Self::Mute { pid: 0, .. } => {
+                "is it stopped? its processes are those named `lariat` in `ps`"
+            }
+            Self::Mute { pid, .. } => {
+                return Some(Cow::Owned(format!(
+                    "its supervisor is process {pid}, whose messages may say why; `ps -o \
+                     pid,stat,args -p {pid} --ppid {pid}` shows whether it or its worker process is \
+                     stopped (`T`)"
+                )));
+            }
             Self::Closed { .. } => "ask as root, or as the user or group who started it",
             Self::Strange { .. } => "use the program of the version that runs",
             Self::TooLong { .. } => {
@@ -127,7 +141,8 @@ impl ControlError {
             Self::Draining { .. } => {
                 "it ends when its connections have; start another one, which reads the new one"
             }
-        })
+        };
+        Some(Cow::Borrowed(hint))
     }
 
     /// Says it, and what it means for the program.
@@ -186,16 +201,25 @@ pub(super) fn ask(path: &Path) -> Result<Answer, ControlError> {
 
 fn ask_within(path: &Path, time: Duration) -> Result<Answer, ControlError> {
     let until = Instant::now() + time;
-    let answer = || {
+    let mut listener = 0;
+    let mut answer = || {
         let stream = connected(path, until)?;
+        let owner = credentials(stream.as_fd())?;
+        listener = owner.pid;
         Ok(Answer {
             path: path.to_owned(),
-            owner: credentials(stream.as_fd())?,
+            owner,
             bytes: read_all(&stream, until)?,
             stream,
         })
     };
-    answer().map_err(|error| unheard(path, error))
+    answer().map_err(|error| match unheard(path, error) {
+        ControlError::Mute { path, .. } => ControlError::Mute {
+            path,
+            pid: listener,
+        },
+        other => other,
+    })
 }
 
 /// Reads until the end of the stream, at most `DOCUMENT_BYTES_MAX`, and no longer than `until`:
@@ -246,7 +270,7 @@ pub(super) fn unheard(path: &Path, error: io::Error) -> ControlError {
     match error.kind() {
         io::ErrorKind::PermissionDenied => ControlError::Closed { path, error },
         io::ErrorKind::FileTooLarge => ControlError::TooLong { path },
-        _ if is_late(&error) => ControlError::Mute { path },
+        _ if is_late(&error) => ControlError::Mute { path, pid: 0 },
         _ => ControlError::Silent { path, error },
     }
 }
@@ -385,7 +409,8 @@ mod tests {
         drop(listener);
         let left_behind = asked(&path);
         assert!(matches!(mute, ControlError::Mute { .. }), "{mute}");
-        assert!(mute.hint().is_some_and(|hint| hint.contains("stopped")));
+        let own = format!("process {}, ", std::process::id());
+        assert!(mute.hint().is_some_and(|hint| hint.contains(&own)));
         assert!(
             matches!(left_behind, ControlError::Silent { .. }),
             "{left_behind}"

@@ -1,4 +1,5 @@
-//! What the service manager is told when, and when it is told that all is well.
+//! What the service manager is told when, and when it, or who reads the messages, is told that all
+//! is well or not.
 //!
 //! Owns the sentence that it shows, and the question to the worker process whether its threads go
 //! on. While none can answer, since one is started, builds a plan or drains, the supervisor's own
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Supervisor;
 use super::descriptor_store::{admin_name, listener_name};
+use super::messages::say;
 use super::phase::Phase;
 use crate::handover::Order;
 use crate::notify::Notice;
@@ -65,10 +67,7 @@ impl Supervisor<'_> {
         if self.phase == Phase::Serving {
             let status = self.status_sentence();
             self.manager.say_status(vec![Notice::Ready], status);
-            if self.manager.notifier.is_wanted() {
-                self.manager.is_asked = false;
-                self.manager.look = Some(Instant::now());
-            }
+            self.manager.look = Some(Instant::now());
         }
     }
 
@@ -95,17 +94,33 @@ impl Supervisor<'_> {
         self.manager.look = Some(now + self.manager.interval());
         if self.phase != Phase::Serving || self.pending.is_some() {
             self.feed_watchdog();
-        } else if !std::mem::replace(&mut self.manager.is_asked, true) {
+        } else if self.manager.asked.is_none() {
+            self.manager.asked = Some(now);
             self.tell(&Order::AreYouWell);
+        } else if let (Some(time), Some(child)) = (self.manager.missed(now), &self.child) {
+            let (pid, seconds) = (child.pid(), time.as_secs());
+            say(format_args!(
+                "error: the worker process (pid {pid}) has not answered for {seconds} s: \
+                 connections may stand still\n\
+                 hint: `ps -o stat,wchan -p {pid}` shows what holds it: if `T`, `kill -CONT {pid}`; \
+                 `kill -KILL {pid}` ends its connections, and another one is started"
+            ));
         }
     }
 
     /// Every worker has answered, and this many connections are open.
     pub(super) fn worker_process_is_well(&mut self, connections: u64) {
-        if std::mem::take(&mut self.manager.is_asked) {
-            self.manager.connections = Some(connections);
-            self.feed_watchdog();
+        let Some(missed) = self.manager.answered(Instant::now()) else {
+            return;
+        };
+        if let (Some(time), Some(child)) = (missed, &self.child) {
+            let (pid, seconds) = (child.pid(), time.as_secs());
+            say(format_args!(
+                "the worker process (pid {pid}) answers again, after {seconds} s"
+            ));
         }
+        self.manager.connections = Some(connections);
+        self.feed_watchdog();
     }
 
     fn feed_watchdog(&mut self) {

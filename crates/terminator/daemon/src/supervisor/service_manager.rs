@@ -20,8 +20,10 @@ const HEARD_TIME_MAX: Duration = Duration::from_secs(1);
 pub(super) struct ServiceManager {
     pub(super) notifier: Notifier,
     pub(super) look: Option<Instant>,
-    /// Whether the worker process has been asked and has not answered.
-    pub(super) is_asked: bool,
+    /// Since when the worker process has not answered, if it was asked.
+    pub(super) asked: Option<Instant>,
+    /// Whether that was said.
+    is_missed: bool,
     /// As the worker process said last.
     pub(super) connections: Option<u64>,
     /// The sentence that the manager has.
@@ -40,7 +42,8 @@ impl ServiceManager {
             hears_another,
             notifier: Notifier::of_environment(),
             look: None,
-            is_asked: false,
+            asked: None,
+            is_missed: false,
             connections: None,
             status: String::new(),
             has_failed: false,
@@ -57,6 +60,21 @@ impl ServiceManager {
         let watchdog = self.notifier.watchdog();
         let of_watchdog = watchdog.map(|time| time / LOOKS_PER_WATCHDOG);
         of_watchdog.map_or(LOOK_INTERVAL, |time| time.min(LOOK_INTERVAL))
+    }
+
+    /// How long it has had no answer, if that is long and was not said.
+    pub(super) fn missed(&mut self, now: Instant) -> Option<Duration> {
+        let missed = now.saturating_duration_since(self.asked?);
+        let is_long = missed >= LOOK_INTERVAL;
+        (is_long && !std::mem::replace(&mut self.is_missed, true)).then_some(missed)
+    }
+
+    /// The worker process answers, or there is another. How long an answer was missed, if that was
+    /// said; `None` = nothing was asked.
+    pub(super) fn answered(&mut self, now: Instant) -> Option<Option<Duration>> {
+        let asked = self.asked.take()?;
+        let was_missed = std::mem::take(&mut self.is_missed);
+        Some(was_missed.then(|| now.saturating_duration_since(asked)))
     }
 
     /// The service is that process from now on, which speaks for itself.
