@@ -97,7 +97,10 @@ pub(crate) enum Answer {
         connections: u64,
     },
     /// To `Drain`: the last connection has ended, or the time was over.
-    Drained,
+    Drained {
+        /// That were open then.
+        cut: u64,
+    },
     /// Without an order: what an operator should know, or what deserves a second look by now.
     Warned(Vec<String>),
     /// To nothing: what has changed, each with its severity in syslog.

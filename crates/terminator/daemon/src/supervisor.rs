@@ -415,8 +415,7 @@ impl<'a> Supervisor<'a> {
                 self.child_is_gone()
             }
             Some((_, Due::DrainDelay)) => Ok(self.drain(false)),
-            // It has had its time.
-            Some((_, Due::Drained)) => Ok(self.end()),
+            Some((_, Due::Drained)) => Ok(self.end_at_once("the worker process has had its time")),
             None => Ok(Next::Continue),
         }
     }

@@ -457,12 +457,12 @@ impl Control {
             tokio::select! {
                 ended = &mut finished => {
                     let (ended, is_written) = ended.map_err(io::Error::other)?;
-                    ended?;
+                    let cut = ended?;
                     if !is_written {
                         let lost = vec![LINES_LOST.to_owned()];
                         say(&self.channel, &Answer::warned(lost))?;
                     }
-                    return say(&self.channel, &Answer::Drained);
+                    return say(&self.channel, &Answer::Drained { cut });
                 }
                 received = queue.recv() => match received {
                     Some(Received { order: Order::Log, fds, .. }) => {

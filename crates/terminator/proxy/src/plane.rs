@@ -51,7 +51,7 @@ pub struct Plane {
 
 struct Handle {
     mailbox: Mailbox,
-    thread: JoinHandle<io::Result<()>>,
+    thread: JoinHandle<io::Result<u64>>,
     /// Set at its end, unless it is an error's.
     is_drained: Arc<AtomicBool>,
 }
@@ -112,13 +112,13 @@ impl Plane {
                     // `Plane::start` waits for this, and for the end of the channel.
                     let _ = started.send(Ok(()));
                     drop(started);
-                    worker.run()?;
+                    let cut = worker.run()?;
                     drained.store(true, Ordering::Relaxed);
-                    Ok(())
+                    Ok(cut)
                 }
                 Err(error) => {
                     let _ = started.send(Err(error));
-                    Ok(())
+                    Ok(0)
                 }
             };
             let thread = std::thread::Builder::new()
@@ -244,16 +244,14 @@ impl Plane {
             .all(|worker| worker.thread.is_finished())
     }
 
-    /// Waits until all workers have ended.
-    pub fn join(self) -> io::Result<()> {
-        for worker in self.workers {
+    /// Waits until all workers have ended; returns how many connections a drain's deadline ended.
+    pub fn join(self) -> io::Result<u64> {
+        let ended = self.workers.into_iter().map(|worker| {
             // A worker that panics takes the process with it (`panic = "abort"`).
-            worker
-                .thread
-                .join()
-                .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
-        }
-        Ok(())
+            let ended = worker.thread.join();
+            ended.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+        });
+        ended.sum()
     }
 
     fn send_all(&self, command: impl Fn() -> Command) {

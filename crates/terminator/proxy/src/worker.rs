@@ -95,6 +95,8 @@ pub(crate) struct Worker {
     /// A descriptor that is given up when none is left.
     reserve: Option<OwnedFd>,
     drain_deadline: Option<Instant>,
+    /// Connections that it ended.
+    cut: u64,
     /// When spare buffers were last looked at.
     shed: Instant,
     /// When memory was given back to the kernel.
@@ -150,6 +152,7 @@ impl Worker {
             displaceable: RefCell::default(),
             reserve: Some(reserve),
             drain_deadline: None,
+            cut: 0,
             shed: now,
             trimmed: now,
             next_connection: connections::first_number(index),
@@ -159,8 +162,8 @@ impl Worker {
         })
     }
 
-    /// Serves until it is drained.
-    pub(crate) fn run(mut self) -> io::Result<()> {
+    /// Serves until it is drained; returns how many connections the deadline ended.
+    pub(crate) fn run(mut self) -> io::Result<u64> {
         let mut woken = self.now;
         while !self.is_drained() {
             let waited_from = Instant::now();
@@ -177,7 +180,7 @@ impl Worker {
             self.batch = batch;
         }
         self.lines.flush();
-        Ok(())
+        Ok(self.cut)
     }
 
     fn is_drained(&self) -> bool {
@@ -413,6 +416,7 @@ impl Worker {
         );
         if let Some(ending) = connection.flow.ending() {
             service.counters.ended(ending.reason);
+            self.cut += u64::from(ending.reason == Reason::Drained);
             self.lines.report(&connection, ending, self.now);
         }
     }

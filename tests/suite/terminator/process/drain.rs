@@ -30,6 +30,8 @@ fn an_open_connection_finishes_and_a_new_one_is_refused() {
     connection.end();
     assert_eq!(connection.read_to_end().unwrap(), b"");
     assert_eq!(lariat.wait().code(), Some(0));
+    let last = "notice: ended; every connection had ended before";
+    assert!(lariat.stderr().contains(last), "{}", lariat.stderr());
 }
 
 #[test]
@@ -70,6 +72,8 @@ fn the_deadline_ends_what_does_not_end() {
     assert_eq!(lariat.wait().code(), Some(0));
     let line = lariat.wait_for_line(&["drained"]);
     assert_eq!(line["reason"], "drained");
+    let last = "warning: ended; 1 connection was cut at the deadline";
+    assert!(lariat.stderr().contains(last), "{}", lariat.stderr());
 }
 
 #[test]

@@ -40,7 +40,10 @@ fn drained(path: &Path, console: Console) -> Result<(), ControlError> {
     let counts = services.map(|one| one.metrics.get(ServiceGauge::ConnectionsOpen));
     let open = counts.fold(0, u64::saturating_add);
     if open > 0 {
-        console.say(format_args!("waiting for {open} open connections"));
+        console.say(format_args!(
+            "waiting for {open} open connections; the last message of lariat says how many the \
+             deadline cut"
+        ));
     }
     while !supervisor.has_ended_within(WAIT) {}
     Ok(())

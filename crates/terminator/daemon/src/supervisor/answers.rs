@@ -52,7 +52,7 @@ impl Supervisor<'_> {
                 self.worker_process_is_well(connections);
                 Ok(Next::Continue)
             }
-            Heard::Answer(Answer::Drained) => Ok(self.end()),
+            Heard::Answer(Answer::Drained { cut }) => Ok(self.drained(cut)),
             Heard::Answer(Answer::Warned(warnings)) => {
                 say_warnings(&warnings);
                 Ok(Next::Continue)

@@ -21,7 +21,7 @@ impl Phase {
     pub(super) fn expects(self, answer: &Answer) -> bool {
         match answer {
             Answer::Stuck(_) => matches!(self, Self::Starting | Self::Restarting),
-            Answer::Drained => self == Self::Draining,
+            Answer::Drained { .. } => self == Self::Draining,
             Answer::Entered(_)
             | Answer::Paused
             | Answer::Accepting
@@ -69,7 +69,7 @@ mod tests {
         ];
         for (answer, expected) in [
             (Answer::Stuck(String::new()), [true, true, false, false]),
-            (Answer::Drained, [false, false, false, true]),
+            (Answer::Drained { cut: 0 }, [false, false, false, true]),
         ] {
             assert_eq!(phases.map(|phase| phase.expects(&answer)), expected);
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Supervisor;
 use super::failure::Failure;
-use super::messages::say;
+use super::messages::{say, warn};
 use super::phase::{Due, Next, Phase};
 use crate::handover::Order;
 
@@ -40,7 +40,7 @@ impl Supervisor<'_> {
         }
         if self.child.is_none() || self.phase != Phase::Serving {
             self.tell_manager_stopping(DRAIN_GRACE);
-            return Ok(self.end());
+            return Ok(self.end_at_once("nothing was drained to its end"));
         }
         self.phase = Phase::Draining;
         self.pending = None;
@@ -71,6 +71,28 @@ impl Supervisor<'_> {
         self.due = Some((Instant::now() + time + DRAIN_GRACE, Due::Drained));
         self.tell(&Order::Drain { time, is_succeeded });
         Next::Continue
+    }
+
+    /// The worker process has drained: so many connections were open at the deadline.
+    pub(super) fn drained(&mut self, cut: u64) -> Next {
+        match cut {
+            0 => say("ended; every connection had ended before"),
+            1 => warn("ended; 1 connection was cut at the deadline"),
+            _ => warn(format_args!(
+                "ended; {cut} connections were cut at the deadline"
+            )),
+        }
+        self.end()
+    }
+
+    /// A worker process that has not drained is killed, with its connections.
+    pub(super) fn end_at_once(&mut self, why: &str) -> Next {
+        if self.child.is_some() {
+            warn(format_args!(
+                "ended; connections that were open are cut: {why}"
+            ));
+        }
+        self.end()
     }
 
     pub(super) fn end(&mut self) -> Next {
