@@ -308,7 +308,7 @@ fn a_program_that_crashes_or_is_none_changes_nothing() {
     };
     for (text, words) in [
         ("#!/bin/sh\nkill -SEGV $$\n", "signal: 11"),
-        ("#!/bin/sh\nexit 0\n", "it ended: exit status: 0"),
+        ("#!/bin/sh\nexit 0\n", "/lariat) ended: exit status: 0"),
         ("no program", "cannot start a successor"),
     ] {
         let new = running.site.path("new");
@@ -319,6 +319,7 @@ fn a_program_that_crashes_or_is_none_changes_nothing() {
         until(words, || {
             let asked = running.lariat.ask("upgrade");
             assert_eq!(asked.code(), 5, "{asked:?}");
+            assert!(!asked.stderr.contains("error: it "), "{asked:?}");
             asked.stderr.contains(words).then_some(())
         });
         running.assert_goes_on(words);

@@ -65,7 +65,7 @@ impl Supervisor<'_> {
             }
             Asked::Said(number, said) if self.is_successor(number) => self.successor_said(said),
             Asked::Gone(number) if self.is_successor(number) => {
-                self.takeover_failed("it ended, or ended the connection")
+                self.successor_failed("ended, or ended the connection")
             }
             Asked::Gone(number) => {
                 self.succession.askers.retain(|one| one.number != number);
@@ -79,7 +79,7 @@ impl Supervisor<'_> {
                     .expected
                     .is_some_and(|(_, ours)| ours == pid) =>
             {
-                self.takeover_failed(&format!("it ended: {how}"))
+                self.successor_failed(&format!("ended: {how}"))
             }
             Asked::TurnedAway(why) => {
                 say(format_args!("warning: {}", printable(&why)));
@@ -198,7 +198,7 @@ impl Supervisor<'_> {
         });
         match sent {
             Ok(()) => Ok(Next::Continue),
-            Err(error) => self.takeover_failed(&format!("it takes no offer: {error}")),
+            Err(error) => self.successor_failed(&format!("takes no offer: {error}")),
         }
     }
 
@@ -231,7 +231,7 @@ impl Supervisor<'_> {
                 Ok(Next::Continue)
             }
             (Some(Stage::Given), Successor::Serving { kept }) => Ok(self.handed_over(kept)),
-            _ => self.takeover_failed("it speaks out of turn"),
+            _ => self.successor_failed("speaks out of turn"),
         }
     }
 
@@ -252,7 +252,7 @@ impl Supervisor<'_> {
         let taking = self.succession.successor.as_ref();
         let yours = Predecessor::Yours { reload };
         match taking.map(|taking| taking.link.send(&yours, &[])) {
-            Some(Err(error)) => self.takeover_failed(&format!("it takes no word: {error}")),
+            Some(Err(error)) => self.successor_failed(&format!("takes no word: {error}")),
             Some(Ok(())) | None => Ok(Next::Continue),
         }
     }
@@ -293,32 +293,49 @@ impl Supervisor<'_> {
 
     /// Something is overdue.
     pub(super) fn takeover_is_late(&mut self) -> Result<Next, Failure> {
-        let why = match (self.succession.stage(), self.succession.expected) {
-            (Some(Stage::Offered), _) => format!("it was not ready in {READY_TIME_MAX:?}"),
-            (Some(_), _) => format!("it did not serve in {SWITCH_TIME_MAX:?}"),
+        let (what, time) = match (self.succession.stage(), self.succession.expected) {
+            (Some(Stage::Offered), _) => ("was not ready to serve", READY_TIME_MAX),
+            (Some(_), _) => ("did not serve", SWITCH_TIME_MAX),
             (None, Some((_, pid))) => {
                 let _ = signal::kill(pid);
-                format!("it asked for nothing in {START_TIME_MAX:?}")
+                (
+                    "was killed, since it did not ask for the sockets",
+                    START_TIME_MAX,
+                )
             }
             (None, None) => return Ok(Next::Continue),
         };
-        self.takeover_failed(&why)
+        self.successor_failed(&format!("{what} in {} s", time.as_secs()))
+    }
+
+    /// By what it did. Who hears of it elsewhere knows neither its number nor its program.
+    fn successor_failed(&mut self, what: &str) -> Result<Next, Failure> {
+        let succession = &self.succession;
+        let taking = succession.successor.as_ref();
+        let started_as = succession.program.as_ref();
+        let who = match (taking, succession.expected, started_as) {
+            (Some(taking), ..) => {
+                format!("process {}, lariat {}, ", taking.link.pid, taking.program)
+            }
+            (None, Some((_, pid)), Some(started_as)) => {
+                format!("process {pid} ({}) ", started_as.program.display())
+            }
+            _ => "the successor ".to_owned(),
+        };
+        self.takeover_failed(&(who + what))
     }
 
     /// The successor does not come to it: this one goes on.
     fn takeover_failed(&mut self, why: &str) -> Result<Next, Failure> {
         let why = printable(why.trim_end());
-        self.succession.expected = None;
+        let expected = self.succession.expected.take().map(|(_, pid)| pid);
         let taking = self.succession.successor.take();
-        let who = taking.as_ref().map(|taking| taking.link.pid);
-        let who = who.map_or_else(
-            || "the successor".to_owned(),
-            |pid| format!("process {pid}"),
-        );
+        let pid = taking.as_ref().map(|taking| taking.link.pid).or(expected);
+        let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
         // As it stands on its standard error.
         let why = Level::split(&why).map_or(&*why, |(_, text)| text);
         say(format_args!(
-            "error: {who} has not taken over, and this one goes on: {why}"
+            "error: the successor{who} has not taken over, and this one goes on: {why}"
         ));
         let why = why.to_owned();
         for asker in self.succession.askers.drain(..) {
