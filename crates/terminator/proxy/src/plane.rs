@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -105,22 +105,7 @@ impl Plane {
                     lines,
                 )
             };
-            let body = move || match make() {
-                Ok(mut worker) => {
-                    worker.accept(accepts);
-                    worker.apply_plan(assignment);
-                    // `Plane::start` waits for this, and for the end of the channel.
-                    let _ = started.send(Ok(()));
-                    drop(started);
-                    let cut = worker.run()?;
-                    drained.store(true, Ordering::Relaxed);
-                    Ok(cut)
-                }
-                Err(error) => {
-                    let _ = started.send(Err(error));
-                    Ok(0)
-                }
-            };
+            let body = move || serve(make(), started, (assignment, accepts), &drained);
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
                 .spawn(body)?;
@@ -263,6 +248,30 @@ impl Plane {
     fn send(&self, index: usize, command: Command) {
         self.workers[index].mailbox.send(command);
     }
+}
+
+/// A worker thread's work, from its first plan to the end of its drain.
+fn serve(
+    made: io::Result<Worker>,
+    started: Sender<io::Result<()>>,
+    (assignment, accepts): (Assignment, bool),
+    is_drained: &AtomicBool,
+) -> io::Result<u64> {
+    let mut worker = match made {
+        Ok(worker) => worker,
+        Err(error) => {
+            let _ = started.send(Err(error));
+            return Ok(0);
+        }
+    };
+    worker.accept(accepts);
+    worker.apply_plan(assignment);
+    // `Plane::start` waits for this, and for the end of the channel.
+    let _ = started.send(Ok(()));
+    drop(started);
+    let cut = worker.run()?;
+    is_drained.store(true, Ordering::Relaxed);
+    Ok(cut)
 }
 
 fn assignment(

@@ -117,8 +117,8 @@ impl ControlError {
             Self::Mute { pid, .. } => {
                 return Some(Cow::Owned(format!(
                     "its supervisor is process {pid}, whose messages may say why; `ps -o \
-                     pid,stat,args -p {pid} --ppid {pid}` shows whether it or its worker process is \
-                     stopped (`T`)"
+                     pid,stat,args -p {pid} --ppid {pid}` shows whether it or its worker process \
+                     is stopped (`T`)"
                 )));
             }
             Self::Closed { .. } => "ask as root, or as the user or group who started it",

@@ -102,8 +102,9 @@ impl Supervisor<'_> {
             say(format_args!(
                 "error: the worker process (pid {pid}) has not answered for {seconds} s: \
                  connections may stand still\n\
-                 hint: `ps -o stat,wchan -p {pid}` shows what holds it: if `T`, `kill -CONT {pid}`; \
-                 `kill -KILL {pid}` ends its connections, and another one is started"
+                 hint: `ps -o stat,wchan -p {pid}` shows what holds it: \
+                 if `T`, `kill -CONT {pid}`; `kill -KILL {pid}` ends its connections, and another is \
+                 started"
             ));
         }
     }
