@@ -103,8 +103,8 @@ impl Supervisor<'_> {
                 "error: the worker process (pid {pid}) has not answered for {seconds} s: \
                  connections may stand still\n\
                  hint: `ps -o stat,wchan -p {pid}` shows what holds it: \
-                 if `T`, `kill -CONT {pid}`; `kill -KILL {pid}` ends its connections, and another is \
-                 started"
+                 if `T`, `kill -CONT {pid}`; `kill -KILL {pid}` ends its connections, and \
+                 another is started"
             ));
         }
     }
