@@ -235,10 +235,14 @@ fn of_certificate(one: &Certificate, now_s: u64, found: &mut Found) {
     );
     let names = format!("{subject} is for {}", one.names.join(", "));
     found.note_if(one.name_matches == Some(false), "certificate-name", names);
-    let issuer = &one.issuer;
     match one.chain_state {
         ChainState::Trusted | ChainState::Unchecked => {}
         ChainState::Incomplete => {
+            // Of the issuers above the leaf's only the subjects are known.
+            let issuer = match one.chain.as_slice() {
+                [_, .., last] => format!("of {last}"),
+                _ => one.issuer.clone(),
+            };
             let seen = format!(
                 "{} of the chain sent, and not the issuer {issuer}",
                 one.chain.len()
@@ -512,6 +516,33 @@ mod tests {
             ..ProbeReport::default()
         };
         assert_eq!(judge(&report), []);
+    }
+
+    #[test]
+    fn the_issuer_that_is_missing_is_that_of_the_last_certificate_sent() {
+        let seen = |chain: &[&str]| {
+            let certificate = measure::probe::Certificate {
+                issuer: "CN=first".to_owned(),
+                chain: chain.iter().map(|&one| one.to_owned()).collect(),
+                chain_state: ChainState::Incomplete,
+                ..measure::probe::Certificate::default()
+            };
+            let mut node = node();
+            node.clients.push(measure::probe::Client {
+                certificate: Some(certificate),
+                ..measure::probe::Client::default()
+            });
+            let report = ProbeReport {
+                nodes: vec![node],
+                ..ProbeReport::default()
+            };
+            let verdicts = judge(&report);
+            let one = verdicts.iter().find(|one| one.point == "chain-incomplete");
+            format!("{:?}", one.expect("it is incomplete"))
+        };
+        assert!(seen(&["CN=a"]).contains("not the issuer CN=first"));
+        let two = seen(&["CN=a", "CN=first"]);
+        assert!(two.contains("not the issuer of CN=first"), "{two}");
     }
 
     #[test]
