@@ -221,6 +221,14 @@ impl<'a> Report<'a> {
         errors.count()
     }
 
+    /// The places of the errors that are about something written.
+    pub fn faulty(&self) -> Vec<Spot> {
+        let found = self.found.borrow();
+        let errors = found.iter().filter(|one| one.severity == Severity::Error);
+        let spots = errors.map(|one| one.spot.clone());
+        spots.filter(|spot| *spot != Spot::Nowhere).collect()
+    }
+
     /// All of them, as they were noted.
     pub fn into_complaints(self) -> Vec<Complaint> {
         self.found.into_inner()

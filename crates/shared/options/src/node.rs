@@ -42,6 +42,35 @@ pub struct Entry {
 }
 
 impl Node {
+    /// Removes what was written at any of these places: keys, and elements of lists that are no
+    /// tables, whose numbers others count on. Whether there was any.
+    pub fn remove(&mut self, spots: &[Spot]) -> bool {
+        let mut is_changed = false;
+        match &mut self.value {
+            Value::Table(entries) => {
+                let before = entries.len();
+                entries.retain(|one| {
+                    !spots.contains(&one.key_spot) && !spots.contains(&one.node.spot)
+                });
+                is_changed |= entries.len() < before;
+                for one in entries {
+                    is_changed |= one.node.remove(spots);
+                }
+            }
+            Value::List(nodes) => {
+                let before = nodes.len();
+                let is_table = |one: &Node| matches!(one.value, Value::Table(_));
+                nodes.retain(|one| is_table(one) || !spots.contains(&one.spot));
+                is_changed |= nodes.len() < before;
+                for one in nodes {
+                    is_changed |= one.remove(spots);
+                }
+            }
+            _ => {}
+        }
+        is_changed
+    }
+
     /// A value at that place.
     pub fn new(value: Value, spot: Spot) -> Self {
         Self { value, spot }

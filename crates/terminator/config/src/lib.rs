@@ -85,11 +85,48 @@ pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagno
 /// with it, told at once.
 pub fn inspect(source: &Source, files: &mut dyn Files) -> Inspected {
     let inspector = Inspector::new(files);
-    let (settings, diagnostics) = read(source, files, Some(&inspector));
+    let (settings, mut diagnostics) = read(source, files, Some(&inspector));
+    let settings = settings.or_else(|| without_faults(source, files, &mut diagnostics));
     Inspected {
         settings,
         diagnostics,
     }
+}
+
+/// What a faulty value's removal may bring down in turn: a list that it leaves empty, the table of
+/// that list, and what needs that table.
+const REMOVALS_MAX: usize = 8;
+
+/// What a configuration means without the values at fault, so that one fault does not hide those
+/// that only the whole shows; `None` = a service lacks what it cannot be without.
+fn without_faults(
+    source: &Source,
+    files: &mut dyn Files,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Option<Settings> {
+    let mut root = root_of(source, &report_about(source))?;
+    for _ in 0..REMOVALS_MAX {
+        let report = report_about(source);
+        let mut shelf = Shelf {
+            base: source.base(),
+            files: &mut *files,
+            inspector: None,
+        };
+        let settings = settings(&Section::top(&TABLE, &root, &report), &mut shelf);
+        if settings.is_some() {
+            // Warnings may be about what was removed; what was wrong before has been told.
+            let found = report.into_diagnostics().into_iter();
+            let found = found.filter(|one| one.is_error() && !diagnostics.contains(one));
+            let found: Vec<_> = found.collect();
+            diagnostics.extend(found);
+            diagnostics.sort_by(|a, b| a.place.cmp(&b.place));
+            return settings;
+        }
+        if !root.remove(&report.faulty()) {
+            return None;
+        }
+    }
+    None
 }
 
 fn read(
@@ -240,17 +277,17 @@ fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
         tickets: tickets?,
         cluster: cluster?,
     };
-    admin_is_apart(top, &settings)?;
-    servers_can_be_reached(top, &settings)?;
+    // What these report is an error, and the rest can still be judged.
+    admin_is_apart(top, &settings);
+    servers_can_be_reached(top, &settings);
     Some(settings)
 }
 
 /// Every server has a port that the worker process may connect to.
-fn servers_can_be_reached(top: &Section<'_>, settings: &Settings) -> Option<()> {
+fn servers_can_be_reached(top: &Section<'_>, settings: &Settings) {
     let Some(ports) = &settings.process.connect_ports else {
-        return Some(());
+        return;
     };
-    let mut reached = true;
     let services = top.sections("service");
     for (section, service) in services.iter().zip(&settings.plane.services) {
         let servers = service.back.server_list();
@@ -268,7 +305,6 @@ fn servers_can_be_reached(top: &Section<'_>, settings: &Settings) -> Option<()> 
                 "has port {port}, which process.connect-ports lacks"
             ));
             section.error("address", problem.hint(format!("list {port} there too")));
-            reached = false;
         }
     }
     let store = settings
@@ -285,9 +321,7 @@ fn servers_can_be_reached(top: &Section<'_>, settings: &Settings) -> Option<()> 
         let hint = "list there the ports of all its nodes";
         let section = top.section("cluster").section("store");
         section.error("url", problem.hint(hint));
-        reached = false;
     }
-    reached.then_some(())
 }
 
 /// Whether it is the first, or only, server that its address stands for.
@@ -296,13 +330,13 @@ fn first_instance(endpoint: &Endpoint) -> bool {
 }
 
 /// A service may not listen where the status page is served.
-fn admin_is_apart(top: &Section<'_>, settings: &Settings) -> Option<()> {
+fn admin_is_apart(top: &Section<'_>, settings: &Settings) {
     let listen = settings
         .control
         .listen
         .filter(|address| address.port() != 0);
     let Some(listen) = listen else {
-        return Some(());
+        return;
     };
     let is_taken = |one: &Address| match one {
         Address::Ip(one) => *one == listen || topology::overlap(*one, listen),
@@ -310,7 +344,7 @@ fn admin_is_apart(top: &Section<'_>, settings: &Settings) -> Option<()> {
     };
     let taken = |service: &&ServiceOptions| service.front.listen.iter().any(is_taken);
     let Some(service) = settings.plane.services.iter().find(taken) else {
-        return Some(());
+        return;
     };
     let problem = Problem::new(format!(
         "{listen} is already listened at by `{}`",
@@ -318,7 +352,6 @@ fn admin_is_apart(top: &Section<'_>, settings: &Settings) -> Option<()> {
     ));
     let hint = "give the status page a port of its own";
     top.section("admin").error("listen", problem.hint(hint));
-    None
 }
 
 #[cfg(test)]

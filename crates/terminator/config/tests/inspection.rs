@@ -98,3 +98,45 @@ fn files_are_looked_into_where_they_are_named() {
         "only who asks pays for it"
     );
 }
+
+#[test]
+fn one_fault_hides_no_other() {
+    for fault in [
+        "front.deny = ['gone.txt']",
+        "front.tls.alpn = [7]",
+        "timeouts.idle = 'sixty'",
+        "front.tls.certificates = ['site.pem', 'gone.pem']",
+        "[process]\ndrain = 'sixty'\nuser = 'somebody'",
+        "[limits]\nconnections = 'many'",
+        "[log]\nformat = 'prose'",
+        "[resumption.tickets]\nkeep = 'four'",
+    ] {
+        let certificates = match fault.contains("certificates") {
+            true => "",
+            false => "front.tls.certificates = ['site.pem']\n",
+        };
+        let text = format!(
+            "[admin]\nlisten = '127.0.0.1:443'\n[[service]]\nfront.listen = ['127.0.0.1:443']\n\
+             back.servers = ['127.0.0.1:80']\n{certificates}{fault}\n"
+        );
+        let place = "lariat.toml".to_owned();
+        let source = Source::File { place, text };
+        let inspected = config::inspect(&source, &mut files());
+        let taken = |one: &config::Diagnostic| one.message.contains("already listened at by");
+        let told = inspected
+            .diagnostics
+            .iter()
+            .filter(|one| taken(one))
+            .count();
+        assert_eq!(told, 1, "{fault}: {:?}", inspected.diagnostics);
+        let errors = inspected.diagnostics.iter().filter(|one| one.is_error());
+        assert_eq!(errors.count(), 3, "{fault}: {:?}", inspected.diagnostics);
+        let settings = inspected.settings.expect("what is left of it");
+        let tls = settings.plane.services[0].front.terminated();
+        assert_eq!(tls.unwrap().certificates.len(), 1, "{fault}");
+        if fault.contains("somebody") {
+            assert_eq!(settings.process.user.as_deref(), Some("somebody"));
+        }
+        assert!(config::load(&source, &mut files()).is_err(), "{fault}");
+    }
+}

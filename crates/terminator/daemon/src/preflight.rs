@@ -13,6 +13,8 @@ use sys::socket::has_interface;
 use sys::{limit, log_socket};
 use wire::address::{Address, UnixName};
 
+use crate::status_socket;
+
 /// Something that is not there: the key that asks for it, what is wrong, and the remedy.
 type Missing = (String, String, &'static str);
 
@@ -113,6 +115,13 @@ fn missing(settings: &Settings) -> Vec<Missing> {
             .pid_file
             .as_ref()
             .and_then(|path| missing_directory("process.pid-file", path)),
+        settings
+            .control
+            .status_socket
+            .as_ref()
+            // The directory of the usual place is made.
+            .filter(|path| path.parent() != status_socket::default_path().parent())
+            .and_then(|path| missing_directory("admin.status-socket", path)),
     ];
     let folders = folders(settings).filter_map(|(key, path)| missing_folder(key, path));
     let interfaces = settings.plane.services.iter().enumerate();

@@ -256,6 +256,27 @@ fn a_key_that_all_may_read_is_a_warning() {
 }
 
 #[test]
+fn one_value_at_fault_hides_nothing_that_only_this_host_can_tell() {
+    let desk = desk();
+    let nowhere = desk.site.path("nowhere");
+    let text = format!(
+        "[process]\ndrain = 'sixty'\nuser = 'no such user'\n[admin]\nstatus-socket = {:?}\n{}",
+        nowhere.join("s.sock"),
+        desk.service.clone().front("deny = ['gone.txt']").toml()
+    );
+    let words = ["drain", "gone.txt", "there is no user", "status-socket"];
+    assert_refused(&check(&desk, &text), &words);
+    let text = format!(
+        "[admin]\nstatus-socket = {:?}\n{}",
+        nowhere.join("s.sock"),
+        desk.service.toml()
+    );
+    let file = desk.site.directory.write("lariat.toml", &text);
+    assert_refused(&run(command().arg("serve").arg(file)), &["status-socket"]);
+    assert!(!nowhere.exists(), "no directory is made");
+}
+
+#[test]
 fn serve_refuses_what_check_refuses() {
     let desk = desk();
     let file = desk
