@@ -63,6 +63,9 @@ pub enum AddressError {
     /// No `:port` at the end, and not `unix:`.
     #[error("has no port (write HOST:PORT, [V6]:PORT or unix:PATH)")]
     PortMissing,
+    /// It begins as a URL does.
+    #[error("is a URL (write HOST:PORT, [V6]:PORT or unix:PATH, without a scheme)")]
+    SchemeGiven,
     /// The port is no number from 1 to 65535.
     #[error("has a port that is no number from 0 to 65535")]
     PortInvalid,
@@ -114,6 +117,9 @@ impl FromStr for Endpoint {
                     count,
                 })
                 .ok_or(AddressError::HostInvalid);
+        }
+        if text.contains("://") {
+            return Err(AddressError::SchemeGiven);
         }
         let (host, port) = text.rsplit_once(':').ok_or(AddressError::PortMissing)?;
         if !host.starts_with('[') && host.contains(':') {
@@ -249,6 +255,7 @@ mod tests {
         let fault = |text: &str| text.parse::<Endpoint>().unwrap_err();
         assert_eq!(fault("localhost"), AddressError::PortMissing);
         assert_eq!(fault("2001:db8::1"), AddressError::PortMissing);
+        assert_eq!(fault("http://127.0.0.1:80"), AddressError::SchemeGiven);
         assert_eq!(fault("a:70000"), AddressError::PortInvalid);
         assert_eq!(fault("a b:1"), AddressError::HostInvalid);
         assert_eq!(fault("unix:"), AddressError::UnixNameLength);

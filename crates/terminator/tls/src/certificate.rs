@@ -171,9 +171,20 @@ fn read_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFau
         .map_err(|error| CertificateFault::Pem(pem_fault(&error)).unless_encrypted(pem))?;
     match (chain.is_empty(), pem.first()) {
         (false, _) => Ok(chain),
+        (true, Some(0x30)) if is_pkcs12(pem) => Err(CertificateFault::Pkcs12),
         (true, Some(0x30)) => Err(CertificateFault::Der),
         (true, _) => Err(CertificateFault::NoCertificate),
     }
+}
+
+/// Whether a sequence of DER begins with version 3 (RFC 7292 section 4); a certificate's begins with
+/// another sequence.
+fn is_pkcs12(der: &[u8]) -> bool {
+    // More bytes hold the length if the first of it says how many.
+    let more = der.get(1).filter(|length| **length > 0x80);
+    let at = 2 + more.map_or(0, |length| usize::from(length & 0x7f));
+    der.get(at..)
+        .is_some_and(|body| body.starts_with(&[2, 1, 3]))
 }
 
 fn read_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateFault> {

@@ -33,6 +33,8 @@ pub enum CertificateFault {
     NoCertificate,
     /// What should be PEM text is DER.
     Der,
+    /// Certificate and key are in a PKCS #12 archive.
+    Pkcs12,
     /// The text holds no private key.
     NoKey,
     /// The text holds this many private keys.
@@ -144,6 +146,11 @@ impl Display for CertificateError {
                 f,
                 "{at}: is DER, not PEM; convert it with `openssl x509 -inform der -in {place}`"
             ),
+            CertificateFault::Pkcs12 => write!(
+                f,
+                "{at}: is PKCS #12, not PEM; convert it with \
+                 `openssl pkcs12 -in {place} -nodes -out PEM` and protect the result by file mode"
+            ),
             CertificateFault::NoKey => write!(
                 f,
                 "{at}: holds no private key; append the key to the certificate's file or \
@@ -218,7 +225,7 @@ impl CertificateFault {
         let key = source.key_pem.as_ref().unwrap_or(chain);
         let certificate = |number| pem_lines::line_of(chain, "CERTIFICATE", number);
         match self {
-            Self::NoCertificate | Self::Der | Self::NoKey | Self::Ocsp(_) => None,
+            Self::NoCertificate | Self::Der | Self::Pkcs12 | Self::NoKey | Self::Ocsp(_) => None,
             Self::SeveralKeys(_) => pem_lines::line_of_key(key, 1),
             Self::EncryptedKey | Self::KeyUnreadable => pem_lines::line_of_key(key, 0),
             Self::Pem(_) => pem_lines::line_of_damage::<CertificateDer<'_>>(chain),

@@ -144,6 +144,14 @@ fn der_is_told_from_pem() {
     der.chain_pem = leaf(&["a.example"]).certificate_der().to_vec();
     let error = Certificate::load(&der).expect_err("no PEM");
     assert_eq!(error.fault, CertificateFault::Der);
+    for archive in [
+        &b"\x30\x82\x0a\x13\x02\x01\x03\x30"[..],
+        b"\x30\x03\x02\x01\x03",
+    ] {
+        der.chain_pem = archive.to_vec();
+        let error = Certificate::load(&der).expect_err("no PEM");
+        assert_eq!(error.fault, CertificateFault::Pkcs12);
+    }
 }
 
 #[test]
