@@ -521,11 +521,11 @@ mod tests {
     #[test]
     fn the_issuer_that_is_missing_is_that_of_the_last_certificate_sent() {
         let seen = |chain: &[&str]| {
-            let certificate = measure::probe::Certificate {
+            let certificate = Certificate {
                 issuer: "CN=first".to_owned(),
                 chain: chain.iter().map(|&one| one.to_owned()).collect(),
                 chain_state: ChainState::Incomplete,
-                ..measure::probe::Certificate::default()
+                ..Certificate::default()
             };
             let mut node = node();
             node.clients.push(measure::probe::Client {

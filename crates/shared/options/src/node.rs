@@ -59,7 +59,7 @@ impl Node {
             }
             Value::List(nodes) => {
                 let before = nodes.len();
-                let is_table = |one: &Node| matches!(one.value, Value::Table(_));
+                let is_table = |one: &Self| matches!(one.value, Value::Table(_));
                 nodes.retain(|one| is_table(one) || !spots.contains(&one.spot));
                 is_changed |= nodes.len() < before;
                 for one in nodes {

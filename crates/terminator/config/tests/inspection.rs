@@ -111,9 +111,10 @@ fn one_fault_hides_no_other() {
         "[log]\nformat = 'prose'",
         "[resumption.tickets]\nkeep = 'four'",
     ] {
-        let certificates = match fault.contains("certificates") {
-            true => "",
-            false => "front.tls.certificates = ['site.pem']\n",
+        let certificates = if fault.contains("certificates") {
+            ""
+        } else {
+            "front.tls.certificates = ['site.pem']\n"
         };
         let text = format!(
             "[admin]\nlisten = '127.0.0.1:443'\n[[service]]\nfront.listen = ['127.0.0.1:443']\n\

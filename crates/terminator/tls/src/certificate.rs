@@ -177,8 +177,8 @@ fn read_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFau
     }
 }
 
-/// Whether a sequence of DER begins with version 3 (RFC 7292 section 4); a certificate's begins with
-/// another sequence.
+/// Whether a sequence of DER begins with version 3 (RFC 7292 section 4); a certificate's begins
+/// with another sequence.
 fn is_pkcs12(der: &[u8]) -> bool {
     // More bytes hold the length if the first of it says how many.
     let more = der.get(1).filter(|length| **length > 0x80);

@@ -165,14 +165,8 @@ impl Display for CertificateError {
                 "{at}: the private key is encrypted; decrypt it with \
                  `openssl pkey -in {key_place} -out KEY.pem` and protect the result by file mode"
             ),
-            CertificateFault::Pem(what) => write!(
-                f,
-                "{at}: is no valid PEM: {what}; compare it with what the CA delivered"
-            ),
-            CertificateFault::KeyPem(what) => write!(
-                f,
-                "{at}: is no valid PEM: {what}; compare it with the key as it was made"
-            ),
+            CertificateFault::Pem(what) => bad_pem(f, &at, what, "what the CA delivered"),
+            CertificateFault::KeyPem(what) => bad_pem(f, &at, what, "the key as it was made"),
             CertificateFault::Malformed(index) => write!(
                 f,
                 "{at}: certificate {} of the chain is no valid X.509; ask the CA for it again",
@@ -205,6 +199,15 @@ impl Display for CertificateError {
             ),
         }
     }
+}
+
+fn bad_pem(
+    f: &mut Formatter<'_>,
+    at: &impl Display,
+    what: &impl Display,
+    with: &str,
+) -> fmt::Result {
+    write!(f, "{at}: is no valid PEM: {what}; compare it with {with}")
 }
 
 impl CertificateFault {
