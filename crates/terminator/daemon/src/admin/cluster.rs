@@ -12,6 +12,7 @@ use telemetry::catalogue::{Process, ProcessMetric as Metric};
 use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
 use telemetry::snapshot::Counts;
 
+use super::cluster_text::rejection;
 use super::document::{ClusterStatus, PeerStatus};
 use super::store::StoreNotes;
 
@@ -156,20 +157,6 @@ fn found(tier: SessionTier) -> Metric {
         SessionTier::Peers => Metric::ClusterFetchedPeers,
         SessionTier::Store => Metric::ClusterFetchedStore,
         SessionTier::Nowhere => Metric::ClusterFetchedNowhere,
-    }
-}
-
-pub(super) fn rejection(why: ClusterRejection) -> Metric {
-    match why {
-        ClusterRejection::Malformed => Metric::ClusterMalformed,
-        ClusterRejection::Version => Metric::ClusterVersion,
-        ClusterRejection::UnknownSecret => Metric::ClusterUnknownSecret,
-        ClusterRejection::Forged => Metric::ClusterForged,
-        ClusterRejection::Reflected => Metric::ClusterReflected,
-        ClusterRejection::OutOfTime => Metric::ClusterOutOfTime,
-        ClusterRejection::Replayed => Metric::ClusterReplayed,
-        ClusterRejection::TooManySenders => Metric::ClusterTooManySenders,
-        ClusterRejection::RateLimited => Metric::ClusterRateLimited,
     }
 }
 

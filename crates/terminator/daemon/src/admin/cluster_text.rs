@@ -3,7 +3,6 @@
 use telemetry::catalogue::ProcessMetric as Metric;
 use telemetry::outcome::ClusterRejection;
 
-use super::cluster::rejection;
 use super::display::{Align, Count, Table};
 use super::document::{ClusterStatus, PeerStatus, StatusDocument, StoreState, StoreStatus};
 
@@ -20,6 +19,21 @@ pub(super) fn cluster_text(now: &StatusDocument) -> String {
         text.push_str(&store_text(store, now));
     }
     text
+}
+
+/// What counts the datagrams that are rejected for that reason.
+pub(super) fn rejection(why: ClusterRejection) -> Metric {
+    match why {
+        ClusterRejection::Malformed => Metric::ClusterMalformed,
+        ClusterRejection::Version => Metric::ClusterVersion,
+        ClusterRejection::UnknownSecret => Metric::ClusterUnknownSecret,
+        ClusterRejection::Forged => Metric::ClusterForged,
+        ClusterRejection::Reflected => Metric::ClusterReflected,
+        ClusterRejection::OutOfTime => Metric::ClusterOutOfTime,
+        ClusterRejection::Replayed => Metric::ClusterReplayed,
+        ClusterRejection::TooManySenders => Metric::ClusterTooManySenders,
+        ClusterRejection::RateLimited => Metric::ClusterRateLimited,
+    }
 }
 
 /// What comes of the store.
