@@ -455,6 +455,7 @@ mod tests {
             ("::1", "[::1]:443"),
             ("[::1]:8443", "[::1]:8443"),
             ("127.0.0.1:8443", "127.0.0.1:8443"),
+            ("https://127.0.0.1:8443/page", "127.0.0.1:8443"),
         ] {
             assert_eq!(read(text).unwrap().addresses, [shown.parse().unwrap()]);
         }
@@ -469,7 +470,7 @@ mod tests {
     #[test]
     fn slips_have_remedies() {
         for (line, words) in [
-            ("https://a/", "write HOST or HOST:PORT"),
+            ("http://127.0.0.1/", "write HOST or HOST:PORT"),
             ("unix:/run/a", "is a Unix socket"),
             ("srv:_a._tcp.example", "stands for several servers"),
             ("127.0.0.1 --starttls smpt", "is not one of: smtp, lmtp"),
