@@ -60,13 +60,6 @@ const SHED_INTERVAL: Duration = Duration::from_secs(1);
 const RESTS_SHARE: usize = 8;
 const RESTS_MIN: usize = 64;
 
-/// From one such look to the next, for each connection that is open: a look takes 0.5 to 1.7 µs for
-/// each, in which nobody is served.
-const TRIM_INTERVAL: Duration = Duration::from_millis(1);
-
-/// With more connections a look would hold clients up for too long: what is free waits for others.
-const TRIM_CONNECTIONS_MAX: usize = 8 << 10;
-
 /// A worker.
 pub(crate) struct Worker {
     index: usize,
@@ -99,8 +92,6 @@ pub(crate) struct Worker {
     cut: u64,
     /// When spare buffers were last looked at.
     shed: Instant,
-    /// When memory was given back to the kernel.
-    trimmed: Instant,
     next_connection: u64,
     batch: Vec<epoll::Event>,
     fired: Vec<(u64, u64)>,
@@ -154,7 +145,6 @@ impl Worker {
             drain_deadline: None,
             cut: 0,
             shed: now,
-            trimmed: now,
             next_connection: connections::first_number(index),
             batch: Vec::new(),
             fired: Vec::new(),
@@ -196,8 +186,7 @@ impl Worker {
             self.lines.summary_due(),
             self.listeners.resumes(),
             self.drain_deadline,
-            self.pool.has_excess().then(|| self.shed + SHED_INTERVAL),
-            self.trim_due(),
+            (self.pool.has_excess() || self.has_rested()).then(|| self.shed + SHED_INTERVAL),
         ];
         let until = due
             .into_iter()
@@ -206,12 +195,9 @@ impl Worker {
         until.chain(self.timers.next(now)).min()
     }
 
-    /// When what connections have let go of is given back to the kernel; `None` = not yet enough.
-    fn trim_due(&self) -> Option<Instant> {
-        let open = self.connections.len();
-        let is_enough = self.pool.rests() >= RESTS_MIN.max(open / RESTS_SHARE);
-        (is_enough && open <= TRIM_CONNECTIONS_MAX)
-            .then(|| self.trimmed + TRIM_INTERVAL * open as u32)
+    /// Whether enough connections have let go of memory to give it back to the kernel.
+    fn has_rested(&self) -> bool {
+        self.pool.rests() >= RESTS_MIN.max(self.connections.len() / RESTS_SHARE)
     }
 
     fn turn(&mut self, batch: &[epoll::Event]) {
@@ -245,11 +231,10 @@ impl Worker {
         if self.now >= self.shed + SHED_INTERVAL {
             self.shed = self.now;
             self.pool.shed();
-        }
-        if self.trim_due().is_some_and(|due| due <= self.now) {
-            self.trimmed = self.now;
-            self.pool.forget_rests();
-            memory::return_freed();
+            if self.has_rested() {
+                self.pool.forget_rests();
+                memory::return_freed();
+            }
         }
         self.counters
             .set(WorkerGauge::BuffersInUse, self.pool.in_use() as u64);
