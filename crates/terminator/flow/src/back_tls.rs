@@ -43,15 +43,11 @@ impl From<RelayFault> for BackFault {
     }
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "what stays of a handshake has its room before it begins, and no piece of its own"
-)]
 enum State {
     /// The server has to be asked for TLS first.
     Waiting(Box<ClientHandshake>),
     Handshaking(Box<ClientHandshake>),
-    Established(Traffic),
+    Established(Box<Traffic>),
     /// What waits to be sent is an alert.
     Failed,
 }
@@ -80,22 +76,6 @@ impl BackTls {
     /// Whether it is to be begun.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting(_))
-    }
-
-    /// The records, once there are any.
-    pub(crate) fn traffic(&self) -> Option<&Traffic> {
-        match &self.state {
-            State::Established(traffic) => Some(traffic),
-            _ => None,
-        }
-    }
-
-    /// The same, to be changed.
-    pub(crate) fn traffic_mut(&mut self) -> Option<&mut Traffic> {
-        match &mut self.state {
-            State::Established(traffic) => Some(traffic),
-            _ => None,
-        }
     }
 
     /// Begins the handshake.
@@ -200,7 +180,7 @@ impl BackTls {
             return Ok(None);
         };
         let established = handshake.finish()?;
-        self.state = State::Established(*established.traffic);
+        self.state = State::Established(established.traffic);
         Ok(Some(established.agreed))
     }
 

@@ -146,8 +146,6 @@ pub struct Pool {
     large: Spare,
     in_use: usize,
     large_in_use: usize,
-    /// Connections that have let go of memory of their own, since [`Pool::forget_rests`].
-    rests: usize,
     /// Where short records are put together before they are appended to a buffer.
     pub(crate) scratch: Vec<u8>,
 }
@@ -230,21 +228,6 @@ impl Pool {
         if let Some(buffer) = slot.take() {
             self.give(buffer);
         }
-    }
-
-    /// A connection has let go of memory that it had of the allocator.
-    pub(crate) fn note_rest(&mut self) {
-        self.rests += 1;
-    }
-
-    /// How many have, since [`Pool::forget_rests`].
-    pub fn rests(&self) -> usize {
-        self.rests
-    }
-
-    /// What they let go of has been given back to the kernel.
-    pub fn forget_rests(&mut self) {
-        self.rests = 0;
     }
 
     /// How many buffers are out.

@@ -4,9 +4,8 @@
 //! done then is asked for: `*_room`, `*_pending`, `poll_action`, `deadline`. The answers are the
 //! same however the bytes were cut.
 
-use std::mem::MaybeUninit;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason};
 use tls::handshake::Established;
@@ -39,11 +38,6 @@ mod starttls;
 /// The most bytes that a client may send after an alert.
 const CLOSING_BYTES_MAX: usize = 256 << 10;
 
-/// How long a connection has to be silent before the keys of its TLS are put away, and with them
-/// most of its memory. Longer than most pauses between a client's requests: to make them again
-/// takes some microseconds.
-const REST_AFTER: Duration = Duration::from_secs(1);
-
 /// A connection.
 pub struct Flow {
     settings: Rc<Settings>,
@@ -52,9 +46,6 @@ pub struct Flow {
     handshaking: Option<Handshaking>,
     postponed: Option<Postponed>,
     traffic: Option<Box<Traffic>>,
-    /// Room for it, which is beside the connection's own. Taken later it would be amid the memory
-    /// of handshakes, and keep the pages of that when they are over.
-    traffic_room: Option<Box<MaybeUninit<Traffic>>>,
     up: Up,
     down: Down,
     ktls: KtlsState,
@@ -66,8 +57,6 @@ pub struct Flow {
     unavailable: Vec<u8>,
     /// Where the service speaks TLS to its servers: nothing else is sent to them.
     back_tls: Option<Box<BackTls>>,
-    /// Room for that.
-    back_tls_room: Option<Box<MaybeUninit<BackTls>>>,
     /// Why the server that was connected is given up.
     back_fault: Option<Ending>,
     facts: Facts,
@@ -89,12 +78,9 @@ impl Flow {
     pub fn new(settings: Rc<Settings>, expects_proxy_header: bool, facts: Facts) -> Self {
         let last_byte = facts.accepted;
         let is_plain = matches!(settings.front, Front::Plain);
-        let may_terminate = matches!(settings.front, Front::Terminate(_) | Front::Shared);
         let handshaking = Handshaking::new(expects_proxy_header, &settings);
         let starttls = settings.starttls.as_ref();
         let conversation = starttls.map(|one| Box::new(Conversation::new(one)));
-        let back_tls = settings.back_tls.as_ref();
-        let back_tls_room = back_tls.map(|_| Box::new_uninit());
         let mut flow = Self {
             settings,
             stage: Stage::Handshaking,
@@ -103,13 +89,11 @@ impl Flow {
             unavailable: Vec::new(),
             postponed: None,
             traffic: None,
-            traffic_room: may_terminate.then(Box::new_uninit),
             up: Up::default(),
             down: Down::default(),
             ktls: KtlsState::default(),
             proxy_header: Vec::new(),
             back_tls: None,
-            back_tls_room,
             back_fault: None,
             facts,
             ending: None,
@@ -173,24 +157,8 @@ impl Flow {
         };
         let others = self.handshake_deadline().into_iter();
         let others = others.chain(self.lifetime_end()).chain(self.fetch_until);
-        let others = others.chain(self.down.held_until).chain(self.rests_at());
+        let others = others.chain(self.down.held_until);
         of_stage.into_iter().chain(others).min()
-    }
-
-    /// When the keys are put away.
-    fn rests_at(&self) -> Option<Instant> {
-        let is_relaying = matches!(self.stage, Stage::Relaying) && self.handshaking.is_none();
-        let of_front = self.traffic.as_deref();
-        let of_back = self.back_tls.as_ref().and_then(|tls| tls.traffic());
-        let has_keys = of_front.into_iter().chain(of_back).any(Traffic::can_rest);
-        (is_relaying && has_keys).then(|| self.last_byte + REST_AFTER)
-    }
-
-    fn rest(&mut self, pool: &mut Pool) {
-        let of_front = self.traffic.as_deref_mut();
-        let of_back = self.back_tls.as_mut().and_then(|tls| tls.traffic_mut());
-        of_front.into_iter().chain(of_back).for_each(Traffic::rest);
-        pool.note_rest();
     }
 
     fn handshake_deadline(&self) -> Option<Instant> {
@@ -243,9 +211,6 @@ impl Flow {
     fn time_out(&mut self, now: Instant, pool: &mut Pool) {
         self.down.held_until.take_if(|until| *until <= now);
         self.give_up_fetch(now, pool);
-        if self.rests_at().is_some_and(|at| at <= now) {
-            self.rest(pool);
-        }
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
@@ -458,8 +423,7 @@ impl Flow {
             // All that has come up to now: the limit keeps it small.
             self.facts.early_bytes_max = u32::try_from(self.facts.bytes_up).ok();
         }
-        let room = self.traffic_room.take().unwrap_or_else(Box::new_uninit);
-        self.traffic = Some(Box::write(room, *established.traffic));
+        self.traffic = Some(established.traffic);
         self.consider_kernel();
         if matches!(self.stage, Stage::Handshaking) {
             self.begin_dial(now);

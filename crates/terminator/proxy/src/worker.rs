@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use flow::buffer::Pool;
 use flow::events::Event;
 use sys::epoll;
-use sys::memory;
 use sys::wake::Waker;
 use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
 use telemetry::counters::WorkerCounters;
@@ -54,11 +53,6 @@ const QUEUE_MAX: usize = 1 << 16;
 
 /// How long a spare buffer waits to be taken before its memory is given back.
 const SHED_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Connections that have let go of memory, before it is given back to the kernel: a share of those
-/// that are open, so that the look at all of the memory is paid by many, and so many at least.
-const RESTS_SHARE: usize = 8;
-const RESTS_MIN: usize = 64;
 
 /// A worker.
 pub(crate) struct Worker {
@@ -186,18 +180,13 @@ impl Worker {
             self.lines.summary_due(),
             self.listeners.resumes(),
             self.drain_deadline,
-            (self.pool.has_excess() || self.has_rested()).then(|| self.shed + SHED_INTERVAL),
+            self.pool.has_excess().then(|| self.shed + SHED_INTERVAL),
         ];
         let until = due
             .into_iter()
             .flatten()
             .map(|due| due.saturating_duration_since(now));
         until.chain(self.timers.next(now)).min()
-    }
-
-    /// Whether enough connections have let go of memory to give it back to the kernel.
-    fn has_rested(&self) -> bool {
-        self.pool.rests() >= RESTS_MIN.max(self.connections.len() / RESTS_SHARE)
     }
 
     fn turn(&mut self, batch: &[epoll::Event]) {
@@ -231,10 +220,6 @@ impl Worker {
         if self.now >= self.shed + SHED_INTERVAL {
             self.shed = self.now;
             self.pool.shed();
-            if self.has_rested() {
-                self.pool.forget_rests();
-                memory::return_freed();
-            }
         }
         self.counters
             .set(WorkerGauge::BuffersInUse, self.pool.in_use() as u64);

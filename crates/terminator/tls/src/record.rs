@@ -159,8 +159,7 @@ pub(crate) fn parts_of(secrets: &Secrets) -> Option<(Cipher, &[u8], [u8; NONCE_B
 
 /// One direction's key with its place in the sequence.
 struct DirectionKey {
-    /// `None` = put away; it is some 600 bytes in the library's hands.
-    key: Option<LessSafeKey>,
+    key: LessSafeKey,
     iv: [u8; NONCE_BYTES],
     sequence: u64,
     version: Version,
@@ -242,16 +241,6 @@ impl Sealer {
         &self.allowance
     }
 
-    /// Puts the key away, until [`Sealer::wake`] brings it again.
-    pub(crate) fn rest(&mut self) {
-        self.key.key = None;
-    }
-
-    /// Goes on after [`Sealer::rest`], with the same key.
-    pub(crate) fn wake(&mut self, secrets: &Secrets) {
-        self.key.wake(secrets);
-    }
-
     /// Lets go of the key; what it may still seal is left, for somebody else who seals with it.
     pub(crate) fn into_allowance(self) -> Allowance {
         self.allowance
@@ -269,12 +258,12 @@ impl Sealer {
             "a record holds 16 KiB of plaintext"
         );
         self.allowance.spend_bytes(record.len())?;
-        let sequence = self.key.next_sequence().ok_or(KeyExhausted)?;
-        let nonce = self.key.nonce(sequence);
-        let key = self.key.key.as_ref().ok_or(KeyExhausted)?;
+        let key = &mut self.key;
+        let sequence = key.next_sequence().ok_or(KeyExhausted)?;
+        let nonce = key.nonce(sequence);
         let length = (record.len() - HEADER_BYTES) as u16;
         let (head, rest) = record.split_at_mut(layout.head);
-        let outer = match self.key.version {
+        let outer = match key.version {
             Version::Tls13 => ContentType::ApplicationData,
             Version::Tls12 => kind,
         };
@@ -284,15 +273,15 @@ impl Sealer {
         head[HEADER_BYTES..].copy_from_slice(&nonce[NONCE_BYTES - explicit_bytes..]);
         let (body, tag) = rest.split_at_mut(rest.len() - TAG_BYTES);
         let nonce = Nonce::assume_unique_for_key(nonce);
-        let sealed = match self.key.version {
+        let sealed = match key.version {
             Version::Tls13 => {
                 body[plain_bytes] = kind.code();
                 let aad = Aad::from(header);
-                key.seal_in_place_separate_tag(nonce, aad, body)
+                key.key.seal_in_place_separate_tag(nonce, aad, body)
             }
             Version::Tls12 => {
                 let aad = Aad::from(aad_12(sequence, kind, plain_bytes));
-                key.seal_in_place_separate_tag(nonce, aad, body)
+                key.key.seal_in_place_separate_tag(nonce, aad, body)
             }
         };
         tag.copy_from_slice(sealed.map_err(|_| KeyExhausted)?.as_ref());
@@ -354,16 +343,6 @@ impl Opener {
         iv: [u8; NONCE_BYTES],
     ) -> Option<Self> {
         DirectionKey::new(version, cipher, sequence, key, iv).map(Self)
-    }
-
-    /// Puts the key away, until [`Opener::wake`] brings it again.
-    pub(crate) fn rest(&mut self) {
-        self.0.key = None;
-    }
-
-    /// Goes on after [`Opener::rest`], with the same key.
-    pub(crate) fn wake(&mut self, secrets: &Secrets) {
-        self.0.wake(secrets);
     }
 
     /// The length of the record at the start of `bytes`, header included; `None` = its header is
@@ -459,11 +438,6 @@ impl Opener {
     }
 }
 
-fn key_of(cipher: Cipher, key: &[u8]) -> Option<LessSafeKey> {
-    let key = UnboundKey::new(algorithm_of(cipher), key).ok()?;
-    Some(LessSafeKey::new(key))
-}
-
 impl DirectionKey {
     fn new(
         version: Version,
@@ -473,17 +447,12 @@ impl DirectionKey {
         iv: [u8; NONCE_BYTES],
     ) -> Option<Self> {
         Some(Self {
-            key: Some(key_of(cipher, key)?),
+            key: LessSafeKey::new(UnboundKey::new(algorithm_of(cipher), key).ok()?),
             iv,
             sequence,
             version,
             cipher,
         })
-    }
-
-    /// Takes the same key again.
-    fn wake(&mut self, secrets: &Secrets) {
-        self.key = parts_of(secrets).and_then(|(cipher, key, _)| key_of(cipher, key));
     }
 
     fn next_sequence(&mut self) -> Option<u64> {
@@ -516,8 +485,8 @@ impl DirectionKey {
             .ok_or(RecordFault::Underflow)?;
         let plain = plain.get_mut(..text.len()).ok_or(RecordFault::Overflow)?;
         let nonce = Nonce::assume_unique_for_key(nonce);
-        let key = self.key.as_ref().ok_or(RecordFault::Exhausted)?;
-        key.open_separate_gather(nonce, aad, text, tag, plain)
+        self.key
+            .open_separate_gather(nonce, aad, text, tag, plain)
             .map_err(|_| RecordFault::BadMac)?;
         Ok(plain)
     }
@@ -680,7 +649,7 @@ mod tests {
             );
             let mut body = inner.to_vec();
             let nonce = Nonce::assume_unique_for_key(sealer.key.nonce(9));
-            let key = sealer.key.key.as_ref().unwrap();
+            let key = &sealer.key.key;
             key.seal_in_place_append_tag(nonce, Aad::from(header), &mut body)
                 .unwrap();
             let (_, mut opener) = pairs().remove(2);

@@ -20,46 +20,26 @@ const RANDOM_BYTES: usize = 32;
 pub(crate) type Secret = Zeroizing<Vec<u8>>;
 
 /// What the keys of one direction come from in TLS 1.3.
-///
-/// Idle connections hold little else of TLS. What is held lies here: small pieces of its own would
-/// be left where the handshake's memory was, and keep the pages of all of it.
 pub(crate) struct TrafficSecret {
     suite: Suite,
-    /// As many bytes as the suite's hash has, then zeros.
-    secret: Zeroizing<[u8; SECRET_BYTES_MAX]>,
+    secret: Secret,
 }
 
-/// The longest secret: that of SHA-384.
-const SECRET_BYTES_MAX: usize = 48;
-
 impl TrafficSecret {
-    pub(crate) fn new(suite: Suite, logged: &[u8]) -> Self {
-        let mut secret = Zeroizing::new([0; SECRET_BYTES_MAX]);
-        let bytes = logged.len().min(SECRET_BYTES_MAX);
-        secret[..bytes].copy_from_slice(&logged[..bytes]);
+    pub(crate) fn new(suite: Suite, secret: Secret) -> Self {
         Self { suite, secret }
-    }
-
-    fn secret(&self) -> &[u8] {
-        let bytes = match self.suite.cipher() {
-            Cipher::Aes256Gcm => SECRET_BYTES_MAX,
-            Cipher::Aes128Gcm | Cipher::ChaCha20Poly1305 => 32,
-        };
-        &self.secret[..bytes]
     }
 
     /// Uses the next one from here on, as after a KeyUpdate (RFC 8446 section 7.2).
     pub(crate) fn update(&mut self) {
-        let mut next = Zeroizing::new([0; SECRET_BYTES_MAX]);
-        let bytes = self.secret().len();
-        let out = &mut next[..bytes];
-        expand_label(self.suite, self.secret(), b"traffic upd", out);
+        let mut next = Zeroizing::new(vec![0; self.secret.len()]);
+        expand_label(self.suite, &self.secret, b"traffic upd", &mut next);
         self.secret = next;
     }
 
     /// The keys, as the library gives those of the handshake.
     pub(crate) fn keys(&self) -> ConnectionTrafficSecrets {
-        let (bytes, iv) = key_and_iv(self.suite, self.secret());
+        let (bytes, iv) = key_and_iv(self.suite, &self.secret);
         let mut room = [0; KEY_BYTES_MAX];
         room[..bytes.len()].copy_from_slice(&bytes);
         let (key, iv) = (AeadKey::from(room), Iv::new(iv));
@@ -87,7 +67,7 @@ impl SendingKeys {
     /// From the secret that was logged; `server_random` is needed in TLS 1.2.
     pub(crate) fn new(suite: Suite, logged: &Secret, server_random: &[u8]) -> Option<Self> {
         if suite.version() == Version::Tls13 {
-            return Some(Self::Tls13(TrafficSecret::new(suite, logged)));
+            return Some(Self::Tls13(TrafficSecret::new(suite, logged.clone())));
         }
         let split = logged.len().checked_sub(RANDOM_BYTES)?;
         let (master, client_random) = logged.split_at_checked(split)?;
@@ -137,9 +117,9 @@ impl SendingKeys {
 
     fn key(&self) -> (Suite, Secret, [u8; NONCE_LEN]) {
         match self {
-            Self::Tls13(traffic) => {
-                let (key, iv) = key_and_iv(traffic.suite, traffic.secret());
-                (traffic.suite, key, iv)
+            Self::Tls13(TrafficSecret { suite, secret }) => {
+                let (key, iv) = key_and_iv(*suite, secret);
+                (*suite, key, iv)
             }
             Self::Tls12(suite, key, iv) => (*suite, key.clone(), *iv),
         }

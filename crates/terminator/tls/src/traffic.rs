@@ -32,10 +32,6 @@ macro_rules! either {
 }
 
 /// Both directions of an established connection.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are the large one, and a pointer to it would be a piece more to allocate"
-)]
 pub enum Traffic {
     /// Our own layer, with the keys that the handshake left.
     InPlace(InPlace),
@@ -63,23 +59,6 @@ impl Traffic {
     /// Opens one whole record into the start of `plain`, which is at least as long.
     pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<Incoming, TrafficFault> {
         either!(self, layer => layer.open(record, plain))
-    }
-
-    /// Whether there is memory that [`Traffic::rest`] would let go of.
-    pub fn can_rest(&self) -> bool {
-        match self {
-            Self::InPlace(layer) => layer.can_rest(),
-            Self::Library(_) => false,
-        }
-    }
-
-    /// Lets go of the keys, which the next record makes again from the secrets of the connection:
-    /// for one that says nothing for a while.
-    pub fn rest(&mut self) {
-        match self {
-            Self::InPlace(layer) => layer.rest(),
-            Self::Library(_) => {}
-        }
     }
 
     /// Whether a record of ours has to go out before more data is sealed.

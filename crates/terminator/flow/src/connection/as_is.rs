@@ -85,7 +85,6 @@ impl Flow {
     /// Has the client's bytes go to a server as they come.
     pub(super) fn begin_as_is(&mut self, now: Instant) {
         self.handshaking = None;
-        self.traffic_room = None;
         self.is_as_is = true;
         let session = self.facts.passing_session.as_ref();
         self.session_watch = session.map(|_| Box::default());

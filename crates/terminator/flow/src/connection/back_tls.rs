@@ -116,9 +116,7 @@ impl Flow {
                     (header, Vec::new())
                 };
                 self.proxy_header = within;
-                let room = self.back_tls_room.take().unwrap_or_else(Box::new_uninit);
-                let tls = BackTls::new(handshake, &before, pool);
-                self.back_tls = Some(Box::write(room, tls));
+                self.back_tls = Some(Box::new(BackTls::new(handshake, &before, pool)));
                 let starttls = self.settings.starttls.as_ref();
                 if starttls.is_some_and(|one| one.sides.back) {
                     self.server_is_connected(now, pool);

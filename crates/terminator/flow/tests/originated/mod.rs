@@ -51,30 +51,6 @@ fn each_close_notify_is_passed_on_and_a_missing_one_is_missed() {
 }
 
 #[test]
-fn a_connection_rests_while_it_is_idle_and_goes_on() {
-    for seed in 0..4 {
-        let mut run = relaying(seed, b"reply");
-        for request in [&b"one"[..], b"onetwo"] {
-            run.client.send(&request[request.len() - 3..]);
-            run.until("the request", |run| run.backend_got() == request);
-            run.until("the reply", |run| run.client_got == b"reply");
-            let rests_at = run.flow.deadline().unwrap();
-            run.now = rests_at;
-            run.handle(Event::Timeout);
-            // What is left is the limit of an idle connection.
-            let ends_at = run.flow.deadline().unwrap();
-            assert!(rests_at < ends_at && ends_at < rests_at + TIMEOUTS.idle);
-        }
-        run.client.close();
-        run.until("close_notify at the server", |run| {
-            let backend = run.backend.as_mut();
-            let tls = backend.and_then(|backend| backend.tls.as_mut());
-            tls.is_some_and(|tls| tls.is_closed_by_client())
-        });
-    }
-}
-
-#[test]
 fn bytes_go_both_ways_however_everything_is_cut() {
     for seed in 0..16 {
         let reply: Vec<u8> = (0..200_000_u32 >> (seed % 3 * 5))

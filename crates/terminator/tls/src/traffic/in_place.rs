@@ -36,16 +36,14 @@ pub struct InPlace {
     sending_keys: Option<ConnectionTrafficSecrets>,
     opener: Opener,
     /// `None` in TLS 1.2, which has no KeyUpdate.
-    secrets: Option<TrafficSecrets>,
+    secrets: Option<Box<TrafficSecrets>>,
     /// `None` where we are the server, and in TLS 1.2, where tickets are of the handshake.
-    tickets: Option<Tickets>,
+    tickets: Option<Box<Tickets>>,
     version: Version,
     incoming_update: KeyUpdateReader,
     key_update_due: bool,
     refusal_due: bool,
     has_refused: bool,
-    /// The keys are put away.
-    is_resting: bool,
     empty_records: u8,
     warnings: u8,
 }
@@ -115,7 +113,6 @@ impl RecordSealer for InPlace {
     }
 
     fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
-        self.wake();
         match &mut self.sending {
             Sending::Ours(sealer) => {
                 sealer.seal(ContentType::ApplicationData, record)?;
@@ -140,8 +137,8 @@ impl InPlace {
         tickets: Option<Tickets>,
     ) -> Self {
         Self {
-            secrets,
-            tickets,
+            secrets: secrets.map(Box::new),
+            tickets: tickets.map(Box::new),
             sending: Sending::Ours(sealer),
             sending_keys,
             opener,
@@ -150,7 +147,6 @@ impl InPlace {
             key_update_due: false,
             refusal_due: false,
             has_refused: false,
-            is_resting: false,
             empty_records: 0,
             warnings: 0,
         }
@@ -167,7 +163,6 @@ impl InPlace {
         record: &[u8],
         plain: &mut [u8],
     ) -> Result<Incoming, TrafficFault> {
-        self.wake();
         let (kind, bytes) = self
             .opener
             .open(record, plain)
@@ -253,38 +248,6 @@ impl InPlace {
         Ok(Incoming::Control)
     }
 
-    /// Whether there are keys that [`InPlace::rest`] would put away. Those of TLS 1.2 stay: what
-    /// they were made from is gone.
-    pub(super) fn can_rest(&self) -> bool {
-        self.secrets.is_some() && !self.is_resting
-    }
-
-    /// Puts the keys away. The next record that is sealed or opened makes them again, in some
-    /// microseconds.
-    pub(super) fn rest(&mut self) {
-        if !self.can_rest() {
-            return;
-        }
-        self.is_resting = true;
-        self.opener.rest();
-        if let Sending::Ours(sealer) = &mut self.sending {
-            sealer.rest();
-        }
-    }
-
-    fn wake(&mut self) {
-        if !std::mem::take(&mut self.is_resting) {
-            return;
-        }
-        let Some(secrets) = &self.secrets else {
-            return;
-        };
-        self.opener.wake(&secrets.receiving.keys());
-        if let Sending::Ours(sealer) = &mut self.sending {
-            sealer.wake(&secrets.sending.keys());
-        }
-    }
-
     /// Whether tickets that come are kept.
     #[cfg(test)]
     pub(crate) fn keeps_tickets(&self) -> bool {
@@ -350,7 +313,6 @@ impl InPlace {
     }
 
     fn append(&mut self, record: &ControlRecord, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
-        self.wake();
         let Sending::Ours(sealer) = &mut self.sending else {
             // The kernel is given it with its type.
             return Err(KeyExhausted);

@@ -43,31 +43,6 @@ fn data_of_every_length_comes_through_both_ways() {
 }
 
 #[test]
-fn a_connection_that_rests_goes_on_where_it_was() {
-    let services = Services::new();
-    for suite in SUITES {
-        let is_tls13 = suite.version() == Version::Tls13;
-        let [ours, library] = services.connect(suite);
-        assert_eq!(ours.traffic.can_rest(), is_tls13);
-        assert!(!library.traffic.can_rest());
-        same([ours, library], |connection| {
-            for round in 0..3 {
-                connection.traffic.rest();
-                assert!(!connection.traffic.can_rest() || !is_tls13);
-                connection.say(APPLICATION_DATA, &[round; 50]);
-                connection.reply(b"awake");
-                connection.traffic.rest();
-                connection.reply(b"awake again");
-                connection.traffic.rest();
-                if is_tls13 {
-                    connection.update_key(round % 2 == 0);
-                }
-            }
-        });
-    }
-}
-
-#[test]
 fn padding_is_taken_off_up_to_the_longest_record() {
     let services = Services::new();
     for suite in &SUITES[..3] {
