@@ -14,10 +14,9 @@ use rustls_pki_types::UnixTime;
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 /// How long before its end something that is not renewed is worth a warning, in days, and another
-/// one each time that the next of these is left. The first is when the alert of `pkg/prometheus`
-/// fires: programs that renew certificates of 90 days do so when 30 are left, so that one with 14
-/// was not renewed.
-const EXPIRY_WARNING_DAYS: [i64; 3] = [14, 7, 1];
+/// one each time that the next of these is left. Programs that renew certificates of 90 days do so
+/// when 30 are left: of these, the first warning is bounded by [`WARNING_PART`].
+const EXPIRY_WARNING_DAYS: [i64; 3] = [30, 7, 1];
 
 /// What lives shorter is not worth a warning before this part of its life is left: a certificate of
 /// 45 days is usually renewed when it has 15 left.
@@ -223,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_validity_is_warned_of_14_and_7_days_and_1_day_before_its_end() {
+    fn a_long_validity_is_warned_of_30_and_7_days_and_1_day_before_its_end() {
         let year = Validity {
             from: 0,
             until: 365 * DAY_SECONDS,
@@ -258,7 +257,7 @@ mod tests {
             since = Some(now);
             standing != Standing::Good
         });
-        assert_eq!(news.collect::<Vec<_>>(), [351, 358, 364, 365]);
+        assert_eq!(news.collect::<Vec<_>>(), [335, 358, 364, 365]);
     }
 
     #[test]
