@@ -224,9 +224,9 @@ fn validity_is_watched() {
     let concerns = |now: i64| load_at(&source(&pem), now).expect("a certificate").1;
     use CertificateConcern::{Expired, ExpiresSoon, NotYetValid};
     let (begin, end) = (1_704_067_200, 2_524_521_600);
-    assert_eq!(concerns(end - 15 * DAY), []);
+    assert_eq!(concerns(end - 31 * DAY), []);
     for (now, concern) in [
-        (end - 13 * DAY, ExpiresSoon(Span(13 * DAY))),
+        (end - 29 * DAY, ExpiresSoon(Span(29 * DAY))),
         (end, ExpiresSoon(Span(0))),
         (end + 1, Expired(Span(1))),
         (end + 3 * DAY, Expired(Span(3 * DAY))),
