@@ -11,7 +11,9 @@ use crate::journal;
 pub use crate::level::Level;
 use crate::syslog::{self, Facility, Origin};
 
-/// Something that is said. Lines of the text that begin with `hint: ` name the remedy.
+/// Something that is said. Lines of the text that begin with `hint: ` name the remedy; one that
+/// begins with the name of a level and a colon, as a rendered diagnostic does, is of that level, and
+/// so are those that follow it.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     /// When, in microseconds since the epoch.
@@ -36,14 +38,17 @@ impl Message<'_> {
     pub fn text(&self) -> String {
         let mut time = Vec::new();
         put_time(&mut time, self.time_us);
-        let (time, level) = (String::from_utf8_lossy(&time), self.level.name());
-        self.each_line(&format!("{time} lariat: {level}: "))
+        let time = String::from_utf8_lossy(&time);
+        let written =
+            |(level, line): (Level, String)| format!("{time} lariat: {}: {line}\n", level.name());
+        self.levelled_lines().map(written).collect()
     }
 
     /// Each line with its priority before it, as journald reads standard errors (sd-daemon(3)); it
     /// adds the time.
     pub fn priority(&self) -> String {
-        self.each_line(&format!("<{}>", self.level.severity()))
+        let written = |(level, line): (Level, String)| format!("<{}>{line}\n", level.severity());
+        self.levelled_lines().map(written).collect()
     }
 
     /// One JSON object, with the remedies apart.
@@ -66,9 +71,10 @@ impl Message<'_> {
 
     /// Entries for syslog, one for each line.
     pub fn syslog(&self, facility: Facility, origin: &Origin) -> Vec<Vec<u8>> {
-        let entry =
-            |line: String| syslog::message((facility, self.level), self.time_us, origin, &line);
-        self.lines().map(entry).collect()
+        let entry = |(level, line): (Level, String)| {
+            syslog::message((facility, level), self.time_us, origin, &line)
+        };
+        self.levelled_lines().map(entry).collect()
     }
 
     /// An entry for journald.
@@ -93,9 +99,16 @@ impl Message<'_> {
         )
     }
 
-    fn each_line(&self, before: &str) -> String {
-        let lines = self.lines();
-        lines.map(|line| format!("{before}{line}\n")).collect()
+    /// Each line with its level, for forms that write the level before each.
+    fn levelled_lines(&self) -> impl Iterator<Item = (Level, String)> {
+        let mut level = self.level;
+        self.lines().map(move |line| match Level::split(&line) {
+            Some((named, rest)) => {
+                level = named;
+                (level, rest.to_owned())
+            }
+            None => (level, line),
+        })
     }
 
     /// The lines that are not empty, as they are shown.
@@ -140,6 +153,14 @@ mod tests {
             one.json(),
             "{\"time\":\"2024-02-29T00:00:00.000042Z\",\"level\":\"warning\",\
              \"message\":\"service `a` is \\\"b\\\"\\u001b\",\"hint\":\"look\"}\n"
+        );
+        let refused = message(
+            Level::Error,
+            "refused:\nerror: a\n --> b\nwarning: c\nhint: d",
+        );
+        assert_eq!(
+            refused.priority(),
+            "<3>refused:\n<3>a\n<3> --> b\n<4>c\n<4>hint: d\n"
         );
         let two = message(Level::Notice, "a\nb");
         assert_eq!(two.plain(), "lariat: a\nb\n");
