@@ -12,8 +12,8 @@ pub use crate::level::Level;
 use crate::syslog::{self, Facility, Origin};
 
 /// Something that is said. Lines of the text that begin with `hint: ` name the remedy; one that
-/// begins with the name of a level and a colon, as a rendered diagnostic does, is of that level, and
-/// so are those that follow it.
+/// begins with `error: ` or `warning: `, as a rendered diagnostic does, is of that level, and so
+/// are those that follow it.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     /// When, in microseconds since the epoch.
