@@ -215,7 +215,9 @@ fn chosen<'p>(all: &'p [Target], words: &[String]) -> Result<Vec<&'p Target>, Us
             Some(form) => {
                 let file = form.file;
                 let helpers = [file.client, file.against, file.tls_origin];
-                let helpers = helpers.into_iter().flatten();
+                let values = file.factor.into_iter().flat_map(|factor| factor.value);
+                let of_values = values.flat_map(|value| [value.client, value.against]);
+                let helpers = helpers.into_iter().chain(of_values).flatten();
                 wanted.extend(file.targets.into_iter().chain(helpers));
             }
             None if names.clone().any(|name| name == word) => wanted.push(word.clone()),

@@ -103,7 +103,8 @@ fn check_targets(form: &Form, contenders: &[Contender<'_>]) -> Result<(), Vec<Co
     let of_values = values.flat_map(|value| value.targets.iter().flatten());
     let of_paces = [&file.quick, &file.full].map(|pace| pace.targets.iter().flatten());
     let values = file.factor.iter().flat_map(|factor| &factor.value);
-    let of_values = of_values.chain(values.filter_map(|value| value.against.as_ref()));
+    let of_values =
+        of_values.chain(values.flat_map(|value| value.against.iter().chain(&value.client)));
     let roles = file
         .client
         .iter()
@@ -210,14 +211,16 @@ impl<'f> Expansion<'f> {
         choice: &'f [usize],
     ) -> Result<(&'f Contender<'f>, Option<&'f Contender<'f>>), Vec<Complaint>> {
         let file = &self.form.file;
-        let of_values = self.values(choice);
-        let against = of_values.filter_map(|(_, value, _)| value.against.as_ref());
+        let values = || self.values(choice).map(|(_, value, _)| value);
+        let against = values().filter_map(|value| value.against.as_ref());
         let against = against.last().or(file.against.as_ref());
+        let client = values().filter_map(|value| value.client.as_ref());
+        let client = client.last().or(file.client.as_ref());
         let sides = match (target.target.form.role, against) {
             (Role::Client, Some(server)) => (self.contender(server)?, Some(target)),
             (Role::Client, None) => return Err(vec![wrong_role(target.target, "against")]),
             (Role::Server, _) => {
-                let client = file.client.as_ref().map(|name| self.contender(name));
+                let client = client.map(|name| self.contender(name));
                 (target, client.transpose()?)
             }
         };

@@ -133,6 +133,8 @@ pub(crate) struct FactorValue<S> {
     #[serde(default, rename = "background")]
     _background: Table,
     pub(crate) against: Option<String>,
+    /// In place of the scenario's.
+    pub(crate) client: Option<String>,
     #[serde(default, deserialize_with = "optional_time")]
     pub(crate) duration: Option<Duration>,
     /// Full handshakes before the load, which fill the server's session cache.

@@ -28,7 +28,7 @@ struct Embedded {
 }
 
 /// Ours first, since others are compared with it.
-const TARGETS: [Embedded; 27] = embedded! {
+const TARGETS: [Embedded; 28] = embedded! {
     "lariat": "lariat.toml";
     "hitch": "hitch.conf";
     "stunnel": "stunnel.conf";
@@ -57,6 +57,7 @@ const TARGETS: [Embedded; 27] = embedded! {
     "mysql-stunnel": "../mysql-plain/server.sh", "front.sh", "near.conf", "near.sh", "stunnel.conf";
     "mysql-ssh": "../mysql-plain/server.sh", "front.sh", "near.sh", "sshd.conf";
     "sysbench": "connect.lua", "run.sh";
+    "go-mysql": "main.go", "run.sh";
 };
 
 #[derive(Debug, thiserror::Error)]

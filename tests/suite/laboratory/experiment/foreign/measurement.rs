@@ -236,16 +236,23 @@ fn a_server_that_ends_meanwhile_fails_with_its_words() {
 #[test]
 fn another_program_may_be_the_client() {
     let desk = Desk::with_nginx(OWN_CERTIFICATE);
-    let head = format!("client = \"curl\"\n{HEAD}");
-    let (reading, _) = desk.ask_with(&head, "plain", "[load]\nsize = \"64k\"\n");
-    assert_eq!(reading["event"], "measured", "{reading}");
-    assert_eq!(reading["traffic"]["body_bytes"], 65536);
-    assert_eq!(reading["counts"]["succeeded"], 1);
-    assert_eq!(reading["response"]["count"], 1);
-    for field in ["server_cpu_ns", "client_cpu_ns", "resident_bytes_loaded"] {
-        assert!(number(&reading[field]) > 0, "{field}: {reading}");
+    let load = "[load]\nsize = \"64k\"\n";
+    let in_a_value = "[[factor]]\nname = \"by\"\ntitle = \"by\"\n\
+                      [[factor.value]]\nname = \"curl\"\ntitle = \"curl\"\nclient = \"curl\"\n";
+    for (head, scenario) in [
+        (format!("client = \"curl\"\n{HEAD}"), load.to_owned()),
+        (HEAD.to_owned(), format!("{load}{in_a_value}")),
+    ] {
+        let (reading, _) = desk.ask_with(&head, "plain", &scenario);
+        assert_eq!(reading["event"], "measured", "{reading}");
+        assert_eq!(reading["traffic"]["body_bytes"], 65536);
+        assert_eq!(reading["counts"]["succeeded"], 1);
+        assert_eq!(reading["response"]["count"], 1);
+        for field in ["server_cpu_ns", "client_cpu_ns", "resident_bytes_loaded"] {
+            assert!(number(&reading[field]) > 0, "{field}: {reading}");
+        }
+        assert!(number(&reading["client_resident_bytes_max"]) > 0);
     }
-    assert!(number(&reading["client_resident_bytes_max"]) > 0);
 }
 
 #[test]
