@@ -266,8 +266,11 @@ impl Metric {
 
     /// For people, without its unit. `operation` is the scenario's, in plural.
     pub fn title(self, operation: &str) -> String {
-        let one = operation.strip_suffix('s').unwrap_or(operation);
-        self.row().names[1].replace("{}", one)
+        let one = match operation.strip_suffix("ies") {
+            Some(stem) => format!("{stem}y"),
+            None => operation.strip_suffix('s').unwrap_or(operation).to_owned(),
+        };
+        self.row().names[1].replace("{}", &one)
     }
 
     /// At the head of a narrow column, without its unit.
@@ -420,5 +423,6 @@ mod tests {
             "server CPU per request"
         );
         assert_eq!(Metric::ServerCpu.title("work"), "server CPU per work");
+        assert_eq!(Metric::ServerCpu.title("queries"), "server CPU per query");
     }
 }

@@ -1,28 +1,31 @@
 //! The tables of a scenario: metrics by target and combination of values, gains of the last factor,
 //! spreads as ministat(1) prints them, what the source printed.
 
+use std::collections::BTreeSet;
+
 use measure::effect::{Effect, Scale};
 use measure::experiment::{Measurement, Published, Target};
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
 use super::comparison::{compare, digits, effect_of_pairs, in_cell, is_quiet};
-use super::study::{Combination, Entry, Gap, Study};
+use super::study::{Combination, Entry, Gap, Study, base};
 use crate::document::{Cell, NONE, Table};
 use crate::words::{joined, titled};
 
-/// A row per configuration: the medians of its metrics, and the main one against the first
-/// target's. For a terminal: as many metrics as leave room for the comparison.
+/// A row per configuration: the medians of its metrics, and the main one against that of the target
+/// that it is compared with. For a terminal: as many metrics as leave room for the comparison.
 pub(crate) fn summary(study: &Study<'_>, width: usize) -> Table {
     let Some(main) = study.main() else {
         return Table::default();
     };
-    let metrics = fitting(study, width);
-    let first = study
-        .targets
-        .first()
-        .map_or("", |target| target.name.as_str());
-    let against = format!("<{} to {first}'s (95 %)", main.head());
+    let bases = bases(study);
+    let named = if bases.len() > 1 { &*bases } else { &[] };
+    let metrics = fitting(study, width, named);
+    let against = match &*bases {
+        [one] => format!("<{} to {one}'s (95 %)", main.head()),
+        _ => format!("<{}, ratio (95 %)", main.head()),
+    };
     let heads = metrics.iter().map(|metric| head(*metric));
     let heads = ["<".to_owned()].into_iter().chain(heads).chain([against]);
     let mut table = Table::new("", heads);
@@ -38,7 +41,10 @@ pub(crate) fn summary(study: &Study<'_>, width: usize) -> Table {
                 None => {
                     let base = combination.base_of(entry);
                     let found = base.and_then(|base| compare(entry, base, main));
-                    found.map_or_else(String::new, |found| found.signed())
+                    let of = base.filter(|_| !named.is_empty());
+                    let of =
+                        of.map_or_else(String::new, |base| format!(" to {}", base.target.name));
+                    found.map_or_else(String::new, |found| found.signed() + &of)
                 }
             };
             let name = Cell::from(&entry.target.name);
@@ -52,13 +58,37 @@ fn head(metric: Metric) -> String {
     format!("{}, {}", metric.head(), metric.unit().name())
 }
 
-fn fitting(study: &Study<'_>, width: usize) -> Vec<Metric> {
+/// The targets that others are compared with.
+fn bases<'s>(study: &'s Study<'_>) -> Vec<&'s str> {
+    let targets = &study.targets;
+    let all = (0..targets.len()).filter_map(|index| base(targets, index));
+    let all: BTreeSet<_> = all.collect();
+    all.iter()
+        .map(|index| targets[*index].name.as_str())
+        .collect()
+}
+
+/// As a sentence of a caption goes on.
+fn to_bases(study: &Study<'_>) -> String {
+    match *bases(study) {
+        [] => "to the first target".to_owned(),
+        [one] => format!("to {one}"),
+        [first, ref others @ ..] => {
+            let others = others.join(" and ");
+            format!("to {first}, or to {others} where that does the same work,")
+        }
+    }
+}
+
+fn fitting(study: &Study<'_>, width: usize, bases: &[&str]) -> Vec<Metric> {
     const COMPARISON: usize = 26;
+    let name = bases.iter().map(|name| name.chars().count() + 4).max();
     let names = study
         .targets
         .iter()
         .map(|target| target.name.chars().count());
     let mut left = width.saturating_sub(names.max().unwrap_or(0) + COMPARISON + 4);
+    left = left.saturating_sub(name.unwrap_or(0));
     let fits = |metric: &&Metric| {
         let needed = head(**metric).chars().count() + 2;
         let fits = needed <= left;
@@ -110,13 +140,10 @@ pub(crate) fn full(study: &Study<'_>) -> Vec<Table> {
 }
 
 fn by_value(study: &Study<'_>, metric: Metric) -> Table {
-    let first = study
-        .targets
-        .first()
-        .map_or("", |target| target.name.as_str());
     let caption = format!(
-        "{}: medians of repeats, least to greatest; ratio to {first} with its 95 % interval",
-        heading(study, metric)
+        "{}: medians of repeats, least to greatest; ratio {} with its 95 % interval",
+        heading(study, metric),
+        to_bases(study)
     );
     by_target(
         study,
