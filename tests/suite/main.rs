@@ -123,6 +123,7 @@ mod terminator {
         mod supervisor_stalls;
         mod takeover;
         mod takeover_refused;
+        mod takeover_trial;
         mod takeover_versions;
     }
     mod resumption {

@@ -73,6 +73,10 @@ fn attend() -> io::Result<u8> {
             let _ = match signal {
                 Signal::Child => Ok(()),
                 Signal::Order => serving.order(number),
+                // After an upgrade one serves, and one drains.
+                Signal::Interrupt | Signal::Terminate => {
+                    supervisors().map(|all| all.for_each(|one| drop(one.signal(signal))))
+                }
                 signal => serving.signal(signal),
             };
         }
@@ -82,7 +86,7 @@ fn attend() -> io::Result<u8> {
             }
         }
         if serving.has_ended_within(Duration::ZERO)? {
-            match supervisor()? {
+            match supervisors()?.next() {
                 Some(successor) => serving = successor,
                 None => return Ok(code),
             }
@@ -90,9 +94,9 @@ fn attend() -> io::Result<u8> {
     }
 }
 
-/// The supervisor that has taken over: of those in this container the oldest, since a younger one
-/// may be about to take over from it.
-fn supervisor() -> io::Result<Option<Process>> {
+/// The supervisors in this container. The first is the oldest: a younger one may be about to take
+/// over from it.
+fn supervisors() -> io::Result<impl Iterator<Item = Process>> {
     let numbers = fs::read_dir("/proc")?.filter_map(|entry| {
         let name = entry.ok()?.file_name();
         name.to_str()?.parse::<u32>().ok()
@@ -100,12 +104,12 @@ fn supervisor() -> io::Result<Option<Process>> {
     let own = std::process::id();
     let mut numbers: Vec<_> = numbers.filter(|number| *number != own).collect();
     numbers.sort_unstable();
-    let is_it = |process: &Process| {
+    let is_it = |process: &Process| -> bool {
         let name = process.name();
         name.is_ok_and(|name| name == SUPERVISOR_NAME) && serves(process.pid())
     };
-    let mut all = numbers.into_iter().filter_map(|one| Process::of(one).ok());
-    Ok(all.find(is_it))
+    let all = numbers.into_iter().filter_map(|one| Process::of(one).ok());
+    Ok(all.filter(is_it))
 }
 
 /// Whether its command is `lariat serve`: others have the same name.

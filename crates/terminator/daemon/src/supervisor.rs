@@ -35,6 +35,7 @@ mod stopping;
 mod succession;
 mod successor;
 mod takeover_socket;
+mod trial;
 mod watched;
 
 use std::collections::BTreeSet;
@@ -73,7 +74,7 @@ use meeting::Met;
 use messages::{say_each, warn};
 use names::Names;
 use phase::{Due, Next, Phase};
-use predecessor::{From, Inherited};
+use predecessor::{From, Inherited, Watcher};
 use prepared::{ConfigSummary, Prepared};
 use reading::{Done, Read, Readers};
 use roots::Roots;
@@ -257,6 +258,8 @@ struct Supervisor<'a> {
     sessions: Sessions,
     /// While this one takes over from it.
     predecessor: Option<From>,
+    /// The same, while it watches this one.
+    watcher: Option<Watcher>,
     succession: Succession,
     start: SystemTime,
     manager: ServiceManager,
@@ -321,6 +324,7 @@ impl<'a> Supervisor<'a> {
             backoff: Backoff::default(),
             sessions: Sessions::new(inherited.secret, inherited.sessions)?,
             predecessor,
+            watcher: None,
             succession: Succession::new(takeover_path),
             start: SystemTime::now(),
             manager: ServiceManager::of_environment(store, waits),

@@ -39,7 +39,7 @@ pub(crate) const PREDECESSOR_VARIABLE: &str = "LARIAT_PREDECESSOR";
 const SUFFIX: &str = ".takeover";
 
 /// The fields of an [`Offer`] that we know, for [`Offer::must_understand`].
-const KNOWN: [&str; 9] = [
+const KNOWN: [&str; 10] = [
     "format",
     "program",
     "secret",
@@ -49,6 +49,7 @@ const KNOWN: [&str; 9] = [
     "listeners",
     "admin",
     "cluster",
+    "watches",
 ];
 
 /// Where the supervisor with that status socket listens for one that takes over from it.
@@ -80,8 +81,15 @@ pub(crate) enum Successor {
     Serving {
         /// Paths that are its own now: the predecessor leaves them.
         kept: Vec<PathBuf>,
+        /// Where it listens for services, as configured. An older one does not say it.
+        #[serde(default)]
+        addresses: Vec<String>,
     },
-    /// Whenever it comes to that, also in the place of a hello: it cannot take over.
+    /// After `Serving`, to one that watches: it needs nobody any more that serves in its place.
+    /// It stops since it was told to, or has handed over itself.
+    Settled,
+    /// Whenever it comes to that, also in the place of a hello: it cannot take over. After
+    /// `Serving`: its worker process has died.
     Failed {
         /// Why, as it stands on its standard error.
         why: String,
@@ -158,6 +166,9 @@ pub(crate) struct Offer {
     /// Where datagrams of the cluster's peers come, as configured.
     #[serde(default)]
     pub(crate) cluster: Option<String>,
+    /// Whether the predecessor has somebody else serve if the successor fails in its first seconds.
+    #[serde(default)]
+    pub(crate) watches: bool,
 }
 
 /// The memory of stored sessions: its limits say how entries lie in it.

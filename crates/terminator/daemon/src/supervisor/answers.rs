@@ -174,6 +174,7 @@ impl Supervisor<'_> {
                     Level::Error,
                     format_args!("the worker process (pid {pid}) {text}: {how}"),
                 );
+                self.fail_trial(&how);
                 self.restart(how)
             }
         }

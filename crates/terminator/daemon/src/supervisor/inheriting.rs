@@ -9,7 +9,7 @@ use super::Supervisor;
 use super::failure::Failure;
 use super::messages::say;
 use super::phase::{Due, Next};
-use super::predecessor::Told;
+use super::predecessor::{Told, Watcher};
 use crate::handover::Order;
 use crate::takeover::{Predecessor, Successor};
 
@@ -39,6 +39,9 @@ impl Supervisor<'_> {
         let Some(from) = &self.predecessor else {
             // It has told the service manager of us, or has ended.
             self.is_heard();
+            if let Told::End = told {
+                self.watcher = None;
+            }
             return Ok(Next::Continue);
         };
         match told {
@@ -72,8 +75,11 @@ impl Supervisor<'_> {
         let mut kept = self.admin_sockets.paths().to_vec();
         kept.extend(self.listeners.paths());
         // If it has died, it needs not know.
-        let _ = from.send(&Successor::Serving { kept });
+        let addresses = self.served.summary.listen.iter();
+        let addresses = addresses.map(|wanted| wanted.address.to_string()).collect();
+        let _ = from.send(&Successor::Serving { kept, addresses });
         say(format_args!("took over from process {}", from.pid));
+        self.watcher = Watcher::of(from);
         self.serves()
     }
 }

@@ -126,6 +126,12 @@ impl Listeners {
         self.lent = paths;
     }
 
+    /// Closes what a successor that listens at these addresses does not want.
+    pub(super) fn leave_others(&mut self, addresses: &[String]) {
+        let is_left = |(address, ..): &Key| addresses.contains(&address.to_string());
+        self.open.retain(|key, _| is_left(key));
+    }
+
     /// Opens those that are not open yet: all, or none and the failure.
     pub(super) fn open(
         &mut self,

@@ -30,7 +30,7 @@ pub(super) fn meet(
     events: &mut EventQueue,
 ) -> Result<Met, Failure> {
     let named = std::env::var_os(PREDECESSOR_VARIABLE).map(PathBuf::from);
-    let Some(from) = connect(&named.unwrap_or(socket))? else {
+    let Some(mut from) = connect(&named.unwrap_or(socket))? else {
         return Ok(Met::Nobody);
     };
     from.send(&Successor::Hello(Hello::new(config)))?;
@@ -47,6 +47,7 @@ pub(super) fn meet(
         Some(Event::Told(Told::Message(Predecessor::Offer(offer), fds))) => {
             let checked = offer.check(fds.len());
             checked.map_err(|why| from.failed(why))?;
+            from.watches = offer.watches;
             Ok(Met::Offered(from, Box::new(Inherited::new(*offer, fds))))
         }
         Some(Event::Told(Told::Message(Predecessor::Refused { why }, _))) => Err(from.failed(why)),

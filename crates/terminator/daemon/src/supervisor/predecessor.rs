@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sys::channel::{Channel, DESCRIPTORS_MAX};
 use sys::peer::credentials;
@@ -16,6 +16,7 @@ use sys::process;
 use wire::address::Address;
 
 use super::failure::{Failure, TakeoverFailure};
+use super::successor::TRIAL_TIME;
 use crate::handover::{Secret, SessionKey};
 use crate::maintenance::ServerName;
 use crate::takeover::{
@@ -29,7 +30,15 @@ const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 /// The running supervisor that we take over from.
 pub(super) struct From {
     pub(super) pid: u32,
+    /// Whether it has somebody else serve if this one fails in its first seconds.
+    pub(super) watches: bool,
     channel: Arc<Channel>,
+}
+
+/// The predecessor that watches this one, until then.
+pub(super) struct Watcher {
+    pub(super) from: From,
+    pub(super) until: Instant,
 }
 
 /// What it says.
@@ -73,7 +82,11 @@ pub(super) fn connect(socket: &Path) -> Result<Option<From>, Failure> {
                 return Err(failed(pid, why).into());
             }
             let channel = Arc::new(channel.with_send_timeout(SEND_TIME_MAX));
-            Ok(Some(From { pid, channel }))
+            Ok(Some(From {
+                pid,
+                watches: false,
+                channel,
+            }))
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(failed(0, error.to_string()).into())
@@ -137,6 +150,14 @@ impl From {
         let thread = thread::Builder::new().name("predecessor".to_owned());
         let started = thread.spawn(listen).map(drop);
         started.map_err(Failure::host("start a thread"))
+    }
+}
+
+impl Watcher {
+    /// `None` = it does not watch.
+    pub(super) fn of(from: From) -> Option<Self> {
+        let until = Instant::now() + TRIAL_TIME;
+        from.watches.then_some(Self { from, until })
     }
 }
 

@@ -28,6 +28,8 @@ impl Supervisor<'_> {
         if self.stops_with_successor() {
             return Ok(Next::Continue);
         }
+        self.settled();
+        self.succession.stop_watching();
         let is_begun = matches!(self.phase, Phase::Starting | Phase::Restarting);
         if self.child.is_some()
             && self.predecessor.is_none()
@@ -62,7 +64,9 @@ impl Supervisor<'_> {
     /// Accepts no more; a successor may have all sockets.
     pub(super) fn drain(&mut self, is_succeeded: bool) -> Next {
         // Ours first: the kernel must send no connection to a socket that nobody accepts from.
-        self.listeners.close();
+        if !self.succession.is_watching() {
+            self.listeners.close();
+        }
         let time = self.served.summary.process.drain;
         say(format_args!(
             "draining for up to {} s; a second signal ends at once",
@@ -75,6 +79,10 @@ impl Supervisor<'_> {
 
     /// The worker process has drained: so many connections were open at the deadline.
     pub(super) fn drained(&mut self, cut: u64) -> Next {
+        if let Some(trial) = &mut self.succession.trial {
+            (trial.cut, self.child, self.due) = (Some(cut), None, None);
+            return Next::Continue;
+        }
         match cut {
             0 => say("ended; every connection had ended before"),
             1 => warn("ended; 1 connection was cut at the deadline"),
@@ -98,6 +106,10 @@ impl Supervisor<'_> {
     pub(super) fn end(&mut self) -> Next {
         // Its drop kills and reaps.
         self.child = None;
+        if self.succession.is_watching() {
+            self.due = None;
+            return Next::Continue;
+        }
         self.manager.flush();
         Next::Stop
     }

@@ -5,7 +5,8 @@
 //! and ends. Whatever goes wrong before that, this one goes on and says what it was.
 
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use super::events::Event;
 use super::failure::Failure;
 use super::messages::{printable, say, warn};
 use super::phase::{Next, Phase};
-use super::successor::{Stage, Taking};
+use super::successor::{Stage, Taking, Trial};
 use super::takeover_socket::{Asked, Link};
 use crate::handover::Order;
 use crate::takeover::{
@@ -49,6 +50,8 @@ impl Supervisor<'_> {
     /// Somebody asked something at the takeover socket.
     pub(super) fn asked(&mut self, asked: Asked) -> Result<Next, Failure> {
         match asked {
+            Asked::Said(number, said) if self.is_on_trial(number) => Ok(self.trial_said(said)),
+            Asked::Gone(number) if self.is_on_trial(number) => self.trial_failed(),
             // Those have no rights to gain by it, but their user may be ours.
             Asked::TakeOver(link, _) | Asked::Upgrade(link) if self.is_own(&link) => {
                 self.turn_away(&link, "it is a part of the running one")
@@ -152,6 +155,7 @@ impl Supervisor<'_> {
         }
         match self.phase {
             Phase::Starting | Phase::Serving | Phase::Restarting => Ok(()),
+            Phase::Draining if self.succession.is_replacing => Ok(()),
             Phase::Draining => Err("the running one drains, and has closed its sockets".to_owned()),
         }
     }
@@ -187,6 +191,7 @@ impl Supervisor<'_> {
             listeners: listeners.into_iter().map(|(offer, _)| offer).collect(),
             admin: admin.and(listen).map(|address| address.to_string()),
             cluster: cluster.map(|(name, _)| name),
+            watches: self.watches(),
             ..self.state(self.last_number - 1)
         };
         let sent = link.send(&Predecessor::Offer(Box::new(offer)), &fds);
@@ -215,6 +220,7 @@ impl Supervisor<'_> {
             listeners: Vec::new(),
             admin: None,
             cluster: None,
+            watches: false,
             sessions: self.sessions.offer().map(|(offer, _)| offer),
         }
     }
@@ -230,7 +236,9 @@ impl Supervisor<'_> {
                 }
                 Ok(Next::Continue)
             }
-            (Some(Stage::Given), Successor::Serving { kept }) => Ok(self.handed_over(kept)),
+            (Some(Stage::Given), Successor::Serving { kept, addresses }) => {
+                Ok(self.handed_over(kept, &addresses))
+            }
             _ => self.successor_failed("speaks out of turn"),
         }
     }
@@ -263,11 +271,12 @@ impl Supervisor<'_> {
     }
 
     /// The successor serves: this one is done when its connections are.
-    fn handed_over(&mut self, kept: Vec<PathBuf>) -> Next {
+    fn handed_over(&mut self, kept: Vec<PathBuf>, addresses: &[String]) -> Next {
         let Some(Taking { link, program, .. }) = self.succession.successor.take() else {
             return Next::Continue;
         };
         let pid = link.pid;
+        let watches = self.watches() && !addresses.is_empty() && !self.succession.stop_asked;
         self.manager.hand_over(pid);
         // One that is older does not know the word, and needs it not.
         let _ = link.send(&Predecessor::Released, &[]);
@@ -284,7 +293,16 @@ impl Supervisor<'_> {
             let process = link.process.as_ref();
             let _ = process.map(|process| process.signal(Signal::Terminate));
         }
+        self.settled();
+        if std::mem::take(&mut self.succession.is_replacing) {
+            return self.end_trial();
+        }
+        if watches {
+            self.listeners.leave_others(addresses);
+            self.succession.trial = Some(Trial::begin(link, program));
+        }
         if self.child.is_none() || self.phase != Phase::Serving {
+            self.phase = Phase::Draining;
             return self.end();
         }
         self.phase = Phase::Draining;
@@ -293,6 +311,9 @@ impl Supervisor<'_> {
 
     /// Something is overdue.
     pub(super) fn takeover_is_late(&mut self) -> Result<Next, Failure> {
+        if self.succession.trial.is_some() {
+            return Ok(self.end_trial());
+        }
         let (what, time) = match (self.succession.stage(), self.succession.expected) {
             (Some(Stage::Offered), _) => ("was not ready to serve", READY_TIME_MAX),
             (Some(_), _) => ("did not serve", SWITCH_TIME_MAX),
@@ -334,8 +355,12 @@ impl Supervisor<'_> {
         let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
         // As it stands on its standard error.
         let why = Level::split(&why).map_or(&*why, |(_, text)| text);
+        let what_now = match self.phase {
+            Phase::Draining => "nobody serves",
+            Phase::Starting | Phase::Serving | Phase::Restarting => "this one goes on",
+        };
         say(format_args!(
-            "error: the successor{who} has not taken over, and this one goes on: {why}"
+            "error: the successor{who} has not taken over, and {what_now}: {why}"
         ));
         let why = why.to_owned();
         for asker in self.succession.askers.drain(..) {
@@ -343,7 +368,7 @@ impl Supervisor<'_> {
             let _ = asker.send(&Predecessor::Refused { why }, &[]);
         }
         let Some(Taking { link, stage, .. }) = taking else {
-            return Ok(Next::Continue);
+            return Ok(self.end_replacing());
         };
         let _ = link.send(&Predecessor::Refused { why }, &[]);
         if stage != Stage::Offered {
@@ -355,9 +380,10 @@ impl Supervisor<'_> {
             return self.stop();
         }
         match self.phase {
+            Phase::Draining => return Ok(self.end_replacing()),
             Phase::Serving if stage != Stage::Offered => self.tell(&Order::Accept),
             Phase::Restarting if stage != Stage::Offered => self.start_child()?,
-            Phase::Starting | Phase::Serving | Phase::Restarting | Phase::Draining => {}
+            Phase::Starting | Phase::Serving | Phase::Restarting => {}
         }
         self.reload_if_asked()
     }
@@ -386,13 +412,10 @@ impl Supervisor<'_> {
         }
         let started = match self.phase {
             Phase::Draining => Err("the running one drains".to_owned()),
-            _ => self.start_successor(),
+            _ => self.start_successor(None),
         };
         match started {
-            Ok(pid) => {
-                say(format_args!("started process {pid} to take over"));
-                self.succession.expected = Some((Instant::now() + START_TIME_MAX, pid));
-            }
+            Ok(pid) => self.expect(pid),
             Err(why) => {
                 say(format_args!("error: cannot start a successor: {why}"));
                 for asker in self.succession.askers.drain(..) {
@@ -403,7 +426,14 @@ impl Supervisor<'_> {
         }
     }
 
-    fn start_successor(&self) -> Result<u32, String> {
+    /// That one was started to take over.
+    pub(super) fn expect(&mut self, pid: u32) {
+        say(format_args!("started process {pid} to take over"));
+        self.succession.expected = Some((Instant::now() + START_TIME_MAX, pid));
+    }
+
+    /// From its file, or from another one.
+    pub(super) fn start_successor(&self, program: Option<&Path>) -> Result<u32, String> {
         if ends_with_first_process() {
             return Err(
                 "systemd would end it together with this one\nhint: the unit needs Type=notify"
@@ -413,8 +443,9 @@ impl Supervisor<'_> {
         let Some(started_as) = &self.succession.program else {
             return Err("it is not known how this one was started".to_owned());
         };
-        let mut command = Command::new(&started_as.program);
+        let mut command = Command::new(program.unwrap_or(&started_as.program));
         command
+            .arg0(&started_as.program)
             .args(&started_as.arguments)
             .env(PREDECESSOR_VARIABLE, &started_as.socket)
             // The service manager's watchdog is for the process that serves.

@@ -2,10 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::takeover_socket::Link;
 use crate::takeover::Hello;
+
+/// A program that cannot do its work shows it with its first connections.
+pub(super) const TRIAL_TIME: Duration = Duration::from_secs(3);
 
 /// How far a supervisor is that hands over.
 #[derive(Default)]
@@ -20,6 +23,10 @@ pub(super) struct Succession {
     pub(super) askers: Vec<Link>,
     /// It was told to stop when it could not take back what it had given.
     pub(super) stop_asked: bool,
+    /// The one that serves now, while this one watches it.
+    pub(super) trial: Option<Trial>,
+    /// That one has failed, and another one is to take over.
+    pub(super) is_replacing: bool,
 }
 
 /// How this process was started, and so is its successor.
@@ -35,6 +42,17 @@ pub(super) struct Taking {
     pub(super) program: String,
     pub(super) stage: Stage,
     pub(super) until: Instant,
+}
+
+/// A successor that serves, and is watched.
+pub(super) struct Trial {
+    pub(super) link: Link,
+    pub(super) program: String,
+    pub(super) until: Instant,
+    /// What it said that was wrong.
+    pub(super) why: Option<String>,
+    /// The worker process here has drained meanwhile, and cut so many connections.
+    pub(super) cut: Option<u64>,
 }
 
 /// How far it is.
@@ -63,8 +81,11 @@ impl Succession {
 
     /// When something is overdue.
     pub(super) fn due(&self) -> Option<Instant> {
+        let trial = self.trial.as_ref().map(|trial| trial.until);
         let taking = self.successor.as_ref().map(|taking| taking.until);
-        taking.or_else(|| self.expected.map(|(until, _)| until))
+        trial
+            .or(taking)
+            .or_else(|| self.expected.map(|(until, _)| until))
     }
 
     /// Whether a reload has to wait for the end of it.
@@ -75,6 +96,28 @@ impl Succession {
     /// How far the successor is, if there is one.
     pub(super) fn stage(&self) -> Option<Stage> {
         Some(self.successor.as_ref()?.stage)
+    }
+
+    /// Whether the listening sockets are kept for another one that may have to take over.
+    pub(super) fn is_watching(&self) -> bool {
+        self.trial.is_some() || self.is_replacing
+    }
+
+    pub(super) fn stop_watching(&mut self) {
+        self.trial = None;
+        self.is_replacing = false;
+    }
+}
+
+impl Trial {
+    pub(super) fn begin(link: Link, program: String) -> Self {
+        Self {
+            link,
+            program,
+            until: Instant::now() + TRIAL_TIME,
+            why: None,
+            cut: None,
+        }
     }
 }
 

@@ -1,0 +1,116 @@
+//! A successor that fails in its first seconds: the one before has its own program serve again.
+
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustls::HandshakeKind;
+use suite::client::Client;
+use suite::configuration::Service;
+use suite::lariat::{Lariat, try_status};
+use suite::patience::until;
+use suite::program::Running;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+/// A supervisor that this test did not start; ended with it.
+struct Started(Pid);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = kill_process(self.0, Signal::KILL);
+    }
+}
+
+fn number(process: Pid) -> u32 {
+    process.as_raw_nonzero().get().unsigned_abs()
+}
+
+/// Kills a process of the successor that has just taken over from `before`: who serves then.
+fn replaced(lariat: &Lariat, before: &Running, victim: Pid) -> Started {
+    let first = u64::from(before.id());
+    let second = u64::from(number(lariat.supervisor()));
+    kill_process(victim, Signal::KILL).unwrap();
+    until("another one to serve", || {
+        let status = try_status(&lariat.status_socket())?;
+        let pid = status["process"]["supervisor_pid"].as_u64()?;
+        let is_new = pid != first && pid != second;
+        is_new.then(|| Started(Pid::from_raw(pid.try_into().unwrap()).unwrap()))
+    })
+}
+
+/// Nobody is refused while a process of the successor is killed, and all goes on as before.
+fn goes_on_without(find: impl FnOnce(&Lariat) -> Pid, words: &str) {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let path = site.path("front.sock");
+    let service = Service::new(&site, &server);
+    let address = service.address;
+    let unix = format!("unix:{}", path.display());
+    let service = service.listen(&format!("[\"{address}\", {unix:?}]"));
+    let mut lariat = Lariat::start(&service.toml());
+    let client = Client::without_tickets(&site);
+    client.visit(address);
+    let mut open = client.echo(address);
+    let mut before = lariat.succeed();
+    let victim = find(&lariat);
+    let is_done = AtomicBool::new(false);
+    let now = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Acquire) {
+                TcpStream::connect(address).expect("a socket that listens");
+            }
+        });
+        let now = replaced(&lariat, &before, victim);
+        is_done.store(true, Ordering::Release);
+        now
+    });
+    assert_eq!(client.visit(address), HandshakeKind::Resumed);
+    UnixStream::connect(&path).unwrap();
+    open.send(b"still");
+    assert_eq!(open.receive(5), b"still");
+    drop(open);
+    assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
+    let said = before.stderr();
+    let failed = format!(
+        "process {}, lariat {}, failed within 3 s of taking over",
+        number(lariat.supervisor()),
+        env!("CARGO_PKG_VERSION")
+    );
+    assert!(said.contains(&failed) && said.contains(words), "{said}");
+    // It has no one behind it, and goes on by itself.
+    assert_eq!(client.visit(address), HandshakeKind::Resumed);
+    assert_eq!(lariat.serving(), now.0);
+}
+
+#[test]
+fn a_supervisor_that_is_killed_is_replaced() {
+    goes_on_without(Lariat::supervisor, "its supervisor was killed, or crashed");
+}
+
+#[test]
+fn a_successor_whose_worker_process_dies_is_replaced() {
+    let worker_process = |lariat: &Lariat| {
+        let pid = lariat.status()["process"]["pid"].as_u64();
+        let pid = pid.and_then(|pid| pid.try_into().ok());
+        Pid::from_raw(pid.expect("a number")).expect("a process")
+    };
+    goes_on_without(worker_process, "its worker process has ended: ");
+}
+
+#[test]
+fn a_successor_that_is_told_to_stop_is_not_replaced() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let mut lariat = Lariat::start(&service.toml());
+    let mut before = lariat.succeed();
+    lariat.signal(Signal::TERM);
+    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
+    let said = before.stderr();
+    assert!(!said.contains("started"), "{said}");
+    TcpStream::connect(service.address).unwrap_err();
+    assert!(!lariat.status_socket().exists());
+}
