@@ -530,24 +530,25 @@ fn size(value: &Value, key: &Key) -> Result<u64, Problem> {
 }
 
 fn chosen<T: Clone>(value: &Value, key: &Key, meanings: &[(&str, T)]) -> Result<T, Problem> {
-    let text = text(value)?;
+    let words = meanings.iter().map(|(word, _)| *word);
+    let takes = || {
+        let known: Vec<_> = words.clone().collect();
+        format!("`{}` takes: {}", key.name(), known.join(", "))
+    };
+    let text = text(value).map_err(|problem| problem.hint(takes()))?;
     if let Some((_, meaning)) = meanings
         .iter()
         .find(|(word, _)| word.eq_ignore_ascii_case(text))
     {
         return Ok(meaning.clone());
     }
-    let words = meanings.iter().map(|(word, _)| *word);
     let problem = Problem::new(format!("\"{}\" is not known", text.escape_debug()));
     let mut synonyms = key.synonyms.iter();
     if let Some((_, ours)) = synonyms.find(|(theirs, _)| theirs.eq_ignore_ascii_case(text)) {
-        return Err(problem.hint(format!("write \"{ours}\"")));
+        let is_here = !ours.is_empty();
+        let write = || format!("write \"{ours}\"");
+        return Err(problem.hint(if is_here { write() } else { takes() }));
     }
-    Err(match nearest(text, words.clone()) {
-        Some(near) => problem.hint(format!("did you mean \"{near}\"?")),
-        None => {
-            let known: Vec<_> = words.collect();
-            problem.hint(format!("`{}` takes: {}", key.name(), known.join(", ")))
-        }
-    })
+    let near = nearest(text, words.clone());
+    Err(problem.hint(near.map_or_else(takes, |near| format!("did you mean \"{near}\"?"))))
 }

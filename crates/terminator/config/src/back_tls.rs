@@ -10,7 +10,7 @@ use tls::options::{
 };
 use wire::address::{Address, Endpoint};
 
-use crate::certificates::{self, Shelf};
+use crate::certificates::{self, Shelf, holds_key};
 use crate::files;
 use crate::front;
 use crate::inspection::Use;
@@ -148,7 +148,9 @@ fn certificate(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<CertificateSo
         ocsp_der: None,
     };
     let name = if key.is_some() { "key" } else { "certificate" };
-    shelf.is_private(tls, name, key.as_ref().unwrap_or(&chain));
+    if holds_key(&source) {
+        shelf.is_private(tls, name, key.as_ref().unwrap_or(&chain));
+    }
     if let Some(inspector) = shelf.inspector {
         inspector.certificate(tls, "certificate", &source, Use::ToServers);
     }

@@ -117,12 +117,21 @@ impl Found {
             ocsp_der: option(ocsp_der)?,
         };
         let key = if entry.has("key") { "key" } else { "chain" };
-        shelf.is_private(entry, key, self.key.as_ref().unwrap_or(&self.chain));
+        if holds_key(&source) {
+            shelf.is_private(entry, key, self.key.as_ref().unwrap_or(&self.chain));
+        }
         if let Some(inspector) = shelf.inspector {
             inspector.certificate(entry, "chain", &source, Use::Shown);
         }
         Some(source)
     }
+}
+
+/// Whether a private key comes with it. That there is none where one should be is an error anyway.
+pub(crate) fn holds_key(source: &CertificateSource) -> bool {
+    const LABEL: &[u8] = b"PRIVATE KEY";
+    let mut parts = source.chain_pem.windows(LABEL.len());
+    source.key_pem.is_some() || parts.any(|part| part == LABEL)
 }
 
 /// Asked for and read, or not asked for; `None` only for what was asked for and failed.

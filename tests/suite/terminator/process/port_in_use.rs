@@ -35,7 +35,11 @@ fn a_second_instance_says_who_the_first_is() {
     let file = first.configuration();
     let who = [
         format!("pid {}", first.supervisor().as_raw_nonzero()),
-        format!("the running one for {}", file.display()),
+        format!(
+            "the running lariat {} for {}",
+            env!("CARGO_PKG_VERSION"),
+            file.display()
+        ),
         "hint: to serve both, give each a status socket of its own".to_owned(),
     ];
     // By its ports; and by its status socket, where the ports are other ones. One of the same file

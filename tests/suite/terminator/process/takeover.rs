@@ -165,6 +165,27 @@ fn the_running_one_starts_its_successor_itself() {
 }
 
 #[test]
+fn an_upgrade_brings_back_sockets_whose_paths_were_removed() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let mut lariat = Lariat::start(&service.toml());
+    let (first, status) = (lariat.supervisor(), lariat.status_socket());
+    let mut takeover = status.clone().into_os_string();
+    takeover.push(".takeover");
+    std::fs::remove_file(&status).unwrap();
+    std::fs::remove_file(takeover).unwrap();
+    lariat.signal(Signal::USR2);
+    until("a status socket", || status.exists().then_some(()));
+    let second = upgraded(&lariat, first);
+    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    let said = lariat.ask("upgrade").success();
+    let third = upgraded(&lariat, second.0);
+    let number = third.0.as_raw_nonzero().to_string();
+    assert!(said.contains(&number), "{said}");
+    Client::new(&site).visit(service.address);
+}
+
+#[test]
 fn what_needs_a_restart_is_done_by_it() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let (service, folder) = (Service::new(&site, &server), Directory::new());

@@ -51,6 +51,8 @@ pub(super) const GROUP_SYNONYMS: &[(&str, &str)] = &[
     ("P256", "secp256r1"),
     ("P-384", "secp384r1"),
     ("P384", "secp384r1"),
+    // Its name is near others, and it is none of them.
+    ("secp521r1", ""),
     ("Curve25519", "x25519"),
     ("MLKEM768X25519", "X25519MLKEM768"),
     ("X25519Kyber768Draft00", "X25519MLKEM768"),

@@ -142,9 +142,11 @@ impl Supervisor<'_> {
         let own = identity(&self.request.config);
         if hello.configuration != own {
             return Err(format!(
-                "the new process is for {}, the running one for {own}\nhint: to serve both, give \
-                 each a status socket of its own: `admin.status-socket`, or --status-socket",
-                printable(&hello.configuration)
+                "the new process is for {}, the running lariat {} for {own}\nhint: to serve both, \
+                 give each a status socket of its own: `admin.status-socket`, or --status-socket; \
+                 one of the same configuration takes over from the running one",
+                printable(&hello.configuration),
+                release().0,
             ));
         }
         hello.format()?;
@@ -409,6 +411,11 @@ impl Supervisor<'_> {
         self.succession.askers.extend(asker);
         if is_in_progress {
             return;
+        }
+        let socket = self.succession.program.as_ref().map(|it| &it.socket);
+        if socket.is_some_and(|path| !path.exists()) && self.phase != Phase::Draining {
+            // Somebody has removed it; the successor could not find this one.
+            self.open_takeover_socket();
         }
         let started = match self.phase {
             Phase::Draining => Err("the running one drains".to_owned()),
