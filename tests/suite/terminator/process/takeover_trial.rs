@@ -4,6 +4,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::HandshakeKind;
@@ -61,6 +62,8 @@ fn goes_on_without(find: impl FnOnce(&Lariat) -> Pid, words: &str) {
         scope.spawn(|| {
             while !is_done.load(Ordering::Acquire) {
                 TcpStream::connect(address).expect("a socket that listens");
+                // So that no port is wanted twice within the minute of TIME-WAIT.
+                thread::sleep(Duration::from_millis(1));
             }
         });
         let now = replaced(&lariat, &before, victim);
