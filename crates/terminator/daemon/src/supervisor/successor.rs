@@ -8,7 +8,7 @@ use super::takeover_socket::Link;
 use crate::takeover::Hello;
 
 /// A program that cannot do its work shows it with its first connections.
-pub(super) const TRIAL_TIME: Duration = Duration::from_secs(3);
+pub(super) const TRIAL_TIME: Duration = Duration::from_secs(5);
 
 /// How far a supervisor is that hands over.
 #[derive(Default)]
