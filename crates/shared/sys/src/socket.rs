@@ -270,6 +270,23 @@ pub fn set_keepalive(fd: impl AsFd, idle: Duration) -> io::Result<()> {
     Ok(sockopt::set_tcp_keepcnt(fd, PROBES_MAX)?)
 }
 
+/// How long the kernel keeps a client that has sent nothing before a listener gets it
+/// (`TCP_DEFER_ACCEPT`), in whole seconds; zero = it does not.
+pub fn set_defer_accept(listener: impl AsFd, time: Duration) -> io::Result<()> {
+    let seconds = libc::c_int::try_from(time.as_secs()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the kernel reads one `int` at the address, whose size it is given.
+    let answer = unsafe {
+        libc::setsockopt(
+            listener.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size_of_val(&seconds) as libc::socklen_t,
+        )
+    };
+    checked(answer).map(|_| ())
+}
+
 /// Bytes that were sent and that the peer has not acknowledged (`SIOCOUTQ`).
 pub fn unacknowledged_bytes(fd: impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
@@ -557,6 +574,24 @@ mod tests {
         set_liveness(&server, &Liveness::default()).unwrap();
         assert!(!sockopt::socket_keepalive(&server).unwrap());
         assert_eq!(sockopt::tcp_user_timeout(&server).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_client_is_kept_until_it_sends() {
+        let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
+        set_defer_accept(&listener, Duration::from_secs(600)).unwrap();
+        let (silent, _) = connect(&address_of(&listener)).unwrap();
+        let (client, _) = connect(&address_of(&listener)).unwrap();
+        wait(&silent, PollFlags::OUT);
+        wait(&client, PollFlags::OUT);
+        assert_fails(accept(&listener), ErrorKind::WouldBlock);
+        write(&client, b"x").unwrap();
+        let (_server, peer) = accept_one(&listener);
+        assert_eq!(peer, local_address(&client).unwrap());
+
+        set_defer_accept(&listener, Duration::ZERO).unwrap();
+        let (_other, _) = connect(&address_of(&listener)).unwrap();
+        accept_one(&listener);
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub(crate) fn read(
     let deny = networks::read(front, "deny", shelf);
     let liveness = liveness(front, unacknowledged);
     let transport = transport(front);
+    let defer_accept = front.boolean("defer-accept");
     let (tls, ktls) = tls_options(front, has_back_tls && is_local, tls13, shelf)?;
     Some(FrontOptions {
         listen: listen?,
@@ -49,6 +50,7 @@ pub(crate) fn read(
         },
         liveness: liveness?,
         transport: transport?,
+        defer_accept: defer_accept?,
         ktls,
         tls,
     })

@@ -381,6 +381,7 @@ fn share(address: &Address, sharers: &[Sharer<'_>]) {
                 one.transport.interface == two.transport.interface,
             ),
             ("mptcp", one.transport.mptcp == two.transport.mptcp),
+            ("defer-accept", one.defer_accept == two.defer_accept),
         ] {
             let first = first.named();
             let message = format!("differs from that of {first}, which shares {address}");

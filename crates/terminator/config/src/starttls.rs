@@ -49,6 +49,11 @@ pub(crate) fn read(
         back_section.refuse("starttls", message, "add back.tls (--backend-tls)");
         return None;
     }
+    if of_front.is_some() && dialect.is_greeted() && front.defer_accept {
+        let message = "waits for clients to speak, and they wait to be greeted";
+        front_section.refuse("defer-accept", message, "take it out");
+        return None;
+    }
     let name = servers.tls.as_ref().map(|tls| &tls.client.name);
     if of_front.is_some() && dialect.is_greeted() && name == Some(&ExpectedName::OfClient) {
         let message = "is the client's, which is not known when the server has to greet it";

@@ -120,6 +120,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
             sources: SourceRules::default(),
             liveness: Liveness::default(),
             transport: Transport::default(),
+            defer_accept: false,
             tls: FrontTls::Terminate(Box::new(tls)),
             ktls: KtlsOptions {
                 mode: KtlsMode::Off,

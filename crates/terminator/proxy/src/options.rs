@@ -62,6 +62,9 @@ pub struct FrontOptions {
     pub liveness: Liveness,
     /// What carries connections to IP addresses of `listen`.
     pub transport: Transport,
+    /// Whether the kernel keeps clients over TCP until they have sent something, for a second at
+    /// most.
+    pub defer_accept: bool,
     /// What is done with clients' TLS.
     pub tls: FrontTls,
     /// Whether the kernel encrypts what is long.

@@ -1,6 +1,7 @@
 //! How long a connection lasts, and how a peer that is gone is noticed.
 
 use std::fs;
+use std::net::TcpStream;
 
 use suite::prelude::*;
 
@@ -63,6 +64,34 @@ fn both_sides_are_probed_after_the_times_that_are_set_and_a_reload_changes_them(
         drop(next);
         lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
     }
+}
+
+/// How many packets without data the kernel has kept from listeners that wait for data.
+fn deferred() -> u64 {
+    let table = fs::read_to_string("/proc/net/netstat").expect("there is TCP");
+    let mut rows = table.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, values) = (rows.next().unwrap(), rows.next().unwrap());
+    let mut both = names.split(' ').zip(values.split(' '));
+    let (_, value) = both
+        .find(|(name, _)| *name == "TCPDeferAcceptDrop")
+        .unwrap();
+    value.parse().expect("a number")
+}
+
+#[test]
+fn the_kernel_keeps_a_silent_client_for_a_while() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server)
+        .front("defer-accept = true")
+        .more("timeouts = { handshake = '1s' }");
+    let before = deferred();
+    let lariat = Lariat::start(&service.toml());
+    let _silent = TcpStream::connect(service.address).unwrap();
+    until("the kernel keeps it", || {
+        (deferred() > before).then_some(())
+    });
+    drop(Client::new(&site).echo(service.address));
+    lariat.wait_for_reason("handshake-timeout", 1);
 }
 
 #[test]

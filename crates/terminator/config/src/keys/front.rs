@@ -156,4 +156,14 @@ pub(super) const FRONT: &[Key] = &[
              encrypt for connections of several paths.",
         )
     .example("mptcp = true"),
+    key("service.front.defer-accept", Kind::Boolean)
+    .default("false")
+    .flag("defer-accept")
+    .help(
+            "Whether the kernel keeps a new connection of TCP until its first bytes are there, for \
+             a second at most (TCP_DEFER_ACCEPT), as HAProxy's `defer-accept` and nginx' \
+             `deferred`. A worker that is not busy wakes less often then. Not for protocols \
+             in which the server speaks first.",
+        )
+    .example("defer-accept = true"),
 ];

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sys::socket::{self, ListenOptions, Liveness, PeerAddress, Transport};
 use wire::address::{Address, UnixName};
@@ -29,7 +30,13 @@ pub(super) struct Wanted {
     pub(super) liveness: Liveness,
     /// What carries the connections.
     pub(super) transport: Transport,
+    /// The kernel keeps clients that have sent nothing.
+    pub(super) defer_accept: bool,
 }
+
+/// How long the kernel keeps a client that has sent nothing. The timeout of its handshake and the
+/// rule of displacement begin after that, so it is the least that the kernel knows.
+const SILENT_MAX: Duration = Duration::from_secs(1);
 
 /// An address with what carries its connections, and how many equal ones stand before it if the
 /// kernel chooses its port: then each is another one. Services share all others.
@@ -316,6 +323,11 @@ fn set(fds: &[OwnedFd], wanted: &Wanted) {
             // The kernel takes all that a configuration can say, and no socket is lost otherwise: a
             // Unix socket among those that were handed over has nothing of that.
             let _ = socket::set_liveness(fd, &wanted.liveness);
+            // A service manager may have set it (`DeferAcceptSec=`).
+            if wanted.defer_accept || matches!(wanted.address, Address::Ip(_)) {
+                let time = SILENT_MAX * u32::from(wanted.defer_accept);
+                let _ = socket::set_defer_accept(fd, time);
+            }
         }
     }
 }
@@ -382,6 +394,7 @@ mod tests {
             address_index: 0,
             liveness: Liveness::default(),
             transport: Transport::default(),
+            defer_accept: false,
         }
     }
 

@@ -72,6 +72,7 @@ impl ConfigSummary {
                     address_index,
                     liveness: service.front.liveness,
                     transport: service.front.transport.clone(),
+                    defer_accept: service.front.defer_accept,
                 })
         });
         let folders = services().filter_map(|(service_index, service)| {
