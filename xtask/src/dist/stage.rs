@@ -13,7 +13,7 @@ use super::parts;
 const DOC: &str = "usr/share/doc/lariat";
 
 /// A file of the sources, where it is installed, and its mode.
-const FILES: [(&str, &str, u32); 11] = [
+const FILES: [(&str, &str, u32); 13] = [
     ("pkg/lariat.toml", "etc/lariat/lariat.toml", 0o644),
     ("pkg/logrotate/lariat", "etc/logrotate.d/lariat", 0o644),
     (
@@ -46,6 +46,16 @@ const FILES: [(&str, &str, u32); 11] = [
     (
         "pkg/prometheus/lariat.rules.yml",
         "usr/share/doc/lariat/examples/lariat.rules.yml",
+        0o644,
+    ),
+    (
+        "pkg/prometheus/lariat.rules.test.yml",
+        "usr/share/doc/lariat/examples/lariat.rules.test.yml",
+        0o644,
+    ),
+    (
+        "examples/kubernetes/lariat.yaml",
+        "usr/share/doc/lariat/examples/lariat.yaml",
         0o644,
     ),
     (
