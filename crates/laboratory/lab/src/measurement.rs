@@ -252,6 +252,7 @@ impl Session<'_, '_> {
         let planned = self.subject.planned;
         Launch {
             is_tls: planned.is_tls,
+            is_of_files: planned.is_of_files,
             address: self.server.address(),
             cpus: self.cpus.client.clone(),
             warm_up: planned.warm_up,

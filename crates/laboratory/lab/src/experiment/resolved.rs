@@ -46,7 +46,7 @@ impl ResolvedTarget {
             missing: self.program.as_ref().err().map(ToString::to_string),
             serves: match self.target.form.serves {
                 Serves::Origin => "origin".to_owned(),
-                Serves::Itself => "itself".to_owned(),
+                Serves::Itself | Serves::Files => "itself".to_owned(),
             },
             scheme: self.target.form.scheme.name().to_owned(),
         }

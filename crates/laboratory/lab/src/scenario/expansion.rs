@@ -248,7 +248,8 @@ impl<'f> Expansion<'f> {
         spec.request_log |= target.form.role == Role::Client;
         let is_tls = server.target.form.scheme == Scheme::Https && spec.front != Front::Plain;
         let origin = self.origin(&spec)?;
-        let launch = self.launch(is_tls, choice);
+        let is_of_files = server.target.form.serves == Serves::Files;
+        let launch = self.launch(is_tls, is_of_files, choice);
         if let Client::Load(loading) = &client {
             check_loading(loading, &launch)?;
         }
@@ -279,6 +280,7 @@ impl<'f> Expansion<'f> {
             origin,
             spec,
             is_tls,
+            is_of_files,
             client,
             expect: self.expect(choice),
             repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
@@ -302,7 +304,7 @@ impl<'f> Expansion<'f> {
         let name = self.form.file.tls_origin.as_ref();
         let origin = name.map(|name| self.contender(name)).transpose()?;
         match origin.map(|one| (&one.target.form, &one.target.name)) {
-            Some((form, name)) if form.serves == Serves::Itself && form.scheme == Scheme::Https => {
+            Some((form, name)) if form.serves == Serves::Files && form.scheme == Scheme::Https => {
                 Ok(Some(name.clone()))
             }
             _ => {
@@ -314,11 +316,12 @@ impl<'f> Expansion<'f> {
     }
 
     /// With an address in place of the server's, which decides nothing about a plan.
-    fn launch(&self, is_tls: bool, choice: &'f [usize]) -> Launch {
+    fn launch(&self, is_tls: bool, is_of_files: bool, choice: &'f [usize]) -> Launch {
         let of_values = self.values(choice);
         let of_values = of_values.filter_map(|(_, value, _)| value.duration).last();
         Launch {
             is_tls,
+            is_of_files,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 443)),
             cpus: vec![0],
             warm_up: self.pace.warm_up,

@@ -24,6 +24,8 @@ pub(crate) struct Planned {
     pub(crate) spec: ServerSpec,
     /// Whether the server speaks TLS; where it does not, nothing is expected of handshakes.
     pub(crate) is_tls: bool,
+    /// Whether it answers from files.
+    pub(crate) is_of_files: bool,
     pub(crate) client: Client,
     pub(crate) expect: Expect,
     pub(crate) repeats: u32,
@@ -122,7 +124,11 @@ impl ProgramLoad {
     pub(crate) fn values<'a>(&self, call: Call<'a>, launch: &Launch) -> ClientValues<'a> {
         let text = |name| self.settings.text(name);
         let size = text("size").and_then(|text| quantity::size(&text));
-        let path = size.map_or_else(|| "/".to_owned(), |size| format!("/?size={size}"));
+        let path = match size {
+            Some(size) if launch.is_of_files => format!("/{size}"),
+            Some(size) => format!("/?size={size}"),
+            None => "/".to_owned(),
+        };
         let scheme = if launch.is_tls { "https" } else { "http" };
         // Its own counts would leave a warm-up out, and the server's would not.
         let at_once = Launch {

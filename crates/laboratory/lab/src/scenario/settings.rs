@@ -10,7 +10,7 @@ use load::options::TABLE;
 use load::options::rows::is_of_tls;
 use load::plan::Plan;
 use options::flags::{overlaid, parse, words};
-use options::{Complaint, Entry, Node, Report, Spot, Value};
+use options::{Complaint, Entry, Node, Report, Spot, Value, quantity};
 use serde::Deserialize;
 
 use crate::load::files;
@@ -54,6 +54,8 @@ pub(crate) struct Ramp {
 pub(crate) struct Launch {
     /// Whether TLS is spoken; else settings about TLS are left out.
     pub(crate) is_tls: bool,
+    /// Whether objects are files, named by their number of bytes.
+    pub(crate) is_of_files: bool,
     pub(crate) address: SocketAddr,
     /// A thread of the load on each.
     pub(crate) cpus: Vec<u16>,
@@ -134,20 +136,24 @@ impl Settings {
     pub(crate) fn command(&self, launch: &Launch) -> Vec<String> {
         // What only the runner's own host and moment decide stays out.
         let places = ["url", "connect", "threads", "cpus"];
-        let whole = self.at(launch).only(|entry| !places.contains(&&*entry.key));
-        let scheme = if launch.is_tls { "https" } else { "http" };
-        let url = format!("{scheme}://{SERVER_NAME}/");
+        let whole = self.at(launch);
+        let url = whole.text("url").unwrap_or_default();
+        let whole = whole.only(|entry| !places.contains(&&*entry.key));
         let place = ["lariat-lab", "load", &url, "--connect", "ADDRESS"].map(str::to_owned);
         place.into_iter().chain(words(&whole.0, &TABLE)).collect()
     }
 
     fn at(&self, launch: &Launch) -> Self {
         let scheme = if launch.is_tls { "https" } else { "http" };
+        let size = self.text("size").filter(|_| launch.is_of_files);
+        let file = size.and_then(|text| quantity::size(&text));
+        let path = file.map_or_else(String::new, |bytes| bytes.to_string());
         let cpus: Vec<_> = launch.cpus.iter().map(u16::to_string).collect();
         let is_of_tls = |entry: &Entry| TABLE.find(&entry.key).is_some_and(is_of_tls);
         let whole = self
             .only(|entry| launch.is_tls || !is_of_tls(entry))
-            .with("url", &format!("{scheme}://{SERVER_NAME}/"))
+            .only(|entry| file.is_none() || entry.key != "size")
+            .with("url", &format!("{scheme}://{SERVER_NAME}/{path}"))
             .with("connect", &launch.address.to_string())
             .with("warm-up", &typed(launch.warm_up))
             .with("threads", &cpus.len().to_string())

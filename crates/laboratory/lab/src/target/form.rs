@@ -100,6 +100,8 @@ pub(crate) enum Serves {
     Origin,
     /// It does: `/?size=N` has N bytes.
     Itself,
+    /// It does, from files: `/N` has N bytes.
+    Files,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]

@@ -100,7 +100,7 @@ impl Server {
             count => Some(place.certificates.sites(count)?),
         };
         let objects = match target.form.serves {
-            Serves::Itself => objects(place.folder, &spec.objects)?,
+            Serves::Itself | Serves::Files => objects(place.folder, &spec.objects)?,
             Serves::Origin if place.origin.is_none() => {
                 return Err(StartFault::NoOrigin(target.name.clone()));
             }

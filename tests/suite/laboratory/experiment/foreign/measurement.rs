@@ -288,6 +288,22 @@ fn a_client_is_a_target_and_the_server_says_what_it_did() {
 }
 
 #[test]
+fn a_server_of_files_has_one_of_each_size_that_is_asked_for() {
+    let scenario = "[load]\nsize = \"1k\"\nconnections = 1\n\
+                    [[factor]]\nname = \"beside\"\ntitle = \"beside\"\n\
+                    [[factor.value]]\nname = \"long\"\ntitle = \"long\"\n\
+                    background = { connections = 1, size = \"64k\" }\n";
+    for target in ["lariat-files", "nginx-files"] {
+        let desk = Desk::with_nginx(OWN_CERTIFICATE);
+        let reading = desk.reading(target, scenario);
+        assert!(
+            number(&reading["background"]["received_bytes"]) > 64 << 10,
+            "{target}: {reading}"
+        );
+    }
+}
+
+#[test]
 fn a_server_has_as_many_certificates_as_asked_and_reloads_them() {
     let desk = Desk::with_nginx(OWN_CERTIFICATE);
     let head = HEAD.replace("\"server-cpu\"", "\"start-time\", \"reload-time\"");
