@@ -273,18 +273,10 @@ pub fn set_keepalive(fd: impl AsFd, idle: Duration) -> io::Result<()> {
 /// How long the kernel keeps a client that has sent nothing before a listener gets it
 /// (`TCP_DEFER_ACCEPT`), in whole seconds; zero = it does not.
 pub fn set_defer_accept(listener: impl AsFd, time: Duration) -> io::Result<()> {
-    let seconds = libc::c_int::try_from(time.as_secs()).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the kernel reads one `int` at the address, whose size it is given.
-    let answer = unsafe {
-        libc::setsockopt(
-            listener.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
-            size_of_val(&seconds) as libc::socklen_t,
-        )
-    };
-    checked(answer).map(|_| ())
+    let seconds = i32::try_from(time.as_secs()).unwrap_or(i32::MAX);
+    let value = seconds.to_ne_bytes();
+    let option = libc::TCP_DEFER_ACCEPT;
+    Ok(set_option(listener, libc::IPPROTO_TCP, option, &value)?)
 }
 
 /// Bytes that were sent and that the peer has not acknowledged (`SIOCOUTQ`).
