@@ -300,7 +300,7 @@ fn runs(spreads: &[Option<Spread>]) -> Vec<Vec<(f64, Spread)>> {
 pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
     let course = |(combination, entry): (&Combination<'_>, &Entry<'_>)| {
         let measurement = middle(entry, study.main()?)?;
-        let timeline = Timeline::from(measurement);
+        let timeline = Timeline::from(measurement).while_attempted();
         let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
         // Without rates that rise, it is about what happened to the server.
         let (what, chart) = match measurement.read_offs {
@@ -336,12 +336,7 @@ pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
         let (Some(_), Some(capacity)) = (measurement.read_offs, measurement.capacity_per_s) else {
             continue;
         };
-        // What was begun ends after the load, of which this is no part.
-        let last = measurement.seconds.iter().rposition(|it| it.attempted > 0);
-        let timeline = Timeline {
-            seconds: &measurement.seconds[..last.map_or(0, |last| last + 1)],
-            ..Timeline::from(measurement)
-        };
+        let timeline = Timeline::from(measurement).while_attempted();
         let points = |metric, scale: f64| {
             let samples = timeline.samples(metric, SAMPLES_NARROW_MAX).into_iter();
             samples.map(move |sample| (sample.at_s, sample.value * scale))
