@@ -123,7 +123,9 @@ fn section(section: &Section) -> Option<Element> {
     let outer = outer.children((!title.is_empty()).then_some(heading));
     let button = (*kind == Kind::Replay).then(|| {
         let switch = element("input").with("type", "checkbox");
-        element("label").child(switch).text("Replay")
+        element("label")
+            .child(switch)
+            .text("Replay (uncheck and check to repeat)")
     });
     let outer = outer.children(button);
     Some(outer.children(blocks.iter().filter_map(block)))

@@ -373,6 +373,14 @@ fn figures_fit_what_was_varied() {
 }
 
 #[test]
+fn a_replay_is_a_still_picture_among_the_files() {
+    let capacity = |it: &mut Measurement| it.capacity_per_s = Some(900.0);
+    let figures = of(&only("ramp", capacity)).figures();
+    let replay = figures.iter().find(|(file, _)| file == "ramp-replay");
+    assert!(replay.unwrap().1.contains("all targets over time"));
+}
+
+#[test]
 fn sheets_have_a_row_a_figure() {
     let experiment = whole();
     let sheets = of(&experiment).sheets();

@@ -67,7 +67,7 @@ pub(crate) fn plot(study: &Study<'_>, palette: Palette<'_>) -> Option<Plot> {
 const METRICS_MAX: usize = 2;
 
 /// The figures of a scenario as files of their own: the main one, each metric of a scenario without
-/// factors, and its courses.
+/// factors, its courses, and the replay as a still picture.
 pub(crate) fn files(study: &Study<'_>, palette: Palette<'_>) -> Vec<(String, Plot)> {
     let name = |part: &str| format!("{}-{part}", id_part(&study.scenario.name));
     let Some(plot) = plot(study, palette) else {
@@ -93,6 +93,7 @@ pub(crate) fn files(study: &Study<'_>, palette: Palette<'_>) -> Vec<(String, Plo
         courses
             .map(|(course, chart)| (name(&format!("course-{}", id_part(&course))), chart.into())),
     );
+    files.extend(replay(study, palette).map(|chart| (name("replay"), chart.into())));
     files
 }
 
