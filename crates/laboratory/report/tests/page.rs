@@ -159,6 +159,8 @@ fn parts_that_say_the_same_have_one_chart() {
     };
     // Its first byte comes with the last.
     assert_eq!(charts(&record), 2);
+    let page = html(std::slice::from_ref(&record));
+    assert!(page.contains("<h4>Handshake</h4>"));
     for latencies in record.latencies.values_mut() {
         latencies.handshake = latencies.total.clone();
         latencies.first_byte = latencies.total.clone();
