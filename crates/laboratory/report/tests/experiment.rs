@@ -120,7 +120,7 @@ fn no_errors_against_some_are_shown_in_points() {
     });
     experiment.plan.scenarios[0].metrics = vec![Metric::ErrorRate];
     let text = shown(&experiment);
-    let all = "in 0 there is no significant difference; in 7 targets are worse";
+    let all = "in any of 7 comparisons; targets are worse in 7.";
     has(&text, all);
     let cell = "AES-128-GCM: 40.1 % against 0 % (+40 to +40 points)";
     has(&text, cell);
