@@ -38,6 +38,22 @@ impl From<Chart> for Plot {
 }
 
 impl Plot {
+    pub(crate) fn panel_count(&self) -> usize {
+        match self {
+            Self::Chart(chart) => chart.panels.len(),
+            Self::Bars(bars) => bars.panels.len(),
+        }
+    }
+
+    /// With the first panels alone.
+    pub(crate) fn shortened(mut self, panels_max: usize) -> Self {
+        match &mut self {
+            Self::Chart(chart) => chart.panels.truncate(panels_max),
+            Self::Bars(bars) => bars.panels.truncate(panels_max),
+        }
+        self
+    }
+
     /// As an element of a page that has [`PALETTE`] and [`STYLE`]. Ids begin with `id`.
     pub(crate) fn inline(&self, id: &str, is_narrow: bool) -> Element {
         let size = if is_narrow { NARROW } else { WIDE };

@@ -328,6 +328,29 @@ fn a_page_begins_with_where_a_target_is_better() {
     }
 }
 
+/// The host and the command stand on the first screen.
+#[test]
+fn a_page_begins_with_two_panels_of_a_picture() {
+    let page = of(&only("ciphers", |_| {})).html();
+    let (_, rest) = page.split_once("<div id=\"finding\">").unwrap();
+    let (wide, _) = rest.split_once("</svg>").unwrap();
+    // The metric heads all, and each panel has its name.
+    assert_eq!(wide.matches("class=\"head\"").count(), 3);
+    has(rest, "<a href=\"#e1-ciphers\">all 3 panels</a>");
+    // All of them stand in the scenario.
+    has(rest, "<div id=\"e1-ciphers-plot\">");
+}
+
+#[test]
+fn a_page_of_several_records_leads_to_each_host() {
+    let (a, b) = (whole(), experiments::elsewhere());
+    let page = document(&[("a", &a), ("b", &b)]).html();
+    for link in ["#e1\">host and targets 1<", "#e2\">host and targets 2<"] {
+        has(&page, link);
+    }
+    has(&page, "1 of 2, measured on this host by this command");
+}
+
 #[test]
 fn every_reason_stands_in_its_cell() {
     let page = of(&whole()).html();
