@@ -63,9 +63,9 @@ fn block(block: &Block) -> Option<Element> {
             let hint = hint.map(|hint| {
                 element("span")
                     .with("class", "hint")
-                    .text(format!("; {hint}"))
+                    .prose(&format!("; {hint}"))
             });
-            let text = element("dd").text(&fact.text).children(hint);
+            let text = element("dd").prose(&fact.text).children(hint);
             [element("dt").text(&fact.name), text]
         })),
         Block::Items(items) => element("ul").children(items.iter().map(item)),
