@@ -202,10 +202,9 @@ fn spreads(study: &Study<'_>) -> Option<Block> {
 
 fn course(study: &Study<'_>) -> Option<Block> {
     let courses = courses(study).into_iter().enumerate();
-    let drawn = courses.map(|(index, (name, chart))| {
-        Figure::small(format!("{}-course-{index}", study.anchor()), name, chart)
-    });
-    let drawn = section(Kind::Beside("three"), "", drawn.collect());
+    let drawn = courses
+        .map(|(index, (name, chart))| (format!("{}-course-{index}", study.anchor()), name, chart));
+    let drawn = Figure::row(drawn.collect());
     let title = "The course of the load: the repeat in the middle";
     section(Kind::Page, title, drawn.into_iter().collect())
 }

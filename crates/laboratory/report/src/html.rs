@@ -6,7 +6,7 @@
 use crate::document::{
     Block, Card, Cell, Column, Document, Figure, Item, Kind, Row, Section, Table, Warning,
 };
-use crate::figure::{PALETTE, STYLE};
+use crate::figure::{HALF, NARROW, PALETTE, STYLE, WIDE};
 use crate::markup::{Element, element};
 use crate::shell::command_lines;
 
@@ -278,14 +278,18 @@ fn figure(figure: &Figure) -> Element {
         title,
         wide,
         narrow,
+        is_half,
     } = figure;
     let title = (!title.is_empty()).then(|| element("h4").text(title));
     let sizes = match narrow {
-        Some(narrow) => vec![("wide", wide, false), ("narrow", narrow, true)],
-        None => vec![("always", wide, true)],
+        Some(narrow) => {
+            let size = if *is_half { HALF } else { WIDE };
+            vec![("wide", wide, size), ("narrow", narrow, NARROW)]
+        }
+        None => vec![("always", wide, NARROW)],
     };
-    let drawn = sizes.into_iter().map(|(class, plot, is_narrow)| {
-        let svg = plot.inline(&format!("{id}-{class}"), is_narrow);
+    let drawn = sizes.into_iter().map(|(class, plot, size)| {
+        let svg = plot.inline(&format!("{id}-{class}"), size);
         element("div").with("class", class).child(svg)
     });
     element("div")

@@ -174,7 +174,7 @@ fn run(record: &Record, number: usize) -> Vec<Block> {
         seconds,
     ];
     let latencies = vec![
-        section(Kind::Beside("three"), "", by_percentile(record, &prefix)),
+        by_percentile(record, &prefix),
         table(tables::latencies(record)),
     ];
     let capacity = charts::capacity(record);
@@ -200,7 +200,7 @@ fn run(record: &Record, number: usize) -> Vec<Block> {
 }
 
 /// A figure per part of a transaction; one that says the same as the whole is named above that.
-fn by_percentile(record: &Record, prefix: &str) -> Vec<Block> {
+fn by_percentile(record: &Record, prefix: &str) -> Option<Block> {
     let [parts @ .., whole] = &PARTS;
     let (same, own): (Vec<&Part>, Vec<&Part>) = parts
         .iter()
@@ -225,9 +225,9 @@ fn by_percentile(record: &Record, prefix: &str) -> Vec<Block> {
     let all = own.chain([(whole, title)]);
     let drawn = all.filter_map(|(part, title)| {
         let chart = percentiles(record, part)?;
-        Some(Figure::small(format!("{prefix}{}", part.id), title, chart))
+        Some((format!("{prefix}{}", part.id), title, chart))
     });
-    drawn.collect()
+    Figure::row(drawn.collect())
 }
 
 /// Whether a part took what the whole did, in each kind of handshake.
