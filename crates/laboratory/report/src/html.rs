@@ -76,11 +76,22 @@ fn block(block: &Block) -> Option<Element> {
         Block::Figure(it) => figure(it),
         Block::Command(words) => {
             let lines = command_lines(words, 110).into_iter();
-            let lines = lines.map(|line| element("span").text(line));
+            let lines = lines.map(|line| code_line(&line));
             let code = element("code").children(lines);
             element("pre").with("tabindex", "0").child(code)
         }
         Block::Section(it) => return section(it),
+    })
+}
+
+/// A line of a command, whose flags are not broken at their hyphens.
+fn code_line(line: &str) -> Element {
+    let words = line.split_inclusive(' ');
+    words.fold(element("span"), |line, word| match word {
+        flag if flag.starts_with("--") && !flag.contains('=') => {
+            line.child(element("b").text(flag))
+        }
+        word => line.text(word),
     })
 }
 
@@ -132,7 +143,7 @@ fn section(section: &Section) -> Option<Element> {
 }
 
 fn card(card: &Card) -> Element {
-    let value = value(element("b"), &card.value, "").text(&card.value.text);
+    let value = value(element("b"), &card.value, "").prose(&card.value.text);
     let note = card.note.iter().map(value_or_text);
     element("div")
         .with("class", "card number")
@@ -143,7 +154,7 @@ fn card(card: &Card) -> Element {
 }
 
 fn value_or_text(cell: &Cell) -> Element {
-    value(element("span"), cell, "").text(&cell.text)
+    value(element("span"), cell, "").prose(&cell.text)
 }
 
 /// Three parts, as long as there are comparisons of each.

@@ -90,12 +90,20 @@ fn the_page_has_the_record_s_numbers() {
 fn warnings_stand_before_the_numbers() {
     let page = html(&[made::ramp()]);
     let place = |text: &str| page.find(text).unwrap();
-    assert!(place("threads were busy for 93 %") < place("r1-rate"));
+    assert!(place("threads were busy for 93\u{a0}%") < place("r1-rate"));
     assert!(place("give it more threads") < place("r1-rate"));
     // And of several records before the comparison.
     let page = html(&[made::keep_alive(), made::ramp()]);
     let place = |text: &str| page.find(text).unwrap();
-    assert!(place("threads were busy for 93 %") < place("Runs side by side"));
+    assert!(place("threads were busy for 93\u{a0}%") < place("Runs side by side"));
+}
+
+#[test]
+fn flags_of_commands_are_not_broken() {
+    let mut record = made::one_second();
+    record.command = ["lab", "--rate", "5", "-q"].map(str::to_owned).into();
+    let page = html(&[record]);
+    assert!(page.contains("<code><span>lab <b>--rate </b>5 -q</span></code>"));
 }
 
 #[test]
