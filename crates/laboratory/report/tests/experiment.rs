@@ -128,6 +128,18 @@ fn no_errors_against_some_are_shown_in_points() {
 }
 
 #[test]
+fn one_comparison_has_one_target() {
+    let mut one = only("implementations", |_| {});
+    one.plan
+        .targets
+        .retain(|it| ["lariat", "stunnel"].contains(&it.name.as_str()));
+    begins(
+        &shown(&one),
+        "No target is better than lariat in any of 1 comparisons; a target is worse in 1. A",
+    );
+}
+
+#[test]
 fn rates_of_idle_servers_are_not_counted() {
     let idle = only("connections", |measurement| {
         measurement.noise.server_busy = 0.84

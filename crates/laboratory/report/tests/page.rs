@@ -99,6 +99,15 @@ fn warnings_stand_before_the_numbers() {
 }
 
 #[test]
+fn what_never_succeeded_has_no_spread() {
+    let mut record = made::empty();
+    record.totals.attempted = 9;
+    record.totals.failed = 9;
+    let page = html(&[record]);
+    assert!(page.contains("nothing succeeded") && !page.contains("no whole second"));
+}
+
+#[test]
 fn flags_of_commands_are_not_broken() {
     let mut record = made::one_second();
     record.command = ["lab", "--rate", "5", "-q"].map(str::to_owned).into();
