@@ -155,6 +155,8 @@ pub(crate) struct Figure {
     pub(crate) wide: Plot,
     /// For narrow screens; without it, the other one is narrow on all screens.
     pub(crate) narrow: Option<Plot>,
+    /// Whether the wide one has half of the page.
+    pub(crate) is_half: bool,
 }
 
 /// Data for other programs: plain numbers in the units that the heads name.
@@ -306,17 +308,25 @@ impl Figure {
             title: String::new(),
             wide: wide.into(),
             narrow: Some(narrow.into()),
+            is_half: false,
         }))
     }
 
-    /// A small one, the same on all screens.
-    pub(crate) fn small(id: String, title: String, plot: impl Into<Plot>) -> Block {
-        Block::Figure(Box::new(Self {
-            id,
-            title,
-            wide: plot.into(),
-            narrow: None,
-        }))
+    /// Each with its id and title, three in a row. Fewer have half of it, so that they fill it.
+    pub(crate) fn row<P: Into<Plot>>(figures: Vec<(String, String, P)>) -> Option<Block> {
+        let is_half = figures.len() < 3;
+        let figures = figures.into_iter().map(|(id, title, plot)| {
+            let wide = plot.into();
+            let narrow = is_half.then(|| wide.clone());
+            Block::Figure(Box::new(Self {
+                id,
+                title,
+                wide,
+                narrow,
+                is_half,
+            }))
+        });
+        section(Kind::Beside("three"), "", figures.collect())
     }
 }
 

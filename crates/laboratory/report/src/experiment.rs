@@ -13,7 +13,7 @@ mod warnings;
 
 use measure::experiment::{Configuration, Experiment, Published, Scenario};
 
-use crate::document::{Block, Document, Fact, Figure, Kind, Section, Sheet, section};
+use crate::document::{Block, Document, Fact, Figure, Item, Kind, Section, Sheet, section};
 use crate::host;
 pub use card::{CARD_SIZE, Refusal, Subject, card};
 pub use compared::{compared, configurations_in_common};
@@ -70,29 +70,52 @@ pub fn document(experiments: &[(&str, &Experiment)]) -> Document {
     for ((_, experiment), number) in experiments.iter().zip(1..) {
         document.blocks.push(how(experiment, number));
     }
-    if !experiments.is_empty() {
-        document
-            .links
-            .push(("e1".to_owned(), "host and targets".to_owned()));
-    }
+    let links = (1..=experiments.len()).map(|number| {
+        let name = match experiments.len() {
+            1 => "host and targets".to_owned(),
+            _ => format!("host and targets {number}"),
+        };
+        (format!("e{number}"), name)
+    });
+    document.links.extend(links);
     document
 }
+
+/// More panels of the picture below the finding would push the host and the command off the screen.
+const FINDING_PANELS_MAX: usize = 2;
 
 /// What stands below the finding on a page: the picture of the first scenario that has one, where
 /// it was measured, and the command that repeats it. Terminals have them further down.
 fn first_screen(experiments: &[(&str, &Experiment)], all: &[Vec<Study<'_>>]) -> Option<Block> {
-    let mut pictures = experiments.iter().zip(all).flat_map(|((_, it), studies)| {
-        let palette = Palette(&it.plan.targets);
-        studies.iter().filter_map(move |study| plot(study, palette))
+    let numbered = experiments.iter().zip(all).zip(1..);
+    let mut pictures = numbered.flat_map(|(((_, it), studies), number)| {
+        let plan = &it.plan;
+        let picture =
+            move |study| Some((plan, number, study, plot(study, Palette(&plan.targets))?));
+        studies.iter().filter_map(picture)
     });
-    let picture = pictures.next()?;
-    let plan = &experiments.first()?.1.plan;
-    let blocks = vec![
-        Figure::both("finding", picture.clone(), picture),
-        Block::Facts(vec![Fact::new("host", host::line(&plan.host.host))]),
-        Block::Command(plan.command.clone()),
-    ];
-    section(Kind::Page, "", blocks)
+    let (plan, number, study, picture) = pictures.next()?;
+    let panels = picture.panel_count();
+    let picture = picture.shortened(FINDING_PANELS_MAX);
+    let further = (panels > FINDING_PANELS_MAX).then(|| {
+        Block::Items(vec![Item {
+            link: study.anchor(),
+            head: format!("all {panels} panels"),
+            parts: Vec::new(),
+        }])
+    });
+    let mut facts = vec![Fact::new("host", host::line(&plan.host.host))];
+    if experiments.len() > 1 {
+        let which = format!(
+            "{number} of {}, measured on this host by this command; the others' stand at the end",
+            experiments.len()
+        );
+        facts.insert(0, Fact::new("record", which));
+    }
+    let picture = [Figure::both("finding", picture.clone(), picture)];
+    let rest = [Block::Facts(facts), Block::Command(plan.command.clone())];
+    let blocks = picture.into_iter().chain(further).chain(rest);
+    section(Kind::Page, "", blocks.collect())
 }
 
 fn title(experiments: &[(&str, &Experiment)]) -> String {
@@ -119,7 +142,8 @@ fn footer(experiments: &[(&str, &Experiment)]) -> String {
     )
 }
 
-/// Everything of a scenario; the picture of the only one is that of the first screen.
+/// Everything of a scenario; the picture of the only one is that of the first screen, if that has
+/// all of it.
 fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> Block {
     let scenario = study.scenario;
     let page = |blocks| section(Kind::Page, "", blocks);
@@ -132,7 +156,8 @@ fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> Block {
     let facts: Vec<Fact> = sources.chain(omitted).collect();
     let warnings = warnings::warnings(study);
     let id = format!("{}-plot", study.anchor());
-    let drawn = plot(study, palette).filter(|_| !is_only);
+    let drawn = plot(study, palette);
+    let drawn = drawn.filter(|it| !is_only || it.panel_count() > FINDING_PANELS_MAX);
     let drawn = drawn.map(|plot| Figure::both(&id, plot.clone(), plot));
     let mut tables = tables::full(study).into_iter().map(Block::Table);
     /// Tables of this many metrics are not folded.
@@ -177,10 +202,9 @@ fn spreads(study: &Study<'_>) -> Option<Block> {
 
 fn course(study: &Study<'_>) -> Option<Block> {
     let courses = courses(study).into_iter().enumerate();
-    let drawn = courses.map(|(index, (name, chart))| {
-        Figure::small(format!("{}-course-{index}", study.anchor()), name, chart)
-    });
-    let drawn = section(Kind::Beside("three"), "", drawn.collect());
+    let drawn = courses
+        .map(|(index, (name, chart))| (format!("{}-course-{index}", study.anchor()), name, chart));
+    let drawn = Figure::row(drawn.collect());
     let title = "The course of the load: the repeat in the middle";
     section(Kind::Page, title, drawn.into_iter().collect())
 }

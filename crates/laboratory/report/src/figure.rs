@@ -17,7 +17,7 @@ pub(crate) use form::{Callout, Chart, Column, Panel, Series, Shape};
 pub(crate) use shapes::text as drawing_text;
 
 use crate::markup::{Element, element};
-use form::{NARROW, Size, WIDE};
+pub(crate) use form::{HALF, NARROW, Size, WIDE};
 use layout::Layout;
 
 /// The names of the colours, and the looks of what is drawn with them.
@@ -38,14 +38,29 @@ impl From<Chart> for Plot {
 }
 
 impl Plot {
+    pub(crate) fn panel_count(&self) -> usize {
+        match self {
+            Self::Chart(chart) => chart.panels.len(),
+            Self::Bars(bars) => bars.panels.len(),
+        }
+    }
+
+    /// With the first panels alone.
+    pub(crate) fn shortened(mut self, panels_max: usize) -> Self {
+        match &mut self {
+            Self::Chart(chart) => chart.panels.truncate(panels_max),
+            Self::Bars(bars) => bars.panels.truncate(panels_max),
+        }
+        self
+    }
+
     /// As an element of a page that has [`PALETTE`] and [`STYLE`]. Ids begin with `id`.
-    pub(crate) fn inline(&self, id: &str, is_narrow: bool) -> Element {
-        let size = if is_narrow { NARROW } else { WIDE };
+    pub(crate) fn inline(&self, id: &str, size: Size) -> Element {
         let columns = match self {
+            _ if size.width < WIDE.width => 1,
             Self::Bars(bars) if bars.panels.len() % 3 == 0 => 3,
             _ => 2,
         };
-        let columns = if is_narrow { 1 } else { columns };
         let (shapes, width, height) = self.shapes(size, columns);
         let view = format!("0 0 {width} {height}");
         self.named(id).with("viewBox", view).children(shapes)

@@ -6,7 +6,7 @@
 use crate::document::{
     Block, Card, Cell, Column, Document, Figure, Item, Kind, Row, Section, Table, Warning,
 };
-use crate::figure::{PALETTE, STYLE};
+use crate::figure::{HALF, NARROW, PALETTE, STYLE, WIDE};
 use crate::markup::{Element, element};
 use crate::shell::command_lines;
 
@@ -63,9 +63,9 @@ fn block(block: &Block) -> Option<Element> {
             let hint = hint.map(|hint| {
                 element("span")
                     .with("class", "hint")
-                    .text(format!("; {hint}"))
+                    .prose(&format!("; {hint}"))
             });
-            let text = element("dd").text(&fact.text).children(hint);
+            let text = element("dd").prose(&fact.text).children(hint);
             [element("dt").text(&fact.name), text]
         })),
         Block::Items(items) => element("ul").children(items.iter().map(item)),
@@ -76,11 +76,22 @@ fn block(block: &Block) -> Option<Element> {
         Block::Figure(it) => figure(it),
         Block::Command(words) => {
             let lines = command_lines(words, 110).into_iter();
-            let lines = lines.map(|line| element("span").text(line));
+            let lines = lines.map(|line| code_line(&line));
             let code = element("code").children(lines);
             element("pre").with("tabindex", "0").child(code)
         }
         Block::Section(it) => return section(it),
+    })
+}
+
+/// A line of a command, whose flags are not broken at their hyphens.
+fn code_line(line: &str) -> Element {
+    let words = line.split_inclusive(' ');
+    words.fold(element("span"), |line, word| match word {
+        flag if flag.starts_with("--") && !flag.contains('=') => {
+            line.child(element("b").text(flag))
+        }
+        word => line.text(word),
     })
 }
 
@@ -123,14 +134,16 @@ fn section(section: &Section) -> Option<Element> {
     let outer = outer.children((!title.is_empty()).then_some(heading));
     let button = (*kind == Kind::Replay).then(|| {
         let switch = element("input").with("type", "checkbox");
-        element("label").child(switch).text("Replay")
+        element("label")
+            .child(switch)
+            .text("Replay (uncheck and check to repeat)")
     });
     let outer = outer.children(button);
     Some(outer.children(blocks.iter().filter_map(block)))
 }
 
 fn card(card: &Card) -> Element {
-    let value = value(element("b"), &card.value, "").text(&card.value.text);
+    let value = value(element("b"), &card.value, "").prose(&card.value.text);
     let note = card.note.iter().map(value_or_text);
     element("div")
         .with("class", "card number")
@@ -141,7 +154,7 @@ fn card(card: &Card) -> Element {
 }
 
 fn value_or_text(cell: &Cell) -> Element {
-    value(element("span"), cell, "").text(&cell.text)
+    value(element("span"), cell, "").prose(&cell.text)
 }
 
 /// Three parts, as long as there are comparisons of each.
@@ -276,14 +289,18 @@ fn figure(figure: &Figure) -> Element {
         title,
         wide,
         narrow,
+        is_half,
     } = figure;
     let title = (!title.is_empty()).then(|| element("h4").text(title));
     let sizes = match narrow {
-        Some(narrow) => vec![("wide", wide, false), ("narrow", narrow, true)],
-        None => vec![("always", wide, true)],
+        Some(narrow) => {
+            let size = if *is_half { HALF } else { WIDE };
+            vec![("wide", wide, size), ("narrow", narrow, NARROW)]
+        }
+        None => vec![("always", wide, NARROW)],
     };
-    let drawn = sizes.into_iter().map(|(class, plot, is_narrow)| {
-        let svg = plot.inline(&format!("{id}-{class}"), is_narrow);
+    let drawn = sizes.into_iter().map(|(class, plot, size)| {
+        let svg = plot.inline(&format!("{id}-{class}"), size);
         element("div").with("class", class).child(svg)
     });
     element("div")

@@ -18,7 +18,7 @@ use crate::document::{
     Block, Card, Cell, Document, Fact, Figure, Item, Kind, Section, Sheet, Table, Warning, section,
 };
 use crate::host;
-use crate::words::listed;
+use crate::words::{listed, titled};
 use charts::{SAMPLES_MAX, SAMPLES_NARROW_MAX, along_time, percentiles};
 use reading::{
     CARDS, METRICS, PARTS, Part, client_load, cpu_per_transaction_ns, handshakes, resumed, spread,
@@ -174,7 +174,7 @@ fn run(record: &Record, number: usize) -> Vec<Block> {
         seconds,
     ];
     let latencies = vec![
-        section(Kind::Beside("three"), "", by_percentile(record, &prefix)),
+        by_percentile(record, &prefix),
         table(tables::latencies(record)),
     ];
     let capacity = charts::capacity(record);
@@ -200,7 +200,7 @@ fn run(record: &Record, number: usize) -> Vec<Block> {
 }
 
 /// A figure per part of a transaction; one that says the same as the whole is named above that.
-fn by_percentile(record: &Record, prefix: &str) -> Vec<Block> {
+fn by_percentile(record: &Record, prefix: &str) -> Option<Block> {
     let [parts @ .., whole] = &PARTS;
     let (same, own): (Vec<&Part>, Vec<&Part>) = parts
         .iter()
@@ -216,13 +216,18 @@ fn by_percentile(record: &Record, prefix: &str) -> Vec<Block> {
         [] => String::new(),
         names => format!("Total; within 5 % the same: {}", listed(names)),
     };
-    let titled = own.into_iter().map(|part| (part, String::new()));
-    let titled = titled.chain([(whole, title)]);
-    let drawn = titled.filter_map(|(part, title)| {
+    // Charts beside each other begin at the same height.
+    let heading = |part: &Part| match names.as_slice() {
+        [] => String::new(),
+        _ => titled(part.name),
+    };
+    let own = own.into_iter().map(|part| (part, heading(part)));
+    let all = own.chain([(whole, title)]);
+    let drawn = all.filter_map(|(part, title)| {
         let chart = percentiles(record, part)?;
-        Some(Figure::small(format!("{prefix}{}", part.id), title, chart))
+        Some((format!("{prefix}{}", part.id), title, chart))
     });
-    drawn.collect()
+    Figure::row(drawn.collect())
 }
 
 /// Whether a part took what the whole did, in each kind of handshake.
@@ -355,6 +360,9 @@ fn cards(record: &Record, prefix: &str) -> Vec<Card> {
 
 fn spread_words(record: &Record, metric: Metric) -> String {
     let Some(spread) = spread(record, metric) else {
+        if record.totals.attempted > 0 && record.totals.succeeded == 0 {
+            return "nothing succeeded".to_owned();
+        }
         return "no whole second to take a spread from".to_owned();
     };
     if spread.count == 1 {

@@ -1,6 +1,7 @@
 //! A tree of elements, written as HTML or SVG with everything escaped that is not ours.
 
 use crate::sanitize::sanitized;
+use crate::words::with_units_held;
 
 /// An element with its attributes and what is in it.
 #[derive(Clone, Debug)]
@@ -46,11 +47,11 @@ impl Element {
         self
     }
 
-    /// Adds text in which what stands between backticks is code.
+    /// Adds text in which what stands between backticks is code, and units stay with their numbers.
     pub(crate) fn prose(mut self, text: &str) -> Self {
         for (index, piece) in text.split('`').enumerate() {
             self = match index % 2 {
-                0 => self.text(piece),
+                0 => self.text(with_units_held(piece)),
                 _ => self.child(element("code").text(piece)),
             };
         }

@@ -45,6 +45,7 @@ fn a_card_has_the_claim_the_host_and_the_command() {
         ">than stunnel; 95 % interval 57 to 59 %, ",
         ">stunnel<",
         &experiment.plan.host.host.cpu,
+        "whisker: least to greatest; ×: to lariat",
         "lariat-lab run",
     ] {
         assert!(svg.contains(words), "{words}: {svg}");

@@ -97,6 +97,15 @@ fn a_second_without_success_is_a_gap_in_the_response_time() {
 }
 
 #[test]
+fn where_nothing_succeeded_there_is_no_axis_of_response_times() {
+    let mut record = run(&[0, 0, 0]);
+    assert!(!svg(&record, "time").contains("response time</text>"));
+    record.seconds[1].succeeded = 1;
+    record.seconds[1].mean_ns = 1_000_000;
+    assert!(svg(&record, "time").contains("response time</text>"));
+}
+
+#[test]
 fn one_second_is_a_point() {
     let svg = svg(&made::one_second(), "time");
     assert!(svg.contains("class=\"dot teal\""));

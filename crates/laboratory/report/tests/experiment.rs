@@ -120,11 +120,23 @@ fn no_errors_against_some_are_shown_in_points() {
     });
     experiment.plan.scenarios[0].metrics = vec![Metric::ErrorRate];
     let text = shown(&experiment);
-    let all = "in 0 there is no significant difference; in 7 targets are worse";
+    let all = "in any of 7 comparisons; targets are worse in 7.";
     has(&text, all);
     let cell = "AES-128-GCM: 40.1 % against 0 % (+40 to +40 points)";
     has(&text, cell);
     has(&text, "▽ +40 points (+40 to +40)");
+}
+
+#[test]
+fn one_comparison_has_one_target() {
+    let mut one = only("implementations", |_| {});
+    one.plan
+        .targets
+        .retain(|it| ["lariat", "stunnel"].contains(&it.name.as_str()));
+    begins(
+        &shown(&one),
+        "No target is better than lariat in any of 1 comparisons; a target is worse in 1. A",
+    );
 }
 
 #[test]
@@ -328,6 +340,29 @@ fn a_page_begins_with_where_a_target_is_better() {
     }
 }
 
+/// The host and the command stand on the first screen.
+#[test]
+fn a_page_begins_with_two_panels_of_a_picture() {
+    let page = of(&only("ciphers", |_| {})).html();
+    let (_, rest) = page.split_once("<div id=\"finding\">").unwrap();
+    let (wide, _) = rest.split_once("</svg>").unwrap();
+    // The metric heads all, and each panel has its name.
+    assert_eq!(wide.matches("class=\"head\"").count(), 3);
+    has(rest, "<a href=\"#e1-ciphers\">all 3 panels</a>");
+    // All of them stand in the scenario.
+    has(rest, "<div id=\"e1-ciphers-plot\">");
+}
+
+#[test]
+fn a_page_of_several_records_leads_to_each_host() {
+    let (a, b) = (whole(), experiments::elsewhere());
+    let page = document(&[("a", &a), ("b", &b)]).html();
+    for link in ["#e1\">host and targets 1<", "#e2\">host and targets 2<"] {
+        has(&page, link);
+    }
+    has(&page, "1 of 2, measured on this host by this command");
+}
+
 #[test]
 fn every_reason_stands_in_its_cell() {
     let page = of(&whole()).html();
@@ -370,6 +405,14 @@ fn figures_fit_what_was_varied() {
             .iter()
             .any(|(file, _)| file.contains("course-plain"))
     );
+}
+
+#[test]
+fn a_replay_is_a_still_picture_among_the_files() {
+    let capacity = |it: &mut Measurement| it.capacity_per_s = Some(900.0);
+    let figures = of(&only("ramp", capacity)).figures();
+    let replay = figures.iter().find(|(file, _)| file == "ramp-replay");
+    assert!(replay.unwrap().1.contains("all targets over time"));
 }
 
 #[test]

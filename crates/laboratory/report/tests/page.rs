@@ -90,12 +90,29 @@ fn the_page_has_the_record_s_numbers() {
 fn warnings_stand_before_the_numbers() {
     let page = html(&[made::ramp()]);
     let place = |text: &str| page.find(text).unwrap();
-    assert!(place("threads were busy for 93 %") < place("r1-rate"));
+    assert!(place("threads were busy for 93\u{a0}%") < place("r1-rate"));
     assert!(place("give it more threads") < place("r1-rate"));
     // And of several records before the comparison.
     let page = html(&[made::keep_alive(), made::ramp()]);
     let place = |text: &str| page.find(text).unwrap();
-    assert!(place("threads were busy for 93 %") < place("Runs side by side"));
+    assert!(place("threads were busy for 93\u{a0}%") < place("Runs side by side"));
+}
+
+#[test]
+fn what_never_succeeded_has_no_spread() {
+    let mut record = made::empty();
+    record.totals.attempted = 9;
+    record.totals.failed = 9;
+    let page = html(&[record]);
+    assert!(page.contains("nothing succeeded") && !page.contains("no whole second"));
+}
+
+#[test]
+fn flags_of_commands_are_not_broken() {
+    let mut record = made::one_second();
+    record.command = ["lab", "--rate", "5", "-q"].map(str::to_owned).into();
+    let page = html(&[record]);
+    assert!(page.contains("<code><span>lab <b>--rate </b>5 -q</span></code>"));
 }
 
 #[test]
@@ -153,12 +170,19 @@ fn no_records_make_a_page_too() {
 fn parts_that_say_the_same_have_one_chart() {
     let mut record = made::ramp();
     let charts = |record: &Record| {
-        html(std::slice::from_ref(record))
-            .matches(" by percentile</title>")
+        let page = html(std::slice::from_ref(record));
+        let narrow = page.split("-narrow-title\">").skip(1);
+        let titles = narrow.filter_map(|rest| rest.split_once("</title>"));
+        titles
+            .filter(|(it, _)| it.ends_with(" by percentile"))
             .count()
     };
     // Its first byte comes with the last.
     assert_eq!(charts(&record), 2);
+    let page = html(std::slice::from_ref(&record));
+    assert!(page.contains("<h4>Handshake</h4>"));
+    // Two fill a row of a wide page.
+    assert_eq!(page.matches("viewBox=\"0 0 560 ").count(), 2);
     for latencies in record.latencies.values_mut() {
         latencies.handshake = latencies.total.clone();
         latencies.first_byte = latencies.total.clone();

@@ -9,7 +9,7 @@ use measure::experiment::Experiment;
 use measure::metric::Metric;
 
 use super::comparison::{Comparison, Verdict};
-use super::plots::panel;
+use super::plots::{legend, panel};
 use super::ranking::{Ranking, Weight};
 use super::study::{Combination, Study, do_same_work, studies};
 use super::tables::heading;
@@ -237,9 +237,9 @@ fn bars(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> Ele
         title: String::new(),
         description: String::new(),
         head: String::new(),
-        legend: String::new(),
+        legend: vec![legend(study)],
         panels: vec![BarPanel {
-            heading: format!("{}: median, least to greatest", heading(study, metric)),
+            heading: format!("{}: median", heading(study, metric)),
             ..panel(study, combination, metric)
         }],
     };

@@ -67,7 +67,7 @@ pub(crate) fn plot(study: &Study<'_>, palette: Palette<'_>) -> Option<Plot> {
 const METRICS_MAX: usize = 2;
 
 /// The figures of a scenario as files of their own: the main one, each metric of a scenario without
-/// factors, and its courses.
+/// factors, its courses, and the replay as a still picture.
 pub(crate) fn files(study: &Study<'_>, palette: Palette<'_>) -> Vec<(String, Plot)> {
     let name = |part: &str| format!("{}-{part}", id_part(&study.scenario.name));
     let Some(plot) = plot(study, palette) else {
@@ -93,23 +93,25 @@ pub(crate) fn files(study: &Study<'_>, palette: Palette<'_>) -> Vec<(String, Plo
         courses
             .map(|(course, chart)| (name(&format!("course-{}", id_part(&course))), chart.into())),
     );
+    files.extend(replay(study, palette).map(|chart| (name("replay"), chart.into())));
     files
 }
 
 /// A metric in a figure of its own, with a legend.
 fn single(study: &Study<'_>, metric: Metric) -> Bars {
     let panels = study.combinations.iter().map(|it| panel(study, it, metric));
-    let panels = same_scale(panels.collect());
-    let first = study
-        .targets
-        .first()
-        .map_or("", |target| target.name.as_str());
-    Bars {
-        legend: format!(
-            "×: to {first}; ▲ better than {first}, ▽ worse, ≈ no significant difference"
-        ),
-        ..bars(study, metric, panels)
-    }
+    let mut bars = bars(study, metric, same_scale(panels.collect()));
+    bars.legend.push(legend(study));
+    bars
+}
+
+/// What the signs at a bar mean, where nothing else says so.
+pub(crate) fn legend(study: &Study<'_>) -> String {
+    let first = study.targets.first();
+    let first = first.map_or("", |target| target.name.as_str());
+    format!(
+        "whisker: least to greatest; ×: to {first}; ▲ better, ▽ worse, ≈ no significant difference"
+    )
 }
 
 fn bars(study: &Study<'_>, metric: Metric, panels: Vec<BarPanel>) -> Bars {
@@ -118,18 +120,29 @@ fn bars(study: &Study<'_>, metric: Metric, panels: Vec<BarPanel>) -> Bars {
         1 => String::new(),
         _ => heading(study, metric),
     };
+    // Panels of different metrics say so by their headings.
+    let has_one_scale = head.is_empty() || panels.windows(2).all(|it| it[0].full == it[1].full);
+    let scales = (!has_one_scale).then(|| "each panel has its own scale".to_owned());
     Bars {
         title: title(study, metric),
         description: description(study, metric),
         head,
-        legend: String::new(),
+        legend: scales.into_iter().collect(),
         panels,
     }
 }
 
-/// Panels of the same metric are compared by eye.
+/// Panels of the same metric are compared by eye, unless bars would be too short to be seen.
 fn same_scale(mut panels: Vec<BarPanel>) -> Vec<BarPanel> {
-    let full = panels.iter().map(|panel| panel.full).fold(0.0, f64::max);
+    const RATIO_MAX: f64 = 20.0;
+    let has_bars = |panel: &&BarPanel| panel.bars.iter().any(|bar| bar.value.is_some());
+    let fulls = panels.iter().filter(has_bars).map(|panel| panel.full);
+    let (least, full) = fulls.fold((f64::MAX, 0.0), |(least, greatest): (f64, f64), full| {
+        (least.min(full), greatest.max(full))
+    });
+    if full > least * RATIO_MAX {
+        return panels;
+    }
     for panel in &mut panels {
         panel.full = full;
     }
@@ -162,10 +175,9 @@ pub(crate) fn panel(study: &Study<'_>, combination: &Combination<'_>, metric: Me
 /// The one that others are compared with stands out.
 fn bar(entry: &Entry<'_>, combination: &Combination<'_>, metric: Metric) -> Bar {
     let spread = entry.spread(metric);
-    let gap = || {
-        entry
-            .gap()
-            .map_or_else(String::new, |gap| joined(&[gap.kind, &gap.why], ": "))
+    let (kind, why) = match entry.gap() {
+        Some(gap) if spread.is_none() => (gap.kind.to_owned(), gap.why),
+        _ => Default::default(),
     };
     let base = combination.base_of(entry);
     let found = base.and_then(|base| compare(entry, base, metric));
@@ -173,8 +185,8 @@ fn bar(entry: &Entry<'_>, combination: &Combination<'_>, metric: Metric) -> Bar 
         name: entry.target.name.clone(),
         colour: if base.is_none() { "blue" } else { "grey" },
         value: spread.map(|it| (it.median, it.min, it.max)),
-        text: spread.map_or_else(gap, |it| metric.number(it.median)),
-        beside: found.map_or_else(String::new, |found| found.short()),
+        text: spread.map_or(kind, |it| metric.number(it.median)),
+        beside: found.map_or(why, |found| found.short()),
     }
 }
 
@@ -300,7 +312,7 @@ fn runs(spreads: &[Option<Spread>]) -> Vec<Vec<(f64, Spread)>> {
 pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
     let course = |(combination, entry): (&Combination<'_>, &Entry<'_>)| {
         let measurement = middle(entry, study.main()?)?;
-        let timeline = Timeline::from(measurement);
+        let timeline = Timeline::from(measurement).while_attempted();
         let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
         // Without rates that rise, it is about what happened to the server.
         let (what, chart) = match measurement.read_offs {
@@ -336,12 +348,7 @@ pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
         let (Some(_), Some(capacity)) = (measurement.read_offs, measurement.capacity_per_s) else {
             continue;
         };
-        // What was begun ends after the load, of which this is no part.
-        let last = measurement.seconds.iter().rposition(|it| it.attempted > 0);
-        let timeline = Timeline {
-            seconds: &measurement.seconds[..last.map_or(0, |last| last + 1)],
-            ..Timeline::from(measurement)
-        };
+        let timeline = Timeline::from(measurement).while_attempted();
         let points = |metric, scale: f64| {
             let samples = timeline.samples(metric, SAMPLES_NARROW_MAX).into_iter();
             samples.map(move |sample| (sample.at_s, sample.value * scale))
@@ -395,4 +402,32 @@ fn middle<'e>(entry: &Entry<'e>, metric: Metric) -> Option<&'e Measurement> {
     let value = |measurement: &Measurement| metric.of(measurement).unwrap_or(0.0);
     rising.sort_by(|a, b| value(a).total_cmp(&value(b)));
     rising.get(rising.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn panels(fulls: [f64; 3]) -> Vec<f64> {
+        let panel = |full: f64| BarPanel {
+            heading: String::new(),
+            full,
+            // The last one lacks values: it has no scale.
+            bars: vec![Bar {
+                name: String::new(),
+                colour: "blue",
+                value: (full != 1.0).then_some((full, full, full)),
+                text: String::new(),
+                beside: String::new(),
+            }],
+        };
+        let scaled = same_scale(fulls.map(panel).into());
+        scaled.iter().map(|panel| panel.full).collect()
+    }
+
+    #[test]
+    fn a_scale_in_common_shows_every_bar() {
+        assert_eq!(panels([22.0, 400.0, 1.0]), [400.0; 3]);
+        assert_eq!(panels([22.0, 14_051.0, 1.0]), [22.0, 14_051.0, 1.0]);
+    }
 }

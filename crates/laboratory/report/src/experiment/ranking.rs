@@ -218,10 +218,16 @@ impl Ranking {
             0 => String::new(),
             count => format!(" Not judged, with fewer than {ROUNDS_MIN} rounds: {count}."),
         };
-        let finding = format!(
-            "{targets}; in {same} there is no significant difference; in {worse} targets are \
-             worse."
-        );
+        let same = match same {
+            0 => String::new(),
+            _ => format!("in {same} there is no significant difference"),
+        };
+        let worse = match worse {
+            0 => String::new(),
+            1 => "a target is worse in 1".to_owned(),
+            _ => format!("targets are worse in {worse}"),
+        };
+        let finding = joined(&[targets, same, worse], "; ") + ".";
         let counted = format!(
             "A comparison is a scenario's main metric in one configuration; differences hold for \
              all of them together at 95 %, by Holm's method (1979).{alone}{unjudged}"

@@ -1,6 +1,7 @@
 //! Bars beside their names, in panels beside each other: figures of things that are no numbers.
 
 use crate::markup::{Element, element};
+use crate::words::joined;
 
 use super::layout::{LINE, text_width};
 use super::shapes::{pixels, text};
@@ -14,8 +15,8 @@ pub(crate) struct Bars {
     pub(crate) description: String,
     /// Above all panels; none where it is empty.
     pub(crate) head: String,
-    /// Below that, fainter; none where it is empty.
-    pub(crate) legend: String,
+    /// Lines below that, fainter.
+    pub(crate) legend: Vec<String>,
     pub(crate) panels: Vec<BarPanel>,
 }
 
@@ -33,7 +34,7 @@ pub(crate) struct BarPanel {
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) colour: &'static str,
-    /// Where it ends, and the least and the greatest sample; none where there are none.
+    /// Where it ends, and the least and the greatest sample; without them, the texts say why.
     pub(crate) value: Option<(f64, f64, f64)>,
     /// Behind its end.
     pub(crate) text: String,
@@ -59,8 +60,9 @@ const HEADING: f64 = LINE + 6.0;
 impl Bars {
     /// What stands above the panels, and how high that is.
     fn above(&self) -> (Vec<Element>, f64) {
-        let lines = [("head", &self.head), ("tick", &self.legend)];
-        let lines = lines.into_iter().filter(|(_, words)| !words.is_empty());
+        let head = (!self.head.is_empty()).then_some(("head", &self.head));
+        let legend = self.legend.iter().map(|words| ("tick", words));
+        let lines = head.into_iter().chain(legend);
         let mut shapes = Vec::new();
         for (class, words) in lines {
             let baseline = (shapes.len() + 1) as f64 * LINE - 4.0;
@@ -135,7 +137,7 @@ impl Edges {
         let name = cut(&bar.name, self.left - 10.0);
         let mut shapes = vec![text("name end", (start - 8.0, baseline), &name)];
         let Some((value, least, greatest)) = bar.value else {
-            let words = cut(&bar.text, self.width - self.left);
+            let words = reason(bar, self.width - self.left);
             shapes.push(text("tick", (start, baseline), &words));
             return shapes;
         };
@@ -175,6 +177,15 @@ fn whisker(from: f64, to: f64, middle: f64) -> Element {
         middle = pixels(middle),
     );
     element("path").with("class", "whisker").with("d", data)
+}
+
+/// Why there is no bar: in short where there is no room for all of it.
+fn reason(bar: &Bar, width: f64) -> String {
+    let words = joined(&[&bar.text, &bar.beside], ": ");
+    if text_width(&words) <= width {
+        return words;
+    }
+    cut(&bar.text, width)
 }
 
 /// As much of a text as there is room for.
@@ -226,7 +237,7 @@ mod tests {
             title: String::new(),
             description: String::new(),
             head: "above".to_owned(),
-            legend: String::new(),
+            legend: Vec::new(),
             panels: vec![row("x"), row("y")],
         };
         for columns in [1, 2, 9] {
@@ -241,6 +252,17 @@ mod tests {
             assert!((widths[0] / widths[1] - 2.0).abs() < 0.01, "{widths:?}");
             assert_eq!(svg.matches("whisker\"").count(), 2);
         }
+    }
+
+    #[test]
+    fn long_reasons_are_left_out_whole() {
+        let gap = Bar {
+            text: "unsupported".to_owned(),
+            beside: "one side alone has TLS".to_owned(),
+            ..bar("stunnel", None)
+        };
+        assert_eq!(reason(&gap, 400.0), "unsupported: one side alone has TLS");
+        assert_eq!(reason(&gap, 200.0), "unsupported");
     }
 
     #[test]

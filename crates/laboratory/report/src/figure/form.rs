@@ -81,6 +81,12 @@ pub(crate) const WIDE: Size = Size {
     height: 210.0,
 };
 
+/// As wide as half of such a page.
+pub(crate) const HALF: Size = Size {
+    width: 560.0,
+    height: 210.0,
+};
+
 /// As wide as a telephone.
 pub(crate) const NARROW: Size = Size {
     width: 360.0,

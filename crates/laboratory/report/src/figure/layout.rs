@@ -77,7 +77,9 @@ fn place(panel: &Panel, top: f64, size: Size) -> Place {
     let title = top + LINE - 4.0;
     let entries: Vec<Option<f64>> = panel.series.iter().map(entry_width).collect();
     let all: f64 = entries.iter().flatten().map(|width| width + APART).sum();
-    let after_title = text_width(&panel.y.title) + APART;
+    /// Titles are bold.
+    const BOLD: f64 = 1.15;
+    let after_title = text_width(&panel.y.title) * BOLD + APART;
     // Beside the title if all have room there, else below it.
     let (mut x, mut baseline) = if after_title + all - APART <= size.width {
         (after_title, title)
@@ -127,4 +129,21 @@ fn horizontal_ticks(figure: &Chart, width: f64) -> usize {
 pub(crate) fn text_width(text: &str) -> f64 {
     const CHARACTER: f64 = 6.7;
     text.chars().count() as f64 * CHARACTER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::form::NARROW;
+    use crate::figure::{Axis, Unit};
+
+    #[test]
+    fn a_legend_leaves_room_for_a_bold_title() {
+        let axis = Axis::from_zero("handshakes that resumed, %", Unit::Count, 100.0, 4);
+        let line = Series::new("resumed", "teal", Shape::Line(""));
+        let place = place(&Panel::new(axis, vec![line]), 0.0, NARROW);
+        // Of 26 letters, each 7.7 wide.
+        let (x, baseline) = place.legend[0].unwrap();
+        assert!(x > 26.0 * 7.7 && baseline == place.title, "{x}");
+    }
 }

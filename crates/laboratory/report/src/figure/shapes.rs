@@ -168,7 +168,10 @@ fn foot(figure: &Chart, layout: &Layout) -> Vec<Element> {
         let Some(share) = figure.x.scale.place(tick) else {
             continue;
         };
-        let (x, half) = (layout.left + share * width, text_width(&name) / 2.0);
+        let half = text_width(&name) / 2.0;
+        // What is outside the drawing is not seen.
+        let x = (layout.left + share * width).min(layout.width - half);
+        let x = x.max(half);
         // Names do not run into each other.
         if x - half > taken {
             shapes.push(text("tick middle", (x, baseline), &name));
@@ -263,4 +266,42 @@ pub(crate) fn pixels(value: f64) -> String {
     let rounded = (value * 10.0).round() / 10.0;
     // Not `-0`.
     (rounded + 0.0).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Axis;
+    use crate::figure::form::{NARROW, Size};
+
+    #[test]
+    fn long_names_at_the_edges_stay_inside() {
+        let long = "a new connection for each query";
+        let chart = Chart {
+            title: String::new(),
+            description: String::new(),
+            x: Axis::places(
+                "",
+                vec![long.to_owned(), "kept".to_owned(), long.to_owned()],
+            ),
+            panels: vec![Panel::new(
+                Axis::durations("", [1.0].into_iter()),
+                Vec::new(),
+            )],
+            columns: Vec::new(),
+        };
+        let size = Size {
+            width: 900.0,
+            ..NARROW
+        };
+        let layout = Layout::new(&chart, size);
+        let half = text_width(long) / 2.0;
+        let svg: String = foot(&chart, &layout)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        for edge in [half, size.width - half] {
+            assert!(svg.contains(&format!(" x=\"{}\" ", pixels(edge))), "{svg}");
+        }
+    }
 }

@@ -42,12 +42,17 @@ pub(crate) fn along_time(timeline: Timeline<'_>, samples_max: usize) -> Option<C
     let greatest = drawn(&rates).fold(0.0, f64::max);
     let transactions = Axis::from_zero("transactions per second", Unit::Count, greatest, 4);
     let response = Axis::durations("response time", drawn(&times));
+    // Where nothing succeeded, nothing has a response time.
+    let response = drawn(&times).next().map(|_| panel(response, &times));
     let end = (timeline.elapsed_ns as f64 / 1e9).max(last.at_s as f64 + 1.0);
     Some(Chart {
         title: "Transactions and response time over time".to_owned(),
         description: description(timeline),
         x: Axis::exact("time since the beginning", Unit::Clock, 0.0, end, 12),
-        panels: vec![panel(transactions, &rates), panel(response, &times)],
+        panels: [panel(transactions, &rates)]
+            .into_iter()
+            .chain(response)
+            .collect(),
         columns: columns(timeline, samples_max),
     })
 }

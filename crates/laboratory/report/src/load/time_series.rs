@@ -59,6 +59,20 @@ impl<'r> From<&'r Measurement> for Timeline<'r> {
 }
 
 impl<'r> Timeline<'r> {
+    /// Without the seconds after the last attempt, in which the load waited for what it had begun.
+    pub(crate) fn while_attempted(self) -> Self {
+        let last = self.seconds.iter().rposition(|it| it.attempted > 0);
+        let seconds = &self.seconds[..last.map_or(0, |last| last + 1)];
+        let end_s = seconds
+            .last()
+            .map_or(0, |second| second.at_s.saturating_add(1));
+        Self {
+            seconds,
+            elapsed_ns: self.elapsed_ns.min(end_s.saturating_mul(1_000_000_000)),
+            ..self
+        }
+    }
+
     /// In at most `groups_max` groups of equal length; the groups, and that length in seconds.
     pub(crate) fn groups(self, groups_max: usize) -> (Vec<&'r [Second]>, u64) {
         let first = self.seconds.first().map_or(0, |second| second.at_s);
@@ -224,6 +238,31 @@ mod tests {
                 == 1
         );
         assert_eq!(smoothed(&of(&[f64::NAN; 40])), None);
+    }
+
+    #[test]
+    fn what_ends_after_the_last_attempt_is_cut() {
+        let second = |(at_s, attempted): (u64, u64)| Second {
+            at_s,
+            attempted,
+            succeeded: 7,
+            ..Second::default()
+        };
+        let seconds = [(0, 20), (1, 0), (2, 30), (3, 0)].map(second);
+        let timeline = Timeline {
+            seconds: &seconds,
+            elapsed_ns: 3_900_000_000,
+            totals: Counts::default(),
+        };
+        let cut = timeline.while_attempted();
+        assert_eq!((cut.seconds.len(), cut.elapsed_ns), (3, 3_000_000_000));
+        let samples = cut.samples(Metric::AttemptedRate, 9);
+        assert_eq!(samples.last().map(|sample| sample.value), Some(30.0));
+        let nothing = Timeline {
+            seconds: &seconds[3..],
+            ..timeline
+        };
+        assert!(nothing.while_attempted().seconds.is_empty());
     }
 
     #[test]
