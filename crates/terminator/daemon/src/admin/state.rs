@@ -25,6 +25,7 @@ use tls::validity::Ends;
 use crate::handover::{EndedReload, Reloads};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
+use crate::observations::Observations;
 
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
@@ -35,7 +36,7 @@ use super::document::{
 use super::history::{self, Question};
 use super::parts::{certificates, kernel_status, ktls, last_reload, since_epoch};
 use super::readiness::Workers;
-use super::server_state::{ServerStates, milliseconds, server};
+use super::server_state::{ServerStates, milliseconds, observed, server};
 use super::server_watch::{Said, ServerWatch};
 
 /// What the admin side knows. Shared by the control thread's tasks.
@@ -274,6 +275,24 @@ impl AdminState {
         let states = &mut self.facts().states;
         states.look(&peaks.services, workers as u64, now);
         self.history().add(now, duration, &peaks);
+    }
+
+    /// What the worker process of a successor goes on with.
+    pub(crate) fn observations(&self) -> Observations {
+        Observations {
+            servers: observed(&self.document().services),
+            history: history::handed_over(&self.history()),
+        }
+    }
+
+    /// Goes on with what another worker process has observed.
+    pub(crate) fn take_over(&self, before: &Observations) {
+        let (now, now_ms) = (Instant::now(), milliseconds(SystemTime::now()));
+        let mut facts = self.facts();
+        facts.states.take_over(&before.servers, now_ms);
+        facts.watch.take_over(&before.servers, now, now_ms);
+        drop(facts);
+        history::take_over(&mut self.history(), &before.history);
     }
 
     /// The history that somebody asks for, as JSON.
