@@ -526,7 +526,7 @@ impl AdminState {
                 (Labelled::CrlExpiry, lists),
             ] {
                 for one in &ends.listed {
-                    let labels = [&*service.name, &one.file, &one.name, one.key];
+                    let labels = [&*service.name, &one.file, &one.name, &one.key];
                     let count = family.family().labels.len();
                     add(family, &labels[..count], since_epoch(one.time));
                 }
@@ -626,7 +626,7 @@ mod tests {
                     listed: vec![Expiry {
                         file: "site.pem".into(),
                         name: "example.com".into(),
-                        key: "RSA",
+                        key: "RSA 2048".into(),
                         time: 99,
                     }],
                 },
@@ -766,7 +766,7 @@ mod tests {
             "lariat_worker_process_restarts_total 2",
             "lariat_certificates{service=\"web\"} 2",
             "lariat_certificates_expired{service=\"web\"} 1",
-            "lariat_certificate_expiry_timestamp_seconds{service=\"web\",file=\"site.pem\",name=\"example.com\",key=\"RSA\"} 99",
+            "lariat_certificate_expiry_timestamp_seconds{service=\"web\",file=\"site.pem\",name=\"example.com\",key=\"RSA 2048\"} 99",
         ] {
             assert!(metrics.lines().any(|l| l == line), "no {line}");
         }
