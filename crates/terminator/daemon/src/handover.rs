@@ -15,6 +15,7 @@ use wire::address::{Address, Endpoint, UnixName};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 use crate::messages::Form;
+use crate::observations::Observations;
 use crate::server_target::{Instance, Name};
 
 /// The program's first argument when it is to be the worker process.
@@ -51,8 +52,9 @@ pub(crate) enum Order {
     /// Take what waits at the listeners and leave them alone, and the stored sessions too: another
     /// worker process takes over.
     Pause,
-    /// Accept: the worker process before has paused, or the next one has not come to it.
-    Accept,
+    /// Accept: the worker process before has paused, and has observed this; or the next one has not
+    /// come to it.
+    Accept(Observations),
     /// Accept no more, let connections finish, and end.
     Drain {
         /// For so long.
@@ -87,8 +89,8 @@ pub(crate) enum Answer {
     Note(String),
     /// Without an order: the log daemon is not at the socket that came with the plan.
     LogAway,
-    /// To `Pause`: no connection and no session comes here any more.
-    Paused,
+    /// To `Pause`: no connection and no session comes here any more, and this was observed.
+    Paused(Observations),
     /// To `Accept`: they do.
     Accepting,
     /// To `AreYouWell`, once every worker has answered.

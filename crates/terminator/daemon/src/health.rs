@@ -175,6 +175,12 @@ impl Checks {
         }
     }
 
+    /// Whether it is checked and nothing has come of it yet.
+    pub(crate) fn is_first_due(&self, service: &str, server: usize) -> bool {
+        let watched = self.watched.get(&(service.to_owned(), server));
+        watched.is_some_and(|watched| watched.known.borrow().is_none())
+    }
+
     fn watch(
         &self,
         service: &Arc<CheckedService>,

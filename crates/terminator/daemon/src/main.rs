@@ -19,6 +19,7 @@ mod maintenance;
 mod message_sender;
 mod messages;
 mod notify;
+mod observations;
 mod preflight;
 mod reader;
 mod resolve;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::handover::{Secret, SessionKey};
 use crate::maintenance::ServerName;
+use crate::observations::Observations;
 use crate::reader::ConfigSource;
 
 /// The program's version, and the forms of what is handed over that we speak, the oldest and the
@@ -112,6 +113,9 @@ pub(crate) enum Predecessor {
     Yours {
         /// A reload was asked for meanwhile.
         reload: bool,
+        /// By the worker process that has paused. An older one does not say it.
+        #[serde(default)]
+        observations: Observations,
     },
     /// To `Serving`: the service manager, if there is one, has been told of the successor, and
     /// hears it from now on.
@@ -418,6 +422,21 @@ mod tests {
         };
         assert_eq!(came.disabled[0].service, "a");
         assert_eq!(came.secret, SessionKey([7; 32]));
+        // An older one says nothing of servers, and a newer one may say more.
+        for (observed, count) in [
+            ("", 0),
+            (r#","observations":{}"#, 0),
+            (
+                r#","observations":{"colour":"red","servers":[{"since_ms":7}]}"#,
+                1,
+            ),
+        ] {
+            let text = format!(r#"{{"Yours":{{"reload":true{observed}}}}}"#);
+            let Predecessor::Yours { observations, .. } = decode(text.as_bytes()).unwrap() else {
+                panic!("another message");
+            };
+            assert_eq!(observations.servers.len(), count);
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod plan;
 pub(crate) mod rights;
 mod sessions;
 mod store;
+mod succession;
 mod validity;
 
 use std::collections::BTreeSet;
@@ -56,13 +57,6 @@ const LOG_LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// From one look at which servers are up to the next.
 const SERVER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How long a worker process that another one follows waits for the handshakes that are under way.
-/// New connections wait as long.
-const HANDSHAKE_TIME_MAX: Duration = Duration::from_millis(200);
-
-/// From one look at whether they have ended to the next.
-const HANDSHAKE_LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// How long a drain waits for the log to take the last lines, when all connections have ended.
 const LOG_FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
@@ -270,7 +264,7 @@ impl Control {
                 targets.for_each(|target| self.log.aim().set(target));
             }
             (Order::Pause, _) => self.pause().await?,
-            (Order::Accept, _) => self.accept()?,
+            (Order::Accept(observed), _) => self.accept(&observed)?,
             (Order::Drain { .. } | Order::Enter(..) | Order::Start(..) | Order::Replace(_), _) => {
                 return Err(io::Error::other("the supervisor gave an order out of turn"));
             }
@@ -297,29 +291,6 @@ impl Control {
         let listeners = std::mem::take(&mut built.listeners);
         self.plane.replace(built.plan.clone(), listeners);
         self.take_up(&serve, built)
-    }
-
-    /// Leaves listeners and stored sessions to another worker process, when the handshakes that
-    /// are under way have ended: those that come later store nothing, and find nothing.
-    async fn pause(&self) -> io::Result<()> {
-        self.plane.accept(false);
-        let until = Instant::now() + HANDSHAKE_TIME_MAX;
-        while self.plane.handshakes() > 0 && Instant::now() < until {
-            tokio::time::sleep(HANDSHAKE_LOOK_INTERVAL).await;
-        }
-        self.resumption.let_go_of_sessions();
-        say(&self.channel, &Answer::Paused)
-    }
-
-    /// Takes listeners and stored sessions over from another worker process, or back.
-    fn accept(&mut self) -> io::Result<()> {
-        self.resumption.take_over_sessions();
-        self.plane.accept(true);
-        if let Some(cluster) = self.waiting.take() {
-            self.doors.open_admin(&self.admin)?;
-            self.cluster.set(cluster)?;
-        }
-        say(&self.channel, &Answer::Accepting)
     }
 
     /// The plan is served: what goes with it follows, and the supervisor hears of it.
@@ -386,6 +357,10 @@ impl Control {
 
     /// Says which servers went down or came back up.
     fn look_at_servers(&self) -> io::Result<()> {
+        if self.waiting.is_some() {
+            // The one that serves says so, and what it has said comes with the order to accept.
+            return Ok(());
+        }
         let said = self.admin.look_at_servers(Instant::now());
         if said.is_empty() {
             return Ok(());

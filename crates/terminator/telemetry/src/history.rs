@@ -63,6 +63,17 @@ pub struct IntervalCounts {
     pub counts: Counts<Service>,
 }
 
+/// What each service counted in an interval.
+#[derive(Debug)]
+pub struct Recorded {
+    /// As in [`IntervalCounts`].
+    pub end_ms: u64,
+    /// As there.
+    pub duration_ms: u64,
+    /// Those that counted anything.
+    pub services: Vec<(Arc<str>, Counts<Service>)>,
+}
+
 impl History {
     /// An interval has ended at this time (milliseconds since the epoch) after this long, with
     /// these counts, and the peaks of gauges in it.
@@ -90,11 +101,49 @@ impl History {
         if is_first {
             return;
         }
-        let interval = Interval {
+        self.push(Interval {
             end_ms,
             duration_ms: duration.as_millis().try_into().unwrap_or(u64::MAX),
             services,
-        };
+        });
+    }
+
+    /// All intervals, the oldest first.
+    pub fn recorded(&self) -> impl DoubleEndedIterator<Item = Recorded> {
+        self.intervals.iter().map(|interval| {
+            let services = interval.services.iter();
+            let services = services.map(|(name, counted)| {
+                let mut counts = Counts::default();
+                for (slot, value) in counted {
+                    counts.values[usize::from(*slot)] = *value;
+                }
+                (Arc::clone(name), counts)
+            });
+            Recorded {
+                end_ms: interval.end_ms,
+                duration_ms: interval.duration_ms,
+                services: services.collect(),
+            }
+        })
+    }
+
+    /// Has these intervals, the oldest first, in the place of all so far; counting goes on.
+    pub fn replace(&mut self, intervals: impl IntoIterator<Item = Recorded>) {
+        self.intervals.clear();
+        self.bytes = 0;
+        let nothing = Counts::default();
+        for recorded in intervals {
+            let services = recorded.services.into_iter();
+            let services = services.map(|(name, counts)| (name, counted(&nothing, &counts)));
+            self.push(Interval {
+                end_ms: recorded.end_ms,
+                duration_ms: recorded.duration_ms,
+                services: services.collect(),
+            });
+        }
+    }
+
+    fn push(&mut self, interval: Interval) {
         self.bytes += interval.bytes();
         self.intervals.push_back(interval);
         while self.intervals.len() > INTERVALS_MAX || self.bytes > BYTES_MAX {

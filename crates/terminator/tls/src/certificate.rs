@@ -116,7 +116,11 @@ impl Certificate {
         Expiry {
             file: self.place.clone(),
             name: self.names.first().cloned().unwrap_or_default(),
-            key: self.kind.name(),
+            // The sizes of the others are in their names.
+            key: match self.key_algorithm.strip_prefix("RSA") {
+                Some(bits) => format!("RSA {bits}").into(),
+                None => self.kind.name().into(),
+            },
             time: validity.until,
         }
     }

@@ -3,6 +3,7 @@
 //! Owns what "now" means for them, so that each is judged when it is used. Says nothing about
 //! what follows from it.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter};
 use std::mem::discriminant;
@@ -123,8 +124,8 @@ pub struct Expiry {
     pub file: Box<str>,
     /// The certificate's first name, or the revocation list's issuer.
     pub name: Box<str>,
-    /// The kind of the certificate's key; empty for a revocation list.
-    pub key: &'static str,
+    /// The certificate's key, as in "RSA 2048"; empty for a revocation list.
+    pub key: Cow<'static, str>,
     /// Its last second, in Unix seconds; of a revocation list, its nextUpdate.
     pub time: i64,
 }
@@ -148,7 +149,7 @@ impl Ends {
         all.retain(|one| one.time < Validity::ENDLESS);
         all.sort_by_key(|one| one.time);
         let mut seen = HashSet::new();
-        all.retain(|one| seen.insert((one.file.clone(), one.name.clone(), one.key)));
+        all.retain(|one| seen.insert((one.file.clone(), one.name.clone(), one.key.clone())));
         all.truncate(EXPIRIES_MAX);
         Self {
             loaded: loaded as u64,
@@ -272,7 +273,7 @@ mod tests {
         let until = |time| Expiry {
             file: format!("{time}.pem").into(),
             name: "example.com".into(),
-            key: "RSA",
+            key: "RSA 2048".into(),
             time,
         };
         let endless = until(Validity::ENDLESS);

@@ -8,11 +8,12 @@ use rustix::process::{Signal, kill_process, test_kill_process};
 use rustls::HandshakeKind;
 use suite::client::Client;
 use suite::configuration::Service;
+use suite::curl::curl;
 use suite::lariat::Lariat;
 use suite::patience::until;
 use suite::site::Site;
 use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server};
+use testkit::server::{Behaviour, Server, free_address};
 
 fn with_workers(service: &Service, count: usize) -> String {
     format!("[workers]\nthreads = {count}\n{}", service.toml())
@@ -233,6 +234,54 @@ fn a_disabled_server_stays_so_and_a_unix_socket_keeps_its_path() {
     std::io::Write::write_all(&mut plain, b"no TLS").unwrap();
     let _ended = std::io::Read::read(&mut plain, &mut [0; 64]).unwrap();
     lariat.wait_for_metric_from("lariat_connections_ended_total", &disabled, 1.0);
+}
+
+#[test]
+fn what_was_seen_of_servers_and_connections_outlasts_it() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let dead = free_address();
+    let other = Server::start(Behaviour::Echo);
+    let servers = [&dead.to_string(), server.address(), other.address()];
+    let service = Service::new(&site, &server)
+        .servers(&format!("{servers:?}"))
+        .back("check = { kind = 'tcp', interval = '100ms', fall = 1, rise = 1 }");
+    let mut lariat = Lariat::start(&with_workers(&service, 2));
+    let name = format!("web/{}", other.address());
+    lariat.ask_with("server", &["disable", &name]).success();
+    Client::new(&site).visit(service.address);
+    let states = |lariat: &Lariat| {
+        let servers = lariat.status()["services"][0]["servers"].clone();
+        let each = servers.as_array().unwrap().iter();
+        let each = each.map(|one| ["state", "note", "since_ms"].map(|key| one[key].to_string()));
+        each.collect::<Vec<_>>()
+    };
+    let count = |lariat: &Lariat, words: &str| {
+        let url = format!("http://{}/history", lariat.admin());
+        let history = curl().url(&url).run().success();
+        history.matches(words).count()
+    };
+    let accepted = "\"connections_accepted\":1";
+    until("the dead server to be down", || {
+        lariat.stderr().contains("is down: could not").then_some(())
+    });
+    let intervals = count(&lariat, "end_ms");
+    until("another look at them", || {
+        let is_later = count(&lariat, "end_ms") > intervals + 1;
+        (is_later && count(&lariat, accepted) == 1).then_some(())
+    });
+    let seen = states(&lariat);
+
+    lariat.succeed().wait();
+    assert_eq!(count(&lariat, accepted), 1);
+    until("the same states, causes and times", || {
+        (states(&lariat) == seen).then_some(())
+    });
+    let _back = std::net::TcpListener::bind(dead).unwrap();
+    until("word that it is back", || {
+        let words = format!("server {dead} is up again after ");
+        lariat.stderr().contains(&words).then_some(())
+    });
+    assert!(!lariat.stderr().contains("is down"), "{}", lariat.stderr());
 }
 
 #[test]

@@ -244,7 +244,8 @@ pub(crate) struct ServerStatus {
     /// Why it is not up, as far as known; `None` if it is.
     pub(crate) note: Option<String>,
     /// When its state was first seen, in milliseconds since the epoch; at the earliest when the
-    /// worker process started, at the latest a second after it changed.
+    /// worker process started, or the first of those that it has taken over from; at the latest a
+    /// second after it changed.
     pub(crate) since_ms: Option<u64>,
     #[serde(with = "metrics")]
     pub(crate) metrics: Counts<Server>,
@@ -262,12 +263,27 @@ pub(crate) enum ServerState {
     Down,
 }
 
+impl ServerState {
+    /// As the document has it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Partly => "partly",
+            Self::Down => "down",
+        }
+    }
+}
+
 /// What of these counts is not 0, as [`metrics`] has them.
 pub(super) fn metrics_counted<S: Scope>(counts: &Counts<S>) -> Value {
     metrics::object(counts, |sample| {
         sample.values.iter().any(|value| *value > 0)
     })
 }
+
+/// A service's counts, to be read from what [`metrics_counted`] has written.
+#[derive(Deserialize)]
+pub(super) struct CountsRead(#[serde(with = "metrics")] pub(super) Counts<Service>);
 
 /// Counts as an object: each family's key has a number, or a histogram, or an object of them by the
 /// values of its labels. Rows with labels that counted nothing are left out.

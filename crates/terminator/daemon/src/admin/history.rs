@@ -2,10 +2,13 @@
 //!
 //! Owns the form of the answer and of its question. What is kept of an interval is `telemetry`'s.
 
-use serde_json::{Value, json};
-use telemetry::history::{History, INTERVAL, IntervalCounts};
+use std::collections::BTreeMap;
 
-use super::document::metrics_counted;
+use serde_json::{Map, Value, json};
+use telemetry::history::{History, INTERVAL, IntervalCounts, Recorded};
+
+use super::document::{CountsRead, metrics_counted};
+use crate::observations::HISTORY_BYTES_MAX;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -46,6 +49,50 @@ pub(super) fn answer(history: &History, question: &Question<'_>, bounds_us: &[u6
     out
 }
 
+/// The newest intervals, as many as fit, for another worker process. It may be of another version:
+/// counts go by their names.
+pub(super) fn handed_over(history: &History) -> String {
+    let mut lines = Vec::new();
+    let mut bytes = 0;
+    for recorded in history.recorded().rev() {
+        let services = recorded.services.iter();
+        let services = services.map(|(name, counts)| (name.to_string(), metrics_counted(counts)));
+        let line = json!([
+            recorded.end_ms,
+            recorded.duration_ms,
+            services.collect::<Map<_, _>>()
+        ]);
+        let line = line.to_string();
+        bytes += line.len() + 1;
+        if bytes > HISTORY_BYTES_MAX {
+            break;
+        }
+        lines.push(line);
+    }
+    lines.reverse();
+    lines.join("\n")
+}
+
+/// Goes on with such a history; of what cannot be read nothing is taken.
+pub(super) fn take_over(history: &mut History, handed_over: &str) {
+    let lines = handed_over.lines().map(|line| {
+        let (end_ms, duration_ms, services) = serde_json::from_str::<Line>(line).ok()?;
+        let services = services.into_iter();
+        Some(Recorded {
+            end_ms,
+            duration_ms,
+            services: services
+                .map(|(name, counts)| (name.into(), counts.0))
+                .collect(),
+        })
+    });
+    if let Some(intervals) = lines.collect::<Option<Vec<_>>>() {
+        history.replace(intervals);
+    }
+}
+
+type Line = (u64, u64, BTreeMap<String, CountsRead>);
+
 fn interval(interval: &IntervalCounts) -> Value {
     json!({
         "end_ms": interval.end_ms,
@@ -56,7 +103,44 @@ fn interval(interval: &IntervalCounts) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use telemetry::Registry;
+    use telemetry::catalogue::{Histogram, ServiceCounter};
+
     use super::*;
+
+    #[test]
+    fn another_worker_process_goes_on_with_the_history() {
+        let registry = Registry::new(1);
+        let services = ["web", "mail"].map(|name| registry.service(0, name, &[]));
+        let mut history = History::default();
+        let second = INTERVAL.as_millis() as u64;
+        for number in 1..=20 {
+            services[0].add(ServiceCounter::ConnectionsAccepted, number);
+            services[1].observe(Histogram::HandshakeFull, INTERVAL);
+            history.add(number * second, INTERVAL, &registry.peaks());
+        }
+        let handed = handed_over(&history);
+        let mut next = History::default();
+        next.add(0, INTERVAL, &registry.peaks());
+        next.add(20_900, INTERVAL, &registry.peaks());
+        for nonsense in ["[1]", &handed[1..]] {
+            take_over(&mut next, nonsense);
+            assert_eq!(next.intervals(0, None).count(), 1, "{nonsense}");
+        }
+        take_over(&mut next, &handed);
+        for service in [None, Some("web"), Some("mail")] {
+            let all = |history| {
+                let question = Question {
+                    service,
+                    after_ms: 0,
+                };
+                String::from_utf8(answer(history, &question, &[])).unwrap()
+            };
+            assert_eq!(all(&next), all(&history));
+        }
+        next.add(22_000, INTERVAL, &registry.peaks());
+        assert_eq!(next.intervals(0, None).count(), 20);
+    }
 
     #[test]
     fn a_question_is_read() {

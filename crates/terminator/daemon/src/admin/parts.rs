@@ -33,7 +33,7 @@ pub(super) fn certificates(ends: &Ends) -> Vec<CertificateStatus> {
     let each = first.map(|one| CertificateStatus {
         file: one.file.to_string(),
         name: one.name.to_string(),
-        key: one.key.to_owned(),
+        key: one.key.to_string(),
         expiry_seconds: since_epoch(one.time),
     });
     each.collect()

@@ -3,40 +3,84 @@
 //! Owns the word for it. Why a check took a server out is the check's to say.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use telemetry::catalogue::{ServerCounter, ServerGauge};
-use telemetry::snapshot::{ServerSnapshot, ServiceSnapshot};
+use telemetry::catalogue::{Server, ServerCounter, ServerGauge};
+use telemetry::snapshot::{Counts, ServerSnapshot, ServiceSnapshot};
 
-use super::document::{ServerState, ServerStatus};
+use super::document::{ServerState, ServerStatus, ServiceStatus};
+use crate::maintenance::ServerName;
+use crate::observations::{ObservedServer, bounded};
+
+/// How long it may take until a server is seen in the state that another worker process has handed
+/// over: where there are no checks, only failed dials show that it is down.
+pub(super) const CONFIRM_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Since when servers are in their states, as far as it was seen.
 #[derive(Debug, Default)]
-pub(super) struct ServerStates(BTreeMap<String, BTreeMap<String, (ServerState, u64)>>);
+pub(super) struct ServerStates {
+    seen: BTreeMap<String, BTreeMap<String, (ServerState, u64)>>,
+    /// By another worker process, and not seen here yet.
+    observed: BTreeMap<ServerName, ObservedServer>,
+    /// For how long they count, in milliseconds since the epoch.
+    until_ms: u64,
+}
 
 impl ServerStates {
+    /// Another worker process has observed these.
+    pub(super) fn take_over(&mut self, observed: &[ObservedServer], now_ms: u64) {
+        let observed = observed.iter();
+        self.observed = observed.map(|one| (one.name(), one.clone())).collect();
+        let time_max = u64::try_from(CONFIRM_TIME_MAX.as_millis()).unwrap_or(u64::MAX);
+        self.until_ms = now_ms.saturating_add(time_max);
+    }
+
     /// Looks at all servers; what has another state than before has it since now. Servers that
     /// are gone are forgotten.
     pub(super) fn look(&mut self, services: &[ServiceSnapshot], workers: u64, now_ms: u64) {
-        let before = std::mem::take(&mut self.0);
+        let before = std::mem::take(&mut self.seen);
+        if now_ms > self.until_ms {
+            self.observed.clear();
+        }
         for service in services {
             let known = before.get(&service.name);
             let servers = service.servers.iter().map(|server| {
                 let state = state(server, workers);
+                let name = ServerName {
+                    service: service.name.clone(),
+                    server: server.name.clone(),
+                };
+                let observed = self.observed.remove(&name);
                 let known = known.and_then(|known| known.get(&server.name));
                 let since_ms = known.filter(|(before, _)| *before == state);
                 let since_ms = since_ms.map_or(now_ms, |(_, since_ms)| *since_ms);
+                let since_ms = match observed {
+                    Some(observed) if observed.state == state.word() => {
+                        observed.since_ms.min(now_ms)
+                    }
+                    // It may be used only until it is known better.
+                    Some(observed) if !observed.is_up() && !has_served(&server.counts) => {
+                        self.observed.insert(name, observed);
+                        since_ms
+                    }
+                    _ => since_ms,
+                };
                 (server.name.clone(), (state, since_ms))
             });
-            self.0.insert(service.name.clone(), servers.collect());
+            self.seen.insert(service.name.clone(), servers.collect());
         }
     }
 
     /// When a server was first seen in the state that it is in; `None` = it was not seen yet.
     pub(super) fn since_ms(&self, service: &str, server: &str) -> Option<u64> {
-        let (_, since_ms) = self.0.get(service)?.get(server)?;
+        let (_, since_ms) = self.seen.get(service)?.get(server)?;
         Some(*since_ms)
     }
+}
+
+/// Whether it has sent anything to a client of this worker process, so that it is up for sure.
+pub(super) fn has_served(counts: &Counts<Server>) -> bool {
+    counts.get(ServerCounter::BytesDown) > 0
 }
 
 fn state(counted: &ServerSnapshot, workers: u64) -> ServerState {
@@ -45,6 +89,24 @@ fn state(counted: &ServerSnapshot, workers: u64) -> ServerState {
         up if up < workers => ServerState::Partly,
         _ => ServerState::Up,
     }
+}
+
+/// What a successor goes on with.
+pub(super) fn observed(services: &[ServiceStatus]) -> Vec<ObservedServer> {
+    let servers = services.iter().flat_map(|service| {
+        let each = service.servers.iter();
+        each.filter_map(|server| {
+            let has_cause = server.state != ServerState::Up && !server.disabled;
+            Some(ObservedServer {
+                service: service.name.clone(),
+                server: server.name.clone(),
+                state: server.state.word().to_owned(),
+                since_ms: server.since_ms?,
+                cause: server.note.clone().filter(|_| has_cause),
+            })
+        })
+    });
+    bounded(servers.collect())
 }
 
 /// A server of a service, of which a check may have decided that it is down, and why.
@@ -101,6 +163,55 @@ mod tests {
     use telemetry::Registry;
 
     use super::*;
+
+    /// A server's `since` by looks that follow what another worker process has observed.
+    fn since_after(state: &str, look: impl FnOnce(&mut dyn FnMut(bool, u64) -> Option<u64>)) {
+        let registry = Registry::new(1);
+        let worker = registry.service(0, "web", &["a:1".to_owned()]);
+        let mut states = ServerStates::default();
+        let observed = ObservedServer {
+            service: "web".to_owned(),
+            server: "a:1".to_owned(),
+            state: state.to_owned(),
+            since_ms: 5,
+            cause: None,
+        };
+        states.look(&registry.snapshot().services, 1, 1000);
+        states.take_over(&[observed], 1000);
+        look(&mut |up, now_ms| {
+            worker.server(0).set_up(up);
+            if up && now_ms == 3000 {
+                worker.server(0).add(ServerCounter::BytesDown, 1);
+            }
+            states.look(&registry.snapshot().services, 1, now_ms);
+            states.since_ms("web", "a:1")
+        });
+    }
+
+    #[test]
+    fn a_state_outlasts_a_takeover() {
+        since_after("up", |since| {
+            assert_eq!((since(true, 2000), since(true, 2001)), (Some(5), Some(5)));
+            assert_eq!(since(false, 4000), Some(4000));
+            assert_eq!(since(true, 4001), Some(4001));
+        });
+        since_after("down", |since| {
+            // It is not known yet that it is down.
+            assert_eq!(since(true, 2000), Some(1000));
+            assert_eq!((since(false, 4000), since(false, 9000)), (Some(5), Some(5)));
+        });
+        // It has come back up meanwhile.
+        since_after("down", |since| {
+            assert_eq!(since(true, 3000), Some(1000));
+            assert_eq!(since(false, 4000), Some(4000));
+        });
+        since_after("down", |since| {
+            assert_eq!(since(false, 99_000), Some(99_000));
+        });
+        since_after("a word of a newer version", |since| {
+            assert_eq!(since(true, 2000), Some(1000));
+        });
+    }
 
     #[test]
     fn a_state_lasts_until_another_is_seen() {

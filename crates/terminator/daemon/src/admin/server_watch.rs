@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use telemetry::catalogue::{ServerCounter, ServerGauge};
 use telemetry::message::Level;
 
-use super::document::{ServerStatus, ServiceStatus};
+use super::document::{ServerState, ServerStatus, ServiceStatus};
+use super::server_state::{CONFIRM_TIME_MAX, has_served};
+use crate::observations::ObservedServer;
 
 /// Messages about one server, or about one service, in [`FLAP_TIME`]: twice down and up. Further
 /// changes are counted, and said as one when the time is over.
@@ -42,6 +44,8 @@ struct WatchedServer {
     disabled: bool,
     cause: Option<String>,
     failures: [u64; FAILURES.len()],
+    /// Another worker process has seen it go down, and this one has not yet: until then.
+    unconfirmed_until: Option<Instant>,
 }
 
 /// Kinds of failed dials, and their names as in the metrics.
@@ -59,6 +63,36 @@ impl ServerWatch {
     pub(super) fn of(&self, service: &str, server: &str) -> Option<&str> {
         let server = self.services.get(service)?.servers.get(server)?;
         server.cause.as_deref().filter(|_| !server.change.is_up)
+    }
+
+    /// Another worker process has observed these, and has said so. Those that were down count as
+    /// down until it is known better.
+    pub(super) fn take_over(&mut self, observed: &[ObservedServer], now: Instant, now_ms: u64) {
+        for one in observed {
+            let lasted = Duration::from_millis(now_ms.saturating_sub(one.since_ms));
+            let since = now.checked_sub(lasted).unwrap_or(now);
+            let new = || WatchedService {
+                change: Change::down(since),
+                servers: BTreeMap::new(),
+            };
+            let service = self.services.entry(one.service.clone());
+            let service = service.or_insert_with(new);
+            service.change.since = service.change.since.max(since);
+            let is_down = one.state == ServerState::Down.word();
+            service.change.is_up |= !is_down;
+            if is_down {
+                let watched = WatchedServer {
+                    change: Change::down(since),
+                    workers_up: 0,
+                    is_doubtful: false,
+                    disabled: false,
+                    cause: one.cause.clone(),
+                    failures: Default::default(),
+                    unconfirmed_until: Some(now + CONFIRM_TIME_MAX),
+                };
+                service.servers.insert(one.server.clone(), watched);
+            }
+        }
     }
 
     /// What has changed since the last look.
@@ -142,11 +176,21 @@ impl WatchedServer {
             disabled: server.disabled,
             cause: None,
             failures: failures(server),
+            unconfirmed_until: None,
         }
     }
 
     fn look(&mut self, server: &ServerStatus, workers: u64, now: Instant) -> Option<Said> {
         let up = server.metrics.get(ServerGauge::WorkersUp);
+        if let Some(until) = self.unconfirmed_until {
+            if up > 0 && !has_served(&server.metrics) {
+                if now >= until {
+                    *self = Self::new(server, workers, now);
+                }
+                return None;
+            }
+            self.unconfirmed_until = None;
+        }
         // An operator's order is said by the supervisor, and what follows from it is not news.
         let is_ordered = server.disabled || self.disabled;
         let has_fallen = up < self.workers_up;
@@ -231,6 +275,13 @@ impl Change {
             since: now,
             said: VecDeque::new(),
             unsaid: 0,
+        }
+    }
+
+    fn down(since: Instant) -> Self {
+        Self {
+            is_up: false,
+            ..Self::new(since)
         }
     }
 
@@ -353,6 +404,39 @@ mod tests {
         watch.look(&now, WORKERS, at(start, 1));
         let cause = watch.of("web", "a");
         assert_eq!(cause, Some("its last dials failed (refused)"));
+    }
+
+    #[test]
+    fn what_another_worker_process_has_said_is_not_said_again() {
+        let (start, now_ms) = (Instant::now(), 700_000);
+        let looks = |seconds: &[(u64, u64, u64)]| {
+            let mut watch = ServerWatch::default();
+            let observed = ObservedServer {
+                service: "web".to_owned(),
+                server: "a".to_owned(),
+                state: "down".to_owned(),
+                since_ms: now_ms - 660_000,
+                cause: Some("refused".to_owned()),
+            };
+            // On a host that has just started, nothing can be that long ago.
+            watch.take_over(&[observed], at(start, 660), now_ms);
+            let mut said = Vec::new();
+            for (second, up, bytes) in seconds {
+                let mut now = service(&[("a", *up, Some("refused"))]);
+                let metrics = &mut now[0].servers[0].metrics;
+                metrics.set(ServerCounter::BytesDown, *bytes);
+                said.extend(watch.look(&now, WORKERS, at(start, 660 + second)));
+            }
+            said.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+        };
+        // It is used until its first dial has failed, or its first check.
+        assert_eq!(looks(&[(1, 2, 0), (2, 0, 0), (3, 0, 0)]), [""; 0]);
+        let again = "service `web`: server a is up again after 11 min 2 s";
+        assert_eq!(looks(&[(1, 0, 0), (2, 2, 0)])[0], again);
+        assert_eq!(looks(&[(1, 2, 0), (2, 2, 9)])[0], again);
+        // Nobody knows whether it came back meanwhile.
+        let said = looks(&[(60, 2, 0), (61, 0, 0)]);
+        assert!(said[1].contains("server a is down: refused"), "{said:?}");
     }
 
     #[test]

@@ -25,6 +25,7 @@ use tls::validity::Ends;
 use crate::handover::{EndedReload, Reloads};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
+use crate::observations::Observations;
 
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
@@ -35,7 +36,7 @@ use super::document::{
 use super::history::{self, Question};
 use super::parts::{certificates, kernel_status, ktls, last_reload, since_epoch};
 use super::readiness::Workers;
-use super::server_state::{ServerStates, milliseconds, server};
+use super::server_state::{ServerStates, milliseconds, observed, server};
 use super::server_watch::{Said, ServerWatch};
 
 /// What the admin side knows. Shared by the control thread's tasks.
@@ -276,6 +277,24 @@ impl AdminState {
         self.history().add(now, duration, &peaks);
     }
 
+    /// What the worker process of a successor goes on with.
+    pub(crate) fn observations(&self) -> Observations {
+        Observations {
+            servers: observed(&self.document().services),
+            history: history::handed_over(&self.history()),
+        }
+    }
+
+    /// Goes on with what another worker process has observed.
+    pub(crate) fn take_over(&self, before: &Observations) {
+        let (now, now_ms) = (Instant::now(), milliseconds(SystemTime::now()));
+        let mut facts = self.facts();
+        facts.states.take_over(&before.servers, now_ms);
+        facts.watch.take_over(&before.servers, now, now_ms);
+        drop(facts);
+        history::take_over(&mut self.history(), &before.history);
+    }
+
     /// The history that somebody asks for, as JSON.
     pub(super) fn history_document(&self, question: &Question<'_>) -> Vec<u8> {
         history::answer(&self.history(), question, &BUCKETS_US)
@@ -507,7 +526,7 @@ impl AdminState {
                 (Labelled::CrlExpiry, lists),
             ] {
                 for one in &ends.listed {
-                    let labels = [&*service.name, &one.file, &one.name, one.key];
+                    let labels = [&*service.name, &one.file, &one.name, &one.key];
                     let count = family.family().labels.len();
                     add(family, &labels[..count], since_epoch(one.time));
                 }
@@ -607,7 +626,7 @@ mod tests {
                     listed: vec![Expiry {
                         file: "site.pem".into(),
                         name: "example.com".into(),
-                        key: "RSA",
+                        key: "RSA 2048".into(),
                         time: 99,
                     }],
                 },
@@ -747,7 +766,7 @@ mod tests {
             "lariat_worker_process_restarts_total 2",
             "lariat_certificates{service=\"web\"} 2",
             "lariat_certificates_expired{service=\"web\"} 1",
-            "lariat_certificate_expiry_timestamp_seconds{service=\"web\",file=\"site.pem\",name=\"example.com\",key=\"RSA\"} 99",
+            "lariat_certificate_expiry_timestamp_seconds{service=\"web\",file=\"site.pem\",name=\"example.com\",key=\"RSA 2048\"} 99",
         ] {
             assert!(metrics.lines().any(|l| l == line), "no {line}");
         }

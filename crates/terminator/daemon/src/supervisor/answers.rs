@@ -11,6 +11,7 @@ use super::phase::{Due, Next, Phase};
 use super::{Started, Supervisor};
 use crate::handover::{Answer, Order, Rights};
 use crate::messages;
+use crate::observations::Observations;
 
 impl Supervisor<'_> {
     pub(super) fn heard(&mut self, number: u64, heard: Heard<Answer>) -> Result<Next, Failure> {
@@ -46,7 +47,7 @@ impl Supervisor<'_> {
                 self.reconnect_log();
                 Ok(Next::Continue)
             }
-            Heard::Answer(Answer::Paused) => self.paused(),
+            Heard::Answer(Answer::Paused(observations)) => self.paused(observations),
             Heard::Answer(Answer::Accepting) => self.accepting(),
             Heard::Answer(Answer::Alive { connections }) => {
                 self.worker_process_is_well(connections);
@@ -202,7 +203,7 @@ impl Supervisor<'_> {
         }
         if self.is_given_away() {
             // If nothing comes of it, another is started.
-            return self.paused();
+            return self.paused(Observations::default());
         }
         if pause.is_zero() {
             self.start_child()?;

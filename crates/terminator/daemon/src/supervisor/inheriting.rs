@@ -11,6 +11,7 @@ use super::messages::say;
 use super::phase::{Due, Next};
 use super::predecessor::{Told, Watcher};
 use crate::handover::Order;
+use crate::observations::Observations;
 use crate::takeover::{Predecessor, Successor};
 
 /// How long it may take to give way once we are ready.
@@ -44,8 +45,18 @@ impl Supervisor<'_> {
             }
             return Ok(Next::Continue);
         };
+        let mut observed = Observations::default();
         match told {
-            Told::Message(Predecessor::Yours { reload }, _) => self.reload_asked |= reload,
+            Told::Message(
+                Predecessor::Yours {
+                    reload,
+                    observations,
+                },
+                _,
+            ) => {
+                self.reload_asked |= reload;
+                observed = observations;
+            }
             Told::Message(Predecessor::Refused { why }, _) => return Err(from.failed(why)),
             Told::Message(..) => return Err(from.failed("it speaks out of turn".to_owned())),
             // Its worker process ends with it, and nobody else serves.
@@ -57,7 +68,7 @@ impl Supervisor<'_> {
                 self.manager.hears_another = false;
             }
         }
-        self.tell(&Order::Accept);
+        self.tell(&Order::Accept(observed));
         Ok(Next::Continue)
     }
 

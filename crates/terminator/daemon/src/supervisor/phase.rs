@@ -23,7 +23,7 @@ impl Phase {
             Answer::Stuck(_) => matches!(self, Self::Starting | Self::Restarting),
             Answer::Drained { .. } => self == Self::Draining,
             Answer::Entered(_)
-            | Answer::Paused
+            | Answer::Paused(_)
             | Answer::Accepting
             | Answer::Ready { .. }
             | Answer::Refused { .. }

@@ -25,8 +25,10 @@ use super::phase::{Next, Phase};
 use super::successor::{Stage, Taking, Trial};
 use super::takeover_socket::{Asked, Link};
 use crate::handover::Order;
+use crate::observations::Observations;
 use crate::takeover::{
-    Hello, Offer, PREDECESSOR_VARIABLE, Predecessor, Successor, identity, release,
+    Hello, Offer, PREDECESSOR_BYTES_MAX, PREDECESSOR_VARIABLE, Predecessor, Successor, encode,
+    identity, release,
 };
 
 /// From its start to its first word: it reads its configuration meanwhile.
@@ -234,7 +236,7 @@ impl Supervisor<'_> {
                 match (&self.child, self.phase) {
                     (Some(_), Phase::Serving) => self.tell(&Order::Pause),
                     // There is none to pause: it has died, or has not begun.
-                    _ => return self.paused(),
+                    _ => return self.paused(Observations::default()),
                 }
                 Ok(Next::Continue)
             }
@@ -253,14 +255,19 @@ impl Supervisor<'_> {
     }
 
     /// The worker process has paused, or there is none.
-    pub(super) fn paused(&mut self) -> Result<Next, Failure> {
+    pub(super) fn paused(&mut self, observations: Observations) -> Result<Next, Failure> {
         if self.succession.stage() != Some(Stage::Pausing) {
             return Ok(Next::Continue);
         }
         self.reach_stage(Stage::Given);
         let reload = std::mem::take(&mut self.reload_asked);
         let taking = self.succession.successor.as_ref();
-        let yours = Predecessor::Yours { reload };
+        // One that was taken over may say what is far longer as JSON.
+        let is_sound = |all: &Observations| encode(all).bytes().len() < PREDECESSOR_BYTES_MAX / 2;
+        let yours = Predecessor::Yours {
+            reload,
+            observations: Some(observations).filter(is_sound).unwrap_or_default(),
+        };
         match taking.map(|taking| taking.link.send(&yours, &[])) {
             Some(Err(error)) => self.successor_failed(&format!("takes no word: {error}")),
             Some(Ok(())) | None => Ok(Next::Continue),
@@ -383,7 +390,9 @@ impl Supervisor<'_> {
         }
         match self.phase {
             Phase::Draining => return Ok(self.end_replacing()),
-            Phase::Serving if stage != Stage::Offered => self.tell(&Order::Accept),
+            Phase::Serving if stage != Stage::Offered => {
+                self.tell(&Order::Accept(Observations::default()))
+            }
             Phase::Restarting if stage != Stage::Offered => self.start_child()?,
             Phase::Starting | Phase::Serving | Phase::Restarting => {}
         }

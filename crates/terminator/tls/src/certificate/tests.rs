@@ -81,17 +81,18 @@ fn the_facts_are_read() {
 #[test]
 fn each_kind_of_key_is_known() {
     let kinds = [
-        (Key::EcdsaP256, KeyKind::EcdsaP256, "EC256"),
-        (Key::EcdsaP384, KeyKind::EcdsaP384, "EC384"),
-        (Key::Ed25519, KeyKind::Ed25519, "ED25519"),
-        (Key::Rsa2048, KeyKind::Rsa, "RSA2048"),
+        (Key::EcdsaP256, KeyKind::EcdsaP256, "EC256", "ECDSA P-256"),
+        (Key::EcdsaP384, KeyKind::EcdsaP384, "EC384", "ECDSA P-384"),
+        (Key::Ed25519, KeyKind::Ed25519, "ED25519", "Ed25519"),
+        (Key::Rsa2048, KeyKind::Rsa, "RSA2048", "RSA 2048"),
     ];
     let root = Authority::root("root");
-    for (key, kind, name) in kinds {
+    for (key, kind, name, shown) in kinds {
         let leaf = root.leaf(&["a.example"]).key(key).issue();
         let (certificate, _) = load(&leaf.pem()).expect("a certificate");
         assert_eq!(certificate.kind, kind);
         assert_eq!(certificate.key_algorithm, name);
+        assert_eq!(certificate.expiry(certificate.validity).key, shown);
     }
 }
 

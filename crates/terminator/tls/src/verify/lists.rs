@@ -80,7 +80,7 @@ impl RevocationLists {
         let all = self.lists.iter().map(|list| Expiry {
             file: list.place.clone(),
             name: list.issuer.clone(),
-            key: "",
+            key: "".into(),
             time: list.validity.until,
         });
         let mut ends = Ends::of(all, now);

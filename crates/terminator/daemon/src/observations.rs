@@ -1,0 +1,67 @@
+//! What a worker process has observed of servers and connections, for the one of a successor.
+//!
+//! Owns its form and its size. It goes from process to process as text and numbers, since the
+//! successor may be another version: what that one does not know it leaves out.
+
+use serde::{Deserialize, Serialize};
+
+use crate::maintenance::ServerName;
+
+/// Bytes that the servers may take, and the history; together with what goes with them they fit
+/// into an answer, and escaped as JSON into a message between supervisors.
+const SERVERS_BYTES_MAX: usize = 256 << 10;
+
+/// See [`SERVERS_BYTES_MAX`].
+pub(crate) const HISTORY_BYTES_MAX: usize = 640 << 10;
+
+/// Observed until now.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct Observations {
+    pub(crate) servers: Vec<ObservedServer>,
+    /// The last intervals as JSON; empty = none.
+    pub(crate) history: String,
+}
+
+/// A server's state and how long it has lasted.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct ObservedServer {
+    pub(crate) service: String,
+    pub(crate) server: String,
+    /// As the status document has it: `up`, `partly`, `down`.
+    pub(crate) state: String,
+    /// In milliseconds since the epoch.
+    pub(crate) since_ms: u64,
+    /// Why it is not up, if that is known and no operator's order.
+    pub(crate) cause: Option<String>,
+}
+
+impl ObservedServer {
+    pub(crate) fn name(&self) -> ServerName {
+        ServerName {
+            service: self.service.clone(),
+            server: self.server.clone(),
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.state == "up"
+    }
+
+    fn bytes(&self) -> usize {
+        let cause = self.cause.as_ref().map_or(0, String::len);
+        size_of::<Self>() + self.service.len() + self.server.len() + cause
+    }
+}
+
+/// As many of them as fit, first those that are not up.
+pub(crate) fn bounded(mut servers: Vec<ObservedServer>) -> Vec<ObservedServer> {
+    servers.sort_by_key(ObservedServer::is_up);
+    let mut bytes = 0;
+    servers.retain(|server| {
+        bytes += server.bytes();
+        bytes <= SERVERS_BYTES_MAX
+    });
+    servers
+}

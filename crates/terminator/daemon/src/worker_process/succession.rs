@@ -1,0 +1,65 @@
+//! Giving way to another worker process, and taking over from one.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::{Control, say};
+use crate::handover::Answer;
+use crate::health::HealthReport;
+use crate::observations::{Observations, ObservedServer};
+
+/// How long a worker process that another one follows waits for the handshakes that are under way.
+/// New connections wait as long.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_millis(200);
+
+/// From one look at whether they have ended to the next.
+const HANDSHAKE_LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+impl Control {
+    /// Leaves listeners and stored sessions to another worker process, when the handshakes that
+    /// are under way have ended: those that come later store nothing, and find nothing.
+    pub(super) async fn pause(&self) -> io::Result<()> {
+        // Before: it takes its time.
+        let observations = self.admin.observations();
+        self.plane.accept(false);
+        let until = Instant::now() + HANDSHAKE_TIME_MAX;
+        while self.plane.handshakes() > 0 && Instant::now() < until {
+            tokio::time::sleep(HANDSHAKE_LOOK_INTERVAL).await;
+        }
+        self.resumption.let_go_of_sessions();
+        say(&self.channel, &Answer::Paused(observations))
+    }
+
+    /// Takes listeners and stored sessions over from another worker process, or back.
+    pub(super) fn accept(&mut self, observed: &Observations) -> io::Result<()> {
+        self.resumption.take_over_sessions();
+        self.plane.accept(true);
+        if let Some(cluster) = self.waiting.take() {
+            self.admin.take_over(observed);
+            self.assume_down(&observed.servers);
+            self.doors.open_admin(&self.admin)?;
+            self.cluster.set(cluster)?;
+        }
+        say(&self.channel, &Answer::Accepting)
+    }
+
+    /// Servers that were down are not used before their first check.
+    fn assume_down(&self, observed: &[ObservedServer]) {
+        let down = observed.iter().filter(|one| one.state == "down");
+        let down = down.filter_map(|one| Some((one.name(), one.cause.clone()?)));
+        let mut down: BTreeMap<_, _> = down.collect();
+        for (service, server, name) in self.servers.all() {
+            if self.checks.is_first_due(service, server)
+                && let Some(why) = down.remove(&name)
+            {
+                self.checked(&HealthReport {
+                    service: service.to_owned(),
+                    server,
+                    up: false,
+                    why,
+                });
+            }
+        }
+    }
+}
