@@ -69,16 +69,7 @@ fn attend() -> io::Result<u8> {
     loop {
         epoll.wait(&mut events, Some(LOOK_INTERVAL))?;
         while let Some((signal, number)) = signals.next() {
-            // It fails for one that has ended, which is noticed below.
-            let _ = match signal {
-                Signal::Child => Ok(()),
-                Signal::Order => serving.order(number),
-                // After an upgrade one serves, and one drains.
-                Signal::Interrupt | Signal::Terminate => {
-                    supervisors().map(|all| all.for_each(|one| drop(one.signal(signal))))
-                }
-                signal => serving.signal(signal),
-            };
+            let _ = hand_on(signal, number);
         }
         while let Some((pid, its_code)) = process::reap() {
             if pid == serving.pid() {
@@ -94,22 +85,42 @@ fn attend() -> io::Result<u8> {
     }
 }
 
-/// The supervisors in this container. The first is the oldest: a younger one may be about to take
-/// over from it.
+/// Hands a signal on: after an upgrade one supervisor serves, and one drains.
+fn hand_on(signal: Signal, number: u64) -> io::Result<()> {
+    if signal == Signal::Child {
+        return Ok(());
+    }
+    let ends = matches!(signal, Signal::Interrupt | Signal::Terminate);
+    // One that has just been started would end of it.
+    let all = supervisors()?.filter(|one| ends || one.blocks(signal).unwrap_or(false));
+    // It fails for one that has ended, which is noticed elsewhere.
+    match signal {
+        Signal::Order => all.for_each(|one| drop(one.order(number))),
+        // Those before it drain, or are about to.
+        Signal::User2 => drop(all.last().map(|youngest| youngest.signal(signal))),
+        signal => all.for_each(|one| drop(one.signal(signal))),
+    }
+    Ok(())
+}
+
+/// The supervisors in this container, the oldest first: a younger one may be about to take over
+/// from it.
 fn supervisors() -> io::Result<impl Iterator<Item = Process>> {
     let numbers = fs::read_dir("/proc")?.filter_map(|entry| {
         let name = entry.ok()?.file_name();
         name.to_str()?.parse::<u32>().ok()
     });
     let own = std::process::id();
-    let mut numbers: Vec<_> = numbers.filter(|number| *number != own).collect();
-    numbers.sort_unstable();
+    let others = numbers.filter(|number| *number != own);
     let is_it = |process: &Process| -> bool {
         let name = process.name();
         name.is_ok_and(|name| name == SUPERVISOR_NAME) && serves(process.pid())
     };
-    let all = numbers.into_iter().filter_map(|one| Process::of(one).ok());
-    Ok(all.filter(is_it))
+    let all = others.filter_map(|one| Process::of(one).ok());
+    let mut all: Vec<_> = all.filter(is_it).collect();
+    // Their numbers begin anew at some time.
+    all.sort_by_key(|one| (one.start().unwrap_or_default(), one.pid()));
+    Ok(all.into_iter())
 }
 
 /// Whether its command is `lariat serve`: others have the same name.

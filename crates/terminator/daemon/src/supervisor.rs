@@ -387,6 +387,8 @@ impl<'a> Supervisor<'a> {
         match signal {
             Signal::Hangup => self.reload(),
             Signal::User1 => Ok(self.reopen_log()),
+            // It is a part of an upgrade, until it has taken over.
+            Signal::User2 if self.predecessor.is_some() => Ok(Next::Continue),
             Signal::User2 => {
                 self.upgrade(None);
                 Ok(Next::Continue)

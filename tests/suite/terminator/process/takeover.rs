@@ -235,6 +235,26 @@ fn a_disabled_server_stays_so_and_a_unix_socket_keeps_its_path() {
     lariat.wait_for_metric_from("lariat_connections_ended_total", &disabled, 1.0);
 }
 
+/// Runs the program as the first process of a container.
+fn container() -> std::process::Command {
+    let mut container = std::process::Command::new("unshare");
+    container
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg(suite::lariat::command().get_program());
+    container
+}
+
+fn children(of: rustix::process::Pid) -> String {
+    let of = of.as_raw_nonzero();
+    std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap()
+}
+
+fn first_process(lariat: &Lariat) -> rustix::process::Pid {
+    // That of `unshare`.
+    let child = children(lariat.supervisor());
+    rustix::process::Pid::from_raw(child.trim().parse().unwrap()).unwrap()
+}
+
 #[test]
 fn the_first_process_of_a_container_stays_and_goes_on_with_the_successor() {
     if !rustix::process::getuid().is_root() {
@@ -242,19 +262,9 @@ fn the_first_process_of_a_container_stays_and_goes_on_with_the_successor() {
     }
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
-    let mut container = std::process::Command::new("unshare");
-    container
-        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
-        .arg(suite::lariat::command().get_program());
-    let mut lariat = Lariat::start_by(container, &service.toml());
+    let mut lariat = Lariat::start_by(container(), &service.toml());
     let number = || lariat.status()["process"]["supervisor_pid"].as_u64();
-    let children = |of: rustix::process::Pid| {
-        let of = of.as_raw_nonzero();
-        std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap()
-    };
-    // That of `unshare`.
-    let child = children(lariat.supervisor());
-    let first_process = rustix::process::Pid::from_raw(child.trim().parse().unwrap()).unwrap();
+    let first_process = first_process(&lariat);
     let first = number();
     assert_ne!(first, Some(1));
     under_load(&site, &service, || {
@@ -266,4 +276,40 @@ fn the_first_process_of_a_container_stays_and_goes_on_with_the_successor() {
     });
     kill_process(first_process, Signal::TERM).unwrap();
     assert_eq!(lariat.wait().code(), Some(0));
+}
+
+#[test]
+fn the_first_process_of_a_container_reaches_who_serves_while_another_drains() {
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let (service, log) = (Service::new(&site, &server), site.path("log"));
+    let text = format!("output = {log:?}\n{}", service.toml());
+    let mut lariat = Lariat::start_by(container(), &text);
+    let first_process = first_process(&lariat);
+    let upgraded = || {
+        let before = lariat.serving();
+        kill_process(first_process, Signal::USR2).unwrap();
+        until("another supervisor", || {
+            (lariat.serving() != before).then_some(())
+        });
+    };
+    let mut open = Client::new(&site).echo(service.address);
+    upgraded();
+    kill_process(first_process, Signal::HUP).unwrap();
+    lariat.wait_for_metric("lariat_config_generation", &[], 2.0);
+    std::fs::rename(&log, site.path("old")).unwrap();
+    kill_process(first_process, Signal::USR1).unwrap();
+    until("a new log", || log.exists().then_some(()));
+    Client::new(&site).visit(service.address);
+    until("a line in it", || {
+        (!std::fs::read(&log).unwrap().is_empty()).then_some(())
+    });
+    upgraded();
+    open.send(b"still");
+    assert_eq!(open.receive(5), b"still");
+    drop(open);
+    kill_process(first_process, Signal::TERM).unwrap();
+    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
 }
