@@ -165,6 +165,32 @@ fn the_running_one_starts_its_successor_itself() {
 }
 
 #[test]
+fn a_drain_that_fails_is_said_by_one_that_was_started_by_an_upgrade() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    lariat.ask("upgrade").success();
+    let second = Successor(lariat.serving());
+    let worker_process = lariat.status()["process"]["pid"].as_u64().unwrap();
+    let worker_process = rustix::process::Pid::from_raw(worker_process.try_into().unwrap());
+    let _open = Client::new(&site).echo(service.address);
+    // After the next one has handed over, nobody watches any more.
+    lariat.ask("upgrade").success();
+    lariat.ask("upgrade").success();
+    kill_process(worker_process.unwrap(), Signal::KILL).unwrap();
+    until("the second one to end", || {
+        test_kill_process(second.0).err()
+    });
+    let said = lariat.stderr();
+    assert!(
+        said.contains("the worker process ended by itself: signal: 9"),
+        "{said}"
+    );
+    assert!(!said.contains(" failed: "), "{said}");
+    lariat.ask("drain").success();
+}
+
+#[test]
 fn an_upgrade_brings_back_sockets_whose_paths_were_removed() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);

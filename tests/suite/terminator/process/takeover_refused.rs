@@ -150,6 +150,9 @@ fn a_certificate_that_cannot_be_used_is_noticed_in_time() {
     let successor = running.lariat.beside(&mut command());
     assert_refused(successor, 2, "error: ");
     running.assert_goes_on("has not taken over, and this one goes on");
+    let asked = running.lariat.ask("upgrade");
+    assert_eq!(asked.code(), 5, "{asked:?}");
+    asked.assert_stderr("other.pem");
 }
 
 #[test]

@@ -14,12 +14,17 @@ use crate::supervisor::{self, Failure, Request, Started};
 
 pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
     messages::suit_reader();
+    let mut has_served = false;
     let mut ended = supervisor::run(Request {
         config: config.clone(),
-        started: &mut tell,
+        started: &mut |started| {
+            has_served = true;
+            tell(started);
+        },
         colour: console.colour(),
     });
     if let Err(failure) = &ended
+        && !has_served
         && supervisor::report_failure(failure)
     {
         return exit_of(failure);

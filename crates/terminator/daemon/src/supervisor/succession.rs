@@ -61,10 +61,18 @@ impl Supervisor<'_> {
                 self.upgrade(Some(link));
                 Ok(Next::Continue)
             }
-            Asked::Said(number, Successor::Failed { why })
-                if self.is_successor(number) || self.succession.expected.is_some() =>
-            {
-                self.takeover_failed(&why)
+            Asked::Failed(link, why) if self.is_on_trial(link.number) => {
+                self.trial_fails(why);
+                Ok(Next::Continue)
+            }
+            Asked::Failed(link, why) if self.is_awaited(link.pid) => self.takeover_failed(&why),
+            Asked::Failed(link, why) => {
+                warn(format_args!(
+                    "process {} failed: {}",
+                    link.pid,
+                    printable(&why)
+                ));
+                Ok(Next::Continue)
             }
             Asked::Said(number, said) if self.is_successor(number) => self.successor_said(said),
             Asked::Gone(number) if self.is_successor(number) => {
@@ -108,6 +116,14 @@ impl Supervisor<'_> {
     fn is_successor(&self, number: u64) -> bool {
         let taking = self.succession.successor.as_ref();
         taking.is_some_and(|taking| taking.link.number == number)
+    }
+
+    /// Whether that process takes over, or has been started to.
+    fn is_awaited(&self, pid: u32) -> bool {
+        let taking = self.succession.successor.as_ref();
+        let taking = taking.map(|taking| taking.link.pid);
+        let expected = self.succession.expected.map(|(_, pid)| pid);
+        [taking, expected].contains(&Some(pid))
     }
 
     fn take_over_asked(&mut self, link: Link, hello: Hello) -> Result<Next, Failure> {

@@ -51,6 +51,8 @@ pub(super) enum Asked {
     Upgrade(Link),
     /// What was said over the link of that number.
     Said(u64, Successor),
+    /// That one says why it cannot take over, or go on.
+    Failed(Link, String),
     /// That link has ended.
     Gone(u64),
     /// The successor of this number that was started has ended: how.
@@ -157,9 +159,9 @@ fn listen(stream: UnixStream, number: u64, hear: &impl Fn(Asked)) {
         match message {
             Ok(Successor::Hello(hello)) => hear(Asked::TakeOver(link(), hello)),
             Ok(Successor::Upgrade) => hear(Asked::Upgrade(link())),
-            Ok(failed @ Successor::Failed { .. }) => {
+            Ok(Successor::Failed { why }) => {
                 // The end of the connection says that it was heard.
-                hear(Asked::Said(number, failed));
+                hear(Asked::Failed(link(), why));
                 return hear(Asked::Gone(number));
             }
             Ok(other) => hear(Asked::Said(number, other)),
