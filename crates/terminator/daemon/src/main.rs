@@ -37,6 +37,7 @@ use console::Console;
 use exit::Exit;
 
 fn main() -> ExitCode {
+    messages::inherit_form();
     messages::never_wait_in_panics();
     let console = Console::to_stderr();
     let code = match args::parse(std::env::args_os().skip(1)) {

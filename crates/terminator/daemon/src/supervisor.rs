@@ -456,7 +456,6 @@ impl<'a> Supervisor<'a> {
             secret: self.sessions.secret().0,
             number: u32::try_from(number).unwrap_or(u32::MAX),
             reloads: self.reloads.clone(),
-            message_form: forms::form(),
         };
         self.tell_plan(self.generation, |serve| Order::Start(start, serve));
         Ok(())
