@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use telemetry::printable::line;
 
 use crate::handover::{Secret, SessionKey};
 use crate::maintenance::ServerName;
@@ -236,7 +237,7 @@ impl Hello {
         Err(format!(
             "lariat {} takes over in the formats {their_oldest} to {their_newest}, and the running \
              lariat {version} hands over in {oldest} to {newest}",
-            printable(&self.program),
+            line(&self.program),
         ))
     }
 }
@@ -244,7 +245,7 @@ impl Hello {
 impl Offer {
     /// Sees whether we can take all of it with this many descriptors. An error is a sentence.
     pub(crate) fn check(&self, descriptors: usize) -> Result<(), String> {
-        let program = printable(&self.program);
+        let program = line(&self.program);
         let (_, [oldest, newest]) = release();
         if !(oldest..=newest).contains(&self.format) {
             let format = self.format;
@@ -255,7 +256,7 @@ impl Offer {
         }
         let known = |name: &&String| KNOWN.contains(&name.as_str());
         if let Some(name) = self.must_understand.iter().find(|name| !known(name)) {
-            let name = printable(name);
+            let name = line(name);
             return Err(format!(
                 "lariat {program} hands over `{name}`, which this one does not know"
             ));

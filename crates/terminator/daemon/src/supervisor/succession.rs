@@ -15,6 +15,7 @@ use sys::peer::Process;
 use sys::process;
 use sys::signal::{self, Signal};
 use telemetry::message::Level;
+use telemetry::printable::line;
 
 use super::Supervisor;
 use super::admin_sockets::temporary_paths;
@@ -161,7 +162,7 @@ impl Supervisor<'_> {
                 "the new process is for {}, the running lariat {} for {own}\nhint: to serve both, \
                  give each a status socket of its own: `admin.status-socket`, or --status-socket; \
                  one of the same configuration takes over from the running one",
-                printable(&hello.configuration),
+                line(&hello.configuration),
                 release().0,
             ));
         }
@@ -188,7 +189,7 @@ impl Supervisor<'_> {
 
     fn offer(&mut self, link: Link, hello: &Hello) -> Result<Next, Failure> {
         let pid = link.pid;
-        let program = printable(&hello.program);
+        let program = line(&hello.program).to_string();
         say(format_args!(
             "process {pid}, lariat {program}, begins to take over"
         ));

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sys::channel::Channel;
 use sys::peer::{Process, credentials};
@@ -39,6 +39,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(180);
 
 /// Those who are heard at a time; one takes over, the others are told so.
 const LINKS_MAX: usize = 8;
+
+/// From one message that too many ask to the next.
+const TOO_MANY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Accepting fails for want of descriptors, and does so at once until there are some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -97,6 +100,7 @@ pub(super) fn open(path: &Path, hear: impl Fn(Asked) + Clone + Send + 'static) -
 fn accept(listener: &UnixListener, hear: &(impl Fn(Asked) + Clone + Send + 'static)) {
     static LINKS: AtomicU64 = AtomicU64::new(0);
     let places = Arc::new(());
+    let (mut too_many, mut said) = (0, None::<Instant>);
     loop {
         let Ok((stream, _)) = listener.accept() else {
             thread::sleep(ACCEPT_PAUSE);
@@ -107,7 +111,13 @@ fn accept(listener: &UnixListener, hear: &(impl Fn(Asked) + Clone + Send + 'stat
         let turned_away = match stranger(&stream) {
             Some(why) => Some(why),
             None if Arc::strong_count(&places) > LINKS_MAX + 1 => {
-                Some("too many ask to take over".to_owned())
+                too_many += 1;
+                if said.is_some_and(|at| at.elapsed() < TOO_MANY_INTERVAL) {
+                    continue;
+                }
+                said = Some(Instant::now());
+                let count = std::mem::take(&mut too_many);
+                Some(format!("too many ask to take over: {count} turned away"))
             }
             None => {
                 let hear = hear.clone();
