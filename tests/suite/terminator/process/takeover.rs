@@ -10,6 +10,7 @@ use suite::client::Client;
 use suite::configuration::Service;
 use suite::lariat::Lariat;
 use suite::patience::until;
+use suite::program::Running;
 use suite::site::Site;
 use testkit::directory::Directory;
 use testkit::server::{Behaviour, Server};
@@ -208,6 +209,22 @@ fn an_upgrade_brings_back_sockets_whose_paths_were_removed() {
     let third = upgraded(&lariat, second.0);
     let number = third.0.as_raw_nonzero().to_string();
     assert!(said.contains(&number), "{said}");
+    Client::new(&site).visit(service.address);
+}
+
+#[test]
+fn a_configuration_may_have_another_path() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let mut before = Lariat::start(&service.toml());
+    let file = before.configuration();
+    let (folder, link) = (file.parent().unwrap(), site.path("link"));
+    std::os::unix::fs::symlink(folder, &link).unwrap();
+    let path = link.join("..").join(folder.file_name().unwrap());
+    let path = path.join("lariat.toml");
+    let mut command = suite::lariat::command();
+    let _after = Running::start(command.arg("serve").arg(path));
+    assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
     Client::new(&site).visit(service.address);
 }
 

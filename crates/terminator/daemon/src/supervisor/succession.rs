@@ -26,9 +26,7 @@ use super::phase::{Next, Phase};
 use super::successor::{Stage, Taking, Trial};
 use super::takeover_socket::{Asked, Link};
 use crate::handover::Order;
-use crate::takeover::{
-    Hello, Offer, PREDECESSOR_VARIABLE, Predecessor, Successor, identity, release,
-};
+use crate::takeover::{Hello, Offer, PREDECESSOR_VARIABLE, Predecessor, Successor, release};
 
 /// From its start to its first word: it reads its configuration meanwhile.
 const START_TIME_MAX: Duration = Duration::from_secs(90);
@@ -156,14 +154,15 @@ impl Supervisor<'_> {
                     .to_owned(),
             );
         }
-        let own = identity(&self.request.config);
-        if hello.configuration != own {
+        let own = &self.succession.own;
+        if !hello.has_configuration_of(own) {
             return Err(format!(
-                "the new process is for {}, the running lariat {} for {own}\nhint: to serve both, \
+                "the new process is for {}, the running lariat {} for {}\nhint: to serve both, \
                  give each a status socket of its own: `admin.status-socket`, or --status-socket; \
                  one of the same configuration takes over from the running one",
                 line(&hello.configuration),
-                release().0,
+                own.program,
+                own.configuration,
             ));
         }
         hello.format()?;
