@@ -4,7 +4,6 @@
 //! When one supervisor has taken over from another, it goes on with that one; when none is left, it
 //! ends as the last one did. It holds no socket, key or file.
 
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -17,7 +16,7 @@ use sys::signal::{Signal, Signals};
 
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::handover::SUPERVISOR_NAME;
+use crate::running::supervisors;
 
 /// What `ps` shows for it.
 const NAME: &str = "lariat: init";
@@ -101,30 +100,4 @@ fn hand_on(signal: Signal, number: u64) -> io::Result<()> {
         signal => all.for_each(|one| drop(one.signal(signal))),
     }
     Ok(())
-}
-
-/// The supervisors in this container, the oldest first: a younger one may be about to take over
-/// from it.
-fn supervisors() -> io::Result<impl Iterator<Item = Process>> {
-    let numbers = fs::read_dir("/proc")?.filter_map(|entry| {
-        let name = entry.ok()?.file_name();
-        name.to_str()?.parse::<u32>().ok()
-    });
-    let own = std::process::id();
-    let others = numbers.filter(|number| *number != own);
-    let is_it = |process: &Process| -> bool {
-        let name = process.name();
-        name.is_ok_and(|name| name == SUPERVISOR_NAME) && serves(process.pid())
-    };
-    let all = others.filter_map(|one| Process::of(one).ok());
-    let mut all: Vec<_> = all.filter(is_it).collect();
-    // Their numbers begin anew at some time.
-    all.sort_by_key(|one| (one.start().unwrap_or_default(), one.pid()));
-    Ok(all.into_iter())
-}
-
-/// Whether its command is `lariat serve`: others have the same name.
-fn serves(pid: u32) -> bool {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).nth(1) == Some(b"serve")
 }

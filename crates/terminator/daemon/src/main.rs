@@ -22,6 +22,7 @@ mod notify;
 mod preflight;
 mod reader;
 mod resolve;
+mod running;
 mod server_target;
 mod status_socket;
 mod stderr;

@@ -360,14 +360,6 @@ impl Supervisor {
         self.0.pid()
     }
 
-    /// What it was started as, which names its configuration: words apart by spaces.
-    pub(super) fn command_line(&self) -> String {
-        let line = std::fs::read(format!("/proc/{}/cmdline", self.pid())).unwrap_or_default();
-        let words = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
-        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-        words.join(" ")
-    }
-
     pub(super) fn signal(&self, signal: Signal) -> Result<(), ControlError> {
         let pid = self.pid();
         self.0.signal(signal).map_err(|error| untold(pid, error))
