@@ -14,7 +14,6 @@ use wire::address::{Address, Endpoint, UnixName};
 
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
-use crate::messages::Form;
 use crate::observations::Observations;
 use crate::server_target::{Instance, Name};
 
@@ -284,8 +283,6 @@ pub(crate) struct Start {
     /// Tells the worker processes of a supervisor apart.
     pub(crate) number: u32,
     pub(crate) reloads: Reloads,
-    /// How the last words of a worker process are written.
-    pub(crate) message_form: Form,
 }
 
 /// A plan to serve. The message after this one is its [`Bundle`].
@@ -576,7 +573,6 @@ mod tests {
             secret: [42; 32],
             number: 1,
             reloads: Reloads::default(),
-            message_form: Form::Plain,
         };
         assert!(!format!("{start:?}").contains("42"));
         assert!(!format!("{:?}", SessionKey([42; 32])).contains("42"));

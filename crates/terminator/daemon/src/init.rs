@@ -4,7 +4,6 @@
 //! When one supervisor has taken over from another, it goes on with that one; when none is left, it
 //! ends as the last one did. It holds no socket, key or file.
 
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -17,7 +16,7 @@ use sys::signal::{Signal, Signals};
 
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::handover::SUPERVISOR_NAME;
+use crate::running::supervisors;
 
 /// What `ps` shows for it.
 const NAME: &str = "lariat: init";
@@ -69,16 +68,7 @@ fn attend() -> io::Result<u8> {
     loop {
         epoll.wait(&mut events, Some(LOOK_INTERVAL))?;
         while let Some((signal, number)) = signals.next() {
-            // It fails for one that has ended, which is noticed below.
-            let _ = match signal {
-                Signal::Child => Ok(()),
-                Signal::Order => serving.order(number),
-                // After an upgrade one serves, and one drains.
-                Signal::Interrupt | Signal::Terminate => {
-                    supervisors().map(|all| all.for_each(|one| drop(one.signal(signal))))
-                }
-                signal => serving.signal(signal),
-            };
+            let _ = hand_on(signal, number);
         }
         while let Some((pid, its_code)) = process::reap() {
             if pid == serving.pid() {
@@ -94,26 +84,20 @@ fn attend() -> io::Result<u8> {
     }
 }
 
-/// The supervisors in this container. The first is the oldest: a younger one may be about to take
-/// over from it.
-fn supervisors() -> io::Result<impl Iterator<Item = Process>> {
-    let numbers = fs::read_dir("/proc")?.filter_map(|entry| {
-        let name = entry.ok()?.file_name();
-        name.to_str()?.parse::<u32>().ok()
-    });
-    let own = std::process::id();
-    let mut numbers: Vec<_> = numbers.filter(|number| *number != own).collect();
-    numbers.sort_unstable();
-    let is_it = |process: &Process| -> bool {
-        let name = process.name();
-        name.is_ok_and(|name| name == SUPERVISOR_NAME) && serves(process.pid())
-    };
-    let all = numbers.into_iter().filter_map(|one| Process::of(one).ok());
-    Ok(all.filter(is_it))
-}
-
-/// Whether its command is `lariat serve`: others have the same name.
-fn serves(pid: u32) -> bool {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).nth(1) == Some(b"serve")
+/// Hands a signal on: after an upgrade one supervisor serves, and one drains.
+fn hand_on(signal: Signal, number: u64) -> io::Result<()> {
+    if signal == Signal::Child {
+        return Ok(());
+    }
+    let ends = matches!(signal, Signal::Interrupt | Signal::Terminate);
+    // One that has just been started would end of it.
+    let all = supervisors()?.filter(|one| ends || one.blocks(signal).unwrap_or(false));
+    // It fails for one that has ended, which is noticed elsewhere.
+    match signal {
+        Signal::Order => all.for_each(|one| drop(one.order(number))),
+        // Those before it drain, or are about to.
+        Signal::User2 => drop(all.last().map(|youngest| youngest.signal(signal))),
+        signal => all.for_each(|one| drop(one.signal(signal))),
+    }
+    Ok(())
 }

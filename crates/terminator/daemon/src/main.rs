@@ -23,6 +23,7 @@ mod observations;
 mod preflight;
 mod reader;
 mod resolve;
+mod running;
 mod server_target;
 mod status_socket;
 mod stderr;
@@ -38,6 +39,7 @@ use console::Console;
 use exit::Exit;
 
 fn main() -> ExitCode {
+    messages::inherit_form();
     messages::never_wait_in_panics();
     let console = Console::to_stderr();
     let code = match args::parse(std::env::args_os().skip(1)) {

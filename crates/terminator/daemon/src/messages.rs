@@ -8,12 +8,12 @@ use std::backtrace::Backtrace;
 use std::fmt::Display;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
+use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use config::{ControlOptions, MessageForm};
-use serde::{Deserialize, Serialize};
 use telemetry::message::Level;
 
 use crate::message_sender::{MessageSender, Said};
@@ -23,7 +23,7 @@ use crate::stderr;
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How a message is written.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Form {
     /// For a person: without time.
     Plain,
@@ -34,6 +34,9 @@ pub(crate) enum Form {
     /// With priorities, for journald.
     Priority,
 }
+
+/// By which a process that the supervisor starts has its form.
+const FORM_VARIABLE: &str = "LARIAT_MESSAGE_FORM";
 
 /// Of this process; every command but `serve` talks to a person.
 static FORM: Mutex<Form> = Mutex::new(Form::Plain);
@@ -97,8 +100,32 @@ pub(crate) fn flush() {
     }
 }
 
-/// Writes in this form from now on.
-pub(crate) fn set_form(form: Form) {
+/// For the environment of processes that say their last words in the form of this one.
+pub(crate) fn form_variable() -> (&'static str, String) {
+    (FORM_VARIABLE, format!("{:?}", form()))
+}
+
+/// Writes in the form of the process that has started this one, if that is a supervisor.
+pub(crate) fn inherit_form() {
+    let name = std::env::var(FORM_VARIABLE).unwrap_or_default();
+    let forms = [Form::Plain, Form::Text, Form::Json, Form::Priority];
+    let found = forms.into_iter().find(|form| format!("{form:?}") == name);
+    found.into_iter().for_each(set_form);
+}
+
+/// How a process of this name, which serves the supervisor, ends.
+pub(crate) fn end_of_helper(name: &str, ended: io::Result<()>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let text = format!("{name}: {error}");
+            stderr::write_last_words(written(Level::Error, &text));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn set_form(form: Form) {
     *lock(&FORM) = form;
 }
 

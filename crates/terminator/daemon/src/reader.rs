@@ -20,9 +20,9 @@ use wire::address::{Address, UnixName};
 
 use crate::handover::{Bundle, Secret, User, decode, encode};
 use crate::kernel::KernelTls;
+use crate::messages;
 use crate::preflight;
 use crate::status_socket;
-use crate::stderr;
 use crate::user;
 use crate::watcher::{Stamp, Stamps};
 
@@ -114,13 +114,7 @@ pub(crate) enum Refusal {
 
 /// Does the one task that the supervisor at the other end of the standard input has.
 pub(crate) fn run() -> ExitCode {
-    match work() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            stderr::write_last_words(format!("{READER_NAME}: {error}\n"));
-            ExitCode::FAILURE
-        }
-    }
+    messages::end_of_helper(READER_NAME, work())
 }
 
 fn work() -> io::Result<()> {

@@ -25,8 +25,8 @@ use sys::sandbox::{restrict_connecting, restrict_resolver_calls, restrict_to_rea
 use wire::dns::{ServiceRecord, service_records};
 
 use crate::handover::{Fences, Sources, decode, encode};
+use crate::messages;
 use crate::server_target::{ADDRESSES_MAX, Instance, Name, Port};
-use crate::stderr;
 use crate::worker_process::rights;
 
 /// The program's first argument when it is to be the resolver.
@@ -93,23 +93,17 @@ pub(crate) enum Reply {
 ///
 /// To be called by the process's first thread before it starts another.
 pub(crate) fn run() -> ExitCode {
-    match serve() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            stderr::write_last_words(format!("{RESOLVER_NAME}: {error}\n"));
-            ExitCode::FAILURE
-        }
-    }
+    messages::end_of_helper(RESOLVER_NAME, serve())
 }
 
 fn serve() -> io::Result<()> {
     rights::ignore_signals()?;
     process::set_name(RESOLVER_NAME)?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let Some(Ask::Enter(fences)) = next(&channel)? else {
-        return Err(io::Error::other(
-            "this is started by `lariat serve`, not by hand",
-        ));
+    let fences = match next(&channel)? {
+        Some(Ask::Enter(fences)) => fences,
+        Some(_) => return Err(io::Error::other("the supervisor began with another order")),
+        None => return Ok(()),
     };
     let begin = identities();
     let readable: Vec<_> = FILES.iter().chain(LIBRARIES).map(Path::new).collect();

@@ -59,7 +59,7 @@ use crate::messages::{self as forms, say};
 use crate::reader::{ConfigSource, Task};
 use crate::status_socket;
 use crate::stderr;
-use crate::takeover::socket_path;
+use crate::takeover::{Hello, socket_path};
 use crate::watcher::Stamps;
 
 use admin_sockets::AdminSockets;
@@ -142,9 +142,12 @@ pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
     supervisor.serve()
 }
 
-/// What no supervisor needs; also for the worker process. A kernel without seccomp is named when
-/// the worker process has entered its sandbox.
-fn forbid_system_calls() -> Result<(), Failure> {
+/// What no supervisor needs, unless the configuration says otherwise; also for the worker process.
+/// A kernel without seccomp is named when the worker process has entered its sandbox.
+fn forbid_system_calls(summary: &ConfigSummary) -> Result<(), Failure> {
+    if !summary.process.sandbox.system_calls {
+        return Ok(());
+    }
     process::no_new_privileges().map_err(Failure::host("refuse new privileges"))?;
     let forbidden = sandbox::forbid_system_calls().map_err(Failure::host("forbid system calls"));
     forbidden.map(drop)
@@ -281,14 +284,13 @@ impl<'a> Supervisor<'a> {
         let served = read.prepared;
         let summary = &served.summary;
         let takeover_path = socket_path(&status_socket::path(&summary.control));
-        let met = meeting::meet(takeover_path.clone(), &request.config, &mut events)?;
+        let own = Hello::new(&request.config);
+        let met = meeting::meet(takeover_path.clone(), own.clone(), &mut events)?;
         let Some((predecessor, mut inherited)) = inherit(met, kept) else {
             return Ok(None);
         };
         let store = DescriptorStore::knowing(descriptor_store::names_of(&inherited));
-        if summary.process.sandbox.system_calls {
-            forbid_system_calls()?;
-        }
+        forbid_system_calls(summary)?;
         let waits = predecessor.is_some();
         let (listeners, admin_sockets, cluster_socket) =
             open_sockets(summary, read.log, handed_over, &mut inherited, waits)?;
@@ -325,7 +327,7 @@ impl<'a> Supervisor<'a> {
             sessions: Sessions::new(inherited.secret, inherited.sessions)?,
             predecessor,
             watcher: None,
-            succession: Succession::new(takeover_path),
+            succession: Succession::new(own, takeover_path),
             start: SystemTime::now(),
             manager: ServiceManager::of_environment(store, waits),
         };
@@ -387,6 +389,8 @@ impl<'a> Supervisor<'a> {
         match signal {
             Signal::Hangup => self.reload(),
             Signal::User1 => Ok(self.reopen_log()),
+            // It is a part of an upgrade, until it has taken over.
+            Signal::User2 if self.predecessor.is_some() => Ok(Next::Continue),
             Signal::User2 => {
                 self.upgrade(None);
                 Ok(Next::Continue)
@@ -454,7 +458,6 @@ impl<'a> Supervisor<'a> {
             secret: self.sessions.secret().0,
             number: u32::try_from(number).unwrap_or(u32::MAX),
             reloads: self.reloads.clone(),
-            message_form: forms::form(),
         };
         self.tell_plan(self.generation, |serve| Order::Start(start, serve));
         Ok(())

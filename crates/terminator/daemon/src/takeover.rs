@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use telemetry::printable::line;
 
 use crate::handover::{Secret, SessionKey};
 use crate::maintenance::ServerName;
@@ -130,7 +131,7 @@ pub(crate) enum Predecessor {
 }
 
 /// Who would take over. This stays readable in every format.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Hello {
     /// The formats that it speaks, the oldest and the newest.
     pub(crate) formats: [u32; 2],
@@ -138,6 +139,9 @@ pub(crate) struct Hello {
     pub(crate) program: String,
     /// Which configuration it serves; see [`identity`].
     pub(crate) configuration: String,
+    /// The same file's path without symbolic links and `..`. An older one does not say it.
+    #[serde(default)]
+    pub(crate) real_path: Option<String>,
 }
 
 /// What is handed over. With it come the descriptors: of the session memory, then each listener's,
@@ -219,14 +223,21 @@ impl SessionsOffer {
 }
 
 impl Hello {
-    /// Ours.
+    /// Ours. To be called when the file has just been read: its file system answers.
     pub(crate) fn new(config: &ConfigSource) -> Self {
         let (version, formats) = release();
         Self {
             formats,
             program: version.to_owned(),
             configuration: identity(config),
+            real_path: real_path(config),
         }
+    }
+
+    /// Whether both are for one configuration.
+    pub(crate) fn has_configuration_of(&self, other: &Self) -> bool {
+        let is_one_file = self.real_path.is_some() && self.real_path == other.real_path;
+        is_one_file || self.configuration == other.configuration
     }
 
     /// The newest format that both sides speak. An error is a sentence.
@@ -240,7 +251,7 @@ impl Hello {
         Err(format!(
             "lariat {} takes over in the formats {their_oldest} to {their_newest}, and the running \
              lariat {version} hands over in {oldest} to {newest}",
-            printable(&self.program),
+            line(&self.program),
         ))
     }
 }
@@ -248,7 +259,7 @@ impl Hello {
 impl Offer {
     /// Sees whether we can take all of it with this many descriptors. An error is a sentence.
     pub(crate) fn check(&self, descriptors: usize) -> Result<(), String> {
-        let program = printable(&self.program);
+        let program = line(&self.program);
         let (_, [oldest, newest]) = release();
         if !(oldest..=newest).contains(&self.format) {
             let format = self.format;
@@ -259,7 +270,7 @@ impl Offer {
         }
         let known = |name: &&String| KNOWN.contains(&name.as_str());
         if let Some(name) = self.must_understand.iter().find(|name| !known(name)) {
-            let name = printable(name);
+            let name = line(name);
             return Err(format!(
                 "lariat {program} hands over `{name}`, which this one does not know"
             ));
@@ -281,7 +292,7 @@ impl Offer {
 }
 
 /// Which configuration that is: the file's path, or where the flags have it listen.
-pub(crate) fn identity(config: &ConfigSource) -> String {
+fn identity(config: &ConfigSource) -> String {
     match config {
         ConfigSource::File(path) => {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -294,6 +305,14 @@ pub(crate) fn identity(config: &ConfigSource) -> String {
             format!("--listen {}", values.join(" --listen "))
         }
     }
+}
+
+fn real_path(config: &ConfigSource) -> Option<String> {
+    let ConfigSource::File(path) = config else {
+        return None;
+    };
+    let path = std::fs::canonicalize(path).ok()?;
+    path.into_os_string().into_string().ok()
 }
 
 /// The bytes of a message.

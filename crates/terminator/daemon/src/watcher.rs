@@ -23,7 +23,7 @@ use sys::process;
 use sys::watch::Watch;
 
 use crate::handover::{decode, encode};
-use crate::stderr;
+use crate::messages;
 use crate::worker_process::rights;
 
 /// The program's first argument when it is to be the watcher.
@@ -99,13 +99,7 @@ pub(crate) struct Changed {
 /// Watches for the supervisor at the other end of the standard input, until there is something to
 /// tell.
 pub(crate) fn run() -> ExitCode {
-    match serve() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            stderr::write_last_words(format!("{WATCHER_NAME}: {error}\n"));
-            ExitCode::FAILURE
-        }
-    }
+    messages::end_of_helper(WATCHER_NAME, serve())
 }
 
 fn serve() -> io::Result<()> {

@@ -26,7 +26,6 @@ use sys::channel::Channel;
 use sys::usage::Usage;
 use sys::{memory, process};
 use telemetry::Registry;
-use telemetry::message::Level;
 use tls::resumption::Resumption;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::AbortHandle;
@@ -39,7 +38,6 @@ use crate::handover::{
 use crate::health::{self, Checks, HealthReport};
 use crate::maintenance::ServerName;
 use crate::messages;
-use crate::stderr;
 
 use cluster::{Cluster, ClusterSetup};
 use log::{Log, LogNews, Target};
@@ -69,14 +67,7 @@ const LINES_LOST: &str =
 ///
 /// To be called by the process's first thread before it starts another.
 pub(crate) fn run() -> ExitCode {
-    match serve() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let text = format!("{WORKER_NAME}: {error}");
-            stderr::write_last_words(messages::written(Level::Error, &text));
-            ExitCode::FAILURE
-        }
-    }
+    messages::end_of_helper(WORKER_NAME, serve())
 }
 
 /// From which size on what is freed goes back to the kernel: that of the buffers of connections,
@@ -88,15 +79,11 @@ fn serve() -> io::Result<()> {
     memory::return_when_freed(RETURNED_FROM_BYTES);
     process::set_name(WORKER_NAME)?;
     let channel = Arc::new(Channel::from(io::stdin().as_fd().try_clone_to_owned()?));
-    let Some(Received {
-        order: Order::Enter(fences, reach),
-        fds: roots,
-        ..
-    }) = orders::next(&channel)?
-    else {
-        return Err(io::Error::other(
-            "this is started by `lariat serve`, not by hand",
-        ));
+    let Some(first) = orders::next(&channel)? else {
+        return Ok(());
+    };
+    let (Order::Enter(fences, reach), roots) = (first.order, first.fds) else {
+        return Err(io::Error::other("the supervisor began with another order"));
     };
     let usage = Usage::of_this_process();
     let given_up = rights::give_up(&fences, &reach, &roots);
@@ -194,7 +181,6 @@ impl Control {
         let (Order::Start(start, serve), Some(bundle)) = (received.order, received.bundle) else {
             return Err(io::Error::other("the supervisor began with another order"));
         };
-        messages::set_form(start.message_form);
         let inheritance = Arc::new(Inheritance::of(&start));
         let sessions = Sessions {
             inheritance: Arc::clone(&inheritance),

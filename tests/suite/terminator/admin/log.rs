@@ -2,6 +2,8 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -11,7 +13,7 @@ use suite::configuration::Service;
 use suite::curl::curl_tls;
 use suite::lariat::{Lariat, command};
 use suite::patience::until;
-use suite::program::assert_has;
+use suite::program::{Finished, Running, assert_has};
 use suite::site::Site;
 use testkit::server::{Behaviour, Server};
 
@@ -213,4 +215,53 @@ fn is_time(text: &str) -> bool {
             'd' => c.is_ascii_digit(),
             f => c == f,
         })
+}
+
+/// What a process says that is started as the supervisor starts its own, and hears this.
+fn last_words(argument: &str, environment: &[(String, String)], heard: &[u8]) -> Finished {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    ours.write_all(heard).unwrap();
+    drop(ours);
+    let mut command = command();
+    command.arg(argument).envs(environment.iter().cloned());
+    let mut running = Running::start_with(&mut command, OwnedFd::from(theirs).into());
+    Finished {
+        status: running.wait(),
+        stdout: running.stdout(),
+        stderr: running.stderr(),
+    }
+}
+
+#[test]
+fn processes_of_the_supervisor_use_its_form_and_end_with_it_without_a_word() {
+    // Others may not read the environment of a process that may not be dumped.
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&format!("messages = 'json'\n{}", service.toml()));
+    let worker_process = lariat.worker_process().as_raw_nonzero();
+    let environment = std::fs::read_to_string(format!("/proc/{worker_process}/environ")).unwrap();
+    let variables = environment.split_terminator('\0');
+    let variables = variables.map(|one| one.split_once('=').unwrap());
+    let environment: Vec<_> = variables
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    for name in ["worker", "reader", "resolver", "watcher"] {
+        let argument = format!("--{name}-process");
+        let quiet = last_words(&argument, &environment, b"");
+        assert!(
+            quiet.status.success() && quiet.stderr.is_empty(),
+            "{quiet:?}"
+        );
+        let heard = b"\x03\0\0\0\0\0\0\0\"?\"";
+        let said = last_words(&argument, &environment, heard).stderr;
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["level"], "error", "{said}");
+        assert_has(
+            said["message"].as_str().unwrap(),
+            &format!("lariat: {name}: "),
+        );
+    }
 }

@@ -58,3 +58,28 @@ fn a_second_instance_says_who_the_first_is() {
         assert!(!refused.stderr.contains("ss -lnp"), "{refused:?}");
     }
 }
+
+#[test]
+fn a_second_instance_with_a_status_socket_of_its_own_says_who_has_the_port() {
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let first = Lariat::start(&service.toml());
+    let status = site.path("status.sock");
+    for listen in [
+        service.address.to_string(),
+        format!("*:{}", service.address.port()),
+    ] {
+        let service = service.clone().listen(&format!("['{listen}']"));
+        let text = format!("[admin]\nstatus-socket = {status:?}\n{}", service.toml());
+        let file = site.directory.write("second.toml", text);
+        let answer = run(command().arg("serve").arg(file));
+        assert_eq!(answer.code(), 3, "{answer:?}");
+        let who = format!("pid {}, started as `", first.supervisor().as_raw_nonzero());
+        answer.assert_stderr(&who);
+        answer.assert_stderr(&format!("serve {}`", first.configuration().display()));
+        answer.assert_stderr("hint: `lariat upgrade`, with that configuration");
+    }
+}

@@ -11,6 +11,7 @@ use suite::configuration::Service;
 use suite::curl::curl;
 use suite::lariat::Lariat;
 use suite::patience::until;
+use suite::program::Running;
 use suite::site::Site;
 use testkit::directory::Directory;
 use testkit::server::{Behaviour, Server, free_address};
@@ -166,6 +167,32 @@ fn the_running_one_starts_its_successor_itself() {
 }
 
 #[test]
+fn a_drain_that_fails_is_said_by_one_that_was_started_by_an_upgrade() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    lariat.ask("upgrade").success();
+    let second = Successor(lariat.serving());
+    let worker_process = lariat.status()["process"]["pid"].as_u64().unwrap();
+    let worker_process = rustix::process::Pid::from_raw(worker_process.try_into().unwrap());
+    let _open = Client::new(&site).echo(service.address);
+    // After the next one has handed over, nobody watches any more.
+    lariat.ask("upgrade").success();
+    lariat.ask("upgrade").success();
+    kill_process(worker_process.unwrap(), Signal::KILL).unwrap();
+    until("the second one to end", || {
+        test_kill_process(second.0).err()
+    });
+    let said = lariat.stderr();
+    assert!(
+        said.contains("the worker process ended by itself: signal: 9"),
+        "{said}"
+    );
+    assert!(!said.contains(" failed: "), "{said}");
+    lariat.ask("drain").success();
+}
+
+#[test]
 fn an_upgrade_brings_back_sockets_whose_paths_were_removed() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
@@ -183,6 +210,22 @@ fn an_upgrade_brings_back_sockets_whose_paths_were_removed() {
     let third = upgraded(&lariat, second.0);
     let number = third.0.as_raw_nonzero().to_string();
     assert!(said.contains(&number), "{said}");
+    Client::new(&site).visit(service.address);
+}
+
+#[test]
+fn a_configuration_may_have_another_path() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let mut before = Lariat::start(&service.toml());
+    let file = before.configuration();
+    let (folder, link) = (file.parent().unwrap(), site.path("link"));
+    std::os::unix::fs::symlink(folder, &link).unwrap();
+    let path = link.join("..").join(folder.file_name().unwrap());
+    let path = path.join("lariat.toml");
+    let mut command = suite::lariat::command();
+    let _after = Running::start(command.arg("serve").arg(path));
+    assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
     Client::new(&site).visit(service.address);
 }
 
@@ -234,6 +277,26 @@ fn a_disabled_server_stays_so_and_a_unix_socket_keeps_its_path() {
     std::io::Write::write_all(&mut plain, b"no TLS").unwrap();
     let _ended = std::io::Read::read(&mut plain, &mut [0; 64]).unwrap();
     lariat.wait_for_metric_from("lariat_connections_ended_total", &disabled, 1.0);
+}
+
+/// Runs the program as the first process of a container.
+fn container() -> std::process::Command {
+    let mut container = std::process::Command::new("unshare");
+    container
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg(suite::lariat::command().get_program());
+    container
+}
+
+fn children(of: rustix::process::Pid) -> String {
+    let of = of.as_raw_nonzero();
+    std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap()
+}
+
+fn first_process(lariat: &Lariat) -> rustix::process::Pid {
+    // That of `unshare`.
+    let child = children(lariat.supervisor());
+    rustix::process::Pid::from_raw(child.trim().parse().unwrap()).unwrap()
 }
 
 #[test]
@@ -291,19 +354,9 @@ fn the_first_process_of_a_container_stays_and_goes_on_with_the_successor() {
     }
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
-    let mut container = std::process::Command::new("unshare");
-    container
-        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
-        .arg(suite::lariat::command().get_program());
-    let mut lariat = Lariat::start_by(container, &service.toml());
+    let mut lariat = Lariat::start_by(container(), &service.toml());
     let number = || lariat.status()["process"]["supervisor_pid"].as_u64();
-    let children = |of: rustix::process::Pid| {
-        let of = of.as_raw_nonzero();
-        std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap()
-    };
-    // That of `unshare`.
-    let child = children(lariat.supervisor());
-    let first_process = rustix::process::Pid::from_raw(child.trim().parse().unwrap()).unwrap();
+    let first_process = first_process(&lariat);
     let first = number();
     assert_ne!(first, Some(1));
     under_load(&site, &service, || {
@@ -315,4 +368,40 @@ fn the_first_process_of_a_container_stays_and_goes_on_with_the_successor() {
     });
     kill_process(first_process, Signal::TERM).unwrap();
     assert_eq!(lariat.wait().code(), Some(0));
+}
+
+#[test]
+fn the_first_process_of_a_container_reaches_who_serves_while_another_drains() {
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let (service, log) = (Service::new(&site, &server), site.path("log"));
+    let text = format!("output = {log:?}\n{}", service.toml());
+    let mut lariat = Lariat::start_by(container(), &text);
+    let first_process = first_process(&lariat);
+    let upgraded = || {
+        let before = lariat.serving();
+        kill_process(first_process, Signal::USR2).unwrap();
+        until("another supervisor", || {
+            (lariat.serving() != before).then_some(())
+        });
+    };
+    let mut open = Client::new(&site).echo(service.address);
+    upgraded();
+    kill_process(first_process, Signal::HUP).unwrap();
+    lariat.wait_for_metric("lariat_config_generation", &[], 2.0);
+    std::fs::rename(&log, site.path("old")).unwrap();
+    kill_process(first_process, Signal::USR1).unwrap();
+    until("a new log", || log.exists().then_some(()));
+    Client::new(&site).visit(service.address);
+    until("a line in it", || {
+        (!std::fs::read(&log).unwrap().is_empty()).then_some(())
+    });
+    upgraded();
+    open.send(b"still");
+    assert_eq!(open.receive(5), b"still");
+    drop(open);
+    kill_process(first_process, Signal::TERM).unwrap();
+    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
 }

@@ -150,6 +150,9 @@ fn a_certificate_that_cannot_be_used_is_noticed_in_time() {
     let successor = running.lariat.beside(&mut command());
     assert_refused(successor, 2, "error: ");
     running.assert_goes_on("has not taken over, and this one goes on");
+    let asked = running.lariat.ask("upgrade");
+    assert_eq!(asked.code(), 5, "{asked:?}");
+    asked.assert_stderr("other.pem");
 }
 
 #[test]
@@ -278,6 +281,53 @@ fn of_two_successors_one_takes_over() {
     drop(first);
     running.assert_goes_on("this one goes on: ");
     assert_eq!(running.lariat.succeed().wait().code(), Some(0));
+}
+
+#[test]
+fn who_waits_for_a_silent_successor_hears_so() {
+    let mut running = running();
+    let mut silent = running.connected();
+    silent.write_all(&message(&running.hello("[1,1]"))).unwrap();
+    silent.read_exact(&mut [0; 1]).unwrap();
+    let ask = |what| {
+        let mut asking = command();
+        asking.arg(what).arg("--status-socket");
+        Running::start(asking.arg(running.lariat.status_socket()))
+    };
+    let (mut reload, mut upgrade) = (ask("reload"), ask("upgrade"));
+    for (asking, words) in [
+        (&mut reload, "waiting: another reload is under way, a new"),
+        (&mut upgrade, "waiting for a new process to take over"),
+    ] {
+        until(words, || asking.stderr().contains(words).then_some(()));
+        asking.assert_running();
+    }
+    drop(silent);
+    assert_eq!(reload.wait().code(), Some(0), "{}", reload.stderr());
+    assert_eq!(upgrade.wait().code(), Some(5), "{}", upgrade.stderr());
+    running.assert_goes_on("this one goes on: ");
+}
+
+#[test]
+fn many_who_ask_are_few_messages_of_one_line() {
+    let mut running = running();
+    let idle: Vec<_> = (0..100).map(|_| running.connected()).collect();
+    let mut last = running.connected();
+    assert_eq!(last.read(&mut [0; 1]).unwrap(), 0);
+    drop(idle);
+    let forging = running
+        .hello("[1,1]")
+        .replace("7.7", "7.7\\nlariat: error: forged");
+    until("a place", || {
+        let mut stream = running.connected();
+        stream.write_all(&message(&forging)).unwrap();
+        stream.read_exact(&mut [0; 1]).ok()
+    });
+    running.assert_goes_on("forged");
+    let said = running.lariat.stderr();
+    assert!(!said.contains("\nlariat: error: forged"), "{said}");
+    let count = said.matches("too many ask to take over: ").count();
+    assert!((1..50).contains(&count), "{said}");
 }
 
 #[test]

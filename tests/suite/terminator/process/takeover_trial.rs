@@ -102,6 +102,25 @@ fn a_successor_whose_worker_process_dies_is_replaced() {
 }
 
 #[test]
+fn one_whose_own_worker_process_has_died_still_replaces_its_successor() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let mut lariat = Lariat::start(&service.toml());
+    let worker_process = lariat.worker_process();
+    let _open = Client::new(&site).echo(service.address);
+    let mut before = lariat.succeed();
+    kill_process(worker_process, Signal::KILL).unwrap();
+    until("a message of it", || {
+        let words = "has ended, and its connections with it: signal: 9";
+        before.stderr().contains(words).then_some(())
+    });
+    let now = replaced(&lariat, &before, lariat.supervisor());
+    assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
+    Client::new(&site).visit(service.address);
+    assert_eq!(lariat.serving(), now.0);
+}
+
+#[test]
 fn a_successor_that_is_told_to_stop_is_not_replaced() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);

@@ -8,6 +8,8 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use config::{Diagnostic, Disk};
@@ -24,6 +26,9 @@ use crate::status_socket::{self, ForeignDirectory};
 
 /// For the whole document, which is a few KiB for each service and comes over a local socket.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// After this time who waits wants to know for what.
+const SLOW_TIME: Duration = Duration::from_secs(3);
 
 /// From one try to connect to the next.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -185,6 +190,17 @@ pub(super) fn socket(named: &StatusSocket) -> Result<PathBuf, ControlError> {
     Ok(path.unwrap_or_else(status_socket::default_path))
 }
 
+/// Says something if what is waited for takes long, until what this returns is dropped.
+pub(super) fn say_if_slow(console: Console, text: &'static str) -> Sender<()> {
+    let (waits, ended) = mpsc::channel();
+    thread::spawn(move || {
+        if ended.recv_timeout(SLOW_TIME) == Err(RecvTimeoutError::Timeout) {
+            console.say(text);
+        }
+    });
+    waits
+}
+
 /// What a status socket sent, and who made it.
 pub(super) struct Answer {
     path: PathBuf,
@@ -247,7 +263,7 @@ fn connected(path: &Path, until: Instant) -> io::Result<UnixStream> {
     let address = Address::Unix(UnixName::Path(path.to_owned()));
     loop {
         match sys::socket::connect(&address) {
-            Err(error) if is_late(&error) && Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(error) if is_late(&error) && Instant::now() < until => thread::sleep(PAUSE),
             Err(error) => return Err(error),
             Ok((fd, _)) => {
                 let stream = UnixStream::from(fd);
@@ -344,14 +360,6 @@ impl Supervisor {
         self.0.pid()
     }
 
-    /// What it was started as, which names its configuration: words apart by spaces.
-    pub(super) fn command_line(&self) -> String {
-        let line = std::fs::read(format!("/proc/{}/cmdline", self.pid())).unwrap_or_default();
-        let words = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
-        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-        words.join(" ")
-    }
-
     pub(super) fn signal(&self, signal: Signal) -> Result<(), ControlError> {
         let pid = self.pid();
         self.0.signal(signal).map_err(|error| untold(pid, error))
@@ -424,7 +432,7 @@ mod tests {
     fn an_answer_without_end_is_given_up() {
         let error = at_own_socket("endless", |path, listener| {
             let listener = listener.try_clone().unwrap();
-            let sender = std::thread::spawn(move || {
+            let sender = thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
                 let chunk = vec![b' '; READ_BYTES];
                 // Until the reader is gone.
@@ -441,10 +449,10 @@ mod tests {
     fn an_answer_of_a_byte_now_and_then_is_given_up_too() {
         let error = at_own_socket("slow", |path, listener| {
             let listener = listener.try_clone().unwrap();
-            let sender = std::thread::spawn(move || {
+            let sender = thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
                 while stream.write_all(b" ").is_ok() {
-                    std::thread::yield_now();
+                    thread::yield_now();
                 }
             });
             let error = asked(path);
@@ -458,7 +466,7 @@ mod tests {
     fn a_socket_of_another_program_names_no_supervisor() {
         let document = br#"{"version":2}"#;
         let error = at_own_socket("other", |path, listener| {
-            let client = std::thread::scope(|scope| {
+            let client = thread::scope(|scope| {
                 scope.spawn(|| listener.accept().unwrap().0.write_all(document).unwrap());
                 ask_within(path, Duration::from_secs(60))
             });

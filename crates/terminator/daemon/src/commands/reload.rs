@@ -41,6 +41,11 @@ fn reloaded(path: &Path, console: Console) -> Result<Option<StatusDocument>, Con
     let (before, supervisor) = (answer.document()?, answer.supervisor()?);
     unless_draining(&before)?;
     supervisor.signal(Signal::Hangup)?;
+    let _waits = control::say_if_slow(
+        console,
+        "waiting: another reload is under way, a new process is taking over, or the files are read \
+         slowly; the messages of the running lariat say which",
+    );
     let begin = Instant::now();
     while begin.elapsed() < ANSWER_TIME_MAX {
         let has_ended = supervisor.has_ended_within(PAUSE);

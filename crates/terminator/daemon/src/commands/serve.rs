@@ -10,16 +10,22 @@ use crate::ending::{end_of, exit_of};
 use crate::exit::Exit;
 use crate::messages;
 use crate::reader::ConfigSource;
+use crate::running::{command_line, listening_at};
 use crate::supervisor::{self, Failure, Request, Started};
 
 pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
     messages::suit_reader();
+    let mut has_served = false;
     let mut ended = supervisor::run(Request {
         config: config.clone(),
-        started: &mut tell,
+        started: &mut |started| {
+            has_served = true;
+            tell(started);
+        },
         colour: console.colour(),
     });
     if let Err(failure) = &ended
+        && !has_served
         && supervisor::report_failure(failure)
     {
         return exit_of(failure);
@@ -27,12 +33,16 @@ pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
     if let Err(Failure::Listen(failure)) = &mut ended
         && failure.is_taken()
     {
-        failure.holder = holder(&StatusSocket::Of(config), &failure.address).unwrap_or_default();
+        let address = &failure.address;
+        let sockets = [StatusSocket::Of(config), StatusSocket::Usual];
+        let holder = sockets.iter().find_map(|socket| holder(socket, address));
+        let holder = holder.or_else(|| holder_of_another(address));
+        failure.holder = holder.unwrap_or_default();
     }
     end_of(ended, console)
 }
 
-/// The lariat that listens at this address, if it answers where one of our configuration would.
+/// The lariat that listens at this address, if it answers at that status socket.
 fn holder(socket: &StatusSocket, address: &Address) -> Option<String> {
     let path = control::socket(socket).ok()?;
     let answer = control::ask(&path).ok()?;
@@ -53,8 +63,22 @@ fn holder(socket: &StatusSocket, address: &Address) -> Option<String> {
         document.process.program,
         supervisor.pid(),
         String::from_utf8_lossy(&since),
-        supervisor.command_line(),
+        command_line(supervisor.pid()),
         path.display(),
+    ))
+}
+
+/// The lariat that listens at this address, wherever its status socket is.
+fn holder_of_another(address: &Address) -> Option<String> {
+    let Address::Ip(address) = address else {
+        return None;
+    };
+    let pid = listening_at(*address)?.pid();
+    Some(format!(
+        "another lariat listens there: pid {pid}, started as `{}`\n\
+         hint: `lariat upgrade`, with that configuration, replaces it by the program as installed \
+         now, and `lariat drain` ends it; to stand beside it, this one needs other ports",
+        command_line(pid),
     ))
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sys::channel::Channel;
+use telemetry::printable::line;
 
 use super::control::{self, ControlError};
 use crate::args::StatusSocket;
@@ -19,6 +20,11 @@ use crate::takeover::{
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(480);
 
 pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {
+    let _waits = control::say_if_slow(
+        console,
+        "waiting for a new process to take over; the messages of the running lariat say how far it \
+         is",
+    );
     let answer = control::socket(socket).and_then(|path| {
         asked(&socket_path(&path)).map_err(|error| match error {
             // The socket for this command is no file that its reader would know.
@@ -34,7 +40,7 @@ pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {
     };
     match answer {
         Ok(Predecessor::Upgraded { pid, program }) => {
-            let program = printable(&program);
+            let program = line(&program);
             print(format_args!(
                 "process {pid}, lariat {program}, has taken over\n"
             ));

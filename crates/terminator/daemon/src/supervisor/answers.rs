@@ -167,14 +167,16 @@ impl Supervisor<'_> {
             }
         };
         self.due = None;
+        let ended =
+            format!("the worker process (pid {pid}) has ended, and its connections with it: {how}");
         match self.phase {
+            Phase::Draining if self.succession.is_watching() => {
+                messages::say(Level::Error, ended);
+                Ok(Next::Continue)
+            }
             Phase::Starting | Phase::Draining => Err(self.died(how)),
             Phase::Serving | Phase::Restarting => {
-                let text = "has ended, and its connections with it";
-                messages::say(
-                    Level::Error,
-                    format_args!("the worker process (pid {pid}) {text}: {how}"),
-                );
+                messages::say(Level::Error, ended);
                 self.fail_trial(&how);
                 self.restart(how)
             }

@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::handover::{Secret, decode, encode};
+use crate::messages;
 
 /// The worker process takes its orders within milliseconds, and a plan of 10,000 certificates
 /// within a second. One that has not taken one for this long is stuck, and its successor is better.
@@ -74,6 +75,7 @@ impl Child {
             .stdout(Stdio::null());
         let variables = VARIABLES.iter();
         command.envs(variables.filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.envs([messages::form_variable()]);
         let process = command.spawn()?;
         let child = Self {
             number,

@@ -8,7 +8,6 @@ use sys::signal::Signal;
 use super::events::{Event, EventQueue};
 use super::failure::Failure;
 use super::predecessor::{From, Inherited, Told, connect};
-use crate::reader::ConfigSource;
 use crate::takeover::{Hello, PREDECESSOR_VARIABLE, Predecessor, Successor};
 
 /// How long we wait for its offer: it ends a reload first.
@@ -24,16 +23,12 @@ pub(super) enum Met {
 }
 
 /// Asks the running supervisor there, if there is one, for all that it has.
-pub(super) fn meet(
-    socket: PathBuf,
-    config: &ConfigSource,
-    events: &mut EventQueue,
-) -> Result<Met, Failure> {
+pub(super) fn meet(socket: PathBuf, own: Hello, events: &mut EventQueue) -> Result<Met, Failure> {
     let named = std::env::var_os(PREDECESSOR_VARIABLE).map(PathBuf::from);
     let Some(mut from) = connect(&named.unwrap_or(socket))? else {
         return Ok(Met::Nobody);
     };
-    from.send(&Successor::Hello(Hello::new(config)))?;
+    from.send(&Successor::Hello(own))?;
     let sender = events.sender();
     from.listen(move |told| sender.send(Event::Told(told)))?;
     let until = Instant::now() + OFFER_TIME_MAX;

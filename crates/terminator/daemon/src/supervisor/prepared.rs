@@ -76,11 +76,9 @@ impl ConfigSummary {
                 })
         });
         let folders = services().filter_map(|(service_index, service)| {
-            let folder = service.back.folder()?.to_owned();
-            let service = service.name.clone();
             Some(Served {
-                folder,
-                service,
+                folder: service.back.folder()?.to_owned(),
+                service: service.name.clone(),
                 service_index,
             })
         });

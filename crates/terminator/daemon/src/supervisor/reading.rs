@@ -20,6 +20,7 @@ use super::failure::Failure;
 use super::prepared::{ConfigSummary, Prepared};
 use super::roots::Open;
 use crate::handover::{Bundle, Secret, User, decode, encode};
+use crate::messages;
 use crate::reader::{Found, READER_ARGUMENT, READER_NAME, Refusal, Reply, Task};
 use crate::watcher::Stamps;
 use config::Diagnostic;
@@ -83,6 +84,7 @@ impl Readers {
             // The very file that this process was started from.
             let mut command = Command::new("/proc/self/exe");
             command.arg0(READER_NAME).arg(READER_ARGUMENT);
+            command.envs([messages::form_variable()]);
             let mut process = command.stdin(Stdio::from(theirs)).spawn()?;
             let bytes = encode(task).map_err(io::Error::other)?;
             let attend = move || {

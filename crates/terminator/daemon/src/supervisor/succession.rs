@@ -15,6 +15,7 @@ use sys::peer::Process;
 use sys::process;
 use sys::signal::{self, Signal};
 use telemetry::message::Level;
+use telemetry::printable::line;
 
 use super::Supervisor;
 use super::admin_sockets::temporary_paths;
@@ -28,7 +29,7 @@ use crate::handover::Order;
 use crate::observations::Observations;
 use crate::takeover::{
     Hello, Offer, PREDECESSOR_BYTES_MAX, PREDECESSOR_VARIABLE, Predecessor, Successor, encode,
-    identity, release,
+    release,
 };
 
 /// From its start to its first word: it reads its configuration meanwhile.
@@ -63,10 +64,18 @@ impl Supervisor<'_> {
                 self.upgrade(Some(link));
                 Ok(Next::Continue)
             }
-            Asked::Said(number, Successor::Failed { why })
-                if self.is_successor(number) || self.succession.expected.is_some() =>
-            {
-                self.takeover_failed(&why)
+            Asked::Failed(link, why) if self.is_on_trial(link.number) => {
+                self.trial_fails(why);
+                Ok(Next::Continue)
+            }
+            Asked::Failed(link, why) if self.is_awaited(link.pid) => self.takeover_failed(&why),
+            Asked::Failed(link, why) => {
+                warn(format_args!(
+                    "process {} failed: {}",
+                    link.pid,
+                    printable(&why)
+                ));
+                Ok(Next::Continue)
             }
             Asked::Said(number, said) if self.is_successor(number) => self.successor_said(said),
             Asked::Gone(number) if self.is_successor(number) => {
@@ -112,6 +121,14 @@ impl Supervisor<'_> {
         taking.is_some_and(|taking| taking.link.number == number)
     }
 
+    /// Whether that process takes over, or has been started to.
+    fn is_awaited(&self, pid: u32) -> bool {
+        let taking = self.succession.successor.as_ref();
+        let taking = taking.map(|taking| taking.link.pid);
+        let expected = self.succession.expected.map(|(_, pid)| pid);
+        [taking, expected].contains(&Some(pid))
+    }
+
     fn take_over_asked(&mut self, link: Link, hello: Hello) -> Result<Next, Failure> {
         if let Err(why) = self.may_take_over(&link, &hello) {
             let is_expected = |(_, pid)| pid == link.pid;
@@ -141,14 +158,15 @@ impl Supervisor<'_> {
                     .to_owned(),
             );
         }
-        let own = identity(&self.request.config);
-        if hello.configuration != own {
+        let own = &self.succession.own;
+        if !hello.has_configuration_of(own) {
             return Err(format!(
-                "the new process is for {}, the running lariat {} for {own}\nhint: to serve both, \
+                "the new process is for {}, the running lariat {} for {}\nhint: to serve both, \
                  give each a status socket of its own: `admin.status-socket`, or --status-socket; \
                  one of the same configuration takes over from the running one",
-                printable(&hello.configuration),
-                release().0,
+                line(&hello.configuration),
+                own.program,
+                own.configuration,
             ));
         }
         hello.format()?;
@@ -174,7 +192,7 @@ impl Supervisor<'_> {
 
     fn offer(&mut self, link: Link, hello: &Hello) -> Result<Next, Failure> {
         let pid = link.pid;
-        let program = printable(&hello.program);
+        let program = line(&hello.program).to_string();
         say(format_args!(
             "process {pid}, lariat {program}, begins to take over"
         ));

@@ -13,6 +13,8 @@ pub(super) const TRIAL_TIME: Duration = Duration::from_secs(5);
 /// How far a supervisor is that hands over.
 #[derive(Default)]
 pub(super) struct Succession {
+    /// What this one says when it takes over.
+    pub(super) own: Hello,
     pub(super) program: Option<StartedAs>,
     pub(super) successor: Option<Taking>,
     /// Asked before we served, or while a reload was in progress.
@@ -68,8 +70,9 @@ pub(super) enum Stage {
 
 impl Succession {
     /// For a program that was started so.
-    pub(super) fn new(socket: PathBuf) -> Self {
+    pub(super) fn new(own: Hello, socket: PathBuf) -> Self {
         Self {
+            own,
             program: program().map(|program| StartedAs {
                 program,
                 arguments: std::env::args_os().skip(1).collect(),

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sys::channel::Channel;
 use sys::peer::{Process, credentials};
@@ -40,6 +40,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(180);
 /// Those who are heard at a time; one takes over, the others are told so.
 const LINKS_MAX: usize = 8;
 
+/// From one message that too many ask to the next.
+const TOO_MANY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Accepting fails for want of descriptors, and does so at once until there are some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -51,6 +54,8 @@ pub(super) enum Asked {
     Upgrade(Link),
     /// What was said over the link of that number.
     Said(u64, Successor),
+    /// That one says why it cannot take over, or go on.
+    Failed(Link, String),
     /// That link has ended.
     Gone(u64),
     /// The successor of this number that was started has ended: how.
@@ -95,6 +100,7 @@ pub(super) fn open(path: &Path, hear: impl Fn(Asked) + Clone + Send + 'static) -
 fn accept(listener: &UnixListener, hear: &(impl Fn(Asked) + Clone + Send + 'static)) {
     static LINKS: AtomicU64 = AtomicU64::new(0);
     let places = Arc::new(());
+    let (mut too_many, mut said) = (0, None::<Instant>);
     loop {
         let Ok((stream, _)) = listener.accept() else {
             thread::sleep(ACCEPT_PAUSE);
@@ -105,7 +111,13 @@ fn accept(listener: &UnixListener, hear: &(impl Fn(Asked) + Clone + Send + 'stat
         let turned_away = match stranger(&stream) {
             Some(why) => Some(why),
             None if Arc::strong_count(&places) > LINKS_MAX + 1 => {
-                Some("too many ask to take over".to_owned())
+                too_many += 1;
+                if said.is_some_and(|at| at.elapsed() < TOO_MANY_INTERVAL) {
+                    continue;
+                }
+                said = Some(Instant::now());
+                let count = std::mem::take(&mut too_many);
+                Some(format!("too many ask to take over: {count} turned away"))
             }
             None => {
                 let hear = hear.clone();
@@ -157,9 +169,9 @@ fn listen(stream: UnixStream, number: u64, hear: &impl Fn(Asked)) {
         match message {
             Ok(Successor::Hello(hello)) => hear(Asked::TakeOver(link(), hello)),
             Ok(Successor::Upgrade) => hear(Asked::Upgrade(link())),
-            Ok(failed @ Successor::Failed { .. }) => {
+            Ok(Successor::Failed { why }) => {
                 // The end of the connection says that it was heard.
-                hear(Asked::Said(number, failed));
+                hear(Asked::Failed(link(), why));
                 return hear(Asked::Gone(number));
             }
             Ok(other) => hear(Asked::Said(number, other)),

@@ -39,18 +39,18 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn trial_said(&mut self, said: Successor) -> Next {
-        let Some(trial) = &mut self.succession.trial else {
-            return Next::Continue;
-        };
         match said {
             Successor::Settled => self.end_trial(),
-            Successor::Failed { why } => {
-                trial.why = Some(why);
-                // The end of its connection is heard: only one may serve.
-                let _ = trial.link.process.as_ref().map(|process| process.kill());
-                Next::Continue
-            }
             _ => Next::Continue,
+        }
+    }
+
+    /// The worker process of the one on trial has died.
+    pub(super) fn trial_fails(&mut self, why: String) {
+        if let Some(trial) = &mut self.succession.trial {
+            trial.why = Some(why);
+            // The end of its connection is heard: only one may serve.
+            let _ = trial.link.process.as_ref().map(|process| process.kill());
         }
     }
 
