@@ -56,6 +56,25 @@ pub(crate) fn read(
     })
 }
 
+/// Where a front with a fault listens, and nothing else of it: never to be served.
+pub(crate) fn addresses(front: &Section<'_>) -> FrontOptions {
+    let listen = front.list("listen", listen_address);
+    // Sockets of two interfaces are apart: where they are not known, nor is what they take.
+    let (listen, transport) = listen.zip(transport(front)).unwrap_or_default();
+    FrontOptions {
+        listen,
+        names: Vec::new(),
+        protocols: Vec::new(),
+        accept_proxy: Vec::new(),
+        sources: SourceRules::default(),
+        liveness: Liveness::default(),
+        transport,
+        defer_accept: false,
+        ktls: NO_KTLS,
+        tls: FrontTls::Plain,
+    }
+}
+
 /// The names by which a service manager keeps Lariat's own descriptors begin so.
 pub const KEPT_NAMES: &str = "lariat/";
 
@@ -87,16 +106,17 @@ enum Mode {
     Off,
 }
 
+const NO_KTLS: KtlsOptions = KtlsOptions {
+    mode: KtlsMode::Off,
+    from: 0,
+};
+
 fn tls_options(
     front: &Section<'_>,
     only_originates: bool,
     tls13: Tls13Choice,
     shelf: &mut Shelf<'_>,
 ) -> Option<(FrontTls, KtlsOptions)> {
-    const NO_KTLS: KtlsOptions = KtlsOptions {
-        mode: KtlsMode::Off,
-        from: 0,
-    };
     let section = front.section("tls");
     let mode = section.choice(
         "mode",
