@@ -65,6 +65,34 @@ fn an_unknown_key_names_the_nearest_and_the_place() {
 }
 
 #[test]
+fn a_service_that_cannot_be_served_hides_nothing() {
+    let (desk, taken) = (desk(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let port = taken.local_addr().unwrap().port();
+    let text = format!(
+        "[process]\nuser = 'nosuch'\n[log]\noutput = '/nonexistent/log'\n[limits]\nconnections = 50000\n\
+         [[service]]\nfront.listen = ['127.0.0.1:{port}', '0.0.0.0:{port}']\n\
+         front.tls.certificates = ['gone.pem']\nback.servers = ['127.0.0.1']\n"
+    );
+    let file = desk.site.directory.write("lariat.toml", text);
+    let script = "ulimit -n 200; exec \"$0\" check --bind \"$1\"";
+    let mut limited = Command::new("sh");
+    limited.args(["-c", script]).arg(command().get_program());
+    let answer = run(limited.arg(file));
+    assert_eq!(answer.code(), 2, "{answer:?}");
+    for word in [
+        "there is no user `nosuch`",
+        "log.output: the directory /nonexistent cannot be used",
+        "limits.connections: allows 50000 connections",
+        "cannot be listened at beside",
+        "gone.pem: No such file",
+        "\"127.0.0.1\" has no port",
+        &format!("cannot listen at 127.0.0.1:{port}"),
+    ] {
+        assert_eq!(answer.stderr.matches(word).count(), 1, "{word}: {answer:?}");
+    }
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let desk = desk();
     let text = desk.service.clone().certificates("['missing.pem']").toml();

@@ -121,10 +121,9 @@ impl Findings {
         let missing = preflight::check(source, settings).err();
         self.diagnostics.extend(missing.into_iter().flatten());
         // Who it will be that cannot be found out is told when serving.
-        if let Ok(chosen) = user::choose(&settings.process) {
-            let concerns = preflight::concerns(source, settings, user::identity(chosen));
-            self.diagnostics.extend(concerns);
-        }
+        let reader = user::choose(&settings.process).ok().map(user::identity);
+        let concerns = preflight::concerns(source, settings, reader);
+        self.diagnostics.extend(concerns);
         let kernel_tls = KernelTls::try_for(settings);
         self.limits = Some(host::limits(settings, kernel_tls.as_ref()));
         let Some(kernel_tls) = kernel_tls else {
