@@ -135,9 +135,11 @@ fn listener(services: &[ServiceOptions], server: &Endpoint) -> Option<usize> {
 fn is_reached(listen: &Address, server: &Endpoint) -> bool {
     match (listen, server) {
         (Address::Ip(listen), Endpoint::Address(Address::Ip(server))) => {
-            let is_same = listen.ip() == server.ip();
+            // An address of IPv4 that is written as one of IPv6 is reached by IPv4.
+            let server = SocketAddr::new(server.ip().to_canonical(), server.port());
+            let is_same = listen.ip().to_canonical() == server.ip();
             let is_ours = server.ip().is_loopback() || server.ip().is_unspecified();
-            listen.port() == server.port() && (is_same || is_ours && overlap(*listen, *server))
+            listen.port() == server.port() && (is_same || is_ours && overlap(*listen, server))
         }
         (Address::Ip(listen), Endpoint::Name { host, port }) => {
             let is_ours = listen.ip().is_loopback() || listen.ip().is_unspecified();
