@@ -10,7 +10,18 @@ pub(super) const VERSION_SYNONYMS: &[(&str, &str)] = &[
     ("TLS 1.3", "1.3"),
     ("TLSv12", "1.2"),
     ("TLSv13", "1.3"),
+    ("SSLv*", OLD),
+    ("TLSv1*", OLD),
+    ("1.0", OLD),
+    ("1.1", OLD),
 ];
+
+const OLD: &str = "nothing older than TLS 1.2 is spoken (RFC 8996): take it out";
+const NO_FORWARD_SECRECY: &str =
+    "suites without forward secrecy (RSA key exchange) are not supported: take it out";
+const CBC: &str = "suites of CBC are not supported: take it out";
+const FINITE_FIELD: &str =
+    "finite-field Diffie-Hellman is not supported: take it out, clients take elliptic curves";
 
 /// OpenSSL's names of suites.
 pub(super) const SUITE_SYNONYMS: &[(&str, &str)] = &[
@@ -38,6 +49,13 @@ pub(super) const SUITE_SYNONYMS: &[(&str, &str)] = &[
         "ECDHE-RSA-CHACHA20-POLY1305",
         "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
     ),
+    ("ECDHE-*", CBC),
+    ("DHE-*", FINITE_FIELD),
+    ("TLS_DHE_*", FINITE_FIELD),
+    ("AES128-*", NO_FORWARD_SECRECY),
+    ("AES256-*", NO_FORWARD_SECRECY),
+    ("DES-*", NO_FORWARD_SECRECY),
+    ("TLS_RSA_*", NO_FORWARD_SECRECY),
 ];
 
 /// OpenSSL's and NIST's names of curves.
@@ -49,6 +67,7 @@ pub(super) const GROUP_SYNONYMS: &[(&str, &str)] = &[
     ("P384", "secp384r1"),
     // Its name is near others, and it is none of them.
     ("secp521r1", ""),
+    ("ffdhe*", FINITE_FIELD),
     ("Curve25519", "x25519"),
     ("MLKEM768X25519", "X25519MLKEM768"),
     ("X25519Kyber768Draft00", "X25519MLKEM768"),
