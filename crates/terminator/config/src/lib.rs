@@ -209,16 +209,25 @@ pub fn is_written(source: &Source, key: &str) -> bool {
 }
 
 /// The status socket that a configuration names; `None` = it leaves it where it usually is. Nothing
-/// else of it is judged, and no other file is read: it may be half edited.
+/// else of it is judged, and no other file is read: it may be half edited. Where that hides the
+/// key, nobody knows which lariat is meant.
 pub fn status_socket(source: &Source) -> Result<Option<std::path::PathBuf>, Vec<Diagnostic>> {
     let report = report_about(source);
-    let named = root_of(source, &report).and_then(|root| {
+    let (root, is_whole) = match source {
+        Source::File { text, .. } => {
+            let (root, is_whole) = document::recovered(text, &report);
+            (Some(root), is_whole)
+        }
+        Source::Flags(_) => (root_of(source, &report), true),
+    };
+    let named = root.and_then(|root| {
         let top = Section::top(&TABLE, &root, &report);
         top.section("admin").text_if_written("status-socket")
     });
     match named {
-        Some(path) => Ok(path.map(|path| source.base().join(path))),
-        None => Err(report.into_diagnostics()),
+        Some(Some(path)) => Ok(Some(source.base().join(path))),
+        Some(None) if is_whole => Ok(None),
+        _ => Err(report.into_diagnostics()),
     }
 }
 
@@ -406,6 +415,14 @@ mod tests {
             path("/etc/lariat/a")
         );
         assert_eq!(found("[[service]]\n"), Ok(None));
+        for broken in ["[[service\n", "x = [1,\n", "x = 'a\n", "= 7\n[b]\n"] {
+            let before = format!("{broken}[admin]\nstatus-socket = '/run/a'\n");
+            let after = format!("[admin]\nstatus-socket = '/run/a'\n{broken}");
+            assert_eq!(found(&after), path("/run/a"), "{after}");
+            if !broken.contains('[') {
+                assert_eq!(found(&before), path("/run/a"), "{before}");
+            }
+        }
         for wrong in ["[admin]\nstatus-socket = 7\n", "[admin\n"] {
             assert_eq!(found(wrong).unwrap_err().len(), 1, "{wrong}");
         }
