@@ -93,6 +93,23 @@ fn a_service_that_cannot_be_served_hides_nothing() {
 }
 
 #[test]
+fn a_missing_suite_is_told_once() {
+    let desk = desk();
+    for (suites, told) in [
+        ("['TLS_AES_128_GCM_SHA256']", "has no suite for TLS 1.2"),
+        (
+            "['TLS_AES_128_GCM_SHA256', 'AES128-SHA']",
+            "forward secrecy",
+        ),
+    ] {
+        let tls = format!("suites = {suites}");
+        let answer = check(&desk, &desk.service.clone().tls(&tls).toml());
+        assert_refused(&answer, &[told, ": 1 error, "]);
+        assert!(!answer.stderr.contains("TLS 1.2 is on"), "{answer:?}");
+    }
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let desk = desk();
     let text = desk.service.clone().certificates("['missing.pem']").toml();
@@ -100,6 +117,16 @@ fn a_missing_file_is_named() {
         &check(&desk, &text),
         &["missing.pem", "No such file", "lariat.toml:"],
     );
+}
+
+#[test]
+fn a_certificate_whose_key_is_missing_has_no_fault_of_its_own() {
+    let desk = desk();
+    let chain = desk.site.leaf(&["localhost"]).chain_pem();
+    let chain = desk.site.directory.write("chain.pem", chain);
+    let certificates = format!("[{{ chain = {chain:?}, key = 'missing.key' }}]");
+    let text = desk.service.clone().certificates(&certificates).toml();
+    assert_refused(&check(&desk, &text), &["missing.key", ": 1 error, "]);
 }
 
 #[test]
