@@ -10,15 +10,20 @@ const SYNTAX_ERRORS_MAX: usize = 10;
 
 /// The tree of a text; `None` if it is no TOML, which has then been reported.
 pub fn parse(text: &str, report: &Report<'_>) -> Option<Node> {
+    let (root, is_whole) = recovered(text, report);
+    is_whole.then_some(root)
+}
+
+/// What of a text can be read, and whether that is all; what cannot has been reported.
+pub fn recovered(text: &str, report: &Report<'_>) -> (Node, bool) {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
         let spot = error.span().map_or(Spot::Nowhere, Spot::File);
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
         report.error_here(&spot, Problem::new(message));
     }
-    errors
-        .is_empty()
-        .then(|| Node::new(entries(table.get_ref()), Spot::Nowhere))
+    let root = Node::new(entries(table.get_ref()), Spot::Nowhere);
+    (root, errors.is_empty())
 }
 
 /// A table that was parsed, in the order of the text.

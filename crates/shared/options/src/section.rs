@@ -529,6 +529,24 @@ fn size(value: &Value, key: &Key) -> Result<u64, Problem> {
         })
 }
 
+/// Between the words of other programs' lists.
+const SEPARATORS: [char; 3] = [':', ',', ' '];
+
+/// What stands for another program's word: ours, or why there is none.
+fn synonym(key: &Key, text: &str) -> Option<&'static str> {
+    let is_one = !text.contains(SEPARATORS);
+    let is = |theirs: &str| match theirs.strip_suffix('*') {
+        Some(start) => {
+            let typed = text.get(..start.len()).filter(|_| is_one);
+            typed.is_some_and(|typed| typed.eq_ignore_ascii_case(start))
+        }
+        None => theirs.eq_ignore_ascii_case(text),
+    };
+    let mut synonyms = key.synonyms.iter();
+    let (_, ours) = synonyms.find(|(theirs, _)| is(theirs))?;
+    Some(ours)
+}
+
 fn chosen<T: Clone>(value: &Value, key: &Key, meanings: &[(&str, T)]) -> Result<T, Problem> {
     let words = meanings.iter().map(|(word, _)| *word);
     let takes = || {
@@ -543,11 +561,26 @@ fn chosen<T: Clone>(value: &Value, key: &Key, meanings: &[(&str, T)]) -> Result<
         return Ok(meaning.clone());
     }
     let problem = Problem::new(format!("\"{}\" is not known", text.escape_debug()));
-    let mut synonyms = key.synonyms.iter();
-    if let Some((_, ours)) = synonyms.find(|(theirs, _)| theirs.eq_ignore_ascii_case(text)) {
-        let is_here = !ours.is_empty();
-        let write = || format!("write \"{ours}\"");
-        return Err(problem.hint(if is_here { write() } else { takes() }));
+    if let Some(ours) = synonym(key, text) {
+        return Err(problem.hint(match ours {
+            "" => takes(),
+            why if why.contains(' ') => why.to_owned(),
+            ours => format!("write \"{ours}\""),
+        }));
+    }
+    let parts: Vec<_> = text.split(SEPARATORS).collect();
+    if parts.len() > 1 {
+        let known = |part: &&str| {
+            let mut words = words.clone();
+            let ours = synonym(key, part).filter(|ours| !ours.contains(' '));
+            words.find(|word| word.eq_ignore_ascii_case(ours.unwrap_or(part)))
+        };
+        let known: Vec<_> = parts.iter().filter_map(known).collect();
+        if !known.is_empty() {
+            let each = known.join("\", \"");
+            return Err(problem.hint(format!("write each by itself: \"{each}\"")));
+        }
+        return Err(problem.hint(takes()));
     }
     let near = nearest(text, words.clone());
     Err(problem.hint(near.map_or_else(takes, |near| format!("did you mean \"{near}\"?"))))

@@ -90,6 +90,19 @@ pub(crate) fn read(
     }
 }
 
+/// In place of a back with a fault: never to be served.
+pub(crate) fn nothing() -> BackOptions {
+    BackOptions::Files(FilesOptions {
+        folder: None,
+        serving: static_files::options::Options::default(),
+        timeouts: FileTimeouts {
+            request: Duration::ZERO,
+            file: Duration::ZERO,
+            rate_min: None,
+        },
+    })
+}
+
 fn files(
     back: &Section<'_>,
     times: &Section<'_>,

@@ -55,7 +55,7 @@ pub(crate) fn read(
     let groups = front::groups(&tls);
     let resumption = tls.boolean("resumption");
     let (versions, suites) = (versions?, suites?);
-    front::suites_fit(&tls, &versions, &suites);
+    let fit = front::suites_fit(&tls, &versions, &suites);
     let client = ClientOptions {
         verification: verification?,
         pins: pins?,
@@ -80,6 +80,7 @@ pub(crate) fn read(
     };
     name_is_known(&tls, &client, servers)?;
     is_proved(&tls, &client);
+    fit?;
     Some(Some(Box::new(BackTlsOptions {
         client,
         header_inside: header_inside?,

@@ -56,6 +56,25 @@ pub(crate) fn read(
     })
 }
 
+/// Where a front with a fault listens, and nothing else of it: never to be served.
+pub(crate) fn addresses(front: &Section<'_>) -> FrontOptions {
+    let listen = front.list("listen", listen_address);
+    // Sockets of two interfaces are apart: where they are not known, nor is what they take.
+    let (listen, transport) = listen.zip(transport(front)).unwrap_or_default();
+    FrontOptions {
+        listen,
+        names: Vec::new(),
+        protocols: Vec::new(),
+        accept_proxy: Vec::new(),
+        sources: SourceRules::default(),
+        liveness: Liveness::default(),
+        transport,
+        defer_accept: false,
+        ktls: NO_KTLS,
+        tls: FrontTls::Plain,
+    }
+}
+
 /// The names by which a service manager keeps Lariat's own descriptors begin so.
 pub const KEPT_NAMES: &str = "lariat/";
 
@@ -87,16 +106,17 @@ enum Mode {
     Off,
 }
 
+const NO_KTLS: KtlsOptions = KtlsOptions {
+    mode: KtlsMode::Off,
+    from: 0,
+};
+
 fn tls_options(
     front: &Section<'_>,
     only_originates: bool,
     tls13: Tls13Choice,
     shelf: &mut Shelf<'_>,
 ) -> Option<(FrontTls, KtlsOptions)> {
-    const NO_KTLS: KtlsOptions = KtlsOptions {
-        mode: KtlsMode::Off,
-        from: 0,
-    };
     let section = front.section("tls");
     let mode = section.choice(
         "mode",
@@ -267,9 +287,8 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
             ("library", RecordLayer::Library),
         ],
     );
-    if let (Some(versions), Some(suites)) = (&versions, &suites) {
-        suites_fit(tls, versions, suites);
-    }
+    let both = versions.as_ref().zip(suites.as_ref());
+    let fit = both.and_then(|(versions, suites)| suites_fit(tls, versions, suites));
     let versions = versions?;
     let options = ServerOptions {
         certificates: certificates?,
@@ -288,7 +307,7 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
     if let (Some(preset), Some(_)) = (preset?, shelf.inspector) {
         preset.departures(tls, &options);
     }
-    Some(options)
+    fit.and(Some(options))
 }
 
 /// The early data that is taken, in bytes; 0 = none.
@@ -407,18 +426,21 @@ pub(crate) fn suites(tls: &Section<'_>) -> Option<Suites> {
 }
 
 /// Every version that is spoken needs a suite.
-pub(crate) fn suites_fit(tls: &Section<'_>, versions: &[Version], suites: &Suites) {
+pub(crate) fn suites_fit(tls: &Section<'_>, versions: &[Version], suites: &Suites) -> Option<()> {
     let Suites::Listed(suites) = suites else {
-        return;
+        return Some(());
     };
+    let mut fit = Some(());
     for (version, name) in [(Version::Tls12, "1.2"), (Version::Tls13, "1.3")] {
         let fits = |suite: &Suite| (suite.code() >> 8 == 0x13) == (version == Version::Tls13);
         if versions.contains(&version) && !suites.iter().any(fits) {
             let problem = Problem::new(format!("has no suite for TLS {name}"));
             let hint = format!("add one, or take \"{name}\" out of `versions`");
             tls.error("suites", problem.hint(hint));
+            fit = None;
         }
     }
+    fit
 }
 
 fn client(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientVerification> {

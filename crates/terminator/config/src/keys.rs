@@ -12,6 +12,7 @@ mod limits;
 mod process;
 mod service;
 mod sessions;
+mod synonyms;
 
 use options::{Key, Renamed, Table};
 

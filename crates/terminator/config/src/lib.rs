@@ -24,6 +24,7 @@ mod starttls;
 mod store;
 mod topology;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use options::{Node, Report, Section, Spot, Value, document, flags};
@@ -70,11 +71,11 @@ pub struct Inspected {
 /// # Errors
 /// All that is wrong with it, and the warnings, in the order of their places.
 pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagnostic>> {
-    let (settings, diagnostics) = read(source, files, None);
+    let (read, diagnostics) = read(source, files, None);
     let failed = diagnostics.iter().any(Diagnostic::is_error);
-    match settings {
-        Some(settings) if !failed => Ok(Loaded {
-            settings,
+    match read {
+        Some(read) if !failed && read.is_whole => Ok(Loaded {
+            settings: read.settings,
             warnings: diagnostics,
         }),
         _ => Err(diagnostics),
@@ -85,25 +86,33 @@ pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagno
 /// with it, told at once.
 pub fn inspect(source: &Source, files: &mut dyn Files) -> Inspected {
     let inspector = Inspector::new(files);
-    let (settings, mut diagnostics) = read(source, files, Some(&inspector));
-    let settings = settings.or_else(|| without_faults(source, files, &mut diagnostics));
+    let (read, diagnostics) = read(source, files, Some(&inspector));
+    let settings = match read {
+        Some(read) if read.is_whole => Some(read.settings),
+        read => without_faults(source, files, read),
+    };
     Inspected {
         settings,
         diagnostics,
     }
 }
 
+/// Settings, as far as they could be read.
+struct Read {
+    settings: Settings,
+    /// Whether no service has a fault that keeps it from being read.
+    is_whole: bool,
+}
+
 /// What a faulty value's removal may bring down in turn: a list that it leaves empty, the table of
 /// that list, and what needs that table.
 const REMOVALS_MAX: usize = 8;
 
-/// What a configuration means without the values at fault, so that one fault does not hide those
-/// that only the whole shows; `None` = a service lacks what it cannot be without.
-fn without_faults(
-    source: &Source,
-    files: &mut dyn Files,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Option<Settings> {
+/// What a configuration means without the values at fault, so that one fault does not hide what
+/// only the host and the TLS library can tell; else `first`, or what comes nearest to the whole.
+/// Errors that follow from what is removed are none.
+fn without_faults(source: &Source, files: &mut dyn Files, first: Option<Read>) -> Option<Settings> {
+    let mut nearest = first.map(|read| read.settings);
     let mut root = root_of(source, &report_about(source))?;
     for _ in 0..REMOVALS_MAX {
         let report = report_about(source);
@@ -112,28 +121,22 @@ fn without_faults(
             files: &mut *files,
             inspector: None,
         };
-        let settings = settings(&Section::top(&TABLE, &root, &report), &mut shelf);
-        if settings.is_some() {
-            // Warnings may be about what was removed; what was wrong before has been told.
-            let found = report.into_diagnostics().into_iter();
-            let found = found.filter(|one| one.is_error() && !diagnostics.contains(one));
-            let found: Vec<_> = found.collect();
-            diagnostics.extend(found);
-            diagnostics.sort_by(|a, b| a.place.cmp(&b.place));
-            return settings;
+        match settings(&Section::top(&TABLE, &root, &report), &mut shelf) {
+            Some(read) if read.is_whole => return Some(read.settings),
+            read => nearest = nearest.or_else(|| read.map(|read| read.settings)),
         }
         if !root.remove(&report.faulty()) {
-            return None;
+            break;
         }
     }
-    None
+    nearest
 }
 
 fn read(
     source: &Source,
     files: &mut dyn Files,
     inspector: Option<&Inspector>,
-) -> (Option<Settings>, Vec<Diagnostic>) {
+) -> (Option<Read>, Vec<Diagnostic>) {
     let report = report_about(source);
     let root = root_of(source, &report);
     let mut shelf = Shelf {
@@ -141,11 +144,11 @@ fn read(
         files,
         inspector,
     };
-    let settings = root.and_then(|root| {
+    let read = root.and_then(|root| {
         options::check(&root, &TABLE, &report);
         settings(&Section::top(&TABLE, &root, &report), &mut shelf)
     });
-    (settings, report.into_diagnostics())
+    (read, report.into_diagnostics())
 }
 
 /// An error about a key such as `process.user` that only the host can tell, at the place where
@@ -206,16 +209,25 @@ pub fn is_written(source: &Source, key: &str) -> bool {
 }
 
 /// The status socket that a configuration names; `None` = it leaves it where it usually is. Nothing
-/// else of it is judged, and no other file is read: it may be half edited.
+/// else of it is judged, and no other file is read: it may be half edited. Where that hides the
+/// key, nobody knows which lariat is meant.
 pub fn status_socket(source: &Source) -> Result<Option<std::path::PathBuf>, Vec<Diagnostic>> {
     let report = report_about(source);
-    let named = root_of(source, &report).and_then(|root| {
+    let (root, is_whole) = match source {
+        Source::File { text, .. } => {
+            let (root, is_whole) = document::recovered(text, &report);
+            (Some(root), is_whole)
+        }
+        Source::Flags(_) => (root_of(source, &report), true),
+    };
+    let named = root.and_then(|root| {
         let top = Section::top(&TABLE, &root, &report);
         top.section("admin").text_if_written("status-socket")
     });
     match named {
-        Some(path) => Ok(path.map(|path| source.base().join(path))),
-        None => Err(report.into_diagnostics()),
+        Some(Some(path)) => Ok(Some(source.base().join(path))),
+        Some(None) if is_whole => Ok(None),
+        _ => Err(report.into_diagnostics()),
     }
 }
 
@@ -251,7 +263,7 @@ fn root_of(source: &Source, report: &Report<'_>) -> Option<Node> {
     }
 }
 
-fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
+fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Read> {
     let services = services::read(top, shelf);
     let workers = host::workers(&top.section("workers"), shelf);
     let limits = host::limits(&top.section("limits"), shelf);
@@ -263,33 +275,43 @@ fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
     let cluster = cluster::read(top, shelf);
     let secrets = cluster.iter().flatten().flat_map(|one| one.secrets.clone());
     let tickets = host::tickets(&top.section("resumption"), secrets.collect(), shelf);
-    let settings = Settings {
-        plane: Options {
-            services: services?,
-            workers: workers?,
-            limits: limits?,
-            log: log?,
+    // The rest can still be judged.
+    if let Some(control) = &control {
+        admin_is_apart(top, control, &services.options);
+    }
+    let ports = process.as_ref().and_then(|one| one.connect_ports.as_ref());
+    if let Some(ports) = ports {
+        let store = cluster.iter().flatten().find_map(|one| one.store.as_ref());
+        servers_can_be_reached(top, ports, &services.options, store);
+    }
+    Some(Read {
+        is_whole: services.are_whole,
+        settings: Settings {
+            plane: Options {
+                services: services.options,
+                workers: workers?,
+                limits: limits?,
+                log: log?,
+            },
+            process: process?,
+            reload: reload?,
+            control: control?,
+            resumption: resumption?,
+            tickets: tickets?,
+            cluster: cluster?,
         },
-        process: process?,
-        reload: reload?,
-        control: control?,
-        resumption: resumption?,
-        tickets: tickets?,
-        cluster: cluster?,
-    };
-    // What these report is an error, and the rest can still be judged.
-    admin_is_apart(top, &settings);
-    servers_can_be_reached(top, &settings);
-    Some(settings)
+    })
 }
 
 /// Every server has a port that the worker process may connect to.
-fn servers_can_be_reached(top: &Section<'_>, settings: &Settings) {
-    let Some(ports) = &settings.process.connect_ports else {
-        return;
-    };
-    let services = top.sections("service");
-    for (section, service) in services.iter().zip(&settings.plane.services) {
+fn servers_can_be_reached(
+    top: &Section<'_>,
+    ports: &BTreeSet<u16>,
+    services: &[ServiceOptions],
+    store: Option<&StoreOptions>,
+) {
+    let sections = top.sections("service");
+    for (section, service) in sections.iter().zip(services) {
         let servers = service.back.server_list();
         if servers.is_empty() {
             continue;
@@ -307,11 +329,7 @@ fn servers_can_be_reached(top: &Section<'_>, settings: &Settings) {
             section.error("address", problem.hint(format!("list {port} there too")));
         }
     }
-    let store = settings
-        .cluster
-        .iter()
-        .filter_map(|cluster| cluster.store.as_ref());
-    for node in store.flat_map(|store| &store.nodes) {
+    for node in store.iter().flat_map(|store| &store.nodes) {
         let Some(port) = node.tcp_port().filter(|port| !ports.contains(port)) else {
             continue;
         };
@@ -330,11 +348,8 @@ fn first_instance(endpoint: &Endpoint) -> bool {
 }
 
 /// A service may not listen where the status page is served.
-fn admin_is_apart(top: &Section<'_>, settings: &Settings) {
-    let listen = settings
-        .control
-        .listen
-        .filter(|address| address.port() != 0);
+fn admin_is_apart(top: &Section<'_>, control: &ControlOptions, services: &[ServiceOptions]) {
+    let listen = control.listen.filter(|address| address.port() != 0);
     let Some(listen) = listen else {
         return;
     };
@@ -343,7 +358,7 @@ fn admin_is_apart(top: &Section<'_>, settings: &Settings) {
         Address::Unix(_) | Address::Inherited(_) => false,
     };
     let taken = |service: &&ServiceOptions| service.front.listen.iter().any(is_taken);
-    let Some(service) = settings.plane.services.iter().find(taken) else {
+    let Some(service) = services.iter().find(taken) else {
         return;
     };
     let problem = Problem::new(format!(
@@ -400,6 +415,14 @@ mod tests {
             path("/etc/lariat/a")
         );
         assert_eq!(found("[[service]]\n"), Ok(None));
+        for broken in ["[[service\n", "x = [1,\n", "x = 'a\n", "= 7\n[b]\n"] {
+            let before = format!("{broken}[admin]\nstatus-socket = '/run/a'\n");
+            let after = format!("[admin]\nstatus-socket = '/run/a'\n{broken}");
+            assert_eq!(found(&after), path("/run/a"), "{after}");
+            if !broken.contains('[') {
+                assert_eq!(found(&before), path("/run/a"), "{before}");
+            }
+        }
         for wrong in ["[admin]\nstatus-socket = 7\n", "[admin\n"] {
             assert_eq!(found(wrong).unwrap_err().len(), 1, "{wrong}");
         }

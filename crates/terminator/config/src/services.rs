@@ -1,6 +1,7 @@
 //! The keys of a service, and what must hold between services.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use options::{Problem, Section};
 use proxy::options::{
@@ -18,21 +19,78 @@ use crate::{back, front, host, starttls, topology};
 /// The longest name of a service: it is a label in every metric and a field in every line.
 const NAME_BYTES_MAX: usize = 64;
 
+/// A service, as far as it could be read.
+struct Read {
+    options: ServiceOptions,
+    is_whole: bool,
+    has_front: bool,
+}
+
+/// All services, by their numbers.
+pub(crate) struct Services {
+    /// One with a fault keeps where it listens and those sides that are whole, for what only all
+    /// services together show.
+    pub(crate) options: Vec<ServiceOptions>,
+    /// Whether none has a fault that keeps it from being read.
+    pub(crate) are_whole: bool,
+}
+
 /// Reads `[[service]]`.
-pub(crate) fn read(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<ServiceOptions>> {
+pub(crate) fn read(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Services {
     let sections = top.sections("service");
     let tls13 = host::tls13(&top.section("resumption"));
     let read: Vec<_> = sections
         .iter()
-        .map(|section| service(section, tls13.unwrap_or(Tls13Choice::Auto), shelf))
+        .map(|section| {
+            let tls13 = tls13.unwrap_or(Tls13Choice::Auto);
+            match service(section, tls13, shelf) {
+                Some(options) => Read {
+                    options,
+                    is_whole: true,
+                    has_front: true,
+                },
+                None => rest(section, tls13, shelf),
+            }
+        })
         .collect();
     names_differ(&sections);
     addresses_are_shared_well(&sections, &read);
-    topology::addresses_do_not_overlap(&sections, &read);
-    topology::servers_are_no_loop(&sections, &read);
-    tls13?;
-    let services: Vec<_> = read.into_iter().collect::<Option<_>>()?;
-    (!services.is_empty()).then_some(services)
+    let are_whole = tls13.is_some() && !read.is_empty() && read.iter().all(|one| one.is_whole);
+    let options: Vec<_> = read.into_iter().map(|one| one.options).collect();
+    topology::addresses_do_not_overlap(&sections, &options);
+    topology::servers_are_no_loop(&sections, &options);
+    Services { options, are_whole }
+}
+
+/// What is left of a service with a fault. That is told once, though its keys are read again.
+fn rest(section: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Read {
+    let (front, times) = (section.section("front"), section.section("timeouts"));
+    let unacknowledged = times.if_written("unacknowledged", Section::duration);
+    let back = front::redirect(&front).and_then(|redirect| {
+        let back = section.section("back");
+        back::read(&back, &times, redirect, unacknowledged, shelf)
+    });
+    let servers = back.as_ref().and_then(BackOptions::servers);
+    let has_back_tls = servers.is_some_and(|one| one.tls.is_some());
+    let read = front::read(&front, has_back_tls, unacknowledged, tls13, shelf);
+    let has_front = read.is_some();
+    Read {
+        options: ServiceOptions {
+            name: section.text_quietly("name").unwrap_or_default(),
+            front: read.unwrap_or_else(|| front::addresses(&front)),
+            back: back.unwrap_or_else(back::nothing),
+            starttls: None,
+            timeouts: Timeouts {
+                handshake: Duration::ZERO,
+                dial: Duration::ZERO,
+                idle: Duration::ZERO,
+                lifetime: None,
+            },
+            connections_max: None,
+        },
+        is_whole: false,
+        has_front,
+    }
 }
 
 fn service(
@@ -280,14 +338,12 @@ const OVERLAPS_MAX: usize = 20;
 
 /// Services that share an address can be told apart by a hello, and each gets every client that it
 /// is for.
-fn addresses_are_shared_well(sections: &[Section<'_>], services: &[Option<ServiceOptions>]) {
+fn addresses_are_shared_well(sections: &[Section<'_>], services: &[Read]) {
     let mut at: HashMap<&Address, Vec<Sharer<'_>>> = HashMap::new();
     let mut order = Vec::new();
-    for (section, service) in sections.iter().zip(services) {
-        let Some(service) = service else {
-            continue;
-        };
-        let section = section.section("front");
+    let known = sections.iter().zip(services);
+    for (section, one) in known.filter(|(_, one)| one.has_front) {
+        let (section, service) = (section.section("front"), &one.options);
         chooses_by_hello(&section, service);
         for address in &service.front.listen {
             if address.is_ephemeral() {

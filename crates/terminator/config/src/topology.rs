@@ -8,15 +8,9 @@ use proxy::options::ServiceOptions;
 use wire::address::{Address, Endpoint};
 
 /// Reports addresses of which one takes the other's clients: nobody can listen at both.
-pub(crate) fn addresses_do_not_overlap(
-    sections: &[Section<'_>],
-    services: &[Option<ServiceOptions>],
-) {
+pub(crate) fn addresses_do_not_overlap(sections: &[Section<'_>], services: &[ServiceOptions]) {
     let mut before: Vec<(&ServiceOptions, SocketAddr)> = Vec::new();
     for (section, service) in sections.iter().zip(services) {
-        let Some(service) = service else {
-            continue;
-        };
         for address in &service.front.listen {
             let Address::Ip(address) = address else {
                 continue;
@@ -73,11 +67,8 @@ fn hint(one: SocketAddr, other: SocketAddr) -> String {
 }
 
 /// Reports servers that are our own listeners: every connection would make another without end.
-pub(crate) fn servers_are_no_loop(sections: &[Section<'_>], services: &[Option<ServiceOptions>]) {
+pub(crate) fn servers_are_no_loop(sections: &[Section<'_>], services: &[ServiceOptions]) {
     for (start, service) in services.iter().enumerate() {
-        let Some(service) = service else {
-            continue;
-        };
         for (number, server) in service.back.server_list().iter().enumerate() {
             let Some(way) = way_back(services, start, &server.endpoint) else {
                 continue;
@@ -86,7 +77,7 @@ pub(crate) fn servers_are_no_loop(sections: &[Section<'_>], services: &[Option<S
             if way.iter().any(|at| *at < start) {
                 continue;
             }
-            let names = way.iter().filter_map(|at| services.get(*at)?.as_ref());
+            let names = way.iter().filter_map(|at| services.get(*at));
             let names: Vec<_> = names.map(|one| format!("`{}`", one.name)).collect();
             let through = match names.len() {
                 1 => "this service itself".to_owned(),
@@ -111,14 +102,10 @@ pub(crate) fn servers_are_no_loop(sections: &[Section<'_>], services: &[Option<S
 
 /// The services that a connection to this server passes until it is at `start` again; `None` = it
 /// is not known to come back.
-fn way_back(
-    services: &[Option<ServiceOptions>],
-    start: usize,
-    server: &Endpoint,
-) -> Option<Vec<usize>> {
+fn way_back(services: &[ServiceOptions], start: usize, server: &Endpoint) -> Option<Vec<usize>> {
     let mut way = vec![listener(services, server)?];
     while way.last() != Some(&start) {
-        let at = services.get(*way.last()?)?.as_ref()?;
+        let at = services.get(*way.last()?)?;
         let [only] = at.back.server_list() else {
             return None;
         };
@@ -132,14 +119,13 @@ fn way_back(
 }
 
 /// The service that listens where a server is, if it is the only one.
-fn listener(services: &[Option<ServiceOptions>], server: &Endpoint) -> Option<usize> {
+fn listener(services: &[ServiceOptions], server: &Endpoint) -> Option<usize> {
     let is_there = |service: &ServiceOptions| {
         let mut addresses = service.front.listen.iter();
         addresses.any(|address| is_reached(address, server))
     };
     let mut found = services.iter().enumerate();
-    let is_there =
-        |(_, service): &(usize, &Option<ServiceOptions>)| service.as_ref().is_some_and(is_there);
+    let is_there = |(_, service): &(usize, &ServiceOptions)| is_there(service);
     let first = found.find(is_there)?.0;
     found.find(is_there).is_none().then_some(first)
 }
@@ -149,9 +135,11 @@ fn listener(services: &[Option<ServiceOptions>], server: &Endpoint) -> Option<us
 fn is_reached(listen: &Address, server: &Endpoint) -> bool {
     match (listen, server) {
         (Address::Ip(listen), Endpoint::Address(Address::Ip(server))) => {
-            let is_same = listen.ip() == server.ip();
+            // An address of IPv4 that is written as one of IPv6 is reached by IPv4.
+            let server = SocketAddr::new(server.ip().to_canonical(), server.port());
+            let is_same = listen.ip().to_canonical() == server.ip();
             let is_ours = server.ip().is_loopback() || server.ip().is_unspecified();
-            listen.port() == server.port() && (is_same || is_ours && overlap(*listen, *server))
+            listen.port() == server.port() && (is_same || is_ours && overlap(*listen, server))
         }
         (Address::Ip(listen), Endpoint::Name { host, port }) => {
             let is_ours = listen.ip().is_loopback() || listen.ip().is_unspecified();

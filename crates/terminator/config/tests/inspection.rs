@@ -17,6 +17,7 @@ fn source(tls: &str) -> Source {
 fn files() -> Recording {
     let mut files = Recording::default();
     files.insert("site.pem", b"no certificate".to_vec());
+    files.insert("x.pem", b"no certificate".to_vec());
     files
 }
 
@@ -140,4 +141,57 @@ fn one_fault_hides_no_other() {
         }
         assert!(config::load(&source, &mut files()).is_err(), "{fault}");
     }
+}
+
+/// The errors about two services of TLS at one port, the first with these certificates and
+/// servers, both with this address, and whether settings are left to be judged.
+fn errors_of_two(certificates: &str, servers: &str, listen: [&str; 2]) -> (Vec<String>, bool) {
+    let [one, two] = listen;
+    let text = format!(
+        "[admin]\nlisten = '127.0.0.1:443'\n[[service]]\nname = 'a'\nfront.listen = {one}\n\
+         front.names = ['a.example']\nfront.tls.certificates = {certificates}\n\
+         back.servers = {servers}\n[[service]]\nname = 'b'\nfront.listen = {two}\n\
+         front.tls.certificates = ['x.pem']\nback.servers = ['127.0.0.1:444']\n"
+    );
+    let place = "lariat.toml".to_owned();
+    let inspected = config::inspect(&Source::File { place, text }, &mut files());
+    let errors = inspected.diagnostics.into_iter();
+    let errors = errors.filter(|one| one.is_error() && !one.message.contains(".pem"));
+    let errors: Vec<_> = errors.map(|one| one.message).collect();
+    let services = inspected.settings.map(|settings| settings.plane.services);
+    (errors, services.is_some_and(|services| services.len() == 2))
+}
+
+#[test]
+fn a_service_without_its_only_server_is_still_seen_by_others() {
+    let both = ["['0.0.0.0:443']", "['[::]:443']"];
+    let beside = "[::]:443 cannot be listened at beside 0.0.0.0:443 of `a`";
+    let taken = "127.0.0.1:443 is already listened at by `a`";
+    for (servers, wrong) in [
+        ("['10.0.0.1']", "\"10.0.0.1\" has no port"),
+        ("[]", "`service.back.servers` is missing"),
+    ] {
+        let (errors, is_left) = errors_of_two("['x.pem']", servers, both);
+        let told = |words: &str| errors.iter().any(|one| one.starts_with(words));
+        let is_all = errors.len() == 3 && [wrong, taken, beside].into_iter().all(told);
+        assert!(is_all && is_left, "{errors:?}");
+    }
+    // The ring of `b` is no reason to take its only server out.
+    let (errors, is_left) = errors_of_two(
+        "['gone.pem']",
+        "['10.0.0.1:1']",
+        ["['[::]:443']", "['[::]:444']"],
+    );
+    assert!(
+        is_left && errors.iter().any(|one| one.contains("in a ring")),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn what_is_missing_with_a_fault_is_no_fault_of_its_own() {
+    // Services of TLS share an address, though one's certificate cannot be read.
+    let shared = ["['[::]:445']", "['[::]:445']"];
+    let (errors, is_left) = errors_of_two("['gone.pem']", "['10.0.0.1:1']", shared);
+    assert_eq!((errors, is_left), (vec![], true));
 }

@@ -111,6 +111,6 @@ mod tests {
         assert!(has_severity(
             "warning: service.front: is old\nerror: is wrong"
         ));
-        assert!(!has_severity("service \"main\": holds no certificate"));
+        assert!(!has_severity("service `main`: holds no certificate"));
     }
 }

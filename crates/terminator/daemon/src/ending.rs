@@ -58,6 +58,13 @@ fn report(failure: &Failure, console: Console) {
                 console.diagnostics(diagnostics);
             }
         }
+        Failure::Plan(text) => {
+            let (level, rest) = Level::split(text).unwrap_or((Level::Error, text));
+            say(level, rest);
+            if is_plain {
+                console.refusal(text);
+            }
+        }
         other => {
             say(Level::Error, &other.to_string());
             if is_plain {

@@ -29,6 +29,7 @@ mod status_socket;
 mod stderr;
 mod supervisor;
 mod takeover;
+mod tls_findings;
 mod user;
 mod watcher;
 mod worker_process;

@@ -186,7 +186,7 @@ impl<F: FnMut(&Said)> Way<F> {
             // That they did has been said there.
             let _ = self.send(&Said {
                 time_us,
-                level: Level::Warning,
+                level: Level::Notice,
                 text,
             });
         }
@@ -321,7 +321,9 @@ mod tests {
         let socket = UnixDatagram::bind(&path).unwrap();
         say(&sender, "three").unwrap();
         assert!(received(&socket).ends_with("MESSAGE=three\n"));
-        assert!(received(&socket).contains("MESSAGE=2 messages went to the standard error"));
+        let diverted = received(&socket);
+        assert!(diverted.contains("MESSAGE=2 messages went to the standard error"));
+        assert!(diverted.starts_with("PRIORITY=5\n"), "{diverted}");
         // Another takes its place.
         drop(socket);
         std::fs::remove_file(&path).unwrap();

@@ -32,9 +32,13 @@ pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diag
 }
 
 /// What a configuration asks for that is there, and of no use to `reader`, who will be the worker
-/// process.
-pub(crate) fn concerns(source: &Source, settings: &Settings, reader: Identity) -> Vec<Diagnostic> {
-    let concern = |(key, path): (String, &Path)| concern_of_folder(key, path, reader);
+/// process; `None` = it cannot be told who that is.
+pub(crate) fn concerns(
+    source: &Source,
+    settings: &Settings,
+    reader: Option<Identity>,
+) -> Vec<Diagnostic> {
+    let concern = |(key, path): (String, &Path)| concern_of_folder(key, path, reader?);
     let folders = folders(settings).filter_map(concern);
     let concerns: Vec<_> = folders.chain(log_daemons(settings)).collect();
     let mut warnings = diagnostics(source, &concerns);

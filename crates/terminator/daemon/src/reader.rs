@@ -200,7 +200,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     }
     preflight::check(source, settings).map_err(Refusal::Config)?;
     let become_user = user::choose(&settings.process).map_err(Refusal::User)?;
-    let mut concerns = preflight::concerns(source, settings, user::identity(become_user));
+    let mut concerns = preflight::concerns(source, settings, Some(user::identity(become_user)));
     // Notes are for who asks.
     concerns.retain(|one| one.severity == Severity::Warning);
     announce(channel, "trying the kernel's TLS".to_owned());

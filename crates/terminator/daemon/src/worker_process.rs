@@ -497,7 +497,9 @@ fn log_reporter(
         LogNews::Recovered => admin.log_recovered(),
         LogNews::Away => drop(say(&channel, &Answer::LogAway)),
         // Without a supervisor this process ends.
-        LogNews::Message(message) => drop(say(&channel, &Answer::warned(vec![message]))),
+        LogNews::Message(level, message) => {
+            drop(say(&channel, &Answer::said(vec![(level, message)])));
+        }
     }
 }
 

@@ -51,8 +51,36 @@ impl Message<'_> {
         self.levelled_lines().map(written).collect()
     }
 
-    /// One JSON object, with the remedies apart.
+    /// One JSON object, with the remedies apart; and one for each diagnostic after the first.
     pub fn json(&self) -> String {
+        let mut starts = vec![0];
+        let (mut at, mut diagnostics) = (0, 0);
+        for line in self.text.split_inclusive('\n') {
+            diagnostics += usize::from(Level::split(line).is_some());
+            if diagnostics > starts.len() {
+                starts.push(at);
+            }
+            at += line.len();
+        }
+        let ends = starts.iter().skip(1).copied().chain([at]);
+        let parts = starts.iter().zip(ends);
+        let parts = parts.filter_map(|(start, end)| self.text.get(*start..end));
+        let object = |(number, part): (usize, &str)| {
+            let (level, text) = match Level::split(part) {
+                Some(labelled) if number > 0 => labelled,
+                _ => (self.level, part),
+            };
+            Message {
+                level,
+                text,
+                ..*self
+            }
+            .object()
+        };
+        parts.enumerate().map(object).collect()
+    }
+
+    fn object(&self) -> String {
         let mut out = br#"{"time":""#.to_vec();
         put_time(&mut out, self.time_us);
         out.extend_from_slice(
@@ -89,6 +117,7 @@ impl Message<'_> {
         let (mut said, mut hints) = (Vec::new(), Vec::new());
         for line in self.text.lines() {
             match line.trim_start().strip_prefix("hint: ") {
+                Some(hint) if hints.contains(&hint) => {}
                 Some(hint) => hints.push(hint),
                 None => said.push(line),
             }
@@ -161,6 +190,22 @@ mod tests {
         assert_eq!(
             refused.priority(),
             "<3>refused:\n<3>a\n<3> --> b\n<4>c\n<4>hint: d\n"
+        );
+        let refused = message(
+            Level::Error,
+            "refused:\nerror: a\n --> b\nhint: c\nwarning: d\nhint: c",
+        );
+        let objects = refused.json();
+        let objects: Vec<_> = objects
+            .lines()
+            .map(|one| one.split_once(",\"level\""))
+            .collect();
+        assert_eq!(
+            objects.iter().map(|one| one.unwrap().1).collect::<Vec<_>>(),
+            [
+                r#":"error","message":"refused:\u000aerror: a\u000a --> b","hint":"c"}"#,
+                r#":"warning","message":"d","hint":"c"}"#,
+            ]
         );
         let two = message(Level::Notice, "a\nb");
         assert_eq!(two.plain(), "lariat: a\nb\n");

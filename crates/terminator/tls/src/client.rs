@@ -92,7 +92,8 @@ impl Client {
         Self::assemble(options, hosts, order, &mut concerns)
             .map(|client| (client, Warning::of_all(service, concerns)))
             .map_err(|fault| BuildError {
-                service: service.to_owned(),
+                service: service.into(),
+                is_front: false,
                 fault,
             })
     }

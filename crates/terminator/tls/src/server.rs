@@ -152,7 +152,8 @@ impl Server {
         Self::assemble(clock, options, service, resumption, order, &mut concerns)
             .map(|server| (server, Warning::of_all(service, concerns)))
             .map_err(|fault| BuildError {
-                service: service.to_owned(),
+                service: service.into(),
+                is_front: true,
                 fault,
             })
     }

@@ -65,6 +65,51 @@ fn an_unknown_key_names_the_nearest_and_the_place() {
 }
 
 #[test]
+fn a_service_that_cannot_be_served_hides_nothing() {
+    let (desk, taken) = (desk(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let port = taken.local_addr().unwrap().port();
+    let text = format!(
+        "[process]\nuser = 'nosuch'\n[log]\noutput = '/nonexistent/log'\n[limits]\nconnections = 50000\n\
+         [[service]]\nfront.listen = ['127.0.0.1:{port}', '0.0.0.0:{port}']\n\
+         front.tls.certificates = ['gone.pem']\nback.servers = ['127.0.0.1']\n"
+    );
+    let file = desk.site.directory.write("lariat.toml", text);
+    let script = "ulimit -n 200; exec \"$0\" check --bind \"$1\"";
+    let mut limited = Command::new("sh");
+    limited.args(["-c", script]).arg(command().get_program());
+    let answer = run(limited.arg(file));
+    assert_eq!(answer.code(), 2, "{answer:?}");
+    for word in [
+        "there is no user `nosuch`",
+        "log.output: the directory /nonexistent cannot be used",
+        "limits.connections: allows 50000 connections",
+        "cannot be listened at beside",
+        "gone.pem: No such file",
+        "\"127.0.0.1\" has no port",
+        &format!("cannot listen at 127.0.0.1:{port}"),
+    ] {
+        assert_eq!(answer.stderr.matches(word).count(), 1, "{word}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_missing_suite_is_told_once() {
+    let desk = desk();
+    for (suites, told) in [
+        ("['TLS_AES_128_GCM_SHA256']", "has no suite for TLS 1.2"),
+        (
+            "['TLS_AES_128_GCM_SHA256', 'AES128-SHA']",
+            "forward secrecy",
+        ),
+    ] {
+        let tls = format!("suites = {suites}");
+        let answer = check(&desk, &desk.service.clone().tls(&tls).toml());
+        assert_refused(&answer, &[told, ": 1 error, "]);
+        assert!(!answer.stderr.contains("TLS 1.2 is on"), "{answer:?}");
+    }
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let desk = desk();
     let text = desk.service.clone().certificates("['missing.pem']").toml();
@@ -72,6 +117,16 @@ fn a_missing_file_is_named() {
         &check(&desk, &text),
         &["missing.pem", "No such file", "lariat.toml:"],
     );
+}
+
+#[test]
+fn a_certificate_whose_key_is_missing_has_no_fault_of_its_own() {
+    let desk = desk();
+    let chain = desk.site.leaf(&["localhost"]).chain_pem();
+    let chain = desk.site.directory.write("chain.pem", chain);
+    let certificates = format!("[{{ chain = {chain:?}, key = 'missing.key' }}]");
+    let text = desk.service.clone().certificates(&certificates).toml();
+    assert_refused(&check(&desk, &text), &["missing.key", ": 1 error, "]);
 }
 
 #[test]

@@ -100,7 +100,27 @@ fn an_expired_certificate_is_named_once() {
     let told = lariat.reload();
     assert_eq!(told.code(), 0, "{told:?}");
     assert_eq!(told.stderr.matches("expired").count(), 1, "{told:?}");
-    assert!(told.stderr.contains("site.pem"), "{told:?}");
+    let first = told.stderr.lines().next().unwrap();
+    assert!(first.starts_with("error: service `"), "{told:?}");
+    assert!(
+        first.contains("site.pem: the certificate expired"),
+        "{told:?}"
+    );
+    assert!(told.stderr.contains("\nhint: renew it"), "{told:?}");
+
+    // What cannot be served is told as by a check.
+    site.directory.write("site.pem", "nothing");
+    let told = lariat.reload();
+    assert_eq!(told.code(), 5, "{told:?}");
+    let begin = "error: service.front.tls.certificates.chain: ";
+    assert!(told.stderr.starts_with(begin), "{told:?}");
+    for words in [
+        "site.pem: holds no certificate\n",
+        " --> ",
+        "\nhint: it needs a BEGIN",
+    ] {
+        assert!(told.stderr.contains(words), "{words}: {told:?}");
+    }
 }
 
 #[test]

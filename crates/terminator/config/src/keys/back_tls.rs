@@ -2,7 +2,8 @@
 
 use options::{Key, Kind, key};
 
-use super::service::{GROUP_SYNONYMS, SUITE_SYNONYMS, SUITES, VERSION_SYNONYMS};
+use super::service::SUITES;
+use super::synonyms::{GROUP_SYNONYMS, SUITE_SYNONYMS, VERSION_SYNONYMS};
 
 /// The keys of `service.back.tls`.
 pub(super) const BACK_TLS: &[Key] = &[

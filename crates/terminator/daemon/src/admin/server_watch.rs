@@ -241,6 +241,8 @@ impl WatchedServer {
         if names.is_empty() || !note.contains("dials failed") {
             return note.to_owned();
         }
+        // It may be what was the cause before, with the kinds of then.
+        let note = note.split_once(" (").map_or(note, |(note, _)| note);
         format!("{note} ({})", names.join(", "))
     }
 }
@@ -402,8 +404,21 @@ mod tests {
             .metrics
             .set(ServerCounter::DialsRefused, 3);
         watch.look(&now, WORKERS, at(start, 1));
-        let cause = watch.of("web", "a");
-        assert_eq!(cause, Some("its last dials failed (refused)"));
+        let cause = |watch: &ServerWatch| watch.of("web", "a").map(str::to_owned);
+        let refused = "its last dials failed (refused)";
+        assert_eq!(cause(&watch).as_deref(), Some(refused));
+        // The status has the cause as its note; another worker finds the same, or another kind.
+        now[0].servers[0].metrics.set(ServerGauge::WorkersUp, 1);
+        watch.look(&now, WORKERS, at(start, 2));
+        let mut fall = |counter, second, note: &str| {
+            let server = &mut now[0].servers[0];
+            server.note = Some(note.to_owned());
+            server.metrics.set(ServerGauge::WorkersUp, 0);
+            server.metrics.set(counter, 10 * second);
+            watch.look(&now, WORKERS, at(start, second));
+            cause(&watch).unwrap()
+        };
+        assert_eq!(fall(ServerCounter::DialsRefused, 3, refused), refused);
     }
 
     #[test]

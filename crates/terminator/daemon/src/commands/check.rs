@@ -11,7 +11,7 @@ use config::{Diagnostic, Disk, Settings, Severity, Source};
 use proxy::plan::{Inspection, Plan};
 use telemetry::printable;
 use tls::resumption::{Resumption, ResumptionOptions};
-use tls::server::{BuildFault, Concern};
+use tls::server::{BuildError, BuildFault, Concern};
 
 use crate::args::CheckOptions;
 use crate::console::{Console, print};
@@ -19,6 +19,7 @@ use crate::exit::Exit;
 use crate::kernel::KernelTls;
 use crate::preflight;
 use crate::reader::ConfigSource;
+use crate::tls_findings;
 use crate::user;
 use host::Limit;
 
@@ -121,10 +122,9 @@ impl Findings {
         let missing = preflight::check(source, settings).err();
         self.diagnostics.extend(missing.into_iter().flatten());
         // Who it will be that cannot be found out is told when serving.
-        if let Ok(chosen) = user::choose(&settings.process) {
-            let concerns = preflight::concerns(source, settings, user::identity(chosen));
-            self.diagnostics.extend(concerns);
-        }
+        let reader = user::choose(&settings.process).ok().map(user::identity);
+        let concerns = preflight::concerns(source, settings, reader);
+        self.diagnostics.extend(concerns);
         let kernel_tls = KernelTls::try_for(settings);
         self.limits = Some(host::limits(settings, kernel_tls.as_ref()));
         let Some(kernel_tls) = kernel_tls else {
@@ -143,13 +143,16 @@ impl Findings {
     /// What the TLS library and the order of certificates make of it.
     fn look_at_tls(&mut self, source: &Source, settings: &Settings) {
         for inspection in Plan::inspect(&settings.plane, &idle_resumption()) {
-            for (severity, key, text) in sentences(source, &inspection) {
-                let problem = config::problem(&text);
-                // Files have been looked into where the configuration names them.
-                let is_known = |one: &Diagnostic| one.message == problem.message;
+            // Files have been looked into where the configuration names them. Here a certificate
+            // may lack its key for no fault but that of the key's file.
+            let of_file = |error: &BuildError| matches!(error.fault, BuildFault::Certificate(_));
+            if inspection.outcome.as_ref().is_err_and(of_file) {
+                continue;
+            }
+            for found in diagnostics(source, &inspection) {
+                let is_known = |one: &Diagnostic| one.message == found.message;
                 if !self.diagnostics.iter().any(is_known) {
-                    self.diagnostics
-                        .extend(config::diagnose(source, severity, &key, problem));
+                    self.diagnostics.push(found);
                 }
             }
         }
@@ -179,39 +182,34 @@ impl Findings {
     }
 }
 
-/// What the outcome for one side of a service says, each with its key.
-fn sentences(source: &Source, inspection: &Inspection) -> Vec<(Severity, String, String)> {
+/// What the outcome for one side of a service says.
+fn diagnostics(source: &Source, inspection: &Inspection) -> Vec<Diagnostic> {
+    let service = inspection.service;
+    let warnings = match &inspection.outcome {
+        Err(error) => return tls_findings::fault(source, service, error),
+        Ok(warnings) => warnings.iter(),
+    };
     let side = if inspection.is_front { "front" } else { "back" };
-    let side = format!("service.{}.{side}.tls", inspection.service);
-    let of_file =
-        |place: &str| config::key_of_certificate(source, inspection.service, Path::new(place));
-    match &inspection.outcome {
-        Err(error) => {
-            let key = match &error.fault {
-                BuildFault::Certificate(error) => of_file(&error.place),
-                _ => side,
-            };
-            vec![(Severity::Error, key, error.fault.to_string())]
-        }
-        Ok(warnings) => {
-            let each = warnings.iter().map(|warning| {
-                let key = match &warning.concern {
-                    Concern::Certificate { place, .. }
-                    | Concern::CertificateUnused(place)
-                    | Concern::CertificateRevoked(place) => of_file(place),
-                    _ => side.clone(),
-                };
-                (Severity::Warning, key, warning.concern.to_string())
-            });
-            each.collect()
-        }
-    }
+    let each = warnings.flat_map(|warning| {
+        let key = match &warning.concern {
+            Concern::Certificate { place, .. }
+            | Concern::CertificateUnused(place)
+            | Concern::CertificateRevoked(place) => {
+                config::key_of_certificate(source, service, Path::new(place))
+            }
+            _ => format!("service.{service}.{side}.tls"),
+        };
+        let problem = config::problem(&warning.concern.to_string());
+        config::diagnose(source, Severity::Warning, &key, problem)
+    });
+    each.collect()
 }
 
 /// No session will ever be stored in it, so its secret may be known.
 fn idle_resumption() -> Arc<Resumption> {
     Arc::new(Resumption::new(&ResumptionOptions::new([0; 32])))
 }
+
 fn summary(settings: &Settings) -> String {
     let services = &settings.plane.services;
     let sum = |count: fn(&proxy::options::ServiceOptions) -> usize| -> usize {

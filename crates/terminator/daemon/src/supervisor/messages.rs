@@ -57,9 +57,9 @@ pub(super) fn warn_of_rights(rights: Rights) {
     warn(format_args!("the worker process {rights}{hint}"));
 }
 
-/// What the worker process says of a plan.
+/// What the worker process says of a plan: warnings, but for texts that begin with their level.
 pub(super) fn say_warnings(warnings: &[String]) {
-    warnings.iter().for_each(warn);
+    labelled(warnings).iter().for_each(say);
 }
 
 /// What has changed, by the worker process.
@@ -71,8 +71,11 @@ pub(super) fn say_all(messages: &[(u8, String)]) {
 
 /// The same as a status has them.
 pub(super) fn labelled(warnings: &[String]) -> Vec<String> {
-    let each = warnings.iter().map(|text| format!("warning: {text}"));
-    each.collect()
+    let label = |text: &String| match Level::split(text) {
+        Some(_) => text.clone(),
+        None => format!("warning: {text}"),
+    };
+    warnings.iter().map(label).collect()
 }
 
 /// What the worker process says reaches a terminal.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use config::LogOutput;
 use proxy::line_queue::LineQueue;
 use sys::log_socket;
+use telemetry::message::Level;
 
 use crate::collector::{Collector, Refusal};
 
@@ -35,6 +36,8 @@ const ROOM_TIME_MAX: Duration = Duration::from_millis(100);
 /// is known which entry is refused, and it is kept.
 const CONFIRM_TIME_MAX: Duration = Duration::from_millis(100);
 
+const WRITTEN_AGAIN: &str = "the log is written again";
+
 /// What becomes of lines.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum LogNews {
@@ -45,7 +48,7 @@ pub(super) enum LogNews {
     /// Another socket is wanted: the log daemon is not there.
     Away,
     /// What an operator should know; at a limited rate.
-    Message(String),
+    Message(Level, String),
 }
 
 /// What takes lines.
@@ -321,25 +324,24 @@ impl<R: FnMut(LogNews)> Writer<R> {
         let message = if self.losses.is_failing {
             self.losses.recovered()
         } else if had_stalled {
-            Some("the log is written again".to_owned())
+            Some(WRITTEN_AGAIN.to_owned())
         } else {
             return;
         };
         (self.report)(LogNews::Recovered);
-        self.say(message);
+        self.say(Level::Notice, message);
     }
 
     fn failed(&mut self, bytes: u64, why: &str, hint: &str) {
         let message = self.losses.failed(bytes, (why, hint), Instant::now());
         let why = why.to_owned();
         (self.report)(LogNews::Lost { bytes, why });
-        self.say(message);
+        self.say(Level::Warning, message);
     }
 
-    fn say(&mut self, message: Option<String>) {
-        message
-            .into_iter()
-            .for_each(|message| (self.report)(LogNews::Message(message)));
+    fn say(&mut self, level: Level, message: Option<String>) {
+        let news = message.map(|message| LogNews::Message(level, message));
+        news.into_iter().for_each(&mut self.report);
     }
 
     /// How much of a batch was written. A line that another failure left without its end is ended
@@ -414,9 +416,10 @@ impl Losses {
             return None;
         }
         let bytes = std::mem::take(&mut self.bytes);
-        Some(format!(
-            "the log is written again; {bytes} more bytes were lost"
-        ))
+        Some(match bytes {
+            0 => WRITTEN_AGAIN.to_owned(),
+            _ => format!("{WRITTEN_AGAIN}; {bytes} more bytes were lost"),
+        })
     }
 }
 
@@ -469,14 +472,18 @@ mod tests {
             other => panic!("{other:?}"),
         };
         lost(next(), 5);
-        assert!(matches!(next(), LogNews::Message(text) if text.contains("; 5 bytes")));
+        assert!(
+            matches!(next(), LogNews::Message(Level::Warning, text) if text.contains("; 5 bytes"))
+        );
         log.queue().append(&mut b"as well\n".to_vec());
         lost(next(), 8);
         let (mut reader, end) = io::pipe().unwrap();
         log.aim().set(stream(end));
         log.queue().append(&mut b"kept\n".to_vec());
         assert_eq!(next(), LogNews::Recovered);
-        assert!(matches!(next(), LogNews::Message(text) if text.contains("; 8 more bytes")));
+        assert!(
+            matches!(next(), LogNews::Message(Level::Notice, text) if text.contains("; 8 more bytes"))
+        );
         log.finish(PATIENCE);
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
@@ -528,7 +535,8 @@ mod tests {
         reader.read_exact(&mut vec![0; 1 << 20]).unwrap();
         let next = || news.recv_timeout(PATIENCE).unwrap();
         assert_eq!(next(), LogNews::Recovered);
-        assert!(matches!(next(), LogNews::Message(text) if text.contains("written again")));
+        let again = LogNews::Message(Level::Notice, WRITTEN_AGAIN.to_owned());
+        assert_eq!(next(), again);
         assert_eq!(log.stalled(later, |why| notes.push(why)), None);
         log.finish(PATIENCE);
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use backend::options::ServerOptions;
 use backend::server::{Record, Target};
-use config::{LogOutput, Settings};
+use config::{LogOutput, Settings, Source};
 use proxy::options::ServersOptions;
-use proxy::plan::Plan;
+use proxy::plan::{Plan, PlanError};
 use proxy::plane::BoundListener;
 use sys::beneath::Root;
 use sys::socket::{self, PeerAddress};
@@ -20,6 +20,7 @@ use crate::handover::{Bundle, Resolved, Role, Serve};
 use crate::health::CheckedService;
 use crate::maintenance::ServerName;
 use crate::server_target::{Instance, Name, Port};
+use crate::tls_findings;
 
 use super::cluster::ClusterSetup;
 use super::sessions::{Inheritance, Sessions};
@@ -72,7 +73,8 @@ pub(super) fn build(
         let texts: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
         texts.join("\n")
     })?;
-    drop(bundle);
+    let source = bundle.source;
+    drop(bundle.recording);
     let mut settings = loaded.settings;
     settings.plane.workers.cpus.resize(serve.workers, None);
     let (listeners, mut descriptors) = sort(&settings, serve, fds);
@@ -92,8 +94,10 @@ pub(super) fn build(
     let limits = limits(&settings);
     let log_output = settings.control.log.clone();
     let begun = unix_seconds();
+    let names = settings.plane.services.iter().map(|one| one.name.clone());
+    let names: Vec<_> = names.collect();
     let built = Plan::build(settings.plane, &resumption);
-    let (mut plan, warnings) = built.map_err(|error| error.to_string())?;
+    let (mut plan, warnings) = built.map_err(|error| refusal(&source, &names, &error))?;
     checked.iter_mut().for_each(|one| one.set_tls(&plan));
     if let Some(kernel_tls) = &serve.kernel_tls {
         plan.set_kernel_tls(&kernel_tls.sealed(), kernel_tls.rekeys);
@@ -112,7 +116,7 @@ pub(super) fn build(
         plan.set_root(service, root);
     }
     Ok(Built {
-        warnings: warnings.iter().map(ToString::to_string).collect(),
+        warnings: warnings.iter().map(tls_findings::message).collect(),
         cpus,
         listeners,
         services,
@@ -127,6 +131,19 @@ pub(super) fn build(
         access,
         cluster,
     })
+}
+
+/// Why a plan cannot be built of a configuration whose services have these names.
+fn refusal(source: &Source, names: &[String], error: &PlanError) -> String {
+    let PlanError::Tls(fault) = error else {
+        return error.to_string();
+    };
+    let number = names.iter().position(|name| **name == *fault.service);
+    let found = number.map(|number| tls_findings::fault(source, number, fault));
+    match found.as_deref() {
+        Some([one]) => one.to_string(),
+        _ => error.to_string(),
+    }
 }
 
 fn resumption_options(settings: &Settings, inheritance: &Inheritance) -> ResumptionOptions {

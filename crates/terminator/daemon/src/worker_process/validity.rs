@@ -10,6 +10,8 @@ use proxy::plan::{Plan, ServicePlan};
 use tls::server::Expiries;
 use tls::validity::{Clock, Moment, seconds};
 
+use crate::tls_findings;
+
 /// The longest time between two looks: a clock may be set.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -29,7 +31,7 @@ impl ValidityWatch {
         }
     }
 
-    /// What has changed since the last look, one sentence each.
+    /// What has changed since the last look, one message each.
     pub(super) fn look(&mut self, now: i64) -> Vec<String> {
         let since = Some(std::mem::replace(&mut self.since, now));
         let services = self.services.iter();
@@ -40,7 +42,9 @@ impl ValidityWatch {
             let back = back.map(|tls| tls.client.warnings(one.name(), moment));
             front.into_iter().chain(back).flatten()
         });
-        warnings.map(|warning| warning.to_string()).collect()
+        warnings
+            .map(|warning| tls_findings::message(&warning))
+            .collect()
     }
 
     /// When what each service goes by ends.

@@ -10,10 +10,12 @@ use crate::verify::{VerifyConcern, VerifyFault};
 
 /// Why a service's TLS cannot be built: one sentence with service, place and remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("service \"{service}\": {fault}")]
+#[error("service `{service}`: {fault}")]
 pub struct BuildError {
     /// The service's name.
-    pub service: String,
+    pub service: Box<str>,
+    /// Whether it is the TLS of its front, else of its back.
+    pub is_front: bool,
     /// What is wrong.
     pub fault: BuildFault,
 }
@@ -46,7 +48,7 @@ pub enum BuildFault {
 
 /// Something that an operator should know about a service that works all the same.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("service \"{service}\": {concern}")]
+#[error("service `{service}`: {concern}")]
 pub struct Warning {
     /// The service's name.
     pub service: String,
@@ -58,7 +60,7 @@ pub struct Warning {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Concern {
     /// A certificate.
-    #[error("{place}: {concern}{}", effect(*.concern, *.is_served))]
+    #[error("{place}: {}", with_effect(*.concern, effect(*.concern, *.is_served)))]
     Certificate {
         /// Where it came from.
         place: String,
@@ -88,7 +90,7 @@ pub enum Concern {
     #[error("{}", .0.towards_servers())]
     ServerList(VerifyConcern),
     /// The certificate that servers are shown.
-    #[error("{place}: {concern}; servers are shown it all the same")]
+    #[error("{place}: {}", with_effect(*.concern, ", and servers are shown it all the same"))]
     OwnCertificate {
         /// Where it came from.
         place: String,
@@ -97,13 +99,33 @@ pub enum Concern {
     },
 }
 
+impl Concern {
+    /// Whether clients notice it.
+    pub fn is_noticed(&self) -> bool {
+        let Self::Certificate {
+            concern, is_served, ..
+        } = self
+        else {
+            return false;
+        };
+        *is_served && concern.is_invalid()
+    }
+}
+
 /// What clients get that refuse the certificate.
 fn effect(concern: CertificateConcern, is_served: bool) -> &'static str {
     match (concern.is_invalid(), is_served) {
         (false, _) => "",
-        (true, true) => "; clients still get it, since no certificate for its names is valid",
-        (true, false) => "; clients get another one for its names",
+        (true, true) => ", and clients still get it, since no certificate for its names is valid",
+        (true, false) => ", and clients get another one for its names",
     }
+}
+
+/// The remedy comes last.
+fn with_effect(concern: CertificateConcern, effect: &str) -> String {
+    concern
+        .to_string()
+        .replacen("; ", &format!("{effect}; "), 1)
 }
 
 /// How a client is refused before the library sees its hello.

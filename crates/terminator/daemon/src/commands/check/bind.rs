@@ -52,8 +52,10 @@ pub(super) fn diagnostics(source: &Source, settings: &Settings) -> Vec<Diagnosti
     {
         tell("cluster.peers.listen", &Address::Ip(listen), error);
     }
-    if let Err(message) = user::choose(&settings.process) {
-        let (message, hint) = message.split_once("\nhint: ").unwrap_or((&message, ""));
+    // One that is not there is told without this.
+    if let Err(message) = user::choose(&settings.process)
+        && let Some((message, hint)) = message.split_once("\nhint: ")
+    {
         let message = message.strip_prefix("process.user: ").unwrap_or(message);
         let problem = Problem::new(message).hint(hint);
         found.extend(config::diagnose(

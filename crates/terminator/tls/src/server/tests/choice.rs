@@ -317,7 +317,7 @@ fn a_fault_names_service_and_place() {
     bad.certificates[0].chain_pem = b"nothing".to_vec();
     let error = build_error(&bad).to_string();
     assert!(
-        error.starts_with("service \"web\": site.pem: holds no certificate"),
+        error.starts_with("service `web`: site.pem: holds no certificate"),
         "{error}"
     );
 }
@@ -340,7 +340,7 @@ fn warnings_name_service_and_place() {
         "second.pem: no client gets",
     ]) {
         assert!(
-            said.starts_with(&format!("service \"web\": {begin}")),
+            said.starts_with(&format!("service `web`: {begin}")),
             "{said}"
         );
     }
@@ -386,11 +386,13 @@ fn what_ends_while_the_server_runs_is_reported_once() {
     }
     let words: Vec<_> = told.iter().map(ToString::to_string).collect();
     let expected = [
-        "expired less than an hour ago; renew it; clients get another one for its names",
+        "expired less than an hour ago, and clients get another one for its names; renew it",
         "expires in less than an hour; renew it",
-        "expired less than an hour ago; renew it; clients still get it, since no",
+        "expired less than an hour ago, and clients still get it, since no",
     ];
     assert_eq!(words.len(), expected.len(), "{words:?}");
+    let is_noticed: Vec<_> = told.iter().map(|one| one.concern.is_noticed()).collect();
+    assert_eq!(is_noticed, [false, false, true]);
     for (words, expected) in words.iter().zip(expected) {
         assert!(words.contains(expected), "{words}");
     }
