@@ -197,18 +197,21 @@ fn a_record_comes_from_a_pipe_too() {
 #[test]
 fn a_card_is_a_picture_of_one_claim() {
     let desk = Desk::with(&[]);
-    let record = concat!(
+    let records = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../docs/reports/2026-11-22-sid/implementations.jsonl.gz"
+        "/../docs/reports/2026-11-25-sid"
     );
-    let card = |name: &str, context: &str| {
+    let card = |name: &str, (scenario, context): (&str, &str)| {
+        let record = format!("{records}/{scenario}.jsonl.gz");
         let mut command = desk.command("");
-        run(command.args([record, "--card", name, "--context", context]))
+        run(command.args([&*record, "--card", name, "--context", context]))
     };
-    let (borne, doubtful) = ("TLS 1.3, P-256, PSK", "TLS 1.2, RSA 2048, session ids");
+    let borne = ("implementations", "TLS 1.3, P-256, PSK");
+    let at_capacity = "1 request, full handshake, offered, to capacity 1 ×";
+    let doubtful = ("overload", at_capacity);
     assert_eq!(card("card.svg", borne).code(), 0);
     let svg = fs::read_to_string(desk.path("card.svg")).unwrap();
-    assert!(svg.contains(">lariat: 45 % less<"), "{svg}");
+    assert!(svg.contains(">lariat: 50 % less<"), "{svg}");
     assert_eq!(card("card.png", borne).code(), 0);
     // The signature, and the size in the first chunk (PNG, section 5.2 and 11.2.2).
     let png = fs::read(desk.path("card.png")).unwrap();
@@ -216,7 +219,7 @@ fn a_card_is_a_picture_of_one_claim() {
     assert_eq!(png[16..24], [0, 0, 4, 176, 0, 0, 2, 118]);
     let refused = card("no.png", doubtful);
     assert_eq!(refused.code(), 2);
-    refused.assert_stderr("does not bear that lariat is better than hitch");
+    refused.assert_stderr("does not bear that lariat is better than haproxy-tcp");
     assert!(!desk.path("no.png").exists());
     let alone = desk.report("a.json --context x");
     alone.assert_stderr("--context is of a card");
