@@ -112,8 +112,9 @@ fn chromium_shows_the_numbers_of_the_record() {
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
     assert!(place("Where a target is better") < place("Where a target is worse"));
     assert!(place("A target is better than lariat in 1 of") < place("class=\"bar blue\""));
-    assert!(place("class=\"bar blue\"") < place("lariat-lab run --quick --seed 7"));
-    assert!(place("lariat-lab run --quick --seed 7") < place("Where a target is better"));
+    let command = "lariat-lab run <b>--quick </b><b>--seed </b>7";
+    assert!(place("class=\"bar blue\"") < place(command));
+    assert!(place(command) < place("Where a target is better"));
 }
 
 #[test]

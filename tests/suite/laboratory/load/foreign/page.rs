@@ -85,7 +85,7 @@ fn chromium_shows_the_numbers_of_the_record() {
     let (shown, _) = page(&[&first.path()]);
     assert_shows(&shown, 1, &first.record());
     // The command that repeats it stands there, and the figures against time are drawn.
-    assert!(shown.contains("--handshake ticket"), "{shown}");
+    assert!(shown.contains("--handshake </b>ticket"), "{shown}");
     assert!(shown.contains("<svg") && shown.contains("<path"), "{shown}");
     assert!(!shown.contains("Runs side by side"));
 
