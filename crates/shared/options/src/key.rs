@@ -30,7 +30,7 @@ pub struct Key {
     /// What a flag of this key replaces in a document, beside its namesake and what it excludes.
     pub replaces: &'static [&'static str],
     /// What other programs call the words of a choice: theirs, which may end with `*`, and ours;
-    /// none = there is none, and several words say why.
+    /// nothing = we have no such word, and several words say why.
     pub synonyms: &'static [(&'static str, &'static str)],
     /// One or more sentences; the first is the short help.
     pub help: &'static str,

@@ -532,7 +532,7 @@ fn size(value: &Value, key: &Key) -> Result<u64, Problem> {
 /// Between the words of other programs' lists.
 const SEPARATORS: [char; 3] = [':', ',', ' '];
 
-/// What stands for another program's word: ours, or why there is none.
+/// What stands for the word of another program: ours, or why we have no such word.
 fn synonym(key: &Key, text: &str) -> Option<&'static str> {
     let is_one = !text.contains(SEPARATORS);
     let is = |theirs: &str| match theirs.strip_suffix('*') {

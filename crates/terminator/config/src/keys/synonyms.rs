@@ -65,7 +65,7 @@ pub(super) const GROUP_SYNONYMS: &[(&str, &str)] = &[
     ("P256", "secp256r1"),
     ("P-384", "secp384r1"),
     ("P384", "secp384r1"),
-    // Its name is near others, and it is none of them.
+    // Its name is near others, and it is another one.
     ("secp521r1", ""),
     ("ffdhe*", FINITE_FIELD),
     ("Curve25519", "x25519"),
