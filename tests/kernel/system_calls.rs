@@ -1,4 +1,7 @@
 //! How often the kernel is called for a long file, beside nginx, which has it seal as well.
+//!
+//! By how many `sendfile` it goes out depends on how fast this kernel seals: others wait no longer
+//! than a moment for each. So the other calls are counted that each of these takes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,15 +31,17 @@ fn calls(bench: &Bench, address: SocketAddr, process: Pid) -> BTreeMap<String, u
     calls
 }
 
-fn count(calls: &BTreeMap<String, u64>) -> u64 {
-    let counted = calls
-        .iter()
-        .filter(|(name, _)| !CLOCKS.contains(&name.as_str()) && *name != "total");
-    counted.map(|(_, count)| count).sum()
+/// Calls that each `sendfile` takes beside itself.
+fn beside_each(calls: &BTreeMap<String, u64>) -> f64 {
+    let others = calls.iter().filter(|(name, _)| {
+        !CLOCKS.contains(&name.as_str()) && !["total", "sendfile"].contains(&name.as_str())
+    });
+    let others: u64 = others.map(|(_, count)| count).sum();
+    others as f64 / calls["sendfile"] as f64
 }
 
 #[test]
-fn a_long_file_costs_no_more_calls_than_nginx_makes() {
+fn a_long_file_takes_no_more_calls_beside_each_sendfile_than_nginx_makes() {
     let bench = Bench::files_in_memory();
     let longest = File::create(bench.folder.join("longest")).unwrap();
     longest.set_len(LENGTH).unwrap();
@@ -52,10 +57,6 @@ fn a_long_file_costs_no_more_calls_than_nginx_makes() {
         before + 1,
         "the kernel seals for both"
     );
-    println!("{} calls, nginx {}", count(&ours), count(&theirs));
-    assert!(theirs["sendfile"] > 0 && ours["sendfile"] > 0);
-    assert!(
-        count(&ours) <= count(&theirs),
-        "{ours:?}\nnginx: {theirs:?}"
-    );
+    println!("{ours:?}\nnginx: {theirs:?}");
+    assert!(beside_each(&ours) <= beside_each(&theirs));
 }

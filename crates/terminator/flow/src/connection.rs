@@ -138,6 +138,13 @@ impl Flow {
         matches!(self.stage, Stage::Over)
     }
 
+    /// Whether all of the server's stream, with its end, has been sent to the client, and nothing
+    /// is left but the client's end.
+    pub fn awaits_clients_end(&self) -> bool {
+        let is_down_done = self.down.is_ended && self.is_front_done();
+        matches!(self.stage, Stage::Relaying) && is_down_done && !self.is_front_ended
+    }
+
     /// The next thing to be done, if any.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.take()

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, SessionTier};
 use tls::handshake::Agreed;
@@ -121,6 +121,14 @@ impl Facts {
             declined_tls: false,
             offloaded: false,
         }
+    }
+
+    /// From the first byte to the handshake's end.
+    pub fn handshake_time(&self) -> Option<Duration> {
+        Some(
+            self.established?
+                .saturating_duration_since(self.first_byte?),
+        )
     }
 }
 

@@ -74,6 +74,11 @@ impl Allowance {
         false
     }
 
+    /// Whether at least half of them are left.
+    pub(crate) fn is_ample(&self, most: u32) -> bool {
+        self.0.taken.load(Ordering::Relaxed) <= most / 2
+    }
+
     /// Gives one back.
     pub(crate) fn give(&self) {
         self.0.taken.fetch_sub(1, Ordering::Relaxed);

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use backend::options::Balance;
 use flow::actions::Action;
 use flow::buffer::Pool;
 use flow::connection::Flow;
@@ -20,6 +21,7 @@ use crate::displaceable::{Key, Stage};
 use crate::driver::{Driver, FileSent, Socket};
 use crate::files::{FileBack, FileContext};
 use crate::ktls_send::{self, Splice};
+use crate::lingering;
 use crate::pipes::Pipes;
 use crate::places::Calls;
 use crate::schedule::Class;
@@ -36,7 +38,7 @@ mod lost;
 /// Bytes, received and sent, that a connection may move before the others have their turn: 128 KiB,
 /// and what moves as much is bulk from then on, which may move two reads of 256 KiB and their
 /// writes. One step more is the most that it moves, so that no debt is kept.
-const BYTES_PER_TURN: [usize; 2] = [128 << 10, 1 << 20];
+pub(crate) const BYTES_PER_TURN: [usize; 2] = [128 << 10, 1 << 20];
 
 /// What a connection needs of its worker.
 pub(crate) struct Context<'a> {
@@ -47,6 +49,10 @@ pub(crate) struct Context<'a> {
     pub(crate) sources: &'a Rc<Sources>,
     pub(crate) calls: &'a Calls,
     pub(crate) now: Instant,
+    /// Bytes that may move at once, of those that we encrypt and of those that the kernel does.
+    pub(crate) bulk_bytes: [usize; 2],
+    /// Bytes that the turn has moved.
+    pub(crate) moved: usize,
 }
 
 /// What a connection wants after its turn.
@@ -85,6 +91,8 @@ pub(crate) struct Connection {
     /// The tick of the one timer that counts.
     pub(crate) timer_tick: u64,
     pub(crate) is_queued: bool,
+    /// Since when it lingers, or lingered (`lingering`): once at the most.
+    pub(crate) lingers_since: Option<Instant>,
     /// Its last turn moved much.
     is_bulk: bool,
     /// It is counted among the handshakes in progress.
@@ -122,6 +130,7 @@ impl Connection {
             back_token,
             timer_tick: 0,
             is_queued: false,
+            lingers_since: None,
             is_bulk: false,
             is_counted_handshaking: true,
             listed: None,
@@ -155,7 +164,6 @@ impl Connection {
     pub(crate) fn pump(&mut self, context: &mut Context<'_>) -> Turn {
         self.take_failures(context);
         let budget = BYTES_PER_TURN[usize::from(self.is_bulk)];
-        let mut moved_in_turn = 0;
         loop {
             let mut moved = self.front_in(context);
             moved += self.back_out(context);
@@ -165,14 +173,19 @@ impl Connection {
             if self.flow.is_over() {
                 return Turn::Over;
             }
-            moved_in_turn += moved;
+            context.moved += moved;
             let is_done = moved == 0 && !acted;
-            if is_done || moved_in_turn >= budget {
-                self.is_bulk = moved_in_turn >= BYTES_PER_TURN[0];
+            if is_done || context.moved >= budget.min(self.bulk_bytes(context)) {
+                self.is_bulk = context.moved >= BYTES_PER_TURN[0];
                 self.end_turn(context);
                 return if is_done { Turn::Wait } else { Turn::Again };
             }
         }
+    }
+
+    /// Bytes of it that may move at once.
+    fn bulk_bytes(&self, context: &Context<'_>) -> usize {
+        context.bulk_bytes[usize::from(self.flow.is_offloaded())]
     }
 
     /// How it is to be served.
@@ -209,6 +222,24 @@ impl Connection {
         let of_server = self.keep_alive_at;
         let all = [self.flow.deadline(), of_back, of_dial, of_client, of_server];
         all.into_iter().flatten().min()
+    }
+
+    /// Whether nothing is left to come but the end of a client that answers soon, and what the
+    /// connection takes up is not counted where others wait for it or are judged by it.
+    pub(crate) fn may_linger(&self) -> bool {
+        let plan = &self.service.plan;
+        let is_counted = self.source.is_some()
+            || plan.is_limited
+            || plan.pool.balance == Balance::LeastConnections;
+        let is_quick = || {
+            let handshake = self.flow.facts().handshake_time();
+            handshake.is_some_and(|time| time <= lingering::HANDSHAKE_MAX)
+        };
+        self.lingers_since.is_none()
+            && self.flow.awaits_clients_end()
+            && !self.flow.is_amid_record()
+            && !is_counted
+            && is_quick()
     }
 
     /// How far it has come, as long as it has relayed nothing.
@@ -378,13 +409,14 @@ impl Connection {
     }
 
     fn send_file(&mut self, context: &mut Context<'_>) -> usize {
+        let bulk_bytes = self.bulk_bytes(context);
         let Some(Back::Files(files)) = &mut self.back else {
             return 0;
         };
         if !self.front.is_writable() {
             return 0;
         }
-        let count = files.cached_bytes();
+        let count = files.cached_bytes().min(bulk_bytes);
         let Some(range) = files.range().filter(|_| count > 0) else {
             // It waits, or there is another way to go on.
             return usize::from(!files.is_waiting());

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use flow::facts::{Ending, Facts};
+use flow::facts::Ending;
 use sys::socket::PeerAddress;
 use telemetry::catalogue::{ServiceCounter, WorkerCounter};
 use telemetry::counters::WorkerCounters;
@@ -64,9 +64,15 @@ impl ConnectionLog {
     }
 
     /// Writes about a connection that has ended, if it is to have a line.
-    pub(crate) fn report(&mut self, connection: &Connection, ending: &Ending, now: Instant) {
+    pub(crate) fn report(
+        &mut self,
+        connection: &Connection,
+        ending: &Ending,
+        open_for: Duration,
+        now: Instant,
+    ) {
         if self.admit(&connection.service, ending.reason, now) {
-            self.write(connection, ending, now);
+            self.write(connection, ending, open_for, now);
         }
     }
 
@@ -144,7 +150,13 @@ impl ConnectionLog {
         });
     }
 
-    fn write(&mut self, connection: &Connection, ending: &Ending, now: Instant) {
+    fn write(
+        &mut self,
+        connection: &Connection,
+        ending: &Ending,
+        open_for: Duration,
+        now: Instant,
+    ) {
         let facts = connection.flow.facts();
         let agreed = facts.agreed.as_ref();
         let certificate = agreed.and_then(|agreed| agreed.client_certificate.as_deref());
@@ -190,12 +202,12 @@ impl ConnectionLog {
             server_resumed: back.map(|agreed| agreed.resumed),
             bytes_up: facts.bytes_up,
             bytes_down: facts.bytes_down,
-            handshake_us: handshake_time(facts).map(micros),
+            handshake_us: facts.handshake_time().map(micros),
             // Files were not dialled.
             dial_us: server
                 .and(facts.connected)
                 .map(|at| micros(at - connection.dial.started())),
-            total_us: micros(now - facts.accepted),
+            total_us: micros(open_for),
             retries: connection.dial.retries(),
             sampled: sampled(self.options, ending.reason),
             reason: ending.reason,
@@ -253,15 +265,6 @@ fn limiter(options: LogOptions) -> LineLimiter {
 /// How many connections a line about this end stands for.
 fn sampled(options: LogOptions, reason: Reason) -> u32 {
     if reason.is_fault() { 1 } else { options.sample }
-}
-
-/// From the first byte to the handshake's end.
-pub(crate) fn handshake_time(facts: &Facts) -> Option<Duration> {
-    Some(
-        facts
-            .established?
-            .saturating_duration_since(facts.first_byte?),
-    )
 }
 
 /// The library's version as the metrics know it.

@@ -36,6 +36,6 @@ pub(crate) fn count_handshake(connection: &Connection) {
         version: connection_log::version_of(agreed.version),
         suite: agreed.suite.map_or(0, |suite| suite.code()),
         group: agreed.group.map_or(0, |group| group.code()),
-        duration: connection_log::handshake_time(facts).unwrap_or(TICK),
+        duration: facts.handshake_time().unwrap_or(TICK),
     });
 }

@@ -43,6 +43,7 @@ pub(crate) struct Socket {
     failed: bool,
     /// It has failed, and what had come before is being received.
     is_broken: bool,
+    is_watched: bool,
     watches_writes: bool,
     /// Bytes that the kernel has taken, as they were given to it.
     sent: u64,
@@ -153,9 +154,28 @@ impl Driver {
         Ok((socket, connected))
     }
 
+    /// Removes a socket from epoll; returns whether it is out.
+    pub(crate) fn unwatch(&self, socket: &mut Socket) -> bool {
+        socket.is_watched = self.epoll.remove(&socket.fd).is_err();
+        socket.watches_writes &= socket.is_watched;
+        !socket.is_watched
+    }
+
+    /// Adds a socket to epoll again, which reports what has come meanwhile. If it cannot be
+    /// added, the connection has failed, and no event says so.
+    pub(crate) fn watch(&self, socket: &mut Socket) {
+        let interest = Interest::READ | Interest::EDGE;
+        let add = || self.epoll.add(&socket.fd, socket.token, interest);
+        if !socket.is_watched && add().is_err() {
+            socket.failed = true;
+        }
+        socket.is_watched = true;
+    }
+
     /// Asks to be told when a socket that took no more bytes takes them again.
     pub(crate) fn watch_writes(&self, socket: &mut Socket) {
         if !socket.writable && !socket.watches_writes {
+            self.watch(socket);
             socket.watches_writes = true;
             let interest = Interest::READ | Interest::WRITE | Interest::EDGE;
             if self
@@ -179,6 +199,7 @@ impl Socket {
             read_closed: false,
             failed: false,
             is_broken: false,
+            is_watched: true,
             watches_writes: false,
             sent: 0,
         }
@@ -191,6 +212,16 @@ impl Socket {
         // After a reset the kernel reports both as well, and no FIN has come.
         self.read_closed |= (event.read_closed || event.hung_up) && !event.error;
         self.failed |= event.error;
+    }
+
+    /// Marks it readable: bytes may have come while it was not in epoll.
+    pub(crate) fn look(&mut self) {
+        self.readable = true;
+    }
+
+    /// Whether it is in epoll.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched
     }
 
     pub(crate) fn is_readable(&self) -> bool {

@@ -32,9 +32,9 @@ const LIST_BYTES: usize = 4 << 20;
 /// What the questions answered in one turn may cost: as much as a large buffer takes to fill.
 const COST_BYTES_MAX: usize = 256 << 10;
 
-/// Bytes of a file that go out by one call: what the kernel encrypts in a millisecond and a half,
-/// for which all others wait. With less, a long file takes more calls than nginx makes, which sends
-/// 2 MiB by each.
+/// Bytes of a file that go out by one call: what a kernel with AES instructions encrypts in a
+/// millisecond and a half, for which all others wait. With less, a long file takes more calls there
+/// than nginx makes, which sends 2 MiB by each. Other kernels are given less (`pace`).
 const PASS_BYTES_MAX: usize = 3 << 20;
 
 /// Bytes that a thread reads before the kernel sends them: some milliseconds of a disk, and little

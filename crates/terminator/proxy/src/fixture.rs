@@ -43,10 +43,15 @@ pub(crate) struct Fixture {
 impl Fixture {
     /// The server's address as configurations spell it.
     pub(crate) fn new(server: &str, limits: Limits) -> Self {
+        Self::with_places(server, limits, Some(SERVER_CONNECTIONS_MAX))
+    }
+
+    /// The same with this number of places at the server.
+    pub(crate) fn with_places(server: &str, limits: Limits, places: Option<u32>) -> Self {
         let authority = Authority::root("proxy");
         let resumption = ResumptionOptions::new([7; 32]);
         let options = Options {
-            services: vec![service(&authority, server)],
+            services: vec![service(&authority, server, places)],
             workers: WorkerOptions {
                 cpus: vec![None, None],
                 backlog: 16,
@@ -85,7 +90,7 @@ impl Fixture {
     }
 }
 
-fn service(authority: &Authority, server: &str) -> ServiceOptions {
+fn service(authority: &Authority, server: &str, places: Option<u32>) -> ServiceOptions {
     let leaf = authority.leaf(&["localhost"]).issue();
     let tls = ServerOptions {
         unknown_name: UnknownName::Refuse,
@@ -96,7 +101,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
             endpoint: server.parse().expect("an address"),
             weight: 1,
             backup: false,
-            connections_max: Some(SERVER_CONNECTIONS_MAX),
+            connections_max: places,
         }],
         balance: Balance::RoundRobin,
         passive: PassiveOptions {

@@ -55,6 +55,17 @@ impl Timers {
         Some(at.saturating_duration_since(now))
     }
 
+    /// Takes one of the timers that fire next, with its tick.
+    pub(crate) fn pop_next(&mut self) -> Option<(u64, u64)> {
+        let first = (self.ticks + 1) as usize % SLOTS;
+        let slot = (first + self.first_occupied(first)? as usize) % SLOTS;
+        let entry = self.slots[slot].pop();
+        if self.slots[slot].is_empty() {
+            self.occupied[slot / 64] &= !(1 << (slot % 64));
+        }
+        entry
+    }
+
     /// How many slots after `first`, around the wheel, the first occupied one is.
     fn first_occupied(&self, first: usize) -> Option<u64> {
         let words = self.occupied.len();
@@ -131,6 +142,23 @@ mod tests {
             [(7, tick)],
             "under the tick that it was set for, however late"
         );
+    }
+
+    #[test]
+    fn timers_that_are_taken_out_do_not_fire() {
+        let start = Instant::now();
+        let mut timers = Timers::new(start);
+        let deadline = start + Duration::from_millis(120);
+        let tick = timers.tick_of(deadline);
+        for owner in [1, 2] {
+            timers.set(tick, owner);
+        }
+        timers.set(timers.tick_of(start + Duration::from_millis(400)), 3);
+        assert_eq!(timers.pop_next(), Some((2, tick)));
+        assert_eq!(timers.pop_next(), Some((1, tick)));
+        assert_eq!(timers.next(start), Some(TICK * 9));
+        assert_eq!(fired_at(&mut timers, start + TICK * 9), [3]);
+        assert_eq!(timers.pop_next(), None);
     }
 
     #[test]

@@ -2,14 +2,13 @@
 //!
 //! Owns the order of things in a turn: the kernel's events are noted, timers fire, commands are
 //! handled and new connections accepted; then connections are served in the order of `schedule`.
-//! Who is let in is `admission`'s.
+//! Who is let in is `admission`'s; what the control thread asks for, `control`'s.
 
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -19,11 +18,11 @@ use sys::epoll;
 use sys::wake::Waker;
 use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
 use telemetry::counters::WorkerCounters;
-use telemetry::outcome::{Reason, SessionTier};
+use telemetry::outcome::Reason;
 
 use crate::allowance::Allowances;
-use crate::commands::{AssignedListener, Assignment, Command, Reply};
-use crate::connection::{Connection, Context, Turn};
+use crate::commands::Command;
+use crate::connection::{Context, Turn};
 use crate::connection_log::ConnectionLog;
 use crate::connections::{self, Connections};
 use crate::counts::count_handshake;
@@ -31,25 +30,20 @@ use crate::displaceable::Displaceable;
 use crate::driver::Driver;
 use crate::files::FileContext;
 use crate::handshakes::{HELLO_BYTES, offer_session};
-use crate::listeners::{Listener, Listeners, ReadyListeners};
+use crate::lingering::{self, Lingering};
+use crate::listeners::{Listeners, ReadyListeners};
 use crate::options::{Limits, SourceLimits};
+use crate::pace::{self, Pace};
 use crate::pipes::Pipes;
 use crate::places::Calls;
 use crate::schedule::{Class, Schedule};
-use crate::service::{Service, SharedServices};
+use crate::service::Service;
 use crate::sources::Sources;
-use crate::timers::Timers;
+use crate::timers::{TICK, Timers};
 use crate::token::{ConnectionId, EventSource};
 
 mod admission;
-
-/// Commands obeyed in a turn. Most are what threads have read of files: each has bytes sent and
-/// more asked for, so that while files are read there is always a next one.
-const COMMANDS_PER_TURN: usize = 32;
-
-/// Connections taken from a queue that is about to be closed: the longest that the kernel keeps. A
-/// flood that fills it as fast as it is emptied must not hold the worker up for ever.
-const QUEUE_MAX: usize = 1 << 16;
+mod control;
 
 /// How long a spare buffer waits to be taken before its memory is given back.
 const SHED_INTERVAL: Duration = Duration::from_secs(1);
@@ -74,6 +68,9 @@ pub(crate) struct Worker {
     listeners: Listeners,
     /// Connections with something to work on.
     schedule: Schedule,
+    /// Of bytes that we encrypt, and of those that the kernel does.
+    paces: [Pace; 2],
+    lingering: Lingering,
     limits: Limits,
     sources: Rc<Sources>,
     allowances: Allowances,
@@ -88,6 +85,8 @@ pub(crate) struct Worker {
     shed: Instant,
     next_connection: u64,
     batch: Vec<epoll::Event>,
+    /// The turn has few events.
+    is_quiet: bool,
     fired: Vec<(u64, u64)>,
     now: Instant,
 }
@@ -124,6 +123,8 @@ impl Worker {
             services: Vec::new(),
             listeners: Listeners::default(),
             schedule: Schedule::new(now),
+            paces: <[Pace; 2]>::default(),
+            lingering: Lingering::default(),
             limits: Limits {
                 connections: 0,
                 handshakes: 0,
@@ -141,6 +142,7 @@ impl Worker {
             shed: now,
             next_connection: connections::first_number(index),
             batch: Vec::new(),
+            is_quiet: true,
             fired: Vec::new(),
             now,
         })
@@ -172,11 +174,13 @@ impl Worker {
     }
 
     /// How long to wait for events.
-    fn wait_limit(&self, now: Instant) -> Option<Duration> {
+    fn wait_limit(&mut self, now: Instant) -> Option<Duration> {
         if !self.schedule.is_empty() {
             return Some(Duration::ZERO);
         }
+        self.forget_timers(now);
         let due = [
+            self.lingering.wakes_at(),
             self.lines.summary_due(),
             self.listeners.resumes(),
             self.drain_deadline,
@@ -190,6 +194,7 @@ impl Worker {
     }
 
     fn turn(&mut self, batch: &[epoll::Event]) {
+        self.is_quiet = batch.len() <= lingering::EVENTS_MAX;
         let mut is_called = false;
         let mut ready = ReadyListeners::default();
         for event in batch {
@@ -209,6 +214,7 @@ impl Worker {
         }
         self.accept_from(&ready);
         self.serve();
+        self.end_lingering();
         if !self.listeners.resume(&self.driver, self.now) {
             self.counters.count(WorkerCounter::AcceptErrors);
         }
@@ -271,6 +277,10 @@ impl Worker {
         while let Some(id) = self.schedule.next(self.now) {
             if let Some(connection) = self.connections.find(id) {
                 connection.is_queued = false;
+                // Before the first of a turn there were events, timers and new connections.
+                if connection.class() == Class::Bulk {
+                    self.now = Instant::now();
+                }
                 self.pump(id);
                 self.now = Instant::now();
             }
@@ -290,8 +300,15 @@ impl Worker {
             sources: &self.sources,
             calls: &self.calls,
             now: self.now,
+            bulk_bytes: self.paces.map(Pace::bytes),
+            moved: 0,
         };
         let turn = connection.pump(&mut context);
+        let moved = context.moved;
+        if moved >= pace::BYTES_MIN {
+            let is_offloaded = connection.flow.is_offloaded();
+            self.paces[usize::from(is_offloaded)].note(moved, self.now.elapsed());
+        }
         if connection.is_counted_handshaking && !connection.flow.is_handshaking() {
             connection.is_counted_handshaking = false;
             if let Some(source) = &mut connection.source {
@@ -309,12 +326,54 @@ impl Worker {
         }
         self.list(id);
         match turn {
-            Turn::Wait => self.set_timer(id),
+            Turn::Wait => {
+                self.set_timer(id);
+                if self.is_quiet && self.schedule.is_empty() {
+                    self.linger(id);
+                }
+            }
             Turn::Again => {
                 self.set_timer(id);
                 self.queue(id);
             }
             Turn::Over => self.end(id),
+        }
+    }
+
+    /// Removes a connection from epoll if nothing is left to come but the client's end.
+    fn linger(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.find(id) else {
+            return;
+        };
+        let plan = &connection.service.plan;
+        let is_ample = self
+            .allowances
+            .connections
+            .is_ample(self.limits.connections)
+            && plan.open().is_ample(plan.connections_max());
+        if is_ample && connection.may_linger() && self.driver.unwatch(&mut connection.front) {
+            connection.lingers_since = Some(self.now);
+            self.lingering.add(id, self.now);
+        }
+    }
+
+    /// Ends those whose clients have closed by now, and adds the others to epoll again.
+    fn end_lingering(&mut self) {
+        for _ in 0..lingering::LOOKS_PER_TURN {
+            let Some(id) = self.lingering.take_due(self.now) else {
+                return;
+            };
+            let Some(connection) = self.connections.find(id) else {
+                continue;
+            };
+            connection.front.look();
+            self.pump(id);
+            if let Some(connection) = self.connections.find(id) {
+                self.driver.watch(&mut connection.front);
+                if connection.front.has_failed() {
+                    self.queue(id);
+                }
+            }
         }
     }
 
@@ -330,6 +389,29 @@ impl Worker {
         if connection.timer_tick == 0 || tick < connection.timer_tick {
             connection.timer_tick = tick;
             self.timers.set(tick, id.bits());
+        }
+    }
+
+    /// Forgets the timers that would wake the worker soon for nobody: of connections that have
+    /// ended, or whose deadline has moved.
+    fn forget_timers(&mut self, now: Instant) {
+        while self.timers.next(now).is_some_and(|time| time <= TICK * 2) {
+            let Some((owner, tick)) = self.timers.pop_next() else {
+                return;
+            };
+            let id = ConnectionId::of(owner);
+            let Some(connection) = self.connections.find(id) else {
+                continue;
+            };
+            if connection.timer_tick != tick {
+                continue;
+            }
+            connection.timer_tick = 0;
+            self.set_timer(id);
+            let connection = self.connections.find(id);
+            if connection.is_some_and(|one| one.timer_tick == tick) {
+                return;
+            }
         }
     }
 
@@ -354,7 +436,10 @@ impl Worker {
     /// Ends a connection that nobody serves any more.
     fn give_up(&mut self, id: ConnectionId, reason: Reason) {
         if let Some(connection) = self.connections.find(id) {
-            connection.front.reset_on_close();
+            // A client that has left needs none, and if its hello is unread, close sends one.
+            if reason != Reason::ClientDisconnected {
+                connection.front.reset_on_close();
+            }
             let stopped = Event::Stopped(reason);
             connection.flow.handle(stopped, self.now, &mut self.pool);
             self.pump(id);
@@ -378,7 +463,12 @@ impl Worker {
             service.counters.count(ServiceCounter::ConnectionsAccepted);
         }
         let accepted = connection.flow.facts().accepted;
-        let open_for = self.now.saturating_duration_since(accepted);
+        let ended = connection
+            .lingers_since
+            .filter(|_| !connection.front.is_watched());
+        let open_for = ended
+            .unwrap_or(self.now)
+            .saturating_duration_since(accepted);
         service.counters.observe(Histogram::Connection, open_for);
         service.counters.add(
             ServiceCounter::KeyUpdates,
@@ -387,176 +477,7 @@ impl Worker {
         if let Some(ending) = connection.flow.ending() {
             service.counters.ended(ending.reason);
             self.cut += u64::from(ending.reason == Reason::Drained);
-            self.lines.report(&connection, ending, self.now);
-        }
-    }
-
-    // What the control thread asks for.
-
-    fn handle_commands(&mut self) {
-        for _ in 0..COMMANDS_PER_TURN {
-            let Ok(command) = self.commands.try_recv() else {
-                return;
-            };
-            match command {
-                Command::Replace(assignment, answer) => {
-                    self.apply_plan(*assignment);
-                    // The caller may have given up waiting; the plan is served all the same.
-                    let _ = answer.send(());
-                }
-                Command::Accept(accepts, answer) => {
-                    self.accept(accepts);
-                    let _ = answer.send(());
-                }
-                Command::Server {
-                    service,
-                    server,
-                    news,
-                } => {
-                    let service = self.service(&service).into_iter();
-                    service.for_each(|one| one.note(server, &news));
-                }
-                Command::Drain(deadline) => self.drain(deadline),
-                Command::Answer(question) => question.store(false, Ordering::Relaxed),
-                Command::Replied(reply) => self.replied(*reply),
-                Command::SessionFetched { token, tier } => self.session_fetched(token, tier),
-            }
-        }
-        // There may be more, after the others' turn.
-        self.waker.wake();
-    }
-
-    /// Has a connection of files go on, if it still waits for that.
-    fn replied(&mut self, reply: Reply) {
-        let EventSource::Back(id) = EventSource::of(reply.token) else {
-            return;
-        };
-        match self.connections.find(id).and_then(Connection::files) {
-            Some(files) => files.replied(reply),
-            None => return self.file_context.let_go(reply),
-        }
-        self.queue(id);
-    }
-
-    /// Has a connection go on with its handshake, if it still waits for a session.
-    fn session_fetched(&mut self, token: u64, tier: SessionTier) {
-        if let EventSource::Back(id) = EventSource::of(token)
-            && let Some(connection) = self.connections.find(id)
-        {
-            let event = Event::SessionFetched(tier);
-            connection.flow.handle(event, self.now, &mut self.pool);
-            self.queue(id);
-        }
-    }
-
-    /// Has connections take the places at servers that are reserved for them. If one has ended, its
-    /// place has gone to another.
-    fn handle_calls(&mut self) {
-        for _ in 0..COMMANDS_PER_TURN {
-            let Ok(token) = self.called.try_recv() else {
-                return;
-            };
-            if let EventSource::Back(id) = EventSource::of(token)
-                && let Some(connection) = self.connections.find(id)
-            {
-                connection.dial.call();
-                self.queue(id);
-            }
-        }
-        self.waker.wake();
-    }
-
-    fn service(&self, name: &str) -> Option<&Service> {
-        let mut services = self.services.iter();
-        services.find(|one| one.plan.name == name).map(|one| &**one)
-    }
-
-    /// Serves an assignment in place of the one before.
-    pub(crate) fn apply_plan(&mut self, assignment: Assignment) {
-        self.lines.set_options(assignment.log);
-        let per_source = assignment.limits.per_source.clone();
-        self.sources = Rc::new(self.sources.with_limits(per_source));
-        self.limits = assignment.limits;
-        let plans = assignment.services.into_iter().zip(assignment.counters);
-        self.services = plans
-            .map(|(plan, counters)| {
-                let before = self.service(&plan.name);
-                let service = Service::new(plan, self.index, counters, before);
-                Rc::new(service)
-            })
-            .collect();
-        self.empty_queues();
-        let shared = assignment.shared.into_iter().map(|plan| {
-            let counters = Arc::clone(&self.services[plan.counted_as].counters);
-            let entry = Service::new(Arc::clone(&plan.entry), self.index, counters, None);
-            let services = SharedServices::new(Arc::clone(&plan), &self.services);
-            (plan, Rc::new(entry), Rc::new(services))
-        });
-        let shared: Vec<_> = shared.collect();
-        let listener = |one: AssignedListener| {
-            let places = one.services;
-            let (service, all) = match shared.iter().find(|(plan, ..)| plan.places == places) {
-                Some((_, entry, all)) => (entry, Some(Rc::clone(all))),
-                None => (&self.services[places[0]], None),
-            };
-            Listener::new(one.fd, Rc::clone(service), all, one.address, one.is_shared)
-        };
-        let listeners = assignment.listeners.into_iter().map(listener).collect();
-        if !self.listeners.replace(listeners, &self.driver, self.now) {
-            self.counters.count(WorkerCounter::AcceptErrors);
-        }
-    }
-
-    /// Closes the listeners. Connections that the kernel has already accepted for one of them
-    /// would be lost with it if nobody else holds it open, so they are taken first.
-    fn empty_queues(&mut self) {
-        self.take_queues();
-        self.listeners.close(&self.driver);
-    }
-
-    fn take_queues(&mut self) {
-        // Those of listeners that are left alone are another process's.
-        if !self.listeners.are_held() {
-            for place in 0..self.listeners.len() {
-                self.accept_some(place, QUEUE_MAX);
-            }
-        }
-    }
-
-    /// Accepts from now on, or no more.
-    pub(crate) fn accept(&mut self, accepts: bool) {
-        if !accepts {
-            self.take_queues();
-        }
-        if !self.listeners.hold(!accepts, &self.driver, self.now) {
-            self.counters.count(WorkerCounter::AcceptErrors);
-        }
-    }
-
-    fn drain(&mut self, deadline: Instant) {
-        self.empty_queues();
-        self.drain_deadline = Some(deadline);
-        for id in self.connections.ids() {
-            if let Some(files) = self.connections.find(id).and_then(Connection::files) {
-                files.finish();
-                self.pump(id);
-            }
-        }
-    }
-
-    fn enforce_drain(&mut self) {
-        if self
-            .drain_deadline
-            .is_none_or(|deadline| deadline > self.now)
-        {
-            return;
-        }
-        for id in self.connections.ids() {
-            if let Some(connection) = self.connections.find(id) {
-                let stopped = Event::Stopped(Reason::Drained);
-                connection.flow.handle(stopped, self.now, &mut self.pool);
-                self.pump(id);
-            }
+            self.lines.report(&connection, ending, open_for, self.now);
         }
     }
 }

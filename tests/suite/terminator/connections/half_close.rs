@@ -32,7 +32,9 @@ fn a_client_still_speaks_after_the_servers_end() {
             b"bye",
             "close_notify follows the end"
         );
-        connection.send(b"but wait");
+        connection.send(b"but ");
+        server.wait_until(|seen| seen.iter().filter(|one| one.bytes == b"but ").count() == 1);
+        connection.send(b"wait");
         connection.end();
         let seen = server.wait_for_end(count);
         assert_eq!(

@@ -255,6 +255,8 @@ impl Run {
             sources: &self.sources,
             calls: &self.calls,
             now: self.now,
+            bulk_bytes: [BYTES_PER_TURN[0]; 2],
+            moved: 0,
         };
         self.is_over |= self.connection.pump(&mut context) == Turn::Over;
     }

@@ -1,13 +1,14 @@
 //! A worker's turns over real sockets, in which nothing happens but what the test says.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 
 use sys::socket::{ListenOptions, PeerAddress, listen, local_address};
 
+use super::control::COMMANDS_PER_TURN;
 use super::*;
-use crate::commands::{Mailbox, ServerNews};
+use crate::commands::{AssignedListener, Assignment, Mailbox, ServerNews};
 use crate::fixture::{Fixture, TIMEOUTS, file_context};
 
 const LISTEN: ListenOptions = ListenOptions {
@@ -28,7 +29,7 @@ fn fixture(connections: u32) -> Fixture {
 }
 
 /// Workers with a listener each, and where they listen.
-fn workers(fixture: &Fixture) -> Vec<(Worker, std::net::SocketAddr)> {
+fn workers(fixture: &Fixture) -> Vec<(Worker, SocketAddr)> {
     let wakers: Arc<[_]> = (0..2).map(|_| Arc::new(Waker::new().unwrap())).collect();
     let allowances = Allowances::new(Arc::clone(&wakers));
     let worker = |index: usize| {
@@ -77,7 +78,7 @@ fn workers(fixture: &Fixture) -> Vec<(Worker, std::net::SocketAddr)> {
 }
 
 /// Accepts a connection for each of these first flights.
-fn accept(worker: &mut Worker, address: std::net::SocketAddr, words: &[&[u8]]) -> Vec<TcpStream> {
+fn accept(worker: &mut Worker, address: SocketAddr, words: &[&[u8]]) -> Vec<TcpStream> {
     let connect = |words: &&[u8]| {
         let mut client = TcpStream::connect(address).unwrap();
         client.write_all(words).unwrap();
@@ -175,4 +176,62 @@ fn commands_without_end_leave_the_others_their_turn() {
         assert_eq!(is_called(&mut worker), goes_on);
     }
     assert!(worker.commands.try_recv().is_err());
+}
+
+/// One turn at that time, with what has happened by now.
+fn turn(worker: &mut Worker, now: Instant) {
+    let mut events = Vec::new();
+    let wait = worker.driver.wait(Some(Duration::ZERO), &mut events);
+    wait.unwrap();
+    worker.now = now;
+    worker.turn(&events);
+}
+
+#[test]
+fn a_client_that_goes_on_after_the_servers_end_is_heard_a_little_later() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = server.local_addr().unwrap().to_string();
+    let limits = fixture(10).plan.limits;
+    let fixture = Fixture::with_places(&at, limits, None);
+    let (mut worker, address) = workers(&fixture).remove(0);
+    // No clock of this host comes so far: all happens at one instant.
+    let now = Instant::now() + Duration::from_secs(3600);
+    let mut client = fixture.choice.connect("localhost");
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    stream.set_nodelay(true).unwrap();
+    server.set_nonblocking(true).unwrap();
+    let mut behind = None;
+    while !client.is_closed_by_server() {
+        stream.write_all(&client.take_wire()).unwrap();
+        turn(&mut worker, now);
+        if let Ok((accepted, _)) = server.accept() {
+            accepted.shutdown(Shutdown::Write).unwrap();
+            accepted.set_nonblocking(true).unwrap();
+            behind = Some(accepted);
+        }
+        let mut room = [0; 4096];
+        if let Ok(count) = stream.read(&mut room) {
+            client.receive(&room[..count], &mut Vec::new()).unwrap();
+        }
+    }
+    let mut behind = behind.unwrap();
+    let wakes_at = worker.lingering.wakes_at().unwrap();
+    assert!(worker.wait_limit(now) <= Some(wakes_at - now));
+    client.send(b"but wait");
+    stream.write_all(&client.take_wire()).unwrap();
+    turn(&mut worker, now);
+    let nothing = behind.read(&mut [0]).unwrap_err();
+    assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+    turn(&mut worker, wakes_at);
+    assert_eq!(worker.lingering.wakes_at(), None);
+    behind.set_nonblocking(false).unwrap();
+    let mut heard = [0; 8];
+    behind.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"but wait");
+    // It is watched again, and its end is an event.
+    client.close();
+    stream.write_all(&client.take_wire()).unwrap();
+    turn(&mut worker, wakes_at);
+    assert!(worker.connections.is_empty());
 }

@@ -1,0 +1,195 @@
+//! What the control thread and the helpers of a worker ask of it: a new plan, to accept or not, to
+//! drain, to go on with what a thread has done for a connection.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use flow::events::Event;
+use telemetry::catalogue::WorkerCounter;
+use telemetry::outcome::{Reason, SessionTier};
+
+use super::Worker;
+use crate::commands::{AssignedListener, Assignment, Command, Reply};
+use crate::connection::Connection;
+use crate::listeners::Listener;
+use crate::service::{Service, SharedServices};
+use crate::token::EventSource;
+
+/// Commands obeyed in a turn. Most are what threads have read of files: each has bytes sent and
+/// more asked for, so that while files are read there is always a next one.
+pub(super) const COMMANDS_PER_TURN: usize = 32;
+
+/// Connections taken from a queue that is about to be closed: the longest that the kernel keeps. A
+/// flood that fills it as fast as it is emptied must not hold the worker up for ever.
+const QUEUE_MAX: usize = 1 << 16;
+
+impl Worker {
+    pub(super) fn handle_commands(&mut self) {
+        for _ in 0..COMMANDS_PER_TURN {
+            let Ok(command) = self.commands.try_recv() else {
+                return;
+            };
+            match command {
+                Command::Replace(assignment, answer) => {
+                    self.apply_plan(*assignment);
+                    // The caller may have given up waiting; the plan is served all the same.
+                    let _ = answer.send(());
+                }
+                Command::Accept(accepts, answer) => {
+                    self.accept(accepts);
+                    let _ = answer.send(());
+                }
+                Command::Server {
+                    service,
+                    server,
+                    news,
+                } => {
+                    let service = self.service(&service).into_iter();
+                    service.for_each(|one| one.note(server, &news));
+                }
+                Command::Drain(deadline) => self.drain(deadline),
+                Command::Answer(question) => question.store(false, Ordering::Relaxed),
+                Command::Replied(reply) => self.replied(*reply),
+                Command::SessionFetched { token, tier } => self.session_fetched(token, tier),
+            }
+        }
+        // There may be more, after the others' turn.
+        self.waker.wake();
+    }
+
+    /// Has a connection of files go on, if it still waits for that.
+    fn replied(&mut self, reply: Reply) {
+        let EventSource::Back(id) = EventSource::of(reply.token) else {
+            return;
+        };
+        match self.connections.find(id).and_then(Connection::files) {
+            Some(files) => files.replied(reply),
+            None => return self.file_context.let_go(reply),
+        }
+        self.queue(id);
+    }
+
+    /// Has a connection go on with its handshake, if it still waits for a session.
+    fn session_fetched(&mut self, token: u64, tier: SessionTier) {
+        if let EventSource::Back(id) = EventSource::of(token)
+            && let Some(connection) = self.connections.find(id)
+        {
+            let event = Event::SessionFetched(tier);
+            connection.flow.handle(event, self.now, &mut self.pool);
+            self.queue(id);
+        }
+    }
+
+    /// Has connections take the places at servers that are reserved for them. If one has ended, its
+    /// place has gone to another.
+    pub(super) fn handle_calls(&mut self) {
+        for _ in 0..COMMANDS_PER_TURN {
+            let Ok(token) = self.called.try_recv() else {
+                return;
+            };
+            if let EventSource::Back(id) = EventSource::of(token)
+                && let Some(connection) = self.connections.find(id)
+            {
+                connection.dial.call();
+                self.queue(id);
+            }
+        }
+        self.waker.wake();
+    }
+
+    fn service(&self, name: &str) -> Option<&Service> {
+        let mut services = self.services.iter();
+        services.find(|one| one.plan.name == name).map(|one| &**one)
+    }
+
+    /// Serves an assignment in place of the one before.
+    pub(crate) fn apply_plan(&mut self, assignment: Assignment) {
+        self.lines.set_options(assignment.log);
+        let per_source = assignment.limits.per_source.clone();
+        self.sources = Rc::new(self.sources.with_limits(per_source));
+        self.limits = assignment.limits;
+        let plans = assignment.services.into_iter().zip(assignment.counters);
+        self.services = plans
+            .map(|(plan, counters)| {
+                let before = self.service(&plan.name);
+                let service = Service::new(plan, self.index, counters, before);
+                Rc::new(service)
+            })
+            .collect();
+        self.empty_queues();
+        let shared = assignment.shared.into_iter().map(|plan| {
+            let counters = Arc::clone(&self.services[plan.counted_as].counters);
+            let entry = Service::new(Arc::clone(&plan.entry), self.index, counters, None);
+            let services = SharedServices::new(Arc::clone(&plan), &self.services);
+            (plan, Rc::new(entry), Rc::new(services))
+        });
+        let shared: Vec<_> = shared.collect();
+        let listener = |one: AssignedListener| {
+            let places = one.services;
+            let (service, all) = match shared.iter().find(|(plan, ..)| plan.places == places) {
+                Some((_, entry, all)) => (entry, Some(Rc::clone(all))),
+                None => (&self.services[places[0]], None),
+            };
+            Listener::new(one.fd, Rc::clone(service), all, one.address, one.is_shared)
+        };
+        let listeners = assignment.listeners.into_iter().map(listener).collect();
+        if !self.listeners.replace(listeners, &self.driver, self.now) {
+            self.counters.count(WorkerCounter::AcceptErrors);
+        }
+    }
+
+    /// Closes the listeners. Connections that the kernel has already accepted for one of them
+    /// would be lost with it if nobody else holds it open, so they are taken first.
+    pub(super) fn empty_queues(&mut self) {
+        self.take_queues();
+        self.listeners.close(&self.driver);
+    }
+
+    fn take_queues(&mut self) {
+        // Those of listeners that are left alone are another process's.
+        if !self.listeners.are_held() {
+            for place in 0..self.listeners.len() {
+                self.accept_some(place, QUEUE_MAX);
+            }
+        }
+    }
+
+    /// Accepts from now on, or no more.
+    pub(crate) fn accept(&mut self, accepts: bool) {
+        if !accepts {
+            self.take_queues();
+        }
+        if !self.listeners.hold(!accepts, &self.driver, self.now) {
+            self.counters.count(WorkerCounter::AcceptErrors);
+        }
+    }
+
+    fn drain(&mut self, deadline: Instant) {
+        self.empty_queues();
+        self.drain_deadline = Some(deadline);
+        for id in self.connections.ids() {
+            if let Some(files) = self.connections.find(id).and_then(Connection::files) {
+                files.finish();
+                self.pump(id);
+            }
+        }
+    }
+
+    pub(super) fn enforce_drain(&mut self) {
+        if self
+            .drain_deadline
+            .is_none_or(|deadline| deadline > self.now)
+        {
+            return;
+        }
+        for id in self.connections.ids() {
+            if let Some(connection) = self.connections.find(id) {
+                let stopped = Event::Stopped(Reason::Drained);
+                connection.flow.handle(stopped, self.now, &mut self.pool);
+                self.pump(id);
+            }
+        }
+    }
+}
