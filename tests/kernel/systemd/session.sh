@@ -27,7 +27,9 @@ back = { servers = ["$SERVER"] }
 END
 }
 
-ln -sf "$LARIAT" /usr/bin/lariat
+# Not a link: the folder that it is in may be one that the unit does not see.
+touch /usr/bin/lariat
+mount --bind "$LARIAT" /usr/bin/lariat
 mkdir -p /etc/lariat /run/systemd/system/lariat.service.d
 cp "$SITE/site.pem" /etc/lariat/
 cp "$UNIT" /run/systemd/system/lariat.service
