@@ -396,37 +396,40 @@ impl Worker {
     /// ended, or whose deadline has moved.
     fn forget_timers(&mut self, now: Instant) {
         while self.timers.next(now).is_some_and(|time| time <= TICK * 2) {
-            let Some((owner, tick)) = self.timers.pop_next() else {
+            let Some(entry) = self.timers.pop_next() else {
                 return;
             };
-            let id = ConnectionId::of(owner);
-            let Some(connection) = self.connections.find(id) else {
+            let Some(id) = self.take_timer(entry) else {
                 continue;
             };
-            if connection.timer_tick != tick {
-                continue;
-            }
-            connection.timer_tick = 0;
             self.set_timer(id);
             let connection = self.connections.find(id);
-            if connection.is_some_and(|one| one.timer_tick == tick) {
+            if connection.is_some_and(|one| one.timer_tick == entry.1) {
                 return;
             }
         }
     }
 
+    /// The connection that a timer is of, which has none then; `None` = it does not count any more.
+    fn take_timer(&mut self, (owner, tick): (u64, u64)) -> Option<ConnectionId> {
+        let id = ConnectionId::of(owner);
+        let connection = self.connections.find(id)?;
+        (connection.timer_tick == tick).then(|| {
+            connection.timer_tick = 0;
+            id
+        })
+    }
+
     fn fire_timers(&mut self) {
         let mut fired = std::mem::take(&mut self.fired);
         self.timers.fire(self.now, &mut fired);
-        for (owner, tick) in fired.drain(..) {
-            let id = ConnectionId::of(owner);
+        for entry in fired.drain(..) {
+            let Some(id) = self.take_timer(entry) else {
+                continue;
+            };
             let Some(connection) = self.connections.find(id) else {
                 continue;
             };
-            if connection.timer_tick != tick {
-                continue;
-            }
-            connection.timer_tick = 0;
             connection.time_out(self.now, &mut self.pool);
             self.pump(id);
         }
