@@ -91,7 +91,8 @@ impl Actions {
         Some(action)
     }
 
-    /// A connection that has nothing more to send needs no server.
+    /// A connection that has nothing more to send needs no server, and one whose server has
+    /// answered in the moment when it was to be given up needs no other.
     pub(crate) fn cancel_dials(&mut self) {
         self.due &= !(1 << Action::Dial as u8 | 1 << Action::Redial as u8);
     }

@@ -199,7 +199,10 @@ impl Flow {
             Event::Routed(settings) => self.routed(settings, now, pool),
             Event::SessionFetched(tier) => self.session_fetched(tier, now, pool),
             Event::KernelAnswered(is_taken) => self.kernel_answered(is_taken, pool),
-            Event::DialStarted => self.stage.restart_dial(now),
+            Event::DialStarted => {
+                self.actions.cancel_dials();
+                self.stage.restart_dial(now);
+            }
             Event::ServerChosen { server, is_local } => self.server_is_chosen(server, is_local),
             Event::BackConnected => self.back_connected(now, pool),
             Event::DialFailed(ending) => self.dial_failed(ending, now, pool),

@@ -204,9 +204,10 @@ impl ConnectionLog {
             bytes_down: facts.bytes_down,
             handshake_us: facts.handshake_time().map(micros),
             // Files were not dialled.
-            dial_us: server
-                .and(facts.connected)
-                .map(|at| micros(at - connection.dial.started())),
+            dial_us: facts
+                .connected
+                .zip(connection.dial.started())
+                .map(|(at, started)| micros(at.saturating_duration_since(started))),
             total_us: micros(open_for),
             retries: connection.dial.retries(),
             sampled: sampled(self.options, ending.reason),

@@ -109,9 +109,9 @@ impl Dial {
             .is_some_and(|attempt| !attempt.is_answered)
     }
 
-    /// When the dial under way began.
-    pub(crate) fn started(&self) -> Instant {
-        self.attempt.as_ref().expect("a dial was started").started
+    /// When the dial under way began, or the one that succeeded.
+    pub(crate) fn started(&self) -> Option<Instant> {
+        self.attempt.as_ref().map(|attempt| attempt.started)
     }
 
     /// The server that was dialled last, by its index in the options.

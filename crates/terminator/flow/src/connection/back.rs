@@ -21,6 +21,7 @@ impl Flow {
         if !matches!(self.stage, Stage::Dialling { .. }) {
             return;
         }
+        self.actions.cancel_dials();
         let settings = Rc::clone(&self.settings);
         let header = proxy_header_out::header(&settings.send_proxy, &self.facts);
         match (header, &settings.back_tls) {

@@ -537,6 +537,20 @@ impl Run {
         self.assert_over();
     }
 
+    /// A server is to be dialled. No action is taken but by hand.
+    pub(crate) fn until_dialled(&mut self) {
+        for _ in 0..10_000 {
+            self.now += Duration::from_micros(50);
+            self.client_turn();
+            self.client_to_flow();
+            self.flow_to_client();
+            if self.flow.poll_action() == Some(Action::Dial) {
+                return;
+            }
+        }
+        panic!("no server is dialled");
+    }
+
     /// The client learns by an alert that we failed.
     pub(crate) fn until_alert(&mut self) {
         self.until("the alert", |run| run.client_fault.is_some());

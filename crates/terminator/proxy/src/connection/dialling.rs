@@ -87,7 +87,7 @@ impl Connection {
 
     fn dial_started(&mut self, socket: Socket, context: &mut Context<'_>) {
         self.back = Some(Back::Server(socket));
-        let started = self.dial.started();
+        let started = self.dial.started().unwrap_or(context.now);
         self.flow.handle(Event::DialStarted, started, context.pool);
         if let Some(server) = self.dial.server() {
             let is_local = self.dial.is_local();
