@@ -31,6 +31,9 @@ pub enum ProbeFault {
     /// The server closed before the handshake was over.
     #[error("closed during the TLS handshake")]
     Closed,
+    /// The server ended its stream and went on sending.
+    #[error("sent bytes behind its close_notify")]
+    Ended,
     /// The server's: it sent an alert, or something that is not TLS, or shares nothing with us.
     #[error("no TLS handshake: {0}")]
     Refused(String),
@@ -73,9 +76,7 @@ impl Probe {
     /// As of [`Self::input`].
     pub fn data(&mut self, mut bytes: &[u8], data: &mut Vec<u8>) -> Result<(), ProbeFault> {
         while !bytes.is_empty() {
-            let fault = |error: std::io::Error| ProbeFault::Refused(error.to_string());
-            self.connection.read_tls(&mut bytes).map_err(fault)?;
-            self.connection.process_new_packets().map_err(refused)?;
+            self.read(&mut bytes)?;
             let mut part = Vec::new();
             // It ends where nothing more has come.
             let _ = self.connection.reader().read_to_end(&mut part);
@@ -106,10 +107,18 @@ impl Probe {
             return Err(ProbeFault::Closed);
         }
         while !bytes.is_empty() && !self.is_done() {
-            let fault = |error: std::io::Error| ProbeFault::Refused(error.to_string());
-            self.connection.read_tls(&mut bytes).map_err(fault)?;
-            self.connection.process_new_packets().map_err(refused)?;
+            self.read(&mut bytes)?;
         }
+        Ok(())
+    }
+
+    /// Takes some of the bytes. After a close_notify the library takes none.
+    fn read(&mut self, bytes: &mut &[u8]) -> Result<(), ProbeFault> {
+        let fault = |error: std::io::Error| ProbeFault::Refused(error.to_string());
+        if self.connection.read_tls(bytes).map_err(fault)? == 0 {
+            return Err(ProbeFault::Ended);
+        }
+        self.connection.process_new_packets().map_err(refused)?;
         Ok(())
     }
 
@@ -226,6 +235,23 @@ mod tests {
             server.read_tls(&mut bytes).unwrap();
             server.process_new_packets().unwrap();
         }
+    }
+
+    #[test]
+    fn bytes_behind_the_servers_end_are_its_fault() {
+        let mut server = server(&[&version::TLS13]);
+        let mut probe = Probe::new(None).unwrap();
+        converse(&mut probe, &mut server, 20_000);
+        deliver(&probe.output(), &mut server);
+        server.writer().write_all(b"answer").unwrap();
+        server.send_close_notify();
+        let (mut bytes, mut data) = (Vec::new(), Vec::new());
+        while server.wants_write() {
+            server.write_tls(&mut bytes).unwrap();
+        }
+        probe.data(&bytes, &mut data).unwrap();
+        assert_eq!(data, b"answer");
+        assert_eq!(probe.data(b"x", &mut data), Err(ProbeFault::Ended));
     }
 
     #[test]
