@@ -16,6 +16,7 @@ use backend::check::Check;
 use backend::options::CheckOptions;
 use proxy::options::{SendProxy, ServerTls, ServersOptions, ServiceOptions, Starttls};
 use proxy::plan::Plan;
+use telemetry::printable;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -36,6 +37,9 @@ const FIRST_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// What of an interval is left to chance, so that many hosts do not check in step.
 const JITTER_SHARE: f64 = 0.1;
+
+/// Characters of what a check came to. Names of a certificate and why it is refused are shorter.
+const WHY_CHARS_MAX: usize = 1_000;
 
 /// A service whose servers are to be checked.
 #[derive(Clone, Debug)]
@@ -225,6 +229,13 @@ impl Drop for Checks {
     }
 }
 
+/// The outcome of a check, on one line of bounded length: some of it are the server's own words.
+fn why_of(result: Result<Passed, ProbeFault>) -> String {
+    let why = result.map_or_else(|fault| fault.to_string(), |passed| passed.to_string());
+    let why = printable::line(&why).to_string();
+    why.chars().take(WHY_CHARS_MAX).collect()
+}
+
 /// What the task of one server has.
 struct Watch {
     service: Arc<CheckedService>,
@@ -254,8 +265,10 @@ impl Watch {
                 // One that is down for another reason by now has another remedy.
                 let is_still_down = !is_good && check.is_up() == Some(false);
                 if let Some(up) = turned.or_else(|| is_still_down.then_some(false)) {
-                    let why = result.map_or_else(|fault| fault.to_string(), |one| one.to_string());
-                    self.learn(Known { up, why });
+                    self.learn(Known {
+                        up,
+                        why: why_of(result),
+                    });
                 }
             }
             let jitter = 1.0 + JITTER_SHARE * (chance() - 0.5);
@@ -325,6 +338,14 @@ mod tests {
             path: "/health".to_owned(),
             host: None,
         }
+    }
+
+    #[test]
+    fn what_a_server_says_is_one_line_of_bounded_length() {
+        let said = format!("full\nerror: forged\nhint: {}", "x".repeat(2_000));
+        let why = why_of(Err(ProbeFault::Mysql(said)));
+        assert!(why.starts_with("full") && !why.contains('\n'), "{why}");
+        assert_eq!(why.chars().count(), WHY_CHARS_MAX);
     }
 
     fn service(kind: CheckKind, servers: &[&str]) -> CheckedService {
