@@ -105,7 +105,9 @@ impl Recorder {
     #[inline]
     pub(crate) fn set_open(&mut self, open: u64) {
         self.second.open = open;
-        self.context.show(open, self.traffic.received_bytes);
+        let succeeded = self.tally.warm_up.succeeded + self.tally.totals.succeeded;
+        let received_bytes = self.traffic.received_bytes;
+        self.context.show(open, received_bytes, succeeded);
     }
 
     /// Nothing more is recorded.

@@ -61,10 +61,11 @@ impl Stopper {
         self.common.open()
     }
 
-    /// Bytes that have come since the beginning, as far as the load has noticed.
+    /// Bytes that have come since the beginning, and transactions that have succeeded, as far as
+    /// the load has noticed.
     #[must_use]
-    pub fn received_bytes(&self) -> u64 {
-        self.common.received_bytes()
+    pub fn done(&self) -> (u64, u64) {
+        self.common.done()
     }
 }
 

@@ -39,6 +39,16 @@ pub(crate) struct Report {
     pub(crate) late: Vec<(u64, u64)>,
 }
 
+/// What a thread lets others see of it.
+#[derive(Debug, Default)]
+struct Shown {
+    /// Connections that are open.
+    open: AtomicU64,
+    received_bytes: AtomicU64,
+    /// Transactions that succeeded.
+    succeeded: AtomicU64,
+}
+
 /// What all threads look at.
 #[derive(Debug)]
 pub(crate) struct Common {
@@ -49,10 +59,8 @@ pub(crate) struct Common {
     wakers: Vec<Arc<Waker>>,
     /// Between warm-up and figures, where the plan has one.
     rest: Rest,
-    /// Open connections, by thread, as of its last look at the clock.
-    open: Vec<AtomicU64>,
-    /// Bytes received, likewise.
-    received_bytes: Vec<AtomicU64>,
+    /// By thread, as of its last look at the clock.
+    shown: Vec<Shown>,
 }
 
 impl Common {
@@ -61,8 +69,7 @@ impl Common {
         Self {
             stopped: AtomicBool::new(false),
             left: count_max.map(AtomicU64::new),
-            open: wakers.iter().map(|_| AtomicU64::new(0)).collect(),
-            received_bytes: wakers.iter().map(|_| AtomicU64::new(0)).collect(),
+            shown: wakers.iter().map(|_| Shown::default()).collect(),
             wakers,
             rest: Rest::default(),
         }
@@ -82,13 +89,17 @@ impl Common {
 
     /// Connections that are open now.
     pub(crate) fn open(&self) -> u64 {
-        self.open.iter().map(|open| open.load(Relaxed)).sum()
+        self.sum(|shown| &shown.open)
     }
 
-    /// Bytes received so far.
-    pub(crate) fn received_bytes(&self) -> u64 {
-        let bytes = self.received_bytes.iter();
-        bytes.map(|bytes| bytes.load(Relaxed)).sum()
+    /// Bytes received so far, and transactions that succeeded.
+    pub(crate) fn done(&self) -> (u64, u64) {
+        let bytes = self.sum(|shown| &shown.received_bytes);
+        (bytes, self.sum(|shown| &shown.succeeded))
+    }
+
+    fn sum(&self, of: fn(&Shown) -> &AtomicU64) -> u64 {
+        self.shown.iter().map(|shown| of(shown).load(Relaxed)).sum()
     }
 
     fn wake_all(&self) {
@@ -120,12 +131,14 @@ impl ThreadContext {
         (None, (connections / threads + rest) as usize)
     }
 
-    /// How many connections of this thread are open now, and what has come on all of them.
+    /// How many connections of this thread are open now, what has come on all of them, and how many
+    /// transactions have succeeded.
     #[inline]
-    pub(crate) fn show(&self, open: u64, received_bytes: u64) {
-        let index = usize::from(self.index);
-        self.common.open[index].store(open, Relaxed);
-        self.common.received_bytes[index].store(received_bytes, Relaxed);
+    pub(crate) fn show(&self, open: u64, received_bytes: u64, succeeded: u64) {
+        let shown = &self.common.shown[usize::from(self.index)];
+        shown.open.store(open, Relaxed);
+        shown.received_bytes.store(received_bytes, Relaxed);
+        shown.succeeded.store(succeeded, Relaxed);
     }
 
     /// Whether the run was stopped.

@@ -182,6 +182,11 @@ metrics! {
     BackgroundBandwidth: ["background-bandwidth", "bandwidth in the background", "background"],
         MebibytesPerSecond, MORE,
         |it| ratio(it.background?.received_bytes as f64, it.background?.elapsed_ns as f64 / 1e9);
+    /// Transactions per second that succeeded in the background. Downloads without end are none.
+    BackgroundRate: ["background-rate", "succeeded per second in the background", "background"],
+        PerSecond, MORE,
+        |it| ratio(it.background?.succeeded.filter(|count| *count > 0)? as f64,
+            it.background?.elapsed_ns as f64 / 1e9);
     /// CPU time of the server to the time measured; of two CPUs in full use, 2.
     ServerBusy: ["server-busy", "server CPUs in use", "CPU"], Percent, LESS,
         |it| ratio(it.server_cpu_ns? as f64, it.elapsed_ns as f64);

@@ -332,6 +332,9 @@ pub struct Second {
 pub struct Background {
     /// What its clients received, encrypted.
     pub received_bytes: u64,
+    /// Transactions that succeeded; `None` = the record is of before they were counted.
+    #[serde(default)]
+    pub succeeded: Option<u64>,
     /// In this time.
     pub elapsed_ns: u64,
 }

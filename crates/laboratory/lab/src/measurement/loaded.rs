@@ -356,7 +356,7 @@ mod tests {
         drop(background);
         assert_eq!(loaded.record.totals.attempted, 60, "its own alone");
         let found = loaded.used.background.unwrap();
-        assert!(found.received_bytes > 0 && found.elapsed_ns > 0);
+        assert!(found.received_bytes > 0 && found.succeeded > Some(0) && found.elapsed_ns > 0);
         let loaded = run(&plan(address, &settings), &idle.watched(), None, &never).unwrap();
         assert_eq!(loaded.used.background, None);
     }

@@ -36,7 +36,7 @@ pub(crate) struct Usage {
     ended: Duration,
     machine: Machine,
     /// Bytes received in the background.
-    background: Option<u64>,
+    background: Option<(u64, u64)>,
     at: Instant,
 }
 
@@ -85,7 +85,7 @@ impl Watched {
             own,
             ended: sys::cpu::ended_children_time(),
             machine: Machine::now(&self.cpus)?,
-            background: self.background.as_ref().map(Stopper::received_bytes),
+            background: self.background.as_ref().map(Stopper::done),
             at: Instant::now(),
         })
     }
@@ -118,8 +118,9 @@ impl Usage {
             background: self
                 .background
                 .zip(before.background)
-                .map(|(now, then)| Background {
-                    received_bytes: now - then,
+                .map(|((bytes, succeeded), then)| Background {
+                    received_bytes: bytes - then.0,
+                    succeeded: Some(succeeded - then.1),
                     elapsed_ns: self.at.saturating_duration_since(before.at).as_nanos() as u64,
                 }),
         })
