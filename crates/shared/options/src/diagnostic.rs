@@ -7,6 +7,7 @@ use std::fmt;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use wire::text::line;
 
 /// One thing that is wrong, or that deserves a second look.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -338,7 +339,8 @@ impl Diagnostic {
         self.severity == Severity::Error
     }
 
-    /// The text for a terminal, several lines without the last newline.
+    /// The text for a terminal, several lines without the last newline. Names of files are in it,
+    /// which others may have chosen: none begins a line.
     pub fn render(&self, colour: bool) -> String {
         let paint = Paint { colour };
         let word = self.severity.word();
@@ -348,25 +350,31 @@ impl Diagnostic {
             Severity::Note => paint.cyan(word),
         };
         let subject = self.subject.as_ref().map(|subject| format!("{subject}: "));
-        let mut text = format!("{name}: {}{}", subject.unwrap_or_default(), self.message);
+        let message = line(&self.message);
+        let mut text = format!("{name}: {}{message}", subject.unwrap_or_default());
         text.push_str(&self.render_place(paint));
         if let Some(hint) = &self.hint {
-            text.push_str(&format!("\n{}: {hint}", paint.cyan("hint")));
+            text.push_str(&format!("\n{}: {}", paint.cyan("hint"), line(hint)));
         }
         text
     }
 
     fn render_place(&self, paint: Paint) -> String {
-        let Place::File { path, line, column } = &self.place else {
+        let Place::File {
+            path,
+            line: number,
+            column,
+        } = &self.place
+        else {
             return String::new();
         };
-        let number = line.to_string();
+        let (path, number) = (line(path), number.to_string());
         let margin = " ".repeat(number.len());
         let arrow = paint.blue("-->");
-        if *line == 0 {
+        if number == "0" {
             return format!("\n{margin}{arrow} {path}");
         }
-        let mut text = format!("\n{margin}{arrow} {path}:{line}:{column}");
+        let mut text = format!("\n{margin}{arrow} {path}:{number}:{column}");
         if let Some(excerpt) = &self.excerpt {
             let bar = paint.blue("|");
             let caret = paint.red(&"^".repeat(excerpt.marked));
@@ -469,6 +477,17 @@ mod tests {
     #[test]
     fn an_escape_sequence_does_not_reach_the_terminal() {
         assert!(!rendered("a = \u{1b}[31m", Spot::File(0..1)).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn the_name_of_a_file_begins_no_line() {
+        let report = Report::new(Some(("a\nerror: b.toml", "a = 1")));
+        let problem = Problem::new("cannot read x\nerror: forged").hint("see y\u{1b}[31m");
+        report.error(&Spot::File(0..1), "a", problem);
+        let shown = report.into_diagnostics()[0].to_string();
+        let begin = |head| shown.lines().filter(|line| line.starts_with(head)).count();
+        assert_eq!((begin("error: "), begin("hint: ")), (1, 1), "{shown}");
+        assert!(!shown.contains('\u{1b}'));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use sys::beneath::Root;
 use sys::channel::Channel;
 use sys::signal::Signal;
 use sys::{file, limit, process, signal};
+use telemetry::printable;
 use wire::address::{Address, UnixName};
 
 use crate::handover::{Bundle, Secret, User, decode, encode};
@@ -239,7 +240,8 @@ struct Announced<'c> {
 impl Announced<'_> {
     /// Says what is done with a path, and notes what is there before it is.
     fn announce(&mut self, doing: &str, path: &Path) {
-        announce(self.channel, format!("{doing} {}", path.display()));
+        let name = path.display().to_string();
+        announce(self.channel, format!("{doing} {}", printable::line(&name)));
         if !self.looked.contains_key(path) {
             self.looked.insert(path.to_owned(), Stamp::of(path));
         }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use config::{Diagnostic, Disk, Settings, Severity, Source};
 use proxy::plan::{Inspection, Plan};
-use telemetry::printable;
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::{BuildError, BuildFault, Concern};
 
@@ -110,10 +109,6 @@ impl Findings {
             }
         }
         findings.diagnostics.sort_by(|a, b| a.place.cmp(&b.place));
-        for one in &mut findings.diagnostics {
-            // Names of certificates are in it, which others wrote.
-            one.message = printable::line(&one.message).to_string();
-        }
         findings
     }
 
