@@ -64,7 +64,12 @@ impl Signals {
     /// Blocks these signals in the calling thread and those that it starts from now on, and
     /// opens the descriptor that is readable when one is pending. To be called before the first
     /// thread is started: one that does not block a signal would take it.
+    ///
+    /// [`Signal::Child`] is no longer ignored, where whoever started this program ignored it: the
+    /// kernel would say of no child how it ended.
     pub fn new(signals: &[Signal]) -> io::Result<Self> {
+        // SAFETY: no handler is installed, and no memory of ours is read.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         let set = set_of(signals);
         change_mask(libc::SIG_BLOCK, &set)?;
         // SAFETY: `set` is initialised and lives during the call.

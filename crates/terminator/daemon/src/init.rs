@@ -68,7 +68,7 @@ fn attend() -> io::Result<u8> {
     loop {
         epoll.wait(&mut events, Some(LOOK_INTERVAL))?;
         while let Some((signal, number)) = signals.next() {
-            let _ = hand_on(signal, number);
+            let _ = hand_on(signal, number, &serving);
         }
         while let Some((pid, its_code)) = process::reap() {
             if pid == serving.pid() {
@@ -85,19 +85,24 @@ fn attend() -> io::Result<u8> {
 }
 
 /// Hands a signal on: after an upgrade one supervisor serves, and one drains.
-fn hand_on(signal: Signal, number: u64) -> io::Result<()> {
+fn hand_on(signal: Signal, number: u64, serving: &Process) -> io::Result<()> {
     if signal == Signal::Child {
         return Ok(());
     }
     let ends = matches!(signal, Signal::Interrupt | Signal::Terminate);
+    let mut all: Vec<_> = supervisors()?.collect();
+    if ends && all.iter().all(|one| one.pid() != serving.pid()) {
+        // Started a moment ago, it has not its name yet.
+        let _ = serving.signal(signal);
+    }
     // One that has just been started would end of it.
-    let all = supervisors()?.filter(|one| ends || one.blocks(signal).unwrap_or(false));
+    all.retain(|one| ends || one.blocks(signal).unwrap_or(false));
     // It fails for one that has ended, which is noticed elsewhere.
     match signal {
-        Signal::Order => all.for_each(|one| drop(one.order(number))),
+        Signal::Order => all.iter().for_each(|one| drop(one.order(number))),
         // Those before it drain, or are about to.
         Signal::User2 => drop(all.last().map(|youngest| youngest.signal(signal))),
-        signal => all.for_each(|one| drop(one.signal(signal))),
+        signal => all.iter().for_each(|one| drop(one.signal(signal))),
     }
     Ok(())
 }

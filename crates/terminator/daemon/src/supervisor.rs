@@ -243,6 +243,8 @@ struct Supervisor<'a> {
     /// What is served if the worker process says yes.
     pending: Option<Prepared>,
     reload_asked: bool,
+    /// The log was renamed while a reload was under way, which may have opened it before.
+    is_log_renamed: bool,
     stop_asked: bool,
     readers: Readers,
     is_reading: bool,
@@ -311,6 +313,7 @@ impl<'a> Supervisor<'a> {
             generation: 1,
             pending: None,
             reload_asked: false,
+            is_log_renamed: false,
             stop_asked: false,
             events,
             readers,
@@ -388,7 +391,7 @@ impl<'a> Supervisor<'a> {
     fn signalled(&mut self, signal: Signal) -> Result<Next, Failure> {
         match signal {
             Signal::Hangup => self.reload(),
-            Signal::User1 => Ok(self.reopen_log()),
+            Signal::User1 => Ok(self.log_renamed()),
             // It is a part of an upgrade, until it has taken over.
             Signal::User2 if self.predecessor.is_some() => Ok(Next::Continue),
             Signal::User2 => {
@@ -414,7 +417,7 @@ impl<'a> Supervisor<'a> {
         match self.due.take_if(|(due, _)| *due <= now) {
             // If a successor does not come to serve, one is started then.
             Some((_, Due::Restart)) if self.is_given_away() => Ok(Next::Continue),
-            Some((_, Due::Restart)) => self.start_child().map(|()| Next::Continue),
+            Some((_, Due::Restart)) => self.start_again(),
             Some((_, Due::Answer)) => {
                 if let Some(failure) = self.not_given_way() {
                     return Err(failure);

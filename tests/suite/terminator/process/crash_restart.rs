@@ -47,6 +47,43 @@ fn nobody_is_refused_while_the_worker_process_is_replaced() {
 }
 
 #[test]
+fn how_the_worker_process_ended_is_known_wherever_it_was_started() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let mut ignoring = std::process::Command::new("env");
+    ignoring.arg("--ignore-signal=CHLD");
+    ignoring.arg(suite::lariat::command().get_program());
+    let lariat = Lariat::start_by(ignoring, &service.toml());
+    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
+    let said = lariat.stderr();
+    assert!(said.contains("connections with it: signal: 9"), "{said}");
+}
+
+#[test]
+fn a_worker_process_that_cannot_be_started_is_tried_again() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    let limit = |number: &str| {
+        let pid = format!("--pid={}", lariat.supervisor().as_raw_nonzero());
+        let limit = format!("--nofile={number}:");
+        let set = std::process::Command::new("prlimit")
+            .args([pid, limit])
+            .status();
+        assert!(set.unwrap().success());
+    };
+    limit("3");
+    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    until("word that there is no descriptor for it", || {
+        let words = "error: cannot start the worker process";
+        lariat.stderr().contains(words).then_some(())
+    });
+    limit("1024");
+    Client::new(&site).visit(service.address);
+}
+
+#[test]
 fn a_ticket_outlives_the_process_that_gave_it() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);

@@ -399,9 +399,13 @@ fn the_first_process_of_a_container_reaches_who_serves_while_another_drains() {
         (!std::fs::read(&log).unwrap().is_empty()).then_some(())
     });
     upgraded();
+    kill_process(first_process, Signal::TERM).unwrap();
+    until("word of the drain", || {
+        let words = "draining for a successor; a second signal";
+        lariat.stderr().contains(words).then_some(())
+    });
     open.send(b"still");
     assert_eq!(open.receive(5), b"still");
     drop(open);
-    kill_process(first_process, Signal::TERM).unwrap();
     assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
 }

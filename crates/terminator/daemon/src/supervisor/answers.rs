@@ -183,6 +183,19 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Starts a worker process after one has died. That the host has no process or memory for it
+    /// now counts as a death: it may have in a moment.
+    pub(super) fn start_again(&mut self) -> Result<Next, Failure> {
+        match self.start_child() {
+            Ok(()) => Ok(Next::Continue),
+            Err(failure) => {
+                let how = failure.to_string();
+                messages::say(Level::Error, &how);
+                self.restart(how)
+            }
+        }
+    }
+
     pub(super) fn died(&self, how: String) -> Failure {
         Failure::Died {
             how,
@@ -208,10 +221,9 @@ impl Supervisor<'_> {
             return self.paused(Observations::default());
         }
         if pause.is_zero() {
-            self.start_child()?;
-        } else {
-            self.due = Some((now + pause, Due::Restart));
+            return self.start_again();
         }
+        self.due = Some((now + pause, Due::Restart));
         Ok(Next::Continue)
     }
 }

@@ -117,6 +117,10 @@ impl Supervisor<'_> {
         self.served = new;
         forms::configure(&self.served.summary.control);
         self.forget_servers();
+        if std::mem::take(&mut self.is_log_renamed) {
+            // The reader may have opened it before that.
+            self.reopen_log();
+        }
         self.generation += 1;
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
@@ -168,7 +172,12 @@ impl Supervisor<'_> {
 
     /// The log may have been renamed. The descriptors that were ours from the start are not opened
     /// anew.
-    pub(super) fn reopen_log(&self) -> Next {
+    pub(super) fn log_renamed(&mut self) -> Next {
+        self.is_log_renamed = self.is_reading || self.pending.is_some();
+        self.reopen_log()
+    }
+
+    fn reopen_log(&self) -> Next {
         if let LogOutput::File(path) = &self.served.summary.control.log {
             let sender = self.events.sender();
             let (path, task) = (path.clone(), Task::OpenLog(path.clone()));

@@ -29,6 +29,11 @@ impl Supervisor<'_> {
             return Ok(Next::Continue);
         }
         self.settled();
+        if self.drains_for_successor() && !std::mem::replace(&mut self.stop_asked, true) {
+            // Who stops a container means both, and this one does what it is asked already.
+            say("draining for a successor; a second signal ends at once");
+            return Ok(self.end_trial());
+        }
         self.succession.stop_watching();
         let is_begun = matches!(self.phase, Phase::Starting | Phase::Restarting);
         if self.child.is_some()
@@ -45,6 +50,7 @@ impl Supervisor<'_> {
             return Ok(self.end_at_once("nothing was drained to its end"));
         }
         self.phase = Phase::Draining;
+        self.stop_asked = true;
         self.pending = None;
         let process = &self.served.summary.process;
         let (delay, drain) = (process.drain_delay, process.drain);
@@ -59,6 +65,12 @@ impl Supervisor<'_> {
         self.due = Some((Instant::now() + delay, Due::DrainDelay));
         self.tell(&Order::Unready);
         Ok(Next::Continue)
+    }
+
+    /// Whether a successor serves and nobody has asked this one to stop.
+    fn drains_for_successor(&self) -> bool {
+        let succession = &self.succession;
+        self.phase == Phase::Draining && !succession.stop_asked && !succession.is_replacing
     }
 
     /// Accepts no more; a successor may have all sockets.
