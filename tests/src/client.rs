@@ -197,6 +197,25 @@ impl Connection {
         self.0.flush().expect("the connection is open");
     }
 
+    /// Changes the keys of both directions, and sends these bytes in the same packet.
+    pub fn send_behind_new_keys(&mut self, bytes: &[u8]) {
+        let changed = self.0.conn.refresh_traffic_keys();
+        changed.expect("TLS 1.3 after the handshake");
+        self.0
+            .conn
+            .writer()
+            .write_all(bytes)
+            .expect("there is room");
+        let mut packet = Vec::new();
+        while self.0.conn.wants_write() {
+            self.0.conn.write_tls(&mut packet).expect("memory takes it");
+        }
+        self.0
+            .sock
+            .write_all(&packet)
+            .expect("the connection is open");
+    }
+
     /// Whether the handshake was full or resumed.
     pub fn kind(&self) -> HandshakeKind {
         self.0.conn.handshake_kind().expect("the handshake is over")

@@ -23,6 +23,9 @@ impl Interest {
     pub const WRITE: Self = Self(EventFlags::OUT);
     /// Report changes only, once each (`EPOLLET`).
     pub const EDGE: Self = Self(EventFlags::ET);
+    /// What is to be read of a connection, once each: with it urgent data of TCP, at whose mark a
+    /// read stops (`EPOLLPRI`).
+    pub const STREAM: Self = Self(Self::READ.0.union(EventFlags::PRI).union(EventFlags::ET));
     /// Wake one of the instances that share the descriptor, not all (`EPOLLEXCLUSIVE`); only for
     /// `add`, and not together with the peer's end of stream: see [`Self::ACCEPT_SHARED`].
     pub const EXCLUSIVE: Self = Self(EventFlags::EXCLUSIVE);
@@ -144,6 +147,8 @@ pub struct Event {
     pub token: u64,
     /// There is something to read, were it the end of the stream (`EPOLLIN`).
     pub readable: bool,
+    /// There is urgent data (`EPOLLPRI`).
+    pub urgent: bool,
     /// There is room to write (`EPOLLOUT`).
     pub writable: bool,
     /// The peer has shut its writing side down (`EPOLLRDHUP`).
@@ -161,6 +166,7 @@ impl Event {
         Self {
             token: data.u64(),
             readable: flags.contains(EventFlags::IN),
+            urgent: flags.contains(EventFlags::PRI),
             writable: flags.contains(EventFlags::OUT),
             read_closed: flags.contains(EventFlags::RDHUP),
             hung_up: flags.contains(EventFlags::HUP),
@@ -191,6 +197,7 @@ mod tests {
         assert!(matches!(
             events[..],
             [Event {
+                urgent: false,
                 token: 7,
                 readable: false,
                 writable: true,

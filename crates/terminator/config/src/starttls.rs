@@ -35,6 +35,7 @@ pub(crate) fn read(
         front_section.refuse("starttls", message, "take it out");
         return None;
     };
+    lacks_early_data(&front_section, front)?;
     if of_front.is_some() {
         front_fits(&front_section, front)?;
         speaks_postgresql(&front_section.section("tls"), front, dialect);
@@ -98,7 +99,7 @@ fn of_front(section: &Section<'_>) -> Option<(Dialect, Policy)> {
 }
 
 fn front_fits(section: &Section<'_>, front: &FrontOptions) -> Option<()> {
-    let FrontTls::Terminate(tls) = &front.tls else {
+    let FrontTls::Terminate(_) = &front.tls else {
         let message = "lets clients ask for TLS, and this service terminates none";
         let hint = "give the front `certificates` (--certificate)";
         section.refuse("starttls", message, hint);
@@ -111,9 +112,14 @@ fn front_fits(section: &Section<'_>, front: &FrontOptions) -> Option<()> {
             return None;
         }
     }
-    if let Tls13Sessions::Cache {
-        early_data_bytes_max: 1..,
-    } = tls.tls13_sessions
+    Some(())
+}
+
+fn lacks_early_data(section: &Section<'_>, front: &FrontOptions) -> Option<()> {
+    if let FrontTls::Terminate(tls) = &front.tls
+        && let Tls13Sessions::Cache {
+            early_data_bytes_max: 1..,
+        } = tls.tls13_sessions
     {
         let message = "may be replayed, and no protocol of `starttls` allows for that";
         section

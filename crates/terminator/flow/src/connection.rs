@@ -66,6 +66,8 @@ pub struct Flow {
     is_front_ended: bool,
     /// The client's bytes go to the server as they came: no TLS of ours is on its side.
     is_as_is: bool,
+    /// Bytes for the client wait where they are not ours to see: in a pipe, or in a file.
+    is_answering: bool,
     /// What the server sends is looked at until its session is known.
     session_watch: Option<Box<Watch>>,
     last_byte: Instant,
@@ -100,6 +102,7 @@ impl Flow {
             actions: Actions::default(),
             is_front_ended: false,
             is_as_is: false,
+            is_answering: false,
             session_watch: None,
             last_byte,
             fetch_until: None,
@@ -304,6 +307,11 @@ impl Flow {
 
     fn front_ended(&mut self, pool: &mut Pool) {
         self.is_front_ended = true;
+        let handshaking = self.handshaking.as_ref();
+        if handshaking.is_some_and(|one| one.needs_admission() || one.needs_route()) {
+            // The answer, which comes at once, says what is to become of what was sent before.
+            return;
+        }
         if self.handshaking.is_some() {
             return self.stop(Ending::new(self.reason_of_leaving()), pool);
         }
@@ -332,6 +340,16 @@ impl Flow {
             Stage::Closing { .. } => self.finish(pool),
             Stage::Over => {}
         }
+    }
+
+    /// Notes whether bytes for the client wait past our buffers, before [`Event::Timeout`].
+    pub fn note_answering(&mut self, is_answering: bool) {
+        self.is_answering = is_answering;
+    }
+
+    /// Whether it waits for a server.
+    pub fn is_dialling(&self) -> bool {
+        matches!(self.stage, Stage::Dialling { .. })
     }
 
     /// Whether a part of a record has come, and its rest is awaited.

@@ -49,6 +49,8 @@ pub(crate) struct Context<'a> {
     pub(crate) sources: &'a Rc<Sources>,
     pub(crate) calls: &'a Calls,
     pub(crate) now: Instant,
+    /// What is answered from now on is the last.
+    pub(crate) is_draining: bool,
     /// Bytes that may move at once, of those that we encrypt and of those that the kernel does.
     pub(crate) bulk_bytes: [usize; 2],
     /// Bytes that the turn has moved.
@@ -265,6 +267,9 @@ impl Connection {
             let event = Event::Stopped(Reason::ClientTooSlow);
             return self.flow.handle(event, now, pool);
         }
+        let is_answering = self.files().is_some_and(|files| files.is_answering());
+        self.flow
+            .note_answering(is_answering || self.splice.is_holding());
         self.flow.handle(Event::Timeout, now, pool);
     }
 
@@ -475,6 +480,11 @@ impl Connection {
             return 0;
         }
         let sent = back.send(pending);
+        if let Back::Files(files) = back
+            && context.is_draining
+        {
+            files.finish_if_asked();
+        }
         match sent {
             Some(0) => {}
             Some(count) => self.handle(Event::BackSent(count), context),

@@ -40,6 +40,8 @@ pub(crate) struct Socket {
     writable: bool,
     /// The peer's FIN is in the receive queue, or has been read.
     read_closed: bool,
+    /// A read may stop at the mark of urgent data, with more behind it.
+    stops_at_mark: bool,
     failed: bool,
     /// It has failed, and what had come before is being received.
     is_broken: bool,
@@ -122,8 +124,7 @@ impl Driver {
 
     /// Watches a connection that was accepted.
     pub(crate) fn adopt(&self, fd: OwnedFd, token: u64) -> io::Result<Socket> {
-        self.epoll
-            .add(&fd, token, Interest::READ | Interest::EDGE)?;
+        self.epoll.add(&fd, token, Interest::STREAM)?;
         // A client has often sent its first bytes by now: try before waiting.
         Ok(Socket::new(fd, token, true))
     }
@@ -141,11 +142,10 @@ impl Driver {
         if let (Address::Ip(_), limit @ Some(_)) = (address, dial.unacknowledged) {
             socket::set_unacknowledged(&fd, limit)?;
         }
-        let reads = Interest::READ | Interest::EDGE;
         let interest = if connected {
-            reads
+            Interest::STREAM
         } else {
-            reads | Interest::WRITE
+            Interest::STREAM | Interest::WRITE
         };
         self.epoll.add(&fd, token, interest)?;
         let mut socket = Socket::new(fd, token, false);
@@ -164,8 +164,7 @@ impl Driver {
     /// Adds a socket to epoll again, which reports what has come meanwhile. If it cannot be
     /// added, the connection has failed, and no event says so.
     pub(crate) fn watch(&self, socket: &mut Socket) {
-        let interest = Interest::READ | Interest::EDGE;
-        let add = || self.epoll.add(&socket.fd, socket.token, interest);
+        let add = || self.epoll.add(&socket.fd, socket.token, Interest::STREAM);
         if !socket.is_watched && add().is_err() {
             socket.failed = true;
         }
@@ -177,7 +176,7 @@ impl Driver {
         if !socket.writable && !socket.watches_writes {
             self.watch(socket);
             socket.watches_writes = true;
-            let interest = Interest::READ | Interest::WRITE | Interest::EDGE;
+            let interest = Interest::STREAM | Interest::WRITE;
             if self
                 .epoll
                 .modify(&socket.fd, socket.token, interest)
@@ -197,6 +196,7 @@ impl Socket {
             readable,
             writable: true,
             read_closed: false,
+            stops_at_mark: false,
             failed: false,
             is_broken: false,
             is_watched: true,
@@ -207,7 +207,8 @@ impl Socket {
 
     /// Notes an event.
     pub(crate) fn note(&mut self, event: &Event) {
-        self.readable |= event.readable || event.read_closed || event.hung_up;
+        self.readable |= event.readable || event.read_closed || event.hung_up || event.urgent;
+        self.stops_at_mark |= event.urgent;
         self.writable |= event.writable;
         // After a reset the kernel reports both as well, and no FIN has come.
         self.read_closed |= (event.read_closed || event.hung_up) && !event.error;
@@ -283,7 +284,7 @@ impl Socket {
             }
             // Less than there was room for: the queue is empty (epoll(7)), and if the FIN was
             // known to be in it before, it has been reached.
-            Ok(count) if count < room => {
+            Ok(count) if count < room && !self.stops_at_mark => {
                 // Of a connection that has failed no event will tell: its end is read off.
                 self.readable = self.is_broken;
                 if self.read_closed {

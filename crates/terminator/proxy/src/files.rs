@@ -270,6 +270,18 @@ impl FileBack {
         self.conversation.receive_end();
     }
 
+    /// The same, unless a part of a request has come.
+    pub(crate) fn finish_if_asked(&mut self) {
+        if self.conversation.unfinished_request(false).is_none() {
+            self.finish();
+        }
+    }
+
+    /// Whether something of an answer has to be found, read or sent.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.is_readable() || self.is_waiting()
+    }
+
     /// Whether the client asks nothing more.
     pub(crate) fn is_asked(&self) -> bool {
         self.is_asked

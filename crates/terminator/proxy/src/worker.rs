@@ -300,6 +300,7 @@ impl Worker {
             sources: &self.sources,
             calls: &self.calls,
             now: self.now,
+            is_draining: self.drain_deadline.is_some(),
             bulk_bytes: self.paces.map(Pace::bytes),
             moved: 0,
         };

@@ -169,7 +169,8 @@ impl Shard {
     /// Has an entry leave that was found; `false` = it is no more there, and was no hit.
     pub(crate) fn take(&mut self, found: &Header) -> bool {
         let Some(slot) = self.find_same(found) else {
-            self.counts.hits -= 1;
+            // They may have been counted by the process before this one.
+            self.counts.hits = self.counts.hits.saturating_sub(1);
             self.counts.misses_unknown += 1;
             return false;
         };
@@ -179,7 +180,7 @@ impl Shard {
 
     /// Drops what was found but could not be opened, unless another is there by now.
     pub(crate) fn drop_damaged(&mut self, damaged: &Header) {
-        self.counts.hits -= 1;
+        self.counts.hits = self.counts.hits.saturating_sub(1);
         self.counts.misses_damaged += 1;
         if let Some(slot) = self.find_same(damaged) {
             self.remove(slot);

@@ -3,7 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
+use rustix::process::{Signal, kill_process};
 use suite::prelude::*;
+use suite::process::status_line;
 use suite::proxy_header::ProxyHeader;
 
 fn serve_plain(behaviour: Behaviour, front: &str) -> (Server, SocketAddr, Lariat) {
@@ -165,4 +167,46 @@ fn hello(name: &str, protocols: &[&str]) -> Vec<u8> {
     .concat();
     let message = [&[1, 0][..], &vector(&body)].concat();
     [&[22, 3, 1][..], &vector(&message)].concat()
+}
+
+#[test]
+fn what_a_plain_client_sends_with_its_proxy_header_and_its_end_is_relayed() {
+    let front = "accept-proxy = ['127.0.0.0/8']";
+    let (server, address, _lariat) = serve_plain(Behaviour::Echo, front);
+    // Header, data and end are there when the connection is accepted, or come in one read.
+    for _ in 0..20 {
+        let mut stream = connect(address);
+        rustix::net::sockopt::set_tcp_cork(&stream, true).unwrap();
+        stream
+            .write_all(b"PROXY TCP4 198.51.100.7 198.51.100.8 1 2\r\nhello")
+            .unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut echo = Vec::new();
+        stream.read_to_end(&mut echo).unwrap();
+        assert_eq!(echo, b"hello");
+    }
+    assert_eq!(server.connections().len(), 20);
+}
+
+#[test]
+fn urgent_data_holds_up_nothing_that_is_behind_it() {
+    let (_server, address, lariat) = serve_plain(Behaviour::Echo, "");
+    let mut stream = connect(address);
+    stream.write_all(b"x").unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    let worker_process = lariat.worker_process();
+    kill_process(worker_process, Signal::STOP).unwrap();
+    until("it to stop", || {
+        status_line(worker_process, "State")
+            .starts_with('T')
+            .then_some(())
+    });
+    stream.write_all(b"before").unwrap();
+    rustix::net::send(&stream, b"!", rustix::net::SendFlags::OOB).unwrap();
+    stream.write_all(b"behind").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    kill_process(worker_process, Signal::CONT).unwrap();
+    let mut echo = Vec::new();
+    stream.read_to_end(&mut echo).unwrap();
+    assert_eq!(echo, b"beforebehind");
 }

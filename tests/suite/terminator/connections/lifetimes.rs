@@ -124,3 +124,18 @@ fn a_client_that_takes_nothing_for_too_long_is_given_up() {
     let got = other.read_to_end().expect("all of it");
     assert_eq!(got.len(), 32 << 20);
 }
+
+#[test]
+fn a_plain_answer_that_its_lifetime_cuts_does_not_look_whole() {
+    const BYTES: usize = 32 << 20;
+    let (_site, _server, service, lariat) = serve_as(Behaviour::Speak(vec![b'b'; BYTES]), |one| {
+        one.mode("off").more("timeouts = { lifetime = '1s' }")
+    });
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    lariat.wait_for_reason("lifetime-reached", 1);
+    let mut got = Vec::new();
+    let end = std::io::Read::read_to_end(&mut stream, &mut got).unwrap_err();
+    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(got.len() < BYTES);
+}

@@ -35,6 +35,24 @@ fn an_open_connection_finishes_and_a_new_one_is_refused() {
 }
 
 #[test]
+fn a_client_of_files_whose_handshake_ends_in_a_drain_gets_one_answer() {
+    let (site, folder) = (Site::new(), Directory::new());
+    folder.write("small", "small");
+    let service = Service::files(&site, folder.path());
+    let mut lariat = Lariat::start(&service.toml());
+    let early = TcpStream::connect(service.address).unwrap();
+    lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
+    lariat.signal(Signal::TERM);
+    until("the listener to close", || {
+        TcpStream::connect(service.address).err()
+    });
+    let mut connection = Client::new(&site).over(early).unwrap();
+    assert_eq!(connection.fetch("/small"), b"small");
+    assert_eq!(connection.read_to_end().unwrap(), b"", "a proper end");
+    assert_eq!(lariat.wait().code(), Some(0));
+}
+
+#[test]
 fn files_are_sent_to_their_end_and_nobody_waits_for_clients_at_rest() {
     const BYTES: usize = 32 << 20;
     let (site, folder) = (Site::new(), Directory::new());

@@ -205,7 +205,11 @@ impl Mysql {
                 self.server_authenticates(payload, out);
                 Ok(())
             }
-            // Before the login nothing but an error may come: the server gave up waiting.
+            // Before the login nothing but an error may come: the server gave up waiting. Its TLS
+            // has not begun then, so that nothing more can be relayed.
+            _ if payload.first() == Some(&ERROR) && self.sides.back => {
+                Err(Refusal::ServerRefused(payload))
+            }
             _ if payload.first() == Some(&ERROR) => {
                 self.client.put(&payload, &mut out.to_client);
                 out.next = Next::Relay;

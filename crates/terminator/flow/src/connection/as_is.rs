@@ -55,6 +55,7 @@ impl Flow {
         self.settings = settings;
         self.handshaking.iter_mut().for_each(Handshaking::routed);
         self.advance_handshake(now, pool);
+        self.end_front_again(pool);
     }
 
     /// Goes on with a client that was admitted.
@@ -64,6 +65,14 @@ impl Flow {
         } else {
             self.begin_conversation(now);
             self.advance_handshake(now, pool);
+        }
+        self.end_front_again(pool);
+    }
+
+    /// Takes the client's end that came with what had to be decided first.
+    fn end_front_again(&mut self, pool: &mut Pool) {
+        if self.is_front_ended {
+            self.front_ended(pool);
         }
     }
 

@@ -40,6 +40,9 @@ impl Flow {
     }
 
     pub(super) fn dial_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+        if !matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying) {
+            return;
+        }
         if self.conversation.is_some() || !self.unavailable.is_empty() {
             return self.end_unavailable(ending, now, pool);
         }

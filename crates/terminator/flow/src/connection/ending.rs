@@ -44,7 +44,7 @@ impl Flow {
     /// Ends a connection that has lasted its lifetime. Amid an answer there is no close_notify:
     /// what was cut must not look whole.
     pub(super) fn end_lifetime(&mut self, now: Instant, pool: &mut Pool) {
-        if self.is_front_done() && !self.down.is_ended {
+        if self.is_front_done() && !self.is_answering && !self.down.is_ended {
             self.send_close_notify(pool);
             self.down.is_ended = true;
         }

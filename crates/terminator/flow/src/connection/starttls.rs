@@ -249,7 +249,15 @@ impl Flow {
         pool: &mut Pool,
     ) -> Result<(), tls::record::KeyExhausted> {
         match &mut self.traffic {
-            Some(traffic) => self.down.append_data(bytes, &mut **traffic, pool),
+            Some(_) if bytes.is_empty() => Ok(()),
+            Some(traffic) => {
+                // An answer to KeyUpdate or renegotiation goes before the next data.
+                if traffic.is_control_due() {
+                    self.down
+                        .append_record(pool, |out| traffic.seal_control(out).is_ok());
+                }
+                self.down.append_data(bytes, &mut **traffic, pool)
+            }
             None => {
                 self.down.append(bytes, pool);
                 Ok(())

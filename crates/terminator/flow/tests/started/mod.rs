@@ -337,8 +337,13 @@ fn a_server_that_waits_for_the_client_is_not_at_fault() {
     let starttls = starttls.as_mut().unwrap();
     (starttls.dialect, starttls.sides.back) = (Dialect::Mysql, true);
     let greeting = mysql_greeting();
+    let gave_up = b"\x1a\x00\x00\x01\xff\xd7\x0f#08S01you were too slow";
     for (received, reason) in [
         (None, Reason::HandshakeTimeout),
+        (
+            Some(Received::Bytes(gave_up.len())),
+            Reason::ServerStarttlsFailed,
+        ),
         (Some(Received::End), Reason::BackendClosed),
         (Some(Received::Failed), Reason::BackendReset),
     ] {
@@ -354,7 +359,12 @@ fn a_server_that_waits_for_the_client_is_not_at_fault() {
         run.handle(Event::BackReceived(Received::Bytes(greeting.len())));
         assert!(!run.flow.front_pending().is_empty());
         match received {
-            Some(received) => run.handle(Event::BackReceived(received)),
+            Some(received) => {
+                let room = run.flow.back_room(&mut run.pool).unwrap().next();
+                let room = room.unwrap();
+                room[..received.bytes()].copy_from_slice(&gave_up[..received.bytes()]);
+                run.handle(Event::BackReceived(received));
+            }
             None => {
                 run.now += TIMEOUTS.dial.max(TIMEOUTS.handshake);
                 run.handle(Event::Timeout);

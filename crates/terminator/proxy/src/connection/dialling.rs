@@ -99,7 +99,7 @@ impl Connection {
     /// Dials once more if the servers were only busy or full, and it is time or its turn has come;
     /// returns whether it did.
     pub(super) fn dial_again(&mut self, context: &mut Context<'_>) -> bool {
-        let is_due = self.dial.is_due(context.now);
+        let is_due = self.dial.is_due(context.now) && self.flow.is_dialling();
         if is_due {
             self.dial_server(context);
         }

@@ -255,6 +255,7 @@ impl Run {
             sources: &self.sources,
             calls: &self.calls,
             now: self.now,
+            is_draining: false,
             bulk_bytes: [BYTES_PER_TURN[0]; 2],
             moved: 0,
         };
