@@ -65,7 +65,7 @@ impl Signals {
     /// opens the descriptor that is readable when one is pending. To be called before the first
     /// thread is started: one that does not block a signal would take it.
     ///
-    /// [`Signal::Child`] is no longer ignored, where whoever started this program ignored it: the
+    /// [`Signal::Child`] is no longer ignored, where the program that started this one ignored it: the
     /// kernel would say of no child how it ended.
     pub fn new(signals: &[Signal]) -> io::Result<Self> {
         // SAFETY: no handler is installed, and no memory of ours is read.

@@ -267,7 +267,8 @@ impl Connection {
             let event = Event::Stopped(Reason::ClientTooSlow);
             return self.flow.handle(event, now, pool);
         }
-        let is_answering = self.files().is_some_and(|files| files.is_answering());
+        let files = self.files();
+        let is_answering = files.is_some_and(|files| files.is_readable() || files.is_waiting());
         self.flow
             .note_answering(is_answering || self.splice.is_holding());
         self.flow.handle(Event::Timeout, now, pool);

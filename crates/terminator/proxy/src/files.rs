@@ -277,11 +277,6 @@ impl FileBack {
         }
     }
 
-    /// Whether something of an answer has to be found, read or sent.
-    pub(crate) fn is_answering(&self) -> bool {
-        self.is_readable() || self.is_waiting()
-    }
-
     /// Whether the client asks nothing more.
     pub(crate) fn is_asked(&self) -> bool {
         self.is_asked
@@ -435,11 +430,7 @@ impl FileBack {
     /// What came of receiving, after this number of bytes.
     fn rest(&mut self, filled: usize) -> Received {
         let output = self.conversation.output();
-        self.is_over = match output {
-            Output::End => true,
-            Output::Cut => filled == 0,
-            Output::Nothing | Output::Bytes(_) | Output::File { .. } => false,
-        };
+        self.is_over = output == Output::End || output == Output::Cut && filled == 0;
         match (output, filled) {
             (Output::End, 0) => Received::End,
             (Output::End, count) => Received::Last(count),

@@ -411,7 +411,9 @@ impl Supervisor<'_> {
             Phase::Serving if stage != Stage::Offered => {
                 self.tell(&Order::Accept(Observations::default()))
             }
-            Phase::Restarting if stage != Stage::Offered => drop(self.start_again()?),
+            Phase::Restarting if stage != Stage::Offered => {
+                self.start_again()?;
+            }
             Phase::Starting | Phase::Serving | Phase::Restarting => {}
         }
         self.reload_if_asked()
