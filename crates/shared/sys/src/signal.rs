@@ -65,8 +65,8 @@ impl Signals {
     /// opens the descriptor that is readable when one is pending. To be called before the first
     /// thread is started: one that does not block a signal would take it.
     ///
-    /// [`Signal::Child`] is no longer ignored, where the program that started this one ignored it: the
-    /// kernel would say of no child how it ended.
+    /// [`Signal::Child`] is no longer ignored, as by the program that started this one: the kernel
+    /// would say of no child how it ended.
     pub fn new(signals: &[Signal]) -> io::Result<Self> {
         // SAFETY: no handler is installed, and no memory of ours is read.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
