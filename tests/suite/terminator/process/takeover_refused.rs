@@ -17,14 +17,14 @@ use suite::site::Site;
 use testkit::server::{Behaviour, Server};
 
 /// A running one, and what is asked of it.
-struct Stage {
-    site: Site,
+pub(super) struct Stage {
+    pub(super) site: Site,
     _server: Server,
-    service: Service,
-    lariat: Lariat,
+    pub(super) service: Service,
+    pub(super) lariat: Lariat,
 }
 
-fn running() -> Stage {
+pub(super) fn running() -> Stage {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
     let lariat = Lariat::start(&service.toml());
@@ -38,7 +38,7 @@ fn running() -> Stage {
 
 impl Stage {
     /// It serves, as it did, and has said this.
-    fn assert_goes_on(&mut self, words: &str) {
+    pub(super) fn assert_goes_on(&mut self, words: &str) {
         until(words, || self.lariat.stderr().contains(words).then_some(()));
         assert_eq!(self.lariat.serving(), self.lariat.supervisor());
         Client::new(&self.site).visit(self.service.address);
@@ -50,19 +50,19 @@ impl Stage {
         assert!(left.is_empty(), "{left:?}");
     }
 
-    fn socket(&self) -> std::path::PathBuf {
+    pub(super) fn socket(&self) -> std::path::PathBuf {
         let mut path = self.lariat.status_socket().into_os_string();
         path.push(".takeover");
         path.into()
     }
 
-    fn connected(&self) -> UnixStream {
+    pub(super) fn connected(&self) -> UnixStream {
         let stream = UnixStream::connect(self.socket()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
-    fn hello(&self, formats: &str) -> String {
+    pub(super) fn hello(&self, formats: &str) -> String {
         let file = self.lariat.configuration();
         format!(
             r#"{{"Hello":{{"formats":{formats},"program":"7.7","configuration":{file:?},"later":1}}}}"#
@@ -71,13 +71,13 @@ impl Stage {
 }
 
 /// A message of the channel: lengths of bytes and descriptors, little endian, and the bytes.
-fn message(text: &str) -> Vec<u8> {
+pub(super) fn message(text: &str) -> Vec<u8> {
     let length = u32::try_from(text.len()).unwrap();
     [&length.to_le_bytes()[..], &[0; 4], text.as_bytes()].concat()
 }
 
 /// The next message, which has no descriptors.
-fn answer(stream: &mut UnixStream) -> String {
+pub(super) fn answer(stream: &mut UnixStream) -> String {
     let mut header = [0; 8];
     stream.read_exact(&mut header).unwrap();
     let length = u32::from_le_bytes(header[..4].try_into().unwrap());

@@ -41,6 +41,9 @@ const READY_TIME_MAX: Duration = Duration::from_secs(150);
 /// From there to the word that it serves: nobody accepts meanwhile.
 const SWITCH_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// Why there is no taking over: nobody is to serve.
+const TOLD_TO_STOP: &str = "the running one was told to stop";
+
 /// Whether systemd has started this process, and takes its end for the service's end: a unit of
 /// `Type=notify` can be told of another process (sd_notify(3)).
 fn ends_with_first_process() -> bool {
@@ -176,6 +179,9 @@ impl Supervisor<'_> {
             return Err(format!("process {pid} is taking over already"));
         }
         match self.phase {
+            Phase::Starting | Phase::Serving | Phase::Restarting if self.stop_asked => {
+                Err(TOLD_TO_STOP.to_owned())
+            }
             Phase::Starting | Phase::Serving | Phase::Restarting => Ok(()),
             Phase::Draining if self.succession.is_replacing => Ok(()),
             Phase::Draining => Err("the running one drains, and has closed its sockets".to_owned()),
@@ -390,10 +396,7 @@ impl Supervisor<'_> {
             "error: the successor{who} has not taken over, and {what_now}: {why}"
         ));
         let why = why.to_owned();
-        for asker in self.succession.askers.drain(..) {
-            let why = why.clone();
-            let _ = asker.send(&Predecessor::Refused { why }, &[]);
-        }
+        self.refuse_askers(&why);
         let Some(Taking { link, stage, .. }) = taking else {
             return Ok(self.end_replacing());
         };
@@ -421,14 +424,29 @@ impl Supervisor<'_> {
     pub(super) fn stops_with_successor(&mut self) -> bool {
         let is_given = self.succession.stage() == Some(Stage::Given);
         self.succession.stop_asked |= is_given;
+        if let Some((_, pid)) = self.succession.expected.take() {
+            // It would find nobody to ask when this one has ended, and serve.
+            let _ = signal::kill(pid);
+        }
         let others = (!is_given).then(|| self.succession.successor.take());
-        let why = || "it was told to stop".to_owned();
+        let why = || TOLD_TO_STOP.to_owned();
         let waiting = self.succession.waiting.take().map(|(link, _)| link);
         let taking = others.flatten().map(|taking| taking.link);
         for link in taking.into_iter().chain(waiting) {
             let _ = link.send(&Predecessor::Refused { why: why() }, &[]);
         }
+        if !is_given {
+            self.refuse_askers(TOLD_TO_STOP);
+        }
         is_given
+    }
+
+    /// Nothing comes of the upgrade that they asked for.
+    fn refuse_askers(&mut self, why: &str) {
+        for asker in self.succession.askers.drain(..) {
+            let why = why.to_owned();
+            let _ = asker.send(&Predecessor::Refused { why }, &[]);
+        }
     }
 
     /// Starts the program again, to take over.
@@ -446,16 +464,15 @@ impl Supervisor<'_> {
         }
         let started = match self.phase {
             Phase::Draining => Err("the running one drains".to_owned()),
+            _ if self.stop_asked => Err(TOLD_TO_STOP.to_owned()),
             _ => self.start_successor(None),
         };
         match started {
             Ok(pid) => self.expect(pid),
             Err(why) => {
-                say(format_args!("error: cannot start a successor: {why}"));
-                for asker in self.succession.askers.drain(..) {
-                    let why = format!("cannot start a successor: {why}");
-                    let _ = asker.send(&Predecessor::Refused { why }, &[]);
-                }
+                let why = format!("cannot start a successor: {why}");
+                say(format_args!("error: {why}"));
+                self.refuse_askers(&why);
             }
         }
     }

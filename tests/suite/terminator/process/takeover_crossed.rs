@@ -1,0 +1,71 @@
+//! A takeover that something else crosses: a stop, a reload, another upgrade, a crash.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::Command;
+
+use rustix::process::{Pid, Signal};
+use suite::configuration::Service;
+use suite::lariat::{Lariat, command};
+use suite::patience::until;
+use suite::process::has_ended;
+use suite::program::{Running, run};
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+use super::takeover_trial::Started;
+
+/// `lariat upgrade` and the like, not to its end.
+fn asking(lariat: &Lariat, what: &str) -> Running {
+    let mut command = command();
+    command.arg(what).arg("--status-socket");
+    Running::start(command.arg(lariat.status_socket()))
+}
+
+/// The process that the running one has started last to take over.
+fn started(lariat: &Lariat) -> Option<Started> {
+    let said = lariat.stderr();
+    let (_, after) = said.rsplit_once("started process ")?;
+    let (pid, _) = after.split_once(" to take over")?;
+    Some(Started(Pid::from_raw(pid.parse().ok()?)?))
+}
+
+/// Puts a script in the place of its first argument that waits at a gate before it is the program.
+const GATED: &str = r#"
+mkfifo "$GATE"
+printf '%s\n' '#!/bin/sh' 'read -r _ < "$GATE"' 'exec "$REAL" "$@"' > "$0.new"
+chmod +x "$0.new"
+mv "$0.new" "$0"
+"#;
+
+#[test]
+fn a_stop_also_ends_a_successor_that_has_only_been_started() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let (program, gate) = (site.path("lariat"), site.path("gate"));
+    std::os::unix::fs::symlink(command().get_program(), &program).unwrap();
+    let mut first = Command::new(&program);
+    first
+        .env("GATE", &gate)
+        .env("REAL", command().get_program());
+    let mut lariat = Lariat::start_by(first, &service.toml());
+    // By a process of its own: no other that is started meanwhile has the script open.
+    let mut replace = Command::new("sh");
+    replace.args(["-ec", GATED]).arg(&program);
+    run(replace.env("GATE", &gate)).success();
+    let mut upgrade = asking(&lariat, "upgrade");
+    let successor = until("a successor", || started(&lariat));
+    lariat.signal(Signal::TERM);
+    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    // Both ways, so that nobody waits for the other end.
+    let opened = OpenOptions::new().read(true).write(true).open(&gate);
+    opened.unwrap().write_all(b"\n").unwrap();
+    until("the successor's end", || {
+        has_ended(successor.0).then_some(())
+    });
+    TcpStream::connect(service.address).unwrap_err();
+    assert_eq!(upgrade.wait().code(), Some(5), "{}", upgrade.stderr());
+    let said = upgrade.stderr();
+    assert!(said.contains("was told to stop"), "{said}");
+}
