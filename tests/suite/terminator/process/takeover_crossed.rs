@@ -14,6 +14,7 @@ use suite::program::{Running, run};
 use suite::site::Site;
 use testkit::server::{Behaviour, Server};
 
+use super::takeover_refused::running;
 use super::takeover_trial::Started;
 
 /// `lariat upgrade` and the like, not to its end.
@@ -68,4 +69,56 @@ fn a_stop_also_ends_a_successor_that_has_only_been_started() {
     assert_eq!(upgrade.wait().code(), Some(5), "{}", upgrade.stderr());
     let said = upgrade.stderr();
     assert!(said.contains("was told to stop"), "{said}");
+}
+
+/// Sends a process SIGHUP, and waits until it has taken the signal.
+const HANGS_UP: &str = r#"
+def hang_up(pid):
+    os.kill(pid, signal.SIGHUP)
+    def pending():
+        with open(f"/proc/{pid}/status") as file:
+            return [line.split()[1] for line in file if line.startswith("ShdPnd")][0]
+    while int(pending(), 16) & 1: pass
+"#;
+
+/// Asks for a reload before it takes over, is told of it, and ends.
+const DIES_WITH_A_RELOAD: &str = r#"
+send(sys.argv[2])
+assert "Offer" in receive()
+hang_up(int(sys.argv[3]))
+send('"Ready"')
+assert receive()["Yours"]["reload"]
+"#;
+
+#[test]
+fn a_reload_that_a_successor_dies_with_is_made_by_the_one_that_goes_on() {
+    let mut running = running();
+    let script = format!("{HANGS_UP}{DIES_WITH_A_RELOAD}");
+    let mut child = running.speaking(&script).spawn().unwrap();
+    // The running one sees to its end, if it is not quick enough.
+    assert!(matches!(child.wait().unwrap().code(), Some(0) | None));
+    let generation = "lariat_config_generation";
+    running.lariat.wait_for_metric(generation, &[], 2.0);
+    running.assert_goes_on("has not taken over, and this one goes on");
+}
+
+/// Asks for a reload when it may serve already, and ends with success when it is asked for one.
+const HEARS_OF_A_RELOAD: &str = r#"
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+send(sys.argv[2])
+assert "Offer" in receive()
+send('"Ready"')
+assert not receive()["Yours"]["reload"]
+hang_up(int(sys.argv[3]))
+send('{"Serving":{"kept":[],"addresses":[]}}')
+assert signal.sigtimedwait([signal.SIGHUP], 30)
+"#;
+
+#[test]
+fn a_reload_asked_for_at_the_last_moment_is_the_successors() {
+    let mut running = running();
+    let script = format!("{HANGS_UP}{HEARS_OF_A_RELOAD}");
+    let mut child = running.speaking(&script).spawn().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(running.lariat.wait().code(), Some(0));
 }

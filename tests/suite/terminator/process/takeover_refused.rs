@@ -62,6 +62,17 @@ impl Stage {
         stream
     }
 
+    /// A successor that says what this script of Python has it say. Its third argument is the
+    /// process that it says it to.
+    pub(super) fn speaking(&self, script: &str) -> Command {
+        let mut python = Command::new("python3");
+        python.arg("-c").arg(format!("{SPEAKS}{script}"));
+        python.arg(self.socket()).arg(self.hello("[1,1]"));
+        let number = self.lariat.supervisor().as_raw_nonzero();
+        python.arg(number.to_string());
+        python
+    }
+
     pub(super) fn hello(&self, formats: &str) -> String {
         let file = self.lariat.configuration();
         format!(
@@ -166,13 +177,7 @@ fn one_that_dies_half_way_leaves_everything_as_it_was() {
     running.assert_goes_on("has not taken over, and this one goes on: ");
     // It says that it is ready, hears that it may serve, and dies.
     for round in 1..=2 {
-        let mut child = Command::new("python3")
-            .arg("-c")
-            .arg(DIES_WHEN_IT_MAY_SERVE)
-            .arg(running.socket())
-            .arg(running.hello("[1,1]"))
-            .spawn()
-            .unwrap();
+        let mut child = running.speaking(DIES_WHEN_IT_MAY_SERVE).spawn().unwrap();
         // The running one sees to its end, if it is not quick enough.
         assert!(matches!(child.wait().unwrap().code(), Some(0) | None));
         let words = "goes on: ";
@@ -184,10 +189,9 @@ fn one_that_dies_half_way_leaves_everything_as_it_was() {
     }
 }
 
-/// Speaks to the socket of its first argument, begins with its second, and ends as soon as it has
-/// been told that it may serve.
-const DIES_WHEN_IT_MAY_SERVE: &str = r#"
-import json, socket, struct, sys
+/// Speaks to the socket of its first argument, and has the second to say.
+const SPEAKS: &str = r#"
+import json, os, signal, socket, struct, sys
 s = socket.socket(socket.AF_UNIX)
 s.connect(sys.argv[1])
 s.settimeout(30)
@@ -203,6 +207,10 @@ def receive():
     text = b""
     while len(text) < length: text += s.recv(length - len(text))
     return json.loads(text)
+"#;
+
+/// Ends as soon as it has been told that it may serve.
+const DIES_WHEN_IT_MAY_SERVE: &str = r#"
 send(sys.argv[2])
 assert receive()["Offer"]["format"] == 1
 send('"Ready"')

@@ -228,6 +228,7 @@ impl Supervisor<'_> {
             program,
             stage: Stage::Offered,
             until: Instant::now() + READY_TIME_MAX,
+            has_reload: false,
         });
         match sent {
             Ok(()) => Ok(Next::Continue),
@@ -285,14 +286,18 @@ impl Supervisor<'_> {
         }
         self.reach_stage(Stage::Given);
         let reload = std::mem::take(&mut self.reload_asked);
-        let taking = self.succession.successor.as_ref();
+        let taking = self.succession.successor.as_mut();
         // One that was taken over may say what is far longer as JSON.
         let is_sound = |all: &Observations| encode(all).bytes().len() < PREDECESSOR_BYTES_MAX / 2;
         let yours = Predecessor::Yours {
             reload,
             observations: Some(observations).filter(is_sound).unwrap_or_default(),
         };
-        match taking.map(|taking| taking.link.send(&yours, &[])) {
+        let sent = taking.map(|taking| {
+            taking.has_reload = reload;
+            taking.link.send(&yours, &[])
+        });
+        match sent {
             Some(Err(error)) => self.successor_failed(&format!("takes no word: {error}")),
             Some(Ok(())) | None => Ok(Next::Continue),
         }
@@ -322,9 +327,14 @@ impl Supervisor<'_> {
         }
         self.admin_sockets.leave(&kept);
         self.listeners.lend(kept);
-        if self.succession.stop_asked {
-            let process = link.process.as_ref();
-            let _ = process.map(|process| process.signal(Signal::Terminate));
+        let pending = match std::mem::take(&mut self.reload_asked) {
+            _ if self.succession.stop_asked => Some(Signal::Terminate),
+            // Since it was told that it may serve.
+            true => Some(Signal::Hangup),
+            false => None,
+        };
+        if let (Some(signal), Some(process)) = (pending, &link.process) {
+            let _ = process.signal(signal);
         }
         self.settled();
         if std::mem::take(&mut self.succession.is_replacing) {
@@ -397,9 +407,11 @@ impl Supervisor<'_> {
         ));
         let why = why.to_owned();
         self.refuse_askers(&why);
-        let Some(Taking { link, stage, .. }) = taking else {
+        let Some(taking) = taking else {
             return Ok(self.end_replacing());
         };
+        self.reload_asked |= taking.has_reload;
+        let Taking { link, stage, .. } = taking;
         let _ = link.send(&Predecessor::Refused { why }, &[]);
         if stage != Stage::Offered {
             // It may hold on to what it was given, and only one may serve.
