@@ -2,10 +2,11 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, kill_process};
 use suite::configuration::Service;
 use suite::lariat::{Lariat, command};
 use suite::patience::until;
@@ -14,7 +15,7 @@ use suite::program::{Running, run};
 use suite::site::Site;
 use testkit::server::{Behaviour, Server};
 
-use super::takeover_refused::running;
+use super::takeover_refused::{Stage, answer, message, running};
 use super::takeover_trial::Started;
 
 /// `lariat upgrade` and the like, not to its end.
@@ -121,4 +122,55 @@ fn a_reload_asked_for_at_the_last_moment_is_the_successors() {
     let mut child = running.speaking(&script).spawn().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(running.lariat.wait().code(), Some(0));
+}
+
+/// Stops the worker process and has it asked for another plan, which waits for its answer: the
+/// address that the plan adds.
+fn reloading(running: &Stage) -> SocketAddr {
+    let worker_process = running.lariat.worker_process();
+    kill_process(worker_process, Signal::STOP).unwrap();
+    let more = Service::new(&running.site, &running.server).named("more");
+    let both = format!("{}{}", running.service.toml(), more.toml());
+    running.lariat.configure(&both);
+    running.lariat.signal(Signal::HUP);
+    until("the plan to be asked for", || {
+        TcpStream::connect(more.address).ok()
+    });
+    more.address
+}
+
+/// A successor that has to wait.
+fn waiting(running: &Stage) -> UnixStream {
+    let mut stream = running.connected();
+    let hello = message(&running.hello("[1,1]"));
+    stream.write_all(&hello).unwrap();
+    // That it waits shows the answer to the second one.
+    stream.write_all(&hello).unwrap();
+    let said = answer(&mut stream);
+    assert!(said.contains("is taking over already"), "{said}");
+    stream
+}
+
+#[test]
+fn an_upgrade_while_a_successor_waits_for_a_reload_is_that_one() {
+    let mut running = running();
+    let worker_process = running.lariat.worker_process();
+    reloading(&running);
+    let first = waiting(&running);
+    let mut asking = running.connected();
+    asking.write_all(&message("\"Upgrade\"")).unwrap();
+    // Its answer shows that the one before has been heard.
+    let hello = running.hello("[1,1]");
+    asking.write_all(&message(&hello)).unwrap();
+    let said = answer(&mut asking);
+    assert!(said.contains("is taking over already"), "{said}");
+    drop(first);
+    let said = answer(&mut asking);
+    assert!(said.contains("it ended while it waited"), "{said}");
+    assert!(started(&running.lariat).is_none());
+    kill_process(worker_process, Signal::CONT).unwrap();
+    let generation = "lariat_config_generation";
+    running.lariat.wait_for_metric(generation, &[], 2.0);
+    running.assert_goes_on("this one goes on: it ended while it waited");
+    assert_eq!(running.lariat.succeed().wait().code(), Some(0));
 }

@@ -19,7 +19,7 @@ use testkit::server::{Behaviour, Server};
 /// A running one, and what is asked of it.
 pub(super) struct Stage {
     pub(super) site: Site,
-    _server: Server,
+    pub(super) server: Server,
     pub(super) service: Service,
     pub(super) lariat: Lariat,
 }
@@ -30,7 +30,7 @@ pub(super) fn running() -> Stage {
     let lariat = Lariat::start(&service.toml());
     Stage {
         site,
-        _server: server,
+        server,
         service,
         lariat,
     }
@@ -87,14 +87,16 @@ pub(super) fn message(text: &str) -> Vec<u8> {
     [&length.to_le_bytes()[..], &[0; 4], text.as_bytes()].concat()
 }
 
-/// The next message, which has no descriptors.
+/// The next message, without its descriptors.
 pub(super) fn answer(stream: &mut UnixStream) -> String {
     let mut header = [0; 8];
     stream.read_exact(&mut header).unwrap();
-    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-    let mut text = vec![0; length as usize];
+    let [length, descriptors] = [&header[..4], &header[4..]]
+        .map(|number| u32::from_le_bytes(number.try_into().unwrap()) as usize);
+    // They come with bytes of their own, 250 with each.
+    let mut text = vec![0; descriptors.div_ceil(250) + length];
     stream.read_exact(&mut text).unwrap();
-    String::from_utf8(text).unwrap()
+    String::from_utf8(text.split_off(text.len() - length)).unwrap()
 }
 
 fn assert_refused(mut successor: Running, code: i32, words: &str) {
@@ -360,7 +362,7 @@ fn a_program_that_crashes_or_is_none_changes_nothing() {
     let lariat = Lariat::start_by(Command::new(&program), &service.toml());
     let mut running = Stage {
         site,
-        _server: server,
+        server,
         service,
         lariat,
     };

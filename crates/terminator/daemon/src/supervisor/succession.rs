@@ -71,7 +71,9 @@ impl Supervisor<'_> {
                 self.trial_fails(why);
                 Ok(Next::Continue)
             }
-            Asked::Failed(link, why) if self.is_awaited(link.pid) => self.takeover_failed(&why),
+            Asked::Failed(link, why) if self.is_awaited(link.pid) => {
+                self.takeover_failed(link.pid, &why)
+            }
             Asked::Failed(link, why) => {
                 warn(format_args!(
                     "process {} failed: {}",
@@ -87,8 +89,10 @@ impl Supervisor<'_> {
             Asked::Gone(number) => {
                 self.succession.askers.retain(|one| one.number != number);
                 let is_it = |(link, _): &mut (Link, Hello)| link.number == number;
-                self.succession.waiting.take_if(is_it);
-                Ok(Next::Continue)
+                match self.succession.waiting.take_if(is_it) {
+                    Some((link, _)) => self.takeover_failed(link.pid, "it ended while it waited"),
+                    None => Ok(Next::Continue),
+                }
             }
             Asked::Ended(pid, how)
                 if self
@@ -138,7 +142,7 @@ impl Supervisor<'_> {
             self.turn_away(&link, &why)?;
             if self.succession.expected.is_some_and(is_expected) {
                 // Who asked for it hears why, and not only that it ended.
-                return self.takeover_failed(&why);
+                return self.takeover_failed(link.pid, &why);
             }
             return Ok(Next::Continue);
         }
@@ -377,25 +381,28 @@ impl Supervisor<'_> {
         let succession = &self.succession;
         let taking = succession.successor.as_ref();
         let started_as = succession.program.as_ref();
-        let who = match (taking, succession.expected, started_as) {
-            (Some(taking), ..) => {
-                format!("process {}, lariat {}, ", taking.link.pid, taking.program)
-            }
+        let (pid, who) = match (taking, succession.expected, started_as) {
+            (Some(Taking { link, program, .. }), ..) => (
+                link.pid,
+                format!("process {}, lariat {program}, ", link.pid),
+            ),
             (None, Some((_, pid)), Some(started_as)) => {
-                format!("process {pid} ({}) ", started_as.program.display())
+                let program = started_as.program.display();
+                (pid, format!("process {pid} ({program}) "))
             }
-            _ => "the successor ".to_owned(),
+            _ => return Ok(Next::Continue),
         };
-        self.takeover_failed(&(who + what))
+        self.takeover_failed(pid, &(who + what))
     }
 
-    /// The successor does not come to it: this one goes on.
-    fn takeover_failed(&mut self, why: &str) -> Result<Next, Failure> {
+    /// That successor does not come to it: this one goes on.
+    fn takeover_failed(&mut self, pid: u32, why: &str) -> Result<Next, Failure> {
         let why = printable(why.trim_end());
-        let expected = self.succession.expected.take().map(|(_, pid)| pid);
-        let taking = self.succession.successor.take();
-        let pid = taking.as_ref().map(|taking| taking.link.pid).or(expected);
-        let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+        let succession = &mut self.succession;
+        succession
+            .expected
+            .take_if(|(_, expected)| *expected == pid);
+        let taking = succession.successor.take_if(|one| one.link.pid == pid);
         // As it stands on its standard error.
         let why = Level::split(&why).map_or(&*why, |(_, text)| text);
         let what_now = match self.phase {
@@ -403,7 +410,7 @@ impl Supervisor<'_> {
             Phase::Starting | Phase::Serving | Phase::Restarting => "this one goes on",
         };
         say(format_args!(
-            "error: the successor{who} has not taken over, and {what_now}: {why}"
+            "error: the successor (pid {pid}) has not taken over, and {what_now}: {why}"
         ));
         let why = why.to_owned();
         self.refuse_askers(&why);
@@ -463,10 +470,13 @@ impl Supervisor<'_> {
 
     /// Starts the program again, to take over.
     pub(super) fn upgrade(&mut self, asker: Option<Link>) {
-        let is_in_progress =
-            self.succession.expected.is_some() || self.succession.successor.is_some();
-        self.succession.askers.extend(asker);
-        if is_in_progress {
+        let succession = &mut self.succession;
+        succession.askers.extend(asker);
+        if succession.expected.is_some()
+            || succession.waiting.is_some()
+            || succession.successor.is_some()
+        {
+            // They hear what comes of that one.
             return;
         }
         let socket = self.succession.program.as_ref().map(|it| &it.socket);
