@@ -174,3 +174,17 @@ fn an_upgrade_while_a_successor_waits_for_a_reload_is_that_one() {
     running.assert_goes_on("this one goes on: it ended while it waited");
     assert_eq!(running.lariat.succeed().wait().code(), Some(0));
 }
+
+#[test]
+fn a_successor_that_waits_for_a_reload_outlasts_the_worker_process() {
+    let mut running = running();
+    let more = reloading(&running);
+    let mut stream = waiting(&running);
+    running.lariat.kill_worker_process();
+    let said = answer(&mut stream);
+    assert!(said.contains("Offer"), "{said}");
+    drop(stream);
+    running.assert_goes_on("has not taken over, and this one goes on");
+    TcpStream::connect(more).unwrap_err();
+    assert_eq!(running.lariat.succeed().wait().code(), Some(0));
+}
