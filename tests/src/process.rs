@@ -13,3 +13,10 @@ pub fn status_line(process: Pid, key: &str) -> String {
         .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     line.unwrap_or_else(|| panic!("no {key}")).trim().to_owned()
 }
+
+/// Whether it has ended, also if its parent has not asked how.
+pub fn has_ended(process: Pid) -> bool {
+    let path = format!("/proc/{}/status", process.as_raw_nonzero());
+    let status = fs::read_to_string(path);
+    status.map_or(true, |status| status.contains("\nState:\tZ"))
+}

@@ -122,6 +122,7 @@ mod terminator {
         mod service_manager;
         mod supervisor_stalls;
         mod takeover;
+        mod takeover_crossed;
         mod takeover_refused;
         mod takeover_trial;
         mod takeover_versions;

@@ -17,20 +17,20 @@ use suite::site::Site;
 use testkit::server::{Behaviour, Server};
 
 /// A running one, and what is asked of it.
-struct Stage {
-    site: Site,
-    _server: Server,
-    service: Service,
-    lariat: Lariat,
+pub(super) struct Stage {
+    pub(super) site: Site,
+    pub(super) server: Server,
+    pub(super) service: Service,
+    pub(super) lariat: Lariat,
 }
 
-fn running() -> Stage {
+pub(super) fn running() -> Stage {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
     let lariat = Lariat::start(&service.toml());
     Stage {
         site,
-        _server: server,
+        server,
         service,
         lariat,
     }
@@ -38,7 +38,7 @@ fn running() -> Stage {
 
 impl Stage {
     /// It serves, as it did, and has said this.
-    fn assert_goes_on(&mut self, words: &str) {
+    pub(super) fn assert_goes_on(&mut self, words: &str) {
         until(words, || self.lariat.stderr().contains(words).then_some(()));
         assert_eq!(self.lariat.serving(), self.lariat.supervisor());
         Client::new(&self.site).visit(self.service.address);
@@ -50,19 +50,30 @@ impl Stage {
         assert!(left.is_empty(), "{left:?}");
     }
 
-    fn socket(&self) -> std::path::PathBuf {
+    pub(super) fn socket(&self) -> std::path::PathBuf {
         let mut path = self.lariat.status_socket().into_os_string();
         path.push(".takeover");
         path.into()
     }
 
-    fn connected(&self) -> UnixStream {
+    pub(super) fn connected(&self) -> UnixStream {
         let stream = UnixStream::connect(self.socket()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
-    fn hello(&self, formats: &str) -> String {
+    /// A successor that says what this script of Python has it say. Its third argument is the
+    /// process that it says it to.
+    pub(super) fn speaking(&self, script: &str) -> Command {
+        let mut python = Command::new("python3");
+        python.arg("-c").arg(format!("{SPEAKS}{script}"));
+        python.arg(self.socket()).arg(self.hello("[1,1]"));
+        let number = self.lariat.supervisor().as_raw_nonzero();
+        python.arg(number.to_string());
+        python
+    }
+
+    pub(super) fn hello(&self, formats: &str) -> String {
         let file = self.lariat.configuration();
         format!(
             r#"{{"Hello":{{"formats":{formats},"program":"7.7","configuration":{file:?},"later":1}}}}"#
@@ -71,19 +82,21 @@ impl Stage {
 }
 
 /// A message of the channel: lengths of bytes and descriptors, little endian, and the bytes.
-fn message(text: &str) -> Vec<u8> {
+pub(super) fn message(text: &str) -> Vec<u8> {
     let length = u32::try_from(text.len()).unwrap();
     [&length.to_le_bytes()[..], &[0; 4], text.as_bytes()].concat()
 }
 
-/// The next message, which has no descriptors.
-fn answer(stream: &mut UnixStream) -> String {
+/// The next message, without its descriptors.
+pub(super) fn answer(stream: &mut UnixStream) -> String {
     let mut header = [0; 8];
     stream.read_exact(&mut header).unwrap();
-    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-    let mut text = vec![0; length as usize];
+    let [length, descriptors] = [&header[..4], &header[4..]]
+        .map(|number| u32::from_le_bytes(number.try_into().unwrap()) as usize);
+    // They come with bytes of their own, 250 with each.
+    let mut text = vec![0; descriptors.div_ceil(250) + length];
     stream.read_exact(&mut text).unwrap();
-    String::from_utf8(text).unwrap()
+    String::from_utf8(text.split_off(text.len() - length)).unwrap()
 }
 
 fn assert_refused(mut successor: Running, code: i32, words: &str) {
@@ -166,13 +179,7 @@ fn one_that_dies_half_way_leaves_everything_as_it_was() {
     running.assert_goes_on("has not taken over, and this one goes on: ");
     // It says that it is ready, hears that it may serve, and dies.
     for round in 1..=2 {
-        let mut child = Command::new("python3")
-            .arg("-c")
-            .arg(DIES_WHEN_IT_MAY_SERVE)
-            .arg(running.socket())
-            .arg(running.hello("[1,1]"))
-            .spawn()
-            .unwrap();
+        let mut child = running.speaking(DIES_WHEN_IT_MAY_SERVE).spawn().unwrap();
         // The running one sees to its end, if it is not quick enough.
         assert!(matches!(child.wait().unwrap().code(), Some(0) | None));
         let words = "goes on: ";
@@ -184,10 +191,9 @@ fn one_that_dies_half_way_leaves_everything_as_it_was() {
     }
 }
 
-/// Speaks to the socket of its first argument, begins with its second, and ends as soon as it has
-/// been told that it may serve.
-const DIES_WHEN_IT_MAY_SERVE: &str = r#"
-import json, socket, struct, sys
+/// Speaks to the socket of its first argument, and has the second to say.
+const SPEAKS: &str = r#"
+import json, os, signal, socket, struct, sys
 s = socket.socket(socket.AF_UNIX)
 s.connect(sys.argv[1])
 s.settimeout(30)
@@ -203,6 +209,10 @@ def receive():
     text = b""
     while len(text) < length: text += s.recv(length - len(text))
     return json.loads(text)
+"#;
+
+/// Ends as soon as it has been told that it may serve.
+const DIES_WHEN_IT_MAY_SERVE: &str = r#"
 send(sys.argv[2])
 assert receive()["Offer"]["format"] == 1
 send('"Ready"')
@@ -352,7 +362,7 @@ fn a_program_that_crashes_or_is_none_changes_nothing() {
     let lariat = Lariat::start_by(Command::new(&program), &service.toml());
     let mut running = Stage {
         site,
-        _server: server,
+        server,
         service,
         lariat,
     };

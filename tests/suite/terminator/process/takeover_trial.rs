@@ -16,7 +16,7 @@ use suite::site::Site;
 use testkit::server::{Behaviour, Server};
 
 /// A supervisor that this test did not start; ended with it.
-struct Started(Pid);
+pub(super) struct Started(pub(super) Pid);
 
 impl Drop for Started {
     fn drop(&mut self) {

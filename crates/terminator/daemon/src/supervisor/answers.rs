@@ -106,6 +106,10 @@ impl Supervisor<'_> {
             return self.stop();
         }
         self.tell_manager_ready();
+        if !self.is_reading {
+            // One may have waited for a reload that the worker process has died of.
+            self.offer_if_asked()?;
+        }
         self.reload_if_asked()
     }
 
@@ -213,6 +217,7 @@ impl Supervisor<'_> {
             self.admin_sockets.withdraw_log();
             self.cluster_socket.withdraw();
             self.listeners.keep(&self.served.summary.listen);
+            self.names.want(self.served.summary.names.clone());
             let message = "the worker process died while it built the new configuration";
             self.reload_ended(Some(message.to_owned()));
         }

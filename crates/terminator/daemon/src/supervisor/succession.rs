@@ -41,6 +41,9 @@ const READY_TIME_MAX: Duration = Duration::from_secs(150);
 /// From there to the word that it serves: nobody accepts meanwhile.
 const SWITCH_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// Why there is no taking over: nobody is to serve.
+const TOLD_TO_STOP: &str = "the running one was told to stop";
+
 /// Whether systemd has started this process, and takes its end for the service's end: a unit of
 /// `Type=notify` can be told of another process (sd_notify(3)).
 fn ends_with_first_process() -> bool {
@@ -68,7 +71,9 @@ impl Supervisor<'_> {
                 self.trial_fails(why);
                 Ok(Next::Continue)
             }
-            Asked::Failed(link, why) if self.is_awaited(link.pid) => self.takeover_failed(&why),
+            Asked::Failed(link, why) if self.is_awaited(link.pid) => {
+                self.takeover_failed(link.pid, &why)
+            }
             Asked::Failed(link, why) => {
                 warn(format_args!(
                     "process {} failed: {}",
@@ -84,8 +89,10 @@ impl Supervisor<'_> {
             Asked::Gone(number) => {
                 self.succession.askers.retain(|one| one.number != number);
                 let is_it = |(link, _): &mut (Link, Hello)| link.number == number;
-                self.succession.waiting.take_if(is_it);
-                Ok(Next::Continue)
+                match self.succession.waiting.take_if(is_it) {
+                    Some((link, _)) => self.takeover_failed(link.pid, "it ended while it waited"),
+                    None => Ok(Next::Continue),
+                }
             }
             Asked::Ended(pid, how)
                 if self
@@ -135,7 +142,7 @@ impl Supervisor<'_> {
             self.turn_away(&link, &why)?;
             if self.succession.expected.is_some_and(is_expected) {
                 // Who asked for it hears why, and not only that it ended.
-                return self.takeover_failed(&why);
+                return self.takeover_failed(link.pid, &why);
             }
             return Ok(Next::Continue);
         }
@@ -176,6 +183,9 @@ impl Supervisor<'_> {
             return Err(format!("process {pid} is taking over already"));
         }
         match self.phase {
+            Phase::Starting | Phase::Serving | Phase::Restarting if self.stop_asked => {
+                Err(TOLD_TO_STOP.to_owned())
+            }
             Phase::Starting | Phase::Serving | Phase::Restarting => Ok(()),
             Phase::Draining if self.succession.is_replacing => Ok(()),
             Phase::Draining => Err("the running one drains, and has closed its sockets".to_owned()),
@@ -222,6 +232,7 @@ impl Supervisor<'_> {
             program,
             stage: Stage::Offered,
             until: Instant::now() + READY_TIME_MAX,
+            has_reload: false,
         });
         match sent {
             Ok(()) => Ok(Next::Continue),
@@ -279,14 +290,18 @@ impl Supervisor<'_> {
         }
         self.reach_stage(Stage::Given);
         let reload = std::mem::take(&mut self.reload_asked);
-        let taking = self.succession.successor.as_ref();
+        let taking = self.succession.successor.as_mut();
         // One that was taken over may say what is far longer as JSON.
         let is_sound = |all: &Observations| encode(all).bytes().len() < PREDECESSOR_BYTES_MAX / 2;
         let yours = Predecessor::Yours {
             reload,
             observations: Some(observations).filter(is_sound).unwrap_or_default(),
         };
-        match taking.map(|taking| taking.link.send(&yours, &[])) {
+        let sent = taking.map(|taking| {
+            taking.has_reload = reload;
+            taking.link.send(&yours, &[])
+        });
+        match sent {
             Some(Err(error)) => self.successor_failed(&format!("takes no word: {error}")),
             Some(Ok(())) | None => Ok(Next::Continue),
         }
@@ -316,9 +331,14 @@ impl Supervisor<'_> {
         }
         self.admin_sockets.leave(&kept);
         self.listeners.lend(kept);
-        if self.succession.stop_asked {
-            let process = link.process.as_ref();
-            let _ = process.map(|process| process.signal(Signal::Terminate));
+        let pending = match std::mem::take(&mut self.reload_asked) {
+            _ if self.succession.stop_asked => Some(Signal::Terminate),
+            // Since it was told that it may serve.
+            true => Some(Signal::Hangup),
+            false => None,
+        };
+        if let (Some(signal), Some(process)) = (pending, &link.process) {
+            let _ = process.signal(signal);
         }
         self.settled();
         if std::mem::take(&mut self.succession.is_replacing) {
@@ -361,25 +381,28 @@ impl Supervisor<'_> {
         let succession = &self.succession;
         let taking = succession.successor.as_ref();
         let started_as = succession.program.as_ref();
-        let who = match (taking, succession.expected, started_as) {
-            (Some(taking), ..) => {
-                format!("process {}, lariat {}, ", taking.link.pid, taking.program)
-            }
+        let (pid, who) = match (taking, succession.expected, started_as) {
+            (Some(Taking { link, program, .. }), ..) => (
+                link.pid,
+                format!("process {}, lariat {program}, ", link.pid),
+            ),
             (None, Some((_, pid)), Some(started_as)) => {
-                format!("process {pid} ({}) ", started_as.program.display())
+                let program = started_as.program.display();
+                (pid, format!("process {pid} ({program}) "))
             }
-            _ => "the successor ".to_owned(),
+            _ => return Ok(Next::Continue),
         };
-        self.takeover_failed(&(who + what))
+        self.takeover_failed(pid, &(who + what))
     }
 
-    /// The successor does not come to it: this one goes on.
-    fn takeover_failed(&mut self, why: &str) -> Result<Next, Failure> {
+    /// That successor does not come to it: this one goes on.
+    fn takeover_failed(&mut self, pid: u32, why: &str) -> Result<Next, Failure> {
         let why = printable(why.trim_end());
-        let expected = self.succession.expected.take().map(|(_, pid)| pid);
-        let taking = self.succession.successor.take();
-        let pid = taking.as_ref().map(|taking| taking.link.pid).or(expected);
-        let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+        let succession = &mut self.succession;
+        succession
+            .expected
+            .take_if(|(_, expected)| *expected == pid);
+        let taking = succession.successor.take_if(|one| one.link.pid == pid);
         // As it stands on its standard error.
         let why = Level::split(&why).map_or(&*why, |(_, text)| text);
         let what_now = match self.phase {
@@ -387,16 +410,15 @@ impl Supervisor<'_> {
             Phase::Starting | Phase::Serving | Phase::Restarting => "this one goes on",
         };
         say(format_args!(
-            "error: the successor{who} has not taken over, and {what_now}: {why}"
+            "error: the successor (pid {pid}) has not taken over, and {what_now}: {why}"
         ));
         let why = why.to_owned();
-        for asker in self.succession.askers.drain(..) {
-            let why = why.clone();
-            let _ = asker.send(&Predecessor::Refused { why }, &[]);
-        }
-        let Some(Taking { link, stage, .. }) = taking else {
+        self.refuse_askers(&why);
+        let Some(taking) = taking else {
             return Ok(self.end_replacing());
         };
+        self.reload_asked |= taking.has_reload;
+        let Taking { link, stage, .. } = taking;
         let _ = link.send(&Predecessor::Refused { why }, &[]);
         if stage != Stage::Offered {
             // It may hold on to what it was given, and only one may serve.
@@ -423,22 +445,40 @@ impl Supervisor<'_> {
     pub(super) fn stops_with_successor(&mut self) -> bool {
         let is_given = self.succession.stage() == Some(Stage::Given);
         self.succession.stop_asked |= is_given;
+        if let Some((_, pid)) = self.succession.expected.take() {
+            // It would find nobody to ask when this one has ended, and serve.
+            let _ = signal::kill(pid);
+        }
         let others = (!is_given).then(|| self.succession.successor.take());
-        let why = || "it was told to stop".to_owned();
+        let why = || TOLD_TO_STOP.to_owned();
         let waiting = self.succession.waiting.take().map(|(link, _)| link);
         let taking = others.flatten().map(|taking| taking.link);
         for link in taking.into_iter().chain(waiting) {
             let _ = link.send(&Predecessor::Refused { why: why() }, &[]);
         }
+        if !is_given {
+            self.refuse_askers(TOLD_TO_STOP);
+        }
         is_given
+    }
+
+    /// Nothing comes of the upgrade that they asked for.
+    fn refuse_askers(&mut self, why: &str) {
+        for asker in self.succession.askers.drain(..) {
+            let why = why.to_owned();
+            let _ = asker.send(&Predecessor::Refused { why }, &[]);
+        }
     }
 
     /// Starts the program again, to take over.
     pub(super) fn upgrade(&mut self, asker: Option<Link>) {
-        let is_in_progress =
-            self.succession.expected.is_some() || self.succession.successor.is_some();
-        self.succession.askers.extend(asker);
-        if is_in_progress {
+        let succession = &mut self.succession;
+        succession.askers.extend(asker);
+        if succession.expected.is_some()
+            || succession.waiting.is_some()
+            || succession.successor.is_some()
+        {
+            // They hear what comes of that one.
             return;
         }
         let socket = self.succession.program.as_ref().map(|it| &it.socket);
@@ -448,16 +488,15 @@ impl Supervisor<'_> {
         }
         let started = match self.phase {
             Phase::Draining => Err("the running one drains".to_owned()),
+            _ if self.stop_asked => Err(TOLD_TO_STOP.to_owned()),
             _ => self.start_successor(None),
         };
         match started {
             Ok(pid) => self.expect(pid),
             Err(why) => {
-                say(format_args!("error: cannot start a successor: {why}"));
-                for asker in self.succession.askers.drain(..) {
-                    let why = format!("cannot start a successor: {why}");
-                    let _ = asker.send(&Predecessor::Refused { why }, &[]);
-                }
+                let why = format!("cannot start a successor: {why}");
+                say(format_args!("error: {why}"));
+                self.refuse_askers(&why);
             }
         }
     }

@@ -44,6 +44,8 @@ pub(super) struct Taking {
     pub(super) program: String,
     pub(super) stage: Stage,
     pub(super) until: Instant,
+    /// It was told of a reload, which is to be made here if it comes to nothing.
+    pub(super) has_reload: bool,
 }
 
 /// A successor that serves, and is watched.
