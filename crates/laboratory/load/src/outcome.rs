@@ -275,19 +275,9 @@ fn without_rest(mut seconds: Vec<Second>, length: Duration) -> Vec<Second> {
         return seconds;
     };
     for second in rest {
-        let (before, more) = (last.succeeded as f64, second.succeeded as f64);
-        let sum = last.mean_ns as f64 * before + second.mean_ns as f64 * more;
-        last.mean_ns = (sum / (before + more).max(1.0)) as u64;
-        last.attempted += second.attempted;
-        last.succeeded += second.succeeded;
-        last.failed += second.failed;
-        last.resumed += second.resumed;
-        last.full += second.full;
-        // Of two percentiles the greater is not too small.
-        last.median_ns = last.median_ns.max(second.median_ns);
-        last.p99_ns = last.p99_ns.max(second.p99_ns);
-        last.max_ns = last.max_ns.max(second.max_ns);
-        last.open = second.open;
+        // Connections that were open one after the other do not add up.
+        last.open = 0;
+        *last += second;
     }
     seconds
 }
