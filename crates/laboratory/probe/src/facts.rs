@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use measure::probe::{
-    Certificate, ChainState, Client, End, Level, Node, Order, ProbeReport, Resumes, Resumption,
-    Tickets,
+    Certificate, ChainState, Client, Level, Node, ProbeReport, Resumes, Resumption, Tickets,
 };
 
 use crate::offers::KINDS;
@@ -151,10 +150,7 @@ impl Facts {
         });
         let help = "Whose order of suites decides: server or client";
         self.add(format!("{name}.order"), help, move |at| {
-            Some(text(match at.node.version(version)?.order? {
-                Order::Server => "server",
-                Order::Client => "client",
-            }))
+            Some(text(at.node.version(version)?.order?.name()))
         });
     }
 
@@ -322,12 +318,7 @@ impl Facts {
         });
         let help = "How the server ends its stream: close-notify, truncated, reset, open";
         self.add("end", help, |at| {
-            Some(text(match at.node.exchange.as_ref()?.end {
-                End::CloseNotify => "close-notify",
-                End::Truncated => "truncated",
-                End::Reset => "reset",
-                End::Open => "open",
-            }))
+            Some(text(at.node.exchange.as_ref()?.end.name()))
         });
         let help = "Bytes of the longest record of the reply";
         self.add("record-bytes-max", help, |at| {
