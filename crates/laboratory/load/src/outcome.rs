@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use measure::capacity::Point;
 use measure::kind::Kind;
+use measure::quantity::nanoseconds;
 use measure::record::{
     self, Capacity, Client, Counts, Ending, FORMAT, Host, PlannedRate, Record, Second, Step,
     Target, Thread, Tool,
@@ -328,8 +329,4 @@ fn resident_bytes_max() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
