@@ -189,7 +189,7 @@ fn make_root(
     Ok(made.is_ok())
 }
 
-fn report_fault(fault: &CatalogueFault, console: Console) -> Exit {
+pub(super) fn report_fault(fault: &CatalogueFault, console: Console) -> Exit {
     console.fail(
         fault,
         "--target-folder names a folder with a folder for each target, as targets/ is one",
