@@ -1,10 +1,8 @@
 //! What a run came to, and the record of it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::capacity::Point;
-use measure::kind::Kind;
 use measure::quantity::nanoseconds;
 use measure::record::{
     self, Capacity, Client, Counts, Ending, FORMAT, Host, PlannedRate, Record, Second, Step,
@@ -16,8 +14,8 @@ use crate::plan::{Arrival, Plan, Stretch, Tls, Verification, Verify};
 use crate::tally::{StepTally, Tally};
 use crate::warnings::warnings;
 
-/// What a run came to.
-#[derive(Debug)]
+/// What a run came to; by default, one that nothing has been added to.
+#[derive(Debug, Default)]
 pub struct Outcome {
     pub(crate) ending: Ending,
     pub(crate) elapsed: Duration,
@@ -127,20 +125,6 @@ impl Outcome {
         }
     }
 
-    /// One that nothing has been added to.
-    pub(crate) fn empty() -> Self {
-        Self {
-            ending: Ending::Completed,
-            elapsed: Duration::ZERO,
-            until_last_success: Duration::ZERO,
-            busiest: 0.0,
-            tally: Tally::default(),
-            seconds: Vec::new(),
-            steps: Vec::new(),
-            threads: Vec::new(),
-        }
-    }
-
     /// The record.
     #[must_use]
     pub fn record(self, plan: &Plan, frame: Frame, capacity: Option<Capacity>) -> Record {
@@ -168,11 +152,7 @@ impl Outcome {
             failures: self.tally.failures_by_name(),
             handshakes: self.tally.handshake_rows(),
             traffic: self.tally.traffic,
-            latencies: self
-                .tally
-                .latencies
-                .into_iter()
-                .collect::<BTreeMap<Kind, _>>(),
+            latencies: self.tally.latencies,
             seconds: self.seconds,
             steps: self.steps,
             capacity,
