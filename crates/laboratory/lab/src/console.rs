@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use options::Complaint;
-use options::diagnostic::File;
+use options::diagnostic::{File, Paint};
 use wire::text::lines;
 
 use crate::exit::Exit;
@@ -12,24 +12,25 @@ use crate::exit::Exit;
 /// Prints messages, with colours if they are wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Console {
-    colour: bool,
+    paint: Paint,
 }
 
 impl Console {
     /// Colours for a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
     pub(crate) fn to_stderr() -> Self {
+        let colour = io::stderr().is_terminal() && colours_wanted();
         Self {
-            colour: io::stderr().is_terminal() && colours_wanted(),
+            paint: Paint { colour },
         }
     }
 
     pub(crate) fn colour(self) -> bool {
-        self.colour
+        self.paint.colour
     }
 
     /// Something went wrong. Lines that begin with `hint: ` name the remedy.
     pub(crate) fn error(self, text: impl Display) {
-        self.labelled("error", "1;31", &text.to_string());
+        self.labelled(&self.paint.red("error"), &text.to_string());
     }
 
     /// Something went wrong, and its remedy.
@@ -40,19 +41,19 @@ impl Console {
 
     /// Something deserves a second look.
     pub(crate) fn warn(self, text: impl Display) {
-        self.labelled("warning", "1;33", &text.to_string());
+        self.labelled(&self.paint.yellow("warning"), &text.to_string());
     }
 
     /// The remedy for the message before.
     pub(crate) fn hint(self, text: impl Display) {
-        self.labelled("hint", "1;36", &text.to_string());
+        self.labelled(&self.paint.cyan("hint"), &text.to_string());
     }
 
     /// What is wrong with a file, each with its place and remedy, and an empty line between two.
     pub(crate) fn tell(self, complaints: Vec<Complaint>, file: Option<File<'_>>) {
         let rendered = complaints
             .into_iter()
-            .map(|one| one.at(file).render(self.colour));
+            .map(|one| one.at(file).render(self.paint.colour));
         self.say(rendered.collect::<Vec<_>>().join("\n\n"));
     }
 
@@ -61,31 +62,22 @@ impl Console {
         let _ = writeln!(io::stderr(), "{text}");
     }
 
-    fn labelled(self, label: &str, code: &str, text: &str) {
+    fn labelled(self, label: &str, text: &str) {
         if !text.is_empty() {
-            self.say(self.message(label, code, text));
+            self.say(self.message(label, text));
         }
     }
 
-    fn message(self, label: &str, code: &str, text: &str) -> String {
+    fn message(self, label: &str, text: &str) -> String {
         // It may repeat what a stranger wrote: a name in a certificate, a line of a file.
         let text = lines(text).to_string();
         let labelled = |(index, line): (usize, &str)| match line.strip_prefix("hint: ") {
-            Some(hint) => format!("{}: {hint}", self.paint("hint", "1;36")),
-            None if index == 0 => format!("{}: {line}", self.paint(label, code)),
+            Some(hint) => format!("{}: {hint}", self.paint.cyan("hint")),
+            None if index == 0 => format!("{label}: {line}"),
             None => line.to_owned(),
         };
         let all: Vec<_> = text.lines().enumerate().map(labelled).collect();
         all.join("\n")
-    }
-
-    /// The text in a colour of ECMA-48, if lines may have colours.
-    pub(crate) fn paint(self, text: &str, code: &str) -> String {
-        if self.colour {
-            format!("\u{1b}[{code}m{text}\u{1b}[0m")
-        } else {
-            text.to_owned()
-        }
     }
 }
 
@@ -120,9 +112,10 @@ mod tests {
 
     #[test]
     fn messages_hold_nothing_that_a_terminal_obeys() {
-        let console = Console { colour: false };
+        let paint = Paint { colour: false };
+        let console = Console { paint };
         let text = "evil\u{1b}]0;x\u{7}\u{9b}2J\nmore\nhint: exe\u{202e}gnp";
         let shown = "error: evil\\u001b]0;x\\u0007\\u009b2J\nmore\nhint: exe\\u202egnp";
-        assert_eq!(console.message("error", "1;31", text), shown);
+        assert_eq!(console.message("error", text), shown);
     }
 }

@@ -26,6 +26,7 @@ use load::plan::{Arrival, Plan, Verification};
 use measure::experiment::{Measurement, Noise, Placement, Reload};
 use measure::histogram::Histogram;
 use measure::kind::Kind;
+use measure::quantity::nanoseconds;
 use measure::record::{Second, Traffic, Warning};
 
 use crate::load::date::Date;
@@ -579,8 +580,4 @@ impl Session<'_, '_> {
     fn resident_bytes(&self) -> Result<u64, Failure> {
         Ok(self.watched.server.resident_bytes()?)
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

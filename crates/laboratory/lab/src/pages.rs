@@ -8,6 +8,7 @@ use measure::quantity::Bytes;
 use resvg::{tiny_skia, usvg};
 
 use crate::console::Console;
+use crate::exit::Exit;
 use crate::records::shown;
 use crate::usage::UsageError;
 
@@ -59,6 +60,17 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 pub(crate) struct WriteFault {
     path: PathBuf,
     fault: io::Error,
+}
+
+/// How the program ends that has written; why it could not is said.
+pub(crate) fn ended(written: Result<(), WriteFault>, console: Console) -> Exit {
+    match written {
+        Ok(()) => Exit::Success,
+        Err(fault) => {
+            console.error(fault);
+            Exit::Failed
+        }
+    }
 }
 
 /// Names without their ending, and texts.

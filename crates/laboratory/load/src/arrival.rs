@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use measure::quantity::nanoseconds;
+
 use crate::plan::{Arrival, Spacing, Stretch};
 
 /// The instants at which one thread begins transactions, counted from the beginning of the
@@ -197,10 +199,6 @@ impl Leg {
         let seconds = 2.0 * number / (self.from_per_s + square.max(0.0).sqrt());
         self.start_ns + (seconds * 1e9).round() as u64
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Numbers by chance that repeat themselves: SplitMix64 (Steele, Lea and Flood, 2014). Not for

@@ -33,7 +33,7 @@ impl Finder {
             plan,
             search,
             points: Vec::new(),
-            whole: Outcome::empty(),
+            whole: Outcome::default(),
         }
     }
 
@@ -88,15 +88,9 @@ impl Finder {
 
     /// Takes the outcome of a plan.
     pub fn take(&mut self, plan: &Plan, outcome: Outcome) {
-        let offered_per_s = match &plan.arrival {
-            Arrival::Open { stretches, .. } => {
-                stretches.first().map_or(0.0, |first| first.from_per_s)
-            }
-            Arrival::Closed { .. } => 0.0,
-        };
         let quantile = self.search.limit.quantile();
         let point = Point {
-            offered_per_s,
+            offered_per_s: plan.arrival.first_per_s(),
             ..outcome.point_over(self.search.step, quantile)
         };
         if outcome.ending() == Ending::Completed {

@@ -65,7 +65,7 @@ impl Dialler {
     /// How the server signed, if it has since the last call.
     #[inline]
     pub(crate) fn take_signature(&self) -> Option<SignatureScheme> {
-        self.tls.as_ref()?.signature.take()
+        self.tls.as_ref()?.presented.take_scheme()
     }
 
     /// Whether a connection's proper end may still bring the session that its client needs.

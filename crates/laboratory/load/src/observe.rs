@@ -12,16 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConnection, ResolvesClientCert, Resumption};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, DigitallySignedStruct, Error, HandshakeKind, KeyLog, SignatureScheme};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, Error, HandshakeKind, KeyLog, SignatureScheme};
+use rustls_pki_types::ServerName;
 
 use crate::plan::{Handshake, Tls};
 use crate::tls::configurations::{TlsFault, configuration, scheme_name, server_name};
 use crate::tls::offer::offered;
-use crate::tls::verifier::{LastSignature, Verifier};
+use crate::tls::verifier::Presented;
 use records::Ticket;
 use sessions::Kept;
 
@@ -32,13 +31,12 @@ pub struct Client {
     name: ServerName<'static>,
     sessions: Arc<Kept>,
     seen: Arc<Seen>,
-    signature: Arc<LastSignature>,
+    presented: Arc<Presented>,
 }
 
 /// What callbacks of the library saw of the connection in progress.
 #[derive(Debug, Default)]
 struct Seen {
-    staple: Mutex<Vec<u8>>,
     /// The server's secret of application traffic (RFC 8446, section 7.1).
     secret: Mutex<Option<Vec<u8>>>,
     certificate_asked: AtomicBool,
@@ -151,15 +149,9 @@ impl Client {
     pub fn new(tls: &Tls) -> Result<Self, TlsFault> {
         let seen = Arc::new(Seen::default());
         let sessions = Arc::new(Kept::default());
-        let signature = Arc::new(LastSignature::default());
+        let presented = Arc::new(Presented::with_staple());
         let kind = tls.handshakes.first().copied().unwrap_or(Handshake::Full);
-        let note = Arc::clone(&seen);
-        let mut config = configuration(tls, kind, &sessions, &signature, move |verifier| {
-            Arc::new(Witness {
-                verifier,
-                seen: note,
-            })
-        })?;
+        let mut config = configuration(tls, kind, &sessions, &presented)?;
         let inner = Arc::clone(&config.client_auth_cert_resolver);
         config.client_auth_cert_resolver = Arc::new(Asked {
             inner,
@@ -174,7 +166,7 @@ impl Client {
             name: server_name(tls)?,
             sessions,
             seen,
-            signature,
+            presented,
         })
     }
 
@@ -209,10 +201,9 @@ impl Client {
         stream: &mut impl Limited,
         conversation: Conversation<'_>,
     ) -> Result<Observed, Fault> {
-        *locked(&self.seen.staple) = Vec::new();
         *locked(&self.seen.secret) = None;
         self.seen.certificate_asked.store(false, Relaxed);
-        let _of_another_connection = self.signature.take();
+        let _of_another_connection = (self.presented.take_scheme(), self.presented.take_staple());
         let mut config = self.config.clone();
         config.enable_early_data = conversation.early.is_some();
         let connection = ClientConnection::new(Arc::new(config), self.name.clone());
@@ -254,12 +245,13 @@ impl Client {
                 name => name.unwrap_or_default().to_owned(),
             }
         });
-        observed.signature = self.signature.take().map_or_else(String::new, scheme_name);
+        let scheme = self.presented.take_scheme();
+        observed.signature = scheme.map_or_else(String::new, scheme_name);
         let alpn = connection.alpn_protocol().unwrap_or_default();
         observed.alpn = String::from_utf8_lossy(alpn).into_owned();
         let chain = connection.peer_certificates().unwrap_or_default();
         observed.chain = chain.iter().map(|one| one.to_vec()).collect();
-        observed.staple = locked(&self.seen.staple).clone();
+        observed.staple = self.presented.take_staple();
         observed.offered = Some(offered(&sent_hello));
         observed.hello = sent_hello;
         let kind = connection.handshake_kind();
@@ -473,49 +465,5 @@ impl ResolvesClientCert for Asked {
 
     fn has_certs(&self) -> bool {
         self.inner.has_certs()
-    }
-}
-
-/// The verifier, which keeps the staple.
-#[derive(Debug)]
-struct Witness {
-    verifier: Verifier,
-    seen: Arc<Seen>,
-}
-
-impl ServerCertVerifier for Witness {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        *locked(&self.seen.staple) = ocsp.to_vec();
-        self.verifier
-            .verify_server_cert(leaf, intermediates, name, ocsp, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier.verify_tls12_signature(message, leaf, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier.verify_tls13_signature(message, leaf, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verifier.supported_verify_schemes()
     }
 }

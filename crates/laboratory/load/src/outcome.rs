@@ -1,10 +1,9 @@
 //! What a run came to, and the record of it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::capacity::Point;
-use measure::kind::Kind;
+use measure::quantity::nanoseconds;
 use measure::record::{
     self, Capacity, Client, Counts, Ending, FORMAT, Host, PlannedRate, Record, Second, Step,
     Target, Thread, Tool,
@@ -15,8 +14,8 @@ use crate::plan::{Arrival, Plan, Stretch, Tls, Verification, Verify};
 use crate::tally::{StepTally, Tally};
 use crate::warnings::warnings;
 
-/// What a run came to.
-#[derive(Debug)]
+/// What a run came to; by default, one that nothing has been added to.
+#[derive(Debug, Default)]
 pub struct Outcome {
     pub(crate) ending: Ending,
     pub(crate) elapsed: Duration,
@@ -126,20 +125,6 @@ impl Outcome {
         }
     }
 
-    /// One that nothing has been added to.
-    pub(crate) fn empty() -> Self {
-        Self {
-            ending: Ending::Completed,
-            elapsed: Duration::ZERO,
-            until_last_success: Duration::ZERO,
-            busiest: 0.0,
-            tally: Tally::default(),
-            seconds: Vec::new(),
-            steps: Vec::new(),
-            threads: Vec::new(),
-        }
-    }
-
     /// The record.
     #[must_use]
     pub fn record(self, plan: &Plan, frame: Frame, capacity: Option<Capacity>) -> Record {
@@ -167,11 +152,7 @@ impl Outcome {
             failures: self.tally.failures_by_name(),
             handshakes: self.tally.handshake_rows(),
             traffic: self.tally.traffic,
-            latencies: self
-                .tally
-                .latencies
-                .into_iter()
-                .collect::<BTreeMap<Kind, _>>(),
+            latencies: self.tally.latencies,
             seconds: self.seconds,
             steps: self.steps,
             capacity,
@@ -275,19 +256,9 @@ fn without_rest(mut seconds: Vec<Second>, length: Duration) -> Vec<Second> {
         return seconds;
     };
     for second in rest {
-        let (before, more) = (last.succeeded as f64, second.succeeded as f64);
-        let sum = last.mean_ns as f64 * before + second.mean_ns as f64 * more;
-        last.mean_ns = (sum / (before + more).max(1.0)) as u64;
-        last.attempted += second.attempted;
-        last.succeeded += second.succeeded;
-        last.failed += second.failed;
-        last.resumed += second.resumed;
-        last.full += second.full;
-        // Of two percentiles the greater is not too small.
-        last.median_ns = last.median_ns.max(second.median_ns);
-        last.p99_ns = last.p99_ns.max(second.p99_ns);
-        last.max_ns = last.max_ns.max(second.max_ns);
-        last.open = second.open;
+        // Connections that were open one after the other do not add up.
+        last.open = 0;
+        *last += second;
     }
     seconds
 }
@@ -338,8 +309,4 @@ fn resident_bytes_max() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -209,6 +209,17 @@ pub enum Arrival {
     },
 }
 
+impl Arrival {
+    /// The rate that open load begins with; 0 of closed load, which has none.
+    #[must_use]
+    pub fn first_per_s(&self) -> f64 {
+        match self {
+            Self::Open { stretches, .. } => stretches.first().map_or(0.0, |one| one.from_per_s),
+            Self::Closed { .. } => 0.0,
+        }
+    }
+}
+
 /// A stretch of time in which the rate goes evenly from one value to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {

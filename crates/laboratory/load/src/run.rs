@@ -7,6 +7,7 @@ use std::sync::{Arc, Barrier, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use measure::quantity::nanoseconds;
 use measure::record::{Ending, Second, Thread};
 use sys::wake::Waker;
 
@@ -298,8 +299,4 @@ fn busiest(threads: &[Thread], worked: Duration) -> f64 {
         .iter()
         .map(|thread| thread.cpu_ns as f64 / worked_ns);
     shares.fold(0.0, f64::max)
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -42,16 +42,21 @@ const BATCH: Duration = Duration::from_millis(1);
 #[must_use]
 pub fn measure(rows: Rows, each: Duration) -> Vec<Speed> {
     let mut speeds = Vec::new();
-    for algorithm in keys(rows) {
-        let pair = Pair::new(*algorithm);
-        speeds.push(row("sign", algorithm.name(), None, each, || pair.sign()));
+    for (name, is_quick, pair) in KEYS {
+        if rows == Rows::Quick && !is_quick {
+            continue;
+        }
+        let pair = pair();
+        speeds.push(row("sign", name, None, each, || pair.sign()));
         let (public, signature) = (pair.public(), pair.sign());
         let verify = || public.verify_sig(&MESSAGE, &signature);
-        speeds.push(row("verify", algorithm.name(), None, each, verify));
+        speeds.push(row("verify", name, None, each, verify));
     }
-    for group in groups(rows) {
-        speeds.push(agree(*group, each));
+    speeds.push(derive("X25519", &agreement::X25519, each));
+    if rows == Rows::Full {
+        speeds.push(derive("P-256", &agreement::ECDH_P256, each));
     }
+    speeds.push(encapsulate(each));
     for (name, cipher) in CIPHERS {
         let sizes = match rows {
             Rows::Quick => &SEAL_BYTES[2..],
@@ -101,43 +106,25 @@ fn rate<T>(each: Duration, mut work: impl FnMut() -> T) -> f64 {
     done as f64 / spent.as_secs_f64()
 }
 
-/// Keys of certificates.
-#[derive(Clone, Copy, Debug)]
-enum Key {
-    Rsa2048,
-    Rsa3072,
-    Rsa4096,
-    P256,
-    P384,
-    Ed25519,
-}
+/// A key of a certificate: its name, whether it is a quick row, and how one is made.
+type Key = (&'static str, bool, fn() -> Pair);
 
-fn keys(rows: Rows) -> &'static [Key] {
-    match rows {
-        Rows::Quick => &[Key::Rsa2048, Key::P256, Key::Ed25519],
-        Rows::Full => &[
-            Key::Rsa2048,
-            Key::Rsa3072,
-            Key::Rsa4096,
-            Key::P256,
-            Key::P384,
-            Key::Ed25519,
-        ],
-    }
-}
-
-impl Key {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Rsa2048 => "RSA 2048",
-            Self::Rsa3072 => "RSA 3072",
-            Self::Rsa4096 => "RSA 4096",
-            Self::P256 => "P-256",
-            Self::P384 => "P-384",
-            Self::Ed25519 => "Ed25519",
-        }
-    }
-}
+const KEYS: [Key; 6] = [
+    ("RSA 2048", true, || Pair::rsa(KeySize::Rsa2048)),
+    ("RSA 3072", false, || Pair::rsa(KeySize::Rsa3072)),
+    ("RSA 4096", false, || Pair::rsa(KeySize::Rsa4096)),
+    ("P-256", true, || {
+        let how = &signature::ECDSA_P256_SHA256_ASN1_SIGNING;
+        Pair::ecdsa(how, &signature::ECDSA_P256_SHA256_ASN1)
+    }),
+    ("P-384", false, || {
+        let how = &signature::ECDSA_P384_SHA384_ASN1_SIGNING;
+        Pair::ecdsa(how, &signature::ECDSA_P384_SHA384_ASN1)
+    }),
+    ("Ed25519", true, || {
+        Pair::Ed25519(Ed25519KeyPair::generate().expect(OURS))
+    }),
+];
 
 /// A fresh key of ours.
 enum Pair {
@@ -150,23 +137,15 @@ enum Pair {
 const OURS: &str = "keys that the library made itself are good for it";
 
 impl Pair {
-    fn new(key: Key) -> Self {
-        let rsa = |size| Self::Rsa(signature::RsaKeyPair::generate(size).expect(OURS));
-        let ecdsa = |how, check| Self::Ecdsa(EcdsaKeyPair::generate(how).expect(OURS), check);
-        match key {
-            Key::Rsa2048 => rsa(KeySize::Rsa2048),
-            Key::Rsa3072 => rsa(KeySize::Rsa3072),
-            Key::Rsa4096 => rsa(KeySize::Rsa4096),
-            Key::P256 => ecdsa(
-                &signature::ECDSA_P256_SHA256_ASN1_SIGNING,
-                &signature::ECDSA_P256_SHA256_ASN1,
-            ),
-            Key::P384 => ecdsa(
-                &signature::ECDSA_P384_SHA384_ASN1_SIGNING,
-                &signature::ECDSA_P384_SHA384_ASN1,
-            ),
-            Key::Ed25519 => Self::Ed25519(Ed25519KeyPair::generate().expect(OURS)),
-        }
+    fn rsa(size: KeySize) -> Self {
+        Self::Rsa(signature::RsaKeyPair::generate(size).expect(OURS))
+    }
+
+    fn ecdsa(
+        how: &'static signature::EcdsaSigningAlgorithm,
+        check: &'static signature::EcdsaVerificationAlgorithm,
+    ) -> Self {
+        Self::Ecdsa(EcdsaKeyPair::generate(how).expect(OURS), check)
     }
 
     /// As TLS 1.3 signs: RSA by PSS (RFC 8446 section 4.2.3).
@@ -200,40 +179,7 @@ impl Pair {
     }
 }
 
-/// Groups of key exchanges.
-#[derive(Clone, Copy, Debug)]
-enum Group {
-    X25519,
-    P256,
-    X25519MlKem768,
-}
-
-fn groups(rows: Rows) -> &'static [Group] {
-    match rows {
-        Rows::Quick => &[Group::X25519, Group::X25519MlKem768],
-        Rows::Full => &[Group::X25519, Group::P256, Group::X25519MlKem768],
-    }
-}
-
-/// The shared secret from keys that are there; with ML-KEM the server's whole part, since there it
-/// cannot be had from a key that is kept.
-fn agree(group: Group, each: Duration) -> Speed {
-    match group {
-        Group::X25519 => derive("X25519", &agreement::X25519, each),
-        Group::P256 => derive("P-256", &agreement::ECDH_P256, each),
-        Group::X25519MlKem768 => {
-            let client = kx_group::X25519MLKEM768.start().expect(OURS);
-            let share = client.pub_key();
-            let exchange = || {
-                kx_group::X25519MLKEM768
-                    .start_and_complete(share)
-                    .expect(OURS)
-            };
-            row("agree", "X25519MLKEM768", None, each, exchange)
-        }
-    }
-}
-
+/// The shared secret from keys that are there.
 fn derive(name: &str, how: &'static agreement::Algorithm, each: Duration) -> Speed {
     let ours = agreement::PrivateKey::generate(how).expect(OURS);
     let theirs = agreement::PrivateKey::generate(how).expect(OURS);
@@ -247,6 +193,14 @@ fn derive(name: &str, how: &'static agreement::Algorithm, each: Duration) -> Spe
         })
         .expect(OURS);
     })
+}
+
+/// The server's whole part with ML-KEM: its secret cannot be had from a key that is kept.
+fn encapsulate(each: Duration) -> Speed {
+    let group = kx_group::X25519MLKEM768;
+    let client = group.start().expect(OURS);
+    let exchange = || group.start_and_complete(client.pub_key()).expect(OURS);
+    row("agree", "X25519MLKEM768", None, each, exchange)
 }
 
 const CIPHERS: [(&str, &aead::Algorithm); 3] = [
@@ -294,8 +248,8 @@ mod tests {
 
     #[test]
     fn what_is_signed_can_be_verified_and_nothing_else() {
-        for key in keys(Rows::Full) {
-            let pair = Pair::new(*key);
+        for (_, _, pair) in KEYS {
+            let pair = pair();
             let mut signature = pair.sign();
             assert!(pair.public().verify_sig(&MESSAGE, &signature).is_ok());
             let last = signature.len() - 1;

@@ -129,28 +129,22 @@ impl Tally {
 
     /// Adds what another thread, or another run, has counted; its steps are the same or come after.
     pub(crate) fn add(&mut self, other: Self) {
-        add_counts(&mut self.warm_up, other.warm_up);
+        self.warm_up += other.warm_up;
         self.carried += other.carried;
-        add_counts(&mut self.totals, other.totals);
+        self.totals += other.totals;
         add_all(&mut self.failures, other.failures);
         for (negotiated, count) in other.handshakes {
             self.add_handshakes(negotiated, count);
         }
-        self.traffic.connections += other.traffic.connections;
-        self.traffic.received_bytes += other.traffic.received_bytes;
-        self.traffic.sent_bytes += other.traffic.sent_bytes;
-        self.traffic.body_bytes += other.traffic.body_bytes;
+        self.traffic += other.traffic;
         for (kind, latencies) in other.latencies {
-            let sum = self.latencies.entry(kind).or_default();
-            sum.handshake.add(&latencies.handshake);
-            sum.first_byte.add(&latencies.first_byte);
-            sum.total.add(&latencies.total);
+            *self.latencies.entry(kind).or_default() += &latencies;
         }
         self.lag.add(&other.lag);
         for (index, step) in other.steps.into_iter().enumerate() {
             match self.steps.get_mut(index) {
                 Some(sum) => {
-                    add_counts(&mut sum.counts, step.counts);
+                    sum.counts += step.counts;
                     sum.ended += step.ended;
                     sum.total.add(&step.total);
                 }
@@ -220,12 +214,6 @@ fn by_name(failures: &HashMap<Failure, u64>) -> BTreeMap<String, u64> {
     named
         .map(|(failure, count)| (failure.name().into_owned(), *count))
         .collect()
-}
-
-fn add_counts(sum: &mut Counts, other: Counts) {
-    sum.attempted += other.attempted;
-    sum.succeeded += other.succeeded;
-    sum.failed += other.failed;
 }
 
 fn add_all<K: Eq + std::hash::Hash>(sum: &mut HashMap<K, u64>, other: HashMap<K, u64>) {

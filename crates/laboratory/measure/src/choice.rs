@@ -2,10 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+/// An enum whose values have words, of which it makes everything that goes by them.
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)+ }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+        #[derive(
+            Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize,
+        )]
         pub enum $name { $($(#[$value_doc])* #[serde(rename = $text)] $value,)+ }
 
         /// The first of them.
@@ -17,7 +20,7 @@ macro_rules! named {
 
         impl $name {
             /// All of them, in the order of preference.
-            pub const ALL: &[Self] = &[$(Self::$value,)+];
+            pub const ALL: [Self; Self::NAMES.len()] = [$(Self::$value,)+];
 
             /// The words, in that order.
             pub const NAMES: &[&str] = &[$($text,)+];
@@ -32,6 +35,8 @@ macro_rules! named {
         }
     };
 }
+
+pub(crate) use named;
 
 named! {
     /// A version of the PROXY protocol.

@@ -1,8 +1,53 @@
-//! One record of loads that several hosts made together.
+//! How parts of a record add up, and one record of loads that several hosts made together.
 
 use std::collections::BTreeSet;
+use std::ops::AddAssign;
 
-use crate::record::{Arrival, Counts, Ending, Plan, Record, Second, Step};
+use crate::record::{
+    Arrival, Counts, Ending, Handshakes, Latencies, Plan, Record, Second, Step, Traffic,
+};
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.attempted += more.attempted;
+        self.succeeded += more.succeeded;
+        self.failed += more.failed;
+    }
+}
+
+impl AddAssign for Traffic {
+    fn add_assign(&mut self, more: Self) {
+        self.connections += more.connections;
+        self.received_bytes += more.received_bytes;
+        self.sent_bytes += more.sent_bytes;
+        self.body_bytes += more.body_bytes;
+    }
+}
+
+impl AddAssign<&Self> for Latencies {
+    fn add_assign(&mut self, more: &Self) {
+        self.handshake.add(&more.handshake);
+        self.first_byte.add(&more.first_byte);
+        self.total.add(&more.total);
+    }
+}
+
+impl AddAssign for Second {
+    fn add_assign(&mut self, more: Self) {
+        let one = (self.mean_ns as f64, self.succeeded);
+        self.mean_ns = mean(one, (more.mean_ns as f64, more.succeeded)) as u64;
+        self.attempted += more.attempted;
+        self.succeeded += more.succeeded;
+        self.failed += more.failed;
+        self.resumed += more.resumed;
+        self.full += more.full;
+        self.open += more.open;
+        // Of two percentiles the greater is not too small.
+        self.median_ns = self.median_ns.max(more.median_ns);
+        self.p99_ns = self.p99_ns.max(more.p99_ns);
+        self.max_ns = self.max_ns.max(more.max_ns);
+    }
+}
 
 /// Why records are not parts of one load.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -103,32 +148,25 @@ fn add(sum: &mut Record, other: &Record) {
         sum.ending = other.ending;
     }
     sum.elapsed_ns = sum.elapsed_ns.max(other.elapsed_ns);
-    add_counts(&mut sum.warm_up, other.warm_up);
-    add_counts(&mut sum.totals, other.totals);
+    sum.warm_up += other.warm_up;
+    sum.totals += other.totals;
     for (reason, count) in &other.failures {
         *sum.failures.entry(reason.clone()).or_default() += count;
     }
     for row in &other.handshakes {
-        let same = |known: &&mut crate::record::Handshakes| {
-            let count = known.count;
-            let mut alike = row.clone();
-            alike.count = count;
-            **known == alike
+        let alike = |count| Handshakes {
+            count,
+            ..row.clone()
         };
-        match sum.handshakes.iter_mut().find(same) {
+        let mut known = sum.handshakes.iter_mut();
+        match known.find(|known| **known == alike(known.count)) {
             Some(known) => known.count += row.count,
             None => sum.handshakes.push(row.clone()),
         }
     }
-    sum.traffic.connections += other.traffic.connections;
-    sum.traffic.received_bytes += other.traffic.received_bytes;
-    sum.traffic.sent_bytes += other.traffic.sent_bytes;
-    sum.traffic.body_bytes += other.traffic.body_bytes;
+    sum.traffic += other.traffic;
     for (kind, latencies) in &other.latencies {
-        let known = sum.latencies.entry(*kind).or_default();
-        known.handshake.add(&latencies.handshake);
-        known.first_byte.add(&latencies.first_byte);
-        known.total.add(&latencies.total);
+        *sum.latencies.entry(*kind).or_default() += latencies;
     }
     add_seconds(&mut sum.seconds, &other.seconds);
     for (step, more) in sum.steps.iter_mut().zip(&other.steps) {
@@ -162,12 +200,6 @@ fn add_plan(sum: &mut Plan, other: &Plan) {
     sum.cpus = Vec::new();
 }
 
-fn add_counts(sum: &mut Counts, more: Counts) {
-    sum.attempted += more.attempted;
-    sum.succeeded += more.succeeded;
-    sum.failed += more.failed;
-}
-
 /// The mean of two groups by their sizes.
 fn mean(one: (f64, u64), other: (f64, u64)) -> f64 {
     let count = (one.1 + other.1) as f64;
@@ -176,21 +208,10 @@ fn mean(one: (f64, u64), other: (f64, u64)) -> f64 {
 
 fn add_seconds(sum: &mut Vec<Second>, others: &[Second]) {
     for other in others {
-        let Some(second) = sum.iter_mut().find(|second| second.at_s == other.at_s) else {
-            sum.push(*other);
-            continue;
-        };
-        let one = (second.mean_ns as f64, second.succeeded);
-        second.mean_ns = mean(one, (other.mean_ns as f64, other.succeeded)) as u64;
-        second.attempted += other.attempted;
-        second.succeeded += other.succeeded;
-        second.failed += other.failed;
-        second.resumed += other.resumed;
-        second.full += other.full;
-        second.open += other.open;
-        second.median_ns = second.median_ns.max(other.median_ns);
-        second.p99_ns = second.p99_ns.max(other.p99_ns);
-        second.max_ns = second.max_ns.max(other.max_ns);
+        match sum.iter_mut().find(|second| second.at_s == other.at_s) {
+            Some(second) => *second += *other,
+            None => sum.push(*other),
+        }
     }
     sum.sort_by_key(|second| second.at_s);
 }
@@ -202,7 +223,7 @@ fn add_step(step: &mut Step, more: &Step) {
     point.offered_per_s += other.offered_per_s;
     point.succeeded_per_s += other.succeeded_per_s;
     point.quantile_ns = point.quantile_ns.max(other.quantile_ns);
-    add_counts(&mut step.counts, more.counts);
+    step.counts += more.counts;
     point.error_rate = step.counts.failed as f64 / step.counts.attempted.max(1) as f64;
 }
 
@@ -213,7 +234,7 @@ mod tests {
     use super::*;
     use crate::histogram::Histogram;
     use crate::kind::Kind;
-    use crate::record::{Handshakes, Latencies, PlannedRate};
+    use crate::record::PlannedRate;
 
     /// A load of `count` transactions that each took so long.
     fn record(count: u64, each: Duration) -> Record {

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::choice::named;
+
 /// The form of this document.
 pub const FORMAT: u32 = 1;
 
@@ -118,14 +120,14 @@ pub struct Version {
     pub secure_renegotiation: Option<bool>,
 }
 
-/// Whose order of suites decides.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Order {
-    /// The server's own.
-    Server,
-    /// The client's.
-    Client,
+named! {
+    /// Whose order of suites decides.
+    Order {
+        /// The server's own.
+        Server = "server",
+        /// The client's.
+        Client = "client",
+    }
 }
 
 /// What one kind of client gets.
@@ -253,19 +255,18 @@ pub struct Exchange {
     pub end: End,
 }
 
-/// How a server ended its stream.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum End {
-    /// close_notify.
-    CloseNotify,
-    /// The end of the TCP stream alone, as an attacker could cut it.
-    Truncated,
-    /// A reset.
-    Reset,
-    /// It did not end it while it was watched.
-    #[default]
-    Open,
+named! {
+    /// How a server ended its stream.
+    End {
+        /// It did not end it while it was watched.
+        Open = "open",
+        /// close_notify.
+        CloseNotify = "close-notify",
+        /// The end of the TCP stream alone, as an attacker could cut it.
+        Truncated = "truncated",
+        /// A reset.
+        Reset = "reset",
+    }
 }
 
 /// Whether a certificate is asked of clients.
@@ -283,31 +284,19 @@ pub struct ClientCertificate {
     pub asked_at_resumption: Option<bool>,
 }
 
-/// A kind of resumption.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Resumes {
-    /// TLS 1.2, RFC 5246 section 7.3.
-    SessionId,
-    /// TLS 1.2, RFC 5077.
-    Ticket,
-    /// TLS 1.3, RFC 8446 section 2.2.
-    Psk,
+named! {
+    /// A kind of resumption.
+    Resumes {
+        /// TLS 1.2, RFC 5246 section 7.3.
+        SessionId = "session-id",
+        /// TLS 1.2, RFC 5077.
+        Ticket = "ticket",
+        /// TLS 1.3, RFC 8446 section 2.2.
+        Psk = "psk",
+    }
 }
 
 impl Resumes {
-    /// All of them, in the order of tables.
-    pub const ALL: [Self; 3] = [Self::SessionId, Self::Ticket, Self::Psk];
-
-    /// The name in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::SessionId => "session-id",
-            Self::Ticket => "ticket",
-            Self::Psk => "psk",
-        }
-    }
-
     /// The version that has it.
     pub fn version(self) -> &'static str {
         match self {
@@ -387,26 +376,15 @@ pub struct Verdict {
     pub advice: Vec<(String, String)>,
 }
 
-/// How bad something is.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Level {
-    /// Clients fail, pay for full handshakes that they need not make, or are not safe.
-    Fault,
-    /// It works, and could be better.
-    Advice,
-    /// It is as it should be.
-    Good,
-}
-
-impl Level {
-    /// The name in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fault => "fault",
-            Self::Advice => "advice",
-            Self::Good => "good",
-        }
+named! {
+    /// How bad something is.
+    Level {
+        /// Clients fail, pay for full handshakes that they need not make, or are not safe.
+        Fault = "fault",
+        /// It works, and could be better.
+        Advice = "advice",
+        /// It is as it should be.
+        Good = "good",
     }
 }
 

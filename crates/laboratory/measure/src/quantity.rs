@@ -1,6 +1,12 @@
-//! Quantities for people: three significant digits and a unit.
+//! Quantities: as records have them, and for people with three significant digits and a unit.
 
 use std::fmt;
+use std::time::Duration;
+
+/// A duration as records have it: of centuries, the greatest number.
+pub fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// Nanoseconds, as `412 ns`, `17.3 µs`, `8.05 ms` or `2.50 s`.
 #[derive(Clone, Copy, Debug)]

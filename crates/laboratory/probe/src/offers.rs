@@ -114,9 +114,11 @@ impl Kind {
         };
         Tls {
             versions: self.versions,
-            suites: chosen(Suite::ALL, |suite| is_spoken(suite) && (self.suites)(suite)),
+            suites: chosen(&Suite::ALL, |suite| {
+                is_spoken(suite) && (self.suites)(suite)
+            }),
             groups: self.groups.to_vec(),
-            signatures: chosen(Signature::ALL, self.signatures),
+            signatures: chosen(&Signature::ALL, self.signatures),
             alpn: common.alpn(&[b"h2", b"http/1.1"]),
             ..offer(Handshake::Full, common)
         }
@@ -138,7 +140,7 @@ pub(crate) fn offer(kind: Handshake, common: &Common) -> Tls {
     Tls {
         versions,
         handshakes: vec![kind],
-        suites: chosen(Suite::ALL, |suite| match versions {
+        suites: chosen(&Suite::ALL, |suite| match versions {
             Versions::Both => true,
             Versions::Tls12 => !suite.is_tls13(),
             Versions::Tls13 => suite.is_tls13(),

@@ -396,13 +396,16 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Paint {
-    colour: bool,
+/// Colours of ECMA-48, where they are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Paint {
+    /// Whether they are.
+    pub colour: bool,
 }
 
 impl Paint {
-    fn wrap(self, code: &str, text: &str) -> String {
+    /// The text in the colour of this code.
+    pub fn wrap(self, code: &str, text: &str) -> String {
         if self.colour {
             format!("\u{1b}[{code}m{text}\u{1b}[0m")
         } else {
@@ -410,15 +413,18 @@ impl Paint {
         }
     }
 
-    fn red(self, text: &str) -> String {
+    /// As of errors.
+    pub fn red(self, text: &str) -> String {
         self.wrap("1;31", text)
     }
 
-    fn yellow(self, text: &str) -> String {
+    /// As of warnings.
+    pub fn yellow(self, text: &str) -> String {
         self.wrap("1;33", text)
     }
 
-    fn cyan(self, text: &str) -> String {
+    /// As of hints.
+    pub fn cyan(self, text: &str) -> String {
         self.wrap("1;36", text)
     }
 

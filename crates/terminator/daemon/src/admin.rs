@@ -32,6 +32,6 @@ pub(crate) use document::{StoreState, StoreStatus};
 pub(crate) use http::serve_http;
 pub(crate) use recorder::record_history;
 pub(crate) use socket::serve_status;
-pub(crate) use state::{AdminState, Limits, ServiceFacts, StartFacts};
+pub(crate) use state::{AdminState, Limits, Served, ServiceFacts, StartFacts};
 pub(crate) use store::StoreNotes;
 pub(crate) use text::render_status_text;

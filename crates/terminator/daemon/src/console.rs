@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use config::Diagnostic;
+use options::diagnostic::Paint;
 use telemetry::printable::lines;
 
 use crate::stderr::write_line;
@@ -14,7 +15,7 @@ use crate::stderr::write_line;
 /// Says things, with colours if the reader likes them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Console {
-    colour: bool,
+    paint: Paint,
 }
 
 impl Console {
@@ -22,35 +23,36 @@ impl Console {
     pub(crate) fn to_stderr() -> Self {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        let colour = io::stderr().is_terminal() && !set("NO_COLOR") && !dumb;
         Self {
-            colour: io::stderr().is_terminal() && !set("NO_COLOR") && !dumb,
+            paint: Paint { colour },
         }
     }
 
     /// Whether diagnostics have colours.
     pub(crate) fn colour(self) -> bool {
-        self.colour
+        self.paint.colour
     }
 
     /// Something went wrong. Lines that begin with `hint: ` name the remedy.
     pub(crate) fn error(self, text: impl Display) {
-        self.labelled("error", "1;31", &text.to_string());
+        self.labelled(&self.paint.red("error"), &text.to_string());
     }
 
     /// Something deserves a second look.
     pub(crate) fn warn(self, text: impl Display) {
-        self.labelled("warning", "1;33", &text.to_string());
+        self.labelled(&self.paint.yellow("warning"), &text.to_string());
     }
 
     /// The remedy for what was said before.
     pub(crate) fn hint(self, text: impl Display) {
-        self.labelled("hint", "1;36", &text.to_string());
+        self.labelled(&self.paint.cyan("hint"), &text.to_string());
     }
 
     /// What is wrong with a configuration, with an empty line after each.
     pub(crate) fn diagnostics(self, diagnostics: &[Diagnostic]) {
         for diagnostic in diagnostics {
-            write_line(format_args!("{}\n", diagnostic.render(self.colour)));
+            write_line(format_args!("{}\n", diagnostic.render(self.paint.colour)));
         }
     }
 
@@ -69,23 +71,13 @@ impl Console {
         write_line(lines(&text.to_string()));
     }
 
-    fn labelled(self, label: &str, code: &str, text: &str) {
+    fn labelled(self, label: &str, text: &str) {
         for (index, line) in lines(text).to_string().lines().enumerate() {
             match line.strip_prefix("hint: ") {
-                Some(hint) => write_line(format_args!("{}: {hint}", self.paint("hint", "1;36"))),
-                None if index == 0 => {
-                    write_line(format_args!("{}: {line}", self.paint(label, code)));
-                }
+                Some(hint) => write_line(format_args!("{}: {hint}", self.paint.cyan("hint"))),
+                None if index == 0 => write_line(format_args!("{label}: {line}")),
                 None => write_line(line),
             }
-        }
-    }
-
-    fn paint(self, text: &str, code: &str) -> String {
-        if self.colour {
-            format!("\u{1b}[{code}m{text}\u{1b}[0m")
-        } else {
-            text.to_owned()
         }
     }
 }

@@ -282,8 +282,6 @@ impl Control {
     /// The plan is served: what goes with it follows, and the supervisor hears of it.
     fn take_up(&mut self, serve: &Serve, built: Built) -> io::Result<()> {
         self.servers = built.servers;
-        self.admin.access_changed(built.access);
-        self.admin.resumption_changed(Arc::clone(&built.resumption));
         self.resumption = built.resumption;
         self.session_key = serve.session_key.clone();
         self.checks.replace(built.checked);
@@ -296,10 +294,7 @@ impl Control {
         }
         self.disabled.clone_from(&serve.disabled);
         self.admin.servers_disabled(serve.disabled.clone());
-        let kernel_tls = serve.kernel_tls.clone();
-        self.admin
-            .plan_served(serve.generation, built.services, kernel_tls);
-        self.admin.limits_changed(built.limits);
+        self.admin.plan_served(built.served);
         self.validity = built.validity;
         self.note_ends(unix_seconds());
         // What is left of the old plan and of the bundle is large and rare.

@@ -9,12 +9,12 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::crypto::aws_lc_rs;
+use rustls::{ClientConfig, ClientConnection, Error};
+use rustls_pki_types::ServerName;
 
 use crate::context;
+use crate::verify::server::ServerVerifier;
 
 /// A handshake under way: give it what came in, send what goes out.
 #[derive(Debug)]
@@ -136,12 +136,12 @@ impl Probe {
 
 fn configuration() -> Result<ClientConfig, ProbeFault> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = Arc::new(Unjudged(Arc::clone(&provider)));
+    let unjudged = ServerVerifier::new(None, &[]).expect("without authorities no file is read");
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(refused)?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
+        .with_custom_certificate_verifier(Arc::new(unjudged))
         .with_no_client_auth();
     // Each check is to show that a full handshake can be made.
     config.resumption = Resumption::disabled();
@@ -153,51 +153,12 @@ fn refused(error: Error) -> ProbeFault {
     ProbeFault::Refused(judged.unwrap_or_else(|| error.to_string()))
 }
 
-/// Takes any certificate and any signature.
-#[derive(Debug)]
-struct Unjudged(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unjudged {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion, version};
-    use rustls_pki_types::PrivateKeyDer;
     use rustls_pki_types::pem::PemObject;
+    use rustls_pki_types::{CertificateDer, PrivateKeyDer};
     use testkit::authority::Authority;
 
     /// A server with a certificate that nobody would trust, for another name, and expired.

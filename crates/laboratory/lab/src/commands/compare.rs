@@ -11,7 +11,7 @@ use super::flags::{Arguments, Command};
 use super::report::write_all;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::pages::check_page;
+use crate::pages::{check_page, ended};
 use crate::records::{Records, open_all};
 use crate::usage::UsageError;
 
@@ -48,11 +48,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     }
     // Of the figures of loads, the one that compares them.
     let written = write_all(arguments, &compared(&records)?, "compar", console);
-    if let Err(fault) = written {
-        console.error(fault);
-        return Ok(Exit::Failed);
-    }
-    Ok(Exit::Success)
+    Ok(ended(written, console))
 }
 
 fn records_of(arguments: &Arguments) -> Result<Vec<PathBuf>, UsageError> {

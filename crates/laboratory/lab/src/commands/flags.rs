@@ -1,7 +1,9 @@
 //! A command's table of flags, from which its parser, its help and its messages come.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use lexopt::{Arg, Parser, ValueExt};
 use options::manual;
@@ -120,6 +122,42 @@ impl Arguments {
         read: impl Fn(&str) -> Result<T, UsageError>,
     ) -> Result<Option<T>, UsageError> {
         Ok(self.all(flag, read)?.pop())
+    }
+
+    /// The same as text.
+    pub(super) fn text(&self, flag: &str) -> Result<Option<String>, UsageError> {
+        self.one(flag, |text| Ok(text.to_owned()))
+    }
+
+    /// The same as a number from 1 on.
+    pub(super) fn number<T: FromStr + PartialOrd + Display + From<u8>>(
+        &self,
+        flag: &str,
+        max: T,
+        example: &str,
+    ) -> Result<Option<T>, UsageError> {
+        let range = T::from(1)..=max;
+        self.one(flag, |text| {
+            let read = text.parse().ok().filter(|number| range.contains(number));
+            let what = format!("is no number from 1 to {}", range.end());
+            read.ok_or_else(|| wrong(flag, text, &what, example))
+        })
+    }
+
+    /// The same as what is known by a name.
+    pub(super) fn choice<T: Copy>(
+        &self,
+        flag: &str,
+        known: &[(&str, T)],
+    ) -> Result<Option<T>, UsageError> {
+        self.one(flag, |text| {
+            let found = known.iter().find(|(name, _)| *name == text);
+            found.map(|(_, value)| *value).ok_or_else(|| {
+                let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+                let what = format!("is not one of: {}", names.join(", "));
+                wrong(flag, text, &what, names[0])
+            })
+        })
     }
 
     /// Words as text.

@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
 
 fn timing(arguments: &Arguments) -> Result<Option<Timing>, UsageError> {
     let each = arguments.one("seconds", seconds)?;
-    let speeds = arguments.one("speeds", speeds)?;
+    let speeds = arguments.choice("speeds", &SPEEDS)?;
     let Some(rows) = speeds.unwrap_or(Some(Rows::Quick)) else {
         return match each {
             None => Ok(None),
@@ -77,19 +77,11 @@ fn timing(arguments: &Arguments) -> Result<Option<Timing>, UsageError> {
 }
 
 /// Which keys and ciphers are measured, if any.
-pub(super) fn speeds(text: &str) -> Result<Option<Rows>, UsageError> {
-    match text {
-        "none" => Ok(None),
-        "quick" => Ok(Some(Rows::Quick)),
-        "full" => Ok(Some(Rows::Full)),
-        _ => Err(wrong(
-            "speeds",
-            text,
-            "is not one of: none, quick, full",
-            "none",
-        )),
-    }
-}
+pub(super) const SPEEDS: [(&str, Option<Rows>); 3] = [
+    ("none", None),
+    ("quick", Some(Rows::Quick)),
+    ("full", Some(Rows::Full)),
+];
 
 fn seconds(text: &str) -> Result<Duration, UsageError> {
     let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>();

@@ -11,7 +11,7 @@ use lexopt::Parser;
 use load::capacity::Finder;
 use load::options::{Search, TABLE, UnresolvedPlan};
 use load::outcome::{Frame, Outcome};
-use load::plan::{Arrival, Plan};
+use load::plan::Plan;
 use load::run::{self, Run};
 use load::start_fault::StartFault;
 use measure::quantity::{Count, Nanoseconds};
@@ -254,7 +254,7 @@ impl Watch {
         while let Some(next) = finder.next_plan() {
             if !self.quiet {
                 self.console
-                    .say(format_args!("{}/s:", Count(first_rate(&next))));
+                    .say(format_args!("{}/s:", Count(next.arrival.first_per_s())));
             }
             let run = self.begin(next.clone())?;
             let outcome = self.follow(run, Some(next.duration))?;
@@ -322,13 +322,6 @@ impl Watch {
             );
             Exit::Failed
         })
-    }
-}
-
-fn first_rate(plan: &Plan) -> f64 {
-    match &plan.arrival {
-        Arrival::Open { stretches, .. } => stretches.first().map_or(0.0, |first| first.from_per_s),
-        Arrival::Closed { .. } => 0.0,
     }
 }
 

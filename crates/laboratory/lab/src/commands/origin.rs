@@ -123,7 +123,7 @@ fn options(arguments: &Arguments) -> Result<Options, UsageError> {
         listen.push(LISTEN_DEFAULT.parse().expect("our own constant"));
     }
     let cpus = arguments.one("cpus", cpus)?.unwrap_or_default();
-    let threads = arguments.one("threads", threads)?;
+    let threads = arguments.number("threads", THREADS_MAX, "2")?;
     let allowed = allowed_cpus();
     if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         let message = format!("--cpus: this process may not use CPU {cpu}");
@@ -174,12 +174,6 @@ fn cpus(text: &str) -> Result<Vec<u16>, UsageError> {
             "0,2-3",
         )),
     }
-}
-
-fn threads(text: &str) -> Result<u16, UsageError> {
-    let number = text.parse().ok();
-    let number = number.filter(|number| (1..=THREADS_MAX).contains(number));
-    number.ok_or_else(|| wrong("threads", text, "is no number from 1 to 1024", "2"))
 }
 
 fn idle(text: &str) -> Result<Duration, UsageError> {

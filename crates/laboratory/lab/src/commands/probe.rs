@@ -13,6 +13,7 @@ use probe::expect::{Expectations, Unmet};
 use probe::facts;
 use probe::points;
 use probe::run::{Limits, Options, probe};
+use report::Document;
 use wire::address::{Address, AddressError, Endpoint};
 use wire::starttls::Dialect;
 use wire::text::line;
@@ -23,7 +24,7 @@ use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::load::files::{PlanFile, read};
 use crate::load::resolve::{Resolved, resolve};
-use crate::pages::{check_page, write_page};
+use crate::pages::{check_page, ended, write_page};
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -74,7 +75,7 @@ docs/guide/probe.md explains how to read it.
 };
 
 /// Characters in a line of text.
-pub(super) const WIDTH: usize = 80;
+const WIDTH: usize = 80;
 
 /// Every pair of addresses is tried: eight have 56 pairs.
 const ADDRESSES_MAX: usize = 8;
@@ -102,8 +103,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
         let hint = "for example: lariat-lab probe www.example.com:443";
         return Err(UsageError::new("no host is named", hint));
     }
-    let page = arguments.path("output");
-    check_page(page.as_deref(), &[])?;
+    check_page(arguments.path("output").as_deref(), &[])?;
     let expectations = match arguments.path("expect") {
         None => None,
         Some(path) => match expectations(&path, console)? {
@@ -127,21 +127,25 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
         }
     });
     let document = || report::probe::document(&report);
-    let printed = match page {
-        Some(page) => {
-            if let Err(fault) = write_page(&page, &document().html(), console) {
-                console.error(fault);
-                return Ok(Exit::Failed);
-            }
-            Exit::Success
-        }
-        None if arguments.has("json") => print(json_line(&report)),
-        None => print(document().text(WIDTH, stdout_colour())),
-    };
+    let given = give(arguments, document, || json_line(&report), console);
     Ok(match expectations.map(|all| all.unmet(&report)) {
         Some(unmet) if !unmet.is_empty() => tell_unmet(&unmet, console),
-        _ => printed,
+        _ => given,
     })
+}
+
+/// Writes a page, or prints the same or JSON.
+pub(super) fn give(
+    arguments: &Arguments,
+    document: impl FnOnce() -> Document,
+    json: impl FnOnce() -> String,
+    console: Console,
+) -> Exit {
+    match arguments.path("output") {
+        Some(page) => ended(write_page(&page, &document().html(), console), console),
+        None if arguments.has("json") => print(json()),
+        None => print(document().text(WIDTH, stdout_colour())),
+    }
 }
 
 /// A report on a line. What servers wrote is escaped where a terminal would obey it.
@@ -229,11 +233,11 @@ fn options(arguments: &Arguments, hosts: Vec<String>) -> Result<Options, UsageEr
             .is_err()
             .then(|| name.clone()),
     };
-    let starttls = arguments.one("starttls", dialect)?;
+    let starttls = arguments.choice("starttls", Dialect::ALL)?;
     let authority = server_name.clone().unwrap_or_else(|| name.clone());
     Ok(Options {
         expected_name: Some(authority.clone()),
-        proxy: arguments.one("send-proxy", proxy)?,
+        proxy: arguments.choice("send-proxy", ProxyVersion::NAMED)?,
         starttls,
         client_certificate: client_certificate(arguments)?,
         roots_pem: roots(arguments)?,
@@ -243,7 +247,9 @@ fn options(arguments: &Arguments, hosts: Vec<String>) -> Result<Options, UsageEr
             None => request(arguments, &authority)?,
         },
         limits: limits(arguments)?,
-        attempts: arguments.one("attempts", attempts)?.unwrap_or(8),
+        attempts: arguments
+            .number("attempts", ATTEMPTS_MAX, "8")?
+            .unwrap_or(8),
         now_s: now_s(),
         hosts,
         addresses,
@@ -337,21 +343,6 @@ fn server_name(text: &str) -> Result<Option<String>, UsageError> {
     }
 }
 
-fn proxy(text: &str) -> Result<ProxyVersion, UsageError> {
-    let found = ProxyVersion::NAMED.iter().find(|(name, _)| *name == text);
-    let found = found.map(|(_, version)| *version);
-    found.ok_or_else(|| wrong("send-proxy", text, "is not one of: v1, v2", "v2"))
-}
-
-fn dialect(text: &str) -> Result<Dialect, UsageError> {
-    let found = Dialect::ALL.iter().find(|(name, _)| *name == text);
-    found.map(|(_, dialect)| *dialect).ok_or_else(|| {
-        let names: Vec<_> = Dialect::ALL.iter().map(|(name, _)| *name).collect();
-        let what = format!("is not one of: {}", names.join(", "));
-        wrong("starttls", text, &what, "smtp")
-    })
-}
-
 pub(super) fn limits(arguments: &Arguments) -> Result<Limits, UsageError> {
     let limit = |flag, max: Duration, range, example| {
         arguments.one(flag, |text| {
@@ -366,15 +357,6 @@ pub(super) fn limits(arguments: &Arguments) -> Result<Limits, UsageError> {
         connection: connection.unwrap_or(Duration::from_secs(5)),
         address: address.unwrap_or(MAX_TIME),
     })
-}
-
-fn attempts(text: &str) -> Result<u32, UsageError> {
-    let read = text
-        .parse()
-        .ok()
-        .filter(|count| (1..=ATTEMPTS_MAX).contains(count));
-    let what = format!("is no number from 1 to {ATTEMPTS_MAX}");
-    read.ok_or_else(|| wrong("attempts", text, &what, "8"))
 }
 
 fn file(flag: &str, path: &Path) -> Result<Vec<u8>, UsageError> {

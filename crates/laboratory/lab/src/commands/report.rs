@@ -16,7 +16,9 @@ use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::load::date::Date;
 use crate::load::destination::Destination;
-use crate::pages::{WriteFault, check_card, check_page, write_card, write_files, write_page};
+use crate::pages::{
+    WriteFault, check_card, check_page, ended, write_card, write_files, write_page,
+};
 use crate::records::{Named, Records, open_all, tame};
 use crate::usage::UsageError;
 
@@ -105,14 +107,11 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
         Records::Experiments(named) => report::experiment::document(&named.list()),
         Records::Mixed(..) => Document::default(),
     };
-    if let Err(fault) = write_all(arguments, &report, "", console) {
-        console.error(fault);
-        return Ok(Exit::Failed);
-    }
-    Ok(if records.len() == paths.len() || arguments.has("merge") {
-        Exit::Success
-    } else {
-        Exit::Partial
+    let is_whole = records.len() == paths.len() || arguments.has("merge");
+    let written = write_all(arguments, &report, "", console);
+    Ok(match ended(written, console) {
+        Exit::Success if !is_whole => Exit::Partial,
+        exit => exit,
     })
 }
 
@@ -130,8 +129,7 @@ fn card(
             return Err(UsageError::new("--card is of one experiment", hint));
         }
     };
-    let text = |flag| arguments.one(flag, |text| Ok(text.to_owned()));
-    let (scenario, context) = (text("scenario")?, text("context")?);
+    let (scenario, context) = (arguments.text("scenario")?, arguments.text("context")?);
     let subject = Subject {
         scenario: scenario.as_deref(),
         context: context.as_deref(),
@@ -142,13 +140,7 @@ fn card(
         UsageError::new(format!("no card: {seen}"), hint)
     };
     let svg = report::experiment::card(experiment, subject).map_err(refused)?;
-    match write_card(path, &svg, console) {
-        Ok(()) => Ok(Exit::Success),
-        Err(fault) => {
-            console.error(fault);
-            Ok(Exit::Failed)
-        }
-    }
+    Ok(ended(write_card(path, &svg, console), console))
 }
 
 /// The sum of records, which is written; or how the program ends.

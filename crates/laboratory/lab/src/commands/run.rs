@@ -16,7 +16,7 @@ use measure::record::Tool;
 use options::Complaint;
 
 use super::run_arguments::{self as arguments, Mode, Request};
-use super::targets::{check_name, programs, with_root};
+use super::targets::{check_name, programs, report_fault, with_root};
 use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::experiment::journal::{Journal, JournalFault};
@@ -107,13 +107,8 @@ fn prepare(request: &Request, console: Console) -> Result<Prepared, Refused> {
 /// All targets there are.
 fn targets(request: &Request, console: Console) -> Result<Vec<Target>, Refused> {
     let folder = request.arguments.path("target-folder");
-    let targets = targets::load_all(folder.as_deref()).map_err(|fault| {
-        console.fail(
-            fault,
-            "--target-folder names a folder with a folder for each target, as targets/ is one",
-        );
-        Ok(Exit::Usage)
-    })?;
+    let targets = targets::load_all(folder.as_deref());
+    let targets = targets.map_err(|fault| Ok(report_fault(&fault, console)))?;
     let only = request.only.get("target").into_iter().flatten();
     for name in request.targets.iter().flatten().chain(only) {
         check_name(name, &targets).map_err(Err)?;

@@ -11,7 +11,7 @@ use measure::host::HostReport;
 use options::quantity;
 
 use super::flags::{Arguments, Command, pair, wrong};
-use super::host::speeds;
+use super::host::SPEEDS;
 use crate::exit::Exit;
 use crate::experiment::placement::Seating;
 use crate::scenario::expansion::Asked;
@@ -203,11 +203,7 @@ fn parse(arguments: Arguments) -> Result<Request, UsageError> {
             let seed = text.parse().ok();
             seed.ok_or_else(|| wrong("seed", text, "is no whole number", "7"))
         })?,
-        repeats: arguments.one("repeats", |text| {
-            let repeats = text.parse().ok();
-            let repeats = repeats.filter(|count| (1..=REPEATS_MAX).contains(count));
-            repeats.ok_or_else(|| wrong("repeats", text, "is no number from 1 to 1000", "7"))
-        })?,
+        repeats: arguments.number("repeats", REPEATS_MAX, "7")?,
         duration: arguments.one("duration", |text| {
             let time = quantity::duration(text).filter(|time| !time.is_zero());
             time.ok_or_else(|| wrong("duration", text, "is not a time", "2s"))
@@ -218,7 +214,7 @@ fn parse(arguments: Arguments) -> Result<Request, UsageError> {
             server: arguments.one("server-cpus", |text| cpus("server-cpus", text))?,
             client: arguments.one("client-cpus", |text| cpus("client-cpus", text))?,
         },
-        speeds: arguments.one("speeds", speeds)?.unwrap_or(Some(usual)),
+        speeds: arguments.choice("speeds", &SPEEDS)?.unwrap_or(Some(usual)),
         record: arguments.path("record"),
         resume: arguments.path("resume"),
         scenario_folder: arguments.path("scenario-folder"),

@@ -8,12 +8,12 @@ use std::thread;
 use measure::probe::ProbeReport;
 use probe::run::{Limits, Options, probe};
 
-use super::flags::{Arguments, Command, wrong};
-use super::probe::{WIDTH, addresses, endpoint, get, host_of, json_line, limits, now_s, roots};
-use crate::console::{Console, print, stdout_colour};
+use super::flags::{Arguments, Command};
+use super::probe::{addresses, endpoint, get, give, host_of, json_line, limits, now_s, roots};
+use crate::console::Console;
 use crate::exit::Exit;
 use crate::load::files::PlanFile;
-use crate::pages::{check_page, write_page};
+use crate::pages::check_page;
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -64,37 +64,15 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
             hint,
         ));
     };
-    let page = arguments.path("output");
-    check_page(page.as_deref(), &[])?;
-    let at_once = arguments.one("at-once", at_once)?.unwrap_or(4);
+    check_page(arguments.path("output").as_deref(), &[])?;
+    let at_once = arguments.number("at-once", AT_ONCE_MAX, "4")?.unwrap_or(4);
     let sites = sites(Path::new(path), limits(arguments)?, roots(arguments)?)?;
     let count = sites.len();
     let reports = survey(sites, at_once);
     console.say(format_args!("{count} sites probed"));
     let document = || report::probe::survey(&reports);
-    Ok(match page {
-        Some(page) => match write_page(&page, &document().html(), console) {
-            Ok(()) => Exit::Success,
-            Err(fault) => {
-                console.error(fault);
-                Exit::Failed
-            }
-        },
-        None if arguments.has("json") => {
-            let lines: String = reports.iter().map(json_line).collect();
-            print(lines)
-        }
-        None => print(document().text(WIDTH, stdout_colour())),
-    })
-}
-
-fn at_once(text: &str) -> Result<usize, UsageError> {
-    let read = text
-        .parse()
-        .ok()
-        .filter(|count| (1..=AT_ONCE_MAX).contains(count));
-    let what = format!("is no number from 1 to {AT_ONCE_MAX}");
-    read.ok_or_else(|| wrong("at-once", text, &what, "4"))
+    let lines = || reports.iter().map(json_line).collect();
+    Ok(give(arguments, document, lines, console))
 }
 
 /// The sites of a file, looked up.

@@ -156,8 +156,7 @@ fn make_root(
     builds: &Builds,
     console: Console,
 ) -> Result<bool, UsageError> {
-    let text = |text: &str| Ok(text.to_owned());
-    let suite = arguments.one("suite", text)?.unwrap_or_default();
+    let suite = arguments.text("suite")?.unwrap_or_default();
     let folder = roots(arguments)?;
     let is_whole = |root: Root| {
         let builds = Builds {
@@ -182,19 +181,15 @@ fn make_root(
         "making a root of {suite} with {}",
         packages.join(", ")
     ));
-    let made = root::make(
-        &suite,
-        &folder,
-        &packages,
-        &arguments.all("apt-option", text)?,
-    );
+    let options = arguments.all("apt-option", |text| Ok(text.to_owned()))?;
+    let made = root::make(&suite, &folder, &packages, &options);
     if let Err(fault) = &made {
         console.fail(fault, fault.hint());
     }
     Ok(made.is_ok())
 }
 
-fn report_fault(fault: &CatalogueFault, console: Console) -> Exit {
+pub(super) fn report_fault(fault: &CatalogueFault, console: Console) -> Exit {
     console.fail(
         fault,
         "--target-folder names a folder with a folder for each target, as targets/ is one",

@@ -3,7 +3,7 @@
 //! Owns its command lines and its form for machines (`-mr`), which has been the same since 1.1.1.
 //! It counts user time of its CPU; each row takes whole seconds.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub(super) fn measure(rows: Rows, seconds: u32, cpu: u16) -> Result<Vec<Speed>, 
     let said = run(&words, 2 * keys.len() as u32)?;
     let mut speeds = of_keys(&said, &library);
     if speeds.is_empty() {
-        return Err(OpensslFault::Foreign(first_lines(&said, 3)));
+        return Err(OpensslFault::Foreign(first_lines(&said)));
     }
     for (name, cipher) in CIPHERS {
         for size in sizes(rows) {
@@ -120,10 +120,10 @@ fn run(
     let unusable = |error: &dyn ToString| OpensslFault::Unusable(error.to_string());
     let file = nameless().map_err(|error| unusable(&error))?;
     let output = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-    let (program, root) = (OsStr::new(program), Path::new("/"));
-    let mut child =
-        Child::start(program, &words, &[cpu], root, &output).map_err(|error| unusable(&error))?;
+    let words = words.iter().map(OsString::from);
+    let words: Vec<OsString> = [program.into()].into_iter().chain(words).collect();
+    let child = Child::start(&words, &[cpu], Path::new("/"), &output);
+    let mut child = child.map_err(|error| unusable(&error))?;
     let longest = seconds * PATIENCE + Duration::from_secs(30);
     let begun = Instant::now();
     while child.ended().is_none() {

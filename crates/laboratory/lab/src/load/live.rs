@@ -8,6 +8,7 @@ use std::time::Duration;
 use load::plan::{Arrival, Clients, Handshake, Plan, Spacing, Stretch};
 use measure::quantity::{Count, Nanoseconds, Share};
 use measure::record::Second;
+use options::diagnostic::Paint;
 
 /// How lines look.
 #[derive(Clone, Copy, Debug)]
@@ -131,11 +132,8 @@ impl Line {
     }
 
     fn paint(self, text: &str, code: &str) -> String {
-        if self.colour {
-            format!("\u{1b}[{code}m{text}\u{1b}[0m")
-        } else {
-            text.to_owned()
-        }
+        let colour = self.colour;
+        Paint { colour }.wrap(code, text)
     }
 
     /// The text with nothing in it but ASCII, if that is all that is known.

@@ -8,9 +8,6 @@ use std::time::Duration;
 use super::failure::Failure;
 use crate::process::child::{Child, ChildFault, first_lines};
 
-/// Lines of a command that failed in a message.
-const LINES_MAX: usize = 4;
-
 /// Between two looks at whether it has ended.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -57,11 +54,8 @@ impl Command {
 
     /// Starts it.
     pub(super) fn start(&self) -> Result<Child, ChildFault> {
-        let mut words = self.words.iter().cloned();
-        let first = words.next().unwrap_or_default();
-        let words: Vec<_> = words.collect();
         let output = self.folder.join(format!("{}.output", self.name));
-        Child::start(&first, &words, &self.cpus, &self.folder, &output)
+        Child::start(&self.words, &self.cpus, &self.folder, &output)
     }
 
     /// Judges it by how it ended.
@@ -72,7 +66,7 @@ impl Command {
         if child.ended().is_some_and(|how| how.ends_with(" 0")) {
             return Ok(());
         }
-        let said = first_lines(&child.output(), LINES_MAX);
+        let said = first_lines(&child.output());
         let name = self.name;
         Err(Failure::Failed(format!(
             "the command `{name}` failed: {said}"

@@ -17,9 +17,6 @@ const FETCH_MAX: Duration = Duration::from_secs(180);
 /// Between two checks whether it has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Lines of its own in a message.
-const LINES_MAX: usize = 4;
-
 /// The result of one run of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fetched {
@@ -73,7 +70,7 @@ pub(crate) fn fetch(
     let counted = output.read(written.as_ref().unwrap_or(&said));
     let counted = counted.filter(|_| is_over);
     let counted = counted.ok_or_else(|| {
-        let said = first_lines(&said, LINES_MAX);
+        let said = first_lines(&said);
         Failure::Failed(format!("{} ended ({how}): {said}", client.name))
     })?;
     Ok(Fetched {
@@ -90,9 +87,7 @@ fn start(client: &Target, values: &ClientValues<'_>, cpus: &[u16]) -> Result<Chi
         std::fs::write(folder.join(name), text)?;
     }
     let words = templates::command(client, &client.form.start, values)?;
-    let mut words = words.into_iter().map(OsString::from);
-    let program = words.next().unwrap_or_default();
-    let arguments: Vec<_> = words.collect();
+    let words: Vec<_> = words.into_iter().map(OsString::from).collect();
     let output = folder.join("output");
-    Ok(Child::start(&program, &arguments, cpus, folder, &output)?)
+    Ok(Child::start(&words, cpus, folder, &output)?)
 }

@@ -1,6 +1,6 @@
 //! The plain server behind those that relay: our own `lariat-lab origin`, as a process of its own.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
@@ -26,9 +26,6 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Connections that rest are kept for longer than any configuration lasts.
 const IDLE_TIMEOUT: &str = "3600s";
 
-/// Lines of its own in a message.
-const LINES_MAX: usize = 4;
-
 /// A running origin; it is ended on drop.
 #[derive(Debug)]
 pub(crate) struct Origin {
@@ -45,12 +42,12 @@ impl Origin {
     pub(crate) fn start(cpus: &[u16], folder: &Path) -> Result<Self, Failure> {
         let numbers: Vec<_> = cpus.iter().map(u16::to_string).collect();
         let words = format!(
-            "origin --listen 127.0.0.1:0 --idle-timeout {IDLE_TIMEOUT} --cpus {}",
+            "{OWN_PROGRAM} origin --listen 127.0.0.1:0 --idle-timeout {IDLE_TIMEOUT} --cpus {}",
             numbers.join(",")
         );
         let words: Vec<_> = words.split(' ').map(OsString::from).collect();
         let output = folder.join("origin.output");
-        let mut child = Child::start(OsStr::new(OWN_PROGRAM), &words, cpus, folder, &output)?;
+        let mut child = Child::start(&words, cpus, folder, &output)?;
         let address = wait_until_serving(&mut child)?;
         Ok(Self {
             child,
@@ -105,7 +102,7 @@ fn wait_until_serving(child: &mut Child) -> Result<SocketAddr, Failure> {
                 continue;
             }
         };
-        let said = first_lines(&child.output(), LINES_MAX);
+        let said = first_lines(&child.output());
         return Err(Failure::Failed(format!(
             "the origin behind the servers does not serve ({how}): {said}"
         )));

@@ -5,6 +5,7 @@ use measure::capacity::{Point, ReadOffs};
 use measure::experiment::Durations;
 use measure::histogram::Histogram;
 use measure::kind::Kind;
+use measure::quantity::nanoseconds;
 use measure::record::{Counts, Record, Second};
 
 use crate::target::output::Counted;
@@ -57,7 +58,7 @@ pub(crate) fn called(seen: &Histogram, counted: Counted) -> Durations {
     match counted.p95 {
         None => seen,
         Some(p95) => Durations {
-            p95_ns: u64::try_from(p95.as_nanos()).unwrap_or(u64::MAX),
+            p95_ns: nanoseconds(p95),
             ..seen
         },
     }

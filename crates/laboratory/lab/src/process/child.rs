@@ -2,7 +2,7 @@
 //!
 //! A guard of its own ends it ([`guard`]): when we ask, when we drop it, and when we are killed.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -45,11 +45,10 @@ pub(crate) enum ChildFault {
 }
 
 impl Child {
-    /// Starts a program on these CPUs (all that we have, if there are none) in a folder, and lets
-    /// it write to a file.
+    /// Starts a command, which begins with its program, on these CPUs (all that we have, if there
+    /// are none) in a folder, and lets it write to a file.
     pub(crate) fn start(
-        program: &OsStr,
-        arguments: &[OsString],
+        command: &[OsString],
         cpus: &[u16],
         folder: &Path,
         output: &Path,
@@ -57,7 +56,7 @@ impl Child {
         // The file that we are, even if it has been replaced since.
         let mut guard = Command::new("/proc/self/exe")
             .arg0("lariat-lab")
-            .args(guard::words(cpus, program, arguments))
+            .args(guard::words(cpus, command))
             .current_dir(folder)
             // Ctrl-C is ours to answer.
             .process_group(0)
@@ -76,7 +75,7 @@ impl Child {
         let started = line.strip_prefix(guard::STARTED);
         let Some(id) = started.and_then(|id| id.trim().parse().ok()) else {
             let _ = guard.wait();
-            let program = program.to_string_lossy().into_owned();
+            let program = program_of(command);
             let why = line.strip_prefix(guard::REFUSED).unwrap_or(&line);
             let why = why.trim().to_owned();
             return Err(ChildFault::Refused { program, why });
@@ -91,22 +90,21 @@ impl Child {
         })
     }
 
-    /// Runs a program to its end and returns its output and errors.
+    /// Runs a command to its end and returns its output and errors.
     ///
     /// # Errors
     /// Those of [`Self::start`], and [`ChildFault::Endless`].
     pub(crate) fn run(
-        program: &OsStr,
-        arguments: &[OsString],
+        command: &[OsString],
         folder: &Path,
         longest: Duration,
     ) -> Result<String, ChildFault> {
         let output = folder.join("said");
-        let mut child = Self::start(program, arguments, &[], folder, &output)?;
+        let mut child = Self::start(command, &[], folder, &output)?;
         let begun = Instant::now();
         while child.ended().is_none() {
             if begun.elapsed() > longest {
-                let program = program.to_string_lossy().into_owned();
+                let program = program_of(command);
                 let seconds = longest.as_secs();
                 return Err(ChildFault::Endless { program, seconds });
             }
@@ -168,12 +166,19 @@ impl Drop for Child {
     }
 }
 
+/// Its name in messages.
+fn program_of(command: &[OsString]) -> String {
+    let program = command.first().map(|program| program.to_string_lossy());
+    program.unwrap_or_default().into_owned()
+}
+
 /// The first lines of a program's output, for a message.
-pub(crate) fn first_lines(said: &str, lines_max: usize) -> String {
+pub(crate) fn first_lines(said: &str) -> String {
+    const LINES_MAX: usize = 4;
     let lines = said.lines().map(str::trim_end);
     let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
-    let mut text = lines[..lines.len().min(lines_max)].join("\n");
-    if lines.len() > lines_max {
+    let mut text = lines[..lines.len().min(LINES_MAX)].join("\n");
+    if lines.len() > LINES_MAX {
         text.push_str("\n…");
     }
     text
@@ -182,6 +187,7 @@ pub(crate) fn first_lines(said: &str, lines_max: usize) -> String {
 /// The few lines of a program's output that explain a failure: those with such a word, else the
 /// last ones.
 pub(crate) fn fault_lines(said: &str) -> String {
+    const LINES_MAX: usize = 6;
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
     let tells = |line: &&str| {
         let line = line.to_ascii_lowercase();
@@ -194,9 +200,6 @@ pub(crate) fn fault_lines(said: &str) -> String {
     }
     chosen.join("\n")
 }
-
-/// How many lines of a program's output a message has.
-const LINES_MAX: usize = 6;
 
 /// In lines that explain a failure, in small letters.
 const FAULT_WORDS: [&str; 9] = [

@@ -44,11 +44,10 @@ enum Event {
 }
 
 /// The words after the program's own name that make it guard another one.
-pub(crate) fn words(cpus: &[u16], program: &OsStr, arguments: &[OsString]) -> Vec<OsString> {
+pub(crate) fn words(cpus: &[u16], command: &[OsString]) -> Vec<OsString> {
     let cpus: Vec<_> = cpus.iter().map(u16::to_string).collect();
-    let mut words = vec![COMMAND.into(), cpus.join(",").into(), program.to_owned()];
-    words.extend(arguments.iter().cloned());
-    words
+    let own = [COMMAND.into(), cpus.join(",").into()];
+    own.into_iter().chain(command.iter().cloned()).collect()
 }
 
 /// Starts the program that the words after [`COMMAND`] name, and guards it until either ends.

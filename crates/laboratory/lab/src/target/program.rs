@@ -174,13 +174,11 @@ pub(crate) fn version_lines(
     let mut lines: Vec<String> = Vec::new();
     for command in &target.form.version {
         let path = program.path.to_string_lossy();
-        let mut words = command
+        let words = command
             .iter()
             .map(|word| OsString::from(word.replace("{{program}}", &path)));
-        let first = words.next().unwrap_or_default();
-        let words: Vec<_> = words.collect();
-        let (first, words) = program.command(folder, folder, first, words);
-        let said = Child::run(&first, &words, folder, PROBE_MAX)?;
+        let words = program.command(folder, folder, words.collect());
+        let said = Child::run(&words, folder, PROBE_MAX)?;
         for line in chosen(&said, &target.form.version_lines) {
             if !lines.contains(&line) {
                 lines.push(line);
@@ -210,17 +208,16 @@ impl Program {
         self.from == Source::Given
     }
 
-    /// The command that runs it, or another program of its root, with `scratch` to be seen there.
+    /// A command of it, or of another program of its root, with `scratch` to be seen there.
     pub(crate) fn command(
         &self,
         scratch: &Path,
         folder: &Path,
-        program: OsString,
-        arguments: Vec<OsString>,
-    ) -> (OsString, Vec<OsString>) {
+        command: Vec<OsString>,
+    ) -> Vec<OsString> {
         match &self.root {
-            None => (program, arguments),
-            Some(root) => root.command(scratch, folder, &program, &arguments),
+            None => command,
+            Some(root) => root.command(scratch, folder, command),
         }
     }
 }

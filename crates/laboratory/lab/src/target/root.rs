@@ -3,7 +3,7 @@
 //! Owns how a root is made (mmdebstrap) and how a program is run in it (chroot). Nothing in a root
 //! runs unless it is named.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
@@ -158,16 +158,16 @@ impl Root {
         self.path.join(inside.strip_prefix("/").unwrap_or(inside))
     }
 
-    /// The command that runs a program inside, with `scratch` at the same path as outside, and
+    /// The command that runs another inside, with `scratch` at the same path as outside, and
     /// `folder`, which is in it, as the working directory.
     pub(crate) fn command(
         &self,
         scratch: &Path,
         folder: &Path,
-        program: &OsStr,
-        arguments: &[OsString],
-    ) -> (OsString, Vec<OsString>) {
+        command: Vec<OsString>,
+    ) -> Vec<OsString> {
         let head = [
+            "unshare",
             "--mount",
             "--propagation",
             "private",
@@ -178,9 +178,8 @@ impl Root {
         ];
         let mut words: Vec<OsString> = head.into_iter().map(OsString::from).collect();
         words.extend([&self.path, scratch, folder].map(|path: &Path| path.as_os_str().to_owned()));
-        words.push(program.to_owned());
-        words.extend(arguments.iter().cloned());
-        ("unshare".into(), words)
+        words.extend(command);
+        words
     }
 }
 

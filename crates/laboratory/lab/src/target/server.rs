@@ -217,13 +217,11 @@ impl Launch<'_> {
         output: &str,
     ) -> Result<Child, StartFault> {
         let words = templates::command(self.target, words, values)?;
-        let mut words = words.into_iter().map(OsString::from);
-        let program = words.next().unwrap_or_default();
-        let arguments: Vec<_> = words.collect();
+        let words = words.into_iter().map(OsString::from).collect();
         let (scratch, folder) = (self.place.folder, values.folder);
-        let (program, arguments) = self.program.command(scratch, folder, program, arguments);
+        let words = self.program.command(scratch, folder, words);
         let output = folder.join(output);
-        Ok(Child::start(&program, &arguments, cpus, folder, &output)?)
+        Ok(Child::start(&words, cpus, folder, &output)?)
     }
 
     fn values<'v>(&'v self, address: SocketAddr, folder: &'v Path) -> Values<'v> {

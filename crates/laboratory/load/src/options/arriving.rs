@@ -7,15 +7,13 @@ use options::Section;
 use super::asked::Options;
 use super::limit::Search;
 use super::value::Ramp;
-use crate::plan::{Spacing, Stretch};
+use crate::plan::Stretch;
 
 /// How load arrives; the connections of closed load depend on the threads and come later.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Arriving {
     /// Stretches of open load; `None` = closed.
     pub(crate) stretches: Option<Vec<Stretch>>,
-    pub(crate) spacing: Spacing,
-    pub(crate) session_arrivals: bool,
     pub(crate) duration: Duration,
     pub(crate) search: Option<Search>,
 }
@@ -40,13 +38,9 @@ pub(crate) fn arriving(options: &Options, top: &Section<'_>) -> Arriving {
         Some(_) => COUNTED_DURATION_MAX,
         None => DURATION_DEFAULT,
     });
-    let spacing = options.spacing;
-    let session_arrivals = options.session_arrivals;
     let of = |stretches: Vec<Stretch>| Arriving {
         duration: stretches.iter().map(|stretch| stretch.length).sum(),
         stretches: Some(stretches),
-        spacing,
-        session_arrivals,
         search: None,
     };
     let step = options.step_duration.unwrap_or(STEP_DURATION_DEFAULT);
@@ -69,8 +63,6 @@ pub(crate) fn arriving(options: &Options, top: &Section<'_>) -> Arriving {
     }
     Arriving {
         stretches: None,
-        spacing,
-        session_arrivals,
         duration,
         search: None,
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 pub use measure::capacity::Limit;
+use measure::quantity::nanoseconds;
 
 use super::value::{self, Read, not};
 
@@ -25,10 +26,7 @@ pub(super) fn parse(text: &str) -> Read<Limit> {
         mean_below_ns: None,
         ..Limit::default()
     };
-    let time_ns = |bound| {
-        let time = value::some_time(bound)?;
-        Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-    };
+    let time_ns = |bound| value::some_time(bound).map(nanoseconds);
     let mut error_rate_named = false;
     for part in text.split(',') {
         let Some((name, bound)) = part.split_once('<') else {

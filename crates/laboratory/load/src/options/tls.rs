@@ -18,7 +18,7 @@ pub(crate) fn offer(options: &Options, url: &Url, files: Files<'_>, top: &Sectio
     let handshakes = handshakes(options, versions, top);
     let reach = Reach::of(&handshakes, versions);
     check_resumption(options, &handshakes, reach, top);
-    let signatures = or_fitting(&options.signatures, Signature::ALL, |_| true);
+    let signatures = or_fitting(&options.signatures, &Signature::ALL, |_| true);
     match fitting {
         Some(_) => check_lists(options, reach, &signatures, top),
         // What each of the lists lacks would only confuse.
@@ -30,10 +30,10 @@ pub(crate) fn offer(options: &Options, url: &Url, files: Files<'_>, top: &Sectio
         starttls: options.starttls,
         versions,
         handshakes,
-        suites: or_fitting(&options.suites, Suite::ALL, |suite| {
+        suites: or_fitting(&options.suites, &Suite::ALL, |suite| {
             reach.has(suite) && can_be_signed(suite, &signatures)
         }),
-        groups: or_fitting(&options.groups, Group::ALL, |group| {
+        groups: or_fitting(&options.groups, &Group::ALL, |group| {
             reach.tls13 || !is_tls13_alone(group)
         }),
         signatures,

@@ -10,41 +10,22 @@ use super::arriving::{self, Arriving};
 use super::asked::Options;
 use super::files::Files;
 use super::limit::Search;
-use super::url::Url;
 use super::value::{Kinds, OrNone, Times};
 use super::{request, tls};
 use crate::plan::{
-    Arrival, ClientSelection, Clients, ConnectionEnding, Handshake, Plan, ProxyVersion, Request,
-    Target, Threads, Tls,
+    Arrival, ClientSelection, Clients, Handshake, Plan, Request, Target, Threads, Tls,
 };
 
 /// A plan without contradictions, before names are resolved.
 #[derive(Clone, Debug)]
 pub struct UnresolvedPlan {
-    url: Url,
+    asked: Options,
     /// At least one.
     endpoints: Vec<Endpoint>,
-    moves_sessions: bool,
-    sources: Vec<IpAddr>,
-    proxy_header: Option<ProxyVersion>,
     tls: Option<Tls>,
     request: Option<Request>,
-    ending: ConnectionEnding,
-    requests_per_session: Option<u32>,
-    requests_per_connection: Option<u32>,
-    clients: Option<u32>,
-    selection: Option<ClientSelection>,
-    connections: Option<u32>,
-    think: Duration,
     arriving: Arriving,
-    count_max: Option<u64>,
-    is_timed: bool,
-    warm_up: Duration,
-    timeout: Duration,
-    threads: Option<u16>,
-    cpus: Option<OrNone<Vec<u16>>>,
     allowed_cpus: Vec<u16>,
-    seed: u64,
 }
 
 const CONNECTIONS_DEFAULT: u32 = 50;
@@ -58,8 +39,8 @@ impl Options {
         allowed_cpus: &[u16],
         top: &Section<'_>,
     ) -> UnresolvedPlan {
-        let url = self.url.clone();
-        let tls = url.tls.then(|| tls::offer(self, &url, files, top));
+        let url = &self.url;
+        let tls = url.tls.then(|| tls::offer(self, url, files, top));
         if tls.is_none() {
             tls::refuse(top);
         }
@@ -81,28 +62,11 @@ impl Options {
         }
         UnresolvedPlan {
             endpoints,
-            moves_sessions: self.move_sessions,
-            sources: self.sources.clone(),
-            proxy_header: self.send_proxy,
             tls,
-            request: request::request(self, &url, files, top),
-            url,
-            ending: self.ending,
-            requests_per_session: self.requests_per_session.and_then(Times::bound),
-            requests_per_connection: self.requests_per_connection.bound(),
-            clients: self.clients,
-            selection: self.selection,
-            connections: self.connections,
-            think: self.think,
-            is_timed: self.count.is_none() || self.duration.is_some(),
+            request: request::request(self, url, files, top),
             arriving: arriving::arriving(self, top),
-            count_max: self.count,
-            warm_up: self.warm_up,
-            timeout: self.timeout,
-            threads: self.threads,
-            cpus: self.cpus.clone(),
             allowed_cpus: allowed_cpus.to_vec(),
-            seed: self.seed,
+            asked: self.clone(),
         }
     }
 }
@@ -268,13 +232,15 @@ impl UnresolvedPlan {
     /// How long it will take, the warm-up not included; `None` = until a count is reached.
     #[must_use]
     pub fn planned(&self) -> Option<Duration> {
-        let timed = self.is_timed
-            || self
-                .arriving
-                .stretches
-                .as_ref()
-                .is_some_and(|s| s.len() > 1);
-        (timed && self.arriving.search.is_none()).then_some(self.arriving.duration)
+        let Arriving {
+            stretches,
+            duration,
+            search,
+        } = &self.arriving;
+        let is_timed = self.asked.count.is_none()
+            || self.asked.duration.is_some()
+            || stretches.as_ref().is_some_and(|all| all.len() > 1);
+        (is_timed && search.is_none()).then_some(*duration)
     }
 
     /// The whole plan, with the addresses of [`Self::endpoints`].
@@ -282,55 +248,56 @@ impl UnresolvedPlan {
     /// # Errors
     /// The option `source` names addresses that cannot reach these.
     pub fn plan(self, addresses: Vec<Address>) -> Result<Plan, Problem> {
-        check_families(&self.sources, &addresses)?;
+        check_families(&self.asked.sources, &addresses)?;
         let threads = self.thread_count(&addresses);
         let connections = self.connection_count(threads);
         let clients = self.client_count(threads, connections);
         let selection = self.selection();
+        let asked = self.asked;
         Ok(Plan {
             target: Target {
-                url: self.url.text,
+                url: asked.url.text,
                 addresses,
-                moves_sessions: self.moves_sessions,
-                authority: self.url.authority,
+                moves_sessions: asked.move_sessions,
+                authority: asked.url.authority,
             },
-            sources: self.sources,
-            proxy_header: self.proxy_header,
+            sources: asked.sources,
+            proxy_header: asked.send_proxy,
             tls: self.tls,
             request: self.request,
-            ending: self.ending,
+            ending: asked.ending,
             clients: Clients {
                 count: clients,
-                requests_per_session: self.requests_per_session,
-                requests_per_connection: self.requests_per_connection,
-                think: self.think,
+                requests_per_session: asked.requests_per_session.and_then(Times::bound),
+                requests_per_connection: asked.requests_per_connection.bound(),
+                think: asked.think,
                 selection,
             },
             arrival: match self.arriving.stretches {
                 None => Arrival::Closed { connections },
                 Some(stretches) => Arrival::Open {
                     stretches,
-                    spacing: self.arriving.spacing,
-                    session_arrivals: self.arriving.session_arrivals,
+                    spacing: asked.spacing,
+                    session_arrivals: asked.session_arrivals,
                 },
             },
-            warm_up: self.warm_up,
+            warm_up: asked.warm_up,
             rests: false,
             is_background: false,
             duration: self.arriving.duration,
-            count_max: self.count_max,
-            timeout: self.timeout,
+            count_max: asked.count,
+            timeout: asked.timeout,
             threads: Threads {
                 count: threads,
-                cpus: pinned(self.cpus, &self.allowed_cpus, threads),
+                cpus: pinned(asked.cpus, &self.allowed_cpus, threads),
             },
-            seed: self.seed,
+            seed: asked.seed,
         })
     }
 
     /// A target on this host needs CPUs of its own.
     fn thread_count(&self, targets: &[Address]) -> u16 {
-        if let Some(threads) = self.threads {
+        if let Some(threads) = self.asked.threads {
             return threads;
         }
         let all = self.allowed_cpus.len();
@@ -338,12 +305,17 @@ impl UnresolvedPlan {
             Address::Unix(_) | Address::Inherited(_) => true,
             Address::Ip(address) => address.ip().to_canonical().is_loopback(),
         };
-        let count = match &self.cpus {
+        let count = match &self.asked.cpus {
             Some(OrNone::This(cpus)) => cpus.len(),
             _ if targets.iter().any(is_here) => all / 2,
             _ => all,
         };
-        let client_pool = self.clients.into_iter().chain(self.connections).min();
+        let client_pool = self
+            .asked
+            .clients
+            .into_iter()
+            .chain(self.asked.connections)
+            .min();
         let most = client_pool.unwrap_or(u32::MAX).min(u16::MAX.into());
         u16::try_from(count)
             .unwrap_or(u16::MAX)
@@ -352,8 +324,8 @@ impl UnresolvedPlan {
 
     fn connection_count(&self, threads: u16) -> u32 {
         let default = CONNECTIONS_DEFAULT.max(threads.into());
-        let most = self.clients.unwrap_or(u32::MAX);
-        self.connections.unwrap_or_else(|| default.min(most))
+        let most = self.asked.clients.unwrap_or(u32::MAX);
+        self.asked.connections.unwrap_or_else(|| default.min(most))
     }
 
     /// Open load without a number of clients has more than it needs, so that none is wanting: not
@@ -363,15 +335,14 @@ impl UnresolvedPlan {
             .tls
             .as_ref()
             .is_none_or(|tls| tls.handshakes.len() == 1);
-        let is_open_by_request =
-            self.arriving.stretches.is_some() && !self.arriving.session_arrivals;
-        let few_suffice = self.clients.is_none() && is_open_by_request && has_one_kind;
+        let is_open_by_request = self.arriving.stretches.is_some() && !self.asked.session_arrivals;
+        let few_suffice = self.asked.clients.is_none() && is_open_by_request && has_one_kind;
         let default = if few_suffice {
             ClientSelection::Fewest
         } else {
             ClientSelection::RoundRobin
         };
-        self.selection.unwrap_or(default)
+        self.asked.selection.unwrap_or(default)
     }
 
     fn client_count(&self, threads: u16, connections: u32) -> u32 {
@@ -379,7 +350,7 @@ impl UnresolvedPlan {
             None => connections,
             Some(_) => OPEN_CLIENTS_DEFAULT.max(threads.into()),
         };
-        self.clients.unwrap_or(default)
+        self.asked.clients.unwrap_or(default)
     }
 }
 

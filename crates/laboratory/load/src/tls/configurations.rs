@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{ClientSessionStore, Resumption, Tls12Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use rustls::{
@@ -15,7 +14,7 @@ use crate::plan::{
     ClientCertificate, Group, Handshake, Signature, Suite, Tls, Verification, Versions,
 };
 use crate::tls::sessions::Sessions;
-use crate::tls::verifier::{Check, LastSignature, Verifier};
+use crate::tls::verifier::{Check, Presented, Verifier};
 
 /// Why no client can be made from a plan.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -41,7 +40,7 @@ pub(crate) struct Configurations {
     /// Whose certificate we want, and what is sent as SNI.
     pub(crate) name: ServerName<'static>,
     pub(crate) sessions: Arc<Sessions>,
-    pub(crate) signature: Arc<LastSignature>,
+    pub(crate) presented: Arc<Presented>,
 }
 
 impl Configurations {
@@ -51,12 +50,11 @@ impl Configurations {
     /// [`TlsFault`]: files and names are read here for the first time.
     pub(crate) fn new(tls: &Tls, clients: usize) -> Result<Self, TlsFault> {
         let sessions = Arc::new(Sessions::new(clients));
-        let signature = Arc::new(LastSignature::default());
+        let presented = Arc::new(Presented::default());
         let mut kinds = Vec::new();
         for kind in &tls.handshakes {
             if kinds.iter().all(|(known, _)| known != kind) {
-                let plain = |verifier| Arc::new(verifier) as _;
-                let config = configuration(tls, *kind, &sessions, &signature, plain)?;
+                let config = configuration(tls, *kind, &sessions, &presented)?;
                 kinds.push((*kind, Arc::new(config)));
             }
         }
@@ -64,7 +62,7 @@ impl Configurations {
             kinds,
             name: server_name(tls)?,
             sessions,
-            signature,
+            presented,
         })
     }
 
@@ -88,21 +86,20 @@ pub(crate) fn server_name(tls: &Tls) -> Result<ServerName<'static>, TlsFault> {
     }
 }
 
-/// For one kind of handshake, with what `wrap` makes of the verifier.
+/// For one kind of handshake.
 pub(crate) fn configuration<S: ClientSessionStore + 'static>(
     tls: &Tls,
     kind: Handshake,
     sessions: &Arc<S>,
-    signature: &Arc<LastSignature>,
-    wrap: impl FnOnce(Verifier) -> Arc<dyn ServerCertVerifier>,
+    presented: &Arc<Presented>,
 ) -> Result<ClientConfig, TlsFault> {
     let provider = Arc::new(provider(tls));
-    let verifier = wrap(verifier(tls, &provider, signature)?);
+    let verifier = verifier(tls, &provider, presented)?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(tls.versions, kind))
         .map_err(library)?
         .dangerous()
-        .with_custom_certificate_verifier(verifier);
+        .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match &tls.client_certificate {
         None => builder.with_no_client_auth(),
         Some(certificate) => {
@@ -220,7 +217,7 @@ pub(crate) fn scheme_name(scheme: SignatureScheme) -> String {
 fn verifier(
     tls: &Tls,
     provider: &Arc<CryptoProvider>,
-    last: &Arc<LastSignature>,
+    presented: &Arc<Presented>,
 ) -> Result<Verifier, TlsFault> {
     let check = match &tls.verification {
         Verification::Off => Check::Off,
@@ -236,7 +233,7 @@ fn verifier(
             .map(|known| scheme_of(*known))
             .collect(),
         algorithms: provider.signature_verification_algorithms,
-        last: Arc::clone(last),
+        presented: Arc::clone(presented),
     })
 }
 

@@ -1,7 +1,8 @@
-//! How the server's certificate is judged, and which scheme it signed with.
+//! How the server's certificate is judged, and what is kept of what it presented.
 
-use std::sync::Arc;
+use std::mem;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -9,22 +10,41 @@ use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_t
 use rustls::{CertificateError, DigitallySignedStruct, Error, PeerMisbehaved, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-/// The scheme of the last signature that a thread saw. Its connections take turns.
+/// What a server presented last to a thread, whose connections take turns.
 #[derive(Debug, Default)]
-pub(crate) struct LastSignature(AtomicU16);
+pub(crate) struct Presented {
+    scheme: AtomicU16,
+    /// `None` = staples are not kept.
+    staple: Option<Mutex<Vec<u8>>>,
+}
 
-impl LastSignature {
+impl Presented {
+    /// One that keeps staples as well.
+    pub(crate) fn with_staple() -> Self {
+        Self {
+            staple: Some(Mutex::default()),
+            ..Self::default()
+        }
+    }
+
     /// The scheme since the last call, if there was a signature.
     #[inline]
-    pub(crate) fn take(&self) -> Option<SignatureScheme> {
-        match self.0.swap(0, Relaxed) {
+    pub(crate) fn take_scheme(&self) -> Option<SignatureScheme> {
+        match self.scheme.swap(0, Relaxed) {
             0 => None,
             number => Some(SignatureScheme::from(number)),
         }
     }
 
-    fn note(&self, scheme: SignatureScheme) {
-        self.0.store(u16::from(scheme), Relaxed);
+    /// The stapled OCSP response since the last call; empty if there was none.
+    pub(crate) fn take_staple(&self) -> Vec<u8> {
+        self.staple_slot()
+            .map_or_else(Vec::new, |mut slot| mem::take(&mut *slot))
+    }
+
+    fn staple_slot(&self) -> Option<MutexGuard<'_, Vec<u8>>> {
+        let slot = self.staple.as_ref()?;
+        Some(slot.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -47,14 +67,14 @@ pub(crate) struct Verifier {
     pub(crate) check: Check,
     pub(crate) offered: Vec<SignatureScheme>,
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
-    pub(crate) last: Arc<LastSignature>,
+    pub(crate) presented: Arc<Presented>,
 }
 
 impl Verifier {
     /// The server signed by this scheme, which must be one that was offered (RFC 8446, section
     /// 4.4.3).
     fn take(&self, scheme: SignatureScheme) -> Result<(), Error> {
-        self.last.note(scheme);
+        self.presented.scheme.store(u16::from(scheme), Relaxed);
         if self.offered.contains(&scheme) {
             Ok(())
         } else {
@@ -72,6 +92,9 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if let Some(mut slot) = self.presented.staple_slot() {
+            *slot = ocsp.to_vec();
+        }
         match &self.check {
             Check::Off | Check::Signature => Ok(ServerCertVerified::assertion()),
             Check::These(known) if known.contains(leaf) => Ok(ServerCertVerified::assertion()),

@@ -30,34 +30,30 @@ pub(crate) enum Unit {
 }
 
 impl Axis {
-    /// An axis that begins at 0 and ends at a tick.
-    pub(crate) fn from_zero(title: &str, unit: Unit, to: f64, ticks: usize) -> Self {
+    fn new(title: &str, unit: Unit, scale: Scale, ticks: usize) -> Self {
         Self {
             title: title.to_owned(),
             unit,
-            scale: Scale::rounded(Spacing::Linear, 0.0, to, ticks),
+            scale,
             ticks,
             names: Vec::new(),
         }
+    }
+
+    /// An axis that begins at 0 and ends at a tick.
+    pub(crate) fn from_zero(title: &str, unit: Unit, to: f64, ticks: usize) -> Self {
+        Self::range(title, unit, 0.0, to, ticks)
     }
 
     /// An axis from one value to another, both moved out to ticks.
     pub(crate) fn range(title: &str, unit: Unit, from: f64, to: f64, ticks: usize) -> Self {
-        Self {
-            scale: Scale::rounded(Spacing::Linear, from, to, ticks),
-            ..Self::exact(title, unit, from, to, ticks)
-        }
+        let scale = Scale::rounded(Spacing::Linear, from, to, ticks);
+        Self::new(title, unit, scale, ticks)
     }
 
     /// An axis from one value to another.
     pub(crate) fn exact(title: &str, unit: Unit, from: f64, to: f64, ticks: usize) -> Self {
-        Self {
-            title: title.to_owned(),
-            unit,
-            scale: Scale::new(Spacing::Linear, from, to),
-            ticks,
-            names: Vec::new(),
-        }
+        Self::new(title, unit, Scale::new(Spacing::Linear, from, to), ticks)
     }
 
     /// An axis of places with names, one after the other: the values 0, 1, 2, …
@@ -65,13 +61,8 @@ impl Axis {
         /// Of the distance between two: before the first and behind the last.
         const EDGE: f64 = 0.15;
         let last = names.len().max(1) as f64 - 1.0;
-        Self {
-            title: title.to_owned(),
-            unit: Unit::Count,
-            scale: Scale::new(Spacing::Linear, -EDGE, last + EDGE),
-            ticks: names.len(),
-            names,
-        }
+        let axis = Self::exact(title, Unit::Count, -EDGE, last + EDGE, names.len());
+        Self { names, ..axis }
     }
 
     /// An axis for values that are durations: by logarithms if they lie far apart.
@@ -91,13 +82,8 @@ impl Axis {
         if greatest <= least * RATIO_MAX {
             return Self::from_zero(title, unit, greatest, TICKS);
         }
-        Self {
-            title: format!("{title}, log scale"),
-            unit,
-            scale: Scale::rounded(Spacing::Log, least, greatest, TICKS),
-            ticks: TICKS,
-            names: Vec::new(),
-        }
+        let scale = Scale::rounded(Spacing::Log, least, greatest, TICKS);
+        Self::new(&format!("{title}, log scale"), unit, scale, TICKS)
     }
 
     /// Its ticks with their names, where there is room for about `about` of them.

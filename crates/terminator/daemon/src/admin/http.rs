@@ -254,7 +254,7 @@ mod tests {
 
     use super::super::access::Access;
     use super::super::document::{RightsStatus, StatusDocument};
-    use super::super::state::StartFacts;
+    use super::super::state::{Served, StartFacts};
     use super::*;
 
     /// Sends this and gives back all that comes until the end of the stream.
@@ -279,7 +279,10 @@ mod tests {
                 rights: RightsStatus::default(),
             };
             let state = AdminState::new(Arc::new(Registry::new(1)), start);
-            state.access_changed(Access::default());
+            state.plan_served(Served {
+                access: Some(Access::default()),
+                ..Served::default()
+            });
             tokio::spawn(serve_http(listener, Arc::new(state)));
             let mut kept = Vec::new();
             for _ in 0..others {

@@ -94,13 +94,23 @@ pub(crate) struct ServiceFacts {
     pub(crate) server_limits: BTreeMap<String, u64>,
 }
 
+/// What a plan says while it is served.
+#[derive(Default)]
+pub(crate) struct Served {
+    pub(crate) generation: u64,
+    pub(crate) services: Vec<ServiceFacts>,
+    pub(crate) limits: Limits,
+    /// What the kernel does of TLS; `None` = no service wants it.
+    pub(crate) kernel_tls: Option<KernelTls>,
+    /// Who is answered over HTTP; `None` = nobody.
+    pub(crate) access: Option<Access>,
+    pub(crate) resumption: Option<Arc<Resumption>>,
+}
+
 #[derive(Default)]
 struct Facts {
-    generation: u64,
-    limits: Limits,
-    services: Vec<ServiceFacts>,
-    /// What the kernel does of TLS; `None` = no service wants it.
-    kernel_tls: Option<KernelTls>,
+    /// Of no plan at first.
+    served: Served,
     reload: Reloads,
     sources: Arc<SourceTable>,
     is_draining: bool,
@@ -108,10 +118,6 @@ struct Facts {
     log_lost_bytes: u64,
     /// Why the last ones could not; `None` = they could.
     log_failure: Option<String>,
-    /// Who is answered over HTTP; the served plan's. `None` = nobody yet.
-    access: Option<Access>,
-    /// The served plan's.
-    resumption: Option<Arc<Resumption>>,
     cluster: ClusterFacts,
     /// Why servers are down that checks took out, by service and server.
     notes: BTreeMap<(String, String), String>,
@@ -140,11 +146,6 @@ impl AdminState {
         Self { usage, ..self }
     }
 
-    /// The served plan has these limits.
-    pub(crate) fn limits_changed(&self, limits: Limits) {
-        self.facts().limits = limits;
-    }
-
     /// The workers have begun.
     pub(crate) fn workers_begun(&self, plane: &Plane) {
         self.workers.begun(plane.heartbeat());
@@ -171,32 +172,20 @@ impl AdminState {
     }
 
     /// A plan is served from now on.
-    pub(crate) fn plan_served(
-        &self,
-        generation: u64,
-        services: Vec<ServiceFacts>,
-        kernel_tls: Option<KernelTls>,
-    ) {
+    pub(crate) fn plan_served(&self, served: Served) {
         let mut facts = self.facts();
-        let is_served = |name: &String| services.iter().any(|service| service.name == *name);
+        let is_served = |name: &String| served.services.iter().any(|one| one.name == *name);
         facts.notes.retain(|(service, _), _| is_served(service));
-        facts.generation = generation;
-        facts.services = services;
-        facts.kernel_tls = kernel_tls;
+        facts.served = served;
     }
 
     /// When the certificates of a service end, as of now.
     pub(crate) fn expiries_changed(&self, service: &str, expiries: Expiries) {
         let mut facts = self.facts();
-        let its = facts.services.iter_mut().find(|one| one.name == service);
-        if let Some(its) = its {
+        let mut services = facts.served.services.iter_mut();
+        if let Some(its) = services.find(|one| one.name == service) {
             its.expiries = expiries;
         }
-    }
-
-    /// These sessions and ticket keys are the served plan's.
-    pub(crate) fn resumption_changed(&self, resumption: Arc<Resumption>) {
-        self.facts().resumption = Some(resumption);
     }
 
     /// What is known of the cluster's peers will be there.
@@ -204,19 +193,11 @@ impl AdminState {
         self.facts().cluster = cluster;
     }
 
-    /// Who is answered over HTTP from now on.
-    pub(crate) fn access_changed(&self, access: Access) {
-        self.facts().access = Some(access);
-    }
-
     /// Whether a request over HTTP is answered.
     pub(super) fn check_access(&self, target: &Uri, fields: &HeaderMap) -> Result<(), Denied> {
         let facts = self.facts();
-        facts
-            .access
-            .as_ref()
-            .ok_or(Denied::Host)?
-            .check(target, fields)
+        let access = facts.served.access.as_ref();
+        access.ok_or(Denied::Host)?.check(target, fields)
     }
 
     /// What the supervisor says of reloads.
@@ -342,7 +323,7 @@ impl AdminState {
             services: services
                 .map(|one| service(one, &facts, workers_count))
                 .collect(),
-            kernel_tls: facts.kernel_tls.as_ref().map(kernel_status),
+            kernel_tls: facts.served.kernel_tls.as_ref().map(kernel_status),
             cluster: facts.cluster.status(),
             bounds_us: BUCKETS_US.to_vec(),
         }
@@ -353,7 +334,7 @@ impl AdminState {
     fn snapshot(&self, facts: &Facts) -> Snapshot {
         let mut counted = self.registry.snapshot();
         let mut services = Vec::new();
-        for plan in &facts.services {
+        for plan in &facts.served.services {
             let at = counted
                 .services
                 .iter()
@@ -425,7 +406,7 @@ impl AdminState {
             handshakes,
             session_entries,
             session_bytes,
-        } = facts.limits;
+        } = facts.served.limits;
         for (metric, value) in [
             (Metric::StartTime, milliseconds(self.start_time) / 1000),
             (
@@ -433,7 +414,7 @@ impl AdminState {
                 milliseconds(self.start.supervisor_start) / 1000,
             ),
             (Metric::Restarts, self.start.restarts),
-            (Metric::Generation, facts.generation),
+            (Metric::Generation, facts.served.generation),
             (
                 Metric::LastReloadOk,
                 u64::from(!reload.last.as_ref().is_some_and(is_refused)),
@@ -453,7 +434,7 @@ impl AdminState {
         }
         self.count_usage(&mut counts);
         facts.cluster.count(&mut counts);
-        let Some(resumption) = facts.resumption.as_deref() else {
+        let Some(resumption) = facts.served.resumption.as_deref() else {
             return counts;
         };
         let cache = resumption.session_counters();
@@ -504,7 +485,11 @@ impl AdminState {
             });
         };
         add(Labelled::BuildInfo, &[self.start.program], 1);
-        let keys = facts.resumption.as_deref().map(Resumption::ticket_keys);
+        let keys = facts
+            .served
+            .resumption
+            .as_deref()
+            .map(Resumption::ticket_keys);
         for key in keys.into_iter().flatten() {
             let is_encrypting = key.purpose == KeyPurpose::Encrypt;
             let purpose = if is_encrypting { "encrypt" } else { "decrypt" };
@@ -514,7 +499,7 @@ impl AdminState {
                 key.age_seconds,
             );
         }
-        for service in &facts.services {
+        for service in &facts.served.services {
             let Expiries {
                 certificates,
                 staples,
@@ -566,7 +551,7 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
         counts,
         servers,
     } = counted;
-    let plan = facts.services.iter().find(|plan| plan.name == name);
+    let plan = facts.served.services.iter().find(|plan| plan.name == name);
     let plan = plan.cloned().unwrap_or_default();
     let servers = servers.into_iter().map(|one| {
         let watched = facts.watch.of(&name, &one.name).map(str::to_owned);
@@ -640,6 +625,14 @@ mod tests {
         }
     }
 
+    fn served(generation: u64, names: &[&str]) -> Served {
+        Served {
+            generation,
+            services: names.iter().map(|name| facts(name)).collect(),
+            ..Served::default()
+        }
+    }
+
     #[test]
     fn the_document_reads_back_as_it_was_written() {
         let registry = Arc::new(Registry::new(1));
@@ -647,7 +640,7 @@ mod tests {
         let web = registry.service(0, "web", &["a:1".to_owned()]);
         web.ended(Reason::NotTls);
         web.server(0).set_up(false);
-        state.plan_served(4, vec![facts("web")], None);
+        state.plan_served(served(4, &["web"]));
         state.server_noted("web", "a:1", Some("status 503".into()));
         state.reloaded(Reloads {
             ok: 3,
@@ -683,7 +676,7 @@ mod tests {
         let registry = Arc::new(Registry::new(1));
         let state = state(&registry);
         let _held = ["old", "b", "a"].map(|name| registry.service(0, name, &[]));
-        state.plan_served(2, vec![facts("a"), facts("b")], None);
+        state.plan_served(served(2, &["a", "b"]));
         let services = state.document().services;
         let names: Vec<_> = services.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "old"]);
@@ -696,7 +689,7 @@ mod tests {
         let list = ["a:1".to_owned()];
         let workers = [0, 1].map(|worker| registry.service(worker, "web", &list));
         workers[1].server(0).set_up(false);
-        state.plan_served(1, vec![facts("web")], None);
+        state.plan_served(served(1, &["web"]));
         let server = &state.document().services[0].servers[0];
         let up = server.metrics.get(ServerGauge::WorkersUp);
         assert_eq!((server.state, up), (ServerState::Partly, 1));
@@ -708,7 +701,7 @@ mod tests {
         let state = state(&registry);
         let web = registry.service(0, "web", &["app:1".to_owned()]);
         web.server(0).set_up(false);
-        state.plan_served(1, vec![facts("web")], None);
+        state.plan_served(served(1, &["web"]));
         let note = || state.document().services[0].servers[0].note.clone();
         assert!(note().is_some_and(|note| note.starts_with("no address")));
         web.server(0).count(ServerCounter::Dials);
@@ -725,7 +718,7 @@ mod tests {
         state.server_noted("web", "a:1", None);
         for note in ["refused", "reset"] {
             state.server_noted("web", "a:1", Some(note.into()));
-            state.plan_served(2, vec![facts("web")], None);
+            state.plan_served(served(2, &["web"]));
         }
         state.server_noted("web", "a:1", None);
         state.server_noted("web", "a:1", Some("refused".into()));
@@ -750,11 +743,9 @@ mod tests {
     fn the_metrics_show_the_facts() {
         let registry = Arc::new(Registry::new(1));
         let state = state(&registry);
-        state.plan_served(4, vec![facts("web")], None);
-        state.limits_changed(Limits {
-            connections: 7,
-            ..Limits::default()
-        });
+        let mut served = served(4, &["web"]);
+        served.limits.connections = 7;
+        state.plan_served(served);
         let metrics = state.prometheus();
         for line in [
             "lariat_build_info{version=\"1.2.3\"} 1",

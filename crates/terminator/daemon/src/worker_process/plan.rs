@@ -15,7 +15,7 @@ use sys::socket::{self, PeerAddress};
 use tls::resumption::{Resumption, ResumptionOptions};
 use wire::address::{Address, Endpoint};
 
-use crate::admin::{Access, Limits, ServiceFacts};
+use crate::admin::{Access, Limits, Served, ServiceFacts};
 use crate::handover::{Bundle, Resolved, Role, Serve};
 use crate::health::CheckedService;
 use crate::maintenance::ServerName;
@@ -34,16 +34,13 @@ pub(super) struct Built {
     pub(super) cpus: Vec<Option<u16>>,
     /// One list a worker.
     pub(super) listeners: Vec<Vec<BoundListener>>,
-    pub(super) services: Vec<ServiceFacts>,
-    pub(super) limits: Limits,
+    pub(super) served: Served,
     pub(super) validity: ValidityWatch,
     pub(super) checked: Vec<CheckedService>,
     pub(super) servers: Servers,
     pub(super) resumption: Arc<Resumption>,
     pub(super) descriptors: Descriptors,
     pub(super) log_output: LogOutput,
-    /// Who is answered on the admin address.
-    pub(super) access: Access,
     /// How sessions go to the other hosts; `None` = they do not.
     pub(super) cluster: Option<ClusterSetup>,
 }
@@ -78,20 +75,18 @@ pub(super) fn build(
     let mut settings = loaded.settings;
     settings.plane.workers.cpus.resize(serve.workers, None);
     let (listeners, mut descriptors) = sort(&settings, serve, fds);
-    let services = facts(&settings, &listeners);
     let servers = Servers::of(&settings);
     let services_checked = settings.plane.services.iter();
     let mut checked: Vec<_> = services_checked.filter_map(CheckedService::of).collect();
     let options = resumption_options(&settings, &sessions.inheritance);
     let resumption = sessions.next(&options, &serve.session_key, descriptors.sessions.take())?;
     let resumption = Arc::new(resumption);
-    let access = Access::of(&settings.control);
+    let served = served(&settings, serve, &listeners, &resumption);
     let cluster = settings.cluster.take().and_then(|cluster| {
         let sessions = resumption.shared_sessions();
         ClusterSetup::new(cluster, descriptors.cluster.take(), &sessions)
     });
     let cpus = settings.plane.workers.cpus.clone();
-    let limits = limits(&settings);
     let log_output = settings.control.log.clone();
     let begun = unix_seconds();
     let names = settings.plane.services.iter().map(|one| one.name.clone());
@@ -119,8 +114,7 @@ pub(super) fn build(
         warnings: warnings.iter().map(tls_findings::message).collect(),
         cpus,
         listeners,
-        services,
-        limits,
+        served,
         validity: ValidityWatch::new(&plan, begun),
         plan,
         checked,
@@ -128,7 +122,6 @@ pub(super) fn build(
         resumption,
         descriptors,
         log_output,
-        access,
         cluster,
     })
 }
@@ -158,13 +151,25 @@ fn resumption_options(settings: &Settings, inheritance: &Inheritance) -> Resumpt
     }
 }
 
-fn limits(settings: &Settings) -> Limits {
-    let (plane, resumption) = (&settings.plane.limits, &settings.resumption);
-    Limits {
-        connections: plane.connections.into(),
-        handshakes: plane.handshakes.into(),
-        session_entries: resumption.session_entries as u64,
-        session_bytes: resumption.session_bytes as u64,
+fn served(
+    settings: &Settings,
+    serve: &Serve,
+    listeners: &[Vec<BoundListener>],
+    resumption: &Arc<Resumption>,
+) -> Served {
+    let (limits, sessions) = (&settings.plane.limits, &settings.resumption);
+    Served {
+        generation: serve.generation,
+        services: facts(settings, listeners),
+        limits: Limits {
+            connections: limits.connections.into(),
+            handshakes: limits.handshakes.into(),
+            session_entries: sessions.session_entries as u64,
+            session_bytes: sessions.session_bytes as u64,
+        },
+        kernel_tls: serve.kernel_tls.clone(),
+        access: Some(Access::of(&settings.control)),
+        resumption: Some(Arc::clone(resumption)),
     }
 }
 
