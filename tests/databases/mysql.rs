@@ -7,10 +7,7 @@ use std::process::Command;
 
 use suite::mariadb::Mariadb;
 use suite::prelude::*;
-use suite::program::{Finished, Running};
 use suite::starttls::lariat;
-use testkit::authority::Authority;
-use testkit::server::free_address;
 
 use super::{Login, assert_refused, assert_says, call, folder, service};
 

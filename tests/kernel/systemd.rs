@@ -5,9 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use suite::lariat::command;
-use suite::program::run;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 /// What systemd runs, which ends with it.
 const SESSION: &str = include_str!("systemd/session.sh");

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use suite::lab::command;
-use suite::program::{Finished, run};
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 /// The example of the reference is a record.
 fn example() -> &'static str {

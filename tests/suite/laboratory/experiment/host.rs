@@ -4,8 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use suite::lab::command;
-use suite::program::{Finished, run};
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 fn host(words: &str) -> Command {
     let mut command = command();

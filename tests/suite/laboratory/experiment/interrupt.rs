@@ -5,8 +5,7 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use suite::desk::{Desk, assert_said, measurements};
-use suite::patience::until;
-use suite::program::{Running, run};
+use suite::prelude::*;
 
 /// Starts a run of many measurements and sends it a signal once the first is written.
 fn stopped(desk: &Desk, signal: Signal) -> (i32, String) {

@@ -8,8 +8,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 use suite::desk::{Desk, SMALL, assert_said, measurements};
 use suite::lab;
-use suite::patience::until;
-use suite::program::{Running, run};
+use suite::prelude::*;
 
 #[test]
 fn every_configuration_is_measured_as_often_as_planned() {

@@ -1,19 +1,13 @@
 //! Who is answered on the admin address: requests for a host that is ours, with the token.
 
-use suite::configuration::Service;
-use suite::curl::curl;
-use suite::lariat::{Lariat, command};
-use suite::patience::until;
-use suite::program::{Running, run};
-use suite::site::Site;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::lariat::command;
+use suite::prelude::*;
 
 const TOKEN: &str = "correct-horse-battery";
 
 #[test]
 fn a_web_page_under_another_name_reads_nothing() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     for path in ["", "status", "metrics"] {
         let url = format!("http://{}/{path}", lariat.admin());
         let rebound = ["--include", "--header", "Host: rebound.example"];

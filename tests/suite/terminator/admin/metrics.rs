@@ -2,12 +2,7 @@
 
 use std::net::TcpStream;
 
-use suite::configuration::Service;
-use suite::curl::{curl, curl_tls};
-use suite::lariat::Lariat;
-use suite::patience::now_seconds;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 #[test]
 fn connections_handshakes_and_bytes_are_counted() {
@@ -50,8 +45,7 @@ fn connections_handshakes_and_bytes_are_counted() {
 
 #[test]
 fn each_family_has_its_help_and_type_once() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let url = format!("http://{}/metrics", lariat.admin());
     let text = curl().url(&url).args(&["--include"]).run().success();
     assert!(

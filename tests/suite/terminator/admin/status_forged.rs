@@ -7,11 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
-use suite::configuration::Service;
-use suite::lariat::{self, Lariat};
-use suite::program::{self, Finished};
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::lariat;
+use suite::prelude::*;
 
 /// What no text of ours holds: controls of C0 and C1, DEL, and one that turns text around.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{9b}2J\u{7f}\u{202e}";
@@ -78,7 +75,7 @@ fn serve(site: &Site, document: String, count: usize) -> (PathBuf, JoinHandle<()
 
 fn ask(arguments: &[&str], path: &Path) -> Finished {
     let mut command = lariat::command();
-    program::run(command.args(arguments).arg("--status-socket").arg(path))
+    run(command.args(arguments).arg("--status-socket").arg(path))
 }
 
 fn assert_harmless(answer: &Finished) {

@@ -6,11 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use serde_json::Value;
-use suite::configuration::Service;
 use suite::lariat::command;
-use suite::program::{Finished, run};
-use suite::site::Site;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 struct Desk {
     site: Site,

@@ -4,9 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use suite::lariat::command;
-use suite::program::run;
-use suite::site::Site;
-use testkit::leaf::Key;
+use suite::prelude::*;
 
 fn write_certificates(site: &Site) {
     let (place, authority) = (&site.directory, &site.authority);

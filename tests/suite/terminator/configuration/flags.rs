@@ -2,12 +2,8 @@
 
 use std::os::unix::net::UnixStream;
 
-use suite::curl::curl_tls;
 use suite::lariat::command;
-use suite::patience::until;
-use suite::program::{Running, run};
-use suite::site::Site;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 #[test]
 fn three_flags_make_a_service() {

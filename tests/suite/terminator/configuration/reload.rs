@@ -1,19 +1,11 @@
 //! A reload is a transaction: the whole new plan, or the old one; connections go on.
 
 use rustix::process::Signal;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::Lariat;
-use suite::openssl::s_client;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 #[test]
 fn a_new_certificate_is_served_and_old_connections_go_on() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let mut old = Client::new(&site).connect(service.address);
     old.send(b"a");
     assert_eq!(old.receive(1), b"a");
@@ -49,9 +41,7 @@ fn a_service_comes_and_another_goes() {
 
 #[test]
 fn warnings_about_the_new_configuration_are_printed() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
     lariat.configure(&service.clone().back("queue = { length = 3 }").toml());
     let told = lariat.reload();
     assert_eq!(told.code(), 0, "{told:?}");
@@ -95,8 +85,7 @@ fn what_needs_a_restart_is_judged_by_what_runs() {
 
 #[test]
 fn an_expired_certificate_is_named_once() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (site, _server, _service, lariat) = serve(Behaviour::Echo);
     let leaf = site.authority.leaf(&["localhost"]).expired().issue();
     leaf.write(&site.directory, "site.pem");
     let told = lariat.reload();
@@ -127,9 +116,7 @@ fn an_expired_certificate_is_named_once() {
 
 #[test]
 fn a_bad_configuration_changes_nothing() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
 
     for bad in [
         service.clone().back("balance = 'by-faith'").toml(),
@@ -150,9 +137,7 @@ fn a_bad_configuration_changes_nothing() {
 
 #[test]
 fn sighup_reloads() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     lariat.signal(Signal::HUP);
     lariat.wait_for_metric("lariat_reloads_total", &[("result", "ok")], 1.0);
     lariat.wait_for_metric("lariat_config_generation", &[], 2.0);

@@ -3,13 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::openssl::s_client;
-use suite::patience::until;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// Files are read 50 ms after they have changed.
 const WATCHED: &str = "[reload]\nwatch = true\ndebounce = '50ms'\n";
@@ -30,9 +24,7 @@ fn reloads(lariat: &Lariat, result: &str) -> f64 {
 
 #[test]
 fn certificate_and_configuration_are_followed_and_connections_go_on() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&(WATCHED.to_owned() + &service.toml()));
+    let (site, _server, service, lariat) = serve_with(WATCHED, Behaviour::Echo);
     let mut old = Client::new(&site).connect(service.address);
     site.leaf(&["renewed.example"])
         .write(&site.directory, "site.pem");
@@ -62,9 +54,7 @@ fn certificate_and_configuration_are_followed_and_connections_go_on() {
 
 #[test]
 fn half_a_file_keeps_the_old_one_and_the_next_change_is_read() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&(WATCHED.to_owned() + &service.toml()));
+    let (site, _server, service, lariat) = serve_with(WATCHED, Behaviour::Echo);
     let whole = site.leaf(&["whole.example"]).pem();
     site.directory.write("site.pem", &whole[..200]);
     until("a refusal", || {
@@ -125,9 +115,7 @@ fn a_secret_of_kubernetes_is_followed_through_its_links() {
 
 #[test]
 fn a_watcher_that_is_killed_is_started_again() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&(WATCHED.to_owned() + &service.toml()));
+    let (site, _server, service, lariat) = serve_with(WATCHED, Behaviour::Echo);
     let watcher = lariat.process("lariat: watcher");
     rustix::process::kill_process(watcher, rustix::process::Signal::KILL).unwrap();
     let another = |now| (now != watcher).then_some(());

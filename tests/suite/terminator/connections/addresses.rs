@@ -148,9 +148,8 @@ fn clients_come_in_by_the_interface_that_is_set() {
 
 #[test]
 fn a_listener_of_many_paths_serves_clients_of_one() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server).front("mptcp = true");
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) =
+        serve_as(Behaviour::Echo, |service| service.front("mptcp = true"));
     Client::new(&site).echo(service.address);
     let enabled = fs::read_to_string("/proc/sys/net/mptcp/enabled");
     let has_mptcp = enabled.is_ok_and(|text| text.trim() == "1");

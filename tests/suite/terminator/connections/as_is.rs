@@ -7,9 +7,8 @@ use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
 
 fn serve_plain(behaviour: Behaviour, front: &str) -> (Server, SocketAddr, Lariat) {
-    let (site, server) = (Site::new(), Server::start(behaviour));
-    let service = Service::new(&site, &server).mode("off").front(front);
-    let lariat = Lariat::start(&service.toml());
+    let (_site, server, service, lariat) =
+        serve_as(behaviour, |service| service.mode("off").front(front));
     (server, service.address, lariat)
 }
 

@@ -96,9 +96,9 @@ fn the_kernel_keeps_a_silent_client_for_a_while() {
 
 #[test]
 fn a_connection_ends_with_its_lifetime_and_a_further_one_begins_its_own() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server).more("timeouts = { lifetime = '1s' }");
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve_as(Behaviour::Echo, |service| {
+        service.more("timeouts = { lifetime = '1s' }")
+    });
     for (client, ended) in Client::of_each_version(&site).iter().zip(1..) {
         let mut connection = client.echo(service.address);
         assert_eq!(connection.read_to_end().expect("close_notify"), b"");

@@ -27,10 +27,10 @@ fn connections_beyond_the_limit_are_ended_and_counted() {
 
 #[test]
 fn a_newcomer_takes_the_place_of_a_handshake_that_does_not_go_on() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let limits = "[workers]\nthreads = 1\n[limits]\nhandshakes = 1\n";
-    let lariat = Lariat::start(&format!("{limits}{}", service.toml()));
+    let (site, _server, service, lariat) = serve_with(
+        "[workers]\nthreads = 1\n[limits]\nhandshakes = 1",
+        Behaviour::Echo,
+    );
 
     let mut first = TcpStream::connect(service.address).unwrap();
     first.write_all(b"\x16\x03\x01").unwrap();

@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use suite::footprint::Footprint;
-use suite::openssl::s_client;
 use suite::prelude::*;
 
 /// A connection from behind a trusted load balancer whose client is told by the header; the request

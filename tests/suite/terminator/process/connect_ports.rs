@@ -1,12 +1,7 @@
 //! Which ports and sockets the worker process can connect to: settled at start.
 
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::{Lariat, command};
-use suite::program::run;
-use suite::site::Site;
-use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 fn server() -> Server {
     Server::start(Behaviour::Http("hello".into()))

@@ -10,18 +10,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process, test_kill_process};
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::patience::until;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 #[test]
 fn nobody_is_refused_while_the_worker_process_is_replaced() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let (refused, done) = (AtomicBool::new(false), AtomicBool::new(false));
 
     thread::scope(|scope| {
@@ -48,9 +41,7 @@ fn nobody_is_refused_while_the_worker_process_is_replaced() {
 
 #[test]
 fn a_ticket_outlives_the_process_that_gave_it() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let client = Client::new(&site);
     let visit = || {
         let mut connection = client.connect(service.address);
@@ -86,9 +77,7 @@ const TWO_WORKERS: &str = "[workers]\nthreads = 2\n";
 
 #[test]
 fn all_stored_sessions_outlive_reloads_and_the_processes_that_stored_them() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&format!("{TWO_WORKERS}{}", service.toml()));
+    let (site, _server, service, lariat) = serve_with(TWO_WORKERS, Behaviour::Echo);
     let clients = crowd(&site);
     assert_eq!(resumed(&clients, service.address), 0);
     assert_eq!(resumed(&clients, service.address), CROWD);
@@ -106,10 +95,9 @@ fn all_stored_sessions_outlive_reloads_and_the_processes_that_stored_them() {
 #[test]
 fn no_stored_session_outlives_its_lifetime() {
     const LIFETIME: Duration = Duration::from_secs(1);
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
     let cache = "[resumption]\nsession-cache = { lifetime = \"1s\" }\n";
-    let lariat = Lariat::start(&format!("{TWO_WORKERS}{cache}{}", service.toml()));
+    let (site, _server, service, lariat) =
+        serve_with(&format!("{TWO_WORKERS}{cache}"), Behaviour::Echo);
     let clients = crowd(&site);
     assert_eq!(resumed(&clients, service.address), 0);
     let stored = Instant::now();
@@ -122,8 +110,7 @@ fn no_stored_session_outlives_its_lifetime() {
 
 #[test]
 fn no_worker_process_may_leave_an_image_of_its_memory() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let path = format!("/proc/{}/mem", lariat.worker_process().as_raw_nonzero());
     // proc(5): the files of a process that may not be dumped belong to root, and only who may
     // trace any process may look into its memory.
@@ -132,8 +119,7 @@ fn no_worker_process_may_leave_an_image_of_its_memory() {
 
 #[test]
 fn without_its_supervisor_the_worker_process_ends() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let data = lariat.worker_process();
     lariat.signal(Signal::KILL);
     until("the worker process to end", || {

@@ -4,9 +4,7 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use suite::lariat::command;
-use suite::patience::until;
-use suite::program::{Running, run};
-use testkit::server::free_address;
+use suite::prelude::*;
 
 #[test]
 fn the_printed_curl_line_works_and_ctrl_c_ends_it() {

@@ -8,13 +8,8 @@ use std::os::unix::net::UnixStream;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::process::{Signal, kill_process, test_kill_process};
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::patience::until;
+use suite::prelude::*;
 use suite::service_manager::Keeper;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
 
 const STATE: &str = "lariat/state";
 

@@ -3,20 +3,12 @@
 use std::net::TcpStream;
 
 use rustix::process::Signal;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::{Lariat, command};
-use suite::patience::until;
-use suite::program::run;
-use suite::site::Site;
-use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 #[test]
 fn an_open_connection_finishes_and_a_new_one_is_refused() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
     let mut connection = Client::new(&site).connect(service.address);
     connection.send(b"a");
     assert_eq!(connection.receive(1), b"a");
@@ -59,10 +51,8 @@ fn files_are_sent_to_their_end_and_nobody_waits_for_clients_at_rest() {
 
 #[test]
 fn the_deadline_ends_what_does_not_end() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let text = format!("[process]\ndrain = '100ms'\n{}", service.toml());
-    let mut lariat = Lariat::start(&text);
+    let (site, _server, service, mut lariat) =
+        serve_with("[process]\ndrain = '100ms'", Behaviour::Echo);
     let mut connection = Client::new(&site).connect(service.address);
     connection.send(b"a");
     assert_eq!(connection.receive(1), b"a");
@@ -78,9 +68,7 @@ fn the_deadline_ends_what_does_not_end() {
 
 #[test]
 fn the_running_one_is_found_by_its_configuration() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (_site, server, _service, mut lariat) = serve(Behaviour::Echo);
     let file = lariat.configuration();
     let ask = |words: &[&str]| run(command().args(words));
     let path = file.to_str().unwrap();
@@ -104,9 +92,7 @@ fn the_running_one_is_found_by_its_configuration() {
 
 #[test]
 fn the_command_waits_for_the_end() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (_site, _server, _service, mut lariat) = serve(Behaviour::Echo);
     lariat.ask("drain").success();
     assert_eq!(lariat.wait().code(), Some(0));
 }

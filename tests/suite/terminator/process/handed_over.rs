@@ -5,14 +5,8 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::patience::until;
-use suite::program::{Finished, run};
+use suite::prelude::*;
 use suite::service_manager::handing_over;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
 
 fn started(fds: &[&dyn AsFd], configuration: &str) -> Lariat {
     let (command, _kept) = handing_over(fds, "LISTEN_FDNAMES=web");

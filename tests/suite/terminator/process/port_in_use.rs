@@ -2,11 +2,8 @@
 
 use std::net::TcpListener;
 
-use suite::configuration::Service;
-use suite::lariat::{Lariat, command};
-use suite::program::run;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 #[test]
 fn the_message_names_the_address() {

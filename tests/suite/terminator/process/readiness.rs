@@ -4,13 +4,7 @@
 use std::net::{SocketAddr, TcpStream};
 
 use rustix::process::{Signal, kill_process};
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::curl::curl;
-use suite::lariat::Lariat;
-use suite::patience::until;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// The status code and the body at that path.
 fn asked(admin: SocketAddr, path: &str) -> (String, String) {
@@ -56,10 +50,8 @@ fn a_drain_is_announced_before_connections_are_refused() {
 
 #[test]
 fn connections_are_refused_when_the_delay_is_over() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let text = format!("[process]\ndrain-delay = '300ms'\n{}", service.toml());
-    let mut lariat = Lariat::start(&text);
+    let (site, _server, service, mut lariat) =
+        serve_with("[process]\ndrain-delay = '300ms'", Behaviour::Echo);
     let mut connection = Client::new(&site).connect(service.address);
     connection.send(b"a");
     assert_eq!(connection.receive(1), b"a");
@@ -90,13 +82,10 @@ fn worker_threads(lariat: &Lariat) -> usize {
 
 #[test]
 fn a_worker_thread_that_has_drained_is_not_missed() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let text = format!(
-        "[workers]\nthreads = 2\n[process]\ndrain = '1h'\n{}",
-        service.toml()
+    let (site, _server, service, mut lariat) = serve_with(
+        "[workers]\nthreads = 2\n[process]\ndrain = '1h'",
+        Behaviour::Echo,
     );
-    let mut lariat = Lariat::start(&text);
     let mut connection = Client::new(&site).connect(service.address);
     connection.send(b"a");
     assert_eq!(connection.receive(1), b"a");
@@ -115,8 +104,7 @@ fn a_worker_thread_that_has_drained_is_not_missed() {
 
 #[test]
 fn a_worker_process_that_stands_still_gives_no_answer() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let url = format!("http://{}/healthz", lariat.admin());
     kill_process(lariat.worker_process(), Signal::STOP).unwrap();
     let asked = curl().args(&["--max-time", "1"]).url(&url).run();

@@ -6,14 +6,8 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
 use rustix::process::Signal;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::{Lariat, command};
-use suite::patience::{PATIENCE, until};
-use suite::program::assert_has;
-use suite::site::Site;
-use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 /// Stands in for the manager.
 struct Manager {

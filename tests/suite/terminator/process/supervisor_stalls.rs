@@ -8,12 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::{Signal, kill_process};
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::patience::until;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 fn make_pipe(path: &Path) {
     let everybody = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
@@ -72,9 +67,7 @@ fn a_full_pipe_on_the_standard_error_holds_nobody() {
 
 #[test]
 fn a_certificate_that_is_a_pipe_is_refused_and_holds_nobody() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
     std::fs::rename(site.path("site.pem"), site.path("kept.pem")).unwrap();
     make_pipe(&site.path("site.pem"));
     let refused = lariat.reload();
@@ -92,9 +85,7 @@ fn a_certificate_that_is_a_pipe_is_refused_and_holds_nobody() {
 
 #[test]
 fn lines_that_a_full_disk_does_not_take_are_counted_and_said() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&format!("output = \"/dev/full\"\n{}", service.toml()));
+    let (site, _server, service, lariat) = serve_with("output = \"/dev/full\"", Behaviour::Echo);
     is_served(&site, &service);
     until("the loss to be counted", || {
         let metrics = lariat.metrics();

@@ -6,15 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, kill_process, test_kill_process};
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::curl::curl;
-use suite::lariat::Lariat;
-use suite::patience::until;
-use suite::program::Running;
-use suite::site::Site;
-use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 fn with_workers(service: &Service, count: usize) -> String {
     format!("[workers]\nthreads = {count}\n{}", service.toml())
@@ -29,9 +21,8 @@ fn clients(site: &Site) -> Vec<Client> {
 
 #[test]
 fn every_session_resumes_after_it_and_open_connections_go_on() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&with_workers(&service, 2));
+    let (site, _server, service, mut lariat) =
+        serve_with("[workers]\nthreads = 2", Behaviour::Echo);
     let clients = clients(&site);
     for client in &clients {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
@@ -103,9 +94,8 @@ fn under_load<T>(site: &Site, service: &Service, work: impl FnOnce() -> T) -> T 
 
 #[test]
 fn nobody_is_refused_in_many_restarts_with_more_workers_and_fewer() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&with_workers(&service, 2));
+    let (site, _server, service, mut lariat) =
+        serve_with("[workers]\nthreads = 2", Behaviour::Echo);
     under_load(&site, &service, || {
         let mut all = Vec::new();
         for workers in [2, 3, 1, 2, 1, 4, 2, 2, 3, 1] {
@@ -168,9 +158,7 @@ fn the_running_one_starts_its_successor_itself() {
 
 #[test]
 fn a_drain_that_fails_is_said_by_one_that_was_started_by_an_upgrade() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
     lariat.ask("upgrade").success();
     let second = Successor(lariat.serving());
     let worker_process = lariat.status()["process"]["pid"].as_u64().unwrap();
@@ -194,9 +182,7 @@ fn a_drain_that_fails_is_said_by_one_that_was_started_by_an_upgrade() {
 
 #[test]
 fn an_upgrade_brings_back_sockets_whose_paths_were_removed() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
     let (first, status) = (lariat.supervisor(), lariat.status_socket());
     let mut takeover = status.clone().into_os_string();
     takeover.push(".takeover");

@@ -8,13 +8,8 @@ use std::process::Command;
 use std::thread;
 
 use rustix::process::{Signal, getuid};
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::{Lariat, command};
-use suite::patience::{PATIENCE, until};
-use suite::program::{Running, run};
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 /// A running one, and what is asked of it.
 struct Stage {
@@ -25,9 +20,7 @@ struct Stage {
 }
 
 fn running() -> Stage {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, server, service, lariat) = serve(Behaviour::Echo);
     Stage {
         site,
         _server: server,

@@ -7,13 +7,8 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::{Lariat, try_status};
-use suite::patience::until;
-use suite::program::Running;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::try_status;
+use suite::prelude::*;
 
 /// A supervisor that this test did not start; ended with it.
 struct Started(Pid);
@@ -103,9 +98,7 @@ fn a_successor_whose_worker_process_dies_is_replaced() {
 
 #[test]
 fn one_whose_own_worker_process_has_died_still_replaces_its_successor() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
     let worker_process = lariat.worker_process();
     let _open = Client::new(&site).echo(service.address);
     let mut before = lariat.succeed();
@@ -122,9 +115,7 @@ fn one_whose_own_worker_process_has_died_still_replaces_its_successor() {
 
 #[test]
 fn a_successor_that_is_told_to_stop_is_not_replaced() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, mut lariat) = serve(Behaviour::Echo);
     let mut before = lariat.succeed();
     lariat.signal(Signal::TERM);
     assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());

@@ -8,12 +8,8 @@ use std::process::Command;
 
 use rustix::fs::XattrFlags;
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::{Lariat, command};
-use suite::program::run;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 /// Makes a copy of the program that says of itself, in its own bytes, that it is another release.
 const COPY: &str = r#"

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use suite::lab;
-use suite::program::run;
-use testkit::authority::Authority;
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 /// A scenario of one configuration.
 const HEAD: &str = "question = \"What is it?\"\nmethod = \"As told.\"\noperation = \"requests\"\n\

@@ -7,8 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use suite::chromium::dump_page;
 use suite::lab::command;
-use suite::program::{Finished, run};
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 /// A record that was made once and is kept.
 const RECORD: &str =

@@ -9,10 +9,8 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use suite::patience::until;
-use suite::program::{Running, run};
+use suite::prelude::*;
 use suite::{lab, lariat};
-use testkit::directory::Directory;
 
 /// Wishes, and loads that tell whether they are fulfilled: each must succeed, but for those whose
 /// names end with `.none`, of which no session must be resumed. Levels whose names are alike up to

@@ -6,9 +6,7 @@ use suite::chromium::dump_page;
 use suite::lab::command;
 use suite::load::{Load, Loaded, Record};
 use suite::nginx::Nginx;
-use suite::program::run;
-use suite::site::Site;
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 /// The page of these records, as the browser shows it, and its source.
 fn page(records: &[&Path]) -> (String, String) {

@@ -39,9 +39,10 @@ struct Host {
 impl Host {
     /// Before a server that speaks and ends, so that `openssl` reads all that comes: tickets too.
     fn with(resumption: &str) -> Self {
-        let (site, server) = (Site::new(), Server::start(Behaviour::Speak("x".into())));
-        let service = Service::new(&site, &server);
-        let lariat = Lariat::start(&format!("{TWO_WORKERS}{resumption}{}", service.toml()));
+        let (site, server, service, lariat) = serve_with(
+            &format!("{TWO_WORKERS}{resumption}"),
+            Behaviour::Speak("x".into()),
+        );
         Self {
             site,
             service,
