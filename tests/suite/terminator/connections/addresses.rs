@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
@@ -14,6 +14,7 @@ use rustix::thread::UnshareFlags;
 use suite::kernel::pattern;
 use suite::network::{Host, Network};
 use suite::prelude::*;
+use suite::scripted::serve_in_turn;
 
 /// Runs `test` in a network namespace of its own, with these commands of `ip` first.
 #[allow(
@@ -37,17 +38,11 @@ fn in_namespace(setup: &[&str], test: impl FnOnce() + Send + 'static) {
 const LOOPBACK: &str = "link set lo up";
 
 /// A server that answers each connection with the address that it comes from.
-fn who_asks(address: &str) -> TcpListener {
-    let listener = TcpListener::bind((address, 0)).expect("the address is of this host");
-    let server = listener.try_clone().expect("a descriptor");
-    std::thread::spawn(move || {
-        for stream in server.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let peer = stream.peer_addr().map(|peer| peer.ip().to_string());
-            let _ = stream.write_all(peer.unwrap_or_default().as_bytes());
-        }
-    });
-    listener
+fn who_asks(address: &str) -> SocketAddr {
+    serve_in_turn(address, |mut stream| {
+        let peer = stream.peer_addr().map(|peer| peer.ip().to_string());
+        let _ = stream.write_all(peer.unwrap_or_default().as_bytes());
+    })
 }
 
 /// Where the server says that a connection through the service comes from, if it comes.
@@ -57,9 +52,8 @@ fn seen_source(client: &Client, service: &Service) -> Option<IpAddr> {
     String::from_utf8(text).ok()?.parse().ok()
 }
 
-fn service_before(site: &Site, listener: &TcpListener, source: &str) -> Service {
+fn service_before(site: &Site, address: SocketAddr, source: &str) -> Service {
     let unused = Server::start(Behaviour::Hang);
-    let address = listener.local_addr().expect("it listens");
     Service::new(site, &unused)
         .servers(&format!("[\"{address}\"]"))
         .back(source)
@@ -67,9 +61,9 @@ fn service_before(site: &Site, listener: &TcpListener, source: &str) -> Service 
 
 #[test]
 fn connections_to_servers_come_from_the_address_that_is_set_or_not_at_all() {
-    let (site, listener) = (Site::new(), who_asks("127.0.0.1"));
+    let (site, server) = (Site::new(), who_asks("127.0.0.1"));
     let client = Client::new(&site);
-    let service = service_before(&site, &listener, "source = '127.0.0.9, ::1'");
+    let service = service_before(&site, server, "source = '127.0.0.9, ::1'");
     let lariat = Lariat::start(&service.toml());
     let expected: IpAddr = "127.0.0.9".parse().unwrap();
     assert_eq!(seen_source(&client, &service), Some(expected));
@@ -84,8 +78,8 @@ fn connections_to_servers_come_from_the_address_that_is_set_or_not_at_all() {
 
 #[test]
 fn a_reload_does_not_let_a_worker_process_choose_addresses() {
-    let (site, listener) = (Site::new(), who_asks("127.0.0.1"));
-    let service = service_before(&site, &listener, "source = '127.0.0.9'");
+    let (site, server) = (Site::new(), who_asks("127.0.0.1"));
+    let service = service_before(&site, server, "source = '127.0.0.9'");
     let lariat = Lariat::start(&service.toml().replace("source = '127.0.0.9'", ""));
     lariat.configure(&service.toml());
     let refused = lariat.reload();
@@ -103,8 +97,8 @@ fn servers_see_the_clients_own_address() {
         "route add local 10.9.0.0/24 dev lo table 100",
     ];
     in_namespace(&setup, || {
-        let (site, listener) = (Site::new(), who_asks("10.9.1.1"));
-        let service = service_before(&site, &listener, "source = 'client'")
+        let (site, server) = (Site::new(), who_asks("10.9.1.1"));
+        let service = service_before(&site, server, "source = 'client'")
             .front("accept-proxy = ['127.0.0.1/32']");
         let lariat = Lariat::start(&service.toml());
         let status = fs::read_to_string(format!(

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use suite::prelude::*;
+use suite::scripted::read_record;
 
 #[test]
 fn connections_beyond_the_limit_are_ended_and_counted() {
@@ -57,10 +58,7 @@ fn hello(site: &Site) -> Vec<u8> {
     let client = Client::new(site);
     let connecting = thread::spawn(move || client.try_connect(address).is_ok());
     let mut stream = listener.accept().unwrap().0;
-    let mut hello = vec![0; 5];
-    stream.read_exact(&mut hello).unwrap();
-    hello.resize(5 + usize::from(hello[3]) * 256 + usize::from(hello[4]), 0);
-    stream.read_exact(&mut hello[5..]).unwrap();
+    let hello = read_record(&mut stream).unwrap();
     drop(stream);
     assert!(!connecting.join().unwrap(), "nobody has answered");
     hello
