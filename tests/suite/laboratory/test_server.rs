@@ -7,6 +7,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use suite::lab::{Origin, command};
+use suite::numbers::Numbers;
 use suite::prelude::*;
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -348,31 +349,19 @@ fn without_descriptors_clients_wait_and_are_served_when_there_are_some() {
     assert_eq!(origin.stderr().matches("warning: ").count(), 1);
 }
 
-/// A small generator (Marsaglia, 2003): the same rubbish in each run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
-    }
-}
-
 #[test]
 fn rubbish_is_answered_or_not_but_never_hurts() {
     let origin = Origin::start();
     let whole = get("/1k?chunked=1&code=404")
         + "POST /7 HTTP/1.1\r\nHost: o\r\nTransfer-Encoding: chunked\r\n\r\n5;x\r\nhello\r\n0\r\n\r\n"
         + "PUT /?size=3 HTTP/1.0\r\nContent-Length: 4\r\nConnection: keep-alive\r\n\r\nabcd";
-    let mut chance = Chance(1);
+    let mut numbers = Numbers::new(1);
     for _ in 0..1000 {
         let mut bytes = whole.clone().into_bytes();
-        for _ in 0..=chance.below(4) {
-            let (at, other) = (chance.below(bytes.len()), chance.below(bytes.len()));
-            match chance.below(4) {
-                0 => bytes[at] = chance.below(256) as u8,
+        for _ in 0..=numbers.below(4) {
+            let (at, other) = (numbers.below(bytes.len()), numbers.below(bytes.len()));
+            match numbers.below(4) {
+                0 => bytes[at] = numbers.below(256) as u8,
                 1 => bytes.truncate(at.max(1)),
                 2 => bytes.extend_from_within(at.min(other)..at.max(other)),
                 _ => bytes.swap(at, other),
