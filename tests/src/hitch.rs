@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use testkit::directory::Directory;
 use testkit::server::free_address;
 
-use crate::patience::until;
+use crate::patience::until_true;
 use crate::program::Running;
 
 /// A running `hitch`.
@@ -39,10 +39,10 @@ impl Hitch {
         let mut running = Running::start(&mut command);
         running.wait_for_listener(address);
         // Another process may have tried the port at that moment.
-        until("a worker of hitch", || {
+        until_true("a worker of hitch", || {
             running.assert_running();
             let said = running.stdout() + &running.stderr();
-            said.contains("online").then_some(())
+            said.contains("online")
         });
         Self {
             address,

@@ -16,7 +16,7 @@ use testkit::server::free_address;
 use crate::binary;
 use crate::curl::curl;
 use crate::metrics::Metrics;
-use crate::patience::{PATIENCE, until};
+use crate::patience::{PATIENCE, until, until_true};
 use crate::program::{Finished, Running, run, with_file};
 
 /// A running `lariat serve`; killed on drop.
@@ -194,16 +194,16 @@ impl Lariat {
 
     /// Waits until a metric, summed over the series with these labels, has this value.
     pub fn wait_for_metric(&self, name: &str, labels: &[(&str, &str)], value: f64) {
-        until(&format!("{name}{labels:?} to be {value}"), || {
+        until_true(&format!("{name}{labels:?} to be {value}"), || {
             let now = self.sum(name, labels);
-            ((now - value).abs() < f64::EPSILON).then_some(())
+            (now - value).abs() < f64::EPSILON
         });
     }
 
     /// Waits until a metric, summed over the series with these labels, has at least this value.
     pub fn wait_for_metric_from(&self, name: &str, labels: &[(&str, &str)], value: f64) {
-        until(&format!("{name}{labels:?} to reach {value}"), || {
-            (self.sum(name, labels) >= value).then_some(())
+        until_true(&format!("{name}{labels:?} to reach {value}"), || {
+            self.sum(name, labels) >= value
         });
     }
 

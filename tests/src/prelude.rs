@@ -11,6 +11,6 @@ pub use crate::curl::{curl, curl_tls, curl_tls_for};
 pub use crate::fixture::{serve, serve_as, serve_with};
 pub use crate::lariat::Lariat;
 pub use crate::openssl::{SServer, s_client};
-pub use crate::patience::{PATIENCE, now_seconds, until};
+pub use crate::patience::{PATIENCE, now_seconds, until, until_true};
 pub use crate::program::{Finished, Running, assert_has, run};
 pub use crate::site::Site;

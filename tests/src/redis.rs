@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use testkit::directory::Directory;
 use testkit::server::free_address;
 
-use crate::patience::{PATIENCE, until};
+use crate::patience::{PATIENCE, until_true};
 use crate::program::Running;
 use crate::site::Site;
 
@@ -128,9 +128,9 @@ impl Redis {
         if self.address.ip().is_loopback() {
             return self.listening();
         }
-        until("redis-server to be ready", || {
+        until_true("redis-server to be ready", || {
             let said = self.running.stdout();
-            said.contains("Ready to accept connections").then_some(())
+            said.contains("Ready to accept connections")
         });
         self
     }

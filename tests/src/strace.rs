@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::directory::Directory;
 
-use crate::patience::until;
+use crate::patience::until_true;
 use crate::program::Running;
 
 /// Counts the calls of a process and of its threads while it exists.
@@ -27,9 +27,9 @@ impl Strace {
             .arg(directory.join("calls"))
             .args(["-p", &process.as_raw_nonzero().to_string()]);
         let mut running = Running::start(&mut command);
-        until("strace to attach", || {
+        until_true("strace to attach", || {
             running.assert_running();
-            running.stderr().contains("attached").then_some(())
+            running.stderr().contains("attached")
         });
         Self { running, directory }
     }

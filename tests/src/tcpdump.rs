@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::process::Command;
 
 use crate::network::{Host, Network};
-use crate::patience::until;
+use crate::patience::{until, until_true};
 use crate::program::Running;
 
 /// What is sent when all else was.
@@ -23,8 +23,8 @@ impl Capture {
         // Room for thousands of packets: by default each takes the longest one's, and few fit.
         command.args(["-s", "9000", "-B", "32768"]);
         let running = Running::start(command.args(["-w", "-", filter]));
-        until("tcpdump to listen", || {
-            running.stderr().contains("listening on").then_some(())
+        until_true("tcpdump to listen", || {
+            running.stderr().contains("listening on")
         });
         Self(running)
     }

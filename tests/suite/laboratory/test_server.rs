@@ -295,15 +295,15 @@ fn the_silent_and_the_slow_are_given_up_and_the_waiting_are_not() {
     slow.write_all(b"GET /3 HTTP/1.1\r\nX: ").unwrap();
     let mut watcher = slow.try_clone().unwrap();
     watcher.set_nonblocking(true).unwrap();
-    until("the slow one to be given up", || {
+    until_true("the slow one to be given up", || {
         let is_open = slow.write_all(b"x").is_ok();
-        (!is_open || matches!(watcher.read(&mut [0]), Ok(0))).then_some(())
+        !is_open || matches!(watcher.read(&mut [0]), Ok(0))
     });
     // So is one that asks for much and takes nothing.
     let mut lazy = connect(origin.address);
     lazy.write_all(get("/10g").as_bytes()).unwrap();
-    until("the lazy one to be given up", || {
-        lazy.write_all(b"x").is_err().then_some(())
+    until_true("the lazy one to be given up", || {
+        lazy.write_all(b"x").is_err()
     });
     assert!(read_head(&mut waiting).starts_with("HTTP/1.1 200"));
 }
@@ -334,8 +334,8 @@ fn without_descriptors_clients_wait_and_are_served_when_there_are_some() {
     limited.arg(command().get_program());
     let origin = Origin::start_by(&mut limited, &["--threads", "1"]);
     let mut streams: Vec<_> = (0..60).map(|_| connect(origin.address)).collect();
-    until("the origin to warn", || {
-        origin.stderr().contains("warning: ").then_some(())
+    until_true("the origin to warn", || {
+        origin.stderr().contains("warning: ")
     });
     assert!(
         origin

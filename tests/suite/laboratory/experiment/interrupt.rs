@@ -11,9 +11,9 @@ use suite::prelude::*;
 fn stopped(desk: &Desk, signal: Signal) -> (i32, String) {
     let words = "./small.toml --speeds none --record r.jsonl --repeats 4 --seed 2";
     let mut running = Running::start(&mut desk.command(words));
-    until("a reading", || {
+    until_true("a reading", || {
         running.assert_running();
-        (!desk.of_kind("measured").is_empty()).then_some(())
+        !desk.of_kind("measured").is_empty()
     });
     let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
     kill_process(id, signal).unwrap();
@@ -53,11 +53,11 @@ fn a_run_that_was_killed_is_taken_up_and_left_nothing_running() {
     let desk = Desk::new();
     stopped(&desk, Signal::KILL);
     let own = desk.directory.path().to_str().unwrap().to_owned();
-    until("its servers to end", || {
+    until_true("its servers to end", || {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
         let mut lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
-        (!lines.any(|line| line.contains(&own))).then_some(())
+        !lines.any(|line| line.contains(&own))
     });
     let finished = run(&mut desk.command("--resume r.jsonl"));
     assert_eq!(finished.code(), 0, "{finished:?}");
@@ -101,9 +101,9 @@ fn a_server_does_not_outlive_its_guard() {
     for guard in guards {
         signal(guard, Signal::KILL);
     }
-    until("the servers to end", || {
+    until_true("the servers to end", || {
         let mut parents = servers.iter().map(|id| parent(*id));
-        parents.all(|parent| parent == 0).then_some(())
+        parents.all(|parent| parent == 0)
     });
     signal(running.id(), Signal::TERM);
     assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
@@ -114,9 +114,9 @@ fn a_signal_ends_the_measuring_of_keys() {
     let desk = Desk::new();
     let words = "./small.toml --speeds full --record r.jsonl --targets plain";
     let mut running = Running::start(&mut desk.command(words));
-    until("keys to be measured", || {
+    until_true("keys to be measured", || {
         running.assert_running();
-        running.stderr().contains("measuring keys").then_some(())
+        running.stderr().contains("measuring keys")
     });
     let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
     kill_process(id, Signal::INT).unwrap();

@@ -388,9 +388,9 @@ fn a_record_belongs_to_one_run() {
     let desk = Desk::new();
     let words = "./small.toml --speeds none --record r.jsonl --targets plain --duration 1h";
     let mut running = Running::start(&mut desk.command(words));
-    until("the record", || {
+    until_true("the record", || {
         running.assert_running();
-        (!desk.events().is_empty()).then_some(())
+        !desk.events().is_empty()
     });
     let second = run(&mut desk.command("--resume r.jsonl"));
     assert_eq!(second.code(), 2, "{second:?}");

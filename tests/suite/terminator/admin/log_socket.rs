@@ -135,9 +135,9 @@ fn a_daemon_that_takes_nothing_holds_nobody() {
         curl_tls(&site, service.address).run().success();
         lariat.reload().success();
     }
-    until("messages on the standard error", || {
+    until_true("messages on the standard error", || {
         let said = lariat.stderr();
-        said.contains("it has read nothing for 1s").then_some(())
+        said.contains("it has read nothing for 1s")
     });
     // All that waited arrives once it is read.
     let reader = std::thread::spawn(move || wait_for(&socket, "LARIAT_SNI", "localhost"));

@@ -11,7 +11,7 @@ use suite::prelude::*;
 use super::peers::{Farm, hears, rejected, seen_until_session, stored};
 
 fn says(lariat: &Lariat, words: &str) {
-    until(words, || lariat.stderr().contains(words).then_some(()));
+    until_true(words, || lariat.stderr().contains(words));
 }
 
 #[test]
@@ -19,10 +19,10 @@ fn a_peer_that_is_missing_gone_or_back_is_said_and_shown() {
     let farm = Farm::new(2);
     let first = farm.start(0);
     let (peer, nobody) = (farm.places[1], farm.places[2]);
-    until("those that were never heard to be shown", || {
+    until_true("those that were never heard to be shown", || {
         let text = first.ask("status").success();
         let is_shown = text.contains("0 of 2 peers heard");
-        (is_shown && text.matches("NEVER HEARD").count() == 2).then_some(())
+        is_shown && text.matches("NEVER HEARD").count() == 2
     });
     says(
         &first,
@@ -37,16 +37,16 @@ fn a_peer_that_is_missing_gone_or_back_is_said_and_shown() {
     second.signal(Signal::TERM);
     second.wait();
     hears(&first, 0.0);
-    until("the silence to be said", || {
+    until_true("the silence to be said", || {
         let text = first.stderr();
-        (text.matches(&format!("{peer} is not heard")).count() == 2).then_some(())
+        text.matches(&format!("{peer} is not heard")).count() == 2
     });
     assert_has(first.ask("status").success(), "SILENT");
     // It is another one at the same address, and the same peer to who looks.
     let _second = farm.start(1);
-    until("the other one to be shown alone", || {
+    until_true("the other one to be shown alone", || {
         let text = first.ask("status").success();
-        (text.contains("1 of 2 peers heard") && !text.contains("SILENT")).then_some(())
+        text.contains("1 of 2 peers heard") && !text.contains("SILENT")
     });
 }
 

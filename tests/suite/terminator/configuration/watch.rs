@@ -11,9 +11,9 @@ const WATCHED: &str = "[reload]\nwatch = true\ndebounce = '50ms'\n";
 /// Waits until clients are shown a certificate of this name.
 fn wait_for(site: &Site, service: &Service, name: &str) {
     let wanted = format!("subject=CN = {name}");
-    until(name, || {
+    until_true(name, || {
         let answer = s_client(site, service.address, &[]);
-        answer.stdout.contains(&wanted).then_some(())
+        answer.stdout.contains(&wanted)
     });
 }
 
@@ -42,9 +42,7 @@ fn certificate_and_configuration_are_followed_and_connections_go_on() {
 
     // Not watched any more, it is read when somebody says so.
     lariat.configure(&text(&service));
-    until("the last reload", || {
-        (reloads(&lariat, "ok") > 2.0).then_some(())
-    });
+    until_true("the last reload", || reloads(&lariat, "ok") > 2.0);
     site.leaf(&["third.example"])
         .write(&site.directory, "other.pem");
     lariat.reload().success();
@@ -57,14 +55,10 @@ fn half_a_file_keeps_the_old_one_and_the_next_change_is_read() {
     let (site, _server, service, lariat) = serve_with(WATCHED, Behaviour::Echo);
     let whole = site.leaf(&["whole.example"]).pem();
     site.directory.write("site.pem", &whole[..200]);
-    until("a refusal", || {
-        (reloads(&lariat, "refused") > 0.0).then_some(())
-    });
+    until_true("a refusal", || reloads(&lariat, "refused") > 0.0);
     wait_for(&site, &service, "localhost");
     fs::remove_file(site.path("site.pem")).unwrap();
-    until("another", || {
-        (reloads(&lariat, "refused") > 1.0).then_some(())
-    });
+    until_true("another", || reloads(&lariat, "refused") > 1.0);
     site.directory.write("site.pem", &whole);
     wait_for(&site, &service, "whole.example");
     let refusals = lariat.stderr().matches("reload refused").count();
@@ -105,9 +99,7 @@ fn a_secret_of_kubernetes_is_followed_through_its_links() {
 
     // The whole folder goes, and comes again.
     fs::remove_dir_all(site.path("secret")).unwrap();
-    until("a refusal", || {
-        (reloads(&lariat, "refused") > 0.0).then_some(())
-    });
+    until_true("a refusal", || reloads(&lariat, "refused") > 0.0);
     wait_for(&site, &service, "three.example");
     publish(&site, "four", "four.example");
     wait_for(&site, &service, "four.example");

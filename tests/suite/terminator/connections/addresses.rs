@@ -205,7 +205,7 @@ fn a_transfer_goes_on_by_the_other_path_if_one_is_cut() {
         connect(&socket, &server.at(443)).unwrap();
         let mut tls = Client::new(&site).over(TcpStream::from(socket)).unwrap();
         let mut got = tls.receive(BEFORE);
-        until("a second path", || (joined(&server) > 0).then_some(()));
+        until_true("a second path", || joined(&server) > 0);
         client.set_connected(false);
         tls.read_on(&mut got).expect("all of it, and its end");
         assert!(got == body, "{} bytes", got.len());

@@ -23,13 +23,12 @@ fn next_probe(is_it: impl Fn(u16, u16) -> bool) -> Option<u64> {
 
 /// Waits until the kernel asks after about so many seconds, or never.
 fn wait_for_probe(seconds: Option<u64>, is_it: impl Fn(u16, u16) -> bool) {
-    until(&format!("a probe after {seconds:?} s"), || {
+    until_true(&format!("a probe after {seconds:?} s"), || {
         let next = next_probe(&is_it);
-        let fits = match (seconds, next) {
+        match (seconds, next) {
             (Some(wanted), Some(next)) => (wanted - wanted / 4..=wanted).contains(&next),
             (wanted, next) => wanted == next,
-        };
-        fits.then_some(())
+        }
     });
 }
 
@@ -87,9 +86,7 @@ fn the_kernel_keeps_a_silent_client_for_a_while() {
     let before = deferred();
     let lariat = Lariat::start(&service.toml());
     let _silent = TcpStream::connect(service.address).unwrap();
-    until("the kernel keeps it", || {
-        (deferred() > before).then_some(())
-    });
+    until_true("the kernel keeps it", || deferred() > before);
     drop(Client::new(&site).echo(service.address));
     lariat.wait_for_reason("handshake-timeout", 1);
 }

@@ -86,8 +86,8 @@ fn the_next_worker_process_serves_the_same_folder() {
     fs::rename(scene.base.join("files"), scene.base.join("moved")).unwrap();
     let first = scene.lariat.worker_process();
     kill_process(first, Signal::KILL).unwrap();
-    until("another worker process", || {
-        (scene.lariat.worker_process() != first).then_some(())
+    until_true("another worker process", || {
+        scene.lariat.worker_process() != first
     });
     assert_eq!(scene.name(), "first");
 }

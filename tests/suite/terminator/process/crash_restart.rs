@@ -27,8 +27,8 @@ fn nobody_is_refused_while_the_worker_process_is_replaced() {
         });
         let first = lariat.worker_process();
         kill_process(first, Signal::KILL).unwrap();
-        until("another worker process", || {
-            (lariat.worker_process() != first).then_some(())
+        until_true("another worker process", || {
+            lariat.worker_process() != first
         });
         lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
         done.store(true, Ordering::Release);
@@ -102,9 +102,7 @@ fn no_stored_session_outlives_its_lifetime() {
     assert_eq!(resumed(&clients, service.address), 0);
     let stored = Instant::now();
     kill_process(lariat.worker_process(), Signal::KILL).unwrap();
-    until("the sessions' end", || {
-        (stored.elapsed() > LIFETIME).then_some(())
-    });
+    until_true("the sessions' end", || stored.elapsed() > LIFETIME);
     assert_eq!(resumed(&clients, service.address), 0);
 }
 

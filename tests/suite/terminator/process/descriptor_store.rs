@@ -122,9 +122,7 @@ fn a_drain_by_its_operator_is_for_good() {
     lariat.wait_for_metric_from("lariat_connections_ended_total", &[("service", "web")], 1.0);
     lariat.ask("drain").success();
     assert_eq!(lariat.wait().code(), Some(0));
-    until("nothing to be kept", || {
-        keeper.names().is_empty().then_some(())
-    });
+    until_true("nothing to be kept", || keeper.names().is_empty());
     TcpStream::connect(service.address).unwrap_err();
     assert!(!path.exists());
 }
@@ -137,8 +135,8 @@ fn a_server_stays_disabled() {
     let name = format!("web/{}", server.address());
     let before = inode(&keeper.copy(STATE));
     lariat.ask_with("server", &["disable", &name]).success();
-    until("another state", || {
-        (keeper.count(STATE) == 1 && inode(&keeper.copy(STATE)) != before).then_some(())
+    until_true("another state", || {
+        keeper.count(STATE) == 1 && inode(&keeper.copy(STATE)) != before
     });
     stop(lariat);
     let lariat = started(&keeper, &service.toml());
@@ -177,9 +175,9 @@ fn one_that_takes_over_has_its_sockets_kept_too() {
     let path = format!("/proc/{0}/task/{0}/children", supervisor.as_raw_nonzero());
     let children = std::fs::read_to_string(path).unwrap();
     kill_process(supervisor, Signal::KILL).unwrap();
-    until("its processes to end", || {
+    until_true("its processes to end", || {
         let is_there = |pid: &str| std::fs::exists(format!("/proc/{pid}")).unwrap();
-        (!children.split_whitespace().any(is_there)).then_some(())
+        !children.split_whitespace().any(is_there)
     });
     let waiting = TcpStream::connect(first.address).unwrap();
     let after = started(&keeper, &with_workers(&first, 2));
@@ -250,10 +248,10 @@ fn a_state_that_is_strange_is_named_and_the_start_goes_on() {
         said.contains("lariat/colours, which an earlier lariat left"),
         "{said}"
     );
-    until("the names to go", || {
+    until_true("the names to go", || {
         let names = keeper.names();
         let is_strange = |name: &String| name.contains("colours") || name.contains("127.0.0.9");
-        (!names.iter().any(is_strange)).then_some(())
+        !names.iter().any(is_strange)
     });
     stop(lariat);
 }

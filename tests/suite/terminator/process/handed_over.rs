@@ -90,9 +90,7 @@ fn the_path_stays_the_managers_when_another_lariat_has_taken_over() {
     stream.read_exact(&mut [0]).unwrap();
     drop(stream);
     lariat.ask("drain").success();
-    until("its end", || {
-        (!lariat.status_socket().exists()).then_some(())
-    });
+    until_true("its end", || !lariat.status_socket().exists());
     UnixStream::connect(&path).unwrap();
 }
 

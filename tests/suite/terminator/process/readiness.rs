@@ -33,8 +33,8 @@ fn a_drain_is_announced_before_connections_are_refused() {
     assert_eq!(asked(admin, "/ready"), answer("200", "ready"));
 
     lariat.signal(Signal::TERM);
-    until("/ready to say no", || {
-        (asked(admin, "/ready") == answer("503", "draining")).then_some(())
+    until_true("/ready to say no", || {
+        asked(admin, "/ready") == answer("503", "draining")
     });
     assert_eq!(asked(admin, "/healthz"), answer("200", "healthy"));
     assert_eq!(lariat.status()["process"]["state"], "draining");
@@ -56,10 +56,10 @@ fn connections_are_refused_when_the_delay_is_over() {
     connection.send(b"a");
     assert_eq!(connection.receive(1), b"a");
     lariat.signal(Signal::TERM);
-    until("the message", || {
+    until_true("the message", || {
         let words =
             "notice: a drain begins in 300ms: /ready answers 503, ports stay open until then";
-        lariat.stderr().contains(words).then_some(())
+        lariat.stderr().contains(words)
     });
     until("the listener to close", || {
         TcpStream::connect(service.address).err()
@@ -91,8 +91,8 @@ fn a_worker_thread_that_has_drained_is_not_missed() {
     assert_eq!(connection.receive(1), b"a");
     assert_eq!(worker_threads(&lariat), 2);
     lariat.signal(Signal::TERM);
-    until("the thread without a connection to end", || {
-        (worker_threads(&lariat) == 1).then_some(())
+    until_true("the thread without a connection to end", || {
+        worker_threads(&lariat) == 1
     });
     for _ in 0..2 {
         let healthy = answer("200", "healthy");

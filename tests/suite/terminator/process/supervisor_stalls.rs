@@ -87,19 +87,19 @@ fn a_certificate_that_is_a_pipe_is_refused_and_holds_nobody() {
 fn lines_that_a_full_disk_does_not_take_are_counted_and_said() {
     let (site, _server, service, lariat) = serve_with("output = \"/dev/full\"", Behaviour::Echo);
     is_served(&site, &service);
-    until("the loss to be counted", || {
+    until_true("the loss to be counted", || {
         let metrics = lariat.metrics();
-        (metrics.sum("lariat_log_lost_bytes_total", &[]) > 0.0).then_some(())
+        metrics.sum("lariat_log_lost_bytes_total", &[]) > 0.0
     });
     let metrics = lariat.metrics();
     assert_eq!(metrics.sum("lariat_log_write_failing", &[]), 1.0);
     let failure = lariat.status()["log_failure"].clone();
     let failure = failure.as_str().unwrap();
     assert!(failure.contains("No space left on device"), "{failure}");
-    until("the supervisor to say so", || {
+    until_true("the supervisor to say so", || {
         let text = lariat.stderr();
         let said = "warning: the log cannot be written: No space left on device";
-        text.contains(said).then_some(())
+        text.contains(said)
     });
     lariat.configure(&service.toml());
     lariat.reload().success();

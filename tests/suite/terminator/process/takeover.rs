@@ -84,8 +84,8 @@ fn under_load<T>(site: &Site, service: &Service, work: impl FnOnce() -> T) -> T 
         }
         let worked = work();
         let then = visits.load(Ordering::Acquire) + 6;
-        until("clients after it", || {
-            (visits.load(Ordering::Acquire) >= then).then_some(())
+        until_true("clients after it", || {
+            visits.load(Ordering::Acquire) >= then
         });
         done.store(true, Ordering::Release);
         worked
@@ -189,7 +189,7 @@ fn an_upgrade_brings_back_sockets_whose_paths_were_removed() {
     std::fs::remove_file(&status).unwrap();
     std::fs::remove_file(takeover).unwrap();
     lariat.signal(Signal::USR2);
-    until("a status socket", || status.exists().then_some(()));
+    until_true("a status socket", || status.exists());
     let second = upgraded(&lariat, first);
     assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
     let said = lariat.ask("upgrade").success();
@@ -310,25 +310,25 @@ fn what_was_seen_of_servers_and_connections_outlasts_it() {
         history.matches(words).count()
     };
     let accepted = "\"connections_accepted\":1";
-    until("the dead server to be down", || {
-        lariat.stderr().contains("is down: could not").then_some(())
+    until_true("the dead server to be down", || {
+        lariat.stderr().contains("is down: could not")
     });
     let intervals = count(&lariat, "end_ms");
-    until("another look at them", || {
+    until_true("another look at them", || {
         let is_later = count(&lariat, "end_ms") > intervals + 1;
-        (is_later && count(&lariat, accepted) == 1).then_some(())
+        is_later && count(&lariat, accepted) == 1
     });
     let seen = states(&lariat);
 
     lariat.succeed().wait();
     assert_eq!(count(&lariat, accepted), 1);
-    until("the same states, causes and times", || {
-        (states(&lariat) == seen).then_some(())
+    until_true("the same states, causes and times", || {
+        states(&lariat) == seen
     });
     let _back = std::net::TcpListener::bind(dead).unwrap();
-    until("word that it is back", || {
+    until_true("word that it is back", || {
         let words = format!("server {dead} is up again after ");
-        lariat.stderr().contains(&words).then_some(())
+        lariat.stderr().contains(&words)
     });
     assert!(!lariat.stderr().contains("is down"), "{}", lariat.stderr());
 }
@@ -347,9 +347,9 @@ fn the_first_process_of_a_container_stays_and_goes_on_with_the_successor() {
     assert_ne!(first, Some(1));
     under_load(&site, &service, || {
         kill_process(first_process, Signal::USR2).unwrap();
-        until("another supervisor", || (number() != first).then_some(()));
-        until("the first one to end", || {
-            (children(first_process).split_whitespace().count() == 1).then_some(())
+        until_true("another supervisor", || number() != first);
+        until_true("the first one to end", || {
+            children(first_process).split_whitespace().count() == 1
         });
     });
     kill_process(first_process, Signal::TERM).unwrap();
@@ -369,9 +369,7 @@ fn the_first_process_of_a_container_reaches_who_serves_while_another_drains() {
     let upgraded = || {
         let before = lariat.serving();
         kill_process(first_process, Signal::USR2).unwrap();
-        until("another supervisor", || {
-            (lariat.serving() != before).then_some(())
-        });
+        until_true("another supervisor", || lariat.serving() != before);
     };
     let mut open = Client::new(&site).echo(service.address);
     upgraded();
@@ -379,11 +377,9 @@ fn the_first_process_of_a_container_reaches_who_serves_while_another_drains() {
     lariat.wait_for_metric("lariat_config_generation", &[], 2.0);
     std::fs::rename(&log, site.path("old")).unwrap();
     kill_process(first_process, Signal::USR1).unwrap();
-    until("a new log", || log.exists().then_some(()));
+    until_true("a new log", || log.exists());
     Client::new(&site).visit(service.address);
-    until("a line in it", || {
-        (!std::fs::read(&log).unwrap().is_empty()).then_some(())
-    });
+    until_true("a line in it", || !std::fs::read(&log).unwrap().is_empty());
     upgraded();
     open.send(b"still");
     assert_eq!(open.receive(5), b"still");

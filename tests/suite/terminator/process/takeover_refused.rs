@@ -32,7 +32,7 @@ fn running() -> Stage {
 impl Stage {
     /// It serves, as it did, and has said this.
     fn assert_goes_on(&mut self, words: &str) {
-        until(words, || self.lariat.stderr().contains(words).then_some(()));
+        until_true(words, || self.lariat.stderr().contains(words));
         assert_eq!(self.lariat.serving(), self.lariat.supervisor());
         Client::new(&self.site).visit(self.service.address);
         assert!(self.lariat.ended().is_none());
@@ -169,9 +169,9 @@ fn one_that_dies_half_way_leaves_everything_as_it_was() {
         // The running one sees to its end, if it is not quick enough.
         assert!(matches!(child.wait().unwrap().code(), Some(0) | None));
         let words = "goes on: ";
-        until("the end to be noticed", || {
+        until_true("the end to be noticed", || {
             let said = running.lariat.stderr();
-            (said.matches(words).count() > round).then_some(())
+            said.matches(words).count() > round
         });
         running.assert_goes_on(words);
     }
@@ -292,7 +292,7 @@ fn who_waits_for_a_silent_successor_hears_so() {
         (&mut reload, "waiting: another reload is under way, a new"),
         (&mut upgrade, "waiting for a new process to take over"),
     ] {
-        until(words, || asking.stderr().contains(words).then_some(()));
+        until_true(words, || asking.stderr().contains(words));
         asking.assert_running();
     }
     drop(silent);
@@ -359,11 +359,11 @@ fn a_program_that_crashes_or_is_none_changes_nothing() {
         fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
         fs::rename(&new, &program).unwrap();
         // Another test's process may hold the file open for a moment, as it was written.
-        until(words, || {
+        until_true(words, || {
             let asked = running.lariat.ask("upgrade");
             assert_eq!(asked.code(), 5, "{asked:?}");
             assert!(!asked.stderr.contains("error: it "), "{asked:?}");
-            asked.stderr.contains(words).then_some(())
+            asked.stderr.contains(words)
         });
         running.assert_goes_on(words);
     }
@@ -387,7 +387,7 @@ fn another_user_gets_nothing() {
     let program = folder.join("lariat");
     fs::copy(command().get_program(), &program).unwrap();
     // Another test's process may hold the file open for a moment, as it was written.
-    until("the stranger to be noticed", || {
+    until_true("the stranger to be noticed", || {
         let mut stranger = Command::new("setpriv");
         stranger
             .args(["--reuid=65534", "--clear-groups"])
@@ -395,8 +395,7 @@ fn another_user_gets_nothing() {
         stranger.args(["upgrade", "--status-socket"]);
         let said = run(stranger.arg(running.lariat.status_socket()));
         assert!(!said.status.success(), "{said:?}");
-        let noticed = running.lariat.stderr().contains("of user 65534");
-        noticed.then_some(())
+        running.lariat.stderr().contains("of user 65534")
     });
     running.assert_goes_on("of user 65534 may not take over");
 }

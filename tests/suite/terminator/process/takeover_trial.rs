@@ -103,9 +103,9 @@ fn one_whose_own_worker_process_has_died_still_replaces_its_successor() {
     let _open = Client::new(&site).echo(service.address);
     let mut before = lariat.succeed();
     kill_process(worker_process, Signal::KILL).unwrap();
-    until("a message of it", || {
+    until_true("a message of it", || {
         let words = "has ended, and its connections with it: signal: 9";
-        before.stderr().contains(words).then_some(())
+        before.stderr().contains(words)
     });
     let now = replaced(&lariat, &before, lariat.supervisor());
     assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());

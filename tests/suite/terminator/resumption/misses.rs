@@ -147,9 +147,7 @@ fn a_ticket_of_a_key_that_is_gone_is_too_old() {
 #[test]
 fn a_ticket_past_its_lifetime_is_expired() {
     let kept = Kept::new("lifetime = '1s'");
-    until("the ticket to expire", || {
-        (!kept.resumes(&[])).then_some(())
-    });
+    until_true("the ticket to expire", || !kept.resumes(&[]));
     kept.wait_for_miss("expired");
 }
 

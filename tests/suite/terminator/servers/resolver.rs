@@ -44,9 +44,7 @@ fn one_that_died_is_replaced() {
     Client::new(&site).echo(before.address);
     let resolver = lariat.process(NAME);
     kill_process(resolver, Signal::KILL).unwrap();
-    until("another resolver", || {
-        (lariat.process(NAME) != resolver).then_some(())
-    });
+    until_true("another resolver", || lariat.process(NAME) != resolver);
     Client::new(&site).echo(before.address);
     // A name that only the new one can have looked up.
     let second = Server::start(Behaviour::Echo);

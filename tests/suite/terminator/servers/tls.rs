@@ -289,9 +289,9 @@ fn a_server_that_renegotiates_is_refused() {
     server.say("r");
     // OpenSSL reads that it is refused with the next data, and gives up (RFC 5246 section 7.2.2
     // lets it go on).
-    until("the end", || {
+    until_true("the end", || {
         let _refused_at_the_end = client.write_all(b"more\n");
-        lariat.log().contains("handshake_failure").then_some(())
+        lariat.log().contains("handshake_failure")
     });
     lariat.wait_for_line(&["server-tls-failed", "handshake_failure"]);
 }

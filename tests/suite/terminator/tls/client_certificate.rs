@@ -137,17 +137,13 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     let service = chained(&site, &server, &root, &list, "");
     let lariat = Lariat::start(&service.toml());
     let client = Client::showing(&site, &root.client("member"));
-    until("the list to end", || {
-        (now_seconds() >= now + 6).then_some(())
-    });
+    until_true("the list to end", || now_seconds() >= now + 6);
     assert!(!is_served(&client, &service));
     lariat.wait_for_reason("crl-expired", 1);
     let line = lariat.wait_for_line(&["crl-expired"]);
     assert_eq!(line["fault"], "host", "{line}");
     lariat.wait_for_metric("lariat_crls_expired", &[("service", "web")], 1.0);
-    until("a warning", || {
-        lariat.stderr().contains("are refused").then_some(())
-    });
+    until_true("a warning", || lariat.stderr().contains("are refused"));
 
     let lenient = chained(&site, &server, &root, &list, "crl-expired = 'accept'");
     let other = Lariat::start(&lenient.toml());

@@ -120,8 +120,8 @@ fn a_captured_flight_is_worth_nothing_also_after_a_crash() {
     }
     let first = lariat.worker_process();
     kill_process(first, Signal::KILL).unwrap();
-    until("another worker process", || {
-        (lariat.worker_process() != first).then_some(())
+    until_true("another worker process", || {
+        lariat.worker_process() != first
     });
     replay(&flight, &service);
     lariat.wait_for_metric(RESULTS, &[("result", "unknown-session")], 1.0);

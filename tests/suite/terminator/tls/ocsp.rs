@@ -43,9 +43,7 @@ fn a_response_is_stapled_until_its_next_update_and_not_longer() {
     let service = service.certificates(&format!("[{:?}]", site.path("certs")));
     let lariat = Lariat::start(&service.toml());
 
-    until("the response to end", || {
-        (now_seconds() > end).then_some(())
-    });
+    until_true("the response to end", || now_seconds() > end);
     for version in ["-tls1_2", "-tls1_3"] {
         let answer = s_client(&site, service.address, &[version, "-status"]);
         let is_bare = answer.stdout.contains("OCSP response: no response sent");
@@ -53,9 +51,7 @@ fn a_response_is_stapled_until_its_next_update_and_not_longer() {
     }
     let web = [("service", "web")];
     lariat.wait_for_metric("lariat_ocsp_responses_expired", &web, 1.0);
-    until("a warning", || {
-        lariat.stderr().contains("is not stapled").then_some(())
-    });
+    until_true("a warning", || lariat.stderr().contains("is not stapled"));
     let table = lariat.ask("status").success();
     assert!(table.contains("OCSP          1, 1 EXPIRED"), "{table}");
 }

@@ -380,10 +380,10 @@ fn nothing_outlives_a_killed_laboratory() {
         let laboratory = i32::try_from(running.id()).ok().and_then(Pid::from_raw);
         kill_process(laboratory.unwrap(), Signal::KILL).unwrap();
         running.wait();
-        until(&format!("all of {target} to end"), || {
+        until_true(&format!("all of {target} to end"), || {
             let left = processes();
             let is_left = |(id, _): &(u32, u32)| beneath.contains(id);
-            (!left.iter().any(is_left)).then_some(())
+            !left.iter().any(is_left)
         });
     }
 }

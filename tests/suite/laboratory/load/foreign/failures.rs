@@ -294,9 +294,9 @@ fn dies_and_comes_back() {
     until("resumed sessions", || resumed(&nginx));
     // Killed: its connections break, and nobody listens.
     drop(nginx);
-    until("failures in the line of a second", || {
+    until_true("failures in the line of a second", || {
         load.assert_running();
-        load.stderr().contains("connect-refused").then_some(())
+        load.stderr().contains("connect-refused")
     });
     let nginx = start();
     until("resumed sessions again", || resumed(&nginx));

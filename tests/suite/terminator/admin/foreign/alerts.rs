@@ -227,7 +227,7 @@ fn each_alert_fires_when_its_fault_is_made_and_the_dashboard_shows_data() {
     let rules = hasty_rules();
     let prometheus = Prometheus::start(&sick.watched(), &rules);
     let wait_for = |what: &str| {
-        until(what, || (!prometheus.query(what).is_empty()).then_some(()));
+        until_true(what, || !prometheus.query(what).is_empty());
     };
     wait_for("lariat_cluster_peers == 1");
     wait_for("lariat_worker_process_restarts_total == 0");
@@ -306,9 +306,7 @@ fn check_dashboard(prometheus: &Prometheus) {
         }
         // Changes of the configuration are marks, and here it did not change.
         let filled = filled.replace("[1m]) > 0", "[1m]) >= 0");
-        until(expression, || {
-            (!prometheus.query(&filled).is_empty()).then_some(())
-        });
+        until_true(expression, || !prometheus.query(&filled).is_empty());
         checked += 1;
     }
     assert!(checked > 40, "{checked}");

@@ -61,7 +61,7 @@ impl Rsyslog {
         );
         let _ = fs::remove_file(path);
         let rsyslog = Self::start(site, &input);
-        until("rsyslog's socket", || path.exists().then_some(()));
+        until_true("rsyslog's socket", || path.exists());
         rsyslog
     }
 
@@ -182,24 +182,23 @@ fn lines_wait_for_an_rsyslog_that_restarts() {
     rsyslog.running.wait();
     (0..5).for_each(|_| connect(&site, &service));
     lariat.wait_for_metric("lariat_log_write_failing", &[], 1.0);
-    until("the loss to be said", || {
+    until_true("the loss to be said", || {
         let said = lariat.stderr();
-        (said.contains("the log cannot be written: syslog at unix:")
-            && said.contains("messages go to the standard error until syslog at unix:"))
-        .then_some(())
+        said.contains("the log cannot be written: syslog at unix:")
+            && said.contains("messages go to the standard error until syslog at unix:")
     });
     let rsyslog = Rsyslog::at_path(&site, &path);
     assert_eq!(rsyslog.wait_for("connection", 6).len(), 6);
     lariat.wait_for_metric("lariat_log_write_failing", &[], 0.0);
     assert!(lariat.sum("lariat_log_lost_bytes_total", &[]) < 1.0);
     lariat.reload().success();
-    until("messages to go there again", || {
+    until_true("messages to go there again", || {
         let said = rsyslog.wait_for("message", 1);
         let is_it = |entry: &Value| {
             let message = entry["message"].as_str().unwrap();
             message.contains("messages went to the standard error")
         };
-        said.iter().any(is_it).then_some(())
+        said.iter().any(is_it)
     });
 }
 
@@ -217,10 +216,10 @@ fn rsyslog_reads_entries_over_udp_and_what_it_missed_is_counted() {
         &format!("output = 'syslog'\nsyslog = '{address}'"),
     );
     let mut connections = 0;
-    until("a loss to be counted", || {
+    until_true("a loss to be counted", || {
         connections += 1;
         connect(&site, &service);
-        (lariat.sum("lariat_log_lost_bytes_total", &[]) > 0.0).then_some(())
+        lariat.sum("lariat_log_lost_bytes_total", &[]) > 0.0
     });
     connect(&site, &service);
     let input = format!(
@@ -250,7 +249,7 @@ fn journald(folder: &Path) -> Running {
         .env("FOLDER", folder);
     let running = Running::start(&mut command);
     let socket = folder.join("sockets/socket");
-    until("journald's socket", || socket.exists().then_some(()));
+    until_true("journald's socket", || socket.exists());
     running
 }
 

@@ -83,10 +83,10 @@ fn postgresql_without_tls_gets_clients_with_it() {
     ] {
         let mut waiting = Running::start(&mut psql(address, words, "SELECT pg_sleep(600)"));
         let active = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'";
-        until("the statement to run", || {
+        until_true("the statement to run", || {
             waiting.assert_running();
             let said = run(&mut psql(server.address, "", active)).success();
-            (said == "1\n").then_some(())
+            said == "1\n"
         });
         let id = i32::try_from(waiting.id()).ok().and_then(Pid::from_raw);
         kill_process(id.unwrap(), Signal::INT).unwrap();
