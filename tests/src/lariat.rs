@@ -234,6 +234,11 @@ impl Lariat {
         self.running.stderr()
     }
 
+    /// Waits until these words are in it.
+    pub fn wait_for_stderr(&self, words: &str) {
+        self.running.wait_for_stderr(words);
+    }
+
     /// The supervisor's process id.
     pub fn supervisor(&self) -> Pid {
         process_id(self.running.id())

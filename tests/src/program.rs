@@ -8,7 +8,7 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitSta
 
 use testkit::directory::Directory;
 
-use crate::patience::until;
+use crate::patience::{until, until_true};
 
 /// What a program that ended had said.
 #[derive(Debug)]
@@ -187,6 +187,13 @@ impl Running {
     /// What it wrote to its standard error so far.
     pub fn stderr(&self) -> String {
         self.read("stderr")
+    }
+
+    /// Waits until these words are in it.
+    pub fn wait_for_stderr(&self, words: &str) {
+        until_true(&format!("{words:?} of {}", self.name), || {
+            self.stderr().contains(words)
+        });
     }
 
     fn read(&self, name: &str) -> String {

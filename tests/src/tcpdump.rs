@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::process::Command;
 
 use crate::network::{Host, Network};
-use crate::patience::{until, until_true};
+use crate::patience::until;
 use crate::program::Running;
 
 /// What is sent when all else was.
@@ -23,9 +23,7 @@ impl Capture {
         // Room for thousands of packets: by default each takes the longest one's, and few fit.
         command.args(["-s", "9000", "-B", "32768"]);
         let running = Running::start(command.args(["-w", "-", filter]));
-        until_true("tcpdump to listen", || {
-            running.stderr().contains("listening on")
-        });
+        running.wait_for_stderr("listening on");
         Self(running)
     }
 

@@ -148,7 +148,7 @@ fn a_signal_ends_a_load_with_its_record() {
     let url = origin.url("/");
     let flags = ["--rate", "50", "--duration", "1h", "--record"];
     let mut load = Running::start(command().args(["load", &url]).args(flags).arg(&path));
-    until_true("a second to be told", || load.stderr().contains("   1 s "));
+    load.wait_for_stderr("   1 s ");
     let id = Pid::from_raw(i32::try_from(load.id()).unwrap()).unwrap();
     kill_process(id, Signal::INT).unwrap();
     assert_eq!(load.wait().code(), Some(0), "{}", load.stderr());

@@ -135,10 +135,7 @@ fn a_daemon_that_takes_nothing_holds_nobody() {
         curl_tls(&site, service.address).run().success();
         lariat.reload().success();
     }
-    until_true("messages on the standard error", || {
-        let said = lariat.stderr();
-        said.contains("it has read nothing for 1s")
-    });
+    lariat.wait_for_stderr("it has read nothing for 1s");
     // All that waited arrives once it is read.
     let reader = std::thread::spawn(move || wait_for(&socket, "LARIAT_SNI", "localhost"));
     assert_eq!(reader.join().unwrap()["LARIAT_REASON"], "client-closed");

@@ -56,11 +56,9 @@ fn connections_are_refused_when_the_delay_is_over() {
     connection.send(b"a");
     assert_eq!(connection.receive(1), b"a");
     lariat.signal(Signal::TERM);
-    until_true("the message", || {
-        let words =
-            "notice: a drain begins in 300ms: /ready answers 503, ports stay open until then";
-        lariat.stderr().contains(words)
-    });
+    lariat.wait_for_stderr(
+        "notice: a drain begins in 300ms: /ready answers 503, ports stay open until then",
+    );
     until("the listener to close", || {
         TcpStream::connect(service.address).err()
     });
@@ -114,13 +112,12 @@ fn a_worker_process_that_stands_still_gives_no_answer() {
     let supervisor = lariat.supervisor().as_raw_nonzero();
     status.assert_stderr(&format!("its supervisor is process {supervisor}, "));
     let pid = lariat.worker_process().as_raw_nonzero();
-    let says = |words: &str| lariat.stderr().contains(words).then_some(());
     let missed = format!("error: the worker process (pid {pid}) has not answered for ");
-    until("the supervisor to miss its answer", || says(&missed));
+    lariat.wait_for_stderr(&missed);
     kill_process(lariat.worker_process(), Signal::CONT).unwrap();
     assert_eq!(curl().url(&url).run().success(), "healthy\n");
     let again = format!("notice: the worker process (pid {pid}) answers again, after ");
-    until("its answer", || says(&again));
+    lariat.wait_for_stderr(&again);
     assert_eq!(lariat.stderr().matches(&missed).count(), 1);
 }
 

@@ -96,11 +96,7 @@ fn lines_that_a_full_disk_does_not_take_are_counted_and_said() {
     let failure = lariat.status()["log_failure"].clone();
     let failure = failure.as_str().unwrap();
     assert!(failure.contains("No space left on device"), "{failure}");
-    until_true("the supervisor to say so", || {
-        let text = lariat.stderr();
-        let said = "warning: the log cannot be written: No space left on device";
-        text.contains(said)
-    });
+    lariat.wait_for_stderr("warning: the log cannot be written: No space left on device");
     lariat.configure(&service.toml());
     lariat.reload().success();
     is_served(&site, &service);

@@ -310,9 +310,7 @@ fn what_was_seen_of_servers_and_connections_outlasts_it() {
         history.matches(words).count()
     };
     let accepted = "\"connections_accepted\":1";
-    until_true("the dead server to be down", || {
-        lariat.stderr().contains("is down: could not")
-    });
+    lariat.wait_for_stderr("is down: could not");
     let intervals = count(&lariat, "end_ms");
     until_true("another look at them", || {
         let is_later = count(&lariat, "end_ms") > intervals + 1;
@@ -326,10 +324,7 @@ fn what_was_seen_of_servers_and_connections_outlasts_it() {
         states(&lariat) == seen
     });
     let _back = std::net::TcpListener::bind(dead).unwrap();
-    until_true("word that it is back", || {
-        let words = format!("server {dead} is up again after ");
-        lariat.stderr().contains(&words)
-    });
+    lariat.wait_for_stderr(&format!("server {dead} is up again after "));
     assert!(!lariat.stderr().contains("is down"), "{}", lariat.stderr());
 }
 

@@ -32,7 +32,7 @@ fn running() -> Stage {
 impl Stage {
     /// It serves, as it did, and has said this.
     fn assert_goes_on(&mut self, words: &str) {
-        until_true(words, || self.lariat.stderr().contains(words));
+        self.lariat.wait_for_stderr(words);
         assert_eq!(self.lariat.serving(), self.lariat.supervisor());
         Client::new(&self.site).visit(self.service.address);
         assert!(self.lariat.ended().is_none());
@@ -292,7 +292,7 @@ fn who_waits_for_a_silent_successor_hears_so() {
         (&mut reload, "waiting: another reload is under way, a new"),
         (&mut upgrade, "waiting for a new process to take over"),
     ] {
-        until_true(words, || asking.stderr().contains(words));
+        asking.wait_for_stderr(words);
         asking.assert_running();
     }
     drop(silent);

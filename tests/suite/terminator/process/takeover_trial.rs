@@ -103,10 +103,7 @@ fn one_whose_own_worker_process_has_died_still_replaces_its_successor() {
     let _open = Client::new(&site).echo(service.address);
     let mut before = lariat.succeed();
     kill_process(worker_process, Signal::KILL).unwrap();
-    until_true("a message of it", || {
-        let words = "has ended, and its connections with it: signal: 9";
-        before.stderr().contains(words)
-    });
+    before.wait_for_stderr("has ended, and its connections with it: signal: 9");
     let now = replaced(&lariat, &before, lariat.supervisor());
     assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
     Client::new(&site).visit(service.address);

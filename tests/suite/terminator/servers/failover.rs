@@ -81,9 +81,7 @@ fn a_server_that_goes_down_and_comes_back_is_said_with_cause_and_time() {
         .back("check = { kind = 'tcp', interval = '200ms', fall = 1, rise = 1 }");
     let first = TcpListener::bind(address).unwrap();
     let lariat = Lariat::start(&service.toml());
-    let say = |words: &str| {
-        until_true(words, || lariat.stderr().contains(words));
-    };
+    let say = |words: &str| lariat.wait_for_stderr(words);
     let state = || lariat.status()["services"][0]["servers"][0].clone();
     until("the first look", || state()["since_ms"].as_u64());
     drop(first);

@@ -133,10 +133,8 @@ fn an_order_about_no_server_does_nothing() {
     // SIGRTMIN of the C library.
     let kill = format!("kill -34 {}", pid.as_raw_nonzero());
     run(std::process::Command::new("sh").args(["-c", &kill])).success();
-    until_true("the order to be read", || {
-        let said = rig.lariat.stderr();
-        said.contains("about a server that the served configuration does not have")
-    });
+    rig.lariat
+        .wait_for_stderr("about a server that the served configuration does not have");
     assert!(!rig.gained(|rig| drop(rig.connect())).contains(&0));
 }
 

@@ -115,6 +115,6 @@ fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
     until_true("two answers", || name_server.answers() > 1);
     assert_eq!(replies(&site, &service, 3), "bbb");
     let words = format!("cannot resolve srv:{SERVICE_NAME}: the name has no SRV records");
-    until_true("a warning", || lariat.stderr().contains(&words));
+    lariat.wait_for_stderr(&words);
     assert!(lariat.status().to_string().contains("no SRV record"));
 }

@@ -143,7 +143,7 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     let line = lariat.wait_for_line(&["crl-expired"]);
     assert_eq!(line["fault"], "host", "{line}");
     lariat.wait_for_metric("lariat_crls_expired", &[("service", "web")], 1.0);
-    until_true("a warning", || lariat.stderr().contains("are refused"));
+    lariat.wait_for_stderr("are refused");
 
     let lenient = chained(&site, &server, &root, &list, "crl-expired = 'accept'");
     let other = Lariat::start(&lenient.toml());

@@ -73,10 +73,7 @@ fn a_certificate_that_ends_gives_way_to_its_successor_without_a_reload() {
     }
     let web = [("service", "web")];
     lariat.wait_for_metric("lariat_certificates_expired", &web, 1.0);
-    until_true("a warning", || {
-        let said = lariat.stderr();
-        said.contains("clients get another one for its names")
-    });
+    lariat.wait_for_stderr("clients get another one for its names");
     let document = lariat.status();
     assert_eq!(
         document["services"][0]["metrics"]["certificates_expired"], 1,

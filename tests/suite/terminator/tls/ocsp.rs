@@ -51,7 +51,7 @@ fn a_response_is_stapled_until_its_next_update_and_not_longer() {
     }
     let web = [("service", "web")];
     lariat.wait_for_metric("lariat_ocsp_responses_expired", &web, 1.0);
-    until_true("a warning", || lariat.stderr().contains("is not stapled"));
+    lariat.wait_for_stderr("is not stapled");
     let table = lariat.ask("status").success();
     assert!(table.contains("OCSP          1, 1 EXPIRED"), "{table}");
 }

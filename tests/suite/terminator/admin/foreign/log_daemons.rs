@@ -182,11 +182,8 @@ fn lines_wait_for_an_rsyslog_that_restarts() {
     rsyslog.running.wait();
     (0..5).for_each(|_| connect(&site, &service));
     lariat.wait_for_metric("lariat_log_write_failing", &[], 1.0);
-    until_true("the loss to be said", || {
-        let said = lariat.stderr();
-        said.contains("the log cannot be written: syslog at unix:")
-            && said.contains("messages go to the standard error until syslog at unix:")
-    });
+    lariat.wait_for_stderr("the log cannot be written: syslog at unix:");
+    lariat.wait_for_stderr("messages go to the standard error until syslog at unix:");
     let rsyslog = Rsyslog::at_path(&site, &path);
     assert_eq!(rsyslog.wait_for("connection", 6).len(), 6);
     lariat.wait_for_metric("lariat_log_write_failing", &[], 0.0);

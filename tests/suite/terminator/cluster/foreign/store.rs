@@ -98,10 +98,6 @@ fn published(lariat: &Lariat, count: f64) {
     lariat.wait_for_metric_from(UPDATES, &[("update", "published")], count);
 }
 
-fn says(lariat: &Lariat, words: &str) {
-    until_true(words, || lariat.stderr().contains(words));
-}
-
 #[test]
 fn a_session_id_of_one_host_resumes_on_another_that_starts_later() {
     let redis = Redis::start(&[]);
@@ -186,13 +182,13 @@ fn a_store_that_ends_costs_no_handshake_and_is_used_again_when_it_is_back() {
         assert_eq!(farm.visit(&other, 1), HandshakeKind::Full);
     }
     for host in &hosts {
-        says(host, "is not asked for a while");
+        host.wait_for_stderr("is not asked for a while");
         host.wait_for_metric(UP, &[], 0.0);
         assert_has(host.ask("status").success(), "DOWN");
     }
     let _redis = Redis::start_at(address, &[]);
     for host in &hosts {
-        says(host, "answers again");
+        host.wait_for_stderr("answers again");
         host.wait_for_metric(UP, &[], 1.0);
     }
     let client = farm.client_of(
@@ -215,8 +211,8 @@ fn a_store_that_is_full_takes_no_sessions_and_gives_those_that_it_has() {
         assert_eq!(visit(), HandshakeKind::Full);
         hosts[0].sum(WRITABLE, &[]) == 0.0
     });
-    says(&hosts[0], "takes no sessions: OOM");
-    says(&hosts[0], "hint: give it more memory");
+    hosts[0].wait_for_stderr("takes no sessions: OOM");
+    hosts[0].wait_for_stderr("hint: give it more memory");
     assert!(hosts[0].sum(FAILURES, &[("reason", "full")]) >= 3.0);
     assert_eq!(hosts[0].sum(UP, &[]), 1.0);
     assert_eq!(farm.visit(&client, 1), HandshakeKind::Resumed);
@@ -225,7 +221,7 @@ fn a_store_that_is_full_takes_no_sessions_and_gives_those_that_it_has() {
         assert_eq!(visit(), HandshakeKind::Full);
         hosts[0].sum(WRITABLE, &[]) == 1.0
     });
-    says(&hosts[0], "takes sessions again");
+    hosts[0].wait_for_stderr("takes sessions again");
 }
 
 #[test]
@@ -253,7 +249,7 @@ fn a_store_that_hangs_is_given_up_and_no_handshake_fails() {
         assert_eq!(farm.visit(&client, 1), HandshakeKind::Full);
         hosts[1].sum(UP, &[]) == 0.0
     });
-    says(&hosts[1], "no answer within");
+    hosts[1].wait_for_stderr("no answer within");
     assert!(hosts[1].sum(FAILURES, &[("reason", "timeout")]) >= 3.0);
     // Nothing waits for it any more, and what is to be stored is dropped.
     let client = Client::without_tickets(&farm.site);
@@ -270,7 +266,7 @@ fn a_wrong_password_is_told_and_a_reload_repairs_it() {
     let mut farm = Farm::of(&redis);
     farm.store = farm.store.replace("redis://", "redis://:wrong@");
     let host = farm.start_anyhow(0);
-    says(&host, "hint: its user needs the password");
+    host.wait_for_stderr("hint: its user needs the password");
     assert_eq!(host.sum(UP, &[]), 0.0);
     assert!(host.sum(FAILURES, &[("reason", "authentication")]) >= 1.0);
     let file = farm.site.directory.write("password", "right\n");
@@ -313,8 +309,8 @@ fn a_store_with_tls_is_verified_by_its_name_and_a_user_needs_few_rights() {
     ] {
         let farm = Farm::new(&keys);
         let host = farm.start_anyhow(2);
-        says(&host, "is not asked for a while");
-        says(&host, "certificate");
+        host.wait_for_stderr("is not asked for a while");
+        host.wait_for_stderr("certificate");
         assert_eq!(host.sum(UP, &[]), 0.0);
     }
 }
