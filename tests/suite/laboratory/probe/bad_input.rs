@@ -223,10 +223,7 @@ fn mail_server(tls: SocketAddr) -> SocketAddr {
 
 #[test]
 fn tls_is_asked_for_in_words_of_the_protocol() {
-    let site = Site::new();
-    let server = Server::start(Behaviour::Http("ok".into()));
-    let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, _lariat) = serve(Behaviour::Http("ok".into()));
     let mail = mail_server(service.address);
     assert_has(trouble(mail).1, "did you mean --starttls smtp?");
     let silent = report(BRIEF, service.address, &["--starttls", "smtp"]);

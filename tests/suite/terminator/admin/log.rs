@@ -75,9 +75,7 @@ fn no_line_is_lost_by_a_stop() {
     let client = Client::new(&site);
     let count = 40;
     for _ in 0..count {
-        let mut connection = client.connect(service.address);
-        connection.send(b"a");
-        assert_eq!(connection.receive(1), b"a");
+        let mut connection = client.echo(service.address);
         connection.end();
         assert_eq!(connection.read_to_end().unwrap(), b"");
     }

@@ -115,11 +115,9 @@ fn a_passthrough_server_that_is_down_is_a_reset_with_its_reason() {
 
 #[test]
 fn a_passthrough_server_gets_name_and_protocol_and_the_hello_as_it_came() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
-    let service = Service::new(&site, &server)
-        .mode("passthrough")
-        .back("send-proxy = 'v2'");
-    let _lariat = Lariat::start(&service.toml());
+    let (_site, server, service, _lariat) = serve_as(Behaviour::Swallow, |service| {
+        service.mode("passthrough").back("send-proxy = 'v2'")
+    });
     for (count, (offered, told)) in (1..).zip([
         (&[][..], None),
         (&["postgresql"], Some(&b"postgresql"[..])),

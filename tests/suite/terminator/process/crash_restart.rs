@@ -34,9 +34,7 @@ fn nobody_is_refused_while_the_worker_process_is_replaced() {
         done.store(true, Ordering::Release);
     });
     assert!(!refused.load(Ordering::Acquire));
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"x");
-    assert_eq!(connection.receive(1), b"x");
+    let _connection = Client::new(&site).echo(service.address);
 }
 
 #[test]
@@ -44,9 +42,7 @@ fn a_ticket_outlives_the_process_that_gave_it() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let client = Client::new(&site);
     let visit = || {
-        let mut connection = client.connect(service.address);
-        connection.send(b"x");
-        connection.receive(1);
+        let connection = client.echo(service.address);
         connection.kind()
     };
     assert_eq!(visit(), HandshakeKind::Full);
@@ -57,9 +53,7 @@ fn a_ticket_outlives_the_process_that_gave_it() {
 /// How many of the clients resumed.
 fn resumed(clients: &[Client], address: SocketAddr) -> usize {
     let visit = |client: &&Client| {
-        let mut connection = client.connect(address);
-        connection.send(b"x");
-        connection.receive(1);
+        let connection = client.echo(address);
         connection.kind() == HandshakeKind::Resumed
     };
     clients.iter().filter(visit).count()

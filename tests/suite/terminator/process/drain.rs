@@ -9,16 +9,13 @@ use suite::prelude::*;
 #[test]
 fn an_open_connection_finishes_and_a_new_one_is_refused() {
     let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"a");
-    assert_eq!(connection.receive(1), b"a");
+    let mut connection = Client::new(&site).echo(service.address);
 
     lariat.signal(Signal::TERM);
     until("the listener to close", || {
         TcpStream::connect(service.address).err()
     });
-    connection.send(b"b");
-    assert_eq!(connection.receive(1), b"b");
+    connection.echo();
     connection.end();
     assert_eq!(connection.read_to_end().unwrap(), b"");
     assert_eq!(lariat.wait().code(), Some(0));
@@ -53,9 +50,7 @@ fn files_are_sent_to_their_end_and_nobody_waits_for_clients_at_rest() {
 fn the_deadline_ends_what_does_not_end() {
     let (site, _server, service, mut lariat) =
         serve_with("[process]\ndrain = '100ms'", Behaviour::Echo);
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"a");
-    assert_eq!(connection.receive(1), b"a");
+    let mut connection = Client::new(&site).echo(service.address);
 
     lariat.signal(Signal::TERM);
     let _cut = connection.read_to_end();

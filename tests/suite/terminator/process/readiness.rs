@@ -52,9 +52,7 @@ fn a_drain_is_announced_before_connections_are_refused() {
 fn connections_are_refused_when_the_delay_is_over() {
     let (site, _server, service, mut lariat) =
         serve_with("[process]\ndrain-delay = '300ms'", Behaviour::Echo);
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"a");
-    assert_eq!(connection.receive(1), b"a");
+    let mut connection = Client::new(&site).echo(service.address);
     lariat.signal(Signal::TERM);
     lariat.wait_for_stderr(
         "notice: a drain begins in 300ms: /ready answers 503, ports stay open until then",
@@ -63,8 +61,7 @@ fn connections_are_refused_when_the_delay_is_over() {
         TcpStream::connect(service.address).err()
     });
     assert_eq!(asked(lariat.admin(), "/ready"), answer("503", "draining"));
-    connection.send(b"b");
-    assert_eq!(connection.receive(1), b"b");
+    connection.echo();
     connection.end();
     assert_eq!(lariat.wait().code(), Some(0));
 }
@@ -84,9 +81,7 @@ fn a_worker_thread_that_has_drained_is_not_missed() {
         "[workers]\nthreads = 2\n[process]\ndrain = '1h'",
         Behaviour::Echo,
     );
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"a");
-    assert_eq!(connection.receive(1), b"a");
+    let mut connection = Client::new(&site).echo(service.address);
     assert_eq!(worker_threads(&lariat), 2);
     lariat.signal(Signal::TERM);
     until_true("the thread without a connection to end", || {

@@ -79,9 +79,7 @@ fn it_hears_of_start_reload_and_drain() {
     );
     manager.hear_of("READY=1");
 
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"a");
-    assert_eq!(connection.receive(1), b"a");
+    let mut connection = Client::new(&site).echo(service.address);
     lariat.configure(&format!("[process]\ndrane = '1s'\n{}", service.toml()));
     lariat.reload();
     manager.hear_words("RELOADING=1");

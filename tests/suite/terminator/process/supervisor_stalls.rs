@@ -38,9 +38,7 @@ impl FullPipe {
 }
 
 fn is_served(site: &Site, service: &Service) {
-    let mut connection = Client::new(site).connect(service.address);
-    connection.send(b"x");
-    assert_eq!(connection.receive(1), b"x");
+    let mut connection = Client::new(site).echo(service.address);
     connection.end();
 }
 

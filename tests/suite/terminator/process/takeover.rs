@@ -39,8 +39,7 @@ fn every_session_resumes_after_it_and_open_connections_go_on() {
     assert_eq!(lariat.sum("lariat_handshakes_total", &full), 0.0);
     before.assert_running();
     for connection in &mut open {
-        connection.send(b"still");
-        assert_eq!(connection.receive(5), b"still");
+        connection.echo();
     }
     drop(open);
     assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
@@ -376,8 +375,7 @@ fn the_first_process_of_a_container_reaches_who_serves_while_another_drains() {
     Client::new(&site).visit(service.address);
     until_true("a line in it", || !std::fs::read(&log).unwrap().is_empty());
     upgraded();
-    open.send(b"still");
-    assert_eq!(open.receive(5), b"still");
+    open.echo();
     drop(open);
     kill_process(first_process, Signal::TERM).unwrap();
     assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());

@@ -66,8 +66,7 @@ fn a_disabled_server_gets_no_new_connections_and_keeps_the_open_ones() {
     disabled.success();
     assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
     for connection in &mut open {
-        connection.send(b"on");
-        assert_eq!(connection.receive(2), b"on");
+        connection.echo();
     }
     let first = rig.status_of(0);
     assert_eq!(

@@ -81,9 +81,7 @@ fn a_load_of_early_data_is_taken_where_servers_do_not_mind() {
 
 #[test]
 fn none_is_offered_or_taken_unless_it_is_configured() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let (site, _server, service, _lariat) = serve(Behaviour::Echo);
     let choice = choice(&site);
     let mut visitor = Visitor::new(&choice, &service);
     visitor.exchange(b"x");
