@@ -17,7 +17,7 @@ use crate::binary;
 use crate::curl::curl;
 use crate::metrics::Metrics;
 use crate::patience::{PATIENCE, until, until_true};
-use crate::program::{Finished, Running, run, with_file};
+use crate::program::{Finished, Running, process_id, run, with_file};
 
 /// A running `lariat serve`; killed on drop.
 #[derive(Debug)]
@@ -271,7 +271,7 @@ impl Lariat {
 
     /// Sends the supervisor a signal.
     pub fn signal(&self, signal: Signal) {
-        kill_process(self.supervisor(), signal).expect("the supervisor runs");
+        self.running.signal(signal);
     }
 
     /// How it ended, if it did.
@@ -292,11 +292,6 @@ pub fn try_status(socket: &Path) -> Option<Value> {
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
-}
-
-fn process_id(number: u32) -> Pid {
-    let number = number.try_into().expect("process ids are small");
-    Pid::from_raw(number).expect("process ids are not zero")
 }
 
 fn write_configuration(directory: &Directory, admin: SocketAddr, configuration: &str) {

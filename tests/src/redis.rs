@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use testkit::directory::Directory;
 use testkit::server::free_address;
 
@@ -147,9 +147,7 @@ impl Redis {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.running.id()).expect("ids are small");
-        let id = Pid::from_raw(id).expect("no process has the id 0");
-        kill_process(id, signal).expect("it runs");
+        self.running.signal(signal);
     }
 
     /// Ends it at once.

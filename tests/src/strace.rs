@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use testkit::directory::Directory;
 
 use crate::patience::until_true;
@@ -36,10 +36,7 @@ impl Strace {
 
     /// The calls since then, by name.
     pub fn end(mut self) -> BTreeMap<String, u64> {
-        let id = i32::try_from(self.running.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        kill_process(id.expect("process ids are small"), Signal::INT).expect("it runs");
+        self.running.signal(Signal::INT);
         self.running.wait();
         let table = fs::read_to_string(self.directory.join("calls")).expect("strace wrote it");
         let row = |line: &str| {

@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use suite::desk::{Desk, assert_said, measurements};
 use suite::prelude::*;
+use suite::program::process_id;
 
 /// Starts a run of many measurements and sends it a signal once the first is written.
 fn stopped(desk: &Desk, signal: Signal) -> (i32, String) {
@@ -15,8 +16,7 @@ fn stopped(desk: &Desk, signal: Signal) -> (i32, String) {
         running.assert_running();
         !desk.of_kind("measured").is_empty()
     });
-    let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
-    kill_process(id, signal).unwrap();
+    running.signal(signal);
     let status = running.wait();
     (status.code().unwrap_or(-1), running.stderr())
 }
@@ -94,18 +94,14 @@ fn a_server_does_not_outlive_its_guard() {
         let servers = beneath(&guards);
         (guards.len() == 2 && servers.len() == 2).then_some((guards, servers))
     });
-    let signal = |id: u32, signal| {
-        let id = Pid::from_raw(id.try_into().unwrap()).unwrap();
-        kill_process(id, signal).unwrap();
-    };
     for guard in guards {
-        signal(guard, Signal::KILL);
+        kill_process(process_id(guard), Signal::KILL).unwrap();
     }
     until_true("the servers to end", || {
         let mut parents = servers.iter().map(|id| parent(*id));
         parents.all(|parent| parent == 0)
     });
-    signal(running.id(), Signal::TERM);
+    running.signal(Signal::TERM);
     assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
 }
 
@@ -118,8 +114,7 @@ fn a_signal_ends_the_measuring_of_keys() {
         running.assert_running();
         running.stderr().contains("measuring keys")
     });
-    let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
-    kill_process(id, Signal::INT).unwrap();
+    running.signal(Signal::INT);
     assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
     let events = desk.events();
     assert_eq!(events.len(), 2, "{events:?}");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use suite::desk::{Desk, SMALL, assert_said, measurements};
 use suite::lab;
 use suite::prelude::*;
@@ -401,8 +401,7 @@ fn a_record_belongs_to_one_run() {
         &third,
         &["r.jsonl is there already", "--resume r.jsonl takes it up"],
     );
-    let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
-    kill_process(id, Signal::TERM).unwrap();
+    running.signal(Signal::TERM);
     assert_eq!(running.wait().code(), Some(6));
     // The reading that was under way is in no record.
     assert_eq!(desk.events().len(), 2);

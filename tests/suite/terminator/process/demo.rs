@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use suite::lariat::command;
 use suite::prelude::*;
 
@@ -30,7 +30,6 @@ fn the_printed_curl_line_works_and_ctrl_c_ends_it() {
     let answer = run(Command::new("sh").args(["-c", &format!("{line} --fail --silent")]));
     let page = answer.success();
     assert!(page.contains("lariat") || page.contains("Lariat"), "{page}");
-    let process = Pid::from_raw(demo.id().try_into().unwrap()).unwrap();
-    kill_process(process, Signal::INT).unwrap();
+    demo.signal(Signal::INT);
     assert_eq!(demo.wait().code(), Some(0));
 }

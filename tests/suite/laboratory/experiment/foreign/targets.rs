@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use suite::prelude::*;
 use suite::{lab, lariat};
@@ -377,8 +377,7 @@ fn nothing_outlives_a_killed_laboratory() {
             let beneath = descendants(running.id());
             (count(program, &beneath) == processes_max).then_some(beneath)
         });
-        let laboratory = i32::try_from(running.id()).ok().and_then(Pid::from_raw);
-        kill_process(laboratory.unwrap(), Signal::KILL).unwrap();
+        running.signal(Signal::KILL);
         running.wait();
         until_true(&format!("all of {target} to end"), || {
             let left = processes();

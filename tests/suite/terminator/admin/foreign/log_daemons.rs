@@ -7,7 +7,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use suite::prelude::*;
 
@@ -177,8 +177,7 @@ fn lines_wait_for_an_rsyslog_that_restarts() {
     let (lariat, service) = start(&site, &server, &log);
     connect(&site, &service);
     rsyslog.wait_for("connection", 1);
-    let pid = Pid::from_raw(rsyslog.running.id().try_into().unwrap()).unwrap();
-    kill_process(pid, Signal::TERM).unwrap();
+    rsyslog.running.signal(Signal::TERM);
     rsyslog.running.wait();
     (0..5).for_each(|_| connect(&site, &service));
     lariat.wait_for_metric("lariat_log_write_failing", &[], 1.0);

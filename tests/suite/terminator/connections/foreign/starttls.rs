@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use suite::openssl::Talk;
 use suite::prelude::*;
 use suite::starttls::{
@@ -88,8 +88,7 @@ fn postgresql_without_tls_gets_clients_with_it() {
             let said = run(&mut psql(server.address, "", active)).success();
             said == "1\n"
         });
-        let id = i32::try_from(waiting.id()).ok().and_then(Pid::from_raw);
-        kill_process(id.unwrap(), Signal::INT).unwrap();
+        waiting.signal(Signal::INT);
         waiting.wait();
         assert_has(waiting.stderr(), "canceling statement due to user request");
     }
