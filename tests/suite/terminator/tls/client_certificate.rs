@@ -34,6 +34,12 @@ fn club(mode: &str) -> Club {
     }
 }
 
+impl Club {
+    fn serves(&self, certificate: &Leaf) -> bool {
+        is_served(&Client::showing(&self.site, certificate), &self.service)
+    }
+}
+
 /// Whether a client is served: in TLS 1.3 a refusal comes only after its own handshake is over.
 fn is_served(client: &Client, service: &Service) -> bool {
     client
@@ -50,16 +56,10 @@ fn a_required_certificate_must_be_there_and_verify() {
     let club = club("required");
     let lariat = Lariat::start(&club.service.toml());
 
-    assert!(is_served(
-        &Client::showing(&club.site, &club.member),
-        &club.service
-    ));
+    assert!(club.serves(&club.member));
     assert!(!is_served(&Client::new(&club.site), &club.service));
     lariat.wait_for_reason("client-certificate-missing", 1);
-    assert!(!is_served(
-        &Client::showing(&club.site, &club.revoked),
-        &club.service
-    ));
+    assert!(!club.serves(&club.revoked));
     lariat.wait_for_reason("client-certificate-revoked", 1);
     let line = lariat.wait_for_line(&["client-certificate-revoked"]);
     let detail = line["detail"].as_str().unwrap_or_default();
@@ -67,10 +67,7 @@ fn a_required_certificate_must_be_there_and_verify() {
         assert!(detail.contains(words), "no {words}: {line}");
     }
     let stranger = Authority::root("stranger").client("member");
-    assert!(!is_served(
-        &Client::showing(&club.site, &stranger),
-        &club.service
-    ));
+    assert!(!club.serves(&stranger));
     lariat.wait_for_reason("client-certificate-refused", 1);
 }
 
@@ -79,15 +76,9 @@ fn an_optional_certificate_may_be_missing_but_not_wrong() {
     let club = club("optional");
     let lariat = Lariat::start(&club.service.toml());
 
-    assert!(is_served(
-        &Client::showing(&club.site, &club.member),
-        &club.service
-    ));
+    assert!(club.serves(&club.member));
     assert!(is_served(&Client::new(&club.site), &club.service));
-    assert!(!is_served(
-        &Client::showing(&club.site, &club.revoked),
-        &club.service
-    ));
+    assert!(!club.serves(&club.revoked));
     lariat.wait_for_reason("client-certificate-revoked", 1);
 }
 
@@ -149,7 +140,7 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     let other = Lariat::start(&lenient.toml());
     assert!(is_served(&client, &lenient));
     let said = other.stderr();
-    assert!(said.contains("past its nextUpdate"), "{said}");
+    assert_has(&said, "past its nextUpdate");
 }
 
 /// What `openssl s_client` says that shows this certificate, until the service has ended.
@@ -232,11 +223,9 @@ fn where_certificates_are_optional_one_that_is_shown_must_be_allowed() {
     let club = club("optional");
     let allow = "mode = 'optional', allow = { cn = ['member'] }";
     let lariat = Lariat::start(&club.service.toml().replace("mode = 'optional'", allow));
-    let served = |client: Client| is_served(&client, &club.service);
-    assert!(served(Client::showing(&club.site, &club.member)));
-    assert!(served(Client::new(&club.site)));
-    let other = club.authority.client("other");
-    assert!(!served(Client::showing(&club.site, &other)));
+    assert!(club.serves(&club.member));
+    assert!(is_served(&Client::new(&club.site), &club.service));
+    assert!(!club.serves(&club.authority.client("other")));
     lariat.wait_for_reason("client-certificate-not-allowed", 1);
 }
 
