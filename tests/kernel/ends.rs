@@ -46,7 +46,7 @@ fn nonsense_is_answered_by_an_alert_that_the_kernel_seals() {
         let record = [&[23, 3, 3, 0, 32][..], &[0x5a; 32]].concat();
         socket.write_all(&record).unwrap();
         let end = connection.read_to_end().unwrap_err().to_string();
-        assert!(end.contains("BadRecordMac"), "{end}");
+        assert_has(&end, "BadRecordMac");
     }
     bench.wait_for_end_of(2);
 }

@@ -111,7 +111,7 @@ fn a_query_chooses_status_chunks_delay_and_end() {
         "{head}"
     );
     assert_has(&head, "\r\nTransfer-Encoding: chunked\r\n");
-    assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
+    assert_has(&head, "\r\nConnection: close\r\n");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn connections_persist_as_the_client_wants() {
         if closes {
             assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{request}");
         } else {
-            assert!(head.contains("Connection: keep-alive"), "{head}");
+            assert_has(&head, "Connection: keep-alive");
             stream.write_all(request.as_bytes()).unwrap();
             read_head(&mut stream);
         }
@@ -229,7 +229,7 @@ fn uploads_are_read_to_their_end() {
 fn an_end_of_the_client_does_not_cut_its_reply() {
     let origin = Origin::start();
     let (head, body) = parts(&exchange(origin.address, get("/300k?time=30").as_bytes()));
-    assert!(head.contains("Content-Length: 307200"), "{head}");
+    assert_has(&head, "Content-Length: 307200");
     assert!(body == pattern(300 << 10));
 }
 
@@ -268,7 +268,7 @@ fn what_is_no_request_is_refused_and_the_refusal_is_heard() {
             head.starts_with(&format!("HTTP/1.1 {code} ")),
             "{request:?}: {head}"
         );
-        assert!(head.contains("Connection: close"), "{head}");
+        assert_has(&head, "Connection: close");
         assert!(!body.is_empty(), "{request:?}");
     }
     let unknown = exchange(origin.address, (get("/index.html") + &get("/3")).as_bytes());
@@ -456,7 +456,7 @@ fn an_address_in_use_has_its_own_code() {
         assert_eq!(answer.code(), 3, "{answer:?}");
         let said = &answer.stderr;
         assert!(said.contains(&address) && said.contains("in use"), "{said}");
-        assert!(said.contains("hint:"), "{said}");
+        assert_has(said, "hint:");
     }
 }
 

@@ -74,7 +74,7 @@ fn what_the_kernel_can_do_is_told_with_the_reason() {
 #[test]
 fn our_library_and_the_systems_do_the_same() {
     let finished = said("--speeds quick --seconds 0.01 --json");
-    assert!(finished.stderr.contains("Measuring"), "{finished:?}");
+    finished.assert_stderr("Measuring");
     let document = document(&finished);
     let (ours, theirs) = (rows(&document, "aws-lc-rs "), rows(&document, "OpenSSL "));
     assert_eq!(ours.len(), 11, "{ours:?}");

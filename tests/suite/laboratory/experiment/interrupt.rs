@@ -26,7 +26,7 @@ fn a_run_that_was_stopped_is_taken_up() {
     let desk = Desk::new();
     let (code, said) = stopped(&desk, Signal::INT);
     assert_eq!(code, 6, "{said}");
-    assert!(said.contains("--resume r.jsonl takes it up"), "{said}");
+    assert_has(&said, "--resume r.jsonl takes it up");
     assert_eq!(desk.of_kind("ended")[0]["is_complete"], false);
     let before = desk.of_kind("measured").len();
     assert!((1..16).contains(&before), "{before}");

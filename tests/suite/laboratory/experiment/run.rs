@@ -96,10 +96,7 @@ fn our_own_scenarios_can_be_listed_and_planned() {
         list.contains("quick: ") && list.contains("full: "),
         "{list}"
     );
-    assert!(
-        plan.contains("lariat-lab load https://localhost/"),
-        "{plan}"
-    );
+    assert_has(&plan, "lariat-lab load https://localhost/");
     assert!(!desk.path("r.jsonl").exists());
 }
 

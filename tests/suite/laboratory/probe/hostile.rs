@@ -215,7 +215,7 @@ fn a_tarpit_that_answers_just_in_time_is_left_when_its_time_is_over() {
     let report = report(BUSY, address, &["--max-time", "1s"]);
     let (kind, text) = trouble(&report);
     assert_eq!(kind, "timeout", "{text}");
-    assert!(text.contains("the 1 s of --max-time"), "{text}");
+    assert_has(&text, "the 1 s of --max-time");
     // What was not tried is not complained of.
     let verdicts = report["verdicts"].as_array().unwrap();
     let points: Vec<_> = verdicts.iter().map(|one| &one["point"]).collect();

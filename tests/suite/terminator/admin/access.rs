@@ -58,7 +58,7 @@ fn requests_with_the_token_are_answered() {
         let answer = ask(&["--header", &bearer]);
         answer.stdout.starts_with("HTTP/1.1 200 ").then_some(answer)
     });
-    assert!(answer.stdout.contains("supervisor_pid"), "{answer:?}");
+    answer.assert_stdout("supervisor_pid");
     let user = format!("lariat:{TOKEN}");
     let answer = ask(&["--user", &user]);
     assert!(answer.stdout.starts_with("HTTP/1.1 200 "), "{answer:?}");
@@ -86,9 +86,6 @@ fn an_address_that_others_reach_takes_a_token() {
         .args(["--admin", "0.0.0.0:0"]);
     let answer = run(&mut serve);
     assert_eq!(answer.code(), 2);
-    assert!(
-        answer.stderr.contains("may be reached by other hosts"),
-        "{answer:?}"
-    );
-    assert!(answer.stderr.contains("hint: "), "{answer:?}");
+    answer.assert_stderr("may be reached by other hosts");
+    answer.assert_stderr("hint: ");
 }

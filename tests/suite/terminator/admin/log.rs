@@ -145,10 +145,7 @@ fn messages_have_time_and_level_in_the_form_of_their_reader() {
                 let (time, rest) = reloaded.split_once(' ').unwrap();
                 assert!(is_time(time), "{time}");
                 assert_eq!(rest, "lariat: notice: reloaded: configuration 2 is served");
-                assert!(
-                    refused.contains(" lariat: error: reload refused"),
-                    "{refused}"
-                );
+                assert_has(refused, " lariat: error: reload refused");
             }
         }
         let is_timed = |line: &str| line.contains("Z lariat: ") || line.starts_with("{\"time\":");

@@ -43,6 +43,6 @@ fn without_a_running_lariat_the_command_fails_and_says_why() {
         answer.stderr.contains(nowhere.to_str().unwrap()),
         "{answer:?}"
     );
-    assert!(answer.stderr.contains("hint:"), "{answer:?}");
+    answer.assert_stderr("hint:");
     assert_eq!(answer.stdout, "");
 }

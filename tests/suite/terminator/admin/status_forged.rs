@@ -95,11 +95,8 @@ fn a_forged_document_gets_no_process_signalled() {
         let answer = ask(&words, &path);
         assert_eq!(answer.code(), 4, "{answer:?}");
         let owner = format!("belongs to process {}", std::process::id());
-        assert!(answer.stderr.contains(&owner), "{answer:?}");
-        assert!(
-            answer.stderr.contains("it was sent no signal"),
-            "{answer:?}"
-        );
+        answer.assert_stderr(&owner);
+        answer.assert_stderr("it was sent no signal");
         bystander.assert_alive();
     }
     socket.join().unwrap();
@@ -124,10 +121,7 @@ fn a_forged_document_does_nothing_to_the_terminal() {
         "{table}"
     );
     // The number is that of the process that made the socket.
-    assert!(
-        table.contains(&format!("of supervisor {}\n", std::process::id())),
-        "{table}"
-    );
+    assert_has(&table, &format!("of supervisor {}\n", std::process::id()));
 
     let json = ask(&["status", "--json"], &path);
     assert_harmless(&json);

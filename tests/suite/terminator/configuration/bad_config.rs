@@ -248,7 +248,7 @@ fn limits_of_the_host_are_shown_beside_what_is_wanted() {
         assert!(answer.stdout.contains(words), "{words}: {answer:?}");
     }
     let warned = "limits.connections: allows 1000000 connections";
-    assert!(answer.stderr.contains(warned), "{answer:?}");
+    answer.assert_stderr(warned);
     let answer = run(command().args(["check", "--host", "--json"]).arg(&file));
     let document: Value = serde_json::from_str(&answer.stdout).unwrap();
     let limits = document["host"].as_array().unwrap();
@@ -286,10 +286,7 @@ fn an_address_that_is_taken_is_found_by_bind_alone() {
     assert_eq!(answer(&[]).code(), 0);
     let taken = answer(&["--bind"]);
     assert_eq!(taken.code(), 3, "{taken:?}");
-    assert!(
-        taken.stderr.contains("cannot listen at 127.0.0.1:"),
-        "{taken:?}"
-    );
+    taken.assert_stderr("cannot listen at 127.0.0.1:");
     drop(holder);
     assert_eq!(answer(&["--bind"]).code(), 0);
 }

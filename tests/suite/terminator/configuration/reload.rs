@@ -12,10 +12,7 @@ fn a_new_certificate_is_served_and_old_connections_go_on() {
         .write(&site.directory, "site.pem");
     lariat.reload().success();
     let answer = s_client(&site, service.address, &[]);
-    assert!(
-        answer.stdout.contains("subject=CN = renewed.example"),
-        "{answer:?}"
-    );
+    answer.assert_stdout("subject=CN = renewed.example");
     old.echo();
 }
 
@@ -43,8 +40,8 @@ fn warnings_about_the_new_configuration_are_printed() {
     let told = lariat.reload();
     assert_eq!(told.code(), 0, "{told:?}");
     let words = "warning: service.back.queue: has no effect: no server has `max-connections`";
-    assert!(told.stderr.contains(words), "{told:?}");
-    assert!(told.stderr.contains("hint: take it out"), "{told:?}");
+    told.assert_stderr(words);
+    told.assert_stderr("hint: take it out");
     let status = lariat.status();
     let warnings = status["last_reload"]["warnings"].as_str().unwrap();
     assert!(warnings.starts_with(words), "{warnings}");
@@ -64,8 +61,8 @@ fn what_needs_a_restart_is_judged_by_what_runs() {
     lariat.configure(&text(1));
     for _ in 0..2 {
         let told = lariat.reload();
-        assert!(told.stderr.contains(warning), "{told:?}");
-        assert!(told.stderr.contains("hint: `lariat upgrade`"), "{told:?}");
+        told.assert_stderr(warning);
+        told.assert_stderr("hint: `lariat upgrade`");
     }
     lariat.configure(&text(2));
     lariat.ask_with("reload", &["--strict"]).success();
@@ -94,7 +91,7 @@ fn an_expired_certificate_is_named_once() {
         first.contains("site.pem: the certificate expired"),
         "{told:?}"
     );
-    assert!(told.stderr.contains("\nhint: renew it"), "{told:?}");
+    told.assert_stderr("\nhint: renew it");
 
     // What cannot be served is told as by a check.
     site.directory.write("site.pem", "nothing");

@@ -60,7 +60,7 @@ fn a_list_is_read_again_and_a_broken_one_changes_nothing() {
         .write("deny.txt", "127.0.0.0/8\n127.0.0/8\n10.0.0.0/33\n");
     let refused = lariat.reload();
     for place in ["deny.txt:2: \"127.0.0/8\"", "deny.txt:3: \"10.0.0.0/33\""] {
-        assert!(refused.stderr.contains(place), "{refused:?}");
+        refused.assert_stderr(place);
     }
     client.echo(service.address);
 
@@ -129,7 +129,7 @@ fn silent_clients_of_one_source_keep_no_other_out() {
     assert!(Client::new(&site).try_connect(service.address).is_err());
     lariat.wait_for_reason("source-handshake-limit", 1);
     let other = s_client(&site, service.address, &["-bind", "127.0.0.3:0"]);
-    assert!(other.stdout.contains("Cipher is TLS_AES"), "{other:?}");
+    other.assert_stdout("Cipher is TLS_AES");
     drop(silent);
     lariat.wait_for_metric("lariat_handshakes_in_progress", &[], 0.0);
     Client::new(&site).echo(service.address);
@@ -184,7 +184,7 @@ fn a_flood_of_one_source_does_not_flood_the_log() {
     assert!(after < before + (16 << 10), "{before} KiB, then {after}");
     // Others come in meanwhile.
     let other = s_client(&site, service.address, &["-bind", "127.0.0.3:0"]);
-    assert!(other.stdout.contains("Cipher is TLS_AES"), "{other:?}");
+    other.assert_stdout("Cipher is TLS_AES");
 }
 
 /// The addresses of a flood are 127.1.0.0 and those behind it.

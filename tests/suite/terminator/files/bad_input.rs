@@ -192,7 +192,7 @@ fn what_is_no_good_request_gets_one_answer_and_no_file() {
         let answer = scene.answer(requests.as_bytes());
         let has_file = answer.contains("0123456789");
         assert!(!has_file, "{request:.50}: {answer}");
-        assert!(answer.contains("Connection: close\r\n"), "{answer}");
+        assert_has(&answer, "Connection: close\r\n");
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
     }
     let [many, above] = [["0-9"; 500].join(","), format!("8-{}9", u64::MAX)];

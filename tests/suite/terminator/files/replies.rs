@@ -101,10 +101,10 @@ fn curl_sees_heads_as_they_should_be() {
         .args(&["--data", "x"]);
     let posted = posted.run().success();
     assert!(posted.starts_with("HTTP/1.1 405 "), "{posted}");
-    assert!(posted.contains("Allow: GET, HEAD\r\n"), "{posted}");
+    assert_has(&posted, "Allow: GET, HEAD\r\n");
     let folder = scene.curl("deep/er").args(&["--include"]).run().success();
     assert!(folder.starts_with("HTTP/1.1 301 "), "{folder}");
-    assert!(folder.contains("Location: /deep/er/\r\n"), "{folder}");
+    assert_has(&folder, "Location: /deep/er/\r\n");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn siblings_that_are_compressed_are_sent_to_those_who_take_them() {
     scene.folder.write("page.html.br", "shorter");
     let arguments = ["--include", "--header", "Accept-Encoding: br"];
     let raw = scene.curl("page.html").args(&arguments).run().success();
-    assert!(raw.contains("Content-Encoding: br\r\n"), "{raw}");
+    assert_has(&raw, "Content-Encoding: br\r\n");
     assert_has(&raw, "Content-Type: text/html; charset=utf-8\r\n");
     assert!(raw.ends_with("\r\n\r\nshorter"), "{raw}");
 }
@@ -255,8 +255,8 @@ fn a_request_in_early_data_is_answered() {
         &request,
     ];
     let second = s_client(&site, service.address, &arguments).success();
-    assert!(second.contains("Early data was accepted"), "{second}");
-    assert!(second.contains("\r\n\r\n<p>welcome</p>"), "{second}");
+    assert_has(&second, "Early data was accepted");
+    assert_has(&second, "\r\n\r\n<p>welcome</p>");
     let results = [("result", "accepted")];
     lariat.wait_for_metric("lariat_early_data_total", &results, 1.0);
 }

@@ -135,7 +135,7 @@ fn the_sandbox_stands_around_the_folder() {
     let scene = Scene::new();
     let data = scene.lariat.worker_process().as_raw_nonzero();
     let status = fs::read_to_string(format!("/proc/{data}/status")).unwrap();
-    assert!(status.contains("Seccomp:\t2\n"), "{status}");
+    assert_has(&status, "Seccomp:\t2\n");
     if geteuid().is_root() {
         // The folder itself, and nothing beneath it while nobody asks.
         let links = fs::read_dir(format!("/proc/{data}/fd")).unwrap();

@@ -25,7 +25,7 @@ fn the_printed_curl_line_works_and_ctrl_c_ends_it() {
             .find(|line| line.starts_with("curl "));
         found.map(str::to_owned)
     });
-    assert!(line.contains("--cacert"), "{line}");
+    assert_has(&line, "--cacert");
 
     let answer = run(Command::new("sh").args(["-c", &format!("{line} --fail --silent")]));
     let page = answer.success();

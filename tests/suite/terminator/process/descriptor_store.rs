@@ -227,11 +227,8 @@ fn a_state_that_is_strange_is_named_and_the_start_goes_on() {
         let lariat = started(&keeper, &service.toml());
         serves(&site, waiting);
         let said = lariat.stderr();
-        assert!(
-            said.contains("left to the service manager cannot be used"),
-            "{said}"
-        );
-        assert!(said.contains(words), "{said}");
+        assert_has(&said, "left to the service manager cannot be used");
+        assert_has(&said, words);
         stop(lariat);
         assert_ne!(text_of(&keeper.copy(STATE)), text);
     }
@@ -243,10 +240,7 @@ fn a_state_that_is_strange_is_named_and_the_start_goes_on() {
     let lariat = started(&keeper, &service.toml());
     Client::new(&site).visit(service.address);
     let said = lariat.stderr();
-    assert!(
-        said.contains("lariat/colours, which an earlier lariat left"),
-        "{said}"
-    );
+    assert_has(&said, "lariat/colours, which an earlier lariat left");
     until_true("the names to go", || {
         let names = keeper.names();
         let is_strange = |name: &String| name.contains("colours") || name.contains("127.0.0.9");

@@ -21,7 +21,7 @@ fn the_message_names_the_address() {
         answer.stderr.contains(&address) && answer.stderr.contains("in use"),
         "{answer:?}"
     );
-    assert!(answer.stderr.contains("hint:"), "{answer:?}");
+    answer.assert_stderr("hint:");
 }
 
 #[test]

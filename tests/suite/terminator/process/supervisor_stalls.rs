@@ -93,7 +93,7 @@ fn lines_that_a_full_disk_does_not_take_are_counted_and_said() {
     assert_eq!(metrics.sum("lariat_log_write_failing", &[]), 1.0);
     let failure = lariat.status()["log_failure"].clone();
     let failure = failure.as_str().unwrap();
-    assert!(failure.contains("No space left on device"), "{failure}");
+    assert_has(failure, "No space left on device");
     lariat.wait_for_stderr("warning: the log cannot be written: No space left on device");
     lariat.configure(&service.toml());
     lariat.reload().success();

@@ -141,7 +141,7 @@ fn the_running_one_starts_its_successor_itself() {
         let said = lariat.ask("upgrade").success();
         let third = upgraded(&lariat, second.0);
         let number = third.0.as_raw_nonzero().to_string();
-        assert!(said.contains(&number), "{said}");
+        assert_has(&said, &number);
         assert_eq!(std::fs::read_to_string(&pid_file).unwrap().trim(), number);
         until("the second one to end", || {
             test_kill_process(second.0).err()
@@ -171,10 +171,7 @@ fn a_drain_that_fails_is_said_by_one_that_was_started_by_an_upgrade() {
         test_kill_process(second.0).err()
     });
     let said = lariat.stderr();
-    assert!(
-        said.contains("the worker process ended by itself: signal: 9"),
-        "{said}"
-    );
+    assert_has(&said, "the worker process ended by itself: signal: 9");
     assert!(!said.contains(" failed: "), "{said}");
     lariat.ask("drain").success();
 }
@@ -194,7 +191,7 @@ fn an_upgrade_brings_back_sockets_whose_paths_were_removed() {
     let said = lariat.ask("upgrade").success();
     let third = upgraded(&lariat, second.0);
     let number = third.0.as_raw_nonzero().to_string();
-    assert!(said.contains(&number), "{said}");
+    assert_has(&said, &number);
     Client::new(&site).visit(service.address);
 }
 

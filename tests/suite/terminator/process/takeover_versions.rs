@@ -74,7 +74,7 @@ fn a_newer_one_takes_over_and_the_older_one_takes_over_again() {
         install(&stage.program, release);
         let said = stage.lariat.ask("upgrade").success();
         let version = release.map_or("", |(version, _)| version);
-        assert!(said.contains(&format!("lariat {version}")), "{said}");
+        assert_has(&said, &format!("lariat {version}"));
         let resumed = stage.client.visit(stage.service.address);
         assert_eq!(resumed, HandshakeKind::Resumed);
     }

@@ -27,7 +27,7 @@ impl Kept {
         };
         let session = kept.session();
         let first = kept.connect(&["-sess_out", session.to_str().unwrap()]);
-        assert!(first.contains("New, TLSv1.2"), "{first}");
+        assert_has(&first, "New, TLSv1.2");
         kept
     }
 
@@ -171,7 +171,7 @@ fn a_session_of_another_service_is_told_as_such() {
         s_client(&site, one.address, &options).success();
         let options = [&["-tls1_2", "-sess_in", file], more].concat();
         let second = s_client(&site, other.address, &options).success();
-        assert!(second.contains("New, TLSv1.2"), "{second}");
+        assert_has(&second, "New, TLSv1.2");
     }
     // A client of TLS 1.3 as well; it takes both for one host.
     let client = Client::new(&site);
@@ -196,7 +196,7 @@ fn a_session_id_that_is_not_held_is_unknown() {
     s_client(&site, one.address, &options).success();
     let options = ["-tls1_2", "-no_ticket", "-sess_in", file];
     let answer = s_client(&site, other.address, &options).success();
-    assert!(answer.contains("New, TLSv1.2"), "{answer}");
+    assert_has(&answer, "New, TLSv1.2");
     let unknown = [("reason", "unknown")];
     let name = "lariat_resumption_misses_total";
     second.wait_for_metric(name, &unknown, 1.0);

@@ -169,7 +169,7 @@ fn a_server_that_fails_sees_no_word_of_a_client_who_is_told() {
     let mut client = Client::new(&site).connect(tls.address);
     client.send(b"secret\n");
     let end = client.read_to_end().unwrap_err().to_string();
-    assert!(end.contains("InternalError"), "{end}");
+    assert_has(&end, "InternalError");
     let mut client = TcpStream::connect(plain.address).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.write_all(b"secret\n").unwrap();

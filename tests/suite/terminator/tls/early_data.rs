@@ -36,10 +36,10 @@ fn openssl_sends_early_data_once_and_the_server_is_told() {
         s_client(&site, service.address, &options).success()
     };
     let first = visit(&["-sess_out", &session]);
-    assert!(first.contains("New, TLSv1.3"), "{first}");
+    assert_has(&first, "New, TLSv1.3");
     let second = visit(&["-sess_in", &session, "-early_data", &early]);
-    assert!(second.contains("Reused, TLSv1.3"), "{second}");
-    assert!(second.contains("Early data was accepted"), "{second}");
+    assert_has(&second, "Reused, TLSv1.3");
+    assert_has(&second, "Early data was accepted");
     let seen = server.wait_for_end(2);
     let header = ProxyHeader::read(&seen.bytes).unwrap();
     let most = header.tlv(EARLY_DATA).expect("the server is told");
@@ -50,8 +50,8 @@ fn openssl_sends_early_data_once_and_the_server_is_told() {
     lariat.wait_for_line(&["\"handshake\":\"psk-cache\"", "\"early_data\":\"accepted\""]);
 
     let third = visit(&["-sess_in", &session, "-early_data", &early]);
-    assert!(third.contains("New, TLSv1.3"), "{third}");
-    assert!(third.contains("Early data was rejected"), "{third}");
+    assert_has(&third, "New, TLSv1.3");
+    assert_has(&third, "Early data was rejected");
     lariat.wait_for_metric(RESULTS, &[("result", "unknown-session")], 1.0);
     lariat.wait_for_metric(RESULTS, &[("result", "accepted")], 1.0);
     let header = ProxyHeader::read(&server.wait_for_end(3).bytes).unwrap();

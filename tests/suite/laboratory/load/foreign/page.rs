@@ -83,13 +83,13 @@ fn chromium_shows_the_numbers_of_the_record() {
     let (shown, _) = page(&[&first.path()]);
     assert_shows(&shown, 1, &first.record());
     // The command that repeats it stands there, and the figures against time are drawn.
-    assert!(shown.contains("--handshake </b>ticket"), "{shown}");
+    assert_has(&shown, "--handshake </b>ticket");
     assert!(shown.contains("<svg") && shown.contains("<path"), "{shown}");
     assert!(!shown.contains("Runs side by side"));
 
     let paths: Vec<PathBuf> = [&first, &second].map(Loaded::path).into();
     let (shown, _) = page(&[&paths[0], &paths[1]]);
-    assert!(shown.contains("Runs side by side"), "{shown}");
+    assert_has(&shown, "Runs side by side");
     assert_shows(&shown, 1, &first.record());
     assert_shows(&shown, 2, &second.record());
 }
