@@ -138,6 +138,12 @@ impl Lariat {
         self.ask("reload")
     }
 
+    /// Makes another configuration the running one.
+    pub fn reload_with(&self, configuration: &str) {
+        self.configure(configuration);
+        self.reload().success();
+    }
+
     /// `lariat status`, `reload` or `drain`, to its end.
     pub fn ask(&self, what: &str) -> Finished {
         self.ask_with(what, &[])

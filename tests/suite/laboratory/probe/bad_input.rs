@@ -58,7 +58,7 @@ fn other_protocols_are_named() {
 #[test]
 fn a_file_of_roots_without_one_is_refused() {
     let site = Site::new();
-    let none = site.directory.write("none.pem", "no PEM");
+    let none = site.write("none.pem", "no PEM");
     let mut command = lab::command();
     command.args(["probe", "127.0.0.1:1", "--ca"]).arg(&none);
     let finished = run(&mut command);

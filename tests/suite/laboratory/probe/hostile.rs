@@ -355,7 +355,7 @@ fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
     for _ in 0..100 {
         chain += site.authority.pem();
     }
-    site.directory.write("long.pem", chain);
+    site.write("long.pem", chain);
     let server = SServer::start(&site, "long.pem", &["-www"]);
     let node = node(BUSY, server.address);
     let certificate = &node["clients"][0]["certificate"];
@@ -413,9 +413,7 @@ fn words_of_servers_stay_words() {
         .success();
         assert_harmless_page(&fs::read_to_string(&page).unwrap());
     }
-    let expect = site
-        .directory
-        .write("expect.toml", "certificate.names = ['localhost']");
+    let expect = site.write("expect.toml", "certificate.names = ['localhost']");
     let unmet = probe(
         BRIEF,
         server.address,
@@ -423,9 +421,7 @@ fn words_of_servers_stay_words() {
     );
     assert_eq!(unmet.code(), 7, "{unmet:?}");
     assert_harmless("what is not as expected", &unmet.stderr);
-    let list = site
-        .directory
-        .write("sites.txt", format!("{}\n", server.address));
+    let list = site.write("sites.txt", format!("{}\n", server.address));
     let mut survey = lab::command();
     survey.arg("survey").arg(&list).arg("-o").arg(&page);
     run(&mut survey).success();

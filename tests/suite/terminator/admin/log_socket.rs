@@ -149,9 +149,7 @@ fn a_check_looks_for_the_daemon() {
     let service = Service::new(&site, &server).toml();
     let path = site.path("syslog");
     let check = |log: &str| {
-        let file = site
-            .directory
-            .write("lariat.toml", format!("[log]\n{log}\n{service}"));
+        let file = site.write("lariat.toml", format!("[log]\n{log}\n{service}"));
         run(command().arg("check").arg(file))
     };
     let log = format!("output = 'syslog'\nsyslog = 'unix:{}'", path.display());

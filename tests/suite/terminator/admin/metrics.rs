@@ -112,8 +112,7 @@ fn limits_stand_beside_what_they_limit() {
     ] {
         assert_eq!(lariat.sum(name, &[]), limit, "{name}");
     }
-    lariat.configure(&(service.toml() + &limits.replace("321", "123")));
-    lariat.reload().success();
+    lariat.reload_with(&(service.toml() + &limits.replace("321", "123")));
     lariat.wait_for_metric("lariat_connections_limit", &[], 123.0);
 }
 
@@ -133,8 +132,7 @@ fn the_last_reload_shows_whether_it_was_refused_and_when_one_was_not() {
     lariat.wait_for_metric(successful, &[], 0.0);
     assert_eq!(time(), at_start);
 
-    lariat.configure(&toml);
-    lariat.reload().success();
+    lariat.reload_with(&toml);
     lariat.wait_for_metric(successful, &[], 1.0);
     assert!(time() >= at_start);
 }

@@ -173,8 +173,7 @@ fn what_each_kind_of_datagram_costs_that_is_dropped() {
     cost(1, "replayed", "again", &sample);
     cost(0, "reflected", "its own", &sample);
     farm.more = "receive-rate = 1";
-    hosts[1].configure(&farm.configuration(1, &[&farm.site.path("cluster.key")]));
-    hosts[1].reload().success();
+    hosts[1].reload_with(&farm.configuration(1, &[&farm.site.path("cluster.key")]));
     cost(1, "rate-limited", "above the rate", &sample);
     let entries = hosts[1].sum("lariat_session_cache_entries", &[]);
     assert_eq!(entries, 1.0, "none of them brought anything");

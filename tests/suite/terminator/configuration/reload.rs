@@ -24,8 +24,7 @@ fn a_service_comes_and_another_goes() {
     let second = Service::new(&site, &two).named("second");
     let lariat = Lariat::start(&first.toml());
 
-    lariat.configure(&second.toml());
-    lariat.reload().success();
+    lariat.reload_with(&second.toml());
     assert_eq!(curl_tls(&site, second.address).run().success(), "two");
     assert!(
         std::net::TcpStream::connect(first.address).is_err(),
@@ -94,7 +93,7 @@ fn an_expired_certificate_is_named_once() {
     told.assert_stderr("\nhint: renew it");
 
     // What cannot be served is told as by a check.
-    site.directory.write("site.pem", "nothing");
+    site.write("site.pem", "nothing");
     let told = lariat.reload();
     assert_eq!(told.code(), 5, "{told:?}");
     let begin = "error: service.front.tls.certificates.chain: ";

@@ -53,12 +53,12 @@ fn certificate_and_configuration_are_followed_and_connections_go_on() {
 fn half_a_file_keeps_the_old_one_and_the_next_change_is_read() {
     let (site, _server, service, lariat) = serve_with(WATCHED, Behaviour::Echo);
     let whole = site.leaf(&["whole.example"]).pem();
-    site.directory.write("site.pem", &whole[..200]);
+    site.write("site.pem", &whole[..200]);
     until_true("a refusal", || reloads(&lariat, "refused") > 0.0);
     wait_for(&site, &service, "localhost");
     fs::remove_file(site.path("site.pem")).unwrap();
     until_true("another", || reloads(&lariat, "refused") > 1.0);
-    site.directory.write("site.pem", &whole);
+    site.write("site.pem", &whole);
     wait_for(&site, &service, "whole.example");
     let refusals = lariat.stderr().matches("reload refused").count();
     assert!((2..=3).contains(&refusals), "{}", lariat.stderr());
@@ -74,7 +74,7 @@ fn publish(site: &Site, version: &str, name: &str) {
         ("tls.key", leaf.key_pem().to_owned()),
         ("ca.crt", site.authority.pem().to_owned()),
     ] {
-        site.directory.write(format!("{folder}/{file}"), text);
+        site.write(format!("{folder}/{file}"), text);
         let _there_already = symlink(format!("..data/{file}"), site.path("secret").join(file));
     }
     let new = site.path("secret/..data_tmp");

@@ -56,8 +56,7 @@ fn both_sides_are_probed_after_the_times_that_are_set_and_a_reload_changes_them(
     drop(first);
     lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
     for (front, seconds) in [("keepalive = '0s'", None), ("", Some(120))] {
-        lariat.configure(&service.toml().replace(keys, front));
-        lariat.reload().success();
+        lariat.reload_with(&service.toml().replace(keys, front));
         let next = Client::new(&site).echo(service.address);
         wait_for_probe(seconds, is_front);
         drop(next);

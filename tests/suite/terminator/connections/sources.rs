@@ -40,31 +40,27 @@ fn none_but_allowed_networks_come_in() {
     assert!(client.try_connect(service.address).is_err());
     lariat.wait_for_reason("source-denied", 1);
     let allowed = service.front("allow = ['127.0.0.1', '192.0.2.0/24']");
-    lariat.configure(&allowed.toml());
-    lariat.reload().success();
+    lariat.reload_with(&allowed.toml());
     client.echo(allowed.address);
 }
 
 #[test]
 fn a_list_is_read_again_and_a_broken_one_changes_nothing() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let list = site
-        .directory
-        .write("deny.txt", "# ours\n192.0.2.0/24 ; example\n\n");
+    let list = site.write("deny.txt", "# ours\n192.0.2.0/24 ; example\n\n");
     let service = Service::new(&site, &server).front(&format!("deny = [{list:?}]"));
     let lariat = Lariat::start(&service.toml());
     let client = Client::new(&site);
     client.echo(service.address);
 
-    site.directory
-        .write("deny.txt", "127.0.0.0/8\n127.0.0/8\n10.0.0.0/33\n");
+    site.write("deny.txt", "127.0.0.0/8\n127.0.0/8\n10.0.0.0/33\n");
     let refused = lariat.reload();
     for place in ["deny.txt:2: \"127.0.0/8\"", "deny.txt:3: \"10.0.0.0/33\""] {
         refused.assert_stderr(place);
     }
     client.echo(service.address);
 
-    site.directory.write("deny.txt", "127.0.0.0/8\n");
+    site.write("deny.txt", "127.0.0.0/8\n");
     lariat.reload().success();
     assert!(client.try_connect(service.address).is_err());
     lariat.wait_for_reason("source-denied", 1);

@@ -134,12 +134,12 @@ fn interrupted_downloads_go_on() {
     let scene = Scene::new();
     let whole: Vec<u8> = (0..500_000_u32).map(|n| (n % 249) as u8).collect();
     scene.folder.write("film.bin", &whole);
-    let half = scene.site.directory.write("half", &whole[..200_001]);
+    let half = scene.site.write("half", &whole[..200_001]);
     let arguments = ["--continue-at", "-", "--output", half.to_str().unwrap()];
     scene.curl("film.bin").args(&arguments).run().success();
     assert!(fs::read(&half).unwrap() == whole, "curl's");
 
-    let half = scene.site.directory.write("film.bin", &whole[..123_457]);
+    let half = scene.site.write("film.bin", &whole[..123_457]);
     let port = scene.service.address.port();
     let mut wget = Command::new("wget");
     wget.current_dir(scene.site.directory.path())
@@ -204,10 +204,7 @@ fn requests_in_one_go_are_answered_in_their_order() {
     ]
     .concat();
     let last = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    let requests = scene
-        .site
-        .directory
-        .write("requests", format!("{both}{last}"));
+    let requests = scene.site.write("requests", format!("{both}{last}"));
     let arguments = ["-quiet", "-ign_eof"];
     let mut openssl = s_client_sending(&scene.site, scene.service.address, &arguments, &requests);
     assert!(openssl.wait().success());
@@ -240,7 +237,7 @@ fn a_request_in_early_data_is_answered() {
     // Nothing tells servers, since there are none, and asking for a file twice does no harm.
     let service = Service::files(&site, folder.path()).tls("early-data = '4KiB'");
     let lariat = Lariat::start(&service.toml());
-    let request = site.directory.write("request", "GET / HTTP/1.0\r\n\r\n");
+    let request = site.write("request", "GET / HTTP/1.0\r\n\r\n");
     let session = site.path("session").display().to_string();
     let arguments = ["-tls1_3", "-ign_eof", "-sess_out", &session];
     let mut first = s_client_sending(&site, service.address, &arguments, &request);

@@ -46,11 +46,10 @@ impl Scene {
 #[test]
 fn a_reload_keeps_the_folder() {
     let scene = Scene::new();
-    scene.lariat.configure(&scene.with(
+    scene.lariat.reload_with(&scene.with(
         &scene.base.join("files"),
         "[service.timeouts]\nidle = \"9m\"\n",
     ));
-    scene.lariat.reload().success();
     assert_eq!(scene.name(), "first");
     scene.base.write("files/name", "changed");
     assert_eq!(scene.name(), "changed");

@@ -91,8 +91,7 @@ fn a_socket_that_nobody_serves_is_not_kept() {
     let second = Service::new(&site, &server);
     let lariat = started(&keeper, &with_workers(&first, 1));
     keeper.wait_for(&listener(first.address), 1);
-    lariat.configure(&with_workers(&second, 1));
-    lariat.reload().success();
+    lariat.reload_with(&with_workers(&second, 1));
     keeper.wait_for(&listener(first.address), 0);
     TcpStream::connect(first.address).unwrap_err();
     keeper.wait_for(&listener(second.address), 1);

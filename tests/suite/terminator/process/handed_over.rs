@@ -42,8 +42,7 @@ fn a_reload_leaves_it_and_takes_it_again() {
     let lariat = started(&[&listener], &service.toml());
     let elsewhere = Service::new(&site, &server);
     for service in [&elsewhere, &service, &elsewhere, &service] {
-        lariat.configure(&service.toml());
-        lariat.reload().success();
+        lariat.reload_with(&service.toml());
         let _connection = Client::new(&site).echo(service.address);
     }
 }
@@ -79,8 +78,7 @@ fn the_path_stays_the_managers_when_another_lariat_has_taken_over() {
     }
     let elsewhere = Service::new(&site, &server);
     for service in [&elsewhere, &service] {
-        lariat.configure(&service.toml());
-        lariat.reload().success();
+        lariat.reload_with(&service.toml());
     }
     let mut stream = UnixStream::connect(&path).unwrap();
     stream.write_all(b"a").unwrap();
@@ -132,16 +130,13 @@ fn one_is_listened_at_by_its_name() {
     assert_served();
     assert!(!lariat.stderr().contains("nothing of the configuration"));
     // So they are after a reload, and for a successor, by name or by address.
-    lariat.configure(&format!("[workers]\nthreads = 1\n{}", plain.toml()));
-    lariat.reload().success();
-    lariat.configure(&text);
-    lariat.reload().success();
+    lariat.reload_with(&format!("[workers]\nthreads = 1\n{}", plain.toml()));
+    lariat.reload_with(&text);
     assert_served();
     lariat.ask("upgrade").success();
     assert_served();
     let by_address = Service::new(&site, &server).at(one.local_addr().unwrap());
-    lariat.configure(&by_address.toml());
-    lariat.reload().success();
+    lariat.reload_with(&by_address.toml());
     Client::new(&site).visit(one.local_addr().unwrap());
     lariat.ask("drain").success();
 }

@@ -13,7 +13,7 @@ fn the_message_names_the_address() {
     let service = Service::new(&site, &server).listen(&format!("['{address}']"));
     let status = site.path("status.sock");
     let text = format!("[admin]\nstatus-socket = {status:?}\n{}", service.toml());
-    let file = site.directory.write("lariat.toml", text);
+    let file = site.write("lariat.toml", text);
 
     let answer = run(command().arg("serve").arg(file));
     assert_eq!(answer.code(), 3, "{answer:?}");
@@ -71,7 +71,7 @@ fn a_second_instance_with_a_status_socket_of_its_own_says_who_has_the_port() {
     ] {
         let service = service.clone().listen(&format!("['{listen}']"));
         let text = format!("[admin]\nstatus-socket = {status:?}\n{}", service.toml());
-        let file = site.directory.write("second.toml", text);
+        let file = site.write("second.toml", text);
         let answer = run(command().arg("serve").arg(file));
         assert_eq!(answer.code(), 3, "{answer:?}");
         let who = format!("pid {}, started as `", first.supervisor().as_raw_nonzero());

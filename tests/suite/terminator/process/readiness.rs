@@ -119,7 +119,7 @@ fn a_worker_process_that_stands_still_gives_no_answer() {
 #[test]
 fn balancers_without_a_token_or_a_host_are_answered_and_see_nothing_else() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let token = site.directory.write("token", "correct-horse-battery");
+    let token = site.write("token", "correct-horse-battery");
     let service = Service::new(&site, &server);
     let lariat = Lariat::start(&service.toml());
     let text = fs_text(&lariat).replace("[log]", &format!("token = {token:?}\n[log]"));

@@ -52,7 +52,7 @@ fn a_full_pipe_on_the_standard_error_holds_nobody() {
     kill_process(lariat.worker_process(), Signal::KILL).unwrap();
     lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
     is_served(&site, &service);
-    site.directory.write("site.pem", "no certificate");
+    site.write("site.pem", "no certificate");
     assert_eq!(
         lariat.reload().code(),
         5,
@@ -95,8 +95,7 @@ fn lines_that_a_full_disk_does_not_take_are_counted_and_said() {
     let failure = failure.as_str().unwrap();
     assert_has(failure, "No space left on device");
     lariat.wait_for_stderr("warning: the log cannot be written: No space left on device");
-    lariat.configure(&service.toml());
-    lariat.reload().success();
+    lariat.reload_with(&service.toml());
     is_served(&site, &service);
     lariat.wait_for_metric("lariat_log_write_failing", &[], 0.0);
 }

@@ -114,7 +114,7 @@ fn an_upgrade_of_none_says_how_to_start_one() {
         "[admin]\nstatus-socket = {socket:?}\n{}",
         Service::new(&site, &server).toml()
     );
-    let file = site.directory.write("lariat.toml", text);
+    let file = site.write("lariat.toml", text);
     let asked = run(command().arg("upgrade").arg(file));
     asked.assert_stderr("no lariat runs with that configuration: its status socket would be ");
     asked.assert_stderr("hint: start one: `lariat serve FILE`");
@@ -327,7 +327,7 @@ fn many_who_ask_are_few_messages_of_one_line() {
 fn another_configuration_does_not_take_its_place() {
     let mut running = running();
     let other = fs::read_to_string(running.lariat.configuration()).unwrap();
-    let file = running.site.directory.write("other.toml", other);
+    let file = running.site.write("other.toml", other);
     let successor = Running::start(command().arg("serve").arg(&file));
     assert_refused(successor, 5, "admin.status-socket");
     running.assert_goes_on("may not take over");

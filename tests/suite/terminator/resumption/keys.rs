@@ -126,8 +126,7 @@ fn as_many_tickets_come_as_are_asked_for_by_the_configuration() {
     let client = Client::new(&site);
     assert_eq!(client.visit(service.address), HandshakeKind::Full);
     assert_eq!(client.visit(service.address), HandshakeKind::Full);
-    lariat.configure(&configuration(2));
-    lariat.reload().success();
+    lariat.reload_with(&configuration(2));
     assert_eq!(client.visit(service.address), HandshakeKind::Full);
     // Two that are open at once take a ticket each.
     let both = [

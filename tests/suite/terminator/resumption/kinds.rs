@@ -123,8 +123,7 @@ fn a_session_of_a_revoked_certificate_is_not_resumed() {
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     }
     let revoked = format!("revoked = [{:?}]", site.path("old.pem"));
-    lariat.configure(&service.clone().tls(&revoked).toml());
-    lariat.reload().success();
+    lariat.reload_with(&service.clone().tls(&revoked).toml());
     for client in &clients {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
@@ -146,8 +145,7 @@ fn a_reload_changes_the_limits_of_the_cache() {
     assert_eq!(kinds(), [HandshakeKind::Resumed; 2]);
 
     let small = "[resumption]\nsession-cache = { entries = 1 }\n";
-    lariat.configure(&format!("{small}{}", service.toml()));
-    lariat.reload().success();
+    lariat.reload_with(&format!("{small}{}", service.toml()));
     assert_eq!(kinds(), [HandshakeKind::Full; 2]);
     lariat.wait_for_metric("lariat_session_cache_entries", &[], 1.0);
     assert_eq!(clients[1].visit(service.address), HandshakeKind::Resumed);

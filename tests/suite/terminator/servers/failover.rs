@@ -38,8 +38,7 @@ fn a_backup_serves_only_while_the_others_are_down() {
         (1, 0)
     );
 
-    lariat.configure(&service.clone().servers(&pool(&dead.to_string())).toml());
-    lariat.reload().success();
+    lariat.reload_with(&service.clone().servers(&pool(&dead.to_string())).toml());
     curl_tls(&site, service.address).run().success();
     assert_eq!(
         (server.connections().len(), backup.connections().len()),

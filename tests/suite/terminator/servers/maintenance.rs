@@ -108,8 +108,7 @@ fn it_stays_disabled_over_reloads_and_the_death_of_the_worker_process() {
     rig.lariat
         .configure(&rig.service.clone().servers(&alone).toml());
     rig.lariat.reload().success();
-    rig.lariat.configure(&rig.service.toml());
-    rig.lariat.reload().success();
+    rig.lariat.reload_with(&rig.service.toml());
     assert!(rig.gained(|rig| drop(rig.connect()))[0] > 0);
 }
 

@@ -17,9 +17,7 @@ fn club(mode: &str) -> Club {
     let authority = Authority::root("club");
     let ca = authority.write(&site.directory, "club.pem");
     let (member, revoked) = (authority.client("member"), authority.client("revoked"));
-    let list = site
-        .directory
-        .write("list.pem", authority.revocation_list(&[&revoked]));
+    let list = site.write("list.pem", authority.revocation_list(&[&revoked]));
     let server = Server::start(Behaviour::Echo);
     let service = Service::new(&site, &server).tls(&format!(
         "client-certificates = {{ mode = '{mode}', ca = [{ca:?}], crl = [{list:?}] }}"
@@ -91,7 +89,7 @@ fn chained(
     more: &str,
 ) -> Service {
     let ca = root.write(&site.directory, "root.pem");
-    let list = site.directory.write("lists.pem", lists.concat());
+    let list = site.write("lists.pem", lists.concat());
     Service::new(site, server).tls(&format!(
         "client-certificates = {{ mode = 'required', ca = [{ca:?}], crl = [{list:?}], {more} }}"
     ))
@@ -112,7 +110,7 @@ fn a_client_below_a_revoked_intermediate_is_refused_from_the_reload_on() {
     assert!(is_served(&client, &service));
 
     let revoking = lists(&[between.serial()]).concat();
-    site.directory.write("lists.pem", revoking);
+    site.write("lists.pem", revoking);
     lariat.reload().success();
     // It has a session, which ends with the intermediate.
     assert!(!is_served(&client, &service));
@@ -145,7 +143,7 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
 
 /// What `openssl s_client` says that shows this certificate, until the service has ended.
 fn shown(site: &Site, service: &Service, leaf: &Leaf, more: &[&str]) -> String {
-    let certificate = site.directory.write("shown.pem", leaf.pem());
+    let certificate = site.write("shown.pem", leaf.pem());
     let path = certificate.to_str().expect("the test's own path");
     let arguments = [&["-cert", path, "-key", path, "-ign_eof"], more].concat();
     let finished = s_client(site, service.address, &arguments);
@@ -160,7 +158,7 @@ fn a_certificate_enters_by_any_identity_that_is_listed_and_by_no_other() {
     );
     let root = Authority::root("club");
     let exact = root.client("by fingerprint");
-    let print = site.directory.write("exact.pem", exact.certificate_pem());
+    let print = site.write("exact.pem", exact.certificate_pem());
     let print = fingerprint(&print);
     let service = chained(
         &site,
@@ -263,8 +261,7 @@ fn a_session_made_before_a_reload_that_allows_fewer_does_not_enter() {
             assert!(visit(way, client, "-sess_in").contains("Reused, TLS"));
         }
     }
-    lariat.configure(&service.toml().replace(", 'bob'", ""));
-    lariat.reload().success();
+    lariat.reload_with(&service.toml().replace(", 'bob'", ""));
     for (way, refused) in (0..ways.len()).zip(1..) {
         let [ann, bob] = &clients;
         assert!(visit(way, ann, "-sess_in").contains("Reused, TLS"));

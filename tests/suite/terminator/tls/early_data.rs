@@ -137,8 +137,7 @@ fn what_was_allowed_before_a_reload_is_skipped_after_it() {
     let lariat = Lariat::start(&told(&plain).toml());
     let choice = choice(&site);
     Visitor::new(&choice, &plain).exchange(b"x");
-    lariat.configure(&plain.toml());
-    lariat.reload().success();
+    lariat.reload_with(&plain.toml());
 
     let mut visitor = Visitor::new(&choice, &plain);
     let early = [7; 16_384];

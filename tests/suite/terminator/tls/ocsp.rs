@@ -7,7 +7,7 @@ use suite::prelude::*;
 fn stapling(site: &Site, server: &Server, response: impl FnOnce(&Leaf) -> Vec<u8>) -> Service {
     let leaf = site.leaf(&["localhost"]);
     leaf.write(&site.directory, "certs/site.pem");
-    site.directory.write("certs/site.ocsp", response(&leaf));
+    site.write("certs/site.ocsp", response(&leaf));
     Service::new(site, server).certificates(&format!("[{:?}]", site.path("certs")))
 }
 
@@ -58,7 +58,7 @@ fn a_response_that_says_revoked_is_refused() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let response = |leaf: &Leaf| site.authority.ocsp_response_revoked(leaf);
     let service = stapling(&site, &server, response);
-    let file = site.directory.write("lariat.toml", service.toml());
+    let file = site.write("lariat.toml", service.toml());
     let answer = run(lariat::command().arg("check").arg(file));
     assert_ne!(answer.code(), 0, "{answer:?}");
     answer.assert_stderr("says that the certificate is revoked");

@@ -156,7 +156,7 @@ fn broken(site: &Site, server: &Server) -> Service {
     let site_leaf = leaf("localhost").issue();
     site_leaf.write(&site.directory, "broken/site.pem");
     let staple = site.authority.ocsp_response_until(&site_leaf, now - 100);
-    site.directory.write("broken/site.ocsp", staple);
+    site.write("broken/site.ocsp", staple);
     for (name, end) in [
         ("expired.example", now - 60),
         ("soon.example", now + 864_000),
@@ -175,7 +175,7 @@ fn club(site: &Site, server: &Server) -> Service {
     let authority = Authority::root("club");
     let ca = authority.write(&site.directory, "club.pem");
     let list = authority.revocation_list_for(&[], 1_704_153_600, now_seconds() - 100);
-    let list = site.directory.write("club.crl", list);
+    let list = site.write("club.crl", list);
     Service::new(site, server).named("club").tls(&format!(
         "client-certificates = {{ mode = 'optional', ca = [{ca:?}], crl = [{list:?}], \
          crl-expired = 'accept' }}"

@@ -40,7 +40,7 @@ impl Rsyslog {
              action(type=\"omfile\" file={output:?} template=\"entry\")\n",
             site.directory.path(),
         );
-        let configuration = site.directory.write("rsyslog.conf", text);
+        let configuration = site.write("rsyslog.conf", text);
         let mut command = Command::new("rsyslogd");
         command
             .arg("-n")

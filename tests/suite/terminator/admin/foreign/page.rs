@@ -94,7 +94,7 @@ fn it_opens_with_the_past_and_fits_any_width() {
     until("a second without connections", quiet);
 
     for width in [390, 1280] {
-        let file = site.directory.write("framed.html", framed(&lariat, width));
+        let file = site.write("framed.html", framed(&lariat, width));
         let shown = dump_page(&format!("file://{}", file.display()), 5000);
         assert_has(&shown, "it is 0 pixels too wide\n");
         assert_has(&shown, server.address());

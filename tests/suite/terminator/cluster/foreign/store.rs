@@ -269,7 +269,7 @@ fn a_wrong_password_is_told_and_a_reload_repairs_it() {
     host.wait_for_stderr("hint: its user needs the password");
     assert_eq!(host.sum(UP, &[]), 0.0);
     assert!(host.sum(FAILURES, &[("reason", "authentication")]) >= 1.0);
-    let file = farm.site.directory.write("password", "right\n");
+    let file = farm.site.write("password", "right\n");
     let wrong = format!("{}\npassword-file = {file:?}", farm.store);
     let right = wrong.replace(":wrong@", "");
     farm.store = wrong;
@@ -277,8 +277,7 @@ fn a_wrong_password_is_told_and_a_reload_repairs_it() {
     host.reload()
         .assert_stderr("stands beside a password in `url`");
     farm.store = right;
-    host.configure(&farm.configuration(0));
-    host.reload().success();
+    host.reload_with(&farm.configuration(0));
     host.wait_for_metric(UP, &[], 1.0);
     farm.client_of(0, &host, 0.0);
     for said in [host.stderr(), host.ask("status").success()] {

@@ -51,7 +51,7 @@ fn a_server_without_tls_gets_clients_with_it() {
     let done = s_client(&site, over_tcp.address, &by_openssl);
     assert_has(&done.stderr, "Verification: OK");
     // What follows the login passes as it is.
-    let file = site.directory.write("rows.txt", "1\n2\n3\n");
+    let file = site.write("rows.txt", "1\n2\n3\n");
     let load = format!(
         "CREATE TABLE test.rows (a INT); \
          LOAD DATA LOCAL INFILE '{}' INTO TABLE test.rows; \

@@ -253,9 +253,7 @@ fn a_mail_server_without_tls_gets_clients_with_it_and_one_with_tls_those_without
     let asking = service(&site, "asking", &with.address.to_string());
     let asking = asking.asking("smtp", &site.ca()).mode("off");
     let _lariat = lariat([&front, &client, &asking]);
-    let message = site
-        .directory
-        .write("message", "Subject: by curl\r\n\r\nhello\r\n");
+    let message = site.write("message", "Subject: by curl\r\n\r\nhello\r\n");
     let message = message.display().to_string();
     for (service, server, is_tls) in [
         (&front, &without, true),
@@ -287,7 +285,7 @@ fn an_ftp_server_without_tls_gets_clients_with_it() {
     let (server, _file) = pyftpdlib();
     let services = pair(&site, "ftp", &server.address.to_string());
     let lariat = lariat(&services);
-    let file = site.directory.write("up", "upwards").display().to_string();
+    let file = site.write("up", "upwards").display().to_string();
     for (service, is_tls) in services.iter().zip([true, false]) {
         let url = |name: &str| format!("ftp://localhost:{}/{name}", service.address.port());
         let control = ["--ftp-ssl-control"];

@@ -83,8 +83,7 @@ impl Host {
             Event::NewKey => {
                 fs::write(self.site.path("2.key"), [2; 80]).unwrap();
                 let both = keys_of(&self.site, &["2.key", "1.key"], &self.resumption);
-                self.lariat.configure(&(both + &self.service.toml()));
-                self.lariat.reload().success();
+                self.lariat.reload_with(&(both + &self.service.toml()));
             }
         }
     }
