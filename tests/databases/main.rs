@@ -13,9 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use suite::configuration::Service;
-use suite::program::{Finished, run};
-use suite::site::Site;
+use suite::prelude::*;
 
 /// `databases` beside the profiles in cargo's target folder, where the drivers are.
 fn folder() -> PathBuf {

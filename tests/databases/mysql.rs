@@ -7,10 +7,7 @@ use std::process::Command;
 
 use suite::mariadb::Mariadb;
 use suite::prelude::*;
-use suite::program::{Finished, Running};
 use suite::starttls::lariat;
-use testkit::authority::Authority;
-use testkit::server::free_address;
 
 use super::{Login, assert_refused, assert_says, call, folder, service};
 
@@ -138,7 +135,7 @@ fn mariadb_serves_every_driver() {
     let other = Authority::root("another root");
     other.write(&site.directory, "other.pem");
     let other = site.path("other.pem");
-    let rows = site.directory.write("rows.txt", "1\n2\n3\n");
+    let rows = site.write("rows.txt", "1\n2\n3\n");
     let rows = rows.display().to_string();
     for (driver, abilities) in DRIVERS {
         for (service, ca) in [

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use suite::prelude::*;
 use suite::starttls::{lariat, service};
 
@@ -137,8 +137,7 @@ impl Drop for Postgres {
         let Some(mut running) = self.running.take() else {
             return;
         };
-        let id = i32::try_from(running.id()).ok().and_then(Pid::from_raw);
-        if id.is_some_and(|id| kill_process(id, Signal::INT).is_ok()) {
+        if running.try_signal(Signal::INT) {
             until("PostgreSQL to end", || running.ended());
         }
     }

@@ -58,8 +58,8 @@ fn assert_all_are_served(
     drop(all);
     bench.wait_for_end_of(clients as u32);
     let count = || bench.descriptors().len();
-    until("as few descriptors as before", || {
-        (count() <= before + descriptors_more).then_some(())
+    until_true("as few descriptors as before", || {
+        count() <= before + descriptors_more
     });
 }
 

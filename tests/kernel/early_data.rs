@@ -10,7 +10,7 @@ fn a_long_answer_to_early_data_arrives_whole() {
     let (session, early) = (path("session"), path("early"));
     let request = |path: &str| format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let heads = ["small", "large"].map(|path| bench.head_length(path));
-    bench.site.directory.write("early", request("large"));
+    bench.site.write("early", request("large"));
     let visit = |arguments: &[&str]| {
         let arguments = [&["-tls1_3"], arguments].concat();
         Session::start(&bench.site, bench.service.address, &arguments)

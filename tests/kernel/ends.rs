@@ -46,7 +46,7 @@ fn nonsense_is_answered_by_an_alert_that_the_kernel_seals() {
         let record = [&[23, 3, 3, 0, 32][..], &[0x5a; 32]].concat();
         socket.write_all(&record).unwrap();
         let end = connection.read_to_end().unwrap_err().to_string();
-        assert!(end.contains("BadRecordMac"), "{end}");
+        assert_has(&end, "BadRecordMac");
     }
     bench.wait_for_end_of(2);
 }
@@ -84,17 +84,15 @@ fn clients_that_leave_in_mid_file_leave_nothing_behind() {
     }
     bench.wait_for_end_of(2 * visits);
     let count = || bench.descriptors().len();
-    until("as few descriptors as before", || {
-        (count() <= before).then_some(())
-    });
+    until_true("as few descriptors as before", || count() <= before);
     // Where nothing was unread at that moment, its FIN comes before the reset.
     let ended = |reason: &str| {
         let reason = [("reason", reason)];
         bench.lariat.sum("lariat_connections_ended_total", &reason)
     };
-    until("all to be ended by clients", || {
+    until_true("all to be ended by clients", || {
         let sum = ended("client-reset") + ended("client-truncated");
-        (sum == f64::from(2 * visits)).then_some(())
+        sum == f64::from(2 * visits)
     });
 }
 

@@ -229,8 +229,8 @@ fn a_file_is_closed_when_it_has_been_sent() {
     connection.ask("large");
     connection.response();
     let large = bench.folder.join("large").display().to_string();
-    until("the file to be closed", || {
+    until_true("the file to be closed", || {
         let is_open = bench.descriptors().contains(&large);
-        (!is_open).then_some(())
+        !is_open
     });
 }

@@ -56,8 +56,8 @@ fn a_worker_process_that_dies_makes_no_clean_end_and_the_next_one_serves() {
     assert_served(&bench);
     assert_ne!(bench.lariat.worker_process(), first);
     assert_eq!(bench.counts().taken, 2);
-    until("the kernel to seal for nobody", || {
-        (KernelCounts::read().sealing == 0).then_some(())
+    until_true("the kernel to seal for nobody", || {
+        KernelCounts::read().sealing == 0
     });
 }
 

@@ -37,7 +37,7 @@ impl Desk {
 
     /// What `lariat` says of this configuration, by this command.
     fn say(&self, command_name: &str, service: &Service) -> Finished {
-        let file = self.site.directory.write("lariat.toml", service.toml());
+        let file = self.site.write("lariat.toml", service.toml());
         run(command().arg(command_name).arg(file))
     }
 }

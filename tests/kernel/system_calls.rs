@@ -11,6 +11,7 @@ use rustix::process::Pid;
 use suite::curl::curl_tls_for;
 use suite::kernel::{Bench, KernelCounts};
 use suite::nginx::Nginx;
+use suite::program::process_id;
 use suite::strace::Strace;
 
 const LENGTH: u64 = 64 << 20;
@@ -53,8 +54,7 @@ fn a_long_file_takes_no_more_calls_beside_each_sendfile_than_nginx_makes() {
     let directives = "ssl_protocols TLSv1.3; ssl_conf_command Options KTLS; sendfile on;";
     let nginx = Nginx::files(&certificate, bench.folder.path(), directives);
     let before = KernelCounts::read().taken;
-    let id = i32::try_from(nginx.id()).ok().and_then(Pid::from_raw);
-    let theirs = calls(&bench, nginx.address, id.unwrap());
+    let theirs = calls(&bench, nginx.address, process_id(nginx.id()));
     assert_eq!(
         KernelCounts::read().taken,
         before + 1,

@@ -5,9 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use suite::lariat::command;
-use suite::program::run;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 /// What systemd runs, which ends with it.
 const SESSION: &str = include_str!("systemd/session.sh");
@@ -28,8 +26,8 @@ fn assert_in_a_machine() {
 fn the_unit_starts_reloads_restarts_and_is_watched() {
     assert_in_a_machine();
     let (site, server) = (Site::new(), Server::start(Behaviour::Http(b"ok".to_vec())));
-    let session = site.directory.write("session.sh", SESSION);
-    let output = site.directory.write("session.out", "");
+    let session = site.write("session.sh", SESSION);
+    let output = site.write("session.out", "");
     let unit = format!(
         "[Unit]\nDefaultDependencies=no\nSuccessAction=exit\nFailureAction=exit\n\
          [Service]\nType=oneshot\nExecStart=/bin/bash {}\n\

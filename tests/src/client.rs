@@ -81,8 +81,7 @@ impl Client {
     /// A connection on which a byte went to a server that echoes, and came back.
     pub fn echo(&self, address: SocketAddr) -> Connection {
         let mut connection = self.connect(address);
-        connection.send(b"x");
-        assert_eq!(connection.receive(1), b"x");
+        connection.echo();
         connection
     }
 
@@ -107,6 +106,12 @@ impl Connection {
     pub fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).expect("the connection is open");
         self.0.flush().expect("the connection is open");
+    }
+
+    /// Sends a byte to a server that echoes, and receives it.
+    pub fn echo(&mut self) {
+        self.send(b"x");
+        assert_eq!(self.receive(1), b"x");
     }
 
     /// Receives exactly that many bytes.

@@ -16,8 +16,17 @@ pub fn serve(behaviour: Behaviour) -> Fixture {
 
 /// The same with more in the configuration of the service.
 pub fn serve_as(behaviour: Behaviour, adjust: impl FnOnce(Service) -> Service) -> Fixture {
+    start("", behaviour, adjust)
+}
+
+/// The same with keys of `[log]`, then tables of their own, before the service.
+pub fn serve_with(tables: &str, behaviour: Behaviour) -> Fixture {
+    start(tables, behaviour, |service| service)
+}
+
+fn start(tables: &str, behaviour: Behaviour, adjust: impl FnOnce(Service) -> Service) -> Fixture {
     let (site, server) = (Site::new(), Server::start(behaviour));
     let service = adjust(Service::new(&site, &server));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = Lariat::start(&format!("{tables}\n{}", service.toml()));
     (site, server, service, lariat)
 }

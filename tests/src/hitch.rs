@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Signal, geteuid};
 use testkit::directory::Directory;
 use testkit::server::free_address;
 
-use crate::patience::until;
+use crate::patience::until_true;
 use crate::program::Running;
 
 /// A running `hitch`.
@@ -39,10 +39,10 @@ impl Hitch {
         let mut running = Running::start(&mut command);
         running.wait_for_listener(address);
         // Another process may have tried the port at that moment.
-        until("a worker of hitch", || {
+        until_true("a worker of hitch", || {
             running.assert_running();
             let said = running.stdout() + &running.stderr();
-            said.contains("online").then_some(())
+            said.contains("online")
         });
         Self {
             address,
@@ -55,10 +55,7 @@ impl Hitch {
 impl Drop for Hitch {
     fn drop(&mut self) {
         // Its workers end with it, which they do not if it is killed.
-        let id = i32::try_from(self.running.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        if id.is_some_and(|id| kill_process(id, Signal::TERM).is_ok()) {
+        if self.running.try_signal(Signal::TERM) {
             self.running.wait();
         }
     }

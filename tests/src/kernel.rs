@@ -14,7 +14,7 @@ use testkit::server::Server;
 use crate::client::Client;
 use crate::configuration::Service;
 use crate::lariat::Lariat;
-use crate::patience::until;
+use crate::patience::{until, until_true};
 use crate::site::Site;
 
 /// The kernel's own counts.
@@ -142,8 +142,8 @@ impl Bench {
         self.lariat.wait_for_metric(metric, &[], wanted);
         self.lariat
             .wait_for_metric("lariat_ktls_connections_open", &[], 0.0);
-        until("the kernel's count of open connections to be 0", || {
-            (self.counts().sealing == 0).then_some(())
+        until_true("the kernel's count of open connections to be 0", || {
+            self.counts().sealing == 0
         });
         assert_eq!(self.counts().taken, u64::from(connections));
         assert_eq!(self.lariat.metrics().sum(metric, &[]), wanted, "no more");
@@ -151,8 +151,8 @@ impl Bench {
 
     /// Waits until the kernel has taken this many connections.
     pub fn wait_for_taken(&self, connections: u64) {
-        until("the kernel to take a connection", || {
-            (self.counts().taken == connections).then_some(())
+        until_true("the kernel to take a connection", || {
+            self.counts().taken == connections
         });
     }
 

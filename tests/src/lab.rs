@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::binary;
 use crate::lariat;
@@ -73,10 +73,7 @@ impl Origin {
 
     /// Sends it a signal and waits for its end.
     pub fn end(&mut self, signal: Signal) -> ExitStatus {
-        let id = i32::try_from(self.running.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        kill_process(id.expect("process ids are small"), signal).expect("it runs");
+        self.running.signal(signal);
         self.running.wait()
     }
 }

@@ -16,8 +16,8 @@ use testkit::server::free_address;
 use crate::binary;
 use crate::curl::curl;
 use crate::metrics::Metrics;
-use crate::patience::{PATIENCE, until};
-use crate::program::{Finished, Running, run, with_file};
+use crate::patience::{PATIENCE, until, until_true};
+use crate::program::{Finished, Running, process_id, run, with_file};
 
 /// A running `lariat serve`; killed on drop.
 #[derive(Debug)]
@@ -138,6 +138,12 @@ impl Lariat {
         self.ask("reload")
     }
 
+    /// Makes another configuration the running one.
+    pub fn reload_with(&self, configuration: &str) {
+        self.configure(configuration);
+        self.reload().success();
+    }
+
     /// `lariat status`, `reload` or `drain`, to its end.
     pub fn ask(&self, what: &str) -> Finished {
         self.ask_with(what, &[])
@@ -194,16 +200,16 @@ impl Lariat {
 
     /// Waits until a metric, summed over the series with these labels, has this value.
     pub fn wait_for_metric(&self, name: &str, labels: &[(&str, &str)], value: f64) {
-        until(&format!("{name}{labels:?} to be {value}"), || {
+        until_true(&format!("{name}{labels:?} to be {value}"), || {
             let now = self.sum(name, labels);
-            ((now - value).abs() < f64::EPSILON).then_some(())
+            (now - value).abs() < f64::EPSILON
         });
     }
 
     /// Waits until a metric, summed over the series with these labels, has at least this value.
     pub fn wait_for_metric_from(&self, name: &str, labels: &[(&str, &str)], value: f64) {
-        until(&format!("{name}{labels:?} to reach {value}"), || {
-            (self.sum(name, labels) >= value).then_some(())
+        until_true(&format!("{name}{labels:?} to reach {value}"), || {
+            self.sum(name, labels) >= value
         });
     }
 
@@ -232,6 +238,11 @@ impl Lariat {
     /// What it said on its standard error so far.
     pub fn stderr(&self) -> String {
         self.running.stderr()
+    }
+
+    /// Waits until these words are in it.
+    pub fn wait_for_stderr(&self, words: &str) {
+        self.running.wait_for_stderr(words);
     }
 
     /// The supervisor's process id.
@@ -266,7 +277,7 @@ impl Lariat {
 
     /// Sends the supervisor a signal.
     pub fn signal(&self, signal: Signal) {
-        kill_process(self.supervisor(), signal).expect("the supervisor runs");
+        self.running.signal(signal);
     }
 
     /// How it ended, if it did.
@@ -287,11 +298,6 @@ pub fn try_status(socket: &Path) -> Option<Value> {
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
-}
-
-fn process_id(number: u32) -> Pid {
-    let number = number.try_into().expect("process ids are small");
-    Pid::from_raw(number).expect("process ids are not zero")
 }
 
 fn write_configuration(directory: &Directory, admin: SocketAddr, configuration: &str) {

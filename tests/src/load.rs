@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use testkit::directory::Directory;
 
@@ -108,9 +108,7 @@ impl Loading {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.running.id()).expect("process ids are small");
-        let id = Pid::from_raw(id).expect("process ids are not zero");
-        kill_process(id, signal).expect("it runs");
+        self.running.signal(signal);
     }
 
     /// Waits for its end.

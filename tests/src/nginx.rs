@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use testkit::directory::Directory;
 use testkit::server::free_address;
 
@@ -114,10 +114,7 @@ impl Nginx {
 
     /// Ends it and returns all that it has logged.
     pub fn end(mut self) -> Vec<Line> {
-        let id = i32::try_from(self.running.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        kill_process(id.expect("process ids are small"), Signal::QUIT).expect("it runs");
+        self.running.signal(Signal::QUIT);
         self.running.wait();
         self.log()
     }

@@ -8,7 +8,7 @@ use std::process::{ChildStdin, Command, Stdio};
 
 use testkit::server::free_address;
 
-use crate::patience::until;
+use crate::patience::until_true;
 use crate::program::{Finished, Running, run};
 use crate::site::Site;
 
@@ -55,8 +55,8 @@ impl Talk {
 
     /// Waits until it has printed this so many times.
     pub fn wait_for(&self, words: &str, count: usize) {
-        until(&format!("{words:?} {count} times"), || {
-            (self.running.stdout().matches(words).count() >= count).then_some(())
+        until_true(&format!("{words:?} {count} times"), || {
+            self.running.stdout().matches(words).count() >= count
         });
     }
 
@@ -66,7 +66,7 @@ impl Talk {
         let taken = |talk: &Self| talk.running.stderr().matches("KEYUPDATE").count();
         let before = taken(self);
         self.say(if wants_reply { "K" } else { "k" });
-        until("the update", || (taken(self) > before).then_some(()));
+        until_true("the update", || taken(self) > before);
     }
 
     /// Ends its input, and waits for its end.
@@ -111,9 +111,9 @@ impl SServer {
             .arg(&path)
             .args(arguments);
         let mut running = Running::start_with(&mut command, Stdio::piped());
-        until("openssl to listen", || {
+        until_true("openssl to listen", || {
             running.assert_running();
-            running.stdout().contains("ACCEPT").then_some(())
+            running.stdout().contains("ACCEPT")
         });
         let input = running.take_input().expect("it was piped");
         Self {
@@ -136,8 +136,8 @@ impl SServer {
 
     /// Waits until it has said this.
     pub fn wait_for(&self, words: &str) {
-        until(&format!("{words:?} of openssl"), || {
-            self.said().contains(words).then_some(())
+        until_true(&format!("{words:?} of openssl"), || {
+            self.said().contains(words)
         });
     }
 }

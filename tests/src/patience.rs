@@ -14,6 +14,11 @@ pub fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     within(PATIENCE, ask).unwrap_or_else(|| panic!("still waiting for {what}"))
 }
 
+/// Asks again and again until it is so.
+pub fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
+    until(what, || is_so().then_some(()));
+}
+
 /// Asks again and again until there is an answer; `None` if none came in this time.
 pub fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();

@@ -6,9 +6,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::directory::Directory;
 
-use crate::patience::until;
+use crate::patience::{until, until_true};
 
 /// What a program that ended had said.
 #[derive(Debug)]
@@ -76,6 +77,12 @@ pub fn with_file(program: &OsStr, file: &Path, place: &str) -> Command {
         .env("FILE", file)
         .env("PLACE", place);
     mounted
+}
+
+/// The id of a process as system calls have it.
+pub fn process_id(number: u32) -> Pid {
+    let number = number.try_into().expect("process ids are small");
+    Pid::from_raw(number).expect("process ids are not zero")
 }
 
 /// What is shown of a program's standard output when a test fails, in bytes.
@@ -168,6 +175,16 @@ impl Running {
         self.child.id()
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        assert!(self.try_signal(signal), "{} runs", self.name);
+    }
+
+    /// The same; whether it runs.
+    pub fn try_signal(&self, signal: Signal) -> bool {
+        kill_process(process_id(self.id()), signal).is_ok()
+    }
+
     /// What it wrote to its standard output so far.
     pub fn stdout(&self) -> String {
         self.read("stdout")
@@ -187,6 +204,13 @@ impl Running {
     /// What it wrote to its standard error so far.
     pub fn stderr(&self) -> String {
         self.read("stderr")
+    }
+
+    /// Waits until these words are in it.
+    pub fn wait_for_stderr(&self, words: &str) {
+        until_true(&format!("{words:?} of {}", self.name), || {
+            self.stderr().contains(words)
+        });
     }
 
     fn read(&self, name: &str) -> String {

@@ -9,7 +9,7 @@ use testkit::directory::Directory;
 use testkit::server::free_address;
 
 use crate::curl::curl;
-use crate::patience::until;
+use crate::patience::until_true;
 use crate::program::{Finished, Running};
 
 /// `promtool` with these words and this input, to its end.
@@ -55,8 +55,8 @@ impl Prometheus {
             _directory: directory,
         };
         let all = format!("count(up == 1) == {}", targets.len());
-        until("Prometheus to reach all", || {
-            (!prometheus.query(&all).is_empty()).then_some(())
+        until_true("Prometheus to reach all", || {
+            !prometheus.query(&all).is_empty()
         });
         prometheus
     }

@@ -7,11 +7,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use testkit::directory::Directory;
 use testkit::server::free_address;
 
-use crate::patience::{PATIENCE, until};
+use crate::patience::{PATIENCE, until_true};
 use crate::program::Running;
 use crate::site::Site;
 
@@ -128,9 +128,9 @@ impl Redis {
         if self.address.ip().is_loopback() {
             return self.listening();
         }
-        until("redis-server to be ready", || {
+        until_true("redis-server to be ready", || {
             let said = self.running.stdout();
-            said.contains("Ready to accept connections").then_some(())
+            said.contains("Ready to accept connections")
         });
         self
     }
@@ -147,9 +147,7 @@ impl Redis {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.running.id()).expect("ids are small");
-        let id = Pid::from_raw(id).expect("no process has the id 0");
-        kill_process(id, signal).expect("it runs");
+        self.running.signal(signal);
     }
 
     /// Ends it at once.

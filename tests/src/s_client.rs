@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::{ChildStdin, ExitStatus, Stdio};
 
 use crate::openssl::s_client_command;
-use crate::patience::until;
+use crate::patience::{until, until_true};
 use crate::program::Running;
 use crate::site::Site;
 
@@ -45,12 +45,12 @@ impl Session {
         self.write(if both { "K\n" } else { "k\n" });
         self.key_updates += 1;
         let wanted = self.key_updates;
-        until("openssl to change its keys", || {
+        until_true("openssl to change its keys", || {
             let has_ended = self.running.ended().is_some();
             let said = self.running.stderr();
             let count = said.matches("KEYUPDATE").count();
             assert!(count == wanted || !has_ended, "{said}");
-            (count == wanted).then_some(())
+            count == wanted
         });
     }
 

@@ -17,7 +17,7 @@ use rustix::net::{
 use testkit::directory::Directory;
 
 use crate::lariat::command;
-use crate::patience::until;
+use crate::patience::until_true;
 
 /// Starts a program with the descriptors that it is sent, from 3 on.
 const START: &str = r#"
@@ -139,8 +139,8 @@ impl Keeper {
 
     /// Waits until so many are.
     pub fn wait_for(&self, name: &str, count: usize) {
-        until(&format!("{count} of {name}: {:?}", self.names()), || {
-            (self.count(name) == count).then_some(())
+        until_true(&format!("{count} of {name}: {:?}", self.names()), || {
+            self.count(name) == count
         });
     }
 

@@ -1,6 +1,6 @@
 //! A place with certificates: what an operator has before the first start.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use testkit::authority::Authority;
 use testkit::directory::Directory;
@@ -36,6 +36,11 @@ impl Site {
     /// The root that clients trust.
     pub fn ca(&self) -> PathBuf {
         self.path("ca.pem")
+    }
+
+    /// Writes a file, with any directories above it, and returns its path.
+    pub fn write(&self, name: impl AsRef<Path>, content: impl AsRef<[u8]>) -> PathBuf {
+        self.directory.write(name, content)
     }
 
     /// The path of `name`.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Signal, geteuid};
 use testkit::directory::Directory;
 use testkit::server::{Behaviour, Server, free_address};
 
@@ -75,10 +75,7 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        let id = i32::try_from(self.running.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        if id.is_some_and(|id| kill_process(id, Signal::INT).is_ok()) {
+        if self.running.try_signal(Signal::INT) {
             // One that does not end is killed.
             let _ended = within(PATIENCE, || self.running.ended());
         }

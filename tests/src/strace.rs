@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use testkit::directory::Directory;
 
-use crate::patience::until;
+use crate::patience::until_true;
 use crate::program::Running;
 
 /// Counts the calls of a process and of its threads while it exists.
@@ -27,19 +27,16 @@ impl Strace {
             .arg(directory.join("calls"))
             .args(["-p", &process.as_raw_nonzero().to_string()]);
         let mut running = Running::start(&mut command);
-        until("strace to attach", || {
+        until_true("strace to attach", || {
             running.assert_running();
-            running.stderr().contains("attached").then_some(())
+            running.stderr().contains("attached")
         });
         Self { running, directory }
     }
 
     /// The calls since then, by name.
     pub fn end(mut self) -> BTreeMap<String, u64> {
-        let id = i32::try_from(self.running.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        kill_process(id.expect("process ids are small"), Signal::INT).expect("it runs");
+        self.running.signal(Signal::INT);
         self.running.wait();
         let table = fs::read_to_string(self.directory.join("calls")).expect("strace wrote it");
         let row = |line: &str| {

@@ -23,9 +23,7 @@ impl Capture {
         // Room for thousands of packets: by default each takes the longest one's, and few fit.
         command.args(["-s", "9000", "-B", "32768"]);
         let running = Running::start(command.args(["-w", "-", filter]));
-        until("tcpdump to listen", || {
-            running.stderr().contains("listening on").then_some(())
-        });
+        running.wait_for_stderr("listening on");
         Self(running)
     }
 

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use suite::lab::command;
-use suite::program::{Finished, run};
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 /// The example of the reference is a record.
 fn example() -> &'static str {
@@ -70,8 +69,8 @@ fn one_record_is_told_and_several_are_compared() {
     );
     let two = desk.report("a.json b.json");
     assert_eq!(two.code(), 0);
-    assert!(two.stdout.contains("\nRuns\n"), "{two:?}");
-    assert!(two.stdout.contains("1, 2  Succeeded per second"), "{two:?}");
+    two.assert_stdout("\nRuns\n");
+    two.assert_stdout("1, 2  Succeeded per second");
     assert!(!two.stdout.contains('\u{1b}'));
 }
 
@@ -154,10 +153,10 @@ fn a_record_is_never_written_over() {
     let desk = Desk::with(&[("a.json", example()), ("record.html", example())]);
     let told = desk.report("a.json -o a.json");
     assert_eq!(told.code(), 2);
-    assert!(told.stderr.contains("ends in .html"), "{told:?}");
+    told.assert_stderr("ends in .html");
     let told = desk.report("record.html -o ./record.html");
     assert_eq!(told.code(), 2);
-    assert!(told.stderr.contains("is one of the records"), "{told:?}");
+    told.assert_stderr("is one of the records");
     for name in ["a.json", "record.html"] {
         assert_eq!(fs::read_to_string(desk.path(name)).unwrap(), example());
     }
@@ -175,10 +174,7 @@ fn what_cannot_be_written_is_named() {
     );
     let told = desk.report("a.json --csv a.json");
     assert_eq!(told.code(), 1);
-    assert!(
-        told.stderr.contains("error: cannot write `a.json`: "),
-        "{told:?}"
-    );
+    told.assert_stderr("error: cannot write `a.json`: ");
     assert_eq!(fs::read_to_string(desk.path("a.json")).unwrap(), example());
 }
 
@@ -211,7 +207,7 @@ fn a_card_is_a_picture_of_one_claim() {
     let doubtful = ("overload", at_capacity);
     assert_eq!(card("card.svg", borne).code(), 0);
     let svg = fs::read_to_string(desk.path("card.svg")).unwrap();
-    assert!(svg.contains(">lariat: 50 % less<"), "{svg}");
+    assert_has(&svg, ">lariat: 50 % less<");
     assert_eq!(card("card.png", borne).code(), 0);
     // The signature, and the size in the first chunk (PNG, section 5.2 and 11.2.2).
     let png = fs::read(desk.path("card.png")).unwrap();

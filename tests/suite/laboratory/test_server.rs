@@ -7,6 +7,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use suite::lab::{Origin, command};
+use suite::numbers::Numbers;
 use suite::prelude::*;
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -110,7 +111,7 @@ fn a_query_chooses_status_chunks_delay_and_end() {
         "{head}"
     );
     assert_has(&head, "\r\nTransfer-Encoding: chunked\r\n");
-    assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
+    assert_has(&head, "\r\nConnection: close\r\n");
 }
 
 #[test]
@@ -187,7 +188,7 @@ fn connections_persist_as_the_client_wants() {
         if closes {
             assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{request}");
         } else {
-            assert!(head.contains("Connection: keep-alive"), "{head}");
+            assert_has(&head, "Connection: keep-alive");
             stream.write_all(request.as_bytes()).unwrap();
             read_head(&mut stream);
         }
@@ -228,7 +229,7 @@ fn uploads_are_read_to_their_end() {
 fn an_end_of_the_client_does_not_cut_its_reply() {
     let origin = Origin::start();
     let (head, body) = parts(&exchange(origin.address, get("/300k?time=30").as_bytes()));
-    assert!(head.contains("Content-Length: 307200"), "{head}");
+    assert_has(&head, "Content-Length: 307200");
     assert!(body == pattern(300 << 10));
 }
 
@@ -267,7 +268,7 @@ fn what_is_no_request_is_refused_and_the_refusal_is_heard() {
             head.starts_with(&format!("HTTP/1.1 {code} ")),
             "{request:?}: {head}"
         );
-        assert!(head.contains("Connection: close"), "{head}");
+        assert_has(&head, "Connection: close");
         assert!(!body.is_empty(), "{request:?}");
     }
     let unknown = exchange(origin.address, (get("/index.html") + &get("/3")).as_bytes());
@@ -294,15 +295,15 @@ fn the_silent_and_the_slow_are_given_up_and_the_waiting_are_not() {
     slow.write_all(b"GET /3 HTTP/1.1\r\nX: ").unwrap();
     let mut watcher = slow.try_clone().unwrap();
     watcher.set_nonblocking(true).unwrap();
-    until("the slow one to be given up", || {
+    until_true("the slow one to be given up", || {
         let is_open = slow.write_all(b"x").is_ok();
-        (!is_open || matches!(watcher.read(&mut [0]), Ok(0))).then_some(())
+        !is_open || matches!(watcher.read(&mut [0]), Ok(0))
     });
     // So is one that asks for much and takes nothing.
     let mut lazy = connect(origin.address);
     lazy.write_all(get("/10g").as_bytes()).unwrap();
-    until("the lazy one to be given up", || {
-        lazy.write_all(b"x").is_err().then_some(())
+    until_true("the lazy one to be given up", || {
+        lazy.write_all(b"x").is_err()
     });
     assert!(read_head(&mut waiting).starts_with("HTTP/1.1 200"));
 }
@@ -333,8 +334,8 @@ fn without_descriptors_clients_wait_and_are_served_when_there_are_some() {
     limited.arg(command().get_program());
     let origin = Origin::start_by(&mut limited, &["--threads", "1"]);
     let mut streams: Vec<_> = (0..60).map(|_| connect(origin.address)).collect();
-    until("the origin to warn", || {
-        origin.stderr().contains("warning: ").then_some(())
+    until_true("the origin to warn", || {
+        origin.stderr().contains("warning: ")
     });
     assert!(
         origin
@@ -348,31 +349,19 @@ fn without_descriptors_clients_wait_and_are_served_when_there_are_some() {
     assert_eq!(origin.stderr().matches("warning: ").count(), 1);
 }
 
-/// A small generator (Marsaglia, 2003): the same rubbish in each run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
-    }
-}
-
 #[test]
 fn rubbish_is_answered_or_not_but_never_hurts() {
     let origin = Origin::start();
     let whole = get("/1k?chunked=1&code=404")
         + "POST /7 HTTP/1.1\r\nHost: o\r\nTransfer-Encoding: chunked\r\n\r\n5;x\r\nhello\r\n0\r\n\r\n"
         + "PUT /?size=3 HTTP/1.0\r\nContent-Length: 4\r\nConnection: keep-alive\r\n\r\nabcd";
-    let mut chance = Chance(1);
+    let mut numbers = Numbers::new(1);
     for _ in 0..1000 {
         let mut bytes = whole.clone().into_bytes();
-        for _ in 0..=chance.below(4) {
-            let (at, other) = (chance.below(bytes.len()), chance.below(bytes.len()));
-            match chance.below(4) {
-                0 => bytes[at] = chance.below(256) as u8,
+        for _ in 0..=numbers.below(4) {
+            let (at, other) = (numbers.below(bytes.len()), numbers.below(bytes.len()));
+            match numbers.below(4) {
+                0 => bytes[at] = numbers.below(256) as u8,
                 1 => bytes.truncate(at.max(1)),
                 2 => bytes.extend_from_within(at.min(other)..at.max(other)),
                 _ => bytes.swap(at, other),
@@ -467,7 +456,7 @@ fn an_address_in_use_has_its_own_code() {
         assert_eq!(answer.code(), 3, "{answer:?}");
         let said = &answer.stderr;
         assert!(said.contains(&address) && said.contains("in use"), "{said}");
-        assert!(said.contains("hint:"), "{said}");
+        assert_has(said, "hint:");
     }
 }
 

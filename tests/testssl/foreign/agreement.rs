@@ -181,7 +181,7 @@ fn nginx_without_tickets_and_with_a_mixed_chain() {
         below.pem(),
         leaf.key_pem(),
     ];
-    let file = site.directory.write("mixed.pem", mixed.concat());
+    let file = site.write("mixed.pem", mixed.concat());
     let directives = "ssl_protocols TLSv1.2; ssl_prefer_server_ciphers on;
         ssl_session_tickets off; ssl_session_cache off;";
     compare(&site, Nginx::terminate(&file, directives).address);
@@ -202,8 +202,7 @@ fn hitch_with_a_staple() {
     let issuer = site.authority.intermediate("stapler");
     let leaf = issuer.leaf(&["localhost"]).issue();
     let file = leaf.write(&site.directory, "stapled.pem");
-    site.directory
-        .write("stapled.ocsp", issuer.ocsp_response(&leaf));
+    site.write("stapled.ocsp", issuer.ocsp_response(&leaf));
     let behind = Nginx::start("", "ok");
     let settings = "tls-protos = TLSv1.2 TLSv1.3\nprefer-server-ciphers = on";
     compare(

@@ -426,21 +426,17 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::os::unix::net::UnixListener;
     use std::path::PathBuf;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use testkit::directory::Directory;
 
     /// `secret` lies beside the root, which is `root`.
-    struct Scene(PathBuf);
+    struct Scene(Directory);
 
     impl Scene {
         fn new() -> Self {
-            static NUMBER: AtomicU32 = AtomicU32::new(0);
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("lariat-beneath-{}-{number}", std::process::id());
-            let base = std::env::temp_dir().join(name);
-            fs::create_dir_all(base.join("root/folder")).unwrap();
-            fs::write(base.join("secret"), "secret").unwrap();
-            fs::write(base.join("root/file"), "0123456789").unwrap();
-            fs::write(base.join("root/folder/inner"), "inner").unwrap();
+            let base = Directory::new();
+            base.write("secret", "secret");
+            base.write("root/file", "0123456789");
+            base.write("root/folder/inner", "inner");
             Self(base)
         }
 
@@ -450,12 +446,6 @@ mod tests {
 
         fn at(&self, path: &str) -> PathBuf {
             self.0.join("root").join(path)
-        }
-    }
-
-    impl Drop for Scene {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
         }
     }
 

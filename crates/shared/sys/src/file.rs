@@ -90,12 +90,11 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
+    use testkit::directory::Directory;
 
     #[test]
     fn only_regular_files_are_opened_to_be_read_and_nothing_waits() {
-        let name = format!("lariat-regular-{}", std::process::id());
-        let base = std::env::temp_dir().join(name);
-        std::fs::create_dir(&base).unwrap();
+        let base = Directory::new();
         let [regular, pipe, socket] = ["regular", "pipe", "socket"].map(|name| base.join(name));
         std::fs::write(&regular, "text").unwrap();
         let mode = rustix::fs::Mode::RWXU;
@@ -105,10 +104,9 @@ mod tests {
         let mut opened = open_regular(&regular).unwrap();
         opened.read_to_string(&mut text).unwrap();
         let refused = |path: &Path| open_regular(path).unwrap_err();
-        let [of_pipe, of_socket, of_folder] = [&pipe, &socket, &base].map(|path| refused(path));
+        let [of_pipe, of_socket, of_folder] = [&pipe, &socket, base.path()].map(refused);
         let unread = open_append(&pipe, 0o600).unwrap_err();
         let unread_too = replace(&pipe, b"1").unwrap_err();
-        std::fs::remove_dir_all(&base).unwrap();
         assert_eq!(text, "text");
         assert!(
             of_pipe.to_string().contains("it is a named pipe"),
@@ -131,27 +129,24 @@ mod tests {
 
     #[test]
     fn a_file_is_written_at_its_end_and_writes_wait() {
-        let name = format!("lariat-append-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let directory = Directory::new();
+        let path = directory.join("file");
         replace(&path, b"long before").unwrap();
         replace(&path, b"one\n").unwrap();
         let mut file = open_append(&path, 0o600).unwrap();
         file.write_all(b"two\n").unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        assert_eq!(text, "one\ntwo\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
         assert!(!fcntl_getfl(&file).unwrap().contains(OFlags::NONBLOCK));
     }
 
     #[test]
     fn a_lock_is_had_once() {
-        let name = format!("lariat-lock-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let directory = Directory::new();
+        let path = directory.join("lock");
         let (first, second) = (File::create(&path).unwrap(), File::create(&path).unwrap());
         assert!(lock(&first).unwrap());
         assert!(!lock(&second).unwrap());
         drop(first);
         assert!(lock(&second).unwrap());
-        std::fs::remove_file(path).unwrap();
     }
 }

@@ -146,6 +146,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
     use std::os::unix::net::{UnixDatagram, UnixListener};
+    use testkit::directory::Directory;
 
     fn taken(fd: &impl AsFd) -> Result<Inherited, Unusable> {
         listener(fd.as_fd().try_clone_to_owned().unwrap())
@@ -207,7 +208,8 @@ mod tests {
     #[test]
     fn a_listener_is_taken_with_its_address() {
         let name = format!("lariat-inherited-{}", std::process::id());
-        let path = std::env::temp_dir().join(&name);
+        let directory = Directory::new();
+        let path = directory.join("socket");
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let unix = UnixListener::bind(&path).unwrap();
         let (fd, address) = taken(&tcp).unwrap();
@@ -215,7 +217,6 @@ mod tests {
         let refused = crate::socket::accept(&fd).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         let (_, address) = taken(&unix).unwrap();
-        std::fs::remove_file(&path).unwrap();
         assert_eq!(address.to_string(), format!("unix:{}", path.display()));
         let of_name = crate::socket::ListenOptions {
             backlog: 1,

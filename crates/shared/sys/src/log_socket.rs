@@ -99,25 +99,23 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
     use std::os::unix::net::UnixDatagram;
-    use std::path::PathBuf;
 
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
     use wire::address::UnixName;
 
     use super::*;
+    use testkit::directory::Directory;
 
-    fn collector(name: &str) -> (PathBuf, UnixDatagram) {
-        let name = format!("lariat-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_file(&path);
+    fn collector(directory: &Directory) -> (Address, UnixDatagram) {
+        let path = directory.join("socket");
         let socket = UnixDatagram::bind(&path).unwrap();
-        (path, socket)
+        (Address::Unix(UnixName::Path(path)), socket)
     }
 
     #[test]
     fn entries_arrive_until_the_collector_is_away_and_after() {
-        let (path, socket) = collector("entries");
-        let address = Address::Unix(UnixName::Path(path.clone()));
+        let directory = Directory::new();
+        let (address, socket) = collector(&directory);
         let (fd, connected) = open(&address).unwrap();
         connected.unwrap();
         send_entry(&fd, b"one").unwrap();
@@ -125,7 +123,7 @@ mod tests {
         let count = socket.recv(&mut room).unwrap();
         assert_eq!(&room[..count], b"one");
         drop(socket);
-        std::fs::remove_file(&path).unwrap();
+        std::fs::remove_file(directory.join("socket")).unwrap();
         let error = send_entry(&fd, b"two").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         let (unconnected, connected) = open(&address).unwrap();
@@ -149,8 +147,9 @@ mod tests {
 
     #[test]
     fn a_full_queue_takes_nothing_until_it_is_read() {
-        let (path, socket) = collector("full");
-        let (fd, _) = open(&Address::Unix(UnixName::Path(path.clone()))).unwrap();
+        let directory = Directory::new();
+        let (address, socket) = collector(&directory);
+        let (fd, _) = open(&address).unwrap();
         let full = loop {
             if let Err(error) = send_entry(&fd, b"entry") {
                 break error;
@@ -161,13 +160,13 @@ mod tests {
         socket.recv(&mut [0; 16]).unwrap();
         wait_for_room(&fd, Duration::from_secs(10)).unwrap();
         send_entry(&fd, b"entry").unwrap();
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn an_entry_of_any_length_arrives_in_a_file_that_nobody_can_change() {
-        let (path, socket) = collector("large");
-        let (fd, _) = open(&Address::Unix(UnixName::Path(path.clone()))).unwrap();
+        let directory = Directory::new();
+        let (address, socket) = collector(&directory);
+        let (fd, _) = open(&address).unwrap();
         let entry = vec![b'x'; 3 * SEND_BYTES];
         let error = send_entry(&fd, &entry).unwrap_err();
         assert!(is_too_large(&error), "{error}");
@@ -187,6 +186,5 @@ mod tests {
         assert_eq!(file.metadata().unwrap().len(), entry.len() as u64);
         file.write_at(b"y", 0).unwrap_err();
         file.set_len(0).unwrap_err();
-        std::fs::remove_file(path).unwrap();
     }
 }

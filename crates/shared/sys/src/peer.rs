@@ -221,6 +221,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
+    use testkit::directory::Directory;
 
     /// A process that waits until its standard input ends.
     fn waiting() -> Child {
@@ -235,12 +236,10 @@ mod tests {
 
     #[test]
     fn the_listener_is_named_to_every_user() {
-        let name = format!("lariat-peer-{}.socket", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let directory = Directory::new();
+        let path = directory.join("socket");
         let listener = UnixListener::bind(&path).unwrap();
-        let client = UnixStream::connect(&path);
-        std::fs::remove_file(&path).unwrap();
-        let client = client.unwrap();
+        let client = UnixStream::connect(&path).unwrap();
         let own = Credentials {
             pid: std::process::id(),
             user: crate::process::identity().user,

@@ -465,6 +465,7 @@ mod tests {
     use rustix::event::{PollFd, PollFlags, poll};
     use std::io::ErrorKind;
     use std::path::PathBuf;
+    use testkit::directory::Directory;
 
     const PLAIN: ListenOptions = ListenOptions {
         backlog: 16,
@@ -503,24 +504,10 @@ mod tests {
         (client, server)
     }
 
-    /// A path for a socket that no other test has, removed with the guard.
-    struct SocketPath(PathBuf);
-
-    impl SocketPath {
-        fn new(name: &str) -> Self {
-            let file = format!("lariat-sys-{}-{name}", std::process::id());
-            Self(std::env::temp_dir().join(file))
-        }
-
-        fn address(&self) -> Address {
-            Address::Unix(UnixName::Path(self.0.clone()))
-        }
-    }
-
-    impl Drop for SocketPath {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
-        }
+    /// A path for a socket, and the address there.
+    fn socket_path(directory: &Directory) -> (PathBuf, Address) {
+        let path = directory.join("socket");
+        (path.clone(), Address::Unix(UnixName::Path(path)))
     }
 
     #[test]
@@ -712,15 +699,16 @@ mod tests {
 
     #[test]
     fn a_path_left_behind_is_replaced_and_a_living_one_is_not() {
-        let path = SocketPath::new("stale");
-        let first = listen(&path.address(), &PLAIN).unwrap();
-        assert_fails(listen(&path.address(), &PLAIN), ErrorKind::AddrInUse);
+        let directory = Directory::new();
+        let (_, address) = socket_path(&directory);
+        let first = listen(&address, &PLAIN).unwrap();
+        assert_fails(listen(&address, &PLAIN), ErrorKind::AddrInUse);
         // Nobody came.
         assert_fails(accept(&first), ErrorKind::WouldBlock);
         drop(first);
 
-        let listener = listen(&path.address(), &PLAIN).unwrap();
-        let (client, connected) = connect(&path.address()).unwrap();
+        let listener = listen(&address, &PLAIN).unwrap();
+        let (client, connected) = connect(&address).unwrap();
         assert!(connected);
         let (server, peer) = accept_one(&listener);
         assert_eq!(peer, PeerAddress::Unix);
@@ -731,21 +719,23 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_socket_stays() {
-        let path = SocketPath::new("file");
-        std::fs::write(&path.0, b"precious").unwrap();
-        assert_fails(listen(&path.address(), &PLAIN), ErrorKind::AddrInUse);
-        assert_eq!(std::fs::read(&path.0).unwrap(), b"precious");
+        let directory = Directory::new();
+        let (path, address) = socket_path(&directory);
+        std::fs::write(&path, b"precious").unwrap();
+        assert_fails(listen(&address, &PLAIN), ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
 
     #[test]
     fn a_path_has_the_permissions_asked_for() {
-        let path = SocketPath::new("mode");
+        let directory = Directory::new();
+        let (path, address) = socket_path(&directory);
         let options = ListenOptions {
             unix_mode: Some(0o666),
             ..PLAIN
         };
-        let _listener = listen(&path.address(), &options).unwrap();
-        let mode = std::fs::metadata(&path.0).unwrap().permissions().mode();
+        let _listener = listen(&address, &options).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o666);
     }
 

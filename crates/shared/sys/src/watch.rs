@@ -64,15 +64,16 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use testkit::directory::Directory;
 
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_change_of_an_entry_and_of_the_directory_ends_the_wait() {
-        let path = std::env::temp_dir().join(format!("lariat-watch-{}", std::process::id()));
-        fs::create_dir(&path).unwrap();
+        let directory = Directory::new();
+        let path = directory.path();
         let watch = Watch::new().unwrap();
-        watch.add(&path).unwrap();
+        watch.add(path).unwrap();
         assert!(!watch.wait(Duration::ZERO).unwrap());
         fs::write(path.join("a"), "x").unwrap();
         assert!(watch.wait(LONG).unwrap());
@@ -80,8 +81,8 @@ mod tests {
         fs::rename(path.join("a"), path.join("b")).unwrap();
         assert!(watch.wait(LONG).unwrap());
         assert!(watch.add(&path.join("b")).is_err(), "no directory");
-        fs::remove_dir_all(&path).unwrap();
+        fs::remove_dir_all(path).unwrap();
         assert!(watch.wait(LONG).unwrap());
-        assert!(watch.add(&path).is_err());
+        assert!(watch.add(path).is_err());
     }
 }

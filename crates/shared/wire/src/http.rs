@@ -386,12 +386,16 @@ mod tests {
     fn requests_are_framed_in_one_way() {
         let malformed = [
             "Content-Length: 3\nContent-Length: 3",
+            "Content-Length: 0\nContent-Length: 44",
             "Content-Length: 3, 3",
+            "Content-Length: 0, 44",
+            "Content-Length: -1",
             "Content-Length: +3",
             "Content-Length: 0x3",
             "Content-Length:",
             "Content-Length : 3",
             " Content-Length: 3",
+            "Transfer-Encoding : chunked",
             "Content-Length: 7\nTransfer-Encoding: chunked",
             "Host: b",
             "A: b\n c",
@@ -496,6 +500,7 @@ mod tests {
         assert_eq!(request("PRI * HTTP/2.0", "", |_| ()), version);
         assert_eq!(request("GET / HTTP/1.2", "Host: a", |_| ()), version);
         let lines = [
+            "hello",
             "GET / HTTP/1.1",
             "GET  / HTTP/1.1",
             "GET /a b HTTP/1.1",

@@ -274,17 +274,11 @@ fn sentence(refusal: Refusal) -> String {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixDatagram;
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::sync::mpsc;
+    use testkit::directory::Directory;
 
     const PATIENCE: Duration = Duration::from_secs(30);
-
-    fn path(name: &str) -> PathBuf {
-        let name = format!("lariat-messages-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_file(&path);
-        path
-    }
 
     fn start(path: &Path) -> (MessageSender, Receiver<String>) {
         let (sender, others) = mpsc::channel();
@@ -310,7 +304,8 @@ mod tests {
 
     #[test]
     fn what_a_daemon_does_not_take_goes_elsewhere_until_it_is_back() {
-        let path = path("away");
+        let directory = Directory::new();
+        let path = directory.join("socket");
         let (sender, others) = start(&path);
         say(&sender, "one").unwrap();
         let next = || others.recv_timeout(PATIENCE).unwrap();
@@ -330,22 +325,20 @@ mod tests {
         let socket = UnixDatagram::bind(&path).unwrap();
         say(&sender, "four").unwrap();
         assert!(received(&socket).ends_with("MESSAGE=four\n"));
-        std::fs::remove_file(&path).unwrap();
         sender.flush(PATIENCE);
         others.try_recv().unwrap_err();
     }
 
     #[test]
     fn a_daemon_that_reads_nothing_holds_nobody() {
-        let path = path("full");
-        let socket = UnixDatagram::bind(&path).unwrap();
+        let directory = Directory::new();
+        let path = directory.join("socket");
+        let _socket = UnixDatagram::bind(&path).unwrap();
         let (sender, others) = start(&path);
         // The kernel's queue holds less, and so does ours.
         let refused = (0..20 * WAITING_MAX).find_map(|_| say(&sender, "much").err());
         assert_eq!(refused.unwrap().text, "much");
         let said = others.recv_timeout(PATIENCE).unwrap();
         assert!(said.contains("it has read nothing for 1s"), "{said}");
-        drop(socket);
-        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -287,6 +287,7 @@ fn missing_directory(key: &'static str, path: &Path) -> Option<Missing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use testkit::directory::Directory;
 
     fn message(path: &str) -> Option<String> {
         missing_directory("log.output", Path::new(path)).map(|(_, message, _)| message)
@@ -324,22 +325,20 @@ mod tests {
     #[test]
     fn a_folder_is_of_use_to_those_who_may_look_into_it() {
         use std::os::unix::fs::PermissionsExt;
-        let name = format!("lariat-preflight-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        let meta = std::fs::metadata(&path).unwrap();
+        let directory = Directory::new();
+        let path = directory.path();
+        let meta = std::fs::metadata(path).unwrap();
         let (user, group) = (meta.uid(), meta.gid());
         let (stranger, other) = (user + 1, group + 1);
         let mut told = Vec::new();
         for mode in [0o700, 0o710, 0o701] {
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
             let readers = [(user, other), (stranger, group), (stranger, other)];
             told.push(readers.map(|(user, group)| {
                 let reader = Identity { user, group };
-                concern_of_folder("k".to_owned(), &path, reader).is_some()
+                concern_of_folder("k".to_owned(), path, reader).is_some()
             }));
         }
-        std::fs::remove_dir(&path).unwrap();
         assert_eq!(told[0], [false, true, true]);
         assert_eq!(told[1], [false, false, true]);
         assert_eq!(told[2], [false, true, false]);
@@ -347,16 +346,14 @@ mod tests {
 
     #[test]
     fn a_log_daemon_is_looked_for() {
-        let name = format!("lariat-preflight-log-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let directory = Directory::new();
+        let path = directory.join("log");
         let daemon = LogDaemon::Journal(path.clone());
         let (key, message, _) = log_daemon("log.output", &daemon).unwrap();
         assert_eq!(key, "log.output");
         assert!(message.ends_with("takes no entry now: No such file or directory (os error 2)"));
-        let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        let _socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
         assert!(log_daemon("log.output", &daemon).is_none());
-        drop(socket);
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

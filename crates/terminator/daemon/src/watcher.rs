@@ -239,14 +239,13 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use testkit::directory::Directory;
 
-    /// A new directory, without links in its path.
-    fn directory(name: &str) -> PathBuf {
-        let name = format!("lariat-watcher-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).unwrap();
-        path.canonicalize().unwrap()
+    /// A new directory, and its path without links.
+    fn directory() -> (Directory, PathBuf) {
+        let directory = Directory::new();
+        let path = directory.path().canonicalize().unwrap();
+        (directory, path)
     }
 
     fn ask(paths: &[PathBuf]) -> Ask {
@@ -259,7 +258,7 @@ mod tests {
 
     #[test]
     fn links_of_kubernetes_are_followed_to_their_directories() {
-        let base = directory("links");
+        let (_directory, base) = directory();
         fs::create_dir(base.join("..2024")).unwrap();
         fs::write(base.join("..2024/tls.crt"), "1").unwrap();
         symlink("..2024", base.join("..data")).unwrap();
@@ -272,7 +271,6 @@ mod tests {
         assert_eq!(directories_of(&folder), [base.clone(), folder].into());
         symlink("turn", base.join("turn")).unwrap();
         assert_eq!(directories_of(&base.join("turn")), [base.clone()].into());
-        fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]
@@ -297,7 +295,7 @@ mod tests {
             ("all", |base| fs::remove_dir_all(base).unwrap()),
         ];
         for (name, change) in changes {
-            let base = directory(name);
+            let (_directory, base) = directory();
             fs::write(base.join("a"), "1").unwrap();
             fs::create_dir(base.join("one")).unwrap();
             fs::write(base.join("one/x"), "1").unwrap();
@@ -310,7 +308,6 @@ mod tests {
             change(&base);
             let changed = waiting.join().unwrap();
             assert!(!changed.files.is_empty(), "{name}");
-            let _ = fs::remove_dir_all(&base);
         }
     }
 }

@@ -527,10 +527,8 @@ mod tests {
 
     fn content(bytes: usize) -> (std::fs::File, Vec<u8>) {
         let content: Vec<u8> = (0..bytes).map(|index| (index / 7) as u8).collect();
-        let path = std::env::temp_dir().join(format!("lariat-driver-{}", std::process::id()));
-        std::fs::write(&path, &content).unwrap();
-        let file = std::fs::File::open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let directory = testkit::directory::Directory::new();
+        let file = std::fs::File::open(directory.write("content", &content)).unwrap();
         (file, content)
     }
 

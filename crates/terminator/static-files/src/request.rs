@@ -298,6 +298,8 @@ mod tests {
             (get, "Host: a%20b\r\n", None),
             (get, "Host: a/b\r\n", Some(400)),
             (get, "Host: a b\r\n", Some(400)),
+            (get, "Host: a\0b\r\n", Some(400)),
+            (get, "Host : a\r\n", Some(400)),
             ("GET / HTTP/1.0", "Host: a@b\r\n", Some(400)),
             ("GET /../a HTTP/1.1", HOST, Some(400)),
             ("GET a HTTP/1.1", HOST, Some(400)),

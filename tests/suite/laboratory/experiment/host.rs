@@ -4,8 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use suite::lab::command;
-use suite::program::{Finished, run};
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 fn host(words: &str) -> Command {
     let mut command = command();
@@ -75,7 +74,7 @@ fn what_the_kernel_can_do_is_told_with_the_reason() {
 #[test]
 fn our_library_and_the_systems_do_the_same() {
     let finished = said("--speeds quick --seconds 0.01 --json");
-    assert!(finished.stderr.contains("Measuring"), "{finished:?}");
+    finished.assert_stderr("Measuring");
     let document = document(&finished);
     let (ours, theirs) = (rows(&document, "aws-lc-rs "), rows(&document, "OpenSSL "));
     assert_eq!(ours.len(), 11, "{ours:?}");

@@ -2,22 +2,21 @@
 
 use std::fs;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use suite::desk::{Desk, assert_said, measurements};
-use suite::patience::until;
-use suite::program::{Running, run};
+use suite::prelude::*;
+use suite::program::process_id;
 
 /// Starts a run of many measurements and sends it a signal once the first is written.
 fn stopped(desk: &Desk, signal: Signal) -> (i32, String) {
     let words = "./small.toml --speeds none --record r.jsonl --repeats 4 --seed 2";
     let mut running = Running::start(&mut desk.command(words));
-    until("a reading", || {
+    until_true("a reading", || {
         running.assert_running();
-        (!desk.of_kind("measured").is_empty()).then_some(())
+        !desk.of_kind("measured").is_empty()
     });
-    let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
-    kill_process(id, signal).unwrap();
+    running.signal(signal);
     let status = running.wait();
     (status.code().unwrap_or(-1), running.stderr())
 }
@@ -27,7 +26,7 @@ fn a_run_that_was_stopped_is_taken_up() {
     let desk = Desk::new();
     let (code, said) = stopped(&desk, Signal::INT);
     assert_eq!(code, 6, "{said}");
-    assert!(said.contains("--resume r.jsonl takes it up"), "{said}");
+    assert_has(&said, "--resume r.jsonl takes it up");
     assert_eq!(desk.of_kind("ended")[0]["is_complete"], false);
     let before = desk.of_kind("measured").len();
     assert!((1..16).contains(&before), "{before}");
@@ -54,11 +53,11 @@ fn a_run_that_was_killed_is_taken_up_and_left_nothing_running() {
     let desk = Desk::new();
     stopped(&desk, Signal::KILL);
     let own = desk.directory.path().to_str().unwrap().to_owned();
-    until("its servers to end", || {
+    until_true("its servers to end", || {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
         let mut lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
-        (!lines.any(|line| line.contains(&own))).then_some(())
+        !lines.any(|line| line.contains(&own))
     });
     let finished = run(&mut desk.command("--resume r.jsonl"));
     assert_eq!(finished.code(), 0, "{finished:?}");
@@ -95,18 +94,14 @@ fn a_server_does_not_outlive_its_guard() {
         let servers = beneath(&guards);
         (guards.len() == 2 && servers.len() == 2).then_some((guards, servers))
     });
-    let signal = |id: u32, signal| {
-        let id = Pid::from_raw(id.try_into().unwrap()).unwrap();
-        kill_process(id, signal).unwrap();
-    };
     for guard in guards {
-        signal(guard, Signal::KILL);
+        kill_process(process_id(guard), Signal::KILL).unwrap();
     }
-    until("the servers to end", || {
+    until_true("the servers to end", || {
         let mut parents = servers.iter().map(|id| parent(*id));
-        parents.all(|parent| parent == 0).then_some(())
+        parents.all(|parent| parent == 0)
     });
-    signal(running.id(), Signal::TERM);
+    running.signal(Signal::TERM);
     assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
 }
 
@@ -115,12 +110,11 @@ fn a_signal_ends_the_measuring_of_keys() {
     let desk = Desk::new();
     let words = "./small.toml --speeds full --record r.jsonl --targets plain";
     let mut running = Running::start(&mut desk.command(words));
-    until("keys to be measured", || {
+    until_true("keys to be measured", || {
         running.assert_running();
-        running.stderr().contains("measuring keys").then_some(())
+        running.stderr().contains("measuring keys")
     });
-    let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
-    kill_process(id, Signal::INT).unwrap();
+    running.signal(Signal::INT);
     assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
     let events = desk.events();
     assert_eq!(events.len(), 2, "{events:?}");

@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use suite::desk::{Desk, SMALL, assert_said, measurements};
 use suite::lab;
-use suite::patience::until;
-use suite::program::{Running, run};
+use suite::prelude::*;
 
 #[test]
 fn every_configuration_is_measured_as_often_as_planned() {
@@ -97,10 +96,7 @@ fn our_own_scenarios_can_be_listed_and_planned() {
         list.contains("quick: ") && list.contains("full: "),
         "{list}"
     );
-    assert!(
-        plan.contains("lariat-lab load https://localhost/"),
-        "{plan}"
-    );
+    assert_has(&plan, "lariat-lab load https://localhost/");
     assert!(!desk.path("r.jsonl").exists());
 }
 
@@ -389,9 +385,9 @@ fn a_record_belongs_to_one_run() {
     let desk = Desk::new();
     let words = "./small.toml --speeds none --record r.jsonl --targets plain --duration 1h";
     let mut running = Running::start(&mut desk.command(words));
-    until("the record", || {
+    until_true("the record", || {
         running.assert_running();
-        (!desk.events().is_empty()).then_some(())
+        !desk.events().is_empty()
     });
     let second = run(&mut desk.command("--resume r.jsonl"));
     assert_eq!(second.code(), 2, "{second:?}");
@@ -402,8 +398,7 @@ fn a_record_belongs_to_one_run() {
         &third,
         &["r.jsonl is there already", "--resume r.jsonl takes it up"],
     );
-    let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
-    kill_process(id, Signal::TERM).unwrap();
+    running.signal(Signal::TERM);
     assert_eq!(running.wait().code(), Some(6));
     // The reading that was under way is in no record.
     assert_eq!(desk.events().len(), 2);

@@ -18,7 +18,7 @@ fn load(address: SocketAddr, protocol: &str, how: &str) -> Record {
 
 /// What a probe finds there must be as this says.
 fn probe(site: &Site, address: SocketAddr, protocol: &str, facts: &str) {
-    let file = site.directory.write("expect.toml", facts);
+    let file = site.write("expect.toml", facts);
     let mut command = lab::command();
     command.args(["probe", "localhost", "--attempts", "2", "--starttls"]);
     command.args([protocol, "--connect", &address.to_string(), "--ca"]);

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::Path;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use suite::lab::{Origin, command};
 use suite::prelude::*;
@@ -148,11 +148,8 @@ fn a_signal_ends_a_load_with_its_record() {
     let url = origin.url("/");
     let flags = ["--rate", "50", "--duration", "1h", "--record"];
     let mut load = Running::start(command().args(["load", &url]).args(flags).arg(&path));
-    until("a second to be told", || {
-        load.stderr().contains("   1 s ").then_some(())
-    });
-    let id = Pid::from_raw(i32::try_from(load.id()).unwrap()).unwrap();
-    kill_process(id, Signal::INT).unwrap();
+    load.wait_for_stderr("   1 s ");
+    load.signal(Signal::INT);
     assert_eq!(load.wait().code(), Some(0), "{}", load.stderr());
     let record = record(&path);
     assert_eq!(record["ending"], "interrupted");

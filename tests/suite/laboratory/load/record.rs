@@ -58,11 +58,8 @@ fn a_record_that_cannot_be_written_is_told_after_the_summary() {
     ]);
     let answer = run(load.args(["--timeout", "30s"]));
     assert_eq!(answer.code(), 1, "{answer:?}");
-    assert!(
-        answer.stderr.contains("cannot be written to /dev/full"),
-        "{answer:?}"
-    );
-    assert!(answer.stdout.contains("/s succeeded of "), "{answer:?}");
+    answer.assert_stderr("cannot be written to /dev/full");
+    answer.assert_stdout("/s succeeded of ");
 }
 
 #[test]
@@ -129,7 +126,7 @@ fn loads_of_several_hosts_make_one_record() {
     };
     let answer = merge(["a.json", "b.json"]);
     assert_eq!(answer.code(), 0, "{answer:?}");
-    assert!(answer.stdout.contains("2 hosts: "), "{answer:?}");
+    answer.assert_stdout("2 hosts: ");
     let text = fs::read_to_string(directory.join("sum.json")).unwrap();
     assert_eq!(Record::read(&text).totals(), [40, 40, 0]);
     assert!(text.contains(&at) && !text.contains("\"--start-at\""));
@@ -139,10 +136,10 @@ fn loads_of_several_hosts_make_one_record() {
     assert_eq!(later.wait().code(), Some(0), "{}", later.stderr());
     let answer = merge(["a.json", "c.json"]);
     assert_eq!(answer.code(), 2, "{answer:?}");
-    assert!(answer.stderr.contains("one load began at"), "{answer:?}");
+    answer.assert_stderr("one load began at");
     let answer = run(&mut load("d.json", &format!("--count 1 --start-at {at}")));
     assert_eq!(answer.code(), 2, "{answer:?}");
-    assert!(answer.stderr.contains("--start-at: "), "{answer:?}");
+    answer.assert_stderr("--start-at: ");
 }
 
 /// What the container of a pod runs: the items of its `command` and `args`, one a line.

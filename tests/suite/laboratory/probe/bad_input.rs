@@ -1,53 +1,19 @@
 //! Servers that speak no TLS, or break it: a finding with its reason within the time limit.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use serde_json::Value;
 use suite::lab;
 use suite::prelude::*;
-
-/// A server that does this with each connection, after the first bytes of the client.
-fn serve(act: impl Fn(&mut TcpStream, &[u8]) + Send + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        while let Ok((mut stream, _)) = listener.accept() {
-            let mut hello = [0; 4096];
-            let count = stream.read(&mut hello).unwrap_or(0);
-            act(&mut stream, &hello[..count]);
-        }
-    });
-    address
-}
-
-/// One that sends this and waits for the client's end.
-fn answer(bytes: impl Into<Vec<u8>>) -> SocketAddr {
-    let bytes = bytes.into();
-    serve(move |stream, _| {
-        let _gone = stream.write_all(&bytes);
-        let _end = stream.read(&mut [0]);
-    })
-}
-
-fn probe(address: SocketAddr, flags: &[&str]) -> (Finished, Value) {
-    let mut command = lab::command();
-    command.args(["probe", &address.to_string(), "--timeout", "1s", "--json"]);
-    let finished = run(command.args(flags));
-    let report = serde_json::from_str(&finished.stdout);
-    let report = report.unwrap_or_else(|error| panic!("{error}: {finished:?}"));
-    (finished, report)
-}
+use suite::probe::{self, BRIEF, report};
+use suite::scripted::{self, answer, pass_on, serve_by_hello};
 
 /// The kind and the text of what is wrong at the only address.
 fn trouble(address: SocketAddr) -> (String, String) {
-    let (finished, report) = probe(address, &[]);
-    assert_eq!(finished.code(), 0, "{finished:?}");
-    let trouble = &report["nodes"][0]["trouble"];
-    let text = |key: &str| trouble[key].as_str().unwrap_or_default().to_owned();
-    (text("kind"), text("text"))
+    probe::trouble(&report(BRIEF, address, &[]))
 }
 
 /// A handshake record with a length of its own choice.
@@ -92,7 +58,7 @@ fn other_protocols_are_named() {
 #[test]
 fn a_file_of_roots_without_one_is_refused() {
     let site = Site::new();
-    let none = site.directory.write("none.pem", "no PEM");
+    let none = site.write("none.pem", "no PEM");
     let mut command = lab::command();
     command.args(["probe", "127.0.0.1:1", "--ca"]).arg(&none);
     let finished = run(&mut command);
@@ -121,9 +87,9 @@ fn what_breaks_the_protocol_has_its_reason() {
             "timeout",
             "was not over within 1 s",
         ),
-        (serve(|_, _| {}), "closed", "closed the connection"),
+        (serve_by_hello(|_, _| {}), "closed", "closed the connection"),
         (
-            serve(|_, _| thread::park()),
+            serve_by_hello(|_, _| thread::park()),
             "timeout",
             "was not over within 1 s",
         ),
@@ -142,7 +108,7 @@ fn what_breaks_the_protocol_has_its_reason() {
 #[test]
 fn a_tarpit_takes_no_longer_than_the_time_limit() {
     // A byte now, and the next in a minute, which nobody waits for.
-    let tarpit = serve(|stream, _| {
+    let tarpit = serve_by_hello(|stream, _| {
         let _sent = stream.write_all(&[22]);
         thread::park();
     });
@@ -184,8 +150,7 @@ fn a_certificate_that_is_none_is_a_fault() {
     let flight = flight.concat();
     let length = u16::try_from(flight.len()).unwrap();
     let address = answer(record(length, &flight));
-    let (finished, report) = probe(address, &[]);
-    assert_eq!(finished.code(), 0, "{finished:?}");
+    let report = report(BRIEF, address, &[]);
     let node = &report["nodes"][0];
     // Hellos by hand see a version; no client gets through.
     let clients = node["clients"].as_array().unwrap();
@@ -241,44 +206,32 @@ fn expectations_and_slips_have_exit_codes() {
 
 /// A mail server that has TLS: after the dialog, what comes is for the TLS server.
 fn mail_server(tls: SocketAddr) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let copy = |mut from: TcpStream, mut to: TcpStream| {
-        thread::spawn(move || {
-            let _cut = std::io::copy(&mut from, &mut to);
-            let _gone = to.shutdown(std::net::Shutdown::Write);
-        });
-    };
-    thread::spawn(move || {
-        while let Ok((mut stream, _)) = listener.accept() {
-            let mut say = |words: &str| {
-                let _gone = stream.write_all(words.as_bytes());
-                let mut line = [0; 512];
-                stream.read(&mut line).unwrap_or(0)
-            };
-            if say("220 localhost ESMTP\r\n") > 0 && say("250-localhost\r\n250 STARTTLS\r\n") > 0 {
-                let _gone = stream.write_all(b"220 go ahead\r\n");
-                let server = TcpStream::connect(tls).unwrap();
-                copy(stream.try_clone().unwrap(), server.try_clone().unwrap());
-                copy(server, stream);
-            }
+    scripted::serve(move |stream| {
+        let mut say = |words: &str| {
+            let _gone = stream.write_all(words.as_bytes());
+            let mut line = [0; 512];
+            stream.read(&mut line).unwrap_or(0)
+        };
+        if say("220 localhost ESMTP\r\n") > 0 && say("250-localhost\r\n250 STARTTLS\r\n") > 0 {
+            let _gone = stream.write_all(b"220 go ahead\r\n");
+            pass_on(stream, tls, |server, client| {
+                io::copy(server, client).map(drop)
+            });
         }
-    });
-    address
+    })
 }
 
 #[test]
 fn tls_is_asked_for_in_words_of_the_protocol() {
-    let site = Site::new();
-    let server = Server::start(Behaviour::Http("ok".into()));
-    let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, _lariat) = serve(Behaviour::Http("ok".into()));
     let mail = mail_server(service.address);
     assert_has(trouble(mail).1, "did you mean --starttls smtp?");
-    let (_, report) = probe(service.address, &["--starttls", "smtp"]);
-    let text = report["nodes"][0]["trouble"]["text"].to_string();
-    assert_has(text, "as no greeting came: TLS may begin there at once");
-    let (_, report) = probe(mail, &["--starttls", "smtp", "--attempts", "2"]);
+    let silent = report(BRIEF, service.address, &["--starttls", "smtp"]);
+    assert_has(
+        probe::trouble(&silent).1,
+        "as no greeting came: TLS may begin there at once",
+    );
+    let report = report(BRIEF, mail, &["--starttls", "smtp"]);
     let node = &report["nodes"][0];
     assert_eq!(node["trouble"], Value::Null, "{report}");
     assert_eq!(node["clients"][0]["version"], "TLSv1.3");

@@ -3,72 +3,19 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::thread;
+use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 use serde_json::Value;
 use suite::lab;
 use suite::prelude::*;
+use suite::probe::{BRIEF, BUSY, probe, report, trouble};
+use suite::scripted::{answer, read_record, relay, say_for_ever, serve, serve_by_hello};
 
-/// A server that does this with each connection.
-fn speak_first(act: impl Fn(&mut TcpStream) + Send + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        while let Ok((mut stream, _)) = listener.accept() {
-            act(&mut stream);
-        }
-    });
-    address
+fn node(timeout: &str, address: SocketAddr) -> Value {
+    report(timeout, address, &[])["nodes"][0].clone()
 }
-
-/// The same with the first bytes of the client.
-fn serve_by_hello(act: impl Fn(&mut TcpStream, &[u8]) + Send + 'static) -> SocketAddr {
-    speak_first(move |stream| {
-        let mut hello = [0; 4096];
-        let count = stream.read(&mut hello).unwrap_or(0);
-        act(stream, &hello[..count]);
-    })
-}
-
-/// The same after them.
-fn serve(act: impl Fn(&mut TcpStream) + Send + 'static) -> SocketAddr {
-    serve_by_hello(move |stream, _| act(stream))
-}
-
-fn probed_within(timeout: &str, address: SocketAddr, flags: &[&str]) -> Finished {
-    let mut command = lab::command();
-    command.args(["probe", &address.to_string(), "--timeout", timeout]);
-    run(command.args(["--attempts", "2"]).args(flags))
-}
-
-fn probed(address: SocketAddr, flags: &[&str]) -> Finished {
-    probed_within("1s", address, flags)
-}
-
-/// The only node of the report. That a server means ill is no failure of ours.
-fn node_within(timeout: &str, address: SocketAddr) -> Value {
-    let finished = probed_within(timeout, address, &["--json"]);
-    assert_eq!(finished.code(), 0, "{finished:?}");
-    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
-    report["nodes"][0].clone()
-}
-
-/// Where something may be waited for that never comes.
-fn node(address: SocketAddr) -> Value {
-    node_within("1s", address)
-}
-
-/// The kind and the text of what is wrong at a node.
-fn trouble(node: &Value) -> (String, String) {
-    let text = |key: &str| node["trouble"][key].as_str().unwrap_or_default().to_owned();
-    (text("kind"), text("text"))
-}
-
-/// A time that is over on no host, however busy it is.
-const BUSY: &str = "30s";
 
 /// Bytes behind their length.
 fn vector(length_bytes: usize, bytes: &[u8]) -> Vec<u8> {
@@ -150,11 +97,7 @@ fn lies_about_lengths_have_their_reason() {
             "no record",
         ),
     ] {
-        let address = serve(move |stream| {
-            let _gone = stream.write_all(&bytes);
-            let _end = stream.read(&mut [0]);
-        });
-        let (_, text) = trouble(&node(address));
+        let (_, text) = trouble(&report(BRIEF, answer(bytes), &[]));
         assert!(text.contains(words), "{what}: {text}");
     }
 }
@@ -187,13 +130,8 @@ fn what_never_ends_is_left() {
             "longer than 256 KiB",
         ),
     ] {
-        let address = serve(move |stream| {
-            let mut sent = stream.write_all(&before);
-            while sent.is_ok() {
-                sent = stream.write_all(&again);
-            }
-        });
-        let (kind, text) = trouble(&node_within(BUSY, address));
+        let address = serve_by_hello(move |stream, _| say_for_ever(stream, &before, &again));
+        let (kind, text) = trouble(&report(BUSY, address, &[]));
         assert_eq!(kind, "malformed", "{what}: {text}");
         assert!(text.contains(words), "{what}: {text}");
     }
@@ -224,16 +162,9 @@ fn a_dialog_that_never_ends_or_makes_no_sense_is_left() {
         ),
     ] {
         let again = again.repeat(999);
-        let address = speak_first(move |stream| {
-            let mut sent = stream.write_all(before);
-            while sent.is_ok() {
-                sent = stream.write_all(&again);
-            }
-        });
-        let flags = ["--starttls", protocol, "--json"];
-        let said = probed_within(BUSY, address, &flags).success();
-        let report: Value = serde_json::from_str(&said).unwrap();
-        let (kind, text) = trouble(&report["nodes"][0]);
+        let address = serve(move |stream| say_for_ever(stream, before, &again));
+        let report = report(BUSY, address, &["--starttls", protocol]);
+        let (kind, text) = trouble(&report);
         assert_eq!(kind, "no-starttls", "{protocol}: {text}");
         assert_eq!(report["verdicts"][0]["point"], "no-starttls");
     }
@@ -244,13 +175,8 @@ fn what_never_ends_after_a_good_flight_is_left() {
     for again in [record(20, &[1]), record(21, &[1, 90]), record(22, &[])] {
         let again = again.repeat(999);
         let before = flight(&vector(3, &[0x30, 0]));
-        let address = serve(move |stream| {
-            let mut sent = stream.write_all(&before);
-            while sent.is_ok() {
-                sent = stream.write_all(&again);
-            }
-        });
-        let node = node_within(BUSY, address);
+        let address = serve_by_hello(move |stream, _| say_for_ever(stream, &before, &again));
+        let node = node(BUSY, address);
         let clients = node["clients"].as_array().unwrap();
         assert!(!clients.is_empty(), "{node}");
         let said = |client: &Value| client["trouble"]["text"].is_string();
@@ -261,7 +187,7 @@ fn what_never_ends_after_a_good_flight_is_left() {
 #[test]
 fn a_flight_that_drips_is_no_longer_waited_for_than_a_silent_server() {
     let bytes = flight(&vector(3, &[0x30, 0]));
-    let address = serve(move |stream| {
+    let address = serve_by_hello(move |stream, _| {
         let pace = Some(Duration::from_millis(90));
         stream.set_read_timeout(pace).unwrap();
         for byte in &bytes {
@@ -272,26 +198,24 @@ fn a_flight_that_drips_is_no_longer_waited_for_than_a_silent_server() {
             }
         }
     });
-    let (kind, text) = trouble(&node(address));
+    let (kind, text) = trouble(&report(BRIEF, address, &[]));
     assert_eq!(kind, "timeout", "{text}");
 }
 
 #[test]
 fn a_tarpit_that_answers_just_in_time_is_left_when_its_time_is_over() {
     let bytes = flight(&vector(3, &[0x30, 0]));
-    let address = serve(move |stream| {
+    let address = serve_by_hello(move |stream, _| {
         // The client is silent: that the time is over is the pace.
         let pace = Some(Duration::from_millis(90));
         stream.set_read_timeout(pace).unwrap();
         let _silence = stream.read(&mut [0]);
         let _gone = stream.write_all(&bytes);
     });
-    let finished = probed_within(BUSY, address, &["--max-time", "1s", "--json"]);
-    assert_eq!(finished.code(), 0, "{finished:?}");
-    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
-    let (kind, text) = trouble(&report["nodes"][0]);
+    let report = report(BUSY, address, &["--max-time", "1s"]);
+    let (kind, text) = trouble(&report);
     assert_eq!(kind, "timeout", "{text}");
-    assert!(text.contains("the 1 s of --max-time"), "{text}");
+    assert_has(&text, "the 1 s of --max-time");
     // What was not tried is not complained of.
     let verdicts = report["verdicts"].as_array().unwrap();
     let points: Vec<_> = verdicts.iter().map(|one| &one["point"]).collect();
@@ -316,8 +240,7 @@ fn what_older_versions_need_is_found_to_be_missing() {
             let _gone = stream.write_all(&bytes);
             let _end = stream.read(&mut [0; 4096]);
         });
-        let said = probed_within(BUSY, address, &["--json"]).success();
-        let report: Value = serde_json::from_str(&said).unwrap();
+        let report = report(BUSY, address, &[]);
         let all = report["verdicts"].as_array().unwrap().iter();
         let all: Vec<_> = all.map(|one| one["point"].as_str().unwrap()).collect();
         assert!(all.contains(&"old-versions"), "{all:?}");
@@ -331,28 +254,11 @@ fn what_older_versions_need_is_found_to_be_missing() {
 }
 
 /// Passes connections on to a server, and resets each after so many bytes of the server's.
-fn cutting(server: SocketAddr, after: usize) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            let mut to_server = TcpStream::connect(server).unwrap();
-            let mut from_server = to_server.try_clone().unwrap();
-            let mut client = stream.try_clone().unwrap();
-            thread::spawn(move || {
-                let _cut = std::io::copy(&mut client, &mut to_server);
-                let _gone = to_server.shutdown(Shutdown::Write);
-            });
-            let mut to_client = &stream;
-            let limit = u64::try_from(after).unwrap();
-            let _gone = std::io::copy(&mut (&mut from_server).take(limit), &mut to_client);
-            set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
-            // The other thread holds the socket too, and its end is ours.
-            let _gone = stream.shutdown(Shutdown::Read);
-            let _over = from_server.shutdown(Shutdown::Both);
-        }
-    });
-    address
+fn cutting(server: SocketAddr, after: u64) -> SocketAddr {
+    relay(server, move |server, client| {
+        let _gone = std::io::copy(&mut server.take(after), client);
+        set_socket_linger(client, Some(Duration::ZERO))
+    })
 }
 
 #[test]
@@ -363,7 +269,7 @@ fn a_connection_that_breaks_at_any_stage_is_a_finding() {
     let _lariat = Lariat::start(&service.toml());
     // Nothing, a record's head, a cut ServerHello, and on through certificates to tickets.
     for after in [0, 1, 5, 40, 90, 200, 600, 900, 1200, 1500, 2500] {
-        let node = node_within(BUSY, cutting(service.address, after));
+        let node = node(BUSY, cutting(service.address, after));
         let kind = node["trouble"]["kind"].as_str().unwrap_or_default();
         // One that is reset at once may never have been connected for us.
         let expected = if after == 0 {
@@ -377,29 +283,14 @@ fn a_connection_that_breaks_at_any_stage_is_a_finding() {
 
 /// Passes connections on to a server of TLS 1.2, and keeps its alerts back.
 fn without_alerts(server: SocketAddr) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        while let Ok((mut to_client, _)) = listener.accept() {
-            let mut to_server = TcpStream::connect(server).unwrap();
-            let mut from_server = to_server.try_clone().unwrap();
-            let mut from_client = to_client.try_clone().unwrap();
-            thread::spawn(move || {
-                let _cut = std::io::copy(&mut from_client, &mut to_server);
-                let _gone = to_server.shutdown(Shutdown::Write);
-            });
-            let mut head = [0; 5];
-            while from_server.read_exact(&mut head).is_ok() {
-                let mut fragment = vec![0; usize::from(u16::from_be_bytes([head[3], head[4]]))];
-                from_server.read_exact(&mut fragment).unwrap();
-                if head[0] != 21 {
-                    let _gone = to_client.write_all(&[&head[..], &fragment].concat());
-                }
+    relay(server, |server, client| {
+        while let Ok(record) = read_record(server) {
+            if record[0] != 21 {
+                let _gone = client.write_all(&record);
             }
-            let _gone = to_client.shutdown(Shutdown::Both);
         }
-    });
-    address
+        client.shutdown(Shutdown::Write)
+    })
 }
 
 #[test]
@@ -416,7 +307,7 @@ fn a_reply_that_never_ends_is_left() {
     let service = Service::new(&site, &Server::start(Behaviour::Hang));
     let service = service.servers(&format!("[{:?}]", behind.to_string()));
     let _lariat = Lariat::start(&service.toml());
-    let node = node_within(BUSY, service.address);
+    let node = node(BUSY, service.address);
     let exchange = &node["exchange"];
     assert_eq!(exchange["reply"], "HTTP/1.1 200 OK", "{node}");
     assert_eq!(exchange["end"], "open", "{node}");
@@ -433,8 +324,7 @@ fn an_end_without_close_notify_is_advice() {
         (service.address, "close-notify"),
         (without_alerts(service.address), "truncated"),
     ] {
-        let finished = probed_within(BUSY, address, &["--json"]);
-        let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+        let report = report(BUSY, address, &[]);
         assert_eq!(report["nodes"][0]["exchange"]["end"], end, "{report}");
         let verdicts = report["verdicts"].as_array().unwrap().iter();
         let said = verdicts.filter(|one| one["point"] == "no-close-notify");
@@ -457,11 +347,7 @@ fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
     ] {
         let list: Vec<u8> = chain.iter().flat_map(|one| vector(3, one)).collect();
         let bytes = flight(&list);
-        let address = serve(move |stream| {
-            let _gone = stream.write_all(&bytes);
-            let _end = stream.read(&mut [0; 4096]);
-        });
-        let node = node(address);
+        let node = node(BRIEF, answer(bytes));
         assert_eq!(node["versions"][1]["spoken"], true, "{node}");
         assert!(!node["clients"].as_array().unwrap().is_empty(), "{node}");
     }
@@ -469,9 +355,9 @@ fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
     for _ in 0..100 {
         chain += site.authority.pem();
     }
-    site.directory.write("long.pem", chain);
+    site.write("long.pem", chain);
     let server = SServer::start(&site, "long.pem", &["-www"]);
-    let node = node_within(BUSY, server.address);
+    let node = node(BUSY, server.address);
     let certificate = &node["clients"][0]["certificate"];
     let chain = certificate["chain"].as_array().unwrap();
     assert!(chain.len() > 100, "{node}");
@@ -504,7 +390,7 @@ fn words_of_servers_stay_words() {
     let behind = Server::start(Behaviour::Speak(reply.into_bytes()));
     let service = Service::new(&site, &behind);
     let _lariat = Lariat::start(&service.toml());
-    let banner = serve(|stream| {
+    let banner = serve_by_hello(|stream, _| {
         let _gone = stream.write_all(format!("554 {SPELL}\r\n").as_bytes());
     });
     let page = site.path("page.html");
@@ -514,23 +400,28 @@ fn words_of_servers_stay_words() {
         (banner, &["--starttls", "smtp"]),
         (banner, &[]),
     ] {
-        let text = probed(address, flags);
+        let text = probe(BRIEF, address, flags);
         assert_harmless("text", &text.stdout);
         assert_harmless("messages", &text.stderr);
-        let json = probed(address, &[flags, &["--json"]].concat());
+        let json = probe(BRIEF, address, &[flags, &["--json"]].concat());
         assert_harmless("JSON", &json.stdout);
-        probed(address, &[flags, &["-o", page.to_str().unwrap()]].concat()).success();
+        probe(
+            BRIEF,
+            address,
+            &[flags, &["-o", page.to_str().unwrap()]].concat(),
+        )
+        .success();
         assert_harmless_page(&fs::read_to_string(&page).unwrap());
     }
-    let expect = site
-        .directory
-        .write("expect.toml", "certificate.names = ['localhost']");
-    let unmet = probed(server.address, &["--expect", expect.to_str().unwrap()]);
+    let expect = site.write("expect.toml", "certificate.names = ['localhost']");
+    let unmet = probe(
+        BRIEF,
+        server.address,
+        &["--expect", expect.to_str().unwrap()],
+    );
     assert_eq!(unmet.code(), 7, "{unmet:?}");
     assert_harmless("what is not as expected", &unmet.stderr);
-    let list = site
-        .directory
-        .write("sites.txt", format!("{}\n", server.address));
+    let list = site.write("sites.txt", format!("{}\n", server.address));
     let mut survey = lab::command();
     survey.arg("survey").arg(&list).arg("-o").arg(&page);
     run(&mut survey).success();

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::thread;
 
 use serde_json::Value;
 use suite::lab;
 use suite::prelude::*;
+use suite::scripted::serve_in_turn;
 
 /// Without TLS, at an address of its own. It counts connections, and those that were made before
 /// the last one was over.
@@ -21,20 +21,16 @@ struct Plain {
 
 impl Plain {
     fn start(host: &str) -> (SocketAddr, Arc<Self>) {
-        let listener = TcpListener::bind((host, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
         let counts = Arc::new(Self::default());
         let server = Arc::clone(&counts);
-        thread::spawn(move || {
-            let mut last: Option<TcpStream> = None;
-            while let Ok((mut stream, _)) = listener.accept() {
-                server.connections.fetch_add(1, SeqCst);
-                if last.is_some_and(|last| !is_over(last)) {
-                    server.rude.fetch_add(1, SeqCst);
-                }
-                let _gone = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-                last = Some(stream);
+        let mut last: Option<TcpStream> = None;
+        let address = serve_in_turn(host, move |mut stream| {
+            server.connections.fetch_add(1, SeqCst);
+            if last.take().is_some_and(|last| !is_over(last)) {
+                server.rude.fetch_add(1, SeqCst);
             }
+            let _gone = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            last = Some(stream);
         });
         (address, counts)
     }

@@ -1,19 +1,13 @@
 //! Who is answered on the admin address: requests for a host that is ours, with the token.
 
-use suite::configuration::Service;
-use suite::curl::curl;
-use suite::lariat::{Lariat, command};
-use suite::patience::until;
-use suite::program::{Running, run};
-use suite::site::Site;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::lariat::command;
+use suite::prelude::*;
 
 const TOKEN: &str = "correct-horse-battery";
 
 #[test]
 fn a_web_page_under_another_name_reads_nothing() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     for path in ["", "status", "metrics"] {
         let url = format!("http://{}/{path}", lariat.admin());
         let rebound = ["--include", "--header", "Host: rebound.example"];
@@ -64,7 +58,7 @@ fn requests_with_the_token_are_answered() {
         let answer = ask(&["--header", &bearer]);
         answer.stdout.starts_with("HTTP/1.1 200 ").then_some(answer)
     });
-    assert!(answer.stdout.contains("supervisor_pid"), "{answer:?}");
+    answer.assert_stdout("supervisor_pid");
     let user = format!("lariat:{TOKEN}");
     let answer = ask(&["--user", &user]);
     assert!(answer.stdout.starts_with("HTTP/1.1 200 "), "{answer:?}");
@@ -92,9 +86,6 @@ fn an_address_that_others_reach_takes_a_token() {
         .args(["--admin", "0.0.0.0:0"]);
     let answer = run(&mut serve);
     assert_eq!(answer.code(), 2);
-    assert!(
-        answer.stderr.contains("may be reached by other hosts"),
-        "{answer:?}"
-    );
-    assert!(answer.stderr.contains("hint: "), "{answer:?}");
+    answer.assert_stderr("may be reached by other hosts");
+    answer.assert_stderr("hint: ");
 }

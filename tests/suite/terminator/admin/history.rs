@@ -68,8 +68,7 @@ fn it_adds_up_to_what_was_counted_and_keeps_each_peak() {
 
 #[test]
 fn a_question_that_cannot_be_read_is_refused() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     for wrong in ["after=yesterday", "after=-1"] {
         let url = format!("http://{}/history?{wrong}", lariat.admin());
         let answer = curl().url(&url).args(&["--include"]).run();
@@ -79,8 +78,7 @@ fn a_question_that_cannot_be_read_is_refused() {
 
 #[test]
 fn the_document_says_since_when_a_server_is_as_it_is() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, server, _service, lariat) = serve(Behaviour::Echo);
     let state = || {
         let status = lariat.status();
         let server = &status["services"][0]["servers"][0];

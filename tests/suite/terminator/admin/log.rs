@@ -8,20 +8,14 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::{Lariat, command};
-use suite::patience::until;
-use suite::program::{Finished, Running, assert_has};
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 #[test]
 fn a_line_tells_the_connections_story() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server).tls("alpn = ['http/1.1']");
-    let lariat = Lariat::start(&service.toml());
+    let (site, server, service, lariat) = serve_as(Behaviour::Http("hello".into()), |service| {
+        service.tls("alpn = ['http/1.1']")
+    });
     curl_tls(&site, service.address)
         .args(&["--tls-max", "1.2"])
         .run()
@@ -59,9 +53,7 @@ fn a_line_tells_the_connections_story() {
 
 #[test]
 fn a_flood_of_failures_is_counted_not_printed() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, lariat) = serve(Behaviour::Echo);
     let count = 500;
     for _ in 0..count {
         let mut stream = TcpStream::connect(service.address).unwrap();
@@ -79,15 +71,11 @@ fn a_flood_of_failures_is_counted_not_printed() {
 /// Workers hand lines over in batches; those of the last moment are written before the end.
 #[test]
 fn no_line_is_lost_by_a_stop() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
     let client = Client::new(&site);
     let count = 40;
     for _ in 0..count {
-        let mut connection = client.connect(service.address);
-        connection.send(b"a");
-        assert_eq!(connection.receive(1), b"a");
+        let mut connection = client.echo(service.address);
         connection.end();
         assert_eq!(connection.read_to_end().unwrap(), b"");
     }
@@ -99,10 +87,8 @@ fn no_line_is_lost_by_a_stop() {
 /// What is not written is counted, so that the number of connections can be told from the log.
 #[test]
 fn successes_are_sampled_and_bounded_and_their_number_is_in_the_log() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let configuration = format!("sample = 5\n[workers]\nthreads = 1\n{}", service.toml());
-    let mut lariat = Lariat::start(&configuration);
+    let (site, _server, service, mut lariat) =
+        serve_with("sample = 5\n[workers]\nthreads = 1", Behaviour::Echo);
     let client = Client::new(&site);
     for _ in 0..20 {
         let mut connection = client.connect(service.address);
@@ -159,10 +145,7 @@ fn messages_have_time_and_level_in_the_form_of_their_reader() {
                 let (time, rest) = reloaded.split_once(' ').unwrap();
                 assert!(is_time(time), "{time}");
                 assert_eq!(rest, "lariat: notice: reloaded: configuration 2 is served");
-                assert!(
-                    refused.contains(" lariat: error: reload refused"),
-                    "{refused}"
-                );
+                assert_has(refused, " lariat: error: reload refused");
             }
         }
         let is_timed = |line: &str| line.contains("Z lariat: ") || line.starts_with("{\"time\":");
@@ -238,9 +221,7 @@ fn processes_of_the_supervisor_use_its_form_and_end_with_it_without_a_word() {
     if !rustix::process::getuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&format!("messages = 'json'\n{}", service.toml()));
+    let (_site, _server, _service, lariat) = serve_with("messages = 'json'", Behaviour::Echo);
     let worker_process = lariat.worker_process().as_raw_nonzero();
     let environment = std::fs::read_to_string(format!("/proc/{worker_process}/environ")).unwrap();
     let variables = environment.split_terminator('\0');

@@ -135,10 +135,7 @@ fn a_daemon_that_takes_nothing_holds_nobody() {
         curl_tls(&site, service.address).run().success();
         lariat.reload().success();
     }
-    until("messages on the standard error", || {
-        let said = lariat.stderr();
-        said.contains("it has read nothing for 1s").then_some(())
-    });
+    lariat.wait_for_stderr("it has read nothing for 1s");
     // All that waited arrives once it is read.
     let reader = std::thread::spawn(move || wait_for(&socket, "LARIAT_SNI", "localhost"));
     assert_eq!(reader.join().unwrap()["LARIAT_REASON"], "client-closed");
@@ -152,9 +149,7 @@ fn a_check_looks_for_the_daemon() {
     let service = Service::new(&site, &server).toml();
     let path = site.path("syslog");
     let check = |log: &str| {
-        let file = site
-            .directory
-            .write("lariat.toml", format!("[log]\n{log}\n{service}"));
+        let file = site.write("lariat.toml", format!("[log]\n{log}\n{service}"));
         run(command().arg("check").arg(file))
     };
     let log = format!("output = 'syslog'\nsyslog = 'unix:{}'", path.display());

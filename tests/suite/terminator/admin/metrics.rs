@@ -2,12 +2,7 @@
 
 use std::net::TcpStream;
 
-use suite::configuration::Service;
-use suite::curl::{curl, curl_tls};
-use suite::lariat::Lariat;
-use suite::patience::now_seconds;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 #[test]
 fn connections_handshakes_and_bytes_are_counted() {
@@ -50,8 +45,7 @@ fn connections_handshakes_and_bytes_are_counted() {
 
 #[test]
 fn each_family_has_its_help_and_type_once() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let url = format!("http://{}/metrics", lariat.admin());
     let text = curl().url(&url).args(&["--include"]).run().success();
     assert!(
@@ -118,8 +112,7 @@ fn limits_stand_beside_what_they_limit() {
     ] {
         assert_eq!(lariat.sum(name, &[]), limit, "{name}");
     }
-    lariat.configure(&(service.toml() + &limits.replace("321", "123")));
-    lariat.reload().success();
+    lariat.reload_with(&(service.toml() + &limits.replace("321", "123")));
     lariat.wait_for_metric("lariat_connections_limit", &[], 123.0);
 }
 
@@ -139,8 +132,7 @@ fn the_last_reload_shows_whether_it_was_refused_and_when_one_was_not() {
     lariat.wait_for_metric(successful, &[], 0.0);
     assert_eq!(time(), at_start);
 
-    lariat.configure(&toml);
-    lariat.reload().success();
+    lariat.reload_with(&toml);
     lariat.wait_for_metric(successful, &[], 1.0);
     assert!(time() >= at_start);
 }

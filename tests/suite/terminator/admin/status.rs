@@ -3,22 +3,11 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
-
-fn start() -> (Site, Server, Service, Lariat) {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
-    (site, server, service, lariat)
-}
+use suite::prelude::*;
 
 #[test]
 fn the_command_prints_a_table_or_the_document() {
-    let (site, server, service, lariat) = start();
+    let (site, server, service, lariat) = serve(Behaviour::Http("hello".into()));
     curl_tls(&site, service.address).run().success();
 
     let table = lariat.ask("status").success();
@@ -33,7 +22,7 @@ fn the_command_prints_a_table_or_the_document() {
 
 #[test]
 fn the_socket_never_reads() {
-    let (_site, _server, _service, lariat) = start();
+    let (_site, _server, _service, lariat) = serve(Behaviour::Http("hello".into()));
     let mut stream = UnixStream::connect(lariat.status_socket()).unwrap();
     let mut document = String::new();
     // Whether our words arrive before it closes is left open; that they change nothing is not.
@@ -48,12 +37,12 @@ fn without_a_running_lariat_the_command_fails_and_says_why() {
     let site = Site::new();
     let mut command = suite::lariat::command();
     let nowhere = site.path("nowhere.sock");
-    let answer = suite::program::run(command.arg("status").arg("--status-socket").arg(&nowhere));
+    let answer = run(command.arg("status").arg("--status-socket").arg(&nowhere));
     assert_eq!(answer.code(), 4);
     assert!(
         answer.stderr.contains(nowhere.to_str().unwrap()),
         "{answer:?}"
     );
-    assert!(answer.stderr.contains("hint:"), "{answer:?}");
+    answer.assert_stderr("hint:");
     assert_eq!(answer.stdout, "");
 }

@@ -7,11 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
-use suite::configuration::Service;
-use suite::lariat::{self, Lariat};
-use suite::program::{self, Finished};
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::lariat;
+use suite::prelude::*;
 
 /// What no text of ours holds: controls of C0 and C1, DEL, and one that turns text around.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{9b}2J\u{7f}\u{202e}";
@@ -78,7 +75,7 @@ fn serve(site: &Site, document: String, count: usize) -> (PathBuf, JoinHandle<()
 
 fn ask(arguments: &[&str], path: &Path) -> Finished {
     let mut command = lariat::command();
-    program::run(command.args(arguments).arg("--status-socket").arg(path))
+    run(command.args(arguments).arg("--status-socket").arg(path))
 }
 
 fn assert_harmless(answer: &Finished) {
@@ -98,11 +95,8 @@ fn a_forged_document_gets_no_process_signalled() {
         let answer = ask(&words, &path);
         assert_eq!(answer.code(), 4, "{answer:?}");
         let owner = format!("belongs to process {}", std::process::id());
-        assert!(answer.stderr.contains(&owner), "{answer:?}");
-        assert!(
-            answer.stderr.contains("it was sent no signal"),
-            "{answer:?}"
-        );
+        answer.assert_stderr(&owner);
+        answer.assert_stderr("it was sent no signal");
         bystander.assert_alive();
     }
     socket.join().unwrap();
@@ -127,10 +121,7 @@ fn a_forged_document_does_nothing_to_the_terminal() {
         "{table}"
     );
     // The number is that of the process that made the socket.
-    assert!(
-        table.contains(&format!("of supervisor {}\n", std::process::id())),
-        "{table}"
-    );
+    assert_has(&table, &format!("of supervisor {}\n", std::process::id()));
 
     let json = ask(&["status", "--json"], &path);
     assert_harmless(&json);

@@ -88,7 +88,7 @@ impl Farm {
         tables: impl FnOnce(&mut Network, &[Host]) -> (Vec<String>, Option<Relay>),
     ) -> Self {
         let site = Site::new();
-        site.directory.write("secret", [7; 32]);
+        site.write("secret", [7; 32]);
         let host = network.host();
         let listen = host.at(8000).to_string();
         let mut command = host.command(&lab::command());

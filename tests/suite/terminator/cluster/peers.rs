@@ -280,8 +280,7 @@ fn a_secret_is_replaced_without_a_full_handshake() {
         (1, &[new]),
     ];
     for (host, secrets) in steps {
-        hosts[host].configure(&farm.configuration(host, secrets));
-        hosts[host].reload().success();
+        hosts[host].reload_with(&farm.configuration(host, secrets));
         made += 1.0;
         for (from, to) in [(0, 1), (1, 0)] {
             let client = Client::without_tickets(&farm.site);

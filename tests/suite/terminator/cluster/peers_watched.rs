@@ -10,43 +10,33 @@ use suite::prelude::*;
 
 use super::peers::{Farm, hears, rejected, seen_until_session, stored};
 
-fn says(lariat: &Lariat, words: &str) {
-    until(words, || lariat.stderr().contains(words).then_some(()));
-}
-
 #[test]
 fn a_peer_that_is_missing_gone_or_back_is_said_and_shown() {
     let farm = Farm::new(2);
     let first = farm.start(0);
     let (peer, nobody) = (farm.places[1], farm.places[2]);
-    until("those that were never heard to be shown", || {
+    until_true("those that were never heard to be shown", || {
         let text = first.ask("status").success();
         let is_shown = text.contains("0 of 2 peers heard");
-        (is_shown && text.matches("NEVER HEARD").count() == 2).then_some(())
+        is_shown && text.matches("NEVER HEARD").count() == 2
     });
-    says(
-        &first,
-        &format!("the cluster peer {nobody} is not heard: clients"),
-    );
-    says(
-        &first,
-        &format!("the cluster peer {peer} is not heard: clients"),
-    );
+    first.wait_for_stderr(&format!("the cluster peer {nobody} is not heard: clients"));
+    first.wait_for_stderr(&format!("the cluster peer {peer} is not heard: clients"));
     let mut second = farm.start(1);
-    says(&first, &format!("the cluster peer {peer} is heard again"));
+    first.wait_for_stderr(&format!("the cluster peer {peer} is heard again"));
     second.signal(Signal::TERM);
     second.wait();
     hears(&first, 0.0);
-    until("the silence to be said", || {
+    until_true("the silence to be said", || {
         let text = first.stderr();
-        (text.matches(&format!("{peer} is not heard")).count() == 2).then_some(())
+        text.matches(&format!("{peer} is not heard")).count() == 2
     });
     assert_has(first.ask("status").success(), "SILENT");
     // It is another one at the same address, and the same peer to who looks.
     let _second = farm.start(1);
-    until("the other one to be shown alone", || {
+    until_true("the other one to be shown alone", || {
         let text = first.ask("status").success();
-        (text.contains("1 of 2 peers heard") && !text.contains("SILENT")).then_some(())
+        text.contains("1 of 2 peers heard") && !text.contains("SILENT")
     });
 }
 
@@ -61,7 +51,7 @@ fn a_secret_that_differs_and_a_time_that_is_off_are_said_and_shown() {
     let _stranger = Lariat::start(&farm.configuration(2, &[&other]));
     hosts.iter().for_each(|host| hears(host, 1.0));
     let from = format!("datagrams from {} are ", farm.places[2]);
-    says(&hosts[0], &format!("{from}encrypted with a secret"));
+    hosts[0].wait_for_stderr(&format!("{from}encrypted with a secret"));
     rejected(&hosts[0], "unknown-secret", 1.0);
     assert_has(hosts[0].ask("status").success(), " unknown-secret");
     // What somebody holds back has the time of a clock that is late.
@@ -70,8 +60,8 @@ fn a_secret_that_differs_and_a_time_that_is_off_are_said_and_shown() {
     spy.send_to(&old, farm.places[1]).unwrap();
     rejected(&hosts[1], "out-of-time", 1.0);
     let from = format!("datagrams from {} are ", farm.places[3]);
-    says(&hosts[1], &format!("{from}dropped, as their time is "));
-    says(&hosts[1], " s behind this host's clock");
+    hosts[1].wait_for_stderr(&format!("{from}dropped, as their time is "));
+    hosts[1].wait_for_stderr(" s behind this host's clock");
     assert_has(hosts[1].ask("status").success(), " out-of-time");
 }
 
@@ -183,8 +173,7 @@ fn what_each_kind_of_datagram_costs_that_is_dropped() {
     cost(1, "replayed", "again", &sample);
     cost(0, "reflected", "its own", &sample);
     farm.more = "receive-rate = 1";
-    hosts[1].configure(&farm.configuration(1, &[&farm.site.path("cluster.key")]));
-    hosts[1].reload().success();
+    hosts[1].reload_with(&farm.configuration(1, &[&farm.site.path("cluster.key")]));
     cost(1, "rate-limited", "above the rate", &sample);
     let entries = hosts[1].sum("lariat_session_cache_entries", &[]);
     assert_eq!(entries, 1.0, "none of them brought anything");

@@ -6,11 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use serde_json::Value;
-use suite::configuration::Service;
 use suite::lariat::command;
-use suite::program::{Finished, run};
-use suite::site::Site;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 struct Desk {
     site: Site,
@@ -29,7 +26,7 @@ fn desk() -> Desk {
 }
 
 fn check(desk: &Desk, text: &str) -> Finished {
-    let file = desk.site.directory.write("lariat.toml", text);
+    let file = desk.site.write("lariat.toml", text);
     run(command().arg("check").arg(file))
 }
 
@@ -73,7 +70,7 @@ fn a_service_that_cannot_be_served_hides_nothing() {
          [[service]]\nfront.listen = ['127.0.0.1:{port}', '0.0.0.0:{port}']\n\
          front.tls.certificates = ['gone.pem']\nback.servers = ['127.0.0.1']\n"
     );
-    let file = desk.site.directory.write("lariat.toml", text);
+    let file = desk.site.write("lariat.toml", text);
     let script = "ulimit -n 200; exec \"$0\" check --bind \"$1\"";
     let mut limited = Command::new("sh");
     limited.args(["-c", script]).arg(command().get_program());
@@ -123,7 +120,7 @@ fn a_missing_file_is_named() {
 fn a_certificate_whose_key_is_missing_has_no_fault_of_its_own() {
     let desk = desk();
     let chain = desk.site.leaf(&["localhost"]).chain_pem();
-    let chain = desk.site.directory.write("chain.pem", chain);
+    let chain = desk.site.write("chain.pem", chain);
     let certificates = format!("[{{ chain = {chain:?}, key = 'missing.key' }}]");
     let text = desk.service.clone().certificates(&certificates).toml();
     assert_refused(&check(&desk, &text), &["missing.key", ": 1 error, "]);
@@ -137,7 +134,7 @@ fn a_key_of_another_certificate_is_refused() {
         desk.site.leaf(&["localhost"]),
     );
     let mixed = format!("{}{}", one.chain_pem(), other.key_pem());
-    let file = desk.site.directory.write("mixed.pem", mixed);
+    let file = desk.site.write("mixed.pem", mixed);
     let text = desk
         .service
         .clone()
@@ -174,9 +171,9 @@ fn all_errors_are_told_at_once_each_where_it_was_written() {
         desk.site.leaf(&["b.example"]),
     );
     let mixed = format!("{}{}", one.chain_pem(), other.key_pem());
-    let mixed = desk.site.directory.write("mixed.pem", mixed);
+    let mixed = desk.site.write("mixed.pem", mixed);
     let damaged = desk.site.leaf(&["c.example"]).pem().replacen("MI", "??", 1);
-    let damaged = desk.site.directory.write("damaged.pem", damaged);
+    let damaged = desk.site.write("damaged.pem", damaged);
     let files = format!("[{mixed:?}, {damaged:?}, \"missing.pem\"]");
     let text = desk.service.clone().certificates(&files).toml()
         + &desk
@@ -213,7 +210,7 @@ fn a_program_reads_json_and_strict_refuses_warnings() {
     let file = leaf.write(&desk.site.directory, "old.pem");
     let certificates = format!("[{file:?}]");
     let text = desk.service.clone().certificates(&certificates).toml();
-    let file = desk.site.directory.write("lariat.toml", text);
+    let file = desk.site.write("lariat.toml", text);
     let answer = |flags: &[&str]| run(command().arg("check").arg(&file).args(flags));
     assert_eq!(answer(&["--strict"]).code(), 2);
     for (flags, code) in [(&["--json"][..], 0), (&["--json", "--strict"], 2)] {
@@ -236,7 +233,7 @@ fn a_program_reads_json_and_strict_refuses_warnings() {
 fn limits_of_the_host_are_shown_beside_what_is_wanted() {
     let desk = desk();
     let text = "[limits]\nconnections = 1000000\n".to_owned() + &desk.service.toml();
-    let file = desk.site.directory.write("lariat.toml", text);
+    let file = desk.site.write("lariat.toml", text);
     let mut limited = Command::new("prlimit");
     limited
         .arg("--nofile=5000:5000")
@@ -251,7 +248,7 @@ fn limits_of_the_host_are_shown_beside_what_is_wanted() {
         assert!(answer.stdout.contains(words), "{words}: {answer:?}");
     }
     let warned = "limits.connections: allows 1000000 connections";
-    assert!(answer.stderr.contains(warned), "{answer:?}");
+    answer.assert_stderr(warned);
     let answer = run(command().args(["check", "--host", "--json"]).arg(&file));
     let document: Value = serde_json::from_str(&answer.stdout).unwrap();
     let limits = document["host"].as_array().unwrap();
@@ -266,7 +263,7 @@ fn limits_of_the_host_are_shown_beside_what_is_wanted() {
 fn the_standard_input_is_a_configuration() {
     let desk = desk();
     let check = |text: &str| {
-        let file = desk.site.directory.write("input", text);
+        let file = desk.site.write("input", text);
         let mut shell = Command::new("sh");
         let script = "exec \"$0\" check - < \"$1\"";
         run(shell
@@ -284,15 +281,12 @@ fn an_address_that_is_taken_is_found_by_bind_alone() {
     let desk = desk();
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = desk.service.clone().at(holder.local_addr().unwrap()).toml();
-    let file = desk.site.directory.write("lariat.toml", &text);
+    let file = desk.site.write("lariat.toml", &text);
     let answer = |flags: &[&str]| run(command().arg("check").arg(&file).args(flags));
     assert_eq!(answer(&[]).code(), 0);
     let taken = answer(&["--bind"]);
     assert_eq!(taken.code(), 3, "{taken:?}");
-    assert!(
-        taken.stderr.contains("cannot listen at 127.0.0.1:"),
-        "{taken:?}"
-    );
+    taken.assert_stderr("cannot listen at 127.0.0.1:");
     drop(holder);
     assert_eq!(answer(&["--bind"]).code(), 0);
 }
@@ -326,7 +320,7 @@ fn one_value_at_fault_hides_nothing_that_only_this_host_can_tell() {
         nowhere.join("s.sock"),
         desk.service.toml()
     );
-    let file = desk.site.directory.write("lariat.toml", &text);
+    let file = desk.site.write("lariat.toml", &text);
     assert_refused(&run(command().arg("serve").arg(file)), &["status-socket"]);
     assert!(!nowhere.exists(), "no directory is made");
 }
@@ -336,7 +330,6 @@ fn serve_refuses_what_check_refuses() {
     let desk = desk();
     let file = desk
         .site
-        .directory
         .write("lariat.toml", "[[service]]\nname = 'web'\n");
     assert_refused(
         &run(command().arg("serve").arg(file)),

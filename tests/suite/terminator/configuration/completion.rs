@@ -4,8 +4,7 @@ use std::process::Command;
 
 use suite::lab;
 use suite::lariat;
-use suite::program::run;
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 /// What bash proposes for the last of these words, as it divides a line into them.
 fn proposed(mut program: Command, name: &str, words: &[&str]) -> Vec<String> {

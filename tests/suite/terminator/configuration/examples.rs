@@ -4,9 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use suite::lariat::command;
-use suite::program::run;
-use suite::site::Site;
-use testkit::leaf::Key;
+use suite::prelude::*;
 
 fn write_certificates(site: &Site) {
     let (place, authority) = (&site.directory, &site.authority);
@@ -36,7 +34,7 @@ fn each_passes_the_check() {
             continue;
         }
         let name = path.file_name().unwrap();
-        let copy = site.directory.write(name, fs::read(&path).unwrap());
+        let copy = site.write(name, fs::read(&path).unwrap());
         let answer = run(command().arg("check").arg(copy));
         assert_eq!(answer.code(), 0, "{name:?}: {answer:?}");
         count += 1;

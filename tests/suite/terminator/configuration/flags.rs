@@ -2,12 +2,8 @@
 
 use std::os::unix::net::UnixStream;
 
-use suite::curl::curl_tls;
 use suite::lariat::command;
-use suite::patience::until;
-use suite::program::{Running, run};
-use suite::site::Site;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 #[test]
 fn three_flags_make_a_service() {
@@ -39,8 +35,8 @@ fn three_flags_make_a_service() {
 fn a_slip_is_named_with_its_remedy() {
     let answer = run(command().args(["serve", "--lisen", "127.0.0.1:0"]));
     assert_eq!(answer.code(), 2);
-    assert!(answer.stderr.contains("hint:"), "{answer:?}");
-    assert!(answer.stderr.contains("--listen"), "{answer:?}");
+    answer.assert_stderr("hint:");
+    answer.assert_stderr("--listen");
 }
 
 #[test]
@@ -63,7 +59,7 @@ fn hints_about_a_flag_show_a_flag() {
     }
     let help = run(command().args(["help", "--weight"])).success();
     assert!(help.starts_with("service.back.servers.weight\n"), "{help}");
-    assert!(help.contains("  Flag: --weight NUMBER\n"), "{help}");
+    assert_has(&help, "  Flag: --weight NUMBER\n");
 }
 
 #[test]

@@ -1,33 +1,19 @@
 //! A reload is a transaction: the whole new plan, or the old one; connections go on.
 
 use rustix::process::Signal;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::Lariat;
-use suite::openssl::s_client;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 #[test]
 fn a_new_certificate_is_served_and_old_connections_go_on() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
-    let mut old = Client::new(&site).connect(service.address);
-    old.send(b"a");
-    assert_eq!(old.receive(1), b"a");
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
+    let mut old = Client::new(&site).echo(service.address);
 
     site.leaf(&["renewed.example", "localhost"])
         .write(&site.directory, "site.pem");
     lariat.reload().success();
     let answer = s_client(&site, service.address, &[]);
-    assert!(
-        answer.stdout.contains("subject=CN = renewed.example"),
-        "{answer:?}"
-    );
-    old.send(b"b");
-    assert_eq!(old.receive(1), b"b");
+    answer.assert_stdout("subject=CN = renewed.example");
+    old.echo();
 }
 
 #[test]
@@ -38,8 +24,7 @@ fn a_service_comes_and_another_goes() {
     let second = Service::new(&site, &two).named("second");
     let lariat = Lariat::start(&first.toml());
 
-    lariat.configure(&second.toml());
-    lariat.reload().success();
+    lariat.reload_with(&second.toml());
     assert_eq!(curl_tls(&site, second.address).run().success(), "two");
     assert!(
         std::net::TcpStream::connect(first.address).is_err(),
@@ -49,15 +34,13 @@ fn a_service_comes_and_another_goes() {
 
 #[test]
 fn warnings_about_the_new_configuration_are_printed() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
     lariat.configure(&service.clone().back("queue = { length = 3 }").toml());
     let told = lariat.reload();
     assert_eq!(told.code(), 0, "{told:?}");
     let words = "warning: service.back.queue: has no effect: no server has `max-connections`";
-    assert!(told.stderr.contains(words), "{told:?}");
-    assert!(told.stderr.contains("hint: take it out"), "{told:?}");
+    told.assert_stderr(words);
+    told.assert_stderr("hint: take it out");
     let status = lariat.status();
     let warnings = status["last_reload"]["warnings"].as_str().unwrap();
     assert!(warnings.starts_with(words), "{warnings}");
@@ -77,8 +60,8 @@ fn what_needs_a_restart_is_judged_by_what_runs() {
     lariat.configure(&text(1));
     for _ in 0..2 {
         let told = lariat.reload();
-        assert!(told.stderr.contains(warning), "{told:?}");
-        assert!(told.stderr.contains("hint: `lariat upgrade`"), "{told:?}");
+        told.assert_stderr(warning);
+        told.assert_stderr("hint: `lariat upgrade`");
     }
     lariat.configure(&text(2));
     lariat.ask_with("reload", &["--strict"]).success();
@@ -95,8 +78,7 @@ fn what_needs_a_restart_is_judged_by_what_runs() {
 
 #[test]
 fn an_expired_certificate_is_named_once() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (site, _server, _service, lariat) = serve(Behaviour::Echo);
     let leaf = site.authority.leaf(&["localhost"]).expired().issue();
     leaf.write(&site.directory, "site.pem");
     let told = lariat.reload();
@@ -108,10 +90,10 @@ fn an_expired_certificate_is_named_once() {
         first.contains("site.pem: the certificate expired"),
         "{told:?}"
     );
-    assert!(told.stderr.contains("\nhint: renew it"), "{told:?}");
+    told.assert_stderr("\nhint: renew it");
 
     // What cannot be served is told as by a check.
-    site.directory.write("site.pem", "nothing");
+    site.write("site.pem", "nothing");
     let told = lariat.reload();
     assert_eq!(told.code(), 5, "{told:?}");
     let begin = "error: service.front.tls.certificates.chain: ";
@@ -127,9 +109,7 @@ fn an_expired_certificate_is_named_once() {
 
 #[test]
 fn a_bad_configuration_changes_nothing() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
 
     for bad in [
         service.clone().back("balance = 'by-faith'").toml(),
@@ -150,9 +130,7 @@ fn a_bad_configuration_changes_nothing() {
 
 #[test]
 fn sighup_reloads() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     lariat.signal(Signal::HUP);
     lariat.wait_for_metric("lariat_reloads_total", &[("result", "ok")], 1.0);
     lariat.wait_for_metric("lariat_config_generation", &[], 2.0);

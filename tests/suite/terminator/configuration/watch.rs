@@ -3,13 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::openssl::s_client;
-use suite::patience::until;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// Files are read 50 ms after they have changed.
 const WATCHED: &str = "[reload]\nwatch = true\ndebounce = '50ms'\n";
@@ -17,9 +11,9 @@ const WATCHED: &str = "[reload]\nwatch = true\ndebounce = '50ms'\n";
 /// Waits until clients are shown a certificate of this name.
 fn wait_for(site: &Site, service: &Service, name: &str) {
     let wanted = format!("subject=CN = {name}");
-    until(name, || {
+    until_true(name, || {
         let answer = s_client(site, service.address, &[]);
-        answer.stdout.contains(&wanted).then_some(())
+        answer.stdout.contains(&wanted)
     });
 }
 
@@ -30,15 +24,12 @@ fn reloads(lariat: &Lariat, result: &str) -> f64 {
 
 #[test]
 fn certificate_and_configuration_are_followed_and_connections_go_on() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&(WATCHED.to_owned() + &service.toml()));
+    let (site, _server, service, lariat) = serve_with(WATCHED, Behaviour::Echo);
     let mut old = Client::new(&site).connect(service.address);
     site.leaf(&["renewed.example"])
         .write(&site.directory, "site.pem");
     wait_for(&site, &service, "renewed.example");
-    old.send(b"a");
-    assert_eq!(old.receive(1), b"a");
+    old.echo();
 
     site.leaf(&["other.example"])
         .write(&site.directory, "other.pem");
@@ -50,9 +41,7 @@ fn certificate_and_configuration_are_followed_and_connections_go_on() {
 
     // Not watched any more, it is read when somebody says so.
     lariat.configure(&text(&service));
-    until("the last reload", || {
-        (reloads(&lariat, "ok") > 2.0).then_some(())
-    });
+    until_true("the last reload", || reloads(&lariat, "ok") > 2.0);
     site.leaf(&["third.example"])
         .write(&site.directory, "other.pem");
     lariat.reload().success();
@@ -62,20 +51,14 @@ fn certificate_and_configuration_are_followed_and_connections_go_on() {
 
 #[test]
 fn half_a_file_keeps_the_old_one_and_the_next_change_is_read() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&(WATCHED.to_owned() + &service.toml()));
+    let (site, _server, service, lariat) = serve_with(WATCHED, Behaviour::Echo);
     let whole = site.leaf(&["whole.example"]).pem();
-    site.directory.write("site.pem", &whole[..200]);
-    until("a refusal", || {
-        (reloads(&lariat, "refused") > 0.0).then_some(())
-    });
+    site.write("site.pem", &whole[..200]);
+    until_true("a refusal", || reloads(&lariat, "refused") > 0.0);
     wait_for(&site, &service, "localhost");
     fs::remove_file(site.path("site.pem")).unwrap();
-    until("another", || {
-        (reloads(&lariat, "refused") > 1.0).then_some(())
-    });
-    site.directory.write("site.pem", &whole);
+    until_true("another", || reloads(&lariat, "refused") > 1.0);
+    site.write("site.pem", &whole);
     wait_for(&site, &service, "whole.example");
     let refusals = lariat.stderr().matches("reload refused").count();
     assert!((2..=3).contains(&refusals), "{}", lariat.stderr());
@@ -91,7 +74,7 @@ fn publish(site: &Site, version: &str, name: &str) {
         ("tls.key", leaf.key_pem().to_owned()),
         ("ca.crt", site.authority.pem().to_owned()),
     ] {
-        site.directory.write(format!("{folder}/{file}"), text);
+        site.write(format!("{folder}/{file}"), text);
         let _there_already = symlink(format!("..data/{file}"), site.path("secret").join(file));
     }
     let new = site.path("secret/..data_tmp");
@@ -115,9 +98,7 @@ fn a_secret_of_kubernetes_is_followed_through_its_links() {
 
     // The whole folder goes, and comes again.
     fs::remove_dir_all(site.path("secret")).unwrap();
-    until("a refusal", || {
-        (reloads(&lariat, "refused") > 0.0).then_some(())
-    });
+    until_true("a refusal", || reloads(&lariat, "refused") > 0.0);
     wait_for(&site, &service, "three.example");
     publish(&site, "four", "four.example");
     wait_for(&site, &service, "four.example");
@@ -125,9 +106,7 @@ fn a_secret_of_kubernetes_is_followed_through_its_links() {
 
 #[test]
 fn a_watcher_that_is_killed_is_started_again() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&(WATCHED.to_owned() + &service.toml()));
+    let (site, _server, service, lariat) = serve_with(WATCHED, Behaviour::Echo);
     let watcher = lariat.process("lariat: watcher");
     rustix::process::kill_process(watcher, rustix::process::Signal::KILL).unwrap();
     let another = |now| (now != watcher).then_some(());

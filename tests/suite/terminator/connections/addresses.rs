@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
@@ -14,6 +14,7 @@ use rustix::thread::UnshareFlags;
 use suite::kernel::pattern;
 use suite::network::{Host, Network};
 use suite::prelude::*;
+use suite::scripted::serve_in_turn;
 
 /// Runs `test` in a network namespace of its own, with these commands of `ip` first.
 #[allow(
@@ -37,17 +38,11 @@ fn in_namespace(setup: &[&str], test: impl FnOnce() + Send + 'static) {
 const LOOPBACK: &str = "link set lo up";
 
 /// A server that answers each connection with the address that it comes from.
-fn who_asks(address: &str) -> TcpListener {
-    let listener = TcpListener::bind((address, 0)).expect("the address is of this host");
-    let server = listener.try_clone().expect("a descriptor");
-    std::thread::spawn(move || {
-        for stream in server.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let peer = stream.peer_addr().map(|peer| peer.ip().to_string());
-            let _ = stream.write_all(peer.unwrap_or_default().as_bytes());
-        }
-    });
-    listener
+fn who_asks(address: &str) -> SocketAddr {
+    serve_in_turn(address, |mut stream| {
+        let peer = stream.peer_addr().map(|peer| peer.ip().to_string());
+        let _ = stream.write_all(peer.unwrap_or_default().as_bytes());
+    })
 }
 
 /// Where the server says that a connection through the service comes from, if it comes.
@@ -57,9 +52,8 @@ fn seen_source(client: &Client, service: &Service) -> Option<IpAddr> {
     String::from_utf8(text).ok()?.parse().ok()
 }
 
-fn service_before(site: &Site, listener: &TcpListener, source: &str) -> Service {
+fn service_before(site: &Site, address: SocketAddr, source: &str) -> Service {
     let unused = Server::start(Behaviour::Hang);
-    let address = listener.local_addr().expect("it listens");
     Service::new(site, &unused)
         .servers(&format!("[\"{address}\"]"))
         .back(source)
@@ -67,15 +61,14 @@ fn service_before(site: &Site, listener: &TcpListener, source: &str) -> Service 
 
 #[test]
 fn connections_to_servers_come_from_the_address_that_is_set_or_not_at_all() {
-    let (site, listener) = (Site::new(), who_asks("127.0.0.1"));
+    let (site, server) = (Site::new(), who_asks("127.0.0.1"));
     let client = Client::new(&site);
-    let service = service_before(&site, &listener, "source = '127.0.0.9, ::1'");
+    let service = service_before(&site, server, "source = '127.0.0.9, ::1'");
     let lariat = Lariat::start(&service.toml());
     let expected: IpAddr = "127.0.0.9".parse().unwrap();
     assert_eq!(seen_source(&client, &service), Some(expected));
 
-    lariat.configure(&service.toml().replace("127.0.0.9, ", ""));
-    lariat.reload().success();
+    lariat.reload_with(&service.toml().replace("127.0.0.9, ", ""));
     assert_eq!(seen_source(&client, &service), None);
     let line = lariat.wait_for_line(&["host-resources"]);
     let detail = line["detail"].as_str().unwrap_or_default();
@@ -84,8 +77,8 @@ fn connections_to_servers_come_from_the_address_that_is_set_or_not_at_all() {
 
 #[test]
 fn a_reload_does_not_let_a_worker_process_choose_addresses() {
-    let (site, listener) = (Site::new(), who_asks("127.0.0.1"));
-    let service = service_before(&site, &listener, "source = '127.0.0.9'");
+    let (site, server) = (Site::new(), who_asks("127.0.0.1"));
+    let service = service_before(&site, server, "source = '127.0.0.9'");
     let lariat = Lariat::start(&service.toml().replace("source = '127.0.0.9'", ""));
     lariat.configure(&service.toml());
     let refused = lariat.reload();
@@ -103,8 +96,8 @@ fn servers_see_the_clients_own_address() {
         "route add local 10.9.0.0/24 dev lo table 100",
     ];
     in_namespace(&setup, || {
-        let (site, listener) = (Site::new(), who_asks("10.9.1.1"));
-        let service = service_before(&site, &listener, "source = 'client'")
+        let (site, server) = (Site::new(), who_asks("10.9.1.1"));
+        let service = service_before(&site, server, "source = 'client'")
             .front("accept-proxy = ['127.0.0.1/32']");
         let lariat = Lariat::start(&service.toml());
         let status = fs::read_to_string(format!(
@@ -148,9 +141,8 @@ fn clients_come_in_by_the_interface_that_is_set() {
 
 #[test]
 fn a_listener_of_many_paths_serves_clients_of_one() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server).front("mptcp = true");
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) =
+        serve_as(Behaviour::Echo, |service| service.front("mptcp = true"));
     Client::new(&site).echo(service.address);
     let enabled = fs::read_to_string("/proc/sys/net/mptcp/enabled");
     let has_mptcp = enabled.is_ok_and(|text| text.trim() == "1");
@@ -212,7 +204,7 @@ fn a_transfer_goes_on_by_the_other_path_if_one_is_cut() {
         connect(&socket, &server.at(443)).unwrap();
         let mut tls = Client::new(&site).over(TcpStream::from(socket)).unwrap();
         let mut got = tls.receive(BEFORE);
-        until("a second path", || (joined(&server) > 0).then_some(()));
+        until_true("a second path", || joined(&server) > 0);
         client.set_connected(false);
         tls.read_on(&mut got).expect("all of it, and its end");
         assert!(got == body, "{} bytes", got.len());

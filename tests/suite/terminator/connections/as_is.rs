@@ -9,9 +9,8 @@ use suite::process::status_line;
 use suite::proxy_header::ProxyHeader;
 
 fn serve_plain(behaviour: Behaviour, front: &str) -> (Server, SocketAddr, Lariat) {
-    let (site, server) = (Site::new(), Server::start(behaviour));
-    let service = Service::new(&site, &server).mode("off").front(front);
-    let lariat = Lariat::start(&service.toml());
+    let (_site, server, service, lariat) =
+        serve_as(behaviour, |service| service.mode("off").front(front));
     (server, service.address, lariat)
 }
 
@@ -118,11 +117,9 @@ fn a_passthrough_server_that_is_down_is_a_reset_with_its_reason() {
 
 #[test]
 fn a_passthrough_server_gets_name_and_protocol_and_the_hello_as_it_came() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
-    let service = Service::new(&site, &server)
-        .mode("passthrough")
-        .back("send-proxy = 'v2'");
-    let _lariat = Lariat::start(&service.toml());
+    let (_site, server, service, _lariat) = serve_as(Behaviour::Swallow, |service| {
+        service.mode("passthrough").back("send-proxy = 'v2'")
+    });
     for (count, (offered, told)) in (1..).zip([
         (&[][..], None),
         (&["postgresql"], Some(&b"postgresql"[..])),

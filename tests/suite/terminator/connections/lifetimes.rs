@@ -23,13 +23,12 @@ fn next_probe(is_it: impl Fn(u16, u16) -> bool) -> Option<u64> {
 
 /// Waits until the kernel asks after about so many seconds, or never.
 fn wait_for_probe(seconds: Option<u64>, is_it: impl Fn(u16, u16) -> bool) {
-    until(&format!("a probe after {seconds:?} s"), || {
+    until_true(&format!("a probe after {seconds:?} s"), || {
         let next = next_probe(&is_it);
-        let fits = match (seconds, next) {
+        match (seconds, next) {
             (Some(wanted), Some(next)) => (wanted - wanted / 4..=wanted).contains(&next),
             (wanted, next) => wanted == next,
-        };
-        fits.then_some(())
+        }
     });
 }
 
@@ -57,8 +56,7 @@ fn both_sides_are_probed_after_the_times_that_are_set_and_a_reload_changes_them(
     drop(first);
     lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
     for (front, seconds) in [("keepalive = '0s'", None), ("", Some(120))] {
-        lariat.configure(&service.toml().replace(keys, front));
-        lariat.reload().success();
+        lariat.reload_with(&service.toml().replace(keys, front));
         let next = Client::new(&site).echo(service.address);
         wait_for_probe(seconds, is_front);
         drop(next);
@@ -87,18 +85,16 @@ fn the_kernel_keeps_a_silent_client_for_a_while() {
     let before = deferred();
     let lariat = Lariat::start(&service.toml());
     let _silent = TcpStream::connect(service.address).unwrap();
-    until("the kernel keeps it", || {
-        (deferred() > before).then_some(())
-    });
+    until_true("the kernel keeps it", || deferred() > before);
     drop(Client::new(&site).echo(service.address));
     lariat.wait_for_reason("handshake-timeout", 1);
 }
 
 #[test]
 fn a_connection_ends_with_its_lifetime_and_a_further_one_begins_its_own() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server).more("timeouts = { lifetime = '1s' }");
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve_as(Behaviour::Echo, |service| {
+        service.more("timeouts = { lifetime = '1s' }")
+    });
     for (client, ended) in Client::of_each_version(&site).iter().zip(1..) {
         let mut connection = client.echo(service.address);
         assert_eq!(connection.read_to_end().expect("close_notify"), b"");

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use suite::prelude::*;
+use suite::scripted::read_record;
 
 #[test]
 fn connections_beyond_the_limit_are_ended_and_counted() {
@@ -27,10 +28,10 @@ fn connections_beyond_the_limit_are_ended_and_counted() {
 
 #[test]
 fn a_newcomer_takes_the_place_of_a_handshake_that_does_not_go_on() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let limits = "[workers]\nthreads = 1\n[limits]\nhandshakes = 1\n";
-    let lariat = Lariat::start(&format!("{limits}{}", service.toml()));
+    let (site, _server, service, lariat) = serve_with(
+        "[workers]\nthreads = 1\n[limits]\nhandshakes = 1",
+        Behaviour::Echo,
+    );
 
     let mut first = TcpStream::connect(service.address).unwrap();
     first.write_all(b"\x16\x03\x01").unwrap();
@@ -57,10 +58,7 @@ fn hello(site: &Site) -> Vec<u8> {
     let client = Client::new(site);
     let connecting = thread::spawn(move || client.try_connect(address).is_ok());
     let mut stream = listener.accept().unwrap().0;
-    let mut hello = vec![0; 5];
-    stream.read_exact(&mut hello).unwrap();
-    hello.resize(5 + usize::from(hello[3]) * 256 + usize::from(hello[4]), 0);
-    stream.read_exact(&mut hello[5..]).unwrap();
+    let hello = read_record(&mut stream).unwrap();
     drop(stream);
     assert!(!connecting.join().unwrap(), "nobody has answered");
     hello

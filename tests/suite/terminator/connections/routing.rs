@@ -150,8 +150,7 @@ fn what_is_for_no_service_is_refused_and_by_a_default_it_is_taken() {
     let rest = Service::new(&shared.site, &shared.servers[0])
         .named("rest")
         .at(shared.address);
-    lariat.configure(&(shared.toml() + &rest.toml()));
-    lariat.reload().success();
+    lariat.reload_with(&(shared.toml() + &rest.toml()));
     for arguments in [
         &["-noservername"][..],
         &["-servername", "other.test"],
@@ -278,14 +277,12 @@ fn a_service_comes_and_goes_while_the_address_takes_every_client() {
             count
         });
         for _ in 0..3 {
-            lariat.configure(&shared.mail.toml());
-            lariat.reload().success();
+            lariat.reload_with(&shared.mail.toml());
             assert_eq!(shared.ask("mail.example").success(), "mail");
             shared
                 .connect(&["-servername", "shop.example"])
                 .assert_stderr("unrecognized name");
-            lariat.configure(&shared.toml());
-            lariat.reload().success();
+            lariat.reload_with(&shared.toml());
             assert_eq!(shared.ask("shop.example").success(), "shop");
         }
         is_over.store(true, Ordering::Relaxed);
@@ -371,10 +368,7 @@ fn ten_thousand_names_are_checked_and_found() {
     drop(lariat);
     // Each of them twice: one line says so, not ten thousand.
     let again = many.named("again");
-    let file = shared
-        .site
-        .directory
-        .write("twice.toml", text + &again.toml());
+    let file = shared.site.write("twice.toml", text + &again.toml());
     let checked = run(command().arg("check").arg(file));
     assert!(!checked.status.success());
     let words = "clients of \"n0.names.example\" at ";

@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use suite::footprint::Footprint;
-use suite::openssl::s_client;
 use suite::prelude::*;
 
 /// A connection from behind a trusted load balancer whose client is told by the header; the request
@@ -41,31 +40,27 @@ fn none_but_allowed_networks_come_in() {
     assert!(client.try_connect(service.address).is_err());
     lariat.wait_for_reason("source-denied", 1);
     let allowed = service.front("allow = ['127.0.0.1', '192.0.2.0/24']");
-    lariat.configure(&allowed.toml());
-    lariat.reload().success();
+    lariat.reload_with(&allowed.toml());
     client.echo(allowed.address);
 }
 
 #[test]
 fn a_list_is_read_again_and_a_broken_one_changes_nothing() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let list = site
-        .directory
-        .write("deny.txt", "# ours\n192.0.2.0/24 ; example\n\n");
+    let list = site.write("deny.txt", "# ours\n192.0.2.0/24 ; example\n\n");
     let service = Service::new(&site, &server).front(&format!("deny = [{list:?}]"));
     let lariat = Lariat::start(&service.toml());
     let client = Client::new(&site);
     client.echo(service.address);
 
-    site.directory
-        .write("deny.txt", "127.0.0.0/8\n127.0.0/8\n10.0.0.0/33\n");
+    site.write("deny.txt", "127.0.0.0/8\n127.0.0/8\n10.0.0.0/33\n");
     let refused = lariat.reload();
     for place in ["deny.txt:2: \"127.0.0/8\"", "deny.txt:3: \"10.0.0.0/33\""] {
-        assert!(refused.stderr.contains(place), "{refused:?}");
+        refused.assert_stderr(place);
     }
     client.echo(service.address);
 
-    site.directory.write("deny.txt", "127.0.0.0/8\n");
+    site.write("deny.txt", "127.0.0.0/8\n");
     lariat.reload().success();
     assert!(client.try_connect(service.address).is_err());
     lariat.wait_for_reason("source-denied", 1);
@@ -130,7 +125,7 @@ fn silent_clients_of_one_source_keep_no_other_out() {
     assert!(Client::new(&site).try_connect(service.address).is_err());
     lariat.wait_for_reason("source-handshake-limit", 1);
     let other = s_client(&site, service.address, &["-bind", "127.0.0.3:0"]);
-    assert!(other.stdout.contains("Cipher is TLS_AES"), "{other:?}");
+    other.assert_stdout("Cipher is TLS_AES");
     drop(silent);
     lariat.wait_for_metric("lariat_handshakes_in_progress", &[], 0.0);
     Client::new(&site).echo(service.address);
@@ -185,7 +180,7 @@ fn a_flood_of_one_source_does_not_flood_the_log() {
     assert!(after < before + (16 << 10), "{before} KiB, then {after}");
     // Others come in meanwhile.
     let other = s_client(&site, service.address, &["-bind", "127.0.0.3:0"]);
-    assert!(other.stdout.contains("Cipher is TLS_AES"), "{other:?}");
+    other.assert_stdout("Cipher is TLS_AES");
 }
 
 /// The addresses of a flood are 127.1.0.0 and those behind it.

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use suite::prelude::*;
+use suite::scripted;
 use suite::starttls::service;
 
 /// A protocol: how its server greets and replies, what a client says that ends the rewriting, and
@@ -91,18 +92,13 @@ const KINDS: &[Kind] = &[
 impl Kind {
     /// Serves every connection until the test ends.
     fn start(&'static self) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                std::thread::spawn(move || self.talk(stream));
-            }
-        });
-        address
+        scripted::serve(move |stream| {
+            self.talk(stream);
+        })
     }
 
     /// Its end is the client's.
-    fn talk(&self, mut stream: TcpStream) -> Option<()> {
+    fn talk(&self, stream: &mut TcpStream) -> Option<()> {
         stream.write_all(self.greeting.as_bytes()).ok()?;
         for line in BufReader::new(stream.try_clone().ok()?).lines() {
             let line = line.ok()?;
@@ -348,19 +344,7 @@ fn a_new_key_is_answered_before_the_next_word_of_the_dialog() {
 
 /// A server that speaks these words first, and then others for ever.
 fn endless(first: &'static [u8], others: &'static [u8]) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                let mut words = stream.write_all(first);
-                while words.is_ok() {
-                    words = stream.write_all(others);
-                }
-            });
-        }
-    });
-    address
+    scripted::serve(move |stream| scripted::say_for_ever(stream, first, others))
 }
 
 #[test]

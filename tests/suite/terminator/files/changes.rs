@@ -158,15 +158,11 @@ fn a_connection_at_rest_holds_no_file() {
     connection.send(b"HEAD /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
     connection.head();
     resting.push(connection);
-    until("all files to be closed", || {
-        scene.open_files().is_empty().then_some(())
-    });
+    until_true("all files to be closed", || scene.open_files().is_empty());
     let stalled = scene.promised();
     assert_eq!(scene.open_files(), [scene.base.join("files/large")]);
     drop(stalled);
-    until("the file to be closed", || {
-        scene.open_files().is_empty().then_some(())
-    });
+    until_true("the file to be closed", || scene.open_files().is_empty());
 }
 
 #[test]
@@ -207,8 +203,8 @@ fn no_descriptor_is_lost_where_they_are_few() {
             set_socket_linger(connection.socket(), Some(std::time::Duration::ZERO)).unwrap();
         }
         drop(open);
-        until("descriptors to be given back", || {
-            (scene.links().len() <= before).then_some(())
+        until_true("descriptors to be given back", || {
+            scene.links().len() <= before
         });
         assert_eq!(scene.small(), "small");
     }

@@ -82,9 +82,7 @@ fn a_disk_that_does_not_answer_holds_nobody_else_up() {
     assert_eq!(scene.ask("far/prompt").response().1, b"prompt");
     let (mut slow, mut stuck) = (scene.ask("far/slow"), scene.ask("far/stuck"));
     assert!(slow.head().contains("Content-Length: 1000000\r\n"));
-    until("both to be asked for", || {
-        (scene.fuse.held() >= 2).then_some(())
-    });
+    until_true("both to be asked for", || scene.fuse.held() >= 2);
     scene.wait_for_tasks(2);
     scene.assert_others_go_on();
     // Who leaves meanwhile is forgotten.
@@ -122,9 +120,9 @@ fn what_the_disk_does_not_give_in_time_is_not_waited_for() {
         .lariat
         .wait_for_metric("lariat_file_task_failures_total", &refused, 1.0);
     scene.fuse.release();
-    until("the disk to be used again", || {
+    until_true("the disk to be used again", || {
         let (head, body) = scene.ask("far/prompt").response();
-        (head.starts_with("HTTP/1.1 200 ") && body == b"prompt").then_some(())
+        head.starts_with("HTTP/1.1 200 ") && body == b"prompt"
     });
 }
 
@@ -137,9 +135,7 @@ fn a_drain_does_not_wait_for_a_disk() {
     let mut slow = scene.ask("far/slow");
     slow.head();
     scene.wait_for_tasks(2);
-    until("both to be asked for", || {
-        (scene.fuse.held() >= 2).then_some(())
-    });
+    until_true("both to be asked for", || scene.fuse.held() >= 2);
     scene.lariat.signal(Signal::TERM);
     let _cut = (stuck.read_to_end(), slow.read_to_end());
     assert_eq!(scene.lariat.wait().code(), Some(0));

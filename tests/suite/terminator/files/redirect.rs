@@ -51,7 +51,7 @@ fn curl_follows_to_the_service_with_tls() {
             "{answer}"
         );
         let location = format!("\r\nLocation: https://localhost:{port}{words}\r\n");
-        assert!(answer.contains(&location), "{answer}");
+        assert_has(&answer, &location);
     }
     let challenge = ask(".well-known/acme-challenge/token-1", &[]);
     assert_eq!(challenge, "token-1.thumbprint");
@@ -90,10 +90,7 @@ fn two_flags_redirect_and_refuse_what_is_hostile() {
         "GET /1 HTTP/1.1\r\nHost: a.example:80\r\n\r\nHEAD /2 HTTP/1.1\r\nHost: [::1]\r\n\r\n";
     let answer = ask(both.as_bytes(), true);
     for words in ["https://a.example/1\r\n", "https://[::1]/2\r\n"] {
-        assert!(
-            answer.contains(&format!("\r\nLocation: {words}")),
-            "{answer}"
-        );
+        assert_has(&answer, &format!("\r\nLocation: {words}"));
     }
     assert!(!answer.contains("Connection: close"), "{answer}");
     for hostile in [

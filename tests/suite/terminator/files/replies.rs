@@ -101,10 +101,10 @@ fn curl_sees_heads_as_they_should_be() {
         .args(&["--data", "x"]);
     let posted = posted.run().success();
     assert!(posted.starts_with("HTTP/1.1 405 "), "{posted}");
-    assert!(posted.contains("Allow: GET, HEAD\r\n"), "{posted}");
+    assert_has(&posted, "Allow: GET, HEAD\r\n");
     let folder = scene.curl("deep/er").args(&["--include"]).run().success();
     assert!(folder.starts_with("HTTP/1.1 301 "), "{folder}");
-    assert!(folder.contains("Location: /deep/er/\r\n"), "{folder}");
+    assert_has(&folder, "Location: /deep/er/\r\n");
 }
 
 #[test]
@@ -134,12 +134,12 @@ fn interrupted_downloads_go_on() {
     let scene = Scene::new();
     let whole: Vec<u8> = (0..500_000_u32).map(|n| (n % 249) as u8).collect();
     scene.folder.write("film.bin", &whole);
-    let half = scene.site.directory.write("half", &whole[..200_001]);
+    let half = scene.site.write("half", &whole[..200_001]);
     let arguments = ["--continue-at", "-", "--output", half.to_str().unwrap()];
     scene.curl("film.bin").args(&arguments).run().success();
     assert!(fs::read(&half).unwrap() == whole, "curl's");
 
-    let half = scene.site.directory.write("film.bin", &whole[..123_457]);
+    let half = scene.site.write("film.bin", &whole[..123_457]);
     let port = scene.service.address.port();
     let mut wget = Command::new("wget");
     wget.current_dir(scene.site.directory.path())
@@ -189,7 +189,7 @@ fn siblings_that_are_compressed_are_sent_to_those_who_take_them() {
     scene.folder.write("page.html.br", "shorter");
     let arguments = ["--include", "--header", "Accept-Encoding: br"];
     let raw = scene.curl("page.html").args(&arguments).run().success();
-    assert!(raw.contains("Content-Encoding: br\r\n"), "{raw}");
+    assert_has(&raw, "Content-Encoding: br\r\n");
     assert_has(&raw, "Content-Type: text/html; charset=utf-8\r\n");
     assert!(raw.ends_with("\r\n\r\nshorter"), "{raw}");
 }
@@ -204,10 +204,7 @@ fn requests_in_one_go_are_answered_in_their_order() {
     ]
     .concat();
     let last = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    let requests = scene
-        .site
-        .directory
-        .write("requests", format!("{both}{last}"));
+    let requests = scene.site.write("requests", format!("{both}{last}"));
     let arguments = ["-quiet", "-ign_eof"];
     let mut openssl = s_client_sending(&scene.site, scene.service.address, &arguments, &requests);
     assert!(openssl.wait().success());
@@ -240,7 +237,7 @@ fn a_request_in_early_data_is_answered() {
     // Nothing tells servers, since there are none, and asking for a file twice does no harm.
     let service = Service::files(&site, folder.path()).tls("early-data = '4KiB'");
     let lariat = Lariat::start(&service.toml());
-    let request = site.directory.write("request", "GET / HTTP/1.0\r\n\r\n");
+    let request = site.write("request", "GET / HTTP/1.0\r\n\r\n");
     let session = site.path("session").display().to_string();
     let arguments = ["-tls1_3", "-ign_eof", "-sess_out", &session];
     let mut first = s_client_sending(&site, service.address, &arguments, &request);
@@ -255,8 +252,8 @@ fn a_request_in_early_data_is_answered() {
         &request,
     ];
     let second = s_client(&site, service.address, &arguments).success();
-    assert!(second.contains("Early data was accepted"), "{second}");
-    assert!(second.contains("\r\n\r\n<p>welcome</p>"), "{second}");
+    assert_has(&second, "Early data was accepted");
+    assert_has(&second, "\r\n\r\n<p>welcome</p>");
     let results = [("result", "accepted")];
     lariat.wait_for_metric("lariat_early_data_total", &results, 1.0);
 }

@@ -46,11 +46,10 @@ impl Scene {
 #[test]
 fn a_reload_keeps_the_folder() {
     let scene = Scene::new();
-    scene.lariat.configure(&scene.with(
+    scene.lariat.reload_with(&scene.with(
         &scene.base.join("files"),
         "[service.timeouts]\nidle = \"9m\"\n",
     ));
-    scene.lariat.reload().success();
     assert_eq!(scene.name(), "first");
     scene.base.write("files/name", "changed");
     assert_eq!(scene.name(), "changed");
@@ -86,8 +85,8 @@ fn the_next_worker_process_serves_the_same_folder() {
     fs::rename(scene.base.join("files"), scene.base.join("moved")).unwrap();
     let first = scene.lariat.worker_process();
     kill_process(first, Signal::KILL).unwrap();
-    until("another worker process", || {
-        (scene.lariat.worker_process() != first).then_some(())
+    until_true("another worker process", || {
+        scene.lariat.worker_process() != first
     });
     assert_eq!(scene.name(), "first");
 }
@@ -135,7 +134,7 @@ fn the_sandbox_stands_around_the_folder() {
     let scene = Scene::new();
     let data = scene.lariat.worker_process().as_raw_nonzero();
     let status = fs::read_to_string(format!("/proc/{data}/status")).unwrap();
-    assert!(status.contains("Seccomp:\t2\n"), "{status}");
+    assert_has(&status, "Seccomp:\t2\n");
     if geteuid().is_root() {
         // The folder itself, and nothing beneath it while nobody asks.
         let links = fs::read_dir(format!("/proc/{data}/fd")).unwrap();

@@ -1,12 +1,7 @@
 //! Which ports and sockets the worker process can connect to: settled at start.
 
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::{Lariat, command};
-use suite::program::run;
-use suite::site::Site;
-use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 fn server() -> Server {
     Server::start(Behaviour::Http("hello".into()))
@@ -61,8 +56,7 @@ fn a_reload_brings_no_server_at_a_port_that_was_not_listed() {
     lariat.reload().success();
     assert_eq!(get(), "hello");
     // A list that was left out of a reload still holds.
-    lariat.configure(&at(&spare).toml());
-    lariat.reload().success();
+    lariat.reload_with(&at(&spare).toml());
     lariat.configure(&at(&other).toml());
     assert_a_restart_is_asked_for(&lariat, other.address());
 }

@@ -10,18 +10,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process, test_kill_process};
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::patience::until;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 #[test]
 fn nobody_is_refused_while_the_worker_process_is_replaced() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let (refused, done) = (AtomicBool::new(false), AtomicBool::new(false));
 
     thread::scope(|scope| {
@@ -34,16 +27,14 @@ fn nobody_is_refused_while_the_worker_process_is_replaced() {
         });
         let first = lariat.worker_process();
         kill_process(first, Signal::KILL).unwrap();
-        until("another worker process", || {
-            (lariat.worker_process() != first).then_some(())
+        until_true("another worker process", || {
+            lariat.worker_process() != first
         });
         lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
         done.store(true, Ordering::Release);
     });
     assert!(!refused.load(Ordering::Acquire));
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"x");
-    assert_eq!(connection.receive(1), b"x");
+    let _connection = Client::new(&site).echo(service.address);
 }
 
 #[test]
@@ -85,14 +76,10 @@ fn a_worker_process_that_cannot_be_started_is_tried_again() {
 
 #[test]
 fn a_ticket_outlives_the_process_that_gave_it() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let client = Client::new(&site);
     let visit = || {
-        let mut connection = client.connect(service.address);
-        connection.send(b"x");
-        connection.receive(1);
+        let connection = client.echo(service.address);
         connection.kind()
     };
     assert_eq!(visit(), HandshakeKind::Full);
@@ -103,9 +90,7 @@ fn a_ticket_outlives_the_process_that_gave_it() {
 /// How many of the clients resumed.
 fn resumed(clients: &[Client], address: SocketAddr) -> usize {
     let visit = |client: &&Client| {
-        let mut connection = client.connect(address);
-        connection.send(b"x");
-        connection.receive(1);
+        let connection = client.echo(address);
         connection.kind() == HandshakeKind::Resumed
     };
     clients.iter().filter(visit).count()
@@ -123,9 +108,7 @@ const TWO_WORKERS: &str = "[workers]\nthreads = 2\n";
 
 #[test]
 fn all_stored_sessions_outlive_reloads_and_the_processes_that_stored_them() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&format!("{TWO_WORKERS}{}", service.toml()));
+    let (site, _server, service, lariat) = serve_with(TWO_WORKERS, Behaviour::Echo);
     let clients = crowd(&site);
     assert_eq!(resumed(&clients, service.address), 0);
     assert_eq!(resumed(&clients, service.address), CROWD);
@@ -143,24 +126,20 @@ fn all_stored_sessions_outlive_reloads_and_the_processes_that_stored_them() {
 #[test]
 fn no_stored_session_outlives_its_lifetime() {
     const LIFETIME: Duration = Duration::from_secs(1);
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
     let cache = "[resumption]\nsession-cache = { lifetime = \"1s\" }\n";
-    let lariat = Lariat::start(&format!("{TWO_WORKERS}{cache}{}", service.toml()));
+    let (site, _server, service, lariat) =
+        serve_with(&format!("{TWO_WORKERS}{cache}"), Behaviour::Echo);
     let clients = crowd(&site);
     assert_eq!(resumed(&clients, service.address), 0);
     let stored = Instant::now();
     kill_process(lariat.worker_process(), Signal::KILL).unwrap();
-    until("the sessions' end", || {
-        (stored.elapsed() > LIFETIME).then_some(())
-    });
+    until_true("the sessions' end", || stored.elapsed() > LIFETIME);
     assert_eq!(resumed(&clients, service.address), 0);
 }
 
 #[test]
 fn no_worker_process_may_leave_an_image_of_its_memory() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let path = format!("/proc/{}/mem", lariat.worker_process().as_raw_nonzero());
     // proc(5): the files of a process that may not be dumped belong to root, and only who may
     // trace any process may look into its memory.
@@ -169,8 +148,7 @@ fn no_worker_process_may_leave_an_image_of_its_memory() {
 
 #[test]
 fn without_its_supervisor_the_worker_process_ends() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let data = lariat.worker_process();
     lariat.signal(Signal::KILL);
     until("the worker process to end", || {

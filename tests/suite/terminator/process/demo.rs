@@ -2,11 +2,9 @@
 
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use suite::lariat::command;
-use suite::patience::until;
-use suite::program::{Running, run};
-use testkit::server::free_address;
+use suite::prelude::*;
 
 #[test]
 fn the_printed_curl_line_works_and_ctrl_c_ends_it() {
@@ -27,12 +25,11 @@ fn the_printed_curl_line_works_and_ctrl_c_ends_it() {
             .find(|line| line.starts_with("curl "));
         found.map(str::to_owned)
     });
-    assert!(line.contains("--cacert"), "{line}");
+    assert_has(&line, "--cacert");
 
     let answer = run(Command::new("sh").args(["-c", &format!("{line} --fail --silent")]));
     let page = answer.success();
     assert!(page.contains("lariat") || page.contains("Lariat"), "{page}");
-    let process = Pid::from_raw(demo.id().try_into().unwrap()).unwrap();
-    kill_process(process, Signal::INT).unwrap();
+    demo.signal(Signal::INT);
     assert_eq!(demo.wait().code(), Some(0));
 }

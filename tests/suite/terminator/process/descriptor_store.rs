@@ -8,13 +8,8 @@ use std::os::unix::net::UnixStream;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::process::{Signal, kill_process, test_kill_process};
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::patience::until;
+use suite::prelude::*;
 use suite::service_manager::Keeper;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
 
 const STATE: &str = "lariat/state";
 
@@ -40,8 +35,7 @@ fn stop(mut lariat: Lariat) {
 /// A client that connects while nobody serves is served by the next one.
 fn serves(site: &Site, stream: TcpStream) {
     let mut connection = Client::new(site).over(stream).unwrap();
-    connection.send(b"a");
-    assert_eq!(connection.receive(1), b"a");
+    connection.echo();
 }
 
 #[test]
@@ -97,8 +91,7 @@ fn a_socket_that_nobody_serves_is_not_kept() {
     let second = Service::new(&site, &server);
     let lariat = started(&keeper, &with_workers(&first, 1));
     keeper.wait_for(&listener(first.address), 1);
-    lariat.configure(&with_workers(&second, 1));
-    lariat.reload().success();
+    lariat.reload_with(&with_workers(&second, 1));
     keeper.wait_for(&listener(first.address), 0);
     TcpStream::connect(first.address).unwrap_err();
     keeper.wait_for(&listener(second.address), 1);
@@ -127,9 +120,7 @@ fn a_drain_by_its_operator_is_for_good() {
     lariat.wait_for_metric_from("lariat_connections_ended_total", &[("service", "web")], 1.0);
     lariat.ask("drain").success();
     assert_eq!(lariat.wait().code(), Some(0));
-    until("nothing to be kept", || {
-        keeper.names().is_empty().then_some(())
-    });
+    until_true("nothing to be kept", || keeper.names().is_empty());
     TcpStream::connect(service.address).unwrap_err();
     assert!(!path.exists());
 }
@@ -142,8 +133,8 @@ fn a_server_stays_disabled() {
     let name = format!("web/{}", server.address());
     let before = inode(&keeper.copy(STATE));
     lariat.ask_with("server", &["disable", &name]).success();
-    until("another state", || {
-        (keeper.count(STATE) == 1 && inode(&keeper.copy(STATE)) != before).then_some(())
+    until_true("another state", || {
+        keeper.count(STATE) == 1 && inode(&keeper.copy(STATE)) != before
     });
     stop(lariat);
     let lariat = started(&keeper, &service.toml());
@@ -182,9 +173,9 @@ fn one_that_takes_over_has_its_sockets_kept_too() {
     let path = format!("/proc/{0}/task/{0}/children", supervisor.as_raw_nonzero());
     let children = std::fs::read_to_string(path).unwrap();
     kill_process(supervisor, Signal::KILL).unwrap();
-    until("its processes to end", || {
+    until_true("its processes to end", || {
         let is_there = |pid: &str| std::fs::exists(format!("/proc/{pid}")).unwrap();
-        (!children.split_whitespace().any(is_there)).then_some(())
+        !children.split_whitespace().any(is_there)
     });
     let waiting = TcpStream::connect(first.address).unwrap();
     let after = started(&keeper, &with_workers(&first, 2));
@@ -235,11 +226,8 @@ fn a_state_that_is_strange_is_named_and_the_start_goes_on() {
         let lariat = started(&keeper, &service.toml());
         serves(&site, waiting);
         let said = lariat.stderr();
-        assert!(
-            said.contains("left to the service manager cannot be used"),
-            "{said}"
-        );
-        assert!(said.contains(words), "{said}");
+        assert_has(&said, "left to the service manager cannot be used");
+        assert_has(&said, words);
         stop(lariat);
         assert_ne!(text_of(&keeper.copy(STATE)), text);
     }
@@ -251,14 +239,11 @@ fn a_state_that_is_strange_is_named_and_the_start_goes_on() {
     let lariat = started(&keeper, &service.toml());
     Client::new(&site).visit(service.address);
     let said = lariat.stderr();
-    assert!(
-        said.contains("lariat/colours, which an earlier lariat left"),
-        "{said}"
-    );
-    until("the names to go", || {
+    assert_has(&said, "lariat/colours, which an earlier lariat left");
+    until_true("the names to go", || {
         let names = keeper.names();
         let is_strange = |name: &String| name.contains("colours") || name.contains("127.0.0.9");
-        (!names.iter().any(is_strange)).then_some(())
+        !names.iter().any(is_strange)
     });
     stop(lariat);
 }

@@ -3,30 +3,19 @@
 use std::net::TcpStream;
 
 use rustix::process::Signal;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::{Lariat, command};
-use suite::patience::until;
-use suite::program::run;
-use suite::site::Site;
-use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 #[test]
 fn an_open_connection_finishes_and_a_new_one_is_refused() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"a");
-    assert_eq!(connection.receive(1), b"a");
+    let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
+    let mut connection = Client::new(&site).echo(service.address);
 
     lariat.signal(Signal::TERM);
     until("the listener to close", || {
         TcpStream::connect(service.address).err()
     });
-    connection.send(b"b");
-    assert_eq!(connection.receive(1), b"b");
+    connection.echo();
     connection.end();
     assert_eq!(connection.read_to_end().unwrap(), b"");
     assert_eq!(lariat.wait().code(), Some(0));
@@ -77,13 +66,9 @@ fn files_are_sent_to_their_end_and_nobody_waits_for_clients_at_rest() {
 
 #[test]
 fn the_deadline_ends_what_does_not_end() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let text = format!("[process]\ndrain = '100ms'\n{}", service.toml());
-    let mut lariat = Lariat::start(&text);
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"a");
-    assert_eq!(connection.receive(1), b"a");
+    let (site, _server, service, mut lariat) =
+        serve_with("[process]\ndrain = '100ms'", Behaviour::Echo);
+    let mut connection = Client::new(&site).echo(service.address);
 
     lariat.signal(Signal::TERM);
     let _cut = connection.read_to_end();
@@ -96,9 +81,7 @@ fn the_deadline_ends_what_does_not_end() {
 
 #[test]
 fn the_running_one_is_found_by_its_configuration() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (_site, server, _service, mut lariat) = serve(Behaviour::Echo);
     let file = lariat.configuration();
     let ask = |words: &[&str]| run(command().args(words));
     let path = file.to_str().unwrap();
@@ -122,9 +105,7 @@ fn the_running_one_is_found_by_its_configuration() {
 
 #[test]
 fn the_command_waits_for_the_end() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (_site, _server, _service, mut lariat) = serve(Behaviour::Echo);
     lariat.ask("drain").success();
     assert_eq!(lariat.wait().code(), Some(0));
 }

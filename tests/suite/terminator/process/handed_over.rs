@@ -5,14 +5,8 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::patience::until;
-use suite::program::{Finished, run};
+use suite::prelude::*;
 use suite::service_manager::handing_over;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
 
 fn started(fds: &[&dyn AsFd], configuration: &str) -> Lariat {
     let (command, _kept) = handing_over(fds, "LISTEN_FDNAMES=web");
@@ -32,8 +26,7 @@ fn connections_wait_in_it_from_one_lariat_to_the_next() {
         connections.extend((0..4).map(|_| TcpStream::connect(service.address).unwrap()));
         for stream in connections {
             let mut connection = Client::new(&site).over(stream).unwrap();
-            connection.send(b"a");
-            assert_eq!(connection.receive(1), b"a");
+            connection.echo();
         }
         lariat.ask("drain").success();
         assert_eq!(lariat.wait().code(), Some(0));
@@ -49,11 +42,8 @@ fn a_reload_leaves_it_and_takes_it_again() {
     let lariat = started(&[&listener], &service.toml());
     let elsewhere = Service::new(&site, &server);
     for service in [&elsewhere, &service, &elsewhere, &service] {
-        lariat.configure(&service.toml());
-        lariat.reload().success();
-        let mut connection = Client::new(&site).connect(service.address);
-        connection.send(b"a");
-        assert_eq!(connection.receive(1), b"a");
+        lariat.reload_with(&service.toml());
+        let _connection = Client::new(&site).echo(service.address);
     }
 }
 
@@ -88,17 +78,14 @@ fn the_path_stays_the_managers_when_another_lariat_has_taken_over() {
     }
     let elsewhere = Service::new(&site, &server);
     for service in [&elsewhere, &service] {
-        lariat.configure(&service.toml());
-        lariat.reload().success();
+        lariat.reload_with(&service.toml());
     }
     let mut stream = UnixStream::connect(&path).unwrap();
     stream.write_all(b"a").unwrap();
     stream.read_exact(&mut [0]).unwrap();
     drop(stream);
     lariat.ask("drain").success();
-    until("its end", || {
-        (!lariat.status_socket().exists()).then_some(())
-    });
+    until_true("its end", || !lariat.status_socket().exists());
     UnixStream::connect(&path).unwrap();
 }
 
@@ -143,16 +130,13 @@ fn one_is_listened_at_by_its_name() {
     assert_served();
     assert!(!lariat.stderr().contains("nothing of the configuration"));
     // So they are after a reload, and for a successor, by name or by address.
-    lariat.configure(&format!("[workers]\nthreads = 1\n{}", plain.toml()));
-    lariat.reload().success();
-    lariat.configure(&text);
-    lariat.reload().success();
+    lariat.reload_with(&format!("[workers]\nthreads = 1\n{}", plain.toml()));
+    lariat.reload_with(&text);
     assert_served();
     lariat.ask("upgrade").success();
     assert_served();
     let by_address = Service::new(&site, &server).at(one.local_addr().unwrap());
-    lariat.configure(&by_address.toml());
-    lariat.reload().success();
+    lariat.reload_with(&by_address.toml());
     Client::new(&site).visit(one.local_addr().unwrap());
     lariat.ask("drain").success();
 }

@@ -2,11 +2,8 @@
 
 use std::net::TcpListener;
 
-use suite::configuration::Service;
-use suite::lariat::{Lariat, command};
-use suite::program::run;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 #[test]
 fn the_message_names_the_address() {
@@ -16,7 +13,7 @@ fn the_message_names_the_address() {
     let service = Service::new(&site, &server).listen(&format!("['{address}']"));
     let status = site.path("status.sock");
     let text = format!("[admin]\nstatus-socket = {status:?}\n{}", service.toml());
-    let file = site.directory.write("lariat.toml", text);
+    let file = site.write("lariat.toml", text);
 
     let answer = run(command().arg("serve").arg(file));
     assert_eq!(answer.code(), 3, "{answer:?}");
@@ -24,7 +21,7 @@ fn the_message_names_the_address() {
         answer.stderr.contains(&address) && answer.stderr.contains("in use"),
         "{answer:?}"
     );
-    assert!(answer.stderr.contains("hint:"), "{answer:?}");
+    answer.assert_stderr("hint:");
 }
 
 #[test]
@@ -74,7 +71,7 @@ fn a_second_instance_with_a_status_socket_of_its_own_says_who_has_the_port() {
     ] {
         let service = service.clone().listen(&format!("['{listen}']"));
         let text = format!("[admin]\nstatus-socket = {status:?}\n{}", service.toml());
-        let file = site.directory.write("second.toml", text);
+        let file = site.write("second.toml", text);
         let answer = run(command().arg("serve").arg(file));
         assert_eq!(answer.code(), 3, "{answer:?}");
         let who = format!("pid {}, started as `", first.supervisor().as_raw_nonzero());

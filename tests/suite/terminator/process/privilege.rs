@@ -4,35 +4,24 @@ use std::fs;
 use std::io::ErrorKind;
 
 use rustix::process::{Pid, geteuid};
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::Lariat;
+use suite::prelude::*;
 use suite::process::status_line;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
 
 fn command_line(process: Pid) -> String {
     let path = format!("/proc/{}/cmdline", process.as_raw_nonzero());
     fs::read_to_string(path).unwrap().replace('\0', " ")
 }
 
-fn start() -> (Site, Server, Service, Lariat) {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
-    (site, server, service, lariat)
-}
-
 #[test]
 fn both_names_show_in_ps() {
-    let (_site, _server, _service, lariat) = start();
+    let (_site, _server, _service, lariat) = serve(Behaviour::Http("hello".into()));
     assert!(command_line(lariat.supervisor()).contains(" serve "));
     assert!(command_line(lariat.worker_process()).starts_with("lariat: worker"));
 }
 
 #[test]
 fn the_worker_process_has_no_rights() {
-    let (site, _server, service, lariat) = start();
+    let (site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
     let data = lariat.worker_process();
     assert_eq!(status_line(data, "NoNewPrivs"), "1");
     assert_eq!(status_line(data, "Seccomp"), "2", "a filter");
@@ -51,7 +40,7 @@ fn the_worker_process_has_no_rights() {
 
 #[test]
 fn the_supervisor_has_no_more_system_calls_than_it_needs() {
-    let (_site, _server, _service, lariat) = start();
+    let (_site, _server, _service, lariat) = serve(Behaviour::Http("hello".into()));
     let supervisor = lariat.supervisor();
     assert_eq!(status_line(supervisor, "NoNewPrivs"), "1");
     assert_eq!(status_line(supervisor, "Seccomp"), "2", "a filter");
@@ -59,7 +48,7 @@ fn the_supervisor_has_no_more_system_calls_than_it_needs() {
 
 #[test]
 fn the_worker_process_holds_no_file_of_the_operator() {
-    let (site, _server, _service, lariat) = start();
+    let (site, _server, _service, lariat) = serve(Behaviour::Http("hello".into()));
     let data = lariat.worker_process();
     let directory = format!("/proc/{}/fd", data.as_raw_nonzero());
     if !geteuid().is_root() {

@@ -4,13 +4,7 @@
 use std::net::{SocketAddr, TcpStream};
 
 use rustix::process::{Signal, kill_process};
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::curl::curl;
-use suite::lariat::Lariat;
-use suite::patience::until;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// The status code and the body at that path.
 fn asked(admin: SocketAddr, path: &str) -> (String, String) {
@@ -39,8 +33,8 @@ fn a_drain_is_announced_before_connections_are_refused() {
     assert_eq!(asked(admin, "/ready"), answer("200", "ready"));
 
     lariat.signal(Signal::TERM);
-    until("/ready to say no", || {
-        (asked(admin, "/ready") == answer("503", "draining")).then_some(())
+    until_true("/ready to say no", || {
+        asked(admin, "/ready") == answer("503", "draining")
     });
     assert_eq!(asked(admin, "/healthz"), answer("200", "healthy"));
     assert_eq!(lariat.status()["process"]["state"], "draining");
@@ -56,25 +50,18 @@ fn a_drain_is_announced_before_connections_are_refused() {
 
 #[test]
 fn connections_are_refused_when_the_delay_is_over() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let text = format!("[process]\ndrain-delay = '300ms'\n{}", service.toml());
-    let mut lariat = Lariat::start(&text);
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"a");
-    assert_eq!(connection.receive(1), b"a");
+    let (site, _server, service, mut lariat) =
+        serve_with("[process]\ndrain-delay = '300ms'", Behaviour::Echo);
+    let mut connection = Client::new(&site).echo(service.address);
     lariat.signal(Signal::TERM);
-    until("the message", || {
-        let words =
-            "notice: a drain begins in 300ms: /ready answers 503, ports stay open until then";
-        lariat.stderr().contains(words).then_some(())
-    });
+    lariat.wait_for_stderr(
+        "notice: a drain begins in 300ms: /ready answers 503, ports stay open until then",
+    );
     until("the listener to close", || {
         TcpStream::connect(service.address).err()
     });
     assert_eq!(asked(lariat.admin(), "/ready"), answer("503", "draining"));
-    connection.send(b"b");
-    assert_eq!(connection.receive(1), b"b");
+    connection.echo();
     connection.end();
     assert_eq!(lariat.wait().code(), Some(0));
 }
@@ -90,20 +77,15 @@ fn worker_threads(lariat: &Lariat) -> usize {
 
 #[test]
 fn a_worker_thread_that_has_drained_is_not_missed() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let text = format!(
-        "[workers]\nthreads = 2\n[process]\ndrain = '1h'\n{}",
-        service.toml()
+    let (site, _server, service, mut lariat) = serve_with(
+        "[workers]\nthreads = 2\n[process]\ndrain = '1h'",
+        Behaviour::Echo,
     );
-    let mut lariat = Lariat::start(&text);
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"a");
-    assert_eq!(connection.receive(1), b"a");
+    let mut connection = Client::new(&site).echo(service.address);
     assert_eq!(worker_threads(&lariat), 2);
     lariat.signal(Signal::TERM);
-    until("the thread without a connection to end", || {
-        (worker_threads(&lariat) == 1).then_some(())
+    until_true("the thread without a connection to end", || {
+        worker_threads(&lariat) == 1
     });
     for _ in 0..2 {
         let healthy = answer("200", "healthy");
@@ -115,8 +97,7 @@ fn a_worker_thread_that_has_drained_is_not_missed() {
 
 #[test]
 fn a_worker_process_that_stands_still_gives_no_answer() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let url = format!("http://{}/healthz", lariat.admin());
     kill_process(lariat.worker_process(), Signal::STOP).unwrap();
     let asked = curl().args(&["--max-time", "1"]).url(&url).run();
@@ -126,20 +107,19 @@ fn a_worker_process_that_stands_still_gives_no_answer() {
     let supervisor = lariat.supervisor().as_raw_nonzero();
     status.assert_stderr(&format!("its supervisor is process {supervisor}, "));
     let pid = lariat.worker_process().as_raw_nonzero();
-    let says = |words: &str| lariat.stderr().contains(words).then_some(());
     let missed = format!("error: the worker process (pid {pid}) has not answered for ");
-    until("the supervisor to miss its answer", || says(&missed));
+    lariat.wait_for_stderr(&missed);
     kill_process(lariat.worker_process(), Signal::CONT).unwrap();
     assert_eq!(curl().url(&url).run().success(), "healthy\n");
     let again = format!("notice: the worker process (pid {pid}) answers again, after ");
-    until("its answer", || says(&again));
+    lariat.wait_for_stderr(&again);
     assert_eq!(lariat.stderr().matches(&missed).count(), 1);
 }
 
 #[test]
 fn balancers_without_a_token_or_a_host_are_answered_and_see_nothing_else() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let token = site.directory.write("token", "correct-horse-battery");
+    let token = site.write("token", "correct-horse-battery");
     let service = Service::new(&site, &server);
     let lariat = Lariat::start(&service.toml());
     let text = fs_text(&lariat).replace("[log]", &format!("token = {token:?}\n[log]"));

@@ -6,14 +6,8 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
 use rustix::process::Signal;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::{Lariat, command};
-use suite::patience::{PATIENCE, until};
-use suite::program::assert_has;
-use suite::site::Site;
-use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 /// Stands in for the manager.
 struct Manager {
@@ -85,9 +79,7 @@ fn it_hears_of_start_reload_and_drain() {
     );
     manager.hear_of("READY=1");
 
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"a");
-    assert_eq!(connection.receive(1), b"a");
+    let mut connection = Client::new(&site).echo(service.address);
     lariat.configure(&format!("[process]\ndrane = '1s'\n{}", service.toml()));
     lariat.reload();
     manager.hear_words("RELOADING=1");

@@ -8,12 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::{Signal, kill_process};
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::patience::until;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 fn make_pipe(path: &Path) {
     let everybody = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
@@ -43,9 +38,7 @@ impl FullPipe {
 }
 
 fn is_served(site: &Site, service: &Service) {
-    let mut connection = Client::new(site).connect(service.address);
-    connection.send(b"x");
-    assert_eq!(connection.receive(1), b"x");
+    let mut connection = Client::new(site).echo(service.address);
     connection.end();
 }
 
@@ -59,7 +52,7 @@ fn a_full_pipe_on_the_standard_error_holds_nobody() {
     kill_process(lariat.worker_process(), Signal::KILL).unwrap();
     lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
     is_served(&site, &service);
-    site.directory.write("site.pem", "no certificate");
+    site.write("site.pem", "no certificate");
     assert_eq!(
         lariat.reload().code(),
         5,
@@ -72,9 +65,7 @@ fn a_full_pipe_on_the_standard_error_holds_nobody() {
 
 #[test]
 fn a_certificate_that_is_a_pipe_is_refused_and_holds_nobody() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
     std::fs::rename(site.path("site.pem"), site.path("kept.pem")).unwrap();
     make_pipe(&site.path("site.pem"));
     let refused = lariat.reload();
@@ -92,26 +83,19 @@ fn a_certificate_that_is_a_pipe_is_refused_and_holds_nobody() {
 
 #[test]
 fn lines_that_a_full_disk_does_not_take_are_counted_and_said() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&format!("output = \"/dev/full\"\n{}", service.toml()));
+    let (site, _server, service, lariat) = serve_with("output = \"/dev/full\"", Behaviour::Echo);
     is_served(&site, &service);
-    until("the loss to be counted", || {
+    until_true("the loss to be counted", || {
         let metrics = lariat.metrics();
-        (metrics.sum("lariat_log_lost_bytes_total", &[]) > 0.0).then_some(())
+        metrics.sum("lariat_log_lost_bytes_total", &[]) > 0.0
     });
     let metrics = lariat.metrics();
     assert_eq!(metrics.sum("lariat_log_write_failing", &[]), 1.0);
     let failure = lariat.status()["log_failure"].clone();
     let failure = failure.as_str().unwrap();
-    assert!(failure.contains("No space left on device"), "{failure}");
-    until("the supervisor to say so", || {
-        let text = lariat.stderr();
-        let said = "warning: the log cannot be written: No space left on device";
-        text.contains(said).then_some(())
-    });
-    lariat.configure(&service.toml());
-    lariat.reload().success();
+    assert_has(failure, "No space left on device");
+    lariat.wait_for_stderr("warning: the log cannot be written: No space left on device");
+    lariat.reload_with(&service.toml());
     is_served(&site, &service);
     lariat.wait_for_metric("lariat_log_write_failing", &[], 0.0);
 }

@@ -8,13 +8,8 @@ use std::process::Command;
 use std::thread;
 
 use rustix::process::{Signal, getuid};
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::{Lariat, command};
-use suite::patience::{PATIENCE, until};
-use suite::program::{Running, run};
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 /// A running one, and what is asked of it.
 pub(super) struct Stage {
@@ -25,9 +20,7 @@ pub(super) struct Stage {
 }
 
 pub(super) fn running() -> Stage {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, server, service, lariat) = serve(Behaviour::Echo);
     Stage {
         site,
         server,
@@ -39,7 +32,7 @@ pub(super) fn running() -> Stage {
 impl Stage {
     /// It serves, as it did, and has said this.
     pub(super) fn assert_goes_on(&mut self, words: &str) {
-        until(words, || self.lariat.stderr().contains(words).then_some(()));
+        self.lariat.wait_for_stderr(words);
         assert_eq!(self.lariat.serving(), self.lariat.supervisor());
         Client::new(&self.site).visit(self.service.address);
         assert!(self.lariat.ended().is_none());
@@ -134,7 +127,7 @@ fn an_upgrade_of_none_says_how_to_start_one() {
         "[admin]\nstatus-socket = {socket:?}\n{}",
         Service::new(&site, &server).toml()
     );
-    let file = site.directory.write("lariat.toml", text);
+    let file = site.write("lariat.toml", text);
     let asked = run(command().arg("upgrade").arg(file));
     asked.assert_stderr("no lariat runs with that configuration: its status socket would be ");
     asked.assert_stderr("hint: start one: `lariat serve FILE`");
@@ -183,9 +176,9 @@ fn one_that_dies_half_way_leaves_everything_as_it_was() {
         // The running one sees to its end, if it is not quick enough.
         assert!(matches!(child.wait().unwrap().code(), Some(0) | None));
         let words = "goes on: ";
-        until("the end to be noticed", || {
+        until_true("the end to be noticed", || {
             let said = running.lariat.stderr();
-            (said.matches(words).count() > round).then_some(())
+            said.matches(words).count() > round
         });
         running.assert_goes_on(words);
     }
@@ -309,7 +302,7 @@ fn who_waits_for_a_silent_successor_hears_so() {
         (&mut reload, "waiting: another reload is under way, a new"),
         (&mut upgrade, "waiting for a new process to take over"),
     ] {
-        until(words, || asking.stderr().contains(words).then_some(()));
+        asking.wait_for_stderr(words);
         asking.assert_running();
     }
     drop(silent);
@@ -344,7 +337,7 @@ fn many_who_ask_are_few_messages_of_one_line() {
 fn another_configuration_does_not_take_its_place() {
     let mut running = running();
     let other = fs::read_to_string(running.lariat.configuration()).unwrap();
-    let file = running.site.directory.write("other.toml", other);
+    let file = running.site.write("other.toml", other);
     let successor = Running::start(command().arg("serve").arg(&file));
     assert_refused(successor, 5, "admin.status-socket");
     running.assert_goes_on("may not take over");
@@ -376,11 +369,11 @@ fn a_program_that_crashes_or_is_none_changes_nothing() {
         fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
         fs::rename(&new, &program).unwrap();
         // Another test's process may hold the file open for a moment, as it was written.
-        until(words, || {
+        until_true(words, || {
             let asked = running.lariat.ask("upgrade");
             assert_eq!(asked.code(), 5, "{asked:?}");
             assert!(!asked.stderr.contains("error: it "), "{asked:?}");
-            asked.stderr.contains(words).then_some(())
+            asked.stderr.contains(words)
         });
         running.assert_goes_on(words);
     }
@@ -404,7 +397,7 @@ fn another_user_gets_nothing() {
     let program = folder.join("lariat");
     fs::copy(command().get_program(), &program).unwrap();
     // Another test's process may hold the file open for a moment, as it was written.
-    until("the stranger to be noticed", || {
+    until_true("the stranger to be noticed", || {
         let mut stranger = Command::new("setpriv");
         stranger
             .args(["--reuid=65534", "--clear-groups"])
@@ -412,8 +405,7 @@ fn another_user_gets_nothing() {
         stranger.args(["upgrade", "--status-socket"]);
         let said = run(stranger.arg(running.lariat.status_socket()));
         assert!(!said.status.success(), "{said:?}");
-        let noticed = running.lariat.stderr().contains("of user 65534");
-        noticed.then_some(())
+        running.lariat.stderr().contains("of user 65534")
     });
     running.assert_goes_on("of user 65534 may not take over");
 }

@@ -7,13 +7,8 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::{Lariat, try_status};
-use suite::patience::until;
-use suite::program::Running;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::try_status;
+use suite::prelude::*;
 
 /// A supervisor that this test did not start; ended with it.
 pub(super) struct Started(pub(super) Pid);
@@ -70,8 +65,7 @@ fn goes_on_without(find: impl FnOnce(&Lariat) -> Pid, words: &str) {
     assert!(is_open, "nobody listened for a while");
     assert_eq!(client.visit(address), HandshakeKind::Resumed);
     UnixStream::connect(&path).unwrap();
-    open.send(b"still");
-    assert_eq!(open.receive(5), b"still");
+    open.echo();
     drop(open);
     assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
     let said = before.stderr();
@@ -103,17 +97,12 @@ fn a_successor_whose_worker_process_dies_is_replaced() {
 
 #[test]
 fn one_whose_own_worker_process_has_died_still_replaces_its_successor() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
     let worker_process = lariat.worker_process();
     let _open = Client::new(&site).echo(service.address);
     let mut before = lariat.succeed();
     kill_process(worker_process, Signal::KILL).unwrap();
-    until("a message of it", || {
-        let words = "has ended, and its connections with it: signal: 9";
-        before.stderr().contains(words).then_some(())
-    });
+    before.wait_for_stderr("has ended, and its connections with it: signal: 9");
     let now = replaced(&lariat, &before, lariat.supervisor());
     assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
     Client::new(&site).visit(service.address);
@@ -122,9 +111,7 @@ fn one_whose_own_worker_process_has_died_still_replaces_its_successor() {
 
 #[test]
 fn a_successor_that_is_told_to_stop_is_not_replaced() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, mut lariat) = serve(Behaviour::Echo);
     let mut before = lariat.succeed();
     lariat.signal(Signal::TERM);
     assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());

@@ -8,12 +8,8 @@ use std::process::Command;
 
 use rustix::fs::XattrFlags;
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::{Lariat, command};
-use suite::program::run;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 /// Makes a copy of the program that says of itself, in its own bytes, that it is another release.
 const COPY: &str = r#"
@@ -78,7 +74,7 @@ fn a_newer_one_takes_over_and_the_older_one_takes_over_again() {
         install(&stage.program, release);
         let said = stage.lariat.ask("upgrade").success();
         let version = release.map_or("", |(version, _)| version);
-        assert!(said.contains(&format!("lariat {version}")), "{said}");
+        assert_has(&said, &format!("lariat {version}"));
         let resumed = stage.client.visit(stage.service.address);
         assert_eq!(resumed, HandshakeKind::Resumed);
     }

@@ -18,9 +18,7 @@ struct Club {
 fn club() -> Club {
     let (site, authority) = (Site::new(), Authority::root("club"));
     let ca = authority.write(&site.directory, "club.pem");
-    let list = site
-        .directory
-        .write("list.pem", authority.revocation_list(&[]));
+    let list = site.write("list.pem", authority.revocation_list(&[]));
     let server = Server::start(Behaviour::Echo);
     let service = Service::new(&site, &server)
         .tls(&format!(

@@ -24,9 +24,7 @@ fn a_flood_of_new_sessions_washes_itself_out() {
         .collect();
     let resumed = || {
         let visit = |client: &&Client| {
-            let mut connection = client.connect(service.address);
-            connection.send(b"x");
-            connection.receive(1);
+            let connection = client.echo(service.address);
             connection.kind() == HandshakeKind::Resumed
         };
         regulars.iter().filter(visit).count()

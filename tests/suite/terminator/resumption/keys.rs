@@ -126,8 +126,7 @@ fn as_many_tickets_come_as_are_asked_for_by_the_configuration() {
     let client = Client::new(&site);
     assert_eq!(client.visit(service.address), HandshakeKind::Full);
     assert_eq!(client.visit(service.address), HandshakeKind::Full);
-    lariat.configure(&configuration(2));
-    lariat.reload().success();
+    lariat.reload_with(&configuration(2));
     assert_eq!(client.visit(service.address), HandshakeKind::Full);
     // Two that are open at once take a ticket each.
     let both = [
@@ -139,9 +138,7 @@ fn as_many_tickets_come_as_are_asked_for_by_the_configuration() {
 
 #[test]
 fn the_ages_of_the_keys_are_told() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let page = lariat.metrics();
     let hour = 3600.0;
     let age = page.sum("lariat_ticket_key_age_seconds", &[("purpose", "encrypt")]);

@@ -60,10 +60,10 @@ fn a_session_of_one_service_is_none_of_anothers() {
 
 #[test]
 fn sessions_of_tls13_in_the_cache_resume_once_after_whatever_happens() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let cache = "[workers]\nthreads = 2\n[resumption]\ntls13 = 'cache'\n";
-    let lariat = Lariat::start(&format!("{cache}{}", service.toml()));
+    let (site, _server, service, lariat) = serve_with(
+        "[workers]\nthreads = 2\n[resumption]\ntls13 = 'cache'",
+        Behaviour::Echo,
+    );
     let client = Client::new(&site);
     assert_eq!(client.visit(service.address), HandshakeKind::Full);
     for _ in 0..4 {
@@ -86,10 +86,10 @@ fn sessions_of_tls13_in_the_cache_resume_once_after_whatever_happens() {
 
 #[test]
 fn a_session_in_the_cache_is_good_for_one_connection() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Speak(b"hi".to_vec())));
-    let service = Service::new(&site, &server);
-    let cache = "[resumption]\ntls13 = 'cache'\n";
-    let lariat = Lariat::start(&format!("{cache}{}", service.toml()));
+    let (site, _server, service, lariat) = serve_with(
+        "[resumption]\ntls13 = 'cache'",
+        Behaviour::Speak(b"hi".to_vec()),
+    );
     let file = site.path("session");
     let file = file.to_str().unwrap();
     let visit = |options: &[&str]| {
@@ -105,9 +105,7 @@ fn a_session_in_the_cache_is_good_for_one_connection() {
 
 #[test]
 fn a_session_of_a_revoked_certificate_is_not_resumed() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let clients = [
         Client::tls12(&site),
         Client::without_tickets(&site),
@@ -125,8 +123,7 @@ fn a_session_of_a_revoked_certificate_is_not_resumed() {
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     }
     let revoked = format!("revoked = [{:?}]", site.path("old.pem"));
-    lariat.configure(&service.clone().tls(&revoked).toml());
-    lariat.reload().success();
+    lariat.reload_with(&service.clone().tls(&revoked).toml());
     for client in &clients {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
@@ -148,8 +145,7 @@ fn a_reload_changes_the_limits_of_the_cache() {
     assert_eq!(kinds(), [HandshakeKind::Resumed; 2]);
 
     let small = "[resumption]\nsession-cache = { entries = 1 }\n";
-    lariat.configure(&format!("{small}{}", service.toml()));
-    lariat.reload().success();
+    lariat.reload_with(&format!("{small}{}", service.toml()));
     assert_eq!(kinds(), [HandshakeKind::Full; 2]);
     lariat.wait_for_metric("lariat_session_cache_entries", &[], 1.0);
     assert_eq!(clients[1].visit(service.address), HandshakeKind::Resumed);

@@ -27,7 +27,7 @@ impl Kept {
         };
         let session = kept.session();
         let first = kept.connect(&["-sess_out", session.to_str().unwrap()]);
-        assert!(first.contains("New, TLSv1.2"), "{first}");
+        assert_has(&first, "New, TLSv1.2");
         kept
     }
 
@@ -147,9 +147,7 @@ fn a_ticket_of_a_key_that_is_gone_is_too_old() {
 #[test]
 fn a_ticket_past_its_lifetime_is_expired() {
     let kept = Kept::new("lifetime = '1s'");
-    until("the ticket to expire", || {
-        (!kept.resumes(&[])).then_some(())
-    });
+    until_true("the ticket to expire", || !kept.resumes(&[]));
     kept.wait_for_miss("expired");
 }
 
@@ -173,7 +171,7 @@ fn a_session_of_another_service_is_told_as_such() {
         s_client(&site, one.address, &options).success();
         let options = [&["-tls1_2", "-sess_in", file], more].concat();
         let second = s_client(&site, other.address, &options).success();
-        assert!(second.contains("New, TLSv1.2"), "{second}");
+        assert_has(&second, "New, TLSv1.2");
     }
     // A client of TLS 1.3 as well; it takes both for one host.
     let client = Client::new(&site);
@@ -198,7 +196,7 @@ fn a_session_id_that_is_not_held_is_unknown() {
     s_client(&site, one.address, &options).success();
     let options = ["-tls1_2", "-no_ticket", "-sess_in", file];
     let answer = s_client(&site, other.address, &options).success();
-    assert!(answer.contains("New, TLSv1.2"), "{answer}");
+    assert_has(&answer, "New, TLSv1.2");
     let unknown = [("reason", "unknown")];
     let name = "lariat_resumption_misses_total";
     second.wait_for_metric(name, &unknown, 1.0);

@@ -38,8 +38,7 @@ fn a_backup_serves_only_while_the_others_are_down() {
         (1, 0)
     );
 
-    lariat.configure(&service.clone().servers(&pool(&dead.to_string())).toml());
-    lariat.reload().success();
+    lariat.reload_with(&service.clone().servers(&pool(&dead.to_string())).toml());
     curl_tls(&site, service.address).run().success();
     assert_eq!(
         (server.connections().len(), backup.connections().len()),
@@ -81,9 +80,7 @@ fn a_server_that_goes_down_and_comes_back_is_said_with_cause_and_time() {
         .back("check = { kind = 'tcp', interval = '200ms', fall = 1, rise = 1 }");
     let first = TcpListener::bind(address).unwrap();
     let lariat = Lariat::start(&service.toml());
-    let say = |words: &str| {
-        until(words, || lariat.stderr().contains(words).then_some(()));
-    };
+    let say = |words: &str| lariat.wait_for_stderr(words);
     let state = || lariat.status()["services"][0]["servers"][0].clone();
     until("the first look", || state()["since_ms"].as_u64());
     drop(first);

@@ -66,8 +66,7 @@ fn a_disabled_server_gets_no_new_connections_and_keeps_the_open_ones() {
     disabled.success();
     assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
     for connection in &mut open {
-        connection.send(b"on");
-        assert_eq!(connection.receive(2), b"on");
+        connection.echo();
     }
     let first = rig.status_of(0);
     assert_eq!(
@@ -109,8 +108,7 @@ fn it_stays_disabled_over_reloads_and_the_death_of_the_worker_process() {
     rig.lariat
         .configure(&rig.service.clone().servers(&alone).toml());
     rig.lariat.reload().success();
-    rig.lariat.configure(&rig.service.toml());
-    rig.lariat.reload().success();
+    rig.lariat.reload_with(&rig.service.toml());
     assert!(rig.gained(|rig| drop(rig.connect()))[0] > 0);
 }
 
@@ -133,11 +131,8 @@ fn an_order_about_no_server_does_nothing() {
     // SIGRTMIN of the C library.
     let kill = format!("kill -34 {}", pid.as_raw_nonzero());
     run(std::process::Command::new("sh").args(["-c", &kill])).success();
-    until("the order to be read", || {
-        let said = rig.lariat.stderr();
-        said.contains("about a server that the served configuration does not have")
-            .then_some(())
-    });
+    rig.lariat
+        .wait_for_stderr("about a server that the served configuration does not have");
     assert!(!rig.gained(|rig| drop(rig.connect())).contains(&0));
 }
 

@@ -34,9 +34,9 @@ fn a_name_that_moves_is_followed() {
     let refused = curl_tls(&site, service.address).run();
     assert_ne!(refused.code(), 0);
     hosts("127.0.0.1");
-    until("the name's new address", || {
+    until_true("the name's new address", || {
         let reply = curl_tls(&site, service.address).run();
-        (reply.code() == 0).then_some(())
+        reply.code() == 0
     });
     // A configuration that is read again keeps what is known.
     lariat.reload().success();
@@ -94,8 +94,8 @@ fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
     up(2, 0.0);
     assert_eq!(replies(&site, &service, 3), "aaa");
     name_server.set(&[of_c, of_b, (1, 7, d, "d.test")]);
-    until("another server in the first one's place", || {
-        (replies(&site, &service, 1) == "d").then_some(())
+    until_true("another server in the first one's place", || {
+        replies(&site, &service, 1) == "d"
     });
     assert_eq!(replies(&site, &service, 3), "ddd");
     lariat.reload().success();
@@ -103,8 +103,8 @@ fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
 
     // The next priority serves when no server of the first one can.
     name_server.set(&[of_c, of_b]);
-    until("the server of the next priority", || {
-        (replies(&site, &service, 1) == "c").then_some(())
+    until_true("the server of the next priority", || {
+        replies(&site, &service, 1) == "c"
     });
     lariat.ask_with("server", &["enable", &disabled]).success();
     up(2, 1.0);
@@ -112,11 +112,9 @@ fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
 
     // Records that are gone all at once are an accident: what was known goes on.
     name_server.set(&[]);
-    until("two answers", || (name_server.answers() > 1).then_some(()));
+    until_true("two answers", || name_server.answers() > 1);
     assert_eq!(replies(&site, &service, 3), "bbb");
     let words = format!("cannot resolve srv:{SERVICE_NAME}: the name has no SRV records");
-    until("a warning", || {
-        lariat.stderr().contains(&words).then_some(())
-    });
+    lariat.wait_for_stderr(&words);
     assert!(lariat.status().to_string().contains("no SRV record"));
 }

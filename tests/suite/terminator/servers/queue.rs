@@ -75,14 +75,12 @@ fn a_reload_that_raises_the_limit_serves_those_who_wait() {
         .service
         .toml()
         .replace("max-connections = 2", "max-connections = 4");
-    rig.lariat.configure(&format!("{WORKERS}{toml}"));
-    rig.lariat.reload().success();
+    rig.lariat.reload_with(&format!("{WORKERS}{toml}"));
     assert_eq!(queue[0].receive(1), b"w");
     assert_eq!(queue[1].receive(1), b"w");
     rig.wait_for_queue(1);
     let toml = rig.service.toml().replace(", max-connections = 2", "");
-    rig.lariat.configure(&format!("{WORKERS}{toml}"));
-    rig.lariat.reload().success();
+    rig.lariat.reload_with(&format!("{WORKERS}{toml}"));
     assert_eq!(queue[2].receive(1), b"w", "there is no limit any more");
 }
 

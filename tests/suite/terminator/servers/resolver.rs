@@ -44,15 +44,12 @@ fn one_that_died_is_replaced() {
     Client::new(&site).echo(before.address);
     let resolver = lariat.process(NAME);
     kill_process(resolver, Signal::KILL).unwrap();
-    until("another resolver", || {
-        (lariat.process(NAME) != resolver).then_some(())
-    });
+    until_true("another resolver", || lariat.process(NAME) != resolver);
     Client::new(&site).echo(before.address);
     // A name that only the new one can have looked up.
     let second = Server::start(Behaviour::Echo);
     let after = service(&site, &second);
-    lariat.configure(&after.toml());
-    lariat.reload().success();
+    lariat.reload_with(&after.toml());
     Client::new(&site).echo(after.address);
     assert!(lariat.stderr().contains("the process that resolves names"));
 }
@@ -71,8 +68,7 @@ fn one_that_hangs_holds_neither_a_reload_nor_the_end() {
         before.toml(),
         service(&site, &other).named("new").toml()
     );
-    lariat.configure(&text);
-    lariat.reload().success();
+    lariat.reload_with(&text);
     Client::new(&site).echo(before.address);
     lariat.signal(Signal::TERM);
     assert_eq!(lariat.wait().code(), Some(0));
@@ -85,7 +81,6 @@ fn without_names_there_is_none() {
     let named = service(&site, &server);
     let lariat = Lariat::start(&named.toml());
     let resolver = lariat.process(NAME);
-    lariat.configure(&Service::new(&site, &server).toml());
-    lariat.reload().success();
+    lariat.reload_with(&Service::new(&site, &server).toml());
     until("the resolver to end", || test_kill_process(resolver).err());
 }

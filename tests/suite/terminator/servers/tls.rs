@@ -54,7 +54,7 @@ fn a_server_that_cannot_prove_itself_is_refused() {
     write(stranger.leaf(&["127.0.0.1"]).issue(), "unknown.pem");
     let revoked = own(&["127.0.0.1"]).issue();
     let list = site.authority.revocation_list(&[&revoked]);
-    let list = site.directory.write("ca.crl", &list);
+    let list = site.write("ca.crl", &list);
     write(revoked, "revoked.pem");
     let with_list = format!("{}, crl = [{list:?}]", trusting(&site));
     let wrong_pin = format!("sha256//{}=", "A".repeat(43));
@@ -158,8 +158,7 @@ fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
         );
 
         let alone = service.servers(&format!("['{}']", bad.address()));
-        lariat.configure(&alone.toml());
-        lariat.reload().success();
+        lariat.reload_with(&alone.toml());
         assert!(is_refused(&site, &alone));
         lariat.wait_for_line(&[reason]);
     }
@@ -203,8 +202,7 @@ fn sessions_are_resumed_until_the_certificate_or_the_policy_changes() {
         let pin = format!("sha256//{}=", "A".repeat(43));
         let keys = format!("{}, pins = ['{pin}']", trusting(&site));
         let pinned = self::service(&site, &server, &keys).at(service.address);
-        lariat.configure(&one_worker(&pinned));
-        lariat.reload().success();
+        lariat.reload_with(&one_worker(&pinned));
         assert!(
             is_refused(&site, &service),
             "no session of the former policy"
@@ -289,9 +287,9 @@ fn a_server_that_renegotiates_is_refused() {
     server.say("r");
     // OpenSSL reads that it is refused with the next data, and gives up (RFC 5246 section 7.2.2
     // lets it go on).
-    until("the end", || {
+    until_true("the end", || {
         let _refused_at_the_end = client.write_all(b"more\n");
-        lariat.log().contains("handshake_failure").then_some(())
+        lariat.log().contains("handshake_failure")
     });
     lariat.wait_for_line(&["server-tls-failed", "handshake_failure"]);
 }

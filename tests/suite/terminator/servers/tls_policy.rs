@@ -125,9 +125,9 @@ fn all_workers_share_the_sessions_of_a_server() {
     lariat.wait_for_reason("backend-closed", 16);
     // The kernel spreads connections by their ports.
     let of_worker = |worker: u32| lariat.log().contains(&format!("\"worker\":{worker},"));
-    until("lines of two workers", || {
+    until_true("lines of two workers", || {
         let workers = (0..3).filter(|&worker| of_worker(worker)).count();
-        (workers > 1).then_some(())
+        workers > 1
     });
 }
 
@@ -169,7 +169,7 @@ fn a_server_that_fails_sees_no_word_of_a_client_who_is_told() {
     let mut client = Client::new(&site).connect(tls.address);
     client.send(b"secret\n");
     let end = client.read_to_end().unwrap_err().to_string();
-    assert!(end.contains("InternalError"), "{end}");
+    assert_has(&end, "InternalError");
     let mut client = TcpStream::connect(plain.address).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.write_all(b"secret\n").unwrap();

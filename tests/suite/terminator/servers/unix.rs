@@ -58,8 +58,7 @@ fn a_server_that_is_busy_is_not_taken_for_dead() {
     assert_eq!(metrics.sum("lariat_server_up", &server), 1.0);
 
     // Without another server a connection waits until there is room.
-    lariat.configure(&service.clone().servers(&format!("['{first}']")).toml());
-    lariat.reload().success();
+    lariat.reload_with(&service.clone().servers(&format!("['{first}']")).toml());
     let (address, lariat) = (service.address, &lariat);
     let answer = thread::scope(|scope| {
         let curl = scope.spawn(|| curl_tls(&site, address).run().success());

@@ -17,9 +17,7 @@ fn club(mode: &str) -> Club {
     let authority = Authority::root("club");
     let ca = authority.write(&site.directory, "club.pem");
     let (member, revoked) = (authority.client("member"), authority.client("revoked"));
-    let list = site
-        .directory
-        .write("list.pem", authority.revocation_list(&[&revoked]));
+    let list = site.write("list.pem", authority.revocation_list(&[&revoked]));
     let server = Server::start(Behaviour::Echo);
     let service = Service::new(&site, &server).tls(&format!(
         "client-certificates = {{ mode = '{mode}', ca = [{ca:?}], crl = [{list:?}] }}"
@@ -31,6 +29,12 @@ fn club(mode: &str) -> Club {
         member,
         revoked,
         _server: server,
+    }
+}
+
+impl Club {
+    fn serves(&self, certificate: &Leaf) -> bool {
+        is_served(&Client::showing(&self.site, certificate), &self.service)
     }
 }
 
@@ -50,16 +54,10 @@ fn a_required_certificate_must_be_there_and_verify() {
     let club = club("required");
     let lariat = Lariat::start(&club.service.toml());
 
-    assert!(is_served(
-        &Client::showing(&club.site, &club.member),
-        &club.service
-    ));
+    assert!(club.serves(&club.member));
     assert!(!is_served(&Client::new(&club.site), &club.service));
     lariat.wait_for_reason("client-certificate-missing", 1);
-    assert!(!is_served(
-        &Client::showing(&club.site, &club.revoked),
-        &club.service
-    ));
+    assert!(!club.serves(&club.revoked));
     lariat.wait_for_reason("client-certificate-revoked", 1);
     let line = lariat.wait_for_line(&["client-certificate-revoked"]);
     let detail = line["detail"].as_str().unwrap_or_default();
@@ -67,10 +65,7 @@ fn a_required_certificate_must_be_there_and_verify() {
         assert!(detail.contains(words), "no {words}: {line}");
     }
     let stranger = Authority::root("stranger").client("member");
-    assert!(!is_served(
-        &Client::showing(&club.site, &stranger),
-        &club.service
-    ));
+    assert!(!club.serves(&stranger));
     lariat.wait_for_reason("client-certificate-refused", 1);
 }
 
@@ -79,15 +74,9 @@ fn an_optional_certificate_may_be_missing_but_not_wrong() {
     let club = club("optional");
     let lariat = Lariat::start(&club.service.toml());
 
-    assert!(is_served(
-        &Client::showing(&club.site, &club.member),
-        &club.service
-    ));
+    assert!(club.serves(&club.member));
     assert!(is_served(&Client::new(&club.site), &club.service));
-    assert!(!is_served(
-        &Client::showing(&club.site, &club.revoked),
-        &club.service
-    ));
+    assert!(!club.serves(&club.revoked));
     lariat.wait_for_reason("client-certificate-revoked", 1);
 }
 
@@ -100,7 +89,7 @@ fn chained(
     more: &str,
 ) -> Service {
     let ca = root.write(&site.directory, "root.pem");
-    let list = site.directory.write("lists.pem", lists.concat());
+    let list = site.write("lists.pem", lists.concat());
     Service::new(site, server).tls(&format!(
         "client-certificates = {{ mode = 'required', ca = [{ca:?}], crl = [{list:?}], {more} }}"
     ))
@@ -121,7 +110,7 @@ fn a_client_below_a_revoked_intermediate_is_refused_from_the_reload_on() {
     assert!(is_served(&client, &service));
 
     let revoking = lists(&[between.serial()]).concat();
-    site.directory.write("lists.pem", revoking);
+    site.write("lists.pem", revoking);
     lariat.reload().success();
     // It has a session, which ends with the intermediate.
     assert!(!is_served(&client, &service));
@@ -137,28 +126,24 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     let service = chained(&site, &server, &root, &list, "");
     let lariat = Lariat::start(&service.toml());
     let client = Client::showing(&site, &root.client("member"));
-    until("the list to end", || {
-        (now_seconds() >= now + 6).then_some(())
-    });
+    until_true("the list to end", || now_seconds() >= now + 6);
     assert!(!is_served(&client, &service));
     lariat.wait_for_reason("crl-expired", 1);
     let line = lariat.wait_for_line(&["crl-expired"]);
     assert_eq!(line["fault"], "host", "{line}");
     lariat.wait_for_metric("lariat_crls_expired", &[("service", "web")], 1.0);
-    until("a warning", || {
-        lariat.stderr().contains("are refused").then_some(())
-    });
+    lariat.wait_for_stderr("are refused");
 
     let lenient = chained(&site, &server, &root, &list, "crl-expired = 'accept'");
     let other = Lariat::start(&lenient.toml());
     assert!(is_served(&client, &lenient));
     let said = other.stderr();
-    assert!(said.contains("past its nextUpdate"), "{said}");
+    assert_has(&said, "past its nextUpdate");
 }
 
 /// What `openssl s_client` says that shows this certificate, until the service has ended.
 fn shown(site: &Site, service: &Service, leaf: &Leaf, more: &[&str]) -> String {
-    let certificate = site.directory.write("shown.pem", leaf.pem());
+    let certificate = site.write("shown.pem", leaf.pem());
     let path = certificate.to_str().expect("the test's own path");
     let arguments = [&["-cert", path, "-key", path, "-ign_eof"], more].concat();
     let finished = s_client(site, service.address, &arguments);
@@ -173,7 +158,7 @@ fn a_certificate_enters_by_any_identity_that_is_listed_and_by_no_other() {
     );
     let root = Authority::root("club");
     let exact = root.client("by fingerprint");
-    let print = site.directory.write("exact.pem", exact.certificate_pem());
+    let print = site.write("exact.pem", exact.certificate_pem());
     let print = fingerprint(&print);
     let service = chained(
         &site,
@@ -236,11 +221,9 @@ fn where_certificates_are_optional_one_that_is_shown_must_be_allowed() {
     let club = club("optional");
     let allow = "mode = 'optional', allow = { cn = ['member'] }";
     let lariat = Lariat::start(&club.service.toml().replace("mode = 'optional'", allow));
-    let served = |client: Client| is_served(&client, &club.service);
-    assert!(served(Client::showing(&club.site, &club.member)));
-    assert!(served(Client::new(&club.site)));
-    let other = club.authority.client("other");
-    assert!(!served(Client::showing(&club.site, &other)));
+    assert!(club.serves(&club.member));
+    assert!(is_served(&Client::new(&club.site), &club.service));
+    assert!(!club.serves(&club.authority.client("other")));
     lariat.wait_for_reason("client-certificate-not-allowed", 1);
 }
 
@@ -278,8 +261,7 @@ fn a_session_made_before_a_reload_that_allows_fewer_does_not_enter() {
             assert!(visit(way, client, "-sess_in").contains("Reused, TLS"));
         }
     }
-    lariat.configure(&service.toml().replace(", 'bob'", ""));
-    lariat.reload().success();
+    lariat.reload_with(&service.toml().replace(", 'bob'", ""));
     for (way, refused) in (0..ways.len()).zip(1..) {
         let [ann, bob] = &clients;
         assert!(visit(way, ann, "-sess_in").contains("Reused, TLS"));

@@ -65,7 +65,7 @@ fn a_certificate_that_ends_gives_way_to_its_successor_without_a_reload() {
     let service = service.certificates(&format!("[{old_file:?}, {new_file:?}]"));
     let lariat = Lariat::start(&service.toml());
 
-    until("the first to end", || (now_seconds() > end).then_some(()));
+    until_true("the first to end", || now_seconds() > end);
     for version in ["-tls1_2", "-tls1_3"] {
         let answer = s_client(&site, service.address, &[version]);
         let is_good = answer.stdout.contains("Verify return code: 0 (ok)");
@@ -73,11 +73,7 @@ fn a_certificate_that_ends_gives_way_to_its_successor_without_a_reload() {
     }
     let web = [("service", "web")];
     lariat.wait_for_metric("lariat_certificates_expired", &web, 1.0);
-    until("a warning", || {
-        let said = lariat.stderr();
-        let is_said = said.contains("clients get another one for its names");
-        is_said.then_some(())
-    });
+    lariat.wait_for_stderr("clients get another one for its names");
     let document = lariat.status();
     assert_eq!(
         document["services"][0]["metrics"]["certificates_expired"], 1,

@@ -36,10 +36,10 @@ fn openssl_sends_early_data_once_and_the_server_is_told() {
         s_client(&site, service.address, &options).success()
     };
     let first = visit(&["-sess_out", &session]);
-    assert!(first.contains("New, TLSv1.3"), "{first}");
+    assert_has(&first, "New, TLSv1.3");
     let second = visit(&["-sess_in", &session, "-early_data", &early]);
-    assert!(second.contains("Reused, TLSv1.3"), "{second}");
-    assert!(second.contains("Early data was accepted"), "{second}");
+    assert_has(&second, "Reused, TLSv1.3");
+    assert_has(&second, "Early data was accepted");
     let seen = server.wait_for_end(2);
     let header = ProxyHeader::read(&seen.bytes).unwrap();
     let most = header.tlv(EARLY_DATA).expect("the server is told");
@@ -50,8 +50,8 @@ fn openssl_sends_early_data_once_and_the_server_is_told() {
     lariat.wait_for_line(&["\"handshake\":\"psk-cache\"", "\"early_data\":\"accepted\""]);
 
     let third = visit(&["-sess_in", &session, "-early_data", &early]);
-    assert!(third.contains("New, TLSv1.3"), "{third}");
-    assert!(third.contains("Early data was rejected"), "{third}");
+    assert_has(&third, "New, TLSv1.3");
+    assert_has(&third, "Early data was rejected");
     lariat.wait_for_metric(RESULTS, &[("result", "unknown-session")], 1.0);
     lariat.wait_for_metric(RESULTS, &[("result", "accepted")], 1.0);
     let header = ProxyHeader::read(&server.wait_for_end(3).bytes).unwrap();
@@ -81,9 +81,7 @@ fn a_load_of_early_data_is_taken_where_servers_do_not_mind() {
 
 #[test]
 fn none_is_offered_or_taken_unless_it_is_configured() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let (site, _server, service, _lariat) = serve(Behaviour::Echo);
     let choice = choice(&site);
     let mut visitor = Visitor::new(&choice, &service);
     visitor.exchange(b"x");
@@ -120,8 +118,8 @@ fn a_captured_flight_is_worth_nothing_also_after_a_crash() {
     }
     let first = lariat.worker_process();
     kill_process(first, Signal::KILL).unwrap();
-    until("another worker process", || {
-        (lariat.worker_process() != first).then_some(())
+    until_true("another worker process", || {
+        lariat.worker_process() != first
     });
     replay(&flight, &service);
     lariat.wait_for_metric(RESULTS, &[("result", "unknown-session")], 1.0);
@@ -139,8 +137,7 @@ fn what_was_allowed_before_a_reload_is_skipped_after_it() {
     let lariat = Lariat::start(&told(&plain).toml());
     let choice = choice(&site);
     Visitor::new(&choice, &plain).exchange(b"x");
-    lariat.configure(&plain.toml());
-    lariat.reload().success();
+    lariat.reload_with(&plain.toml());
 
     let mut visitor = Visitor::new(&choice, &plain);
     let early = [7; 16_384];

@@ -78,9 +78,9 @@ fn status_tells_what_the_kernel_does_and_the_remedy_if_nothing() {
     let service = Service::files(&site, folder.path());
     let lariat = Lariat::start(&service.toml());
     let status = lariat.ask("status").success();
-    assert!(status.contains("kernel TLS"), "{status}");
+    assert_has(&status, "kernel TLS");
     if !kernel_has_tls() {
-        assert!(status.contains("hint:"), "{status}");
+        assert_has(&status, "hint:");
     }
 }
 

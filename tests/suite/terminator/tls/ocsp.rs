@@ -3,16 +3,18 @@
 use suite::lariat;
 use suite::prelude::*;
 
-#[test]
-fn a_response_beside_the_certificate_is_stapled() {
-    let site = Site::new();
+/// A service whose certificate has this response of OCSP in the file beside it.
+fn stapling(site: &Site, server: &Server, response: impl FnOnce(&Leaf) -> Vec<u8>) -> Service {
     let leaf = site.leaf(&["localhost"]);
     leaf.write(&site.directory, "certs/site.pem");
-    site.directory
-        .write("certs/site.ocsp", site.authority.ocsp_response(&leaf));
-    let server = Server::start(Behaviour::Echo);
-    let service = Service::new(&site, &server);
-    let service = service.certificates(&format!("[{:?}]", site.path("certs")));
+    site.write("certs/site.ocsp", response(&leaf));
+    Service::new(site, server).certificates(&format!("[{:?}]", site.path("certs")))
+}
+
+#[test]
+fn a_response_beside_the_certificate_is_stapled() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = stapling(&site, &server, |leaf| site.authority.ocsp_response(leaf));
     let _lariat = Lariat::start(&service.toml());
 
     for version in ["-tls1_2", "-tls1_3"] {
@@ -32,20 +34,13 @@ fn without_a_response_nothing_is_stapled() {
 
 #[test]
 fn a_response_is_stapled_until_its_next_update_and_not_longer() {
-    let site = Site::new();
-    let leaf = site.leaf(&["localhost"]);
-    leaf.write(&site.directory, "certs/site.pem");
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let end = now_seconds() + 4;
-    let response = site.authority.ocsp_response_until(&leaf, end);
-    site.directory.write("certs/site.ocsp", response);
-    let server = Server::start(Behaviour::Echo);
-    let service = Service::new(&site, &server);
-    let service = service.certificates(&format!("[{:?}]", site.path("certs")));
+    let response = |leaf: &Leaf| site.authority.ocsp_response_until(leaf, end);
+    let service = stapling(&site, &server, response);
     let lariat = Lariat::start(&service.toml());
 
-    until("the response to end", || {
-        (now_seconds() > end).then_some(())
-    });
+    until_true("the response to end", || now_seconds() > end);
     for version in ["-tls1_2", "-tls1_3"] {
         let answer = s_client(&site, service.address, &[version, "-status"]);
         let is_bare = answer.stdout.contains("OCSP response: no response sent");
@@ -53,24 +48,17 @@ fn a_response_is_stapled_until_its_next_update_and_not_longer() {
     }
     let web = [("service", "web")];
     lariat.wait_for_metric("lariat_ocsp_responses_expired", &web, 1.0);
-    until("a warning", || {
-        lariat.stderr().contains("is not stapled").then_some(())
-    });
+    lariat.wait_for_stderr("is not stapled");
     let table = lariat.ask("status").success();
-    assert!(table.contains("OCSP          1, 1 EXPIRED"), "{table}");
+    assert_has(&table, "OCSP          1, 1 EXPIRED");
 }
 
 #[test]
 fn a_response_that_says_revoked_is_refused() {
-    let site = Site::new();
-    let leaf = site.leaf(&["localhost"]);
-    leaf.write(&site.directory, "certs/site.pem");
-    let response = site.authority.ocsp_response_revoked(&leaf);
-    site.directory.write("certs/site.ocsp", response);
-    let server = Server::start(Behaviour::Echo);
-    let service = Service::new(&site, &server);
-    let service = service.certificates(&format!("[{:?}]", site.path("certs")));
-    let file = site.directory.write("lariat.toml", service.toml());
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let response = |leaf: &Leaf| site.authority.ocsp_response_revoked(leaf);
+    let service = stapling(&site, &server, response);
+    let file = site.write("lariat.toml", service.toml());
     let answer = run(lariat::command().arg("check").arg(file));
     assert_ne!(answer.code(), 0, "{answer:?}");
     answer.assert_stderr("says that the certificate is revoked");

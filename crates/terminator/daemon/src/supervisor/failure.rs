@@ -300,6 +300,7 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use testkit::directory::Directory;
 
     #[test]
     fn a_taken_port_names_its_place_and_remedy() {
@@ -319,18 +320,20 @@ mod tests {
 
     #[test]
     fn a_file_in_the_way_is_no_other_process() {
-        let name = format!("lariat-failure-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, "").unwrap();
+        let directory = Directory::new();
+        let path = directory.write("in-the-way", "");
         let failure = ListenFailure {
             who: "service `web`".into(),
             address: Address::Unix(UnixName::Path(path.clone())),
             error: io::ErrorKind::AddrInUse.into(),
             holder: String::new(),
         };
-        let hint = failure.hint();
+        assert!(
+            failure
+                .hint()
+                .is_some_and(|hint| hint.starts_with("a file "))
+        );
         std::fs::remove_file(&path).unwrap();
-        assert!(hint.is_some_and(|hint| hint.starts_with("a file ")));
         assert!(
             failure
                 .hint()

@@ -370,6 +370,7 @@ fn actual(fd: &OwnedFd, address: &Address) -> Address {
 mod tests {
     use super::*;
     use std::net::TcpStream;
+    use testkit::directory::Directory;
 
     const OPTIONS: ListenOptions = ListenOptions {
         backlog: 16,
@@ -500,7 +501,8 @@ mod tests {
     fn an_address_is_kept_when_something_else_carries_its_connections() {
         let mut listeners = listeners();
         let at = socket_address();
-        let path = std::env::temp_dir().join(format!("lariat-carried-{}", std::process::id()));
+        let directory = Directory::new();
+        let path = directory.join("socket");
         let unix = format!("unix:{}", path.display());
         let over = |transport: &Transport| {
             [wanted(0, &at), wanted(0, &unix)].map(|one| Wanted {
@@ -545,7 +547,8 @@ mod tests {
 
     #[test]
     fn a_successor_listens_on_every_socket_whatever_its_number_of_workers() {
-        let path = std::env::temp_dir().join(format!("lariat-inherited-{}", std::process::id()));
+        let directory = Directory::new();
+        let path = directory.join("socket");
         let unix = format!("unix:{}", path.display());
         let wanted = [
             wanted(0, "127.0.0.1:0"),
@@ -598,8 +601,8 @@ mod tests {
 
     #[test]
     fn a_path_goes_with_its_socket() {
-        let name = format!("lariat-listeners-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let directory = Directory::new();
+        let path = directory.join("socket");
         let wanted = [wanted(0, &format!("unix:{}", path.display()))];
         let mut listeners = listeners();
         listeners.open(&wanted, 2, &OPTIONS).unwrap();

@@ -266,6 +266,7 @@ mod tests {
     use super::*;
     use config::{Recording, Source};
     use std::os::unix::fs::PermissionsExt;
+    use testkit::directory::Directory;
 
     use crate::supervisor::listeners::Listeners;
 
@@ -313,15 +314,14 @@ mod tests {
 
     #[test]
     fn every_user_may_connect_to_a_service() {
-        let name = format!("lariat-prepared-{}", std::process::id());
-        let socket = std::env::temp_dir().join(name);
+        let directory = Directory::new();
+        let socket = directory.join("socket");
         let listen = format!("unix:{}", socket.display());
         let summary = summary(&listen, ("name", "web"));
         let mut listeners = Listeners::new(Default::default(), drop);
         let opened = listeners.open(&summary.listen, 1, &summary.listen_options);
-        let mode = std::fs::metadata(&socket).map(|meta| meta.permissions().mode());
-        std::fs::remove_file(&socket).unwrap();
         opened.unwrap();
-        assert_eq!(mode.unwrap() & 0o777, 0o666);
+        let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o666);
     }
 }

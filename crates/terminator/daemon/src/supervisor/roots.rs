@@ -99,6 +99,7 @@ impl Roots {
 mod tests {
     use super::*;
     use std::fs;
+    use testkit::directory::Directory;
 
     fn opened(folders: &[&Path]) -> Vec<Open> {
         let open = |folder: &&Path| {
@@ -122,11 +123,10 @@ mod tests {
 
     #[test]
     fn a_reload_may_use_what_was_open_at_start_and_nothing_else() {
-        let name = format!("lariat-roots-{}", std::process::id());
-        let base = std::env::temp_dir().join(name);
+        let base = Directory::new();
         let [one, other, link] = ["one", "other", "link"].map(|name| base.join(name));
-        fs::create_dir_all(&one).unwrap();
-        fs::create_dir_all(&other).unwrap();
+        fs::create_dir(&one).unwrap();
+        fs::create_dir(&other).unwrap();
         std::os::unix::fs::symlink(&one, &link).unwrap();
         let mut roots = Roots::new(opened(&[&one]));
         assert_eq!((roots.all().len(), roots.roles(&[]).len()), (1, 0));
@@ -145,7 +145,6 @@ mod tests {
         fs::create_dir(&one).unwrap();
         let refused = roots.admit(&[served(&one, 3)], opened(&[&one]));
         let refused = refused.unwrap_err().to_string();
-        fs::remove_dir_all(&base).unwrap();
         assert!(refused.contains("is not the folder any more"), "{refused}");
     }
 }

@@ -1,6 +1,7 @@
 //! Both record layers against each other and against a client whose records are made by hand:
 //! whatever it says, both hear the same, and what they say it hears.
 
+use testkit::chance::Chance;
 use testkit::raw_client::{ALERT, APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient, framed};
 
 use super::*;
@@ -347,7 +348,7 @@ fn whatever_a_client_says_both_hear_the_same() {
     for seed in 0..120 {
         let suite = SUITES[seed as usize % SUITES.len()];
         same(services.connect(suite), |connection| {
-            let mut chance = Chance(seed * 2 + 1);
+            let mut chance = Chance::new(seed);
             for _ in 0..12 {
                 say_something(connection, &mut chance, suite.version());
                 if chance.below(3) == 0 && !connection.is_ended() {
@@ -389,17 +390,5 @@ fn say_something(connection: &mut Connection, chance: &mut Chance, version: Vers
             connection.hear(&wire);
         }
         _ => connection.say(APPLICATION_DATA, &content),
-    }
-}
-
-/// xorshift64*
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
     }
 }

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use suite::lab;
-use suite::program::run;
-use testkit::authority::Authority;
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 /// A scenario of one configuration.
 const HEAD: &str = "question = \"What is it?\"\nmethod = \"As told.\"\noperation = \"requests\"\n\
@@ -216,7 +214,7 @@ fn another_key_than_the_scenarios_is_void() {
     ));
     let (way, why) = desk.miss("[load]\nconnections = 2\ntimeout = \"30s\"\n");
     assert_eq!(way, "void");
-    assert!(why.contains("another certificate"), "{why}");
+    assert_has(&why, "another certificate");
 }
 
 #[test]
@@ -230,7 +228,7 @@ fn a_server_that_ends_meanwhile_fails_with_its_words() {
     assert_eq!(event["kind"], "failed", "{event}");
     // As `timeout` says it, whether it was still starting then or not.
     let why = event["why"].as_str().unwrap();
-    assert!(why.contains("exit status: 124"), "{why}");
+    assert_has(why, "exit status: 124");
 }
 
 #[test]
@@ -350,7 +348,7 @@ fn a_client_cannot_stand_in_the_place_of_a_server() {
         "{text}"
     );
     let text = refused("client = \"hitch\"\n", "lariat");
-    assert!(text.contains("`hitch` is a server"), "{text}");
+    assert_has(&text, "`hitch` is a server");
     let text = refused("against = \"nothing\"\n", "wrk");
-    assert!(text.contains("there is no target `nothing`"), "{text}");
+    assert_has(&text, "there is no target `nothing`");
 }

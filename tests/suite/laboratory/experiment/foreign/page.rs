@@ -7,8 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use suite::chromium::dump_page;
 use suite::lab::command;
-use suite::program::{Finished, run};
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 /// A record that was made once and is kept.
 const RECORD: &str =
@@ -139,7 +138,7 @@ fn figures_and_sheets_keep_their_names() {
     let told = desk.run("report run.jsonl --svg figures --csv data");
     assert_eq!(told.code(), 0, "{told:?}");
     let figure = desk.read("figures/implementations-server-cpu.svg");
-    assert!(figure.contains("prefers-color-scheme: dark"), "{figure}");
+    assert_has(&figure, "prefers-color-scheme: dark");
     let configurations = desk.read("data/run-configurations.csv");
     let of_ours = |line: &&str| line.starts_with("implementations,target=lariat,");
     assert_eq!(configurations.lines().filter(of_ours).count(), 3);
@@ -153,10 +152,7 @@ fn two_platforms_are_compared() {
     desk.put("xen.jsonl", &other);
     let told = desk.run("compare run.jsonl xen.jsonl");
     assert_eq!(told.code(), 0, "{told:?}");
-    assert!(
-        told.stdout.contains("better in 0 and worse in 0"),
-        "{told:?}"
-    );
+    told.assert_stdout("better in 0 and worse in 0");
     let has = |words: &[&str]| {
         let mut lines = told.stdout.lines();
         lines.any(|line| line.split_whitespace().eq(words.iter().copied()))
@@ -166,10 +162,7 @@ fn two_platforms_are_compared() {
     assert_eq!(told.code(), 0, "{told:?}");
     assert!(desk.shown("loss.html").contains("In what they differ"));
     let figure = desk.read("figures/compared-object-sizes.svg");
-    assert!(
-        figure.contains("loss of succeeded per second against the first, %"),
-        "{figure}"
-    );
+    assert_has(&figure, "loss of succeeded per second against the first, %");
 }
 
 #[test]
@@ -179,17 +172,14 @@ fn what_has_nothing_in_common_is_not_compared() {
     desk.put("unread.jsonl", &began);
     let told = desk.run("compare run.jsonl unread.jsonl");
     assert_eq!(told.code(), 2);
-    assert!(
-        told.stderr.contains("no configuration in common"),
-        "{told:?}"
-    );
+    told.assert_stderr("no configuration in common");
     let page = include_str!("../../../../../docs/reference/record.md");
     let (_, rest) = page.split_once("```json\n").unwrap();
     desk.put("load.json", rest.split_once("```\n").unwrap().0);
     for words in ["compare run.jsonl load.json", "report load.json run.jsonl"] {
         let told = desk.run(words);
         assert_eq!(told.code(), 2, "{words}");
-        assert!(told.stderr.contains("no metric in common"), "{told:?}");
+        told.assert_stderr("no metric in common");
     }
     let told = desk.run("compare load.json load.json");
     assert_eq!(told.code(), 0, "{told:?}");
@@ -206,18 +196,12 @@ fn damage_and_age_are_told() {
     );
     let told = desk.run("report new.jsonl run.jsonl bad.jsonl");
     assert_eq!(told.code(), 6, "the one that can be read is told");
-    assert!(
-        told.stderr.contains("a newer lariat-lab wrote it"),
-        "{told:?}"
-    );
-    assert!(told.stderr.contains("line 2 is damaged"), "{told:?}");
+    told.assert_stderr("a newer lariat-lab wrote it");
+    told.assert_stderr("line 2 is damaged");
     assert_eq!(told.stdout, TEXT);
     // A line that was under way when the run was killed is no damage.
     desk.put("torn.jsonl", &RECORD[..RECORD.len() - 20]);
     let told = desk.run("report torn.jsonl");
     assert_eq!(told.code(), 0, "{told:?}");
-    assert!(
-        told.stdout.contains("not complete: it was stopped"),
-        "{told:?}"
-    );
+    told.assert_stdout("not complete: it was stopped");
 }

@@ -7,12 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
-use suite::patience::until;
-use suite::program::{Running, run};
+use suite::prelude::*;
 use suite::{lab, lariat};
-use testkit::directory::Directory;
 
 /// Wishes, and loads that tell whether they are fulfilled: each must succeed, but for those whose
 /// names end with `.none`, of which no session must be resumed. Levels whose names are alike up to
@@ -379,13 +377,12 @@ fn nothing_outlives_a_killed_laboratory() {
             let beneath = descendants(running.id());
             (count(program, &beneath) == processes_max).then_some(beneath)
         });
-        let laboratory = i32::try_from(running.id()).ok().and_then(Pid::from_raw);
-        kill_process(laboratory.unwrap(), Signal::KILL).unwrap();
+        running.signal(Signal::KILL);
         running.wait();
-        until(&format!("all of {target} to end"), || {
+        until_true(&format!("all of {target} to end"), || {
             let left = processes();
             let is_left = |(id, _): &(u32, u32)| beneath.contains(id);
-            (!left.iter().any(is_left)).then_some(())
+            !left.iter().any(is_left)
         });
     }
 }
@@ -431,8 +428,8 @@ fn targets_are_told_with_version_and_owner() {
     let own = own_target("program = \"no-such-server\"\npackages = [\"no-such-package\"]\n");
     let (code, told, said) = targets(&own, &["own", "--program", &given]);
     assert_eq!(code, 0, "{said}");
-    assert!(told.contains(&format!("{program} (given)")), "{told}");
-    assert!(told.contains("\n     lariat "), "{told}");
+    assert_has(&told, &format!("{program} (given)"));
+    assert_has(&told, "\n     lariat ");
 }
 
 #[test]
@@ -444,7 +441,7 @@ fn what_is_missing_is_told_with_its_remedy() {
     assert!(said.contains("hint: `lariat-lab targets --install` installs it"));
     let (code, told, said) = targets(&own, &["own", "--program", "own=/no/such/file"]);
     assert_eq!(code, 6, "{said}");
-    assert!(told.contains("there is no program /no/such/file"), "{told}");
+    assert_has(&told, "there is no program /no/such/file");
     let own = own_target("program = \"sh\"\npackages = [\"dash\"]\nneeds = [\"/no/module.so\"]\n");
     let (code, told, _) = targets(&own, &["own"]);
     assert_eq!(
@@ -463,14 +460,8 @@ fn roots_are_listed_and_refused_without_a_network() {
     let folder = roots.path().to_str().unwrap();
     let listed = |words: &[&str]| targets(&own, &[words, &["--root-folder", folder]].concat());
     let (code, told, _) = listed(&["hitch", "plain"]);
-    assert!(
-        told.contains(&format!("\nroot sid ({folder}/sid)\nhitch")),
-        "{told}"
-    );
-    assert!(
-        told.contains("not installed (package hitch of sid)"),
-        "{told}"
-    );
+    assert_has(&told, &format!("\nroot sid ({folder}/sid)\nhitch"));
+    assert_has(&told, "not installed (package hitch of sid)");
     assert_eq!(code, 0, "what is not asked for is not missing: {told}");
     for (words, code, wanted) in [
         (
@@ -504,10 +495,7 @@ fn roots_are_listed_and_refused_without_a_network() {
     command.args(["run", "keys", "--suite", "forky", "--root-folder", folder]);
     let finished = run(&mut command);
     assert_eq!(finished.code(), 2, "{finished:?}");
-    assert!(
-        finished.stderr.contains("targets --install --suite forky"),
-        "{finished:?}"
-    );
+    finished.assert_stderr("targets --install --suite forky");
 }
 
 #[test]

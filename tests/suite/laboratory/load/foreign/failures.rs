@@ -1,17 +1,17 @@
 //! Whatever a server does wrong has a reason of its own in the record, and the load goes on.
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
-use std::thread;
 
 use rustix::process::Signal;
 use suite::lab::command;
 use suite::load::{Load, Loaded, Record};
 use suite::nginx::Nginx;
 use suite::prelude::*;
+use suite::scripted::{read_record, relay};
 
 /// Exit codes of docs/reference/lab-exit-codes.md.
 const SUCCESS: i32 = 0;
@@ -150,39 +150,17 @@ fn answers_with_an_error() {
 
 /// Where a relay breaks the first record of that type that the server sends.
 fn breaks_records(server: SocketAddr, record_type: u8, change: fn(&mut Vec<u8>)) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    // It goes on until the test's process ends: nobody else knows the address.
-    thread::spawn(move || {
-        while let Ok((client, _)) = listener.accept() {
-            let server = TcpStream::connect(server).unwrap();
-            let (mut up, mut upper) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-            thread::spawn(move || io::copy(&mut up, &mut upper));
-            thread::spawn(move || relay_broken(server, client, record_type, change));
+    relay(server, move |server, client| -> io::Result<()> {
+        let mut is_broken = false;
+        loop {
+            let mut record = read_record(server)?;
+            if record[0] == record_type && !is_broken {
+                is_broken = true;
+                change(&mut record);
+            }
+            client.write_all(&record)?;
         }
-    });
-    address
-}
-
-fn relay_broken(
-    mut server: TcpStream,
-    mut client: TcpStream,
-    record_type: u8,
-    change: fn(&mut Vec<u8>),
-) -> io::Result<()> {
-    let mut is_broken = false;
-    loop {
-        let mut record = vec![0; 5];
-        server.read_exact(&mut record)?;
-        let length = usize::from(u16::from_be_bytes([record[3], record[4]]));
-        record.resize(5 + length, 0);
-        server.read_exact(&mut record[5..])?;
-        if record[0] == record_type && !is_broken {
-            is_broken = true;
-            change(&mut record);
-        }
-        client.write_all(&record)?;
-    }
+    })
 }
 
 #[test]
@@ -316,9 +294,9 @@ fn dies_and_comes_back() {
     until("resumed sessions", || resumed(&nginx));
     // Killed: its connections break, and nobody listens.
     drop(nginx);
-    until("failures in the line of a second", || {
+    until_true("failures in the line of a second", || {
         load.assert_running();
-        load.stderr().contains("connect-refused").then_some(())
+        load.stderr().contains("connect-refused")
     });
     let nginx = start();
     until("resumed sessions again", || resumed(&nginx));

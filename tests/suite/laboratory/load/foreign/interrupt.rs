@@ -10,9 +10,9 @@ use suite::prelude::*;
 /// Begins a load of an hour, and stops it when a server has done ten things.
 fn stopped(nginx: &Nginx, how: &str, signal: Signal) -> Loaded {
     let mut load = Load::alone(nginx.address).args(how).start();
-    until("ten answers", || {
+    until_true("ten answers", || {
         load.assert_running();
-        (nginx.log().len() >= 10).then_some(())
+        nginx.log().len() >= 10
     });
     load.signal(signal);
     load.wait()

@@ -6,9 +6,7 @@ use suite::chromium::dump_page;
 use suite::lab::command;
 use suite::load::{Load, Loaded, Record};
 use suite::nginx::Nginx;
-use suite::program::run;
-use suite::site::Site;
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 /// The page of these records, as the browser shows it, and its source.
 fn page(records: &[&Path]) -> (String, String) {
@@ -85,13 +83,13 @@ fn chromium_shows_the_numbers_of_the_record() {
     let (shown, _) = page(&[&first.path()]);
     assert_shows(&shown, 1, &first.record());
     // The command that repeats it stands there, and the figures against time are drawn.
-    assert!(shown.contains("--handshake </b>ticket"), "{shown}");
+    assert_has(&shown, "--handshake </b>ticket");
     assert!(shown.contains("<svg") && shown.contains("<path"), "{shown}");
     assert!(!shown.contains("Runs side by side"));
 
     let paths: Vec<PathBuf> = [&first, &second].map(Loaded::path).into();
     let (shown, _) = page(&[&paths[0], &paths[1]]);
-    assert!(shown.contains("Runs side by side"), "{shown}");
+    assert_has(&shown, "Runs side by side");
     assert_shows(&shown, 1, &first.record());
     assert_shows(&shown, 2, &second.record());
 }

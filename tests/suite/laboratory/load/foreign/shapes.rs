@@ -110,7 +110,7 @@ fn users_bring_a_session_each_and_those_who_fail_give_up() {
     };
     assert_eq!((of("."), of("r")), (10, 30));
     let told = &loaded.finished.stdout;
-    assert!(told.contains("to bring 4 requests"), "{told}");
+    assert_has(told, "to bring 4 requests");
     // Without tickets the second request of each fails, and the rest are never made.
     let nginx = Nginx::terminate(&site.path("site.pem"), "ssl_session_tickets off;");
     let load = Load::alone(nginx.address).args(TEN_USERS);

@@ -144,7 +144,7 @@ impl Place {
                 vec![leaf, below.pem(), above.pem(), root.pem()],
             ),
         ] {
-            self.site.directory.write(name, chain.concat() + key);
+            self.site.write(name, chain.concat() + key);
         }
     }
 
@@ -154,7 +154,7 @@ impl Place {
         let (now, day) = (now_seconds(), 86400);
         let stranger = Authority::root("stranger");
         let strange = [&stranger.leaf(names).issue().pem(), stranger.pem()].concat();
-        self.site.directory.write("strange.pem", strange);
+        self.site.write("strange.pem", strange);
         for (name, leaf) in [
             ("rsa.pem", root.leaf(names).key(Key::Rsa2048)),
             ("other.pem", root.leaf(&["other.example"])),
@@ -179,7 +179,7 @@ impl Place {
             ("sha1.pem", root.leaf_by_openssl(EC, "-sha1")),
             ("self.pem", Authority::own_issuer_by_openssl(EC)),
         ] {
-            self.site.directory.write(name, made);
+            self.site.write(name, made);
         }
     }
 
@@ -200,10 +200,8 @@ impl Place {
             let leaf = issuer.leaf(&["localhost"]).must_staple().issue();
             leaf.write(&self.site.directory, &format!("{name}.pem"));
             let response = response(&issuer, &leaf);
-            self.site.directory.write(format!("{name}.ocsp"), &response);
-            self.site
-                .directory
-                .write(format!("{name}.pem.ocsp"), &response);
+            self.site.write(format!("{name}.ocsp"), &response);
+            self.site.write(format!("{name}.pem.ocsp"), &response);
         }
     }
 
@@ -211,17 +209,17 @@ impl Place {
     fn write_long_key(&self) {
         let key = "-newkey rsa -pkeyopt rsa_keygen_bits:8192 -pkeyopt rsa_keygen_primes:4";
         let made = self.site.authority.leaf_by_openssl(key, "-sha256");
-        self.site.directory.write("rsa8192.pem", made);
+        self.site.write("rsa8192.pem", made);
     }
 
     fn write_keys(&self) {
-        self.site.directory.write("ticket80.key", [7; 80]);
+        self.site.write("ticket80.key", [7; 80]);
         // Three keys of 48 bytes, as haproxy wants them.
         let keys = ["a", "b", "c"].map(|letter| letter.repeat(64) + "\n");
-        self.site.directory.write("tickets.base64", keys.concat());
+        self.site.write("tickets.base64", keys.concat());
         let rsa = fs::read_to_string(self.path("rsa.pem")).unwrap();
-        self.site.directory.write("dh1024.pem", DH1024);
-        self.site.directory.write("dhe.pem", rsa + DH1024);
+        self.site.write("dh1024.pem", DH1024);
+        self.site.write("dhe.pem", rsa + DH1024);
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -320,7 +318,7 @@ impl Place {
             attempts,
             "--expect",
         ]);
-        command.arg(self.site.directory.write("expect.toml", all));
+        command.arg(self.site.write("expect.toml", all));
         command.arg("--ca").arg(self.site.ca()).args(flags);
         for address in addresses {
             command.args(["--connect", &address.to_string()]);
@@ -424,7 +422,7 @@ fn lariat_is_seen_through() {
 #[test]
 fn nodes_that_share_all_resume_each_others_sessions() {
     let place = Place::new();
-    let secret = place.site.directory.write("cluster.secret", "s".repeat(64));
+    let secret = place.site.write("cluster.secret", "s".repeat(64));
     let peers = [free_address(), free_address()];
     let start = |own: SocketAddr, other: SocketAddr| {
         let service = place.service();

@@ -156,7 +156,7 @@ fn broken(site: &Site, server: &Server) -> Service {
     let site_leaf = leaf("localhost").issue();
     site_leaf.write(&site.directory, "broken/site.pem");
     let staple = site.authority.ocsp_response_until(&site_leaf, now - 100);
-    site.directory.write("broken/site.ocsp", staple);
+    site.write("broken/site.ocsp", staple);
     for (name, end) in [
         ("expired.example", now - 60),
         ("soon.example", now + 864_000),
@@ -175,7 +175,7 @@ fn club(site: &Site, server: &Server) -> Service {
     let authority = Authority::root("club");
     let ca = authority.write(&site.directory, "club.pem");
     let list = authority.revocation_list_for(&[], 1_704_153_600, now_seconds() - 100);
-    let list = site.directory.write("club.crl", list);
+    let list = site.write("club.crl", list);
     Service::new(site, server).named("club").tls(&format!(
         "client-certificates = {{ mode = 'optional', ca = [{ca:?}], crl = [{list:?}], \
          crl-expired = 'accept' }}"
@@ -227,7 +227,7 @@ fn each_alert_fires_when_its_fault_is_made_and_the_dashboard_shows_data() {
     let rules = hasty_rules();
     let prometheus = Prometheus::start(&sick.watched(), &rules);
     let wait_for = |what: &str| {
-        until(what, || (!prometheus.query(what).is_empty()).then_some(()));
+        until_true(what, || !prometheus.query(what).is_empty());
     };
     wait_for("lariat_cluster_peers == 1");
     wait_for("lariat_worker_process_restarts_total == 0");
@@ -306,9 +306,7 @@ fn check_dashboard(prometheus: &Prometheus) {
         }
         // Changes of the configuration are marks, and here it did not change.
         let filled = filled.replace("[1m]) > 0", "[1m]) >= 0");
-        until(expression, || {
-            (!prometheus.query(&filled).is_empty()).then_some(())
-        });
+        until_true(expression, || !prometheus.query(&filled).is_empty());
         checked += 1;
     }
     assert!(checked > 40, "{checked}");

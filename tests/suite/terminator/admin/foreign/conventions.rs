@@ -1,17 +1,11 @@
 //! The metrics keep to the conventions of Prometheus.
 
-use suite::configuration::Service;
-use suite::curl::{curl, curl_tls};
-use suite::lariat::Lariat;
+use suite::prelude::*;
 use suite::prometheus::promtool;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
 
 #[test]
 fn promtool_has_nothing_to_say_of_them() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
     curl_tls(&site, service.address).run().success();
     let url = format!("http://{}/metrics", lariat.admin());
     let metrics = curl().url(&url).run().success();

@@ -7,7 +7,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use suite::prelude::*;
 
@@ -40,7 +40,7 @@ impl Rsyslog {
              action(type=\"omfile\" file={output:?} template=\"entry\")\n",
             site.directory.path(),
         );
-        let configuration = site.directory.write("rsyslog.conf", text);
+        let configuration = site.write("rsyslog.conf", text);
         let mut command = Command::new("rsyslogd");
         command
             .arg("-n")
@@ -61,7 +61,7 @@ impl Rsyslog {
         );
         let _ = fs::remove_file(path);
         let rsyslog = Self::start(site, &input);
-        until("rsyslog's socket", || path.exists().then_some(()));
+        until_true("rsyslog's socket", || path.exists());
         rsyslog
     }
 
@@ -177,29 +177,24 @@ fn lines_wait_for_an_rsyslog_that_restarts() {
     let (lariat, service) = start(&site, &server, &log);
     connect(&site, &service);
     rsyslog.wait_for("connection", 1);
-    let pid = Pid::from_raw(rsyslog.running.id().try_into().unwrap()).unwrap();
-    kill_process(pid, Signal::TERM).unwrap();
+    rsyslog.running.signal(Signal::TERM);
     rsyslog.running.wait();
     (0..5).for_each(|_| connect(&site, &service));
     lariat.wait_for_metric("lariat_log_write_failing", &[], 1.0);
-    until("the loss to be said", || {
-        let said = lariat.stderr();
-        (said.contains("the log cannot be written: syslog at unix:")
-            && said.contains("messages go to the standard error until syslog at unix:"))
-        .then_some(())
-    });
+    lariat.wait_for_stderr("the log cannot be written: syslog at unix:");
+    lariat.wait_for_stderr("messages go to the standard error until syslog at unix:");
     let rsyslog = Rsyslog::at_path(&site, &path);
     assert_eq!(rsyslog.wait_for("connection", 6).len(), 6);
     lariat.wait_for_metric("lariat_log_write_failing", &[], 0.0);
     assert!(lariat.sum("lariat_log_lost_bytes_total", &[]) < 1.0);
     lariat.reload().success();
-    until("messages to go there again", || {
+    until_true("messages to go there again", || {
         let said = rsyslog.wait_for("message", 1);
         let is_it = |entry: &Value| {
             let message = entry["message"].as_str().unwrap();
             message.contains("messages went to the standard error")
         };
-        said.iter().any(is_it).then_some(())
+        said.iter().any(is_it)
     });
 }
 
@@ -217,10 +212,10 @@ fn rsyslog_reads_entries_over_udp_and_what_it_missed_is_counted() {
         &format!("output = 'syslog'\nsyslog = '{address}'"),
     );
     let mut connections = 0;
-    until("a loss to be counted", || {
+    until_true("a loss to be counted", || {
         connections += 1;
         connect(&site, &service);
-        (lariat.sum("lariat_log_lost_bytes_total", &[]) > 0.0).then_some(())
+        lariat.sum("lariat_log_lost_bytes_total", &[]) > 0.0
     });
     connect(&site, &service);
     let input = format!(
@@ -250,7 +245,7 @@ fn journald(folder: &Path) -> Running {
         .env("FOLDER", folder);
     let running = Running::start(&mut command);
     let socket = folder.join("sockets/socket");
-    until("journald's socket", || socket.exists().then_some(()));
+    until_true("journald's socket", || socket.exists());
     running
 }
 

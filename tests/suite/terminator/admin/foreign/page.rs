@@ -8,9 +8,9 @@ use suite::prelude::*;
 
 #[test]
 fn chromium_shows_the_service_and_its_server() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server).named("shop-window");
-    let lariat = Lariat::start(&service.toml());
+    let (site, server, service, lariat) = serve_as(Behaviour::Http("hello".into()), |service| {
+        service.named("shop-window")
+    });
     curl_tls(&site, service.address).run().success();
 
     let page = dump_page(&format!("http://{}/", lariat.admin()), 3000);
@@ -22,8 +22,7 @@ fn chromium_shows_the_service_and_its_server() {
 
 #[test]
 fn the_page_asks_nobody_else_for_anything() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let url = format!("http://{}/", lariat.admin());
     let answer = curl().url(&url).args(&["--include"]).run().success();
     assert!(
@@ -95,7 +94,7 @@ fn it_opens_with_the_past_and_fits_any_width() {
     until("a second without connections", quiet);
 
     for width in [390, 1280] {
-        let file = site.directory.write("framed.html", framed(&lariat, width));
+        let file = site.write("framed.html", framed(&lariat, width));
         let shown = dump_page(&format!("file://{}", file.display()), 5000);
         assert_has(&shown, "it is 0 pixels too wide\n");
         assert_has(&shown, server.address());

@@ -41,7 +41,7 @@ fn logrotate_renames_the_log_and_no_line_is_lost() {
         curl_tls(&site, service.address).run().success();
     };
     let has = |paths: &[&std::path::Path], count: usize| {
-        until("the lines", || (lines(paths).len() == count).then_some(()));
+        until_true("the lines", || lines(paths).len() == count);
     };
     (0..3).for_each(|_| connect());
     has(&[&log], 3);
@@ -51,14 +51,14 @@ fn logrotate_renames_the_log_and_no_line_is_lost() {
         .args([site.path("logrotate.state"), rules]))
     .success();
     // Lines go to the renamed file until the supervisor has opened the new one.
-    until("the new log", || log.exists().then_some(()));
+    until_true("the new log", || log.exists());
     (0..3).for_each(|_| connect());
     has(&[&rotated, &log], 6);
     assert!(lines(&[&rotated]).len() >= 3);
     // The order to use the file follows its being opened.
-    until("a line in the new log", || {
+    until_true("a line in the new log", || {
         connect();
-        (!lines(&[&log]).is_empty()).then_some(())
+        !lines(&[&log]).is_empty()
     });
     assert!(lariat.metrics().sum("lariat_log_lost_bytes_total", &[]) < f64::EPSILON);
 }

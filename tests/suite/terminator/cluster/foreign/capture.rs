@@ -33,9 +33,7 @@ fn assert_nothing_is_seen(farm: &Farm, wait_until_sent: impl FnOnce()) {
     assert_eq!((id.len(), secret.len()), (32, 48), "a master secret");
     wait_until_sent();
     // It sees what is there to be seen: the server says the id in clear.
-    until("the id in the ServerHello", || {
-        holds(&clients.bytes(), &id).then_some(())
-    });
+    until_true("the id in the ServerHello", || holds(&clients.bytes(), &id));
     assert!(!holds(&clients.bytes(), &secret));
     let (from, to) = farm.ends();
     let seen = between.until_now(from, to);

@@ -98,10 +98,6 @@ fn published(lariat: &Lariat, count: f64) {
     lariat.wait_for_metric_from(UPDATES, &[("update", "published")], count);
 }
 
-fn says(lariat: &Lariat, words: &str) {
-    until(words, || lariat.stderr().contains(words).then_some(()));
-}
-
 #[test]
 fn a_session_id_of_one_host_resumes_on_another_that_starts_later() {
     let redis = Redis::start(&[]);
@@ -186,13 +182,13 @@ fn a_store_that_ends_costs_no_handshake_and_is_used_again_when_it_is_back() {
         assert_eq!(farm.visit(&other, 1), HandshakeKind::Full);
     }
     for host in &hosts {
-        says(host, "is not asked for a while");
+        host.wait_for_stderr("is not asked for a while");
         host.wait_for_metric(UP, &[], 0.0);
         assert_has(host.ask("status").success(), "DOWN");
     }
     let _redis = Redis::start_at(address, &[]);
     for host in &hosts {
-        says(host, "answers again");
+        host.wait_for_stderr("answers again");
         host.wait_for_metric(UP, &[], 1.0);
     }
     let client = farm.client_of(
@@ -211,21 +207,21 @@ fn a_store_that_is_full_takes_no_sessions_and_gives_those_that_it_has() {
     let client = farm.client_of(0, &hosts[0], 0.0);
     redis.tell("CONFIG SET maxmemory 1");
     let visit = || farm.visit(&Client::without_tickets(&farm.site), 0);
-    until("the host to notice it", || {
+    until_true("the host to notice it", || {
         assert_eq!(visit(), HandshakeKind::Full);
-        (hosts[0].sum(WRITABLE, &[]) == 0.0).then_some(())
+        hosts[0].sum(WRITABLE, &[]) == 0.0
     });
-    says(&hosts[0], "takes no sessions: OOM");
-    says(&hosts[0], "hint: give it more memory");
+    hosts[0].wait_for_stderr("takes no sessions: OOM");
+    hosts[0].wait_for_stderr("hint: give it more memory");
     assert!(hosts[0].sum(FAILURES, &[("reason", "full")]) >= 3.0);
     assert_eq!(hosts[0].sum(UP, &[]), 1.0);
     assert_eq!(farm.visit(&client, 1), HandshakeKind::Resumed);
     redis.tell("CONFIG SET maxmemory 0");
-    until("the host to notice it", || {
+    until_true("the host to notice it", || {
         assert_eq!(visit(), HandshakeKind::Full);
-        (hosts[0].sum(WRITABLE, &[]) == 1.0).then_some(())
+        hosts[0].sum(WRITABLE, &[]) == 1.0
     });
-    says(&hosts[0], "takes sessions again");
+    hosts[0].wait_for_stderr("takes sessions again");
 }
 
 #[test]
@@ -246,14 +242,14 @@ fn a_store_that_hangs_is_given_up_and_no_handshake_fails() {
         .map(|before| farm.client_of(0, &hosts[0], before.into()))
         .collect();
     redis.signal(Signal::STOP);
-    until("the host to give it up", || {
+    until_true("the host to give it up", || {
         let client = clients
             .pop()
             .unwrap_or_else(|| Client::without_tickets(&farm.site));
         assert_eq!(farm.visit(&client, 1), HandshakeKind::Full);
-        (hosts[1].sum(UP, &[]) == 0.0).then_some(())
+        hosts[1].sum(UP, &[]) == 0.0
     });
-    says(&hosts[1], "no answer within");
+    hosts[1].wait_for_stderr("no answer within");
     assert!(hosts[1].sum(FAILURES, &[("reason", "timeout")]) >= 3.0);
     // Nothing waits for it any more, and what is to be stored is dropped.
     let client = Client::without_tickets(&farm.site);
@@ -270,10 +266,10 @@ fn a_wrong_password_is_told_and_a_reload_repairs_it() {
     let mut farm = Farm::of(&redis);
     farm.store = farm.store.replace("redis://", "redis://:wrong@");
     let host = farm.start_anyhow(0);
-    says(&host, "hint: its user needs the password");
+    host.wait_for_stderr("hint: its user needs the password");
     assert_eq!(host.sum(UP, &[]), 0.0);
     assert!(host.sum(FAILURES, &[("reason", "authentication")]) >= 1.0);
-    let file = farm.site.directory.write("password", "right\n");
+    let file = farm.site.write("password", "right\n");
     let wrong = format!("{}\npassword-file = {file:?}", farm.store);
     let right = wrong.replace(":wrong@", "");
     farm.store = wrong;
@@ -281,8 +277,7 @@ fn a_wrong_password_is_told_and_a_reload_repairs_it() {
     host.reload()
         .assert_stderr("stands beside a password in `url`");
     farm.store = right;
-    host.configure(&farm.configuration(0));
-    host.reload().success();
+    host.reload_with(&farm.configuration(0));
     host.wait_for_metric(UP, &[], 1.0);
     farm.client_of(0, &host, 0.0);
     for said in [host.stderr(), host.ask("status").success()] {
@@ -313,8 +308,8 @@ fn a_store_with_tls_is_verified_by_its_name_and_a_user_needs_few_rights() {
     ] {
         let farm = Farm::new(&keys);
         let host = farm.start_anyhow(2);
-        says(&host, "is not asked for a while");
-        says(&host, "certificate");
+        host.wait_for_stderr("is not asked for a while");
+        host.wait_for_stderr("certificate");
         assert_eq!(host.sum(UP, &[]), 0.0);
     }
 }
@@ -414,12 +409,11 @@ fn a_cluster_of_three_is_found_by_one_of_its_nodes_and_outlives_another() {
     for (redis, _) in &nodes {
         // Slots of a node that is gone are no reason to answer for none.
         redis.tell("CONFIG SET cluster-require-full-coverage no");
-        until("the cluster", || {
+        until_true("the cluster", || {
             let info = String::from_utf8(redis.tell("CLUSTER INFO").concat()).unwrap();
-            let is_whole = info.contains("cluster_state:ok")
+            info.contains("cluster_state:ok")
                 && info.contains("cluster_slots_ok:16384")
-                && info.contains("cluster_known_nodes:3");
-            is_whole.then_some(())
+                && info.contains("cluster_known_nodes:3")
         });
     }
     let address = nodes[0].0.address;
@@ -459,17 +453,17 @@ fn sentinels_say_where_the_master_is_and_where_the_next_one_is() {
         String::from_utf8(told.join(&b':')).unwrap()
     };
     for sentinel in &sentinels {
-        until("the sentinels to know each other and the replica", || {
+        until_true("the sentinels to know each other and the replica", || {
             let count = |what: &str| {
                 let told = sentinel.tell(&format!("SENTINEL {what} sessions"));
                 told.iter().filter(|word| *word == b"runid").count()
             };
-            (count("SENTINELS") == 2 && count("REPLICAS") == 1).then_some(())
+            count("SENTINELS") == 2 && count("REPLICAS") == 1
         });
     }
-    until("the replica to have caught up", || {
+    until_true("the replica to have caught up", || {
         let info = String::from_utf8(replica.tell("INFO replication").concat()).unwrap();
-        info.contains("master_link_status:up").then_some(())
+        info.contains("master_link_status:up")
     });
     let others: Vec<_> = sentinels[1..]
         .iter()
@@ -484,25 +478,25 @@ fn sentinels_say_where_the_master_is_and_where_the_next_one_is() {
     let mut clients: Vec<_> = (0..20)
         .map(|before| farm.client_of(0, &hosts[0], before.into()))
         .collect();
-    until("the replica to have them", || {
-        (replica.contents().len() == 20).then_some(())
+    until_true("the replica to have them", || {
+        replica.contents().len() == 20
     });
     master.kill();
     for sentinel in &sentinels {
-        until("the next master", || {
-            (master_of(sentinel) == replica.address.to_string()).then_some(())
+        until_true("the next master", || {
+            master_of(sentinel) == replica.address.to_string()
         });
     }
     // Whose session does not come, since the connection is found to have ended, has another now.
-    until("a session to come from the next master", || {
+    until_true("a session to come from the next master", || {
         hosts[1].wait_for_metric(UP, &[], 1.0);
         let client = clients.pop().expect("a few of them are enough");
-        (farm.visit(&client, 1) == HandshakeKind::Resumed).then_some(())
+        farm.visit(&client, 1) == HandshakeKind::Resumed
     });
     hosts[1].wait_for_line(&["\"session_tier\":\"store\""]);
     let published = hosts[0].sum(UPDATES, &[("update", "published")]);
-    until("the next master to take sessions", || {
+    until_true("the next master to take sessions", || {
         farm.visit(&Client::without_tickets(&farm.site), 0);
-        (hosts[0].sum(UPDATES, &[("update", "published")]) > published).then_some(())
+        hosts[0].sum(UPDATES, &[("update", "published")]) > published
     });
 }

@@ -100,12 +100,12 @@ fn nodes_that_a_cluster_announces_by_name_are_found() {
     let nodes: Vec<_> = (0..3).map(node).collect();
     have_meet(&nodes);
     for (redis, _) in &nodes {
-        until("the cluster to know all nodes by name", || {
+        until_true("the cluster to know all nodes by name", || {
             let info = redis.tell("CLUSTER INFO").concat();
             let slots = redis.tell("CLUSTER SLOTS");
             let is_named = |number| slots.contains(&format!("node{number}.test").into_bytes());
             let is_whole = String::from_utf8_lossy(&info).contains("cluster_state:ok");
-            (is_whole && (0..3).all(is_named)).then_some(())
+            is_whole && (0..3).all(is_named)
         });
     }
     let places: Vec<_> = (0..3)

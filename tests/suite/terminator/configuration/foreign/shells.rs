@@ -4,8 +4,7 @@ use std::process::Command;
 
 use suite::lab;
 use suite::lariat;
-use suite::program::run;
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 fn programs() -> [(&'static str, Command); 2] {
     [

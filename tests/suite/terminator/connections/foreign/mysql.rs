@@ -51,7 +51,7 @@ fn a_server_without_tls_gets_clients_with_it() {
     let done = s_client(&site, over_tcp.address, &by_openssl);
     assert_has(&done.stderr, "Verification: OK");
     // What follows the login passes as it is.
-    let file = site.directory.write("rows.txt", "1\n2\n3\n");
+    let file = site.write("rows.txt", "1\n2\n3\n");
     let load = format!(
         "CREATE TABLE test.rows (a INT); \
          LOAD DATA LOCAL INFILE '{}' INTO TABLE test.rows; \
@@ -115,10 +115,10 @@ fn a_server_with_too_many_connections_says_so_to_the_client_and_the_log() {
     let front = front.starting_tls("mysql", "required");
     let lariat = lariat([&front]);
     let mut held = Vec::new();
-    until("the server to be full", || {
+    until_true("the server to be full", || {
         let (client, packet) = answered(server.address);
         held.push(client);
-        (packet[0] == 0xff).then_some(())
+        packet[0] == 0xff
     });
     let mut client = mariadb_tls(&site, front.address, "native", "SELECT 1");
     refused(&mut client).assert_stderr("1040 - Too many connections");

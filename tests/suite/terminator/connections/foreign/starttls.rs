@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use suite::openssl::Talk;
 use suite::prelude::*;
 use suite::starttls::{
@@ -83,13 +83,12 @@ fn postgresql_without_tls_gets_clients_with_it() {
     ] {
         let mut waiting = Running::start(&mut psql(address, words, "SELECT pg_sleep(600)"));
         let active = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'";
-        until("the statement to run", || {
+        until_true("the statement to run", || {
             waiting.assert_running();
             let said = run(&mut psql(server.address, "", active)).success();
-            (said == "1\n").then_some(())
+            said == "1\n"
         });
-        let id = i32::try_from(waiting.id()).ok().and_then(Pid::from_raw);
-        kill_process(id.unwrap(), Signal::INT).unwrap();
+        waiting.signal(Signal::INT);
         waiting.wait();
         assert_has(waiting.stderr(), "canceling statement due to user request");
     }
@@ -254,9 +253,7 @@ fn a_mail_server_without_tls_gets_clients_with_it_and_one_with_tls_those_without
     let asking = service(&site, "asking", &with.address.to_string());
     let asking = asking.asking("smtp", &site.ca()).mode("off");
     let _lariat = lariat([&front, &client, &asking]);
-    let message = site
-        .directory
-        .write("message", "Subject: by curl\r\n\r\nhello\r\n");
+    let message = site.write("message", "Subject: by curl\r\n\r\nhello\r\n");
     let message = message.display().to_string();
     for (service, server, is_tls) in [
         (&front, &without, true),
@@ -288,7 +285,7 @@ fn an_ftp_server_without_tls_gets_clients_with_it() {
     let (server, _file) = pyftpdlib();
     let services = pair(&site, "ftp", &server.address.to_string());
     let lariat = lariat(&services);
-    let file = site.directory.write("up", "upwards").display().to_string();
+    let file = site.write("up", "upwards").display().to_string();
     for (service, is_tls) in services.iter().zip([true, false]) {
         let url = |name: &str| format!("ftp://localhost:{}/{name}", service.address.port());
         let control = ["--ftp-ssl-control"];

@@ -87,9 +87,9 @@ fn chromium_shows_pictures_and_seeks_in_a_sound() {
     let url = format!("https://localhost:{}/", service.address.port());
     let page = dump_page(&url, 20_000);
     for n in 1..=12 {
-        assert!(page.contains(&format!("picture {}; ", 100 + n)), "{page}");
+        assert_has(&page, &format!("picture {}; ", 100 + n));
     }
-    assert!(page.contains("heard from 2500"), "{page}");
+    assert_has(&page, "heard from 2500");
     // It did not fetch all that lies before.
     let down = [("direction", "backend-to-client")];
     let sent = lariat.sum("lariat_relayed_bytes_total", &down);

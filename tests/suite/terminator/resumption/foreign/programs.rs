@@ -39,9 +39,10 @@ struct Host {
 impl Host {
     /// Before a server that speaks and ends, so that `openssl` reads all that comes: tickets too.
     fn with(resumption: &str) -> Self {
-        let (site, server) = (Site::new(), Server::start(Behaviour::Speak("x".into())));
-        let service = Service::new(&site, &server);
-        let lariat = Lariat::start(&format!("{TWO_WORKERS}{resumption}{}", service.toml()));
+        let (site, server, service, lariat) = serve_with(
+            &format!("{TWO_WORKERS}{resumption}"),
+            Behaviour::Speak("x".into()),
+        );
         Self {
             site,
             service,
@@ -82,8 +83,7 @@ impl Host {
             Event::NewKey => {
                 fs::write(self.site.path("2.key"), [2; 80]).unwrap();
                 let both = keys_of(&self.site, &["2.key", "1.key"], &self.resumption);
-                self.lariat.configure(&(both + &self.service.toml()));
-                self.lariat.reload().success();
+                self.lariat.reload_with(&(both + &self.service.toml()));
             }
         }
     }
@@ -186,11 +186,11 @@ fn openssl_resumes_when_the_clock_has_changed_the_key() {
     let (mut last, mut is_new) = (age(), false);
     // The minute may just have begun, and no wait may take all of one.
     for third in [20.0, 40.0, 60.0] {
-        until("a third of the minute", || {
+        until_true("a third of the minute", || {
             let now = age();
             is_new |= now < last;
             last = now;
-            (is_new || now >= third).then_some(())
+            is_new || now >= third
         });
     }
     assert!(is_new);
@@ -203,9 +203,7 @@ fn openssl_resumes_nothing_after_the_end() {
         let short = "session-cache = { lifetime = '1s' }\ntickets = { lifetime = '1s' }\n";
         let host = Host::with(&format!("[resumption]\n{short}"));
         host.keep(options);
-        until("the session to end", || {
-            (host.resumed(options) == 0).then_some(())
-        });
+        until_true("the session to end", || host.resumed(options) == 0);
         let before = host.count(kind);
         assert_eq!(host.resumed(options), 0, "{kind}");
         assert_eq!(host.count(kind), before, "{kind}");
@@ -282,8 +280,8 @@ fn assert_resumes(host: &Host, program: &mut Running, turnstile: &Turnstile, kin
     let mut before: Option<(f64, f64)> = None;
     let mut meet = |event| {
         if let Some((full, resumed)) = before {
-            until(&format!("a resumption before {event:?}"), || {
-                (host.count(kind) > resumed).then_some(())
+            until_true(&format!("a resumption before {event:?}"), || {
+                host.count(kind) > resumed
             });
             assert_eq!(host.count("full"), full, "before {event:?}");
         }

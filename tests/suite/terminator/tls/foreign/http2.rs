@@ -17,11 +17,11 @@ fn chromium_and_curl_get_a_page_by_http2() {
         .args(&["--http2"])
         .run()
         .success();
-    assert!(curl.contains("spoken: HTTP/2.0"), "{curl}");
+    assert_has(&curl, "spoken: HTTP/2.0");
     let page = dump_page(
         &format!("https://localhost:{}/", service.address.port()),
         1000,
     );
-    assert!(page.contains("spoken: HTTP/2.0"), "{page}");
+    assert_has(&page, "spoken: HTTP/2.0");
     lariat.wait_for_line(&["\"h2\""]);
 }

@@ -1,21 +1,21 @@
-//! Connections that differ in their record layer alone, with the client on their other end.
+//! Connections that differ in their record layer alone, with the client on their other end: for the
+//! tests beside it and for the fuzz target of records.
 
 use std::sync::Arc;
 
 use testkit::authority::Authority;
 use testkit::client::ClientChoice;
 use testkit::raw_client::{APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient};
-use wire::client_hello::{self, Peek};
-
-use crate::handshake::Handshake;
-use crate::options::{
+use tls::handshake::Handshake;
+use tls::options::{
     CertificateSource, Group, RecordLayer, ServerOptions, Suite, UnknownName, Version,
 };
-use crate::policy::SuiteOrder;
-use crate::record::{Layout, RECORD_BYTES_MAX, RecordSealer};
-use crate::resumption::{Resumption, ResumptionOptions};
-use crate::server::Server;
-use crate::traffic::{CONTROL_BYTES_MAX, Incoming, Traffic};
+use tls::policy::SuiteOrder;
+use tls::record::{Layout, RECORD_BYTES_MAX, RecordSealer};
+use tls::resumption::{Resumption, ResumptionOptions};
+use tls::server::Server;
+use tls::traffic::{CONTROL_BYTES_MAX, Incoming, Traffic};
+use wire::client_hello::{self, Peek};
 
 pub(super) const SUITES: [Suite; 6] = [
     Suite::Tls13Aes128GcmSha256,
@@ -128,15 +128,16 @@ impl Connection {
         matches!(self.heard.last(), Some(Heard::End | Heard::CloseNotify))
     }
 
-    /// The layer hears bytes as a connection's machine shows them: whole records only.
-    pub(super) fn hear(&mut self, mut wire: &[u8]) {
+    /// The layer hears bytes as a connection's machine shows them: whole records only. The rest is
+    /// returned.
+    pub(super) fn hear<'w>(&mut self, mut wire: &'w [u8]) -> &'w [u8] {
         while !self.is_ended() {
             let heard = match self.traffic.record_bytes(wire) {
-                Ok(None) => return,
+                Ok(None) => return wire,
                 Err(_) => Heard::End,
                 Ok(Some(length)) => {
                     let Some((record, rest)) = wire.split_at_checked(length) else {
-                        return;
+                        return wire;
                     };
                     wire = rest;
                     self.hear_record(record)
@@ -144,6 +145,7 @@ impl Connection {
             };
             self.heard.push(heard);
         }
+        wire
     }
 
     fn hear_record(&mut self, record: &[u8]) -> Heard {

@@ -1,0 +1,34 @@
+//! `lariat-lab probe`, and what its report says.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use crate::lab;
+use crate::program::{Finished, run};
+
+/// For what never comes.
+pub const BRIEF: &str = "1s";
+
+/// A time that is over on no host, however busy it is.
+pub const BUSY: &str = "30s";
+
+/// A probe of the address with this `--timeout`, to its end.
+pub fn probe(timeout: &str, address: SocketAddr, flags: &[&str]) -> Finished {
+    let mut command = lab::command();
+    command.args(["probe", &address.to_string(), "--timeout", timeout]);
+    run(command.args(["--attempts", "2"]).args(flags))
+}
+
+/// Its report. That a server is bad is no failure of ours.
+pub fn report(timeout: &str, address: SocketAddr, flags: &[&str]) -> Value {
+    let said = probe(timeout, address, &[flags, &["--json"]].concat()).success();
+    serde_json::from_str(&said).expect("it is JSON")
+}
+
+/// The kind and the text of what is wrong at the only node of a report.
+pub fn trouble(report: &Value) -> (String, String) {
+    let trouble = &report["nodes"][0]["trouble"];
+    let text = |key: &str| trouble[key].as_str().unwrap_or_default().to_owned();
+    (text("kind"), text("text"))
+}

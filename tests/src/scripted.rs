@@ -1,0 +1,97 @@
+//! Servers and relays that do with each connection what a test says. They go on until the test's
+//! process ends: nobody else knows their addresses.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+/// A server at this address of the host that does this with one connection after the other.
+pub fn serve_in_turn(host: &str, mut act: impl FnMut(TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind((host, 0)).expect("the address is of this host");
+    let address = listener
+        .local_addr()
+        .expect("a bound socket has an address");
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            act(stream);
+        }
+    });
+    address
+}
+
+/// A server that does this with each connection, in a thread of its own.
+pub fn serve(act: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let act = Arc::new(act);
+    serve_in_turn("127.0.0.1", move |mut stream| {
+        let act = Arc::clone(&act);
+        thread::spawn(move || act(&mut stream));
+    })
+}
+
+/// The same with the first bytes of the client.
+pub fn serve_by_hello(act: impl Fn(&mut TcpStream, &[u8]) + Send + Sync + 'static) -> SocketAddr {
+    serve(move |stream| {
+        let mut hello = [0; 4096];
+        let count = stream.read(&mut hello).unwrap_or(0);
+        act(stream, &hello[..count]);
+    })
+}
+
+/// A server that answers the first bytes of the client with these, and waits for what comes then.
+pub fn answer(bytes: impl Into<Vec<u8>>) -> SocketAddr {
+    let bytes = bytes.into();
+    serve_by_hello(move |stream, _| {
+        let _gone = stream.write_all(&bytes);
+        let _end = stream.read(&mut [0; 4096]);
+    })
+}
+
+/// Says this, and then the other until the client has gone.
+pub fn say_for_ever(stream: &mut TcpStream, first: &[u8], then: &[u8]) {
+    let mut said = stream.write_all(first);
+    while said.is_ok() {
+        said = stream.write_all(then);
+    }
+}
+
+/// Passes connections on to a server. What the client sends goes there as it is; `back`, which gets
+/// the server's stream and the client's, does the other direction.
+pub fn relay<E>(
+    server: SocketAddr,
+    back: impl Fn(&mut TcpStream, &mut TcpStream) -> Result<(), E> + Send + Sync + 'static,
+) -> SocketAddr {
+    serve(move |client| pass_on(client, server, &back))
+}
+
+/// The same with a connection that has begun.
+pub fn pass_on<E>(
+    client: &mut TcpStream,
+    server: SocketAddr,
+    back: impl Fn(&mut TcpStream, &mut TcpStream) -> Result<(), E>,
+) {
+    let mut server = TcpStream::connect(server).expect("the server listens");
+    let [mut from, mut to] = [&*client, &server].map(|one| one.try_clone().expect("a descriptor"));
+    thread::spawn(move || {
+        let _cut = io::copy(&mut from, &mut to);
+        let _gone = to.shutdown(Shutdown::Write);
+    });
+    // Whatever ends it ends both connections.
+    let _over = back(&mut server, client);
+    // The other thread holds the client's socket too, and is woken by this.
+    let _gone = client.shutdown(Shutdown::Read);
+    let _gone = server.shutdown(Shutdown::Both);
+}
+
+/// The next TLS record, with its head.
+///
+/// # Errors
+/// There is none.
+pub fn read_record(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut record = vec![0; 5];
+    stream.read_exact(&mut record)?;
+    let length = usize::from(u16::from_be_bytes([record[3], record[4]]));
+    record.resize(5 + length, 0);
+    stream.read_exact(&mut record[5..])?;
+    Ok(record)
+}
