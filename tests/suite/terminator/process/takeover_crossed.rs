@@ -1,6 +1,6 @@
 //! A takeover that something else crosses: a stop, a reload, another upgrade, a crash.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ use suite::program::{Running, run};
 use suite::site::Site;
 use testkit::server::{Behaviour, Server};
 
-use super::takeover_refused::{Stage, answer, message, running};
+use super::takeover_refused::{Stage, answer, message, running, running_with};
 use super::takeover_trial::Started;
 
 /// `lariat upgrade` and the like, not to its end.
@@ -72,6 +72,13 @@ fn a_stop_also_ends_a_successor_that_has_only_been_started() {
     assert!(said.contains("was told to stop"), "{said}");
 }
 
+/// A script for [`Stage::speaking`] comes to its end.
+fn has_died(mut script: Command) {
+    let mut child = script.spawn().unwrap();
+    // The running one sees to it, if it is not quick enough.
+    assert!(matches!(child.wait().unwrap().code(), Some(0) | None));
+}
+
 /// Sends a process SIGHUP, and waits until it has taken the signal.
 const HANGS_UP: &str = r#"
 def hang_up(pid):
@@ -95,9 +102,7 @@ assert receive()["Yours"]["reload"]
 fn a_reload_that_a_successor_dies_with_is_made_by_the_one_that_goes_on() {
     let mut running = running();
     let script = format!("{HANGS_UP}{DIES_WITH_A_RELOAD}");
-    let mut child = running.speaking(&script).spawn().unwrap();
-    // The running one sees to its end, if it is not quick enough.
-    assert!(matches!(child.wait().unwrap().code(), Some(0) | None));
+    has_died(running.speaking(&script));
     let generation = "lariat_config_generation";
     running.lariat.wait_for_metric(generation, &[], 2.0);
     running.assert_goes_on("has not taken over, and this one goes on");
@@ -187,4 +192,38 @@ fn a_successor_that_waits_for_a_reload_outlasts_the_worker_process() {
     running.assert_goes_on("has not taken over, and this one goes on");
     TcpStream::connect(more).unwrap_err();
     assert_eq!(running.lariat.succeed().wait().code(), Some(0));
+}
+
+/// Puts sockets of its own, and a number, in the places of those of the one that it takes over
+/// from, and ends before it says that it serves.
+const DIES_IN_ITS_PLACE: &str = r#"
+send(sys.argv[2])
+assert "Offer" in receive()
+send('"Ready"')
+assert "Yours" in receive()
+status, pid_file = sys.argv[4:]
+for path in [status, sys.argv[1]]:
+    other = socket.socket(socket.AF_UNIX)
+    other.bind(path + ".new")
+    os.rename(path + ".new", path)
+with open(pid_file, "w") as file: file.write("1\n")
+"#;
+
+#[test]
+fn what_a_successor_took_before_it_died_is_taken_back() {
+    let pid_file = |site: &Site| site.path("lariat.pid");
+    let mut running = running_with(|site| format!("[process]\npid-file = {:?}\n", pid_file(site)));
+    let pid_file = pid_file(&running.site);
+    let mut successor = running.speaking(DIES_IN_ITS_PLACE);
+    successor.arg(running.lariat.status_socket()).arg(&pid_file);
+    has_died(successor);
+    running.assert_goes_on("has not taken over, and this one goes on");
+    let number = running.lariat.supervisor().as_raw_nonzero().to_string();
+    until("its number in the file", || {
+        let said = fs::read_to_string(&pid_file).unwrap();
+        (said.trim() == number).then_some(())
+    });
+    running.lariat.reload().success();
+    running.lariat.ask("upgrade").success();
+    running.lariat.ask("drain").success();
 }

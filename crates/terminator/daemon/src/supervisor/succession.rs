@@ -25,6 +25,7 @@ use super::messages::{printable, say, warn};
 use super::phase::{Next, Phase};
 use super::successor::{Stage, Taking, Trial};
 use super::takeover_socket::{Asked, Link};
+use super::trial::END_TIME_MAX;
 use crate::handover::Order;
 use crate::observations::Observations;
 use crate::takeover::{
@@ -289,6 +290,9 @@ impl Supervisor<'_> {
             return Ok(Next::Continue);
         }
         self.reach_stage(Stage::Given);
+        if self.phase != Phase::Draining {
+            self.admin_sockets.keep_places();
+        }
         let reload = std::mem::take(&mut self.reload_asked);
         let taking = self.succession.successor.as_mut();
         // One that was taken over may say what is far longer as JSON.
@@ -423,6 +427,11 @@ impl Supervisor<'_> {
         if stage != Stage::Offered {
             // It may hold on to what it was given, and only one may serve.
             let _ = link.process.as_ref().map(|process| process.kill());
+        }
+        if stage == Stage::Given && self.phase != Phase::Draining {
+            let process = link.process.as_ref();
+            let _ = process.map(|process| process.has_ended_within(END_TIME_MAX));
+            self.admin_sockets.take_back_places(&self.served.summary);
         }
         super::reading::remove(temporary_paths(self.admin_sockets.status_path(), link.pid));
         if std::mem::take(&mut self.succession.stop_asked) {
