@@ -3,11 +3,13 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use suite::configuration::Service;
+use suite::fuse::{Fuse, Temper};
 use suite::lariat::{Lariat, command};
 use suite::patience::until;
 use suite::process::has_ended;
@@ -46,7 +48,7 @@ fn a_stop_also_ends_a_successor_that_has_only_been_started() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
     let (program, gate) = (site.path("lariat"), site.path("gate"));
-    std::os::unix::fs::symlink(command().get_program(), &program).unwrap();
+    symlink(command().get_program(), &program).unwrap();
     let mut first = Command::new(&program);
     first
         .env("GATE", &gate)
@@ -226,4 +228,32 @@ fn what_a_successor_took_before_it_died_is_taken_back() {
     running.lariat.reload().success();
     running.lariat.ask("upgrade").success();
     running.lariat.ask("drain").success();
+}
+
+#[test]
+fn a_program_on_a_disk_that_does_not_answer_holds_nobody() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let script: &[u8] = b"#!/bin/sh\nexit 0\n";
+    let files = [("lariat", Temper::HoldsOpening, script)];
+    let Some(fuse) = Fuse::mount(&site.path("far"), &files) else {
+        return;
+    };
+    let program = site.path("lariat");
+    symlink(command().get_program(), &program).unwrap();
+    let lariat = Lariat::start_by(Command::new(&program), &service.toml());
+    fs::remove_file(&program).unwrap();
+    symlink(site.path("far").join("lariat"), &program).unwrap();
+    let mut upgrade = asking(&lariat, "upgrade");
+    until("the disk to be asked", || (fuse.held() > 0).then_some(()));
+    lariat.signal(Signal::HUP);
+    lariat.wait_for_metric("lariat_config_generation", &[], 2.0);
+    assert_eq!(upgrade.wait().code(), Some(5), "{}", upgrade.stderr());
+    let said = upgrade.stderr();
+    assert!(said.contains("s to open the file"), "{said}");
+    fuse.release();
+    fs::remove_file(&program).unwrap();
+    symlink(command().get_program(), &program).unwrap();
+    lariat.ask("upgrade").success();
+    lariat.ask("drain").success();
 }

@@ -6,16 +6,25 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use sys::peer::Process;
 use sys::process;
+use sys::signal;
 
 use super::Supervisor;
 use super::events::Event;
 use super::succession::START_TIME_MAX;
 use super::takeover_socket::Asked;
 use crate::takeover::PREDECESSOR_VARIABLE;
+
+/// Until it has become the program: a file system that does not answer holds that. The loop waits.
+const EXECUTE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Starts that a file system may hold: each is a thread and a process.
+const STARTS_MAX: usize = 4;
 
 /// Whether systemd has started this process, and takes its end for the service's end: a unit of
 /// `Type=notify` can be told of another process (sd_notify(3)).
@@ -44,17 +53,45 @@ impl Supervisor<'_> {
             .env(PREDECESSOR_VARIABLE, &started_as.socket)
             // The service manager's watchdog is for the process that serves.
             .env_remove("WATCHDOG_PID");
-        let (pid, end) = if self.manager.notifier.is_wanted() {
-            start_for_manager(&mut command)
-        } else {
-            start_child(&mut command)
+        let started = self.started_by_thread(command);
+        started.map_err(|why| format!("{}: {why}", started_as.program.display()))
+    }
+
+    /// In a thread, which then waits for its end.
+    fn started_by_thread(&self, mut command: Command) -> Result<u32, String> {
+        let place = Arc::clone(&self.succession.starting);
+        if Arc::strong_count(&place) > STARTS_MAX + 1 {
+            return Err(format!("{STARTS_MAX} before still wait for their file"));
         }
-        .map_err(|error| format!("{}: {error}", started_as.program.display()))?;
-        let sender = self.events.sender();
-        let wait = move || sender.send(Event::Asked(Asked::Ended(pid, end())));
+        let start = if self.manager.notifier.is_wanted() {
+            start_for_manager
+        } else {
+            start_child
+        };
+        let events = self.events.sender();
+        // Without room: what has been sent has been heard.
+        let (sender, started) = mpsc::sync_channel(0);
+        let attend = move || {
+            let start = start(&mut command).map_err(|error| error.to_string());
+            drop(place);
+            match start {
+                Ok((pid, end)) if sender.send(Ok(pid)).is_ok() => {
+                    events.send(Event::Asked(Asked::Ended(pid, end())));
+                }
+                // Nobody waits for it any more.
+                Ok((pid, end)) => {
+                    let _ = signal::kill(pid);
+                    end();
+                }
+                Err(why) => drop(sender.send(Err(why))),
+            }
+        };
         let thread = thread::Builder::new().name("successor".to_owned());
-        thread.spawn(wait).map_err(|error| error.to_string())?;
-        Ok(pid)
+        thread.spawn(attend).map_err(|error| error.to_string())?;
+        started.recv_timeout(EXECUTE_TIME_MAX).unwrap_or_else(|_| {
+            let time = EXECUTE_TIME_MAX.as_secs();
+            Err(format!("it took more than {time} s to open the file"))
+        })
     }
 }
 
