@@ -226,7 +226,7 @@ fn initial() -> Vec<u8> {
 /// `struct fuse_attr` of a file of so many bytes, or of the root.
 fn attributes(node: u64, bytes: Option<usize>) -> Vec<u8> {
     let mode = if bytes.is_some() {
-        0o100_444
+        0o100_555
     } else {
         0o040_555
     };

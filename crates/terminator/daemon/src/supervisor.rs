@@ -31,6 +31,7 @@ mod roots;
 mod servers;
 mod service_manager;
 mod sessions;
+mod starting;
 mod stopping;
 mod succession;
 mod successor;

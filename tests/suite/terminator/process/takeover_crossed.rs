@@ -1,13 +1,15 @@
 //! A takeover that something else crosses: a stop, a reload, another upgrade, a crash.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use suite::configuration::Service;
+use suite::fuse::{Fuse, Temper};
 use suite::lariat::{Lariat, command};
 use suite::patience::until;
 use suite::process::has_ended;
@@ -15,7 +17,7 @@ use suite::program::{Running, run};
 use suite::site::Site;
 use testkit::server::{Behaviour, Server};
 
-use super::takeover_refused::{Stage, answer, message, running};
+use super::takeover_refused::{Stage, answer, message, running, running_with};
 use super::takeover_trial::Started;
 
 /// `lariat upgrade` and the like, not to its end.
@@ -46,7 +48,7 @@ fn a_stop_also_ends_a_successor_that_has_only_been_started() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
     let (program, gate) = (site.path("lariat"), site.path("gate"));
-    std::os::unix::fs::symlink(command().get_program(), &program).unwrap();
+    symlink(command().get_program(), &program).unwrap();
     let mut first = Command::new(&program);
     first
         .env("GATE", &gate)
@@ -72,6 +74,13 @@ fn a_stop_also_ends_a_successor_that_has_only_been_started() {
     assert!(said.contains("was told to stop"), "{said}");
 }
 
+/// A script for [`Stage::speaking`] comes to its end.
+fn has_died(mut script: Command) {
+    let mut child = script.spawn().unwrap();
+    // The running one sees to it, if it is not quick enough.
+    assert!(matches!(child.wait().unwrap().code(), Some(0) | None));
+}
+
 /// Sends a process SIGHUP, and waits until it has taken the signal.
 const HANGS_UP: &str = r#"
 def hang_up(pid):
@@ -95,9 +104,7 @@ assert receive()["Yours"]["reload"]
 fn a_reload_that_a_successor_dies_with_is_made_by_the_one_that_goes_on() {
     let mut running = running();
     let script = format!("{HANGS_UP}{DIES_WITH_A_RELOAD}");
-    let mut child = running.speaking(&script).spawn().unwrap();
-    // The running one sees to its end, if it is not quick enough.
-    assert!(matches!(child.wait().unwrap().code(), Some(0) | None));
+    has_died(running.speaking(&script));
     let generation = "lariat_config_generation";
     running.lariat.wait_for_metric(generation, &[], 2.0);
     running.assert_goes_on("has not taken over, and this one goes on");
@@ -187,4 +194,66 @@ fn a_successor_that_waits_for_a_reload_outlasts_the_worker_process() {
     running.assert_goes_on("has not taken over, and this one goes on");
     TcpStream::connect(more).unwrap_err();
     assert_eq!(running.lariat.succeed().wait().code(), Some(0));
+}
+
+/// Puts sockets of its own, and a number, in the places of those of the one that it takes over
+/// from, and ends before it says that it serves.
+const DIES_IN_ITS_PLACE: &str = r#"
+send(sys.argv[2])
+assert "Offer" in receive()
+send('"Ready"')
+assert "Yours" in receive()
+status, pid_file = sys.argv[4:]
+for path in [status, sys.argv[1]]:
+    other = socket.socket(socket.AF_UNIX)
+    other.bind(path + ".new")
+    os.rename(path + ".new", path)
+with open(pid_file, "w") as file: file.write("1\n")
+"#;
+
+#[test]
+fn what_a_successor_took_before_it_died_is_taken_back() {
+    let pid_file = |site: &Site| site.path("lariat.pid");
+    let mut running = running_with(|site| format!("[process]\npid-file = {:?}\n", pid_file(site)));
+    let pid_file = pid_file(&running.site);
+    let mut successor = running.speaking(DIES_IN_ITS_PLACE);
+    successor.arg(running.lariat.status_socket()).arg(&pid_file);
+    has_died(successor);
+    running.assert_goes_on("has not taken over, and this one goes on");
+    let number = running.lariat.supervisor().as_raw_nonzero().to_string();
+    until("its number in the file", || {
+        let said = fs::read_to_string(&pid_file).unwrap();
+        (said.trim() == number).then_some(())
+    });
+    running.lariat.reload().success();
+    running.lariat.ask("upgrade").success();
+    running.lariat.ask("drain").success();
+}
+
+#[test]
+fn a_program_on_a_disk_that_does_not_answer_holds_nobody() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let script: &[u8] = b"#!/bin/sh\nexit 0\n";
+    let files = [("lariat", Temper::HoldsOpening, script)];
+    let Some(fuse) = Fuse::mount(&site.path("far"), &files) else {
+        return;
+    };
+    let program = site.path("lariat");
+    symlink(command().get_program(), &program).unwrap();
+    let lariat = Lariat::start_by(Command::new(&program), &service.toml());
+    fs::remove_file(&program).unwrap();
+    symlink(site.path("far").join("lariat"), &program).unwrap();
+    let mut upgrade = asking(&lariat, "upgrade");
+    until("the disk to be asked", || (fuse.held() > 0).then_some(()));
+    lariat.signal(Signal::HUP);
+    lariat.wait_for_metric("lariat_config_generation", &[], 2.0);
+    assert_eq!(upgrade.wait().code(), Some(5), "{}", upgrade.stderr());
+    let said = upgrade.stderr();
+    assert!(said.contains("s to open the file"), "{said}");
+    fuse.release();
+    fs::remove_file(&program).unwrap();
+    symlink(command().get_program(), &program).unwrap();
+    lariat.ask("upgrade").success();
+    lariat.ask("drain").success();
 }

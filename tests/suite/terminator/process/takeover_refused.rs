@@ -20,7 +20,14 @@ pub(super) struct Stage {
 }
 
 pub(super) fn running() -> Stage {
-    let (site, server, service, lariat) = serve(Behaviour::Echo);
+    running_with(|_| String::new())
+}
+
+/// With more in its configuration.
+pub(super) fn running_with(more: impl FnOnce(&Site) -> String) -> Stage {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&format!("{}{}", more(&site), service.toml()));
     Stage {
         site,
         server,

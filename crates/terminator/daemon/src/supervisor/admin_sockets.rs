@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use config::{LogDaemon, LogOutput};
@@ -17,6 +18,7 @@ use super::prepared::ConfigSummary;
 use super::reading::remove;
 use crate::handover::Role;
 use crate::status_socket;
+use crate::takeover::socket_path;
 
 /// Operators come one at a time, scrapers a few.
 const LISTEN: ListenOptions = ListenOptions {
@@ -118,6 +120,48 @@ impl AdminSockets {
     /// Leaves those to a successor.
     pub(super) fn leave(&mut self, kept: &[PathBuf]) {
         self.paths.retain(|path| !kept.contains(path));
+        self.forget_places();
+    }
+
+    /// Gives the sockets a second name each: a successor that may serve takes the first one.
+    pub(super) fn keep_places(&mut self) {
+        self.forget_places();
+        for (path, second) in self.places() {
+            // It fails if somebody has removed the socket: there is none to be kept then.
+            if std::fs::hard_link(path, &second).is_ok() {
+                self.paths.push(second);
+            }
+        }
+    }
+
+    /// Takes back what a successor may have taken that came to nothing and has ended.
+    pub(super) fn take_back_places(&mut self, summary: &ConfigSummary) {
+        for (path, second) in self.places() {
+            // Of two names of one file it leaves both (rename(2)), and that one is forgotten.
+            let _ = std::fs::rename(second, path);
+        }
+        self.forget_places();
+        if let Some(path) = summary.process.pid_file.clone() {
+            let pid = format!("{}\n", std::process::id());
+            let write = move || drop(file::replace(&path, pid.as_bytes()));
+            // In a thread: it may be the file system that has held the successor.
+            let _ = thread::Builder::new().spawn(write);
+        }
+    }
+
+    fn forget_places(&mut self) {
+        for (_, second) in self.places() {
+            let _ = std::fs::remove_file(&second);
+            self.paths.retain(|path| *path != second);
+        }
+    }
+
+    /// The sockets' paths, each with its second name.
+    fn places(&self) -> impl Iterator<Item = (PathBuf, PathBuf)> + use<> {
+        let status = self.status_path.clone();
+        let seconds = temporary_paths(&status, std::process::id());
+        let takeover = socket_path(&status);
+        [status, takeover].into_iter().zip(seconds)
     }
 
     /// Where the status page is served.

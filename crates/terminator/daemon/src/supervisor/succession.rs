@@ -4,36 +4,29 @@
 //! it is ready, the worker process here pauses and the one there begins; only then this one drains
 //! and ends. Whatever goes wrong before that, this one goes on and says what it was.
 
-use std::io;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::thread;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use sys::peer::Process;
-use sys::process;
 use sys::signal::{self, Signal};
 use telemetry::message::Level;
 use telemetry::printable::line;
 
 use super::Supervisor;
 use super::admin_sockets::temporary_paths;
-use super::events::Event;
 use super::failure::Failure;
 use super::messages::{printable, say, warn};
 use super::phase::{Next, Phase};
 use super::successor::{Stage, Taking, Trial};
 use super::takeover_socket::{Asked, Link};
+use super::trial::END_TIME_MAX;
 use crate::handover::Order;
 use crate::observations::Observations;
 use crate::takeover::{
-    Hello, Offer, PREDECESSOR_BYTES_MAX, PREDECESSOR_VARIABLE, Predecessor, Successor, encode,
-    release,
+    Hello, Offer, PREDECESSOR_BYTES_MAX, Predecessor, Successor, encode, release,
 };
 
 /// From its start to its first word: it reads its configuration meanwhile.
-const START_TIME_MAX: Duration = Duration::from_secs(90);
+pub(super) const START_TIME_MAX: Duration = Duration::from_secs(90);
 
 /// From the offer to the word that it is ready: it builds its plan meanwhile.
 const READY_TIME_MAX: Duration = Duration::from_secs(150);
@@ -43,14 +36,6 @@ const SWITCH_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Why there is no taking over: nobody is to serve.
 const TOLD_TO_STOP: &str = "the running one was told to stop";
-
-/// Whether systemd has started this process, and takes its end for the service's end: a unit of
-/// `Type=notify` can be told of another process (sd_notify(3)).
-fn ends_with_first_process() -> bool {
-    let first = std::env::var("SYSTEMD_EXEC_PID").ok();
-    let own = std::process::id().to_string();
-    first == Some(own) && std::env::var_os("NOTIFY_SOCKET").is_none()
-}
 
 impl Supervisor<'_> {
     /// Somebody asked something at the takeover socket.
@@ -289,6 +274,9 @@ impl Supervisor<'_> {
             return Ok(Next::Continue);
         }
         self.reach_stage(Stage::Given);
+        if self.phase != Phase::Draining {
+            self.admin_sockets.keep_places();
+        }
         let reload = std::mem::take(&mut self.reload_asked);
         let taking = self.succession.successor.as_mut();
         // One that was taken over may say what is far longer as JSON.
@@ -424,6 +412,11 @@ impl Supervisor<'_> {
             // It may hold on to what it was given, and only one may serve.
             let _ = link.process.as_ref().map(|process| process.kill());
         }
+        if stage == Stage::Given && self.phase != Phase::Draining {
+            let process = link.process.as_ref();
+            let _ = process.map(|process| process.has_ended_within(END_TIME_MAX));
+            self.admin_sockets.take_back_places(&self.served.summary);
+        }
         super::reading::remove(temporary_paths(self.admin_sockets.status_path(), link.pid));
         if std::mem::take(&mut self.succession.stop_asked) {
             return self.stop();
@@ -506,62 +499,4 @@ impl Supervisor<'_> {
         say(format_args!("started process {pid} to take over"));
         self.succession.expected = Some((Instant::now() + START_TIME_MAX, pid));
     }
-
-    /// From its file, or from another one.
-    pub(super) fn start_successor(&self, program: Option<&Path>) -> Result<u32, String> {
-        if ends_with_first_process() {
-            return Err(
-                "systemd would end it together with this one\nhint: the unit needs Type=notify"
-                    .to_owned(),
-            );
-        }
-        let Some(started_as) = &self.succession.program else {
-            return Err("it is not known how this one was started".to_owned());
-        };
-        let mut command = Command::new(program.unwrap_or(&started_as.program));
-        command
-            .arg0(&started_as.program)
-            .args(&started_as.arguments)
-            .env(PREDECESSOR_VARIABLE, &started_as.socket)
-            // The service manager's watchdog is for the process that serves.
-            .env_remove("WATCHDOG_PID");
-        let (pid, end) = if self.manager.notifier.is_wanted() {
-            start_for_manager(&mut command)
-        } else {
-            start_child(&mut command)
-        }
-        .map_err(|error| format!("{}: {error}", started_as.program.display()))?;
-        let sender = self.events.sender();
-        let wait = move || sender.send(Event::Asked(Asked::Ended(pid, end())));
-        let thread = thread::Builder::new().name("successor".to_owned());
-        thread.spawn(wait).map_err(|error| error.to_string())?;
-        Ok(pid)
-    }
-}
-
-/// Waits for a process's end: how it ended.
-type End = Box<dyn FnOnce() -> String + Send>;
-
-fn start_child(command: &mut Command) -> io::Result<(u32, End)> {
-    let mut child = command.spawn()?;
-    let pid = child.id();
-    let end = move || match child.wait() {
-        Ok(status) => status.to_string(),
-        Err(error) => error.to_string(),
-    };
-    Ok((pid, Box::new(end)))
-}
-
-/// As a child of the service manager: on `systemctl restart`, systemd waits for the drain of its
-/// own child only, and kills another's at once.
-fn start_for_manager(command: &mut Command) -> io::Result<(u32, End)> {
-    let pid = process::start_orphan(command)?;
-    let started = Process::of(pid);
-    let end = move || {
-        if let Ok(started) = started {
-            while let Ok(false) = started.has_ended_within(START_TIME_MAX) {}
-        }
-        "the service manager may say how".to_owned()
-    };
-    Ok((pid, Box::new(end)))
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::takeover_socket::Link;
@@ -21,6 +22,8 @@ pub(super) struct Succession {
     pub(super) waiting: Option<(Link, Hello)>,
     /// A successor has been started here and has not asked yet: until when it may, and its process.
     pub(super) expected: Option<(Instant, u32)>,
+    /// One more reference for each that has not become the program.
+    pub(super) starting: Arc<()>,
     /// Those who asked for an upgrade and want to hear of its end.
     pub(super) askers: Vec<Link>,
     /// It was told to stop when it could not take back what it had given.

@@ -18,7 +18,7 @@ use super::successor::TRIAL_TIME;
 use crate::takeover::Successor;
 
 /// How long a process that was killed, or has ended its connection to us, may take to end.
-const END_TIME_MAX: Duration = Duration::from_secs(1);
+pub(super) const END_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// More worker processes than one can have started meanwhile: no two may have one number.
 const NUMBERS_SKIPPED: u64 = 1000;
