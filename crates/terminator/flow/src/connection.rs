@@ -221,6 +221,20 @@ impl Flow {
         }
     }
 
+    /// Whether no byte has been relayed for so long that it is to end.
+    pub fn is_idle(&self, now: Instant) -> bool {
+        let (timeouts, is_half_closed) = (&self.settings.timeouts, self.down.is_ended);
+        let idle = self
+            .stage
+            .deadline(timeouts, self.last_byte, is_half_closed);
+        matches!(self.stage, Stage::Relaying) && idle.is_some_and(|end| end <= now)
+    }
+
+    /// A peer has taken bytes that it was sent before.
+    pub fn note_activity(&mut self, now: Instant) {
+        self.last_byte = now;
+    }
+
     fn time_out(&mut self, now: Instant, pool: &mut Pool) {
         self.down.held_until.take_if(|until| *until <= now);
         self.give_up_fetch(now, pool);

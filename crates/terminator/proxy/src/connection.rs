@@ -267,11 +267,23 @@ impl Connection {
             let event = Event::Stopped(Reason::ClientTooSlow);
             return self.flow.handle(event, now, pool);
         }
+        if self.flow.is_idle(now) && self.is_taking() {
+            self.flow.note_activity(now);
+        }
         let files = self.files();
         let is_answering = files.is_some_and(|files| files.is_readable() || files.is_waiting());
         self.flow
             .note_answering(is_answering || self.splice.is_holding());
         self.flow.handle(Event::Timeout, now, pool);
+    }
+
+    /// Whether one of the two takes what the kernel has for it.
+    fn is_taking(&mut self) -> bool {
+        let server = match &mut self.back {
+            Some(Back::Server(server)) => server.is_taking(),
+            _ => false,
+        };
+        self.front.is_taking() || server
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {

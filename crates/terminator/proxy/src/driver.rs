@@ -49,6 +49,8 @@ pub(crate) struct Socket {
     watches_writes: bool,
     /// Bytes that the kernel has taken, as they were given to it.
     sent: u64,
+    /// What of them the peer had when it was asked last whether it takes them.
+    acknowledged: u64,
 }
 
 /// A connection to be made.
@@ -202,6 +204,7 @@ impl Socket {
             is_watched: true,
             watches_writes: false,
             sent: 0,
+            acknowledged: 0,
         }
     }
 
@@ -428,6 +431,14 @@ impl Socket {
             sent: self.sent,
             acknowledged: self.sent.saturating_sub(waiting),
         }
+    }
+
+    /// Whether the peer has taken some, since this was asked last, of what still waits for it in
+    /// the kernel, which holds some MiB.
+    pub(crate) fn is_taking(&mut self) -> bool {
+        let Progress { sent, acknowledged } = self.progress();
+        let before = std::mem::replace(&mut self.acknowledged, acknowledged);
+        before < acknowledged && acknowledged < sent
     }
 
     /// The address that this end has.

@@ -16,10 +16,14 @@ use rustls_pki_types::ServerName;
 use crate::context;
 use crate::verify::server::ServerVerifier;
 
+/// Bytes that a server may send before a check has its answer: a chain, tickets, and the answer.
+const RECEIVED_BYTES_MAX: usize = 1 << 20;
+
 /// A handshake under way: give it what came in, send what goes out.
 #[derive(Debug)]
 pub struct Probe {
     connection: ClientConnection,
+    received: usize,
 }
 
 /// Why a handshake did not come about.
@@ -34,6 +38,9 @@ pub enum ProbeFault {
     /// The server ended its stream and went on sending.
     #[error("sent bytes behind its close_notify")]
     Ended,
+    /// It did not come to the point.
+    #[error("sent {} KiB without an answer among them", RECEIVED_BYTES_MAX >> 10)]
+    TooMuch,
     /// The server's: it sent an alert, or something that is not TLS, or shares nothing with us.
     #[error("no TLS handshake: {0}")]
     Refused(String),
@@ -61,6 +68,7 @@ impl Probe {
         let connection = ClientConnection::new(Arc::new(config), name);
         Ok(Self {
             connection: connection.map_err(refused)?,
+            received: 0,
         })
     }
 
@@ -115,8 +123,13 @@ impl Probe {
     /// Takes some of the bytes. After a close_notify the library takes none.
     fn read(&mut self, bytes: &mut &[u8]) -> Result<(), ProbeFault> {
         let fault = |error: std::io::Error| ProbeFault::Refused(error.to_string());
-        if self.connection.read_tls(bytes).map_err(fault)? == 0 {
+        let count = self.connection.read_tls(bytes).map_err(fault)?;
+        if count == 0 {
             return Err(ProbeFault::Ended);
+        }
+        self.received += count;
+        if self.received > RECEIVED_BYTES_MAX {
+            return Err(ProbeFault::TooMuch);
         }
         self.connection.process_new_packets().map_err(refused)?;
         Ok(())
@@ -213,6 +226,24 @@ mod tests {
         probe.data(&bytes, &mut data).unwrap();
         assert_eq!(data, b"answer");
         assert_eq!(probe.data(b"x", &mut data), Err(ProbeFault::Ended));
+    }
+
+    #[test]
+    fn a_server_that_does_not_come_to_the_point_is_given_up() {
+        let mut server = server(&[&version::TLS13]);
+        let mut probe = Probe::new(None).unwrap();
+        converse(&mut probe, &mut server, 20_000);
+        deliver(&probe.output(), &mut server);
+        let mut outcome = Ok(());
+        for _ in 0..RECEIVED_BYTES_MAX / 10_000 + 1 {
+            let mut bytes = Vec::new();
+            server.writer().write_all(&[0; 10_000]).unwrap();
+            while server.wants_write() {
+                server.write_tls(&mut bytes).unwrap();
+            }
+            outcome = outcome.and_then(|()| probe.data(&bytes, &mut Vec::new()));
+        }
+        assert_eq!(outcome, Err(ProbeFault::TooMuch));
     }
 
     #[test]

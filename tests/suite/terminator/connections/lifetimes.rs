@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::net::TcpStream;
+use std::time::Duration;
 
+use suite::patience::pause;
 use suite::prelude::*;
 
 /// Seconds until the kernel asks whether the peer of an established connection is still there, by
@@ -134,4 +136,26 @@ fn a_plain_answer_that_its_lifetime_cuts_does_not_look_whole() {
     let end = std::io::Read::read_to_end(&mut stream, &mut got).unwrap_err();
     assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
     assert!(got.len() < BYTES);
+}
+
+#[test]
+fn a_client_that_takes_what_the_kernel_has_for_it_is_not_idle() {
+    const BYTES: usize = 32 << 20;
+    let behaviour = Behaviour::Speak(vec![b'b'; BYTES]);
+    let (_site, _server, service, lariat) = serve_as(behaviour, |one| {
+        one.mode("off").more("timeouts = { idle = '2s' }")
+    });
+    let mut slow = TcpStream::connect(service.address).unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&slow, 32 << 10).unwrap();
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    let stalled = TcpStream::connect(service.address).unwrap();
+    let mut got = vec![0; BYTES];
+    let (first, rest) = got.split_at_mut(1 << 20);
+    for piece in first.chunks_mut(32 << 10) {
+        std::io::Read::read_exact(&mut slow, piece).unwrap();
+        pause(Duration::from_millis(150));
+    }
+    lariat.wait_for_reason("idle-timeout", 1);
+    std::io::Read::read_exact(&mut slow, rest).unwrap();
+    drop(stalled);
 }

@@ -44,9 +44,10 @@ pub(super) const LIMITS: &[Key] = &[
     .default("5m")
     .flag("idle-timeout")
     .help(
-        "Time without a byte in either direction. It removes connections of clients \
-             that vanished, and is longer than HTTP servers' own keep-alive timeouts. \
-             Databases and other protocols with long silences need hours.",
+        "Time without a byte in either direction; a peer that takes what the kernel has \
+             for it is not idle. It removes connections of clients that vanished, and is \
+             longer than HTTP servers' own keep-alive timeouts. Databases and other protocols \
+             with long silences need hours.",
     )
     .example(r#"idle = "8h""#),
     key(

@@ -116,7 +116,8 @@ impl Library {
         records.extend_from_slice(record);
         let opened = self.show(&mut records, newest, plain);
         self.is_broken |= opened.is_err();
-        if opened == Ok(Incoming::Control) && self.held.is_empty() {
+        // While one answer waits to go out, the library keeps one for all requests that follow.
+        if opened == Ok(Incoming::Control) && self.held.is_empty() && self.due.is_empty() {
             self.collect_answer();
         }
         opened
@@ -177,7 +178,7 @@ impl Library {
 
     /// Takes the answer to a KeyUpdate, which the library keeps back until data is sealed.
     fn collect_answer(&mut self) {
-        if self.version == Version::Tls13 {
+        if self.version == Version::Tls13 && !self.is_broken {
             // Of data for which there is no space it seals nothing, but lets go of the answer.
             let refused = self.write(|writing| writing.encrypt(&[0], &mut []));
             debug_assert!(matches!(refused, Some(Err(_))), "no record is so short");
@@ -238,8 +239,15 @@ impl Library {
         if self.is_key_limit_reached() {
             self.update_key()?;
         }
-        out.append(&mut self.due);
+        self.send_answers(out);
         Ok(())
+    }
+
+    /// Appends what is due, and then the one answer that the library kept back meanwhile.
+    fn send_answers(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.due);
+        self.collect_answer();
+        out.append(&mut self.due);
     }
 
     /// Asks for new keys in both directions: the library knows no other KeyUpdate.
@@ -263,6 +271,7 @@ impl Library {
     }
 
     pub(super) fn seal_close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
+        self.send_answers(out);
         let refused = self.write(|writing| writing.queue_close_notify(&mut []).is_err());
         refused.ok_or(KeyExhausted)?;
         self.collect();
@@ -277,7 +286,7 @@ impl Library {
         description: u8,
         out: &mut Vec<u8>,
     ) -> Result<(), KeyExhausted> {
-        out.append(&mut self.due);
+        self.send_answers(out);
         let sequence = self.sealed;
         self.collect();
         let librarys = std::mem::take(&mut self.due);

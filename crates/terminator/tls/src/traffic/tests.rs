@@ -226,6 +226,28 @@ fn keys_are_updated_in_both_directions_as_often_as_is_allowed() {
 }
 
 #[test]
+fn requests_that_come_while_an_answer_waits_get_one_at_the_most() {
+    let services = Services::new();
+    for mut connection in services.connect(SUITES[0]) {
+        for _ in 0..1_000 {
+            let update = connection.client.seal(HANDSHAKE, &KEY_UPDATES[1], 0);
+            connection.client.change_sealing_key();
+            let data = connection.client.seal(APPLICATION_DATA, b"x", 0);
+            for (wire, incoming) in [(update, Incoming::Control), (data, Incoming::Data(1))] {
+                let opened = connection.traffic.open(&wire, &mut [0; 100]);
+                assert_eq!(opened, Ok(incoming));
+            }
+        }
+        let mut out = Vec::new();
+        let sealed = connection.traffic.seal_control(&mut out);
+        sealed.expect("a fresh key");
+        assert!((1..=2).contains(&connection.client.open(&out).len()));
+        assert!(!connection.traffic.is_control_due());
+        connection.reply(b"y");
+    }
+}
+
+#[test]
 fn an_answer_to_a_key_update_goes_before_the_last_words() {
     let services = Services::new();
     for mut connection in services.connect(SUITES[0]) {
