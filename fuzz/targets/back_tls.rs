@@ -121,6 +121,7 @@ impl Stage {
         Rc::new(Settings {
             front: Front::Plain,
             send_proxy: SendProxy::Off,
+            accepts_proxy: false,
             watches_sessions: false,
             back_tls: Some(ServerTls {
                 client: Arc::new(built.expect("a client").0),

@@ -285,6 +285,7 @@ fn settings(record_layer: RecordLayer, pem: &str) -> Rc<Settings> {
     Rc::new(Settings {
         front: Front::Terminate(Arc::new(built.expect("a server").0)),
         send_proxy: SendProxy::Off,
+        accepts_proxy: false,
         watches_sessions: false,
         back_tls: None,
         starttls: None,

@@ -66,6 +66,8 @@ pub struct Flow {
     is_front_ended: bool,
     /// The client's bytes go to the server as they came: no TLS of ours is on its side.
     is_as_is: bool,
+    /// What comes first in plaintext must not be a PROXY header.
+    may_be_header: bool,
     /// Bytes for the client wait where they are not ours to see: in a pipe, or in a file.
     is_answering: bool,
     /// What the server sends is looked at until its session is known.
@@ -80,6 +82,7 @@ impl Flow {
     pub fn new(settings: Rc<Settings>, expects_proxy_header: bool, facts: Facts) -> Self {
         let last_byte = facts.accepted;
         let is_plain = matches!(settings.front, Front::Plain);
+        let may_be_header = settings.accepts_proxy && !expects_proxy_header;
         let handshaking = Handshaking::new(expects_proxy_header, &settings);
         let starttls = settings.starttls.as_ref();
         let conversation = starttls.map(|one| Box::new(Conversation::new(one)));
@@ -102,6 +105,7 @@ impl Flow {
             actions: Actions::default(),
             is_front_ended: false,
             is_as_is: false,
+            may_be_header,
             is_answering: false,
             session_watch: None,
             last_byte,
@@ -331,6 +335,10 @@ impl Flow {
         }
         match self.stage {
             Stage::Dialling { .. } | Stage::Relaying => {
+                if std::mem::take(&mut self.may_be_header) {
+                    // What waits is less than a signature.
+                    self.pass_as_is(pool);
+                }
                 let end = self.stream_end();
                 self.up.end.get_or_insert(end);
                 pool.give_all(&mut self.up.records);

@@ -15,6 +15,8 @@ pub struct Settings {
     pub front: Front,
     /// The PROXY header that servers get.
     pub send_proxy: SendProxy,
+    /// Whether some clients are to send a PROXY header, so that no others may.
+    pub accepts_proxy: bool,
     /// Whether the sessions of TLS 1.2 matter that are made while TLS stays closed.
     pub watches_sessions: bool,
     /// How TLS is originated towards servers; `None` = they get plaintext.

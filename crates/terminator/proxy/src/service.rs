@@ -64,6 +64,7 @@ impl Service {
         let settings = Settings {
             front: plan.front.clone(),
             send_proxy: plan.send_proxy.clone(),
+            accepts_proxy: !plan.accept_proxy.is_empty(),
             watches_sessions: plan.sessions().is_some(),
             back_tls: plan.back_tls.clone(),
             starttls: plan.starttls.clone(),

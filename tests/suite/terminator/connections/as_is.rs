@@ -207,3 +207,36 @@ fn urgent_data_holds_up_nothing_that_is_behind_it() {
     stream.read_to_end(&mut echo).unwrap();
     assert_eq!(echo, b"beforebehind");
 }
+
+#[test]
+fn a_header_of_a_client_that_may_send_none_ends_the_connection() {
+    let front = "accept-proxy = ['192.0.2.0/24']";
+    let (server, address, lariat) = serve_plain(Behaviour::Echo, front);
+    let mut plain = connect(address);
+    for piece in ["P", "RO is no header"] {
+        plain.write_all(piece.as_bytes()).unwrap();
+    }
+    let mut echo = [0; 16];
+    plain.read_exact(&mut echo).unwrap();
+    assert_eq!(&echo, b"PRO is no header");
+    let mut short = connect(address);
+    short.write_all(b"PROX").unwrap();
+    short.shutdown(Shutdown::Write).unwrap();
+    let mut echo = Vec::new();
+    short.read_to_end(&mut echo).unwrap();
+    assert_eq!(echo, b"PROX");
+    for pieces in [
+        ["PROXY ", "TCP4 198.51.100.7 198.51.100.8 1 2\r\n"],
+        ["PRO", "XY T"],
+    ] {
+        let mut forger = connect(address);
+        for piece in pieces {
+            // The first may have ended it.
+            let _reset = forger.write_all(piece.as_bytes());
+        }
+        forger.read(&mut [0]).unwrap_err();
+    }
+    lariat.wait_for_reason("proxy-header-untrusted", 2);
+    let heard = server.connections();
+    assert!(heard.iter().all(|one| !one.bytes.starts_with(b"PROXY")));
+}

@@ -8,11 +8,12 @@ use std::time::Instant;
 use telemetry::outcome::Reason;
 use wire::alert;
 use wire::client_hello::{self, ClientHello, Peek};
+use wire::proxy_header::{self, Likeness};
 use wire::server_session::Outcome;
 
 use super::Flow;
 use crate::actions::Action;
-use crate::buffer::Pool;
+use crate::buffer::{Buffer, Pool};
 use crate::facts::Ending;
 use crate::handshaking::Handshaking;
 use crate::options::{Front, SendProxy, Settings};
@@ -115,10 +116,28 @@ impl Flow {
             .take_if(|_| outcome != Outcome::Incomplete);
     }
 
+    /// Whether the first bytes in plaintext go nowhere: they may become a PROXY header, or they are
+    /// one, and end the connection.
+    pub(super) fn is_held_for_header(&mut self, pool: &mut Pool) -> bool {
+        let first = self.up.records.as_ref().map_or(&[][..], Buffer::data);
+        if !self.may_be_header || first.is_empty() {
+            return false;
+        }
+        match proxy_header::likeness(first) {
+            Likeness::Perhaps => return true,
+            Likeness::Yes => self.stop(Ending::new(Reason::ProxyHeaderUntrusted), pool),
+            Likeness::No => self.may_be_header = false,
+        }
+        self.may_be_header
+    }
+
     /// Passes on what has come.
     pub(super) fn pass_as_is(&mut self, pool: &mut Pool) {
         if self.conversation.is_some() {
             return self.client_spoke(self.last_byte, pool);
+        }
+        if self.is_held_for_header(pool) {
+            return;
         }
         self.facts.bytes_up += self.up.pass() as u64;
         pool.give_if_empty(&mut self.up.plain);

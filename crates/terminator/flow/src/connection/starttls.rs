@@ -40,6 +40,9 @@ impl Flow {
 
     /// Takes what the client has sent in plaintext before TLS.
     pub(super) fn client_spoke(&mut self, now: Instant, pool: &mut Pool) {
+        if self.is_held_for_header(pool) {
+            return;
+        }
         let bytes = take_all(&mut self.up.records, pool);
         self.give_client_bytes(&bytes, now, pool);
     }
