@@ -65,7 +65,8 @@ fn is_error(diagnostic: &Diagnostic) -> bool {
 fn check_rendered(diagnostics: &[Diagnostic]) {
     for diagnostic in diagnostics {
         assert!(!diagnostic.message.is_empty());
-        assert!(diagnostic.render(false).contains(&diagnostic.message));
+        let message = wire::text::line(&diagnostic.message).to_string();
+        assert!(diagnostic.render(false).contains(&message));
         assert!(!diagnostic.render(true).is_empty());
     }
 }

@@ -5,7 +5,7 @@
 //! same however the bytes were cut.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason};
 use tls::handshake::Established;
@@ -227,16 +227,22 @@ impl Flow {
 
     /// Whether no byte has been relayed for so long that it is to end.
     pub fn is_idle(&self, now: Instant) -> bool {
-        let (timeouts, is_half_closed) = (&self.settings.timeouts, self.down.is_ended);
-        let idle = self
-            .stage
-            .deadline(timeouts, self.last_byte, is_half_closed);
-        matches!(self.stage, Stage::Relaying) && idle.is_some_and(|end| end <= now)
+        let end = self.idle_end(self.last_byte);
+        matches!(self.stage, Stage::Relaying) && end.is_some_and(|end| end <= now)
     }
 
-    /// A peer has taken bytes that it was sent before.
-    pub fn note_activity(&mut self, now: Instant) {
-        self.last_byte = now;
+    fn idle_end(&self, last_byte: Instant) -> Option<Instant> {
+        let timeouts = &self.settings.timeouts;
+        self.stage.deadline(timeouts, last_byte, self.down.is_ended)
+    }
+
+    /// It is not to end yet for want of bytes, but after this time; `None` = the whole limit, since
+    /// a peer has taken bytes that it was sent before.
+    pub fn extend_idle(&mut self, now: Instant, by: Option<Duration>) {
+        let end = self.idle_end(now);
+        let limit = end.map_or(Duration::ZERO, |end| end.saturating_duration_since(now));
+        let before = by.map_or(Duration::ZERO, |by| limit.saturating_sub(by));
+        self.last_byte = now.checked_sub(before).unwrap_or(now);
     }
 
     fn time_out(&mut self, now: Instant, pool: &mut Pool) {
@@ -335,7 +341,7 @@ impl Flow {
         }
         match self.stage {
             Stage::Dialling { .. } | Stage::Relaying => {
-                if std::mem::take(&mut self.may_be_header) {
+                if self.is_as_is && std::mem::take(&mut self.may_be_header) {
                     // What waits is less than a signature.
                     self.pass_as_is(pool);
                 }

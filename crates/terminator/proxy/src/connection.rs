@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use backend::options::Balance;
 use flow::actions::Action;
@@ -56,6 +56,10 @@ pub(crate) struct Context<'a> {
     /// Bytes that the turn has moved.
     pub(crate) moved: usize,
 }
+
+/// A peer that may take what the kernel has for it is looked at again so long after it should have
+/// ended as idle.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// What a connection wants after its turn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -267,8 +271,12 @@ impl Connection {
             let event = Event::Stopped(Reason::ClientTooSlow);
             return self.flow.handle(event, now, pool);
         }
-        if self.flow.is_idle(now) && self.is_taking() {
-            self.flow.note_activity(now);
+        if self.flow.is_idle(now) {
+            match self.takes() {
+                Some(true) => self.flow.extend_idle(now, None),
+                Some(false) => {}
+                None => self.flow.extend_idle(now, Some(LOOK_AGAIN_AFTER)),
+            }
         }
         let files = self.files();
         let is_answering = files.is_some_and(|files| files.is_readable() || files.is_waiting());
@@ -277,13 +285,16 @@ impl Connection {
         self.flow.handle(Event::Timeout, now, pool);
     }
 
-    /// Whether one of the two takes what the kernel has for it.
-    fn is_taking(&mut self) -> bool {
+    /// Whether one of the two takes what the kernel has for it; `None` = that has to be seen.
+    fn takes(&mut self) -> Option<bool> {
         let server = match &mut self.back {
-            Some(Back::Server(server)) => server.is_taking(),
-            _ => false,
+            Some(Back::Server(server)) => server.takes(),
+            _ => Some(false),
         };
-        self.front.is_taking() || server
+        match (self.front.takes(), server) {
+            (Some(true), _) | (_, Some(true)) => Some(true),
+            (front, server) => front.and(server),
+        }
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {

@@ -49,8 +49,8 @@ pub(crate) struct Socket {
     watches_writes: bool,
     /// Bytes that the kernel has taken, as they were given to it.
     sent: u64,
-    /// What of them the peer had when it was asked last whether it takes them.
-    acknowledged: u64,
+    /// What was so when it was asked last whether the peer takes them.
+    looked_at: Progress,
 }
 
 /// A connection to be made.
@@ -204,7 +204,7 @@ impl Socket {
             is_watched: true,
             watches_writes: false,
             sent: 0,
-            acknowledged: 0,
+            looked_at: Progress::default(),
         }
     }
 
@@ -433,12 +433,15 @@ impl Socket {
         }
     }
 
-    /// Whether the peer has taken some, since this was asked last, of what still waits for it in
-    /// the kernel, which holds some MiB.
-    pub(crate) fn is_taking(&mut self) -> bool {
-        let Progress { sent, acknowledged } = self.progress();
-        let before = std::mem::replace(&mut self.acknowledged, acknowledged);
-        before < acknowledged && acknowledged < sent
+    /// Whether the peer takes what waits for it in the kernel, which holds some MiB; `None` = more
+    /// was sent since this was asked last, so that it has to be asked again.
+    pub(crate) fn takes(&mut self) -> Option<bool> {
+        let now = self.progress();
+        let before = std::mem::replace(&mut self.looked_at, now);
+        if now.acknowledged == now.sent {
+            return Some(false);
+        }
+        (before.sent == now.sent).then_some(before.acknowledged < now.acknowledged)
     }
 
     /// The address that this end has.

@@ -457,6 +457,21 @@ fn a_server_that_answers_in_the_moment_of_its_timeout_is_kept() {
 }
 
 #[test]
+fn a_part_of_a_record_before_the_clients_end_goes_nowhere() {
+    let stage = Stage::new(SendProxy::Off);
+    let mut run = Run::relaying(&stage, &stage.choice(true, &[]), 5, Vec::new());
+    let bytes_up = run.flow.facts().bytes_up;
+    run.client.send(&[b'x'; 1_000]);
+    run.to_flow.extend(&run.client.take_wire()[..100]);
+    while !run.to_flow.is_empty() {
+        run.client_to_flow();
+    }
+    run.handle(Event::FrontReceived(Received::End));
+    assert_eq!(run.flow.facts().bytes_up, bytes_up);
+    assert!(!run.backend_got().contains(&23), "the header of a record");
+}
+
+#[test]
 fn sessions_are_resumed_and_their_kind_is_known() {
     let stage = Stage::new(SendProxy::Off);
     for (is_tls13, kind) in [(true, HandshakeKind::Psk), (false, HandshakeKind::Ticket)] {

@@ -157,7 +157,7 @@ fn settings(
     let (server, warnings) = built.unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
     Rc::new(Settings {
-        accepts_proxy: false,
+        accepts_proxy: true,
         watches_sessions: false,
         front: Front::Terminate(Arc::new(server)),
         send_proxy,
