@@ -86,7 +86,7 @@ pub fn pass_on<E>(
 /// The next TLS record, with its head.
 ///
 /// # Errors
-/// There is none.
+/// The stream ends or fails before the record does.
 pub fn read_record(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut record = vec![0; 5];
     stream.read_exact(&mut record)?;

@@ -211,36 +211,44 @@ mod tests {
         }
     }
 
-    #[test]
-    fn bytes_behind_the_servers_end_are_its_fault() {
+    /// Both ends after their handshake.
+    fn connected() -> (Probe, ServerConnection) {
         let mut server = server(&[&version::TLS13]);
         let mut probe = Probe::new(None).unwrap();
         converse(&mut probe, &mut server, 20_000);
         deliver(&probe.output(), &mut server);
-        server.writer().write_all(b"answer").unwrap();
-        server.send_close_notify();
-        let (mut bytes, mut data) = (Vec::new(), Vec::new());
+        (probe, server)
+    }
+
+    /// These bytes, and what else it has to say, encrypted.
+    fn said(server: &mut ServerConnection, plain: &[u8]) -> Vec<u8> {
+        server.writer().write_all(plain).unwrap();
+        let mut bytes = Vec::new();
         while server.wants_write() {
             server.write_tls(&mut bytes).unwrap();
         }
-        probe.data(&bytes, &mut data).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn bytes_behind_the_servers_end_are_its_fault() {
+        let (mut probe, mut server) = connected();
+        let mut data = Vec::new();
+        probe
+            .data(&said(&mut server, b"answer"), &mut data)
+            .unwrap();
+        server.send_close_notify();
+        probe.data(&said(&mut server, b""), &mut data).unwrap();
         assert_eq!(data, b"answer");
         assert_eq!(probe.data(b"x", &mut data), Err(ProbeFault::Ended));
     }
 
     #[test]
     fn a_server_that_does_not_come_to_the_point_is_given_up() {
-        let mut server = server(&[&version::TLS13]);
-        let mut probe = Probe::new(None).unwrap();
-        converse(&mut probe, &mut server, 20_000);
-        deliver(&probe.output(), &mut server);
+        let (mut probe, mut server) = connected();
         let mut outcome = Ok(());
         for _ in 0..RECEIVED_BYTES_MAX / 10_000 + 1 {
-            let mut bytes = Vec::new();
-            server.writer().write_all(&[0; 10_000]).unwrap();
-            while server.wants_write() {
-                server.write_tls(&mut bytes).unwrap();
-            }
+            let bytes = said(&mut server, &[0; 10_000]);
             outcome = outcome.and_then(|()| probe.data(&bytes, &mut Vec::new()));
         }
         assert_eq!(outcome, Err(ProbeFault::TooMuch));

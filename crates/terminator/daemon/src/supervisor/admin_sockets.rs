@@ -127,7 +127,7 @@ impl AdminSockets {
     pub(super) fn keep_places(&mut self) {
         self.forget_places();
         for (path, second) in self.places() {
-            // It fails if somebody has removed the socket: there is none to be kept then.
+            // It fails if somebody has removed the socket: it has no place to keep then.
             if std::fs::hard_link(path, &second).is_ok() {
                 self.paths.push(second);
             }
