@@ -162,7 +162,7 @@ impl Plan {
         for (service, options) in options.services.iter().enumerate() {
             let name = &options.name;
             if let Some(tls) = options.front.terminated() {
-                let built = Server::build(tls, name, resumption, suite_order());
+                let built = Server::build(tls, name, resumption, &SuiteOrder::of_this_cpu());
                 found.push(Inspection {
                     service,
                     is_front: true,
@@ -365,7 +365,8 @@ impl ServicePlan {
         let affinity = servers.and_then(|servers| servers.affinity);
         let front = match &options.front.tls {
             FrontTls::Terminate(tls) => {
-                let built = Server::build(tls, &options.name, resumption, suite_order())?;
+                let built =
+                    Server::build(tls, &options.name, resumption, &SuiteOrder::of_this_cpu())?;
                 warnings.extend(built.1);
                 Front::Terminate(Arc::new(built.0))
             }
@@ -485,7 +486,8 @@ fn back_tls(
         return Ok(None);
     };
     let hosts = servers.hosts();
-    let (client, concerns) = Client::build(&options.client, service, &hosts, suite_order())?;
+    let (client, concerns) =
+        Client::build(&options.client, service, &hosts, &SuiteOrder::of_this_cpu())?;
     warnings.extend(concerns);
     Ok(Some(ServerTls {
         client: Arc::new(client),
@@ -518,10 +520,4 @@ fn no_servers() -> backend::options::Options {
             timeout: Duration::ZERO,
         },
     }
-}
-
-/// The order of suites that suits this CPU: measured once, when the first plan is built.
-fn suite_order() -> &'static SuiteOrder {
-    static ORDER: OnceLock<SuiteOrder> = OnceLock::new();
-    ORDER.get_or_init(SuiteOrder::measure)
 }

@@ -114,8 +114,9 @@ pub(super) const TLS: &[Key] = &[
         .synonyms(SUITE_SYNONYMS)
         .help(
             "Cipher suites by their standard names, the preferred one first. `auto` \
-             enables all that are secure, ordered by their cost on this CPU, which is \
-             measured at start.",
+             enables all that are secure: AES first on a CPU with instructions for it, \
+             ChaCha20 first elsewhere. Hosts of one cluster that differ in this need a \
+             list, because a session is resumed only with its own suite.",
         )
         .example(r#"suites = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384"]"#),
     key(
