@@ -46,6 +46,10 @@ pub struct Node {
     pub fallback_refused: Option<bool>,
     /// What each kind of client gets.
     pub clients: Vec<Client>,
+    /// The certificate that it sends in clear text up to TLS 1.2, read where no kind of client gets
+    /// a handshake.
+    #[serde(default)]
+    pub plaintext_certificate: Option<Certificate>,
     /// What answers a name that nobody has.
     pub unknown_name: Option<UnknownName>,
     /// A connection with a request, to its end.
@@ -414,11 +418,11 @@ impl Node {
     /// The certificates that it shows, each once.
     pub fn certificates(&self) -> Vec<&Certificate> {
         let mut all: Vec<&Certificate> = Vec::new();
-        for certificate in self
+        let shown = self
             .clients
             .iter()
-            .filter_map(|one| one.certificate.as_ref())
-        {
+            .filter_map(|one| one.certificate.as_ref());
+        for certificate in shown.chain(&self.plaintext_certificate) {
             if all
                 .iter()
                 .all(|known| known.fingerprint != certificate.fingerprint)

@@ -133,6 +133,7 @@ fn key(leaf: &X509Certificate<'_>) -> (String, u32) {
         _ => match algorithm.algorithm.to_id_string().as_str() {
             "1.3.101.112" => ("Ed25519".to_owned(), 0),
             "1.3.101.113" => ("Ed448".to_owned(), 0),
+            "1.2.840.113549.1.1.10" => ("RSASSA-PSS".to_owned(), 0),
             other => (other.to_owned(), 0),
         },
     }

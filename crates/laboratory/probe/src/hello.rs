@@ -13,6 +13,7 @@ use crate::plain_text::told;
 use crate::reach::{Reach, trouble};
 use crate::registry::{SIGNATURES, SUITES_12, name};
 
+const CERTIFICATE: u8 = 11;
 const SERVER_KEY_EXCHANGE: u8 = 12;
 const SERVER_HELLO_DONE: u8 = 14;
 
@@ -55,6 +56,8 @@ pub(crate) struct Choice {
     pub(crate) compression: bool,
     /// Whether it binds a renegotiation to what was before (RFC 5746).
     pub(crate) secure_renegotiation: bool,
+    /// The server's chain, leaf first: in clear text up to TLS 1.2.
+    pub(crate) chain: Vec<Vec<u8>>,
 }
 
 /// What a server answers.
@@ -66,9 +69,10 @@ pub(crate) enum Answer {
 }
 
 impl Hello<'_> {
-    /// Sends it on a connection of its own and reads the answer.
+    /// Sends it on a connection of its own and reads the answer. A connection that comes to nothing
+    /// is repeated, because it is no answer: a busy host drops some.
     pub(crate) fn ask(&self, reach: &Reach) -> Result<Answer, Trouble> {
-        ask(reach, &self.wire())
+        reach.again(|| ask(reach, &self.wire()))
     }
 
     /// The record that goes out.
@@ -185,6 +189,7 @@ fn flight(messages: &[u8]) -> Result<Option<Choice>, Trouble> {
                 }
                 choice = Some(read);
             }
+            (CERTIFICATE, Some(choice)) => choice.chain = certificates(body),
             (SERVER_KEY_EXCHANGE, Some(choice)) if is_dhe(choice.suite) => {
                 choice.dh_bits = prime_bits(body);
             }
@@ -201,6 +206,20 @@ fn flight(messages: &[u8]) -> Result<Option<Choice>, Trouble> {
         rest = behind;
     }
     Ok(None)
+}
+
+/// The certificates of a message of TLS 1.2 (RFC 5246, section 7.4.2), as far as they are whole.
+fn certificates(body: &[u8]) -> Vec<Vec<u8>> {
+    let (mut rest, mut chain) = (body.get(3..).unwrap_or_default(), Vec::new());
+    while let Some((&[high, middle, low], behind)) = rest.split_first_chunk() {
+        let length = u32::from_be_bytes([0, high, middle, low]) as usize;
+        let Some((one, behind)) = behind.split_at_checked(length) else {
+            break;
+        };
+        chain.push(one.to_vec());
+        rest = behind;
+    }
+    chain
 }
 
 fn is_dhe(suite: u16) -> bool {
@@ -324,6 +343,14 @@ mod tests {
         assert_eq!(read(&record(21, &[2, 70])), Ok(Some(Answer::Alert(70))));
         // A warning, such as unrecognized_name, goes before the answer.
         assert_eq!(read(&record(21, &[1, 112])), Ok(None));
+    }
+
+    #[test]
+    fn a_chain_in_clear_text_is_read_as_far_as_it_is_whole() {
+        let chain = [0, 0, 9, 0, 0, 2, 7, 7, 0, 0, 1, 8];
+        assert_eq!(certificates(&chain), [vec![7, 7], vec![8]]);
+        assert_eq!(certificates(&chain[..11]), [vec![7, 7]]);
+        assert!(certificates(&chain[..2]).is_empty());
     }
 
     #[test]

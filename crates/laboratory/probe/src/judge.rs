@@ -6,7 +6,7 @@ use measure::probe::{
     Certificate, ChainState, End, Node, Order, ProbeReport, Resumes, TroubleKind, Verdict, Version,
 };
 
-use crate::points;
+use crate::{offers, points};
 
 /// Days before the end of a certificate at which its renewal is late: authorities advise a third of
 /// 90 days before.
@@ -100,17 +100,62 @@ fn trouble_point(kind: TroubleKind) -> &'static str {
     }
 }
 
-/// Hellos by hand are answered, and yet no client gets through: a certificate or a flight that none
-/// can use.
+/// Hellos by hand are answered, and yet no client gets through. A server that wants what the
+/// clients here cannot do is not broken, because others get through.
 fn clients(node: &Node, found: &mut Found) {
     let mut troubles = node.clients.iter().map(|client| client.trouble.as_ref());
     let Some(Some(first)) = troubles.next() else {
         return;
     };
-    if troubles.all(|trouble| trouble.is_some()) && !node.lacks_our_certificate() {
+    if troubles.any(|trouble| trouble.is_none()) || node.lacks_our_certificate() {
+        return;
+    }
+    let wanted = beyond_our_clients(node);
+    if let Some(wanted) = wanted {
+        found.note(
+            "not-examined",
+            format!("no client of this probe gets a handshake: {wanted}"),
+        );
+    } else if first.kind == TroubleKind::Refused {
+        let seen = format!(
+            "no client of this probe gets a handshake ({}), though hellos with older suites, groups \
+             and signature schemes are answered",
+            first.text
+        );
+        found.note("not-examined", seen);
+    } else {
         let seen = format!("no kind of client gets a handshake: {}", first.text);
         found.note(trouble_point(first.kind), seen);
     }
+}
+
+/// Why a server cannot be talked to by the clients of this probe, if it is for what they lack.
+fn beyond_our_clients(node: &Node) -> Option<String> {
+    let spoken = node.versions.iter().filter(|version| version.spoken);
+    let ours = ["TLSv1.3", "TLSv1.2"];
+    if spoken
+        .clone()
+        .all(|version| !ours.contains(&version.name.as_str()))
+    {
+        let names: Vec<&str> = spoken.map(|version| version.name.as_str()).collect();
+        return Some(format!("it speaks {} alone", names.join(" and ")));
+    }
+    let lacks = |ours: fn(&str) -> bool, theirs: fn(&Version) -> &Vec<String>| {
+        let theirs = spoken.clone().flat_map(theirs);
+        let named: BTreeSet<&str> = theirs.map(String::as_str).collect();
+        let is_beyond = !named.is_empty() && named.iter().all(|name| !ours(name));
+        let named: Vec<&str> = named.into_iter().take(SUITES_NAMED_MAX).collect();
+        is_beyond.then(|| named.join(", "))
+    };
+    if let Some(named) = lacks(offers::has_suite, |version| &version.suites) {
+        return Some(format!("they have none of its suites ({named})"));
+    }
+    if let Some(named) = lacks(offers::has_group, |version| &version.groups) {
+        return Some(format!("they have none of its groups ({named})"));
+    }
+    let key = &node.plaintext_certificate.as_ref()?.key;
+    let is_beyond = !key.is_empty() && !offers::has_key(key);
+    is_beyond.then(|| format!("they cannot use its key ({key})"))
 }
 
 fn versions(node: &Node, found: &mut Found) {
@@ -398,8 +443,18 @@ fn differences(report: &ProbeReport, found: &mut Found) {
                 .map(|version| version.suites.clone())
                 .collect()
         };
-        if differing.is_empty() && suites(first) != suites(other) {
+        let sorted = |node: &Node| {
+            let mut suites = suites(node);
+            suites
+                .iter_mut()
+                .for_each(|version| version.sort_unstable());
+            suites
+        };
+        if differing.is_empty() && sorted(first) != sorted(other) {
             differing.push("suites");
+        } else if differing.is_empty() && suites(first) != suites(other) {
+            // A session is resumed only with its own suite, so this costs resumptions, too.
+            differing.push("preferred suites");
         }
         let fingerprints = |node: &Node| -> Vec<String> {
             let all = node.certificates().into_iter();

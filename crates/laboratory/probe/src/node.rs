@@ -5,8 +5,8 @@ use std::cell::Cell;
 use load::observe::{Client as Observer, Conversation};
 use load::plan::Handshake;
 use measure::probe::{
-    Client, ClientCertificate, Exchange, Node, Order, Resumes, Resumption, Trouble, TroubleKind,
-    UnknownName, Version,
+    Certificate, Client, ClientCertificate, Exchange, Node, Order, Resumes, Resumption, Trouble,
+    TroubleKind, UnknownName, Version,
 };
 use wire::alert;
 use wire::text::is_control;
@@ -59,6 +59,9 @@ impl Visit<'_> {
         }
         node.fallback_refused = self.fallback_refused(&node.versions);
         node.clients = KINDS.iter().map(|kind| self.client(kind)).collect();
+        if node.clients.iter().all(|client| client.trouble.is_some()) {
+            node.plaintext_certificate = self.plaintext_certificate(&node.versions);
+        }
         node.unknown_name = self.unknown_name();
         node.exchange = self.exchange();
         node.client_certificate = self.client_certificate();
@@ -176,6 +179,17 @@ impl Visit<'_> {
         version
     }
 
+    /// The certificate that a server shows in clear text, up to TLS 1.2, if it shows one.
+    fn plaintext_certificate(&self, versions: &[Version]) -> Option<Certificate> {
+        let both = VERSIONS.iter().zip(versions);
+        let mut spoken = both.filter(|((number, _), version)| version.spoken && *number <= TLS_1_2);
+        let ((number, _), _) = spoken.next()?;
+        match self.hello(&[*number], &numbers(&SUITES_12), &numbers(&GROUPS)) {
+            Ok(Answer::Choice(choice)) => facts(&choice.chain, &[], &self.expected),
+            _ => None,
+        }
+    }
+
     /// Whether a client that comes with the second newest version, as after an attack on the
     /// newest, is turned away.
     fn fallback_refused(&self, versions: &[Version]) -> Option<bool> {
@@ -196,7 +210,7 @@ impl Visit<'_> {
         };
         let seen = Observer::new(&kind.offer(&self.common))
             .map_err(|fault| malformed(&fault))
-            .and_then(|observer| self.converse(self.reach, &observer));
+            .and_then(|observer| self.reach.again(|| self.converse(self.reach, &observer)));
         match seen {
             Err(trouble) => client.trouble = Some(trouble),
             Ok(seen) => {

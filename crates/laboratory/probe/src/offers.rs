@@ -83,6 +83,30 @@ pub(crate) const KINDS: [Kind; 5] = [
     },
 ];
 
+/// Whether any kind of client offers the suite of this name.
+pub(crate) fn has_suite(name: &str) -> bool {
+    Suite::ALL.iter().any(|suite| suite.name() == name)
+}
+
+/// Whether any kind of client offers the group of this name.
+pub(crate) fn has_group(name: &str) -> bool {
+    BROWSER
+        .iter()
+        .any(|group| group.name().eq_ignore_ascii_case(name))
+}
+
+/// Whether any kind of client can use a certificate with this kind of key, as reports name it.
+pub(crate) fn has_key(name: &str) -> bool {
+    let known = [
+        "RSA ",
+        "ECDSA P-256",
+        "ECDSA P-384",
+        "ECDSA P-521",
+        "Ed25519",
+    ];
+    known.iter().any(|kind| name.starts_with(kind))
+}
+
 /// What every offer has in common.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Common {

@@ -1,7 +1,7 @@
 //! How an address is reached: one connection at a time, each with a time limit, and all of them
 //! together with another.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -17,6 +17,10 @@ use crate::plain_text::{UNGREETED, is_answer, told};
 /// After this many connections that ran out of time, an address is left alone: what is found out
 /// of one that is silent takes this many time limits at the most.
 const TIMEOUTS_MAX: u32 = 3;
+
+/// A connection is tried so often, where another address or another offer answers: one that a busy
+/// host dropped must not be taken for a refusal.
+const TRIES: u32 = 3;
 
 /// How long is waited at the most.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,6 +45,10 @@ pub(crate) struct Reach {
     timeouts: Cell<u32>,
     /// Whether a connection was not tried.
     is_left_alone: Cell<bool>,
+    /// Whether anything was ever answered here.
+    has_answered: Cell<bool>,
+    /// A question that was asked [`TRIES`] times and had no answer.
+    unanswered: RefCell<Option<Trouble>>,
 }
 
 /// Adds the time from its beginning to its end to what an address took.
@@ -86,6 +94,8 @@ impl Reach {
             spent: Cell::default(),
             timeouts: Cell::new(0),
             is_left_alone: Cell::new(false),
+            has_answered: Cell::new(false),
+            unanswered: RefCell::default(),
         }
     }
 
@@ -106,9 +116,43 @@ impl Reach {
 
     /// Why some of what should be found out is not known; `None` = all was tried.
     pub(crate) fn left_alone(&self) -> Option<Trouble> {
-        let why = self.exhausted().filter(|_| self.is_left_alone.get())?;
-        let text = format!("it was left alone, and not all is known: {why}");
-        Some(trouble(TroubleKind::Timeout, text))
+        if let Some(why) = self.exhausted().filter(|_| self.is_left_alone.get()) {
+            let text = format!("it was left alone, and not all is known: {why}");
+            return Some(trouble(TroubleKind::Timeout, text));
+        }
+        self.unanswered.take()
+    }
+
+    /// Asks until there is an answer, or a connection has come to nothing [`TRIES`] times. A server
+    /// may refuse by closing: that is an answer if it is always so, and silence is none. An address
+    /// that was silent from the beginning is not asked again.
+    pub(crate) fn again<T>(&self, ask: impl Fn() -> Result<T, Trouble>) -> Result<T, Trouble> {
+        let mut tries = 1;
+        loop {
+            let found = match ask() {
+                Ok(answer) => {
+                    self.has_answered.set(true);
+                    return Ok(answer);
+                }
+                Err(found) => found,
+            };
+            let is_silence = matches!(
+                found.kind,
+                TroubleKind::Connect | TroubleKind::ConnectTimeout | TroubleKind::Timeout
+            );
+            if !is_silence && found.kind != TroubleKind::Closed {
+                return Err(found);
+            }
+            let is_hopeless = !self.has_answered.get() && found.kind != TroubleKind::Closed;
+            if tries == TRIES || is_hopeless || self.exhausted().is_some() {
+                if is_silence {
+                    let text = format!("not all is known: {}, in {tries} tries", found.text);
+                    *self.unanswered.borrow_mut() = Some(trouble(found.kind, text));
+                }
+                return Err(found);
+            }
+            tries += 1;
+        }
     }
 
     /// A connection on which nothing was said but a PROXY header.

@@ -4,8 +4,10 @@
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 use suite::haproxy::Haproxy;
@@ -13,6 +15,7 @@ use suite::hitch::Hitch;
 use suite::lab;
 use suite::nginx::Nginx;
 use suite::prelude::*;
+use suite::scripted;
 use suite::stunnel::Stunnel;
 
 /// A program's settings, the key first.
@@ -177,6 +180,11 @@ impl Place {
                 root.leaf_by_openssl("-newkey rsa:1024", "-sha256"),
             ),
             ("sha1.pem", root.leaf_by_openssl(EC, "-sha1")),
+            (
+                "pss.pem",
+                root.leaf_by_openssl("-newkey rsa-pss -pkeyopt rsa_keygen_bits:2048", "-sha256"),
+            ),
+            ("p521.pem", root.leaf_by_openssl(P_521, "-sha256")),
             ("self.pem", Authority::own_issuer_by_openssl(EC)),
         ] {
             self.site.write(name, made);
@@ -343,6 +351,8 @@ type Started = (SocketAddr, Box<dyn Any>);
 
 const EC: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-256";
 
+const P_521: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-521";
+
 /// The points of one level.
 fn points(report: &Value, level: &str) -> BTreeSet<String> {
     let verdicts = report["verdicts"].as_array().unwrap().iter();
@@ -500,4 +510,26 @@ fn the_longest_record_is_measured() {
         let (_, finished) = place.probe(&[nginx.address], &facts);
         assert_eq!(finished.code(), 0, "{size}: {finished:?}");
     }
+}
+
+/// As a busy host drops them: no version, suite or certificate may look lacking for it.
+#[test]
+fn dropped_connections_are_not_taken_for_answers() {
+    let place = Place::new();
+    let directives = "ssl_protocols TLSv1.2 TLSv1.3; ssl_ciphers ECDHE+AESGCM;";
+    let certificate = place.path("good.pem");
+    let nginx = Nginx::terminate_at(free_address(), &certificate, "", directives);
+    let (server, count) = (nginx.address, AtomicUsize::new(0));
+    let dropping = scripted::serve(move |client| {
+        if count.fetch_add(1, Ordering::Relaxed) % 3 != 1 {
+            scripted::pass_on(client, server, |from, to| io::copy(from, to).map(drop));
+        }
+    });
+    let found = |address| {
+        let (report, _) = place.probe(&[address], "");
+        let node = &report["nodes"][0];
+        let seen = ["trouble", "versions", "clients"].map(|key| node[key].clone());
+        (seen, points(&report, "fault"))
+    };
+    assert_eq!(found(dropping), found(server));
 }
