@@ -368,7 +368,7 @@ impl Handshake {
                         consumed = shown;
                     }
                     shown = shown.max(consumed);
-                    let rest = incoming.get(shown..).unwrap_or_default();
+                    let rest = incoming.get_mut(shown..).unwrap_or_default();
                     let Some(record_bytes) = self.next_record(rest)? else {
                         self.held = shown - consumed;
                         check_waiting(incoming.len() - consumed)?;
@@ -409,7 +409,7 @@ impl Handshake {
 impl Handshake {
     /// How long the record is that `bytes` begin with, if all of it is there. One that may not come
     /// now is refused from its header alone: it is not waited for.
-    fn next_record(&mut self, bytes: &[u8]) -> Result<Option<usize>, HandshakeFault> {
+    fn next_record(&mut self, bytes: &mut [u8]) -> Result<Option<usize>, HandshakeFault> {
         let kind = match bytes.first() {
             None => return Ok(None),
             Some(kind @ CHANGE_CIPHER_SPEC..=HIDDEN) => *kind,
@@ -448,6 +448,10 @@ impl Handshake {
                 return Err(unexpected("a second ChangeCipherSpec".into()));
             }
             self.has_client_changed = true;
+        }
+        // RFC 8446 section 5.1: to be ignored. The library does not, and no transcript has it.
+        if let (false, Some(sent)) = (is_encrypted, bytes.get_mut(1..3)) {
+            sent.copy_from_slice(&[3, 3]);
         }
         Ok(Some(record_bytes))
     }

@@ -22,8 +22,11 @@ const HTTP_METHODS: [&[u8]; 12] = [
 /// fault with a better name.
 pub(super) fn is_handshake(bytes: &[u8]) -> Result<Option<()>, HelloFault> {
     match bytes {
-        [] | [20..=24] => Ok(None),
+        [] | [20 | 21 | 23 | 24] => Ok(None),
         [22, 3, ..] => Ok(Some(())),
+        // The version is to be ignored (RFC 8446 section 5.1), so the message's type decides.
+        [22, _, _, _, _, 1, ..] => Ok(Some(())),
+        [22] | [22, _] | [22, _, _] | [22, _, _, _] | [22, _, _, _, _] => Ok(None),
         [20 | 21 | 23 | 24, 3, ..] => Err(HelloFault::Unexpected("another record type first")),
         [b'A'..=b'Z', ..] => http(bytes),
         [0x80..=0xff, ..] => sslv2(bytes),

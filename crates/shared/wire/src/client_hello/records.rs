@@ -80,9 +80,6 @@ fn next_record(bytes: &[u8]) -> Result<Option<Record<'_>>, HelloFault> {
     if bytes.first().is_some_and(|kind| *kind != 22) {
         return Err(HelloFault::Unexpected("another record amid the hello"));
     }
-    if bytes.get(1).is_some_and(|major| *major != 3) {
-        return Err(HelloFault::Malformed("record version"));
-    }
     let Some((&[_, _, _, high, low], body)) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>()
     else {
         return Ok(None);

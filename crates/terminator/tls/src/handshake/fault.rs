@@ -13,6 +13,10 @@ use crate::context;
 use crate::options::Version;
 use crate::verify::refusal_of;
 
+/// A record behind refused early data, amid a message, that our keys do not open.
+const UNDECRYPTABLE_AMID_MESSAGE: PeerMisbehaved =
+    PeerMisbehaved::RejectedEarlyDataInterleavedWithHandshakeMessage;
+
 /// Why a handshake failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HandshakeFault {
@@ -99,6 +103,9 @@ impl HandshakeFault {
             }
             Error::DecryptError if is_unverified => "the client's Finished does not verify".into(),
             Error::DecryptError => "a record does not decrypt".into(),
+            Error::InvalidMessage(fault) => format!("malformed message: {}", in_words(fault)),
+            Error::PeerMisbehaved(fault) => in_words(fault),
+            Error::PeerIncompatible(fault) => in_words(fault),
             error => error.to_string(),
         };
         Self::new(reason, detail, alert)
@@ -115,6 +122,19 @@ impl Display for HandshakeFault {
     }
 }
 
+/// The name of one of the library's faults as words: `MissingData("u8")` is "missing data".
+fn in_words(fault: &impl fmt::Debug) -> String {
+    let name = format!("{fault:?}");
+    let mut words = String::new();
+    for letter in name.chars().take_while(|one| one.is_ascii_alphanumeric()) {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
+}
+
 fn is_bad_signature(error: &Error) -> bool {
     matches!(
         error,
@@ -128,6 +148,7 @@ fn reason_of(error: &Error) -> Reason {
         Error::NoCertificatesPresented => Reason::ClientCertificateMissing,
         Error::PeerIncompatible(_) | Error::NoApplicationProtocol => Reason::NoCommonParameters,
         Error::DecryptError | Error::PeerSentOversizedRecord => Reason::RecordInvalid,
+        Error::PeerMisbehaved(UNDECRYPTABLE_AMID_MESSAGE) => Reason::RecordInvalid,
         Error::InappropriateMessage { .. }
         | Error::InappropriateHandshakeMessage { .. }
         | Error::InvalidMessage(_)
@@ -146,6 +167,8 @@ fn mended_alert(error: &Error, version: Option<Version>) -> Option<u8> {
             | PeerIncompatible::SignatureAlgorithmsExtensionRequired
             | PeerIncompatible::NamedGroupsExtensionRequired,
         ) if is_tls13 => Some(alert::MISSING_EXTENSION),
+        // RFC 8446 sections 4.2.10 and 5.2.
+        Error::PeerMisbehaved(UNDECRYPTABLE_AMID_MESSAGE) => Some(alert::BAD_RECORD_MAC),
         // TLS 1.2 has no certificate_required (RFC 5246 section 7.4.6).
         Error::NoCertificatesPresented if !is_tls13 => Some(alert::HANDSHAKE_FAILURE),
         // An alert without content (RFC 8446 section 5.4).
@@ -181,5 +204,33 @@ fn missing_alert(error: &Error) -> u8 {
         // Messages and records out of place, and too many of what is allowed.
         Error::PeerMisbehaved(_) => alert::UNEXPECTED_MESSAGE,
         _ => alert::INTERNAL_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_librarys_names_become_words() {
+        let cut = Error::InvalidMessage(InvalidMessage::MissingData("u8"));
+        let fault = HandshakeFault::of(&cut, LibraryAlert::Missing, None);
+        assert_eq!(fault.detail, "malformed message: missing data");
+        let twice = PeerMisbehaved::DuplicateClientHelloExtensions.into();
+        let fault = HandshakeFault::of(&twice, LibraryAlert::Missing, None);
+        assert_eq!(fault.detail, "duplicate client hello extensions");
+    }
+
+    #[test]
+    fn a_record_that_no_key_opens_amid_a_message_is_bad_record_mac() {
+        let error = UNDECRYPTABLE_AMID_MESSAGE.into();
+        for said in [
+            LibraryAlert::Missing,
+            LibraryAlert::HeldBack(alert::UNEXPECTED_MESSAGE),
+        ] {
+            let fault = HandshakeFault::of(&error, said, Some(Version::Tls13));
+            let found = (fault.alert, fault.reason);
+            assert_eq!(found, (Some(alert::BAD_RECORD_MAC), Reason::RecordInvalid));
+        }
     }
 }
