@@ -158,6 +158,7 @@ mod terminator {
         mod names;
         mod queue;
         mod resolver;
+        mod several_addresses;
         mod tls;
         mod tls_policy;
         mod unix;

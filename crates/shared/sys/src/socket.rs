@@ -377,7 +377,7 @@ pub fn connect_as(
         // Within one host the handshake is over by the time the call returns, which only says so
         // of Unix sockets. Asking costs less than waiting for an event that is there already.
         Err(Errno::INPROGRESS) => {
-            let is_connected = rustix::net::getpeername(&fd).is_ok();
+            let is_connected = is_connected(&fd);
             Ok((fd, is_connected))
         }
         Err(error) => Err(error.into()),
@@ -398,6 +398,12 @@ pub(crate) fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {
         UnixName::Abstract(name) => SocketAddrUnix::new_abstract_name(name),
         UnixName::Path(path) => SocketAddrUnix::new(path.as_path()),
     }
+}
+
+/// Whether the other end has accepted.
+#[inline]
+pub fn is_connected(fd: impl AsFd) -> bool {
+    rustix::net::getpeername(fd).is_ok()
 }
 
 /// Takes the socket's pending error, once (`SO_ERROR`).

@@ -10,5 +10,6 @@ pub mod options;
 pub mod places;
 pub mod pool;
 pub mod server;
+mod server_address;
 pub mod session_affinity;
 pub mod tried;

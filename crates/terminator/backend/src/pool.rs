@@ -11,6 +11,7 @@ use crate::affinity;
 use crate::options::{Balance, Options, PassiveOptions, SERVERS_MAX, WEIGHT_MAX};
 use crate::places::Limit;
 use crate::server::{SHARE_WHOLE, Server, ServerId, ServerState, Standing, Target};
+use crate::server_address::ServerAddress;
 use crate::tried::{Place, Tried};
 
 /// The servers of one service.
@@ -50,6 +51,8 @@ pub struct Picked {
     pub place: Place,
     /// How many connections it takes, if there is a limit.
     pub limit: Option<Limit>,
+    /// The server has other addresses, for which [`Pool::other_address`] can be asked.
+    pub has_others: bool,
 }
 
 /// What there is for a connection that wants a server.
@@ -112,14 +115,15 @@ impl Pool {
 
     /// Chooses a server and one of its addresses, none that was tried.
     ///
-    /// Ordinary servers come first, then backup servers, then ejected ones; among equals that have
+    /// Ordinary servers come first, then backup servers, then those whose addresses are all ejected
+    /// ([`Self::trial`] brings them back); among equals that have
     /// room the balance decides. If all of the best have no room, a worse one is not taken in their
     /// place. Looks at each server two or three times and allocates nothing (but see
     /// [`Picked::address`] and [`Choice::Full`]).
     pub fn pick(&mut self, request: &Pick, has_room: impl Fn(Limit) -> bool) -> Choice {
-        let Pick { now, tried, .. } = request;
-        self.grow_shares(*now);
-        let standing = |index: usize, server: &Server| server.standing(index, *now, tried);
+        let tried = &request.tried;
+        self.grow_shares(request.now);
+        let standing = |index: usize, server: &Server| server.standing(index, tried);
         let best = best_standing(&self.servers, standing).filter(|_| !tried.is_full());
         let Some(best) = best else {
             return Choice::Nothing;
@@ -152,12 +156,28 @@ impl Pool {
         };
         let server = home.or_else(|| by_balance(&mut self.servers))?;
         let chosen = self.servers.get_mut(server)?;
-        let (place, address) = chosen.take(server, *now, tried, self.passive.ejection_time)?;
-        Some(Picked {
-            server,
-            address,
-            place,
-            limit: chosen.limit,
+        let taken = chosen.take(server, *now, tried, self.passive.ejection_time)?;
+        Some(picked(server, chosen, taken))
+    }
+
+    /// Another address of a server that has not answered yet, to be dialled beside it. None that
+    /// was tried, and none that was ejected.
+    pub fn other_address(&self, server: usize, tried: &Tried) -> Option<Picked> {
+        let chosen = self.servers.get(server)?;
+        let taken = chosen
+            .take_other(server, tried)
+            .filter(|_| !tried.is_full())?;
+        Some(picked(server, chosen, taken))
+    }
+
+    /// An ejected address whose trial is due, to be dialled beside one that is up, so that nobody
+    /// waits for it. Each is handed out once in an ejection time.
+    pub fn trial(&mut self, now: Instant, tried: &Tried) -> Option<Picked> {
+        let ejection_time = self.passive.ejection_time;
+        let mut servers = self.servers.iter_mut().enumerate();
+        servers.find_map(|(index, server)| {
+            let taken = server.take_trial(index, now, tried, ejection_time)?;
+            Some(picked(index, server, taken))
         })
     }
 
@@ -196,20 +216,47 @@ impl Pool {
         self.with(server, |server| server.open = server.open.saturating_sub(1));
     }
 
-    /// A server accepted: its failures are forgotten, its ejection ends.
-    pub fn dial_succeeded(&mut self, server: usize, now: Instant) {
-        self.with(server, |server| server.dial_succeeded(now));
+    /// Addresses of a server that are dialled only if no other can be, or not at all.
+    pub fn addresses_down(&self, server: usize) -> impl Iterator<Item = &Address> {
+        let server = self.servers.get(server).into_iter();
+        server.flat_map(Server::addresses_down)
     }
 
-    /// A server refused, could not be reached or took too long.
-    pub fn dial_failed(&mut self, server: usize, now: Instant) {
+    /// A server accepted at an address: its failures are forgotten, its ejection ends. As with the
+    /// next two: whether an address was taken out by it, or is back.
+    pub fn dial_succeeded(&mut self, server: usize, address: &Address, now: Instant) -> bool {
+        self.change(server, address, now, ServerAddress::dial_succeeded)
+    }
+
+    /// An address accepted that was dialled as a [`Self::trial`], and nobody went on with it.
+    pub fn trial_accepted(&mut self, server: usize, address: &Address, now: Instant) -> bool {
         let passive = self.passive;
-        self.with(server, |server| server.dial_failed(now, &passive));
+        self.change(server, address, now, |one| one.trial_accepted(&passive))
     }
 
-    /// An active check has changed its mind about a server.
-    pub fn set_checked(&mut self, server: usize, up: bool, now: Instant) {
-        self.with(server, |server| server.set_checked(up, now));
+    /// A server refused at an address, could not be reached or took too long.
+    pub fn dial_failed(&mut self, server: usize, address: &Address, now: Instant) -> bool {
+        let passive = self.passive;
+        self.change(server, address, now, |one| one.dial_failed(now, &passive))
+    }
+
+    fn change(
+        &mut self,
+        server: usize,
+        address: &Address,
+        now: Instant,
+        change: impl FnOnce(&mut ServerAddress),
+    ) -> bool {
+        let mut has_changed = false;
+        self.with(server, |server| {
+            has_changed = server.change(address, now, change)
+        });
+        has_changed
+    }
+
+    /// Active checks have found that these addresses of a server are down, and the others are not.
+    pub fn set_checked(&mut self, server: usize, down: &[Address], now: Instant) {
+        self.with(server, |server| server.set_checked(down, now));
     }
 
     /// An operator disables a server, which then gets no new connection, or enables it again.
@@ -252,6 +299,16 @@ impl Pool {
             let grown = grown.map(|server| server.grow_share(now, self.slow_start));
             self.is_slow = grown.fold(false, |is_slow, is_whole| is_slow | !is_whole);
         }
+    }
+}
+
+fn picked(index: usize, server: &Server, (place, address): (Place, Address)) -> Picked {
+    Picked {
+        server: index,
+        address,
+        place,
+        limit: server.limit,
+        has_others: server.state().addresses > 1,
     }
 }
 
@@ -415,8 +472,26 @@ mod tests {
         (0..count).map(one).collect()
     }
 
+    /// The first address of a server.
+    fn at(pool: &Pool, server: usize) -> Address {
+        pool.servers[server].addresses[0].address.clone()
+    }
+
     fn fail(pool: &mut Pool, server: usize, times: usize, now: Instant) {
-        (0..times).for_each(|_| pool.dial_failed(server, now));
+        let address = at(pool, server);
+        for _ in 0..times {
+            pool.dial_failed(server, &address, now);
+        }
+    }
+
+    fn succeed(pool: &mut Pool, server: usize, now: Instant) {
+        let address = at(pool, server);
+        pool.dial_succeeded(server, &address, now);
+    }
+
+    fn check(pool: &mut Pool, server: usize, up: bool, now: Instant) {
+        let down = if up { vec![] } else { vec![at(pool, server)] };
+        pool.set_checked(server, &down, now);
     }
 
     fn health(pool: &Pool, server: usize) -> Health {
@@ -452,8 +527,8 @@ mod tests {
         type Way = fn(&mut Pool, Instant);
         let ways: [Way; 3] = [
             |pool, now| {
-                pool.set_checked(0, false, now);
-                pool.set_checked(0, true, now);
+                check(pool, 0, false, now);
+                check(pool, 0, true, now);
             },
             |pool, now| {
                 pool.set_disabled(0, true, now);
@@ -461,7 +536,7 @@ mod tests {
             },
             |pool, now| {
                 fail(pool, 0, 3, now);
-                pool.dial_succeeded(0, now);
+                succeed(pool, 0, now);
             },
         ];
         for come_back in ways {
@@ -501,8 +576,8 @@ mod tests {
             let mut options = options(balance, "unix:a unix:b");
             options.slow_start = TIME;
             let mut pool = Pool::new(&options, 0);
-            pool.set_checked(0, false, now);
-            pool.set_checked(0, true, now);
+            check(&mut pool, 0, false, now);
+            check(&mut pool, 0, true, now);
             let mut first = 0;
             for client in 0..1000u64 {
                 let key = affinity::mix(client);
@@ -548,7 +623,7 @@ mod tests {
             );
             pool.set_disabled(1, true, now);
             assert_eq!(of(&mut pool, b, none, true).server, 0, "it is disabled");
-            pool.set_checked(0, false, now);
+            check(&mut pool, 0, false, now);
             assert_eq!(of(&mut pool, b, none, true).server, 2, "the spare is left");
             let stranger = Pool::new(&options(balance, "unix:c"), 0).id(0);
             assert_eq!(of(&mut pool, stranger, none, true).server, 2);
@@ -588,8 +663,8 @@ mod tests {
                 limits.iter().map(|limit| limit.most).collect::<Vec<_>>(),
                 [1, 2]
             );
-            pool.set_checked(0, false, now);
-            pool.set_checked(1, false, now);
+            check(&mut pool, 0, false, now);
+            check(&mut pool, 1, false, now);
             assert_eq!(pick(&mut pool, now, 7, tried), Some(2));
         }
     }
@@ -604,8 +679,8 @@ mod tests {
             (health(&pool, 0), pool.disabled()),
             (Health::Disabled, (1, 2))
         );
-        pool.set_checked(0, true, now);
-        pool.dial_succeeded(0, now);
+        check(&mut pool, 0, true, now);
+        succeed(&mut pool, 0, now);
         fail(&mut pool, 1, 3, now);
         assert_eq!(
             picks(&mut pool, now, 1),
@@ -623,10 +698,10 @@ mod tests {
         let mut pool = pool(Balance::RoundRobin, "+unix:spare unix:a unix:b");
         let now = Instant::now();
         assert_eq!(picks(&mut pool, now, 2), [1, 2]);
-        pool.set_checked(1, false, now);
+        check(&mut pool, 1, false, now);
         fail(&mut pool, 2, 3, now);
         assert_eq!(picks(&mut pool, now, 2), [0, 0]);
-        pool.set_checked(1, true, now);
+        check(&mut pool, 1, true, now);
         assert_eq!(picks(&mut pool, now, 2), [1, 1]);
     }
 
@@ -635,23 +710,58 @@ mod tests {
         let mut pool = pool(Balance::RoundRobin, "unix:a unix:b");
         let start = Instant::now();
         fail(&mut pool, 0, 2, start);
-        pool.dial_succeeded(0, Instant::now());
+        succeed(&mut pool, 0, Instant::now());
         fail(&mut pool, 0, 2, start);
         assert_eq!(health(&pool, 0), Health::Up);
         fail(&mut pool, 0, 1, start);
         assert_eq!(health(&pool, 0), Health::Ejected);
-        let before = start + EJECTION_TIME - Duration::from_nanos(1);
-        assert_eq!(picks(&mut pool, before, 3), [1, 1, 1]);
-        let trials = |pool: &mut Pool, now| {
-            let trial = |server: &usize| *server == 0;
-            picks(pool, now, 10).iter().filter(|s| trial(s)).count()
-        };
-        assert_eq!(trials(&mut pool, start + EJECTION_TIME), 1);
-        pool.dial_failed(0, start + EJECTION_TIME);
-        assert_eq!(trials(&mut pool, start + EJECTION_TIME), 0);
-        assert_eq!(trials(&mut pool, start + 2 * EJECTION_TIME), 1);
-        pool.dial_succeeded(0, Instant::now());
-        assert_eq!(trials(&mut pool, start + 2 * EJECTION_TIME), 5);
+        let due = start + EJECTION_TIME;
+        assert_eq!(picks(&mut pool, due, 3), [1, 1, 1], "no connection waits");
+        let trial = |pool: &mut Pool, now| pool.trial(now, &Tried::new()).map(|one| one.server);
+        let before = due - Duration::from_nanos(1);
+        assert_eq!(trial(&mut pool, before), None);
+        assert_eq!([0; 2].map(|_| trial(&mut pool, due)), [Some(0), None]);
+        fail(&mut pool, 0, 1, due);
+        assert_eq!(trial(&mut pool, due), None);
+        let later = start + 2 * EJECTION_TIME;
+        assert_eq!(trial(&mut pool, later), Some(0));
+        let address = at(&pool, 0);
+        assert!(pool.trial_accepted(0, &address, later));
+        assert_eq!(picks(&mut pool, later, 4), [0, 1, 0, 1]);
+        fail(&mut pool, 0, 1, later);
+        assert_eq!(health(&pool, 0), Health::Ejected, "it accepts, and no more");
+        succeed(&mut pool, 0, later);
+        fail(&mut pool, 0, 2, later);
+        assert_eq!(health(&pool, 0), Health::Up);
+        assert_eq!(trial(&mut pool, later + EJECTION_TIME), None);
+    }
+
+    #[test]
+    fn a_check_clears_the_dials_that_failed_before_it_and_the_name_has_a_clean_new_address() {
+        let mut pool = pool(Balance::RoundRobin, "app.example:80");
+        let now = Instant::now();
+        let [old, new, kept] = [1, 2, 3].map(|last: u8| SocketAddr::from(([192, 0, 2, last], 80)));
+        let ip = Address::Ip;
+        pool.set_target(0, &vec![old, kept].into());
+        for _ in 0..3 {
+            pool.dial_failed(0, &ip(kept), now);
+        }
+        pool.set_checked(0, &[ip(old), ip(kept)], now);
+        assert_eq!(health(&pool, 0), Health::CheckedDown);
+        assert_eq!(pick(&mut pool, now, 0, Tried::new()), None);
+        pool.set_target(0, &vec![new, kept].into());
+        assert_eq!(
+            health(&pool, 0),
+            Health::Up,
+            "the new one is not known to be down"
+        );
+        assert!(pool.addresses_down(0).eq([&ip(kept)]));
+        pool.set_checked(0, &[ip(new)], now);
+        assert!(
+            pool.addresses_down(0).eq([&ip(new)]),
+            "its check outweighs its dials"
+        );
+        assert!(!pool.dial_failed(0, &ip(old), now), "it is gone");
     }
 
     #[test]
@@ -659,7 +769,7 @@ mod tests {
         let mut pool = pool(Balance::RoundRobin, "unix:a unix:b unix:c");
         let now = Instant::now();
         (0..3).for_each(|server| fail(&mut pool, server, 3, now));
-        pool.set_checked(1, false, now);
+        check(&mut pool, 1, false, now);
         assert_eq!(health(&pool, 1), Health::CheckedDown);
         let mut picked = picks(&mut pool, now, 4);
         picked.sort_unstable();
@@ -736,7 +846,7 @@ mod tests {
         let mut before = pool(Balance::RoundRobin, "unix:gone unix:bad app.example:80");
         fail(&mut before, 1, 3, now);
         before.set_target(2, &vec![SocketAddr::from(([192, 0, 2, 1], 80))].into());
-        before.set_checked(0, false, now);
+        check(&mut before, 0, false, now);
         let mut after = pool(
             Balance::RoundRobin,
             "app.example:80 unix:new unix:bad unix:gone",
@@ -787,7 +897,7 @@ mod tests {
         pool.set_target(2, &target(4, 0, 1));
         assert_eq!(health(&pool, 1), Health::Ejected);
         assert_eq!(
-            (health(&pool, 2), pool.state(2).unwrap().failures),
+            (health(&pool, 2), pool.servers[2].addresses[0].failures),
             (Health::Up, 0)
         );
         pool.set_target(2, &Target::default());
@@ -799,7 +909,8 @@ mod tests {
         let mut pool = pool(Balance::RoundRobin, "unix:a");
         pool.closed(0);
         pool.opened(9);
-        pool.set_checked(9, false, Instant::now());
+        pool.set_checked(9, &[], Instant::now());
+        assert!(!pool.dial_failed(9, &Address::Inherited(String::new()), Instant::now()));
         pool.set_target(0, &Target::default());
         assert_eq!(pool.state(9), None);
         assert_eq!(picks(&mut pool, Instant::now(), 1), [0]);
@@ -883,7 +994,7 @@ mod tests {
                 keys.iter().map(|key| pick(pool, now, *key, Tried::new())).collect()
             };
             let before = all(&mut pool);
-            pool.set_checked(lost, false, now);
+            check(&mut pool, lost, false, now);
             for (old, new) in before.iter().zip(all(&mut pool)) {
                 if *old == Some(lost) {
                     prop_assert_ne!(new, Some(lost));
@@ -891,7 +1002,7 @@ mod tests {
                     prop_assert_eq!(*old, new);
                 }
             }
-            pool.set_checked(lost, true, now);
+            check(&mut pool, lost, true, now);
             prop_assert_eq!(before, all(&mut pool));
         }
 
@@ -928,13 +1039,14 @@ mod tests {
             for event in events {
                 match event {
                     Event::Close(server) => pool.closed(server),
-                    Event::Fail(server) => pool.dial_failed(server, now),
+                    Event::Fail(server) if server < weights.len() => fail(&mut pool, server, 1, now),
                     Event::Pass(seconds) => now += Duration::from_secs(seconds),
-                    Event::SetChecked(server, is_up) => {
-                        pool.set_checked(server, is_up, now);
-                        if let Some(up) = up.get_mut(server) { *up = is_up }
+                    Event::SetChecked(server, is_up) if server < weights.len() => {
+                        check(&mut pool, server, is_up, now);
+                        up[server] = is_up;
                     }
-                    Event::Succeed(server) => pool.dial_succeeded(server, now),
+                    Event::Succeed(server) if server < weights.len() => succeed(&mut pool, server, now),
+                    Event::Fail(_) | Event::SetChecked(..) | Event::Succeed(_) => {}
                     Event::Pick(key, dials) => {
                         let mut tried = Tried::new();
                         let usable = up.iter().filter(|up| **up).count();
@@ -950,6 +1062,195 @@ mod tests {
                         }
                     }
                 }
+            }
+        }
+
+        /// Whatever happens to the addresses of two names, none that is known to be dead is dialled
+        /// while one lives that the connection has not dialled; and each that is dead is tried
+        /// again, once in an ejection time.
+        #[test]
+        fn no_connection_waits_for_what_is_dead(events in address_events()) {
+            let mut pool = pool(Balance::RoundRobin, "a.example:80 b.example:80");
+            let mut now = Instant::now();
+            let mut model = Addresses::default();
+            for event in events {
+                match event {
+                    AddressEvent::Resolve(server, mask) => {
+                        let all = (0..6).filter(|last| mask & 1 << last != 0);
+                        let all: Vec<_> = all.map(|last| socket_address(server, last)).collect();
+                        pool.set_target(server, &all.clone().into());
+                        model.resolve(server, &all);
+                    }
+                    AddressEvent::Check(server, mask) => {
+                        let all = (0..6).filter(|last| mask & 1 << last != 0);
+                        let down: Vec<_> = all.map(|last| socket_address(server, last)).collect();
+                        let addresses: Vec<_> = down.iter().copied().map(Address::Ip).collect();
+                        pool.set_checked(server, &addresses, now);
+                        model.check(server, &down);
+                    }
+                    AddressEvent::Dial(server, last, is_good) => {
+                        let address = socket_address(server, last);
+                        let (before, one) = (model.is_out(&address), Address::Ip(address));
+                        let has_changed = if is_good {
+                            pool.dial_succeeded(server, &one, now)
+                        } else {
+                            pool.dial_failed(server, &one, now)
+                        };
+                        model.dial(&address, is_good, now);
+                        prop_assert_eq!(has_changed, before != model.is_out(&address));
+                    }
+                    AddressEvent::Pass(seconds) => now += Duration::from_secs(seconds),
+                    AddressEvent::Connect(dials) => {
+                        let mut tried = Tried::new();
+                        for _ in 0..dials {
+                            let choice = pool.pick(&Pick { now, key: 0, home: None, tried }, |_| true);
+                            let left = model.left(&tried_of(&tried, &pool));
+                            let Some(one) = picked(choice) else {
+                                prop_assert!(left.is_empty());
+                                break;
+                            };
+                            let Address::Ip(address) = one.address else { panic!("a name's") };
+                            let is_out = model.is_out(&address);
+                            prop_assert!(left.contains(&address));
+                            prop_assert!(!is_out || left.iter().all(|one| model.is_out(one)));
+                            tried.insert(one.place);
+                        }
+                        while let Some(one) = pool.trial(now, &Tried::new()) {
+                            let Address::Ip(address) = one.address else { panic!("a name's") };
+                            prop_assert!(model.is_trial_due(&address, now));
+                            model.tried(&address, now);
+                        }
+                    }
+                }
+                for server in 0..2 {
+                    let out: Vec<_> = pool.addresses_down(server).collect();
+                    prop_assert_eq!(out.len(), model.count_out(server));
+                }
+            }
+        }
+    }
+
+    fn socket_address(server: usize, last: u8) -> SocketAddr {
+        SocketAddr::from(([192, 0, server as u8, last], 80))
+    }
+
+    fn tried_of(tried: &Tried, pool: &Pool) -> Vec<Address> {
+        let mut all = Vec::new();
+        for (server, one) in pool.servers.iter().enumerate() {
+            for (number, one) in one.addresses.iter().enumerate() {
+                let place = Place {
+                    server: server as u16,
+                    address: number as u16,
+                };
+                all.extend(tried.has(place).then(|| one.address.clone()));
+            }
+        }
+        all
+    }
+
+    /// What happens to addresses, each of server 0 or 1 and with a last byte below 6.
+    #[derive(Clone, Debug)]
+    enum AddressEvent {
+        Resolve(usize, u8),
+        /// Those of the mask are down.
+        Check(usize, u8),
+        Dial(usize, u8, bool),
+        Pass(u64),
+        /// A connection that dials so often in vain.
+        Connect(usize),
+    }
+
+    fn address_events() -> impl Strategy<Value = Vec<AddressEvent>> {
+        let event = prop_oneof![
+            1 => (0usize..2, 0u8..64).prop_map(|(one, mask)| AddressEvent::Resolve(one, mask)),
+            1 => (0usize..2, 0u8..64).prop_map(|(one, mask)| AddressEvent::Check(one, mask)),
+            8 => (0usize..2, 0u8..6, 0u8..4)
+                .prop_map(|(one, last, luck)| AddressEvent::Dial(one, last, luck == 0)),
+            2 => (0u64..8).prop_map(AddressEvent::Pass),
+            4 => (1usize..6).prop_map(AddressEvent::Connect),
+        ];
+        prop::collection::vec(event, 0..300)
+    }
+
+    /// What is known of addresses, by the simplest means.
+    #[derive(Default)]
+    struct Addresses(std::collections::BTreeMap<SocketAddr, Known>);
+
+    #[derive(Clone, Copy, Default)]
+    struct Known {
+        failures: u32,
+        /// Ejected, and the next trial.
+        trial: Option<Instant>,
+        is_down: bool,
+    }
+
+    impl Addresses {
+        fn resolve(&mut self, server: usize, all: &[SocketAddr]) {
+            let of = |one: &SocketAddr| {
+                one.ip() == socket_address(server, 0).ip()
+                    || (1..6).any(|last| *one == socket_address(server, last))
+            };
+            self.0.retain(|one, _| !of(one) || all.contains(one));
+            for one in all {
+                self.0.entry(*one).or_default();
+            }
+        }
+
+        fn check(&mut self, server: usize, down: &[SocketAddr]) {
+            for last in 0..6 {
+                let address = socket_address(server, last);
+                let Some(known) = self.0.get_mut(&address) else {
+                    continue;
+                };
+                let is_down = down.contains(&address);
+                if known.is_down && !is_down {
+                    *known = Known::default();
+                }
+                known.is_down = is_down;
+            }
+        }
+
+        fn dial(&mut self, address: &SocketAddr, is_good: bool, now: Instant) {
+            let Some(known) = self.0.get_mut(address) else {
+                return;
+            };
+            if is_good {
+                (known.failures, known.trial) = (0, None);
+                return;
+            }
+            known.failures += 1;
+            if known.failures >= 3 {
+                known.trial = Some(now + EJECTION_TIME);
+            }
+        }
+
+        fn is_out(&self, address: &SocketAddr) -> bool {
+            self.0
+                .get(address)
+                .is_some_and(|one| one.is_down || one.trial.is_some())
+        }
+
+        fn count_out(&self, server: usize) -> usize {
+            let all = (0..6).map(|last| socket_address(server, last));
+            all.filter(|one| self.is_out(one)).count()
+        }
+
+        fn left(&self, tried: &[Address]) -> Vec<SocketAddr> {
+            let left = self
+                .0
+                .iter()
+                .filter(|(one, known)| !known.is_down && !tried.contains(&Address::Ip(**one)));
+            left.map(|(one, _)| *one).collect()
+        }
+
+        fn is_trial_due(&self, address: &SocketAddr, now: Instant) -> bool {
+            let known = self.0.get(address).copied().unwrap_or_default();
+            !known.is_down && known.trial.is_some_and(|at| at <= now)
+        }
+
+        fn tried(&mut self, address: &SocketAddr, now: Instant) {
+            if let Some(known) = self.0.get_mut(address) {
+                known.trial = Some(now + EJECTION_TIME);
             }
         }
     }

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use wire::address::{Address, Endpoint};
 
 use crate::affinity;
-use crate::options::{PassiveOptions, ServerOptions};
+use crate::options::ServerOptions;
 use crate::places::Limit;
+use crate::server_address::ServerAddress;
 use crate::tried::{Place, Tried};
 
 /// Addresses of one name that are used; a name server may answer with thousands.
@@ -47,8 +48,6 @@ pub struct ServerState {
     pub health: Health,
     /// Open connections, those being dialled among them.
     pub open: u32,
-    /// Failed dials in a row.
-    pub failures: u32,
     /// Addresses at hand.
     pub addresses: usize,
 }
@@ -58,9 +57,10 @@ pub struct ServerState {
 pub enum Health {
     /// An operator has disabled it: it gets no new connection.
     Disabled,
-    /// Its active check failed: it is never used.
+    /// The active checks of all its addresses failed: it is never used.
     CheckedDown,
-    /// Its dials failed: it is used if no other can be, and for a trial after each pause.
+    /// Dials failed, of each address that its checks have left: it is used if no other can be, and
+    /// for a trial after each pause.
     Ejected,
     /// Its name has no address yet: it cannot be used.
     Unresolved,
@@ -131,11 +131,7 @@ pub(crate) struct Server {
     /// Records say what it is.
     is_recorded: bool,
     disabled: bool,
-    checked_up: bool,
-    failures: u32,
-    /// Ejected, and when the next trial is due.
-    trial_at: Option<Instant>,
-    addresses: Vec<Address>,
+    pub(crate) addresses: Vec<ServerAddress>,
     /// The address to be dialled next; may be past the end after a change.
     next_address: usize,
 }
@@ -145,7 +141,7 @@ impl Server {
     /// different addresses of a name.
     pub(crate) fn new(options: &ServerOptions, twin: u64, worker: usize) -> Self {
         let addresses = match &options.endpoint {
-            Endpoint::Address(address) => vec![address.clone()],
+            Endpoint::Address(address) => vec![ServerAddress::new(address.clone())],
             Endpoint::Name { .. } | Endpoint::Service { .. } => Vec::new(),
         };
         let name = options.endpoint.to_string();
@@ -164,9 +160,6 @@ impl Server {
             is_name: !matches!(options.endpoint, Endpoint::Address(_)),
             is_recorded: matches!(options.endpoint, Endpoint::Service { .. }),
             disabled: false,
-            checked_up: true,
-            failures: 0,
-            trial_at: None,
             addresses,
             next_address: worker,
         }
@@ -174,15 +167,17 @@ impl Server {
 
     /// Keeps what an earlier plan had learnt about the same server.
     pub(crate) fn inherit(&mut self, before: &Self, is_checked: bool) {
-        self.checked_up = before.checked_up || !is_checked;
-        self.failures = before.failures;
-        self.trial_at = before.trial_at;
         self.back_since = before.back_since;
         if self.is_name && self.addresses.is_empty() {
             self.addresses.clone_from(&before.addresses);
             if self.is_recorded {
                 (self.weight, self.priority) = (before.weight, before.priority);
                 self.share = u32::from(self.weight) * SHARE_WHOLE;
+            }
+        }
+        for one in &mut self.addresses {
+            if let Some(same) = before.find(&one.address) {
+                one.inherit(same, is_checked);
             }
         }
     }
@@ -192,39 +187,53 @@ impl Server {
     }
 
     pub(crate) fn state(&self) -> ServerState {
+        let mut all = self.addresses.iter();
         let health = match self {
             _ if self.disabled => Health::Disabled,
-            _ if !self.checked_up => Health::CheckedDown,
             _ if self.addresses.is_empty() => Health::Unresolved,
-            _ if self.trial_at.is_some() => Health::Ejected,
-            _ => Health::Up,
+            _ if self.has_address_up() => Health::Up,
+            _ if all.any(ServerAddress::is_usable) => Health::Ejected,
+            _ => Health::CheckedDown,
         };
         ServerState {
             health,
             open: self.open,
-            failures: self.failures,
             addresses: self.addresses.len(),
         }
     }
 
+    /// Addresses that are dialled only if no other can be, or not at all.
+    pub(crate) fn addresses_down(&self) -> impl Iterator<Item = &Address> {
+        let out = self.addresses.iter().filter(|one| !one.is_up());
+        out.map(|one| &one.address)
+    }
+
+    fn has_address_up(&self) -> bool {
+        self.addresses.iter().any(ServerAddress::is_up)
+    }
+
+    fn find(&self, address: &Address) -> Option<&ServerAddress> {
+        self.addresses.iter().find(|one| one.address == *address)
+    }
+
     /// Where a connection puts this server; `None` if it cannot be used.
-    pub(crate) fn standing(&self, index: usize, now: Instant, tried: &Tried) -> Option<Standing> {
-        let dials = tried.dials_of(index);
-        if self.disabled || !self.checked_up || dials >= self.addresses.len() {
-            return None;
-        }
-        let again = if dials > 0 { Standing::AGAIN } else { 0 };
-        let backup = if self.backup { Standing::BACKUP } else { 0 };
-        let ejected = match self.trial_at {
-            Some(at) if now < at => Standing::EJECTED,
-            _ => 0,
+    pub(crate) fn standing(&self, index: usize, tried: &Tried) -> Option<Standing> {
+        let untried = |(number, one): &(usize, &ServerAddress)| {
+            one.is_usable() && !tried.has(place(index, *number))
         };
+        let mut left = self.addresses.iter().enumerate().filter(untried);
+        let (_, first) = left.next().filter(|_| !self.disabled)?;
+        let is_ejected = first.is_ejected() && left.all(|(_, one)| one.is_ejected());
+        let flag = |is_so: bool, value| if is_so { value } else { 0 };
+        let again = flag(tried.has_server(index), Standing::AGAIN);
+        let backup = flag(self.backup, Standing::BACKUP);
+        let ejected = flag(is_ejected, Standing::EJECTED);
         let priority = u32::from(self.priority) * Standing::PRIORITY;
         Some(Standing(again | priority | backup | ejected))
     }
 
-    /// The next address that the connection has not dialled. A trial that was due is now begun:
-    /// the one after it waits a pause, so that a trial whose end is never told blocks nothing.
+    /// The next address that the connection has not dialled: an ejected one only if no other is
+    /// left.
     pub(crate) fn take(
         &mut self,
         index: usize,
@@ -232,43 +241,90 @@ impl Server {
         tried: &Tried,
         ejection_time: Duration,
     ) -> Option<(Place, Address)> {
+        let up = self.next(index, tried, ServerAddress::is_up);
+        let number = up.or_else(|| self.next(index, tried, ServerAddress::is_usable))?;
+        self.next_address = number + 1;
+        self.dial(index, number, now, ejection_time)
+    }
+
+    /// Another address for a connection that waits for one of this server: none that was ejected.
+    pub(crate) fn take_other(&self, index: usize, tried: &Tried) -> Option<(Place, Address)> {
+        let number = self.next(index, tried, ServerAddress::is_up)?;
+        let one = self.addresses.get(number)?;
+        Some((place(index, number), one.address.clone()))
+    }
+
+    /// An address that is to be tried again.
+    pub(crate) fn take_trial(
+        &mut self,
+        index: usize,
+        now: Instant,
+        tried: &Tried,
+        ejection_time: Duration,
+    ) -> Option<(Place, Address)> {
+        if self.disabled {
+            return None;
+        }
+        let number = self.next(index, tried, |one| one.is_trial_due(now))?;
+        self.dial(index, number, now, ejection_time)
+    }
+
+    /// The next address in turn that is so and was not tried.
+    fn next(
+        &self,
+        index: usize,
+        tried: &Tried,
+        is_so: impl Fn(&ServerAddress) -> bool,
+    ) -> Option<usize> {
         let count = self.addresses.len();
-        let place_after = |step: usize| Place {
-            server: index as u16,
-            address: (self.next_address.wrapping_add(step) % count) as u16,
+        let in_turn = (0..count).map(|step| self.next_address.wrapping_add(step) % count);
+        let mut untried = in_turn.filter(|number| !tried.has(place(index, *number)));
+        untried.find(|number| self.addresses.get(*number).is_some_and(&is_so))
+    }
+
+    fn dial(
+        &mut self,
+        index: usize,
+        number: usize,
+        now: Instant,
+        ejection_time: Duration,
+    ) -> Option<(Place, Address)> {
+        let one = self.addresses.get_mut(number)?;
+        one.dialled(now, ejection_time);
+        Some((place(index, number), one.address.clone()))
+    }
+
+    /// Changes what is known of an address, if the server still has it. The server's slow start
+    /// begins if none of its addresses was up and one is now. Whether one was taken out or is back.
+    pub(crate) fn change(
+        &mut self,
+        address: &Address,
+        now: Instant,
+        change: impl FnOnce(&mut ServerAddress),
+    ) -> bool {
+        let was_up = self.has_address_up();
+        let mut all = self.addresses.iter_mut();
+        let Some(one) = all.find(|one| one.address == *address) else {
+            return false;
         };
-        let place = (0..count)
-            .map(place_after)
-            .find(|place| !tried.has(*place))?;
-        let address = self.addresses.get(usize::from(place.address))?.clone();
-        self.next_address = usize::from(place.address) + 1;
-        if self.trial_at.is_some_and(|at| at <= now) {
-            self.trial_at = Some(now + ejection_time);
-        }
-        Some((place, address))
-    }
-
-    pub(crate) fn dial_succeeded(&mut self, now: Instant) {
-        self.failures = 0;
-        if self.trial_at.take().is_some() {
+        let before = one.is_up();
+        change(one);
+        let has_changed = one.is_up() != before;
+        if has_changed && !was_up {
             self.back_since = Some(now);
         }
+        has_changed
     }
 
-    pub(crate) fn dial_failed(&mut self, now: Instant, passive: &PassiveOptions) {
-        self.failures = self.failures.saturating_add(1);
-        if passive.failures > 0 && self.failures >= passive.failures {
-            self.trial_at = Some(now + passive.ejection_time);
+    /// Active checks have found that these addresses are down, and that the others are not.
+    pub(crate) fn set_checked(&mut self, down: &[Address], now: Instant) {
+        let was_up = self.has_address_up();
+        for one in &mut self.addresses {
+            one.set_checked(!down.contains(&one.address));
         }
-    }
-
-    /// A check that succeeds again outweighs the dials that failed before it.
-    pub(crate) fn set_checked(&mut self, up: bool, now: Instant) {
-        if up && !self.checked_up {
-            self.dial_succeeded(now);
+        if !was_up && self.has_address_up() {
             self.back_since = Some(now);
         }
-        self.checked_up = up;
     }
 
     pub(crate) fn set_disabled(&mut self, disabled: bool, now: Instant) {
@@ -307,17 +363,25 @@ impl Server {
             return;
         }
         let used = target.addresses.iter().take(ADDRESSES_MAX);
-        let addresses: Vec<_> = used.copied().map(Address::Ip).collect();
-        if self.is_recorded && !addresses.iter().any(|one| self.addresses.contains(one)) {
-            // It is another server now, with no failures yet.
-            (self.failures, self.trial_at) = (0, None);
-        }
-        self.addresses = addresses;
+        let used = used.copied().map(Address::Ip);
+        let before = std::mem::take(&mut self.addresses);
+        let kept = |address: Address| {
+            let same = before.iter().find(|one| one.address == address);
+            same.cloned().unwrap_or_else(|| ServerAddress::new(address))
+        };
+        self.addresses = used.map(kept).collect();
         if let Some(record) = target.record {
             (self.weight, self.priority) = (record.weight, record.priority);
             if self.back_since.is_none() {
                 self.share = u32::from(self.weight) * SHARE_WHOLE;
             }
         }
+    }
+}
+
+fn place(server: usize, address: usize) -> Place {
+    Place {
+        server: server as u16,
+        address: address as u16,
     }
 }

@@ -38,22 +38,19 @@ impl Tried {
 
     /// Whether a server was dialled at any of its addresses.
     pub fn has_server(&self, server: usize) -> bool {
-        self.dials_of(server) > 0
-    }
-
-    /// How often a server was dialled.
-    pub(crate) fn dials_of(&self, server: usize) -> usize {
-        let same = |place: &&Place| usize::from(place.server) == server;
-        self.places().iter().filter(same).count()
+        let mut places = self.places().iter();
+        places.any(|place| usize::from(place.server) == server)
     }
 
     pub(crate) fn has(&self, place: Place) -> bool {
         self.places().contains(&place)
     }
 
-    /// Notes a dial. One more than allowed is dropped: the pool picks nothing then.
+    /// Notes a dial, once. One more than allowed is dropped: the pool picks nothing then.
     pub fn insert(&mut self, place: Place) {
-        if let Some(free) = self.places.get_mut(usize::from(self.count)) {
+        if !self.has(place)
+            && let Some(free) = self.places.get_mut(usize::from(self.count))
+        {
             *free = place;
             self.count += 1;
         }

@@ -1,6 +1,6 @@
 //! Active checks of servers, made by the control side of the worker process.
 //!
-//! Owns when servers are checked and what is reported; how one check is made is `probe`'s, what
+//! Owns when servers are checked, each at all its addresses, and what is reported; how one check is made is `probe`'s, what
 //! results add up to is `backend::check`'s, and what follows from it the pools'.
 
 mod probe;
@@ -18,7 +18,7 @@ use proxy::options::{SendProxy, ServerTls, ServersOptions, ServiceOptions, Start
 use proxy::plan::Plan;
 use telemetry::printable;
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use wire::address::{Address, Endpoint};
 use wire::proxy_header::{self, Addresses, Command, HeaderV2};
@@ -96,16 +96,19 @@ fn preface_of(send_proxy: &SendProxy) -> Vec<u8> {
     bytes
 }
 
-/// A server has gone up or down, is down for another reason, or its first check is done.
+/// An address of a server has gone up or down, is down for another reason, or its first check is
+/// done.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct HealthReport {
     /// The service's name.
     pub(crate) service: String,
     /// The server's index in the pool's options.
     pub(crate) server: usize,
-    /// Whether it may be used.
+    /// Its addresses that must not be used.
+    pub(crate) down: Vec<Address>,
+    /// Whether it may be used: not if all addresses are down.
     pub(crate) up: bool,
-    /// What the deciding check saw.
+    /// What the deciding checks saw.
     pub(crate) why: String,
 }
 
@@ -122,13 +125,14 @@ pub(crate) struct Checks {
 struct Watched {
     endpoint: Endpoint,
     addresses: watch::Sender<Vec<Address>>,
-    known: watch::Receiver<Option<Known>>,
+    known: watch::Receiver<Vec<Known>>,
     task: JoinHandle<()>,
 }
 
-/// What the checks have found out about a server.
+/// What the checks have found out about an address of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Known {
+    address: Address,
     up: bool,
     why: String,
 }
@@ -171,7 +175,7 @@ impl Checks {
         }
     }
 
-    /// A name's addresses have changed. All of them are checked until one answers.
+    /// A name's addresses have changed.
     pub(crate) fn set_addresses(&self, service: &str, server: usize, addresses: &[SocketAddr]) {
         if let Some(watched) = self.watched.get(&(service.to_owned(), server)) {
             let addresses = addresses.iter().copied().map(Address::Ip);
@@ -182,7 +186,13 @@ impl Checks {
     /// Whether it is checked and nothing has come of it yet.
     pub(crate) fn is_first_due(&self, service: &str, server: usize) -> bool {
         let watched = self.watched.get(&(service.to_owned(), server));
-        watched.is_some_and(|watched| watched.known.borrow().is_none())
+        watched.is_some_and(|watched| watched.known.borrow().is_empty())
+    }
+
+    /// Where a server is checked.
+    pub(crate) fn addresses(&self, service: &str, server: usize) -> Vec<Address> {
+        let watched = self.watched.get(&(service.to_owned(), server));
+        watched.map_or_else(Vec::new, |watched| watched.addresses.borrow().clone())
     }
 
     fn watch(
@@ -192,7 +202,7 @@ impl Checks {
         endpoint: &Endpoint,
         before: Option<&Watched>,
     ) -> Watched {
-        let known = before.and_then(|watched| watched.known.borrow().clone());
+        let known = before.map_or_else(Vec::new, |watched| watched.known.borrow().clone());
         let first = match (before, endpoint) {
             (Some(watched), _) => watched.addresses.borrow().clone(),
             (None, Endpoint::Address(address)) => vec![address.clone()],
@@ -203,9 +213,12 @@ impl Checks {
         let watch = Watch {
             service: Arc::clone(service),
             server,
-            target: Target::new(&service.check, endpoint, &service.preface)
-                .through(service.tls.clone().map(|tls| (tls, server)))
-                .speaking(service.starttls.as_ref()),
+            names_addresses: !matches!(endpoint, Endpoint::Address(_)),
+            target: Arc::new(
+                Target::new(&service.check, endpoint, &service.preface)
+                    .through(service.tls.clone().map(|tls| (tls, server)))
+                    .speaking(service.starttls.as_ref()),
+            ),
             addresses: addresses_seen,
             known: known_told,
             permits: Arc::clone(&self.permits),
@@ -231,8 +244,11 @@ impl Drop for Checks {
 
 /// The outcome of a check, on one line of bounded length: some of it are the server's own words.
 fn why_of(result: Result<Passed, ProbeFault>) -> String {
-    let why = result.map_or_else(|fault| fault.to_string(), |passed| passed.to_string());
-    let why = printable::line(&why).to_string();
+    bounded(&result.map_or_else(|fault| fault.to_string(), |passed| passed.to_string()))
+}
+
+fn bounded(why: &str) -> String {
+    let why = printable::line(why).to_string();
     why.chars().take(WHY_CHARS_MAX).collect()
 }
 
@@ -240,9 +256,10 @@ fn why_of(result: Result<Passed, ProbeFault>) -> String {
 struct Watch {
     service: Arc<CheckedService>,
     server: usize,
-    target: Target,
+    target: Arc<Target>,
+    names_addresses: bool,
     addresses: watch::Receiver<Vec<Address>>,
-    known: watch::Sender<Option<Known>>,
+    known: watch::Sender<Vec<Known>>,
     permits: Arc<Semaphore>,
     report: Report,
 }
@@ -250,63 +267,97 @@ struct Watch {
 impl Watch {
     async fn run(mut self) {
         let known = self.known.borrow().clone();
-        let mut check = Check::new(&self.service.check, known.as_ref().map(|known| known.up));
-        if let Some(known) = known {
-            self.tell(known);
+        let check = |up| Check::new(&self.service.check, up);
+        let checks = known
+            .iter()
+            .map(|one| (one.address.clone(), check(Some(one.up))));
+        let mut checks: HashMap<_, _> = checks.collect();
+        if !known.is_empty() {
+            self.tell(&known);
         }
         let interval = self.service.check.interval.max(INTERVAL_MIN);
         let delay = interval.min(FIRST_DELAY_MAX).mul_f64(chance());
         tokio::time::sleep(delay).await;
         loop {
             let started = Instant::now();
-            if let Some(result) = self.check_once().await {
-                let is_good = result.is_ok();
-                let turned = check.observe(is_good);
-                // One that is down for another reason by now has another remedy.
-                let is_still_down = !is_good && check.is_up() == Some(false);
-                if let Some(up) = turned.or_else(|| is_still_down.then_some(false)) {
-                    self.learn(Known {
-                        up,
-                        why: why_of(result),
-                    });
-                }
-            }
+            self.follow_addresses(&mut checks);
+            self.check_all(&mut checks).await;
             let jitter = 1.0 + JITTER_SHARE * (chance() - 0.5);
             tokio::time::sleep_until(started + interval.mul_f64(jitter)).await;
         }
     }
 
-    /// One check: of each address in turn, until one answers. `None` while there are none.
-    async fn check_once(&mut self) -> Option<Result<Passed, ProbeFault>> {
+    /// Forgets addresses that the name no longer has; the pools have forgotten them as well, and
+    /// know nothing of one that has come back meanwhile.
+    fn follow_addresses(&mut self, checks: &mut HashMap<Address, Check>) {
+        if !self.addresses.has_changed().unwrap_or(false) {
+            return;
+        }
         let addresses = self.addresses.borrow_and_update().clone();
-        let timeout = self.service.check.timeout;
-        let mut result = None;
-        for address in &addresses {
-            let _permit = self.permits.acquire().await.ok()?;
-            let probe = tokio::time::timeout(timeout, self.target.probe(address));
-            let one = probe.await.unwrap_or(Err(ProbeFault::TimedOut(timeout)));
-            let passed = one.is_ok();
-            result = Some(one);
-            if passed {
-                break;
+        checks.retain(|address, _| addresses.contains(address));
+        let mut known = self.known.borrow().clone();
+        known.retain(|one| addresses.contains(&one.address));
+        self.known.send_replace(known.clone());
+        if !known.is_empty() {
+            self.tell(&known);
+        }
+    }
+
+    /// One check of each address, all at once.
+    async fn check_all(&self, checks: &mut HashMap<Address, Check>) {
+        let mut under_way = JoinSet::new();
+        let addresses = self.addresses.borrow().clone();
+        for address in addresses {
+            let (permits, target) = (Arc::clone(&self.permits), Arc::clone(&self.target));
+            let timeout = self.service.check.timeout;
+            under_way.spawn(async move {
+                let permit = permits.acquire().await;
+                let result = target.probe(&address, timeout).await;
+                drop(permit);
+                (address, result)
+            });
+        }
+        while let Some(Ok((address, result))) = under_way.join_next().await {
+            let new = || Check::new(&self.service.check, None);
+            let check = checks.entry(address.clone()).or_insert_with(new);
+            let is_good = result.is_ok();
+            let turned = check.observe(is_good);
+            // One that is down for another reason by now has another remedy.
+            let is_still_down = !is_good && check.is_up() == Some(false);
+            if let Some(up) = turned.or_else(|| is_still_down.then_some(false)) {
+                let why = why_of(result);
+                self.learn(Known { address, up, why });
             }
         }
-        result
     }
 
-    fn learn(&self, known: Known) {
-        if self.known.borrow().as_ref() != Some(&known) {
-            self.known.send_replace(Some(known.clone()));
-            self.tell(known);
+    fn learn(&self, new: Known) {
+        let mut known = self.known.borrow().clone();
+        match known.iter_mut().find(|one| one.address == new.address) {
+            Some(same) if *same == new => return,
+            Some(same) => *same = new,
+            None => known.push(new),
         }
+        self.known.send_replace(known.clone());
+        self.tell(&known);
     }
 
-    fn tell(&self, known: Known) {
+    fn tell(&self, known: &[Known]) {
+        let down: Vec<_> = known.iter().filter(|one| !one.up).collect();
+        let shown = |one: &&Known| match self.names_addresses {
+            true => format!("{} {}", one.address, one.why),
+            false => one.why.clone(),
+        };
+        let words: Vec<_> = match &*down {
+            [] => known.iter().take(1).map(|one| one.why.clone()).collect(),
+            down => down.iter().map(shown).collect(),
+        };
         (self.report)(HealthReport {
             service: self.service.name.clone(),
             server: self.server,
-            up: known.up,
-            why: known.why,
+            up: down.len() < self.addresses.borrow().len(),
+            down: down.into_iter().map(|one| one.address.clone()).collect(),
+            why: bounded(&words.join("; ")),
         });
     }
 }
@@ -431,7 +482,7 @@ mod tests {
         let tls = CheckKind::Tls { name: None };
         let nobody = why(CheckKind::Tcp, &free_address().to_string());
         assert!(nobody.starts_with("could not be dialled"), "{nobody}");
-        let busy = speak(b"HTTP/1.1 503 Service Unavailable\r\n\r\n");
+        let busy = speak(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
         assert_eq!(why(http(), busy.address()), "answered with status 503");
         let other = speak(b"SSH-2.0-OpenSSH_9.9\r\n");
         assert_eq!(
@@ -602,13 +653,87 @@ mod tests {
         block_on(async {
             let mut running = Running::new(vec![service(http(), &["app.example:80"])]);
             running.checks.set_addresses("web", 0, &addresses[..1]);
-            assert!(!running.next().await.up);
+            let first = running.next().await;
+            assert!(
+                !first.up
+                    && first
+                        .why
+                        .starts_with(&format!("{} could not", addresses[0]))
+            );
             running.checks.set_addresses("web", 0, &addresses);
-            assert!(running.next().await.up);
+            let told_again = running.next().await;
+            assert!(told_again.up, "nothing is known of the new one");
+            assert_eq!(told_again.down, [Address::Ip(addresses[0])]);
+            let both = running.next().await;
+            assert_eq!((both.up, both.down), (true, told_again.down));
+            running.checks.set_addresses("web", 0, &addresses[1..]);
+            assert_eq!(running.next().await.down, []);
         });
         let asked = &server.wait_until(|connections| !connections.is_empty())[0];
         let head = String::from_utf8_lossy(&asked.bytes);
         assert!(head.contains("\r\nHost: app.example:80\r\n"), "{head}");
+    }
+
+    #[test]
+    fn the_final_status_counts_and_the_body_is_read_as_far_as_it_goes() {
+        let answered = |answer: &[u8], timeout| {
+            let server = Server::start(Behaviour::Greet(answer.to_vec()));
+            let mut service = service(http(), &[server.address()]);
+            service.check.timeout = timeout;
+            first(service)
+        };
+        let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+        let endless = |line: &str| line.repeat(200_000).into_bytes();
+        for (answer, expected) in [
+            (
+                format!("{early}{early}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab"),
+                "status 200",
+            ),
+            (
+                format!("{early}HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"),
+                "status 503",
+            ),
+            (
+                "HTTP/1.0 200 OK\r\n\r\nuntil it closes".to_owned(),
+                "status 200",
+            ),
+            ("HTTP/1.1 101 Switching\r\n\r\n".to_owned(), "status 101"),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"
+                    .to_owned(),
+                "status 200",
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n".to_owned(),
+                "status 200",
+            ),
+            ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), "status 204"),
+            // The server goes on with what we have said.
+            (early.to_owned(), "not HTTP/1"),
+        ] {
+            // One whose content ends with the connection stays open.
+            let is_open = answer.contains("until");
+            let timeout = if is_open {
+                Duration::from_millis(50)
+            } else {
+                PATIENCE
+            };
+            let (up, why) = answered(answer.as_bytes(), timeout);
+            assert_eq!(up, expected.starts_with("status 20"), "{answer}: {why}");
+            assert!(why.contains(expected), "{answer}: {why}");
+        }
+        let (up, why) = answered(&endless(early), PATIENCE);
+        assert_eq!(
+            (up, why.as_str()),
+            (false, "answered with a head of more than 65536 bytes")
+        );
+        let body = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), endless("0123456789")].concat();
+        assert!(answered(&body, PATIENCE).0, "what is enough is enough");
+        let slow = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n";
+        assert!(
+            answered(slow, Duration::from_millis(50)).0,
+            "its status has come in time"
+        );
     }
 
     #[test]

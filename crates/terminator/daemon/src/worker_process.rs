@@ -381,10 +381,9 @@ impl Control {
 
     fn checked(&self, report: &HealthReport) {
         self.plane
-            .set_server_up(&report.service, report.server, report.up);
+            .set_addresses_down(&report.service, report.server, &report.down);
         if let Some(server) = self.servers.label(&report.service, report.server) {
-            let note = (!report.up).then(|| report.why.clone());
-            self.admin.server_noted(&report.service, &server, note);
+            self.admin.server_noted(&server, report);
         }
     }
 

@@ -78,8 +78,8 @@ pub(crate) enum Command {
 pub(crate) enum ServerNews {
     /// What its name stands for.
     Target(Arc<Target>),
-    /// Active checks have found it up or down.
-    Checked(bool),
+    /// Active checks have found that these of its addresses are down, and the others are not.
+    Checked(Arc<[Address]>),
     /// An operator has disabled or enabled it.
     Disabled(bool),
 }

@@ -175,7 +175,7 @@ impl Connection {
             moved += self.back_out(context);
             moved += self.back_in(context);
             moved += self.front_out(context);
-            let acted = self.dial_again(context) | self.act(context);
+            let acted = self.dial_again(context) | self.race(context) | self.act(context);
             if self.flow.is_over() {
                 return Turn::Over;
             }
@@ -226,7 +226,9 @@ impl Connection {
         let of_back = self.back.as_ref().and_then(Back::deadline);
         let (of_dial, of_client) = (self.dial.retries_at(), self.slow_client.deadline());
         let of_server = self.keep_alive_at;
-        let all = [self.flow.deadline(), of_back, of_dial, of_client, of_server];
+        let of_race = self.dial.race_due(&self.service);
+        let of_flow = self.flow.deadline();
+        let all = [of_flow, of_back, of_dial, of_race, of_client, of_server];
         all.into_iter().flatten().min()
     }
 

@@ -3,8 +3,7 @@
 //! Owns the retries, which all happen before the first byte is sent, and the counting of dials.
 //! Choice is `backend`'s, time limits are `flow`'s.
 
-use std::io::{self, ErrorKind};
-use std::net::IpAddr;
+use std::io;
 use std::time::{Duration, Instant};
 
 use backend::affinity::key_of;
@@ -13,15 +12,15 @@ use backend::server::ServerId;
 use backend::tried::Tried;
 use flow::connection::Flow;
 use flow::facts::{Ending, Facts};
-use sys::socket::Source;
-use telemetry::catalogue::{Histogram, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge};
+use telemetry::catalogue::{Histogram, ServerCounter, ServiceCounter, ServiceGauge};
 use telemetry::outcome::Reason;
-use wire::address::Address;
 
-use crate::driver::{Connect, Driver, Socket};
-use crate::options::SourceAddress;
+use crate::attempt::{Attempt, Blame, judge};
+use crate::driver::{Driver, Socket};
 use crate::places::{Caller, Calls, Chosen, Place, Waiting};
+use crate::rivals::{ATTEMPT_DELAY, Rivals, overtaken};
 use crate::service::Service;
+use crate::token::EventSource;
 
 /// How long to wait at first before busy servers are dialled again; each time twice as long, up to
 /// [`PAUSE_MAX`], until the dial's own limit.
@@ -40,6 +39,9 @@ pub(crate) struct Dial {
     waiting: Option<Waiting>,
     is_called: bool,
     attempt: Option<Attempt>,
+    /// The server has accepted.
+    is_answered: bool,
+    rivals: Rivals,
     last_failure: Option<Ending>,
     last_server: Option<usize>,
     dials: u32,
@@ -66,16 +68,6 @@ struct Pause {
     until: Option<Instant>,
 }
 
-/// The dial under way, or the one that succeeded.
-struct Attempt {
-    picked: Picked,
-    /// At a server with a limit.
-    place: Option<Place>,
-    started: Instant,
-    is_answered: bool,
-    is_released: bool,
-}
-
 /// How a dial began.
 pub(crate) enum Dialled {
     /// It is already over.
@@ -88,25 +80,10 @@ pub(crate) enum Dialled {
     Exhausted(Ending),
 }
 
-/// What a failed dial speaks against.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Blame {
-    /// The server.
-    Server,
-    /// Nobody: its queue is full, and will not be in a moment.
-    Busy,
-    /// The host, but only towards this server.
-    Way,
-    /// The host, towards all servers.
-    Host,
-}
-
 impl Dial {
     /// Whether an answer is awaited.
     pub(crate) fn is_under_way(&self) -> bool {
-        self.attempt
-            .as_ref()
-            .is_some_and(|attempt| !attempt.is_answered)
+        self.attempt.is_some() && !self.is_answered
     }
 
     /// When the dial under way began, or the one that succeeded.
@@ -122,8 +99,7 @@ impl Dial {
 
     /// Whether the server that is being dialled is on a Unix socket.
     pub(crate) fn is_local(&self) -> bool {
-        let attempt = self.attempt.as_ref();
-        attempt.is_some_and(|attempt| matches!(attempt.picked.address, Address::Unix(_)))
+        self.attempt.as_ref().is_some_and(Attempt::is_local)
     }
 
     /// Dials after the first.
@@ -156,6 +132,10 @@ impl Dial {
         token: u64,
         flow: &Flow,
     ) -> Dialled {
+        if let Some((attempt, socket)) = self.rivals.promote(false) {
+            return self.promoted(attempt, socket);
+        }
+        self.rivals.race_at(None);
         let facts = flow.facts();
         let key = key_of(facts.route.source.map(|source| source.ip()));
         self.is_called = false;
@@ -191,21 +171,18 @@ impl Dial {
                 let waited = now.saturating_duration_since(waiting.since);
                 service.counters.observe(Histogram::QueueWait, waited);
             }
-            let client = facts.route.source.map(|source| source.ip());
-            let plan = &service.plan;
-            let connecting = source_of(&plan.source, &picked.address, client).and_then(|source| {
-                driver.connect(&Connect {
-                    address: &picked.address,
-                    source,
-                    speaks_first: flow.speaks_first(),
-                    unacknowledged: plan.liveness.unacknowledged,
-                    token,
-                })
-            });
+            let connecting = Attempt::connect(&picked, service, driver, flow, token);
+            let has_others = picked.has_others;
             self.attempt(service, picked, place, now);
             match connecting {
-                Ok((socket, true)) => return Dialled::Connected(socket),
-                Ok((socket, false)) => return Dialled::UnderWay(socket),
+                Ok((socket, is_connected)) => {
+                    self.try_ejected(service, driver, flow, token, now);
+                    if is_connected {
+                        return Dialled::Connected(socket);
+                    }
+                    self.rivals.race_at(has_others.then(|| now + ATTEMPT_DELAY));
+                    return Dialled::UnderWay(socket);
+                }
                 Err(error) => {
                     if let Err(ending) = self.failed(service, &error, now) {
                         return Dialled::Exhausted(ending);
@@ -242,17 +219,127 @@ impl Dial {
         if self.last_failure.is_some() {
             service.counters.count(ServiceCounter::DialRetries);
         }
-        let counters = service.counters.server(picked.server);
-        counters.count(ServerCounter::Dials);
-        counters.raise(ServerGauge::ConnectionsOpen);
-        service.pool.borrow_mut().opened(picked.server);
-        self.attempt = Some(Attempt {
-            picked,
-            place,
-            started: now,
-            is_answered: false,
-            is_released: false,
-        });
+        self.is_answered = false;
+        self.attempt = Some(Attempt::begin(service, picked, place, now));
+    }
+
+    /// Dials an address whose trial is due beside the one that was chosen.
+    fn try_ejected(
+        &mut self,
+        service: &Service,
+        driver: &Driver,
+        flow: &Flow,
+        token: u64,
+        now: Instant,
+    ) {
+        if !self.rivals.has_room() {
+            return;
+        }
+        let Some(picked) = service.pool.borrow_mut().trial(now, &self.tried) else {
+            return;
+        };
+        self.add_rival(service, driver, flow, token, (picked, true), now);
+    }
+
+    /// Dials a further address, if its server has room; returns whether it is under way.
+    fn add_rival(
+        &mut self,
+        service: &Service,
+        driver: &Driver,
+        flow: &Flow,
+        token: u64,
+        (picked, is_trial): (Picked, bool),
+        now: Instant,
+    ) -> bool {
+        self.tried.insert(picked.place);
+        self.passed_over.insert(picked.place);
+        let EventSource::Back(id) = EventSource::of(token) else {
+            return false;
+        };
+        let place = picked.limit.map(|limit| service.plan.places().take(limit));
+        if place.as_ref().is_some_and(Option::is_none) {
+            return false;
+        }
+        let place = place.flatten();
+        let token = EventSource::Rival(id).token();
+        let connecting = Attempt::connect(&picked, service, driver, flow, token);
+        let attempt = Attempt::begin(service, picked, place, now);
+        match connecting {
+            Ok((socket, _)) => {
+                self.rivals.add(attempt, socket, is_trial);
+                true
+            }
+            Err(error) => {
+                let (blame, reason) = judge(&error, attempt.is_local());
+                attempt.failed(service, blame, reason, now);
+                false
+            }
+        }
+    }
+
+    /// There was an event about a dial beside the one that is waited for.
+    pub(crate) fn note_rivals(&mut self) {
+        self.rivals.note();
+    }
+
+    /// When [`Self::race`] is due.
+    pub(crate) fn race_due(&self, service: &Service) -> Option<Instant> {
+        self.rivals.due(service.plan.timeouts.dial)
+    }
+
+    /// Looks at the dials beside the one that is waited for, and begins another if it is time.
+    /// Returns the socket of one that was answered first: the one before it is over.
+    pub(crate) fn race(
+        &mut self,
+        service: &Service,
+        driver: &Driver,
+        token: u64,
+        flow: &Flow,
+        now: Instant,
+    ) -> Option<Socket> {
+        if !self.rivals.is_due(service.plan.timeouts.dial, now) {
+            return None;
+        }
+        while let Some((attempt, socket)) = self.rivals.answered(service, now) {
+            if !self.is_under_way() {
+                attempt.accepted_in_vain(service, now);
+                continue;
+            }
+            if let Some(before) = self.attempt.take() {
+                overtaken(before, service, attempt.started, now);
+            }
+            self.attempt = Some(attempt);
+            return Some(socket);
+        }
+        while self.rivals.is_next_due(now) && self.is_under_way() {
+            let mut tried = self.tried;
+            let attempt = self.attempt.as_ref()?;
+            tried.insert(attempt.picked.place);
+            let pool = service.pool.borrow();
+            let next = pool.other_address(attempt.picked.server, &tried);
+            drop(pool);
+            let Some(picked) = next else {
+                self.rivals.race_at(None);
+                break;
+            };
+            self.dials += 1;
+            let is_begun = self.add_rival(service, driver, flow, token, (picked, false), now);
+            let delay = if is_begun {
+                ATTEMPT_DELAY
+            } else {
+                Duration::ZERO
+            };
+            self.rivals.race_at(Some(now + delay));
+        }
+        None
+    }
+
+    /// One that was dialled beside another is the one to wait for.
+    fn promoted(&mut self, attempt: Attempt, socket: Socket) -> Dialled {
+        self.is_answered = false;
+        self.attempt = Some(attempt);
+        self.rivals.note();
+        Dialled::UnderWay(socket)
     }
 
     /// All servers have as many connections as they take: in the queue, as long as that may last.
@@ -278,6 +365,9 @@ impl Dial {
 
     /// There is no other server: those that were busy may not be any more in a moment.
     fn exhausted(&mut self, service: &Service, now: Instant) -> Dialled {
+        if let Some((attempt, socket)) = self.rivals.promote(true) {
+            return self.promoted(attempt, socket);
+        }
         let Some(pause) = &mut self.pause else {
             let last = self.last_failure.take();
             return Dialled::Exhausted(last.unwrap_or_else(|| none_available(service)));
@@ -289,23 +379,19 @@ impl Dial {
     }
 
     /// The server has accepted the connection; its TLS handshake may follow.
-    pub(crate) fn connected(&mut self) {
-        if let Some(attempt) = &mut self.attempt {
-            attempt.is_answered = true;
+    pub(crate) fn connected(&mut self, service: &Service, now: Instant) {
+        self.is_answered = true;
+        if let Some(attempt) = &self.attempt {
+            self.rivals.settle(service, attempt.started, now);
         }
     }
 
     /// The server is connected, and what follows is the client's.
     pub(crate) fn succeeded(&mut self, service: &Service, now: Instant) {
-        let Some(attempt) = &mut self.attempt else {
+        let Some(attempt) = &self.attempt else {
             return;
         };
-        attempt.is_answered = true;
-        service
-            .pool
-            .borrow_mut()
-            .dial_succeeded(attempt.picked.server, now);
-        service.tell_state(attempt.picked.server);
+        attempt.succeeded(service, now);
         let took = now.saturating_duration_since(attempt.started);
         service.counters.observe(Histogram::Dial, took);
         let id = service.pool.borrow().id(attempt.picked.server);
@@ -341,7 +427,8 @@ impl Dial {
         now: Instant,
     ) -> Result<(), Ending> {
         let (blame, reason) = judge(error, self.is_local());
-        let ending = Ending::with(reason, error.to_string());
+        let detail = self.detail(service, error);
+        let ending = Ending::with(reason, detail);
         self.gave_up(service, blame, ending.clone(), now);
         match blame {
             Blame::Host => Err(ending),
@@ -383,42 +470,26 @@ impl Dial {
             self.pause = None;
             return self.last_failure.take();
         }
-        self.gave_up(
-            service,
-            Blame::Server,
-            Ending::new(Reason::BackendTimeout),
-            now,
-        );
+        let words = format!("no answer within {:?}", service.plan.timeouts.dial);
+        let ending = Ending::with(Reason::BackendTimeout, self.detail(service, &words));
+        self.gave_up(service, Blame::Server, ending, now);
         None
+    }
+
+    fn detail(&self, service: &Service, words: &dyn std::fmt::Display) -> String {
+        let attempt = self.attempt.as_ref();
+        attempt.map_or_else(|| words.to_string(), |one| one.detail(service, words))
     }
 
     fn gave_up(&mut self, service: &Service, blame: Blame, ending: Ending, now: Instant) {
         let Some(attempt) = self.attempt.take() else {
             return;
         };
-        let server = attempt.picked.server;
-        let counter = match ending.reason {
-            Reason::BackendBusy => ServerCounter::DialsBusy,
-            Reason::BackendRefused => ServerCounter::DialsRefused,
-            Reason::BackendTimeout => ServerCounter::DialsTimedOut,
-            Reason::DescriptorLimit | Reason::HostResources => ServerCounter::DialsHost,
-            Reason::BackendUnreachable => ServerCounter::DialsUnreachable,
-            _ => ServerCounter::DialsTls,
-        };
-        service.counters.server(server).count(counter);
-        service
-            .counters
-            .server(server)
-            .lower(ServerGauge::ConnectionsOpen);
-        service.pool.borrow_mut().closed(server);
-        self.passed_over.insert(attempt.picked.place);
+        let (server, place) = (attempt.picked.server, attempt.picked.place);
+        attempt.failed(service, blame, ending.reason, now);
+        self.passed_over.insert(place);
         match blame {
-            Blame::Server => {
-                service.pool.borrow_mut().dial_failed(server, now);
-                service.tell_state(server);
-                self.tried.insert(attempt.picked.place);
-            }
-            Blame::Way => self.tried.insert(attempt.picked.place),
+            Blame::Server | Blame::Way => self.tried.insert(place),
             Blame::Busy => {
                 let first = Pause {
                     length: PAUSE,
@@ -436,21 +507,15 @@ impl Dial {
     pub(crate) fn closed(&mut self, service: &Service) {
         self.pause = None;
         self.leave_queue(service);
-        if let Some(attempt) = &mut self.attempt
-            && !std::mem::replace(&mut attempt.is_released, true)
-        {
-            attempt.place = None;
-            service.pool.borrow_mut().closed(attempt.picked.server);
-            service
-                .counters
-                .server(attempt.picked.server)
-                .lower(ServerGauge::ConnectionsOpen);
+        self.rivals.release(service);
+        if let Some(attempt) = &mut self.attempt {
+            attempt.release(service);
         }
     }
 
     /// Counts bytes for the server that is connected.
     pub(crate) fn count_bytes(&self, service: &Service, up: u64, down: u64) {
-        if let Some(attempt) = self.attempt.as_ref().filter(|attempt| attempt.is_answered) {
+        if let Some(attempt) = self.attempt.as_ref().filter(|_| self.is_answered) {
             let server = attempt.picked.server;
             service
                 .counters
@@ -501,56 +566,6 @@ fn queue_full(service: &Service, servers: usize) -> Ending {
     Ending::with(Reason::ServerQueueFull, detail)
 }
 
-/// Where a connection to a server comes from. One that would have to come from an address of the
-/// other family is not made: it would come from a wrong one.
-fn source_of(
-    source: &SourceAddress,
-    server: &Address,
-    client: Option<IpAddr>,
-) -> io::Result<Source> {
-    let Address::Ip(server) = server else {
-        return Ok(Source::Any);
-    };
-    let fits = |address: &IpAddr| address.is_ipv4() == server.is_ipv4();
-    let found = match source {
-        SourceAddress::Any => Some(Source::Any),
-        SourceAddress::Own(own) => own.iter().copied().find(fits).map(Source::Own),
-        SourceAddress::Client => match client.map(|client| client.to_canonical()) {
-            Some(client) => Some(client).filter(fits).map(Source::Foreign),
-            None => Some(Source::Any),
-        },
-    };
-    let words = "`back.source` has no address of the server's family";
-    found.ok_or_else(|| io::Error::new(ErrorKind::AddrNotAvailable, words))
-}
-
-/// Numbers of Linux's errors that have no kind of their own.
-const ENOMEM: i32 = 12;
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
-const ENOSPC: i32 = 28;
-const ENOBUFS: i32 = 105;
-
-/// What a failed dial speaks against, and how the connection ends if it was the last.
-///
-/// A Unix listener whose queue is full is not dead (connect(2), `EAGAIN`). The same error of TCP
-/// and `EADDRNOTAVAIL` say that no local port is left for this destination.
-fn judge(error: &io::Error, is_unix: bool) -> (Blame, Reason) {
-    match (error.raw_os_error(), error.kind()) {
-        (Some(EMFILE | ENFILE), _) => (Blame::Host, Reason::DescriptorLimit),
-        (Some(ENOMEM | ENOBUFS | ENOSPC), _) => (Blame::Host, Reason::HostResources),
-        (_, ErrorKind::WouldBlock) if is_unix => (Blame::Busy, Reason::BackendBusy),
-        (_, ErrorKind::WouldBlock | ErrorKind::AddrNotAvailable) => {
-            (Blame::Way, Reason::HostResources)
-        }
-        (_, ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset) => {
-            (Blame::Server, Reason::BackendRefused)
-        }
-        (_, ErrorKind::TimedOut) => (Blame::Server, Reason::BackendTimeout),
-        _ => (Blame::Server, Reason::BackendUnreachable),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -560,56 +575,6 @@ mod tests {
 
     use crate::fixture::{Fixture, SERVER_CONNECTIONS_MAX};
     use crate::options::{Limits, SourceLimits};
-
-    #[test]
-    fn a_connection_comes_from_an_address_of_its_servers_family_or_is_not_made() {
-        let [v4, v6, other]: [IpAddr; 3] =
-            ["192.0.2.1", "2001:db8::1", "192.0.2.9"].map(|text| text.parse().unwrap());
-        let at = |text: &str| text.parse::<Address>().unwrap();
-        let (old, new, unix) = (at("127.0.0.1:1"), at("[::1]:1"), at("unix:/s"));
-        let both = SourceAddress::Own(vec![v6, v4]);
-        let of = |source: &SourceAddress, server: &Address, client| {
-            source_of(source, server, client).ok()
-        };
-        for server in [&old, &new, &unix] {
-            assert_eq!(of(&SourceAddress::Any, server, Some(v4)), Some(Source::Any));
-        }
-        assert_eq!(of(&both, &old, Some(other)), Some(Source::Own(v4)));
-        assert_eq!(of(&both, &new, Some(other)), Some(Source::Own(v6)));
-        assert_eq!(of(&both, &unix, Some(other)), Some(Source::Any));
-        assert_eq!(of(&SourceAddress::Own(vec![v4]), &new, Some(v6)), None);
-        let client = SourceAddress::Client;
-        assert_eq!(of(&client, &old, Some(other)), Some(Source::Foreign(other)));
-        assert_eq!(of(&client, &new, Some(other)), None);
-        assert_eq!(of(&client, &old, None), Some(Source::Any));
-    }
-
-    #[test]
-    fn only_what_speaks_against_a_server_is_held_against_it() {
-        let blame = |number, is_unix| {
-            let error = io::Error::from_raw_os_error(number);
-            judge(&error, is_unix)
-        };
-        const EAGAIN: i32 = 11;
-        const EADDRNOTAVAIL: i32 = 99;
-        const ECONNREFUSED: i32 = 111;
-        const EHOSTUNREACH: i32 = 113;
-        for (number, is_unix, wanted) in [
-            (EAGAIN, true, (Blame::Busy, Reason::BackendBusy)),
-            (EAGAIN, false, (Blame::Way, Reason::HostResources)),
-            (EADDRNOTAVAIL, false, (Blame::Way, Reason::HostResources)),
-            (EMFILE, true, (Blame::Host, Reason::DescriptorLimit)),
-            (ENOBUFS, false, (Blame::Host, Reason::HostResources)),
-            (ECONNREFUSED, true, (Blame::Server, Reason::BackendRefused)),
-            (
-                EHOSTUNREACH,
-                false,
-                (Blame::Server, Reason::BackendUnreachable),
-            ),
-        ] {
-            assert_eq!(blame(number, is_unix), wanted, "{number}");
-        }
-    }
 
     #[test]
     fn a_call_that_comes_late_makes_no_dial() {

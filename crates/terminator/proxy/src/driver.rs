@@ -156,6 +156,14 @@ impl Driver {
         Ok((socket, connected))
     }
 
+    /// Has events of a socket come under another token. What has come is reported again.
+    pub(crate) fn rename(&self, socket: &mut Socket, token: u64) {
+        if std::mem::replace(&mut socket.token, token) != token {
+            (socket.writable, socket.watches_writes) = (false, false);
+            self.watch_writes(socket);
+        }
+    }
+
     /// Removes a socket from epoll; returns whether it is out.
     pub(crate) fn unwatch(&self, socket: &mut Socket) -> bool {
         socket.is_watched = self.epoll.remove(&socket.fd).is_err();
@@ -234,6 +242,11 @@ impl Socket {
 
     pub(crate) fn is_writable(&self) -> bool {
         self.writable
+    }
+
+    /// Asks the kernel whether it is connected.
+    pub(crate) fn is_connected(&self) -> bool {
+        socket::is_connected(&self.fd)
     }
 
     /// Whether the kernel has reported an error; `take_error` returns it.

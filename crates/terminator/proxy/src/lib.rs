@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod allowance;
+mod attempt;
 mod back;
 mod commands;
 mod connection;
@@ -33,6 +34,7 @@ mod pipes;
 mod places;
 pub mod plan;
 pub mod plane;
+mod rivals;
 pub mod routes;
 mod schedule;
 mod service;

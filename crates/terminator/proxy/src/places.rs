@@ -133,6 +133,15 @@ impl SharedPlaces {
         chosen
     }
 
+    /// A place at one server, if it has room and nobody waits for it.
+    pub(crate) fn take(self: &Arc<Self>, limit: Limit) -> Option<Place> {
+        let mut places = self.lock();
+        let has_room = places.has_room(limit, Turn::NEWCOMER);
+        has_room.then(|| places.take(limit))?;
+        drop(places);
+        Some(self.place(limit))
+    }
+
     /// Servers take as many connections as these options say, from now on.
     pub(crate) fn set_limits(&self, options: &backend::options::Options) {
         let woken = self.lock().set_limits(Pool::new(options, 0).limits());

@@ -192,9 +192,9 @@ impl Plane {
         Heartbeat::of(pulses)
     }
 
-    /// Tells what an active check has found out.
-    pub fn set_server_up(&self, service: &str, server: usize, up: bool) {
-        self.send_news(service, server, &ServerNews::Checked(up));
+    /// Tells that active checks have found these addresses of a server down, and no others.
+    pub fn set_addresses_down(&self, service: &str, server: usize, down: &[Address]) {
+        self.send_news(service, server, &ServerNews::Checked(down.into()));
     }
 
     /// Tells what a server's name stands for.

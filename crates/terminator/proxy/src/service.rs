@@ -12,6 +12,7 @@ use flow::options::{SendProxy, Settings};
 use sys::socket::PeerAddress;
 use telemetry::catalogue::ServerGauge;
 use telemetry::counters::ServiceCounters;
+use wire::address::Address;
 use wire::network::Network;
 
 use crate::commands::ServerNews;
@@ -88,7 +89,7 @@ impl Service {
             counters,
             plan,
         };
-        (0..service.plan.server_names.len()).for_each(|server| service.tell_state(server));
+        (0..service.plan.server_names.len()).for_each(|server| service.tell_state(server, true));
         service
     }
 
@@ -112,21 +113,26 @@ impl Service {
         let mut pool = self.pool.borrow_mut();
         match news {
             ServerNews::Target(target) => pool.set_target(server, target),
-            ServerNews::Checked(up) => pool.set_checked(server, *up, now),
+            ServerNews::Checked(down) => pool.set_checked(server, down, now),
             ServerNews::Disabled(disabled) => pool.set_disabled(server, *disabled, now),
         }
         drop(pool);
-        self.tell_state(server);
+        self.tell_state(server, true);
     }
 
     /// Tells the metrics whether this worker would send a connection to a server, and when a slow
-    /// start of it ends.
-    pub(crate) fn tell_state(&self, server: usize) {
+    /// start of it ends; and to which of its addresses, if that has changed.
+    pub(crate) fn tell_state(&self, server: usize, has_changed: bool) {
         let pool = self.pool.borrow();
-        let state = pool.state(server);
-        let is_up = state.is_some_and(|state| state.health == Health::Up);
+        let Some(state) = pool.state(server) else {
+            return;
+        };
         let counters = self.counters.server(server);
-        counters.set_up(is_up);
+        counters.set_up(state.health == Health::Up);
+        if has_changed {
+            counters.set(ServerGauge::Addresses, state.addresses as u64);
+            counters.set_addresses_down(pool.addresses_down(server).map(Address::to_string));
+        }
         if let Some(end) = pool.slow_start_end(server) {
             let end = SystemTime::now() + end.saturating_duration_since(Instant::now());
             let since_epoch = end.duration_since(UNIX_EPOCH).unwrap_or_default();

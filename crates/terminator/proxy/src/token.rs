@@ -10,6 +10,8 @@ pub(crate) enum EventSource {
     Front(ConnectionId),
     /// The server's socket of a connection.
     Back(ConnectionId),
+    /// One that is dialled beside the server's socket of a connection.
+    Rival(ConnectionId),
     /// A listener, by its place.
     Listener(usize),
     /// The other threads' calls.
@@ -20,13 +22,13 @@ pub(crate) enum EventSource {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ConnectionId {
     pub(crate) place: u32,
-    /// How often the place was used before. Counts up to 2^30 and begins again: two uses that far
+    /// How often the place was used before. Counts up to 2^29 and begins again: two uses that far
     /// apart never meet in one batch.
     pub(crate) generation: u32,
 }
 
-const KIND_BITS: u32 = 2;
-pub(crate) const GENERATION_MASK: u32 = (1 << 30) - 1;
+const KIND_BITS: u32 = 3;
+pub(crate) const GENERATION_MASK: u32 = (1 << 29) - 1;
 
 impl EventSource {
     pub(crate) fn token(self) -> u64 {
@@ -35,6 +37,7 @@ impl EventSource {
             Self::Back(id) => (1, id.bits()),
             Self::Listener(place) => (2, place as u64),
             Self::Waker => (3, 0),
+            Self::Rival(id) => (4, id.bits()),
         };
         rest << KIND_BITS | kind
     }
@@ -45,6 +48,7 @@ impl EventSource {
             0 => Self::Front(ConnectionId::of(rest)),
             1 => Self::Back(ConnectionId::of(rest)),
             2 => Self::Listener(rest as usize),
+            4 => Self::Rival(ConnectionId::of(rest)),
             _ => Self::Waker,
         }
     }
@@ -76,6 +80,7 @@ mod tests {
         let all = [
             EventSource::Front(id),
             EventSource::Back(id),
+            EventSource::Rival(id),
             EventSource::Listener(3),
             EventSource::Waker,
         ];

@@ -201,6 +201,7 @@ impl Worker {
             match EventSource::of(event.token) {
                 EventSource::Front(id) => self.note(id, event, false),
                 EventSource::Back(id) => self.note(id, event, true),
+                EventSource::Rival(id) => self.note_rival(id),
                 EventSource::Listener(place) => ready.add(place),
                 EventSource::Waker => is_called = true,
             }
@@ -249,6 +250,13 @@ impl Worker {
             && self.schedule.is_overrun(self.now)
         {
             self.give_up(id, Reason::ClientDisconnected);
+        }
+    }
+
+    fn note_rival(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.find(id) {
+            connection.dial.note_rivals();
+            self.queue(id);
         }
     }
 

@@ -268,6 +268,8 @@ catalogue! {
         Gauge Count "lariat_server_connections_open" "Connections open to the server." { ConnectionsOpen }
         Gauge Count "lariat_server_workers_up" "Workers that would send a connection to the server." { WorkersUp }
         Gauge Count "lariat_server_up" "1 if any worker would send a connection to the server, else 0." { Up }
+        Gauge Count "lariat_server_addresses" "Addresses of the server: as many as its name stands for." { Addresses }
+        Gauge Count "lariat_server_addresses_down" "Addresses of the server that some worker dials only if no other is left, since dials of them or their checks failed. `lariat status` names them." { AddressesDown }
         Gauge Seconds "lariat_server_slow_start_end_timestamp_seconds" "When the server has its whole share after `back.slow-start`, in seconds since the epoch; 0 if it never came back up." { SlowStartEnd }
         Gauge Seconds "lariat_server_last_change_timestamp_seconds" "When the server last went down or came back up, in seconds since the epoch; if it never did, the start of the worker process, or of the first of those before it that handed over." { Changed }
         Gauge Count "lariat_server_disabled" "1 if an operator has disabled the server (`lariat server disable`), else 0." { Disabled }

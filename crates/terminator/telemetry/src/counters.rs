@@ -5,8 +5,8 @@
 //! would lose counts and nothing else. Cells of different workers share no cache line.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::catalogue::{
@@ -43,7 +43,12 @@ pub struct Cells<S, const N: usize> {
 pub type WorkerCounters = Cells<Worker, { Worker::SLOTS }>;
 
 /// One server of one service on one worker.
-pub type ServerCounters = Cells<Server, { Server::SLOTS }>;
+#[derive(Debug, Default)]
+pub struct ServerCounters {
+    cells: Cells<Server, { Server::SLOTS }>,
+    /// Changed when one goes down or comes back, never for a connection.
+    addresses_down: Mutex<Vec<String>>,
+}
 
 /// One service on one worker.
 #[derive(Debug, Default)]
@@ -211,7 +216,26 @@ impl ServiceCounters {
     }
 }
 
+impl Deref for ServerCounters {
+    type Target = Cells<Server, { Server::SLOTS }>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.cells
+    }
+}
+
 impl ServerCounters {
+    /// Says which of the server's addresses this worker dials only if no other is left.
+    pub fn set_addresses_down(&self, addresses: impl Iterator<Item = String>) {
+        let down = self.addresses_down.lock();
+        *down.unwrap_or_else(PoisonError::into_inner) = addresses.collect();
+    }
+
+    pub(crate) fn addresses_down(&self) -> Vec<String> {
+        let down = self.addresses_down.lock();
+        down.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// A server is up until a worker or a check says otherwise.
     pub(crate) fn up() -> Self {
         let counters = Self::default();

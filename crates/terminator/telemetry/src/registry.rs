@@ -3,6 +3,7 @@
 //! Services are known by name and servers by their text, so a reload goes on counting where the old
 //! plan stopped. What no plan and no connection holds any more is not shown.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::catalogue::{ServerGauge, ServiceGauge};
@@ -141,11 +142,17 @@ impl Registry {
         let workers_up = workers.map(|one| one.get(ServerGauge::WorkersUp)).sum();
         counts.set(ServerGauge::WorkersUp, workers_up);
         counts.set(ServerGauge::Up, u64::from(workers_up > 0));
+        for gauge in [ServerGauge::SlowStartEnd, ServerGauge::Addresses] {
+            let cells = server.cells.iter();
+            let most = cells.map(|one| one.get(gauge)).max();
+            counts.set(gauge, most.unwrap_or(0));
+        }
         let cells = server.cells.iter();
-        let slow_start_end = cells.map(|one| one.get(ServerGauge::SlowStartEnd)).max();
-        counts.set(ServerGauge::SlowStartEnd, slow_start_end.unwrap_or(0));
+        let addresses_down: BTreeSet<_> = cells.flat_map(|one| one.addresses_down()).collect();
+        counts.set(ServerGauge::AddressesDown, addresses_down.len() as u64);
         ServerSnapshot {
             name: server.name.clone(),
+            addresses_down,
             counts,
         }
     }

@@ -3,6 +3,7 @@
 //! Owns the values and their sums, and names each by the catalogue; how they are shown is others'
 //! business.
 
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct ServiceSnapshot {
 pub struct ServerSnapshot {
     /// As configured.
     pub name: String,
+    /// Its addresses that some worker dials only if no other is left.
+    pub addresses_down: BTreeSet<String>,
     /// What is counted of it.
     pub counts: Counts<Server>,
 }

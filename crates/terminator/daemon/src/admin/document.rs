@@ -4,6 +4,8 @@
 //! renamed, removed or given another meaning. What is counted stands in it under the names of the
 //! catalogue of metrics. Explained in full in `docs/reference/status.md`.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use telemetry::catalogue::{
@@ -241,8 +243,11 @@ pub(crate) struct ServerStatus {
     pub(crate) state: ServerState,
     /// Whether an operator has disabled it; then it is down.
     pub(crate) disabled: bool,
-    /// Why it is not up, as far as known; `None` if it is.
+    /// Why it is not up, or which of its addresses are not used, as far as known.
     pub(crate) note: Option<String>,
+    /// Its addresses that some worker dials only if no other is left.
+    #[serde(default)]
+    pub(crate) addresses_down: BTreeSet<String>,
     /// When its state was first seen, in milliseconds since the epoch; at the earliest when the
     /// worker process started, or the first of those that it has taken over from; at the latest a
     /// second after it changed.

@@ -120,15 +120,32 @@ pub(super) fn server(
     let state = state(&counted, workers);
     let disabled = counted.counts.get(ServerGauge::Disabled) > 0;
     let note = disabled.then(|| "an operator has disabled it".to_owned());
-    let note = note.or(checked).or_else(|| unchecked(&counted, state));
+    let part = part(&counted, checked.as_deref()).filter(|_| state != ServerState::Down);
+    let is_noted = state != ServerState::Up || part.is_some();
+    let note = note.or(part).or(checked);
+    let note = note.or_else(|| unchecked(&counted, state));
     ServerStatus {
         name: counted.name,
         state,
         disabled,
         since_ms,
-        note: note.filter(|_| state != ServerState::Up).or(slow_start),
+        note: note.filter(|_| is_noted).or(slow_start),
+        addresses_down: counted.addresses_down,
         metrics: counted.counts,
     }
+}
+
+/// Which of several addresses are not used, and why.
+fn part(counted: &ServerSnapshot, checked: Option<&str>) -> Option<String> {
+    let (down, all) = (&counted.addresses_down, ServerGauge::Addresses);
+    let all = counted.counts.get(all);
+    let (count, down) = (
+        down.len(),
+        down.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    let failed = || format!("{}: last dials failed", down.join(", "));
+    let why = checked.map_or_else(failed, str::to_owned);
+    (count > 0 && all > 1).then(|| format!("{count} of {all} addresses not used: {why}"))
 }
 
 /// Why a server is not up of which no check says so: its name was never resolved, so that it was

@@ -44,6 +44,8 @@ struct WatchedServer {
     disabled: bool,
     cause: Option<String>,
     failures: [u64; FAILURES.len()],
+    /// Addresses that are down, or have been a little while ago.
+    addresses: BTreeMap<String, Change>,
     /// Another worker process has seen it go down, and this one has not yet: until then.
     unconfirmed_until: Option<Instant>,
 }
@@ -88,6 +90,7 @@ impl ServerWatch {
                     disabled: false,
                     cause: one.cause.clone(),
                     failures: Default::default(),
+                    addresses: BTreeMap::new(),
                     unconfirmed_until: Some(now + CONFIRM_TIME_MAX),
                 };
                 service.servers.insert(one.server.clone(), watched);
@@ -124,8 +127,9 @@ impl WatchedService {
         for server in &service.servers {
             let new = || WatchedServer::new(server, workers, now);
             let mut watched = before.remove(&server.name).unwrap_or_else(new);
+            let addresses = watched.look_at_addresses(server, now);
             let text = watched.look(server, workers, now);
-            said.extend(text.map(|(level, text)| {
+            said.extend(addresses.into_iter().chain(text).map(|(level, text)| {
                 (
                     level,
                     format!("service `{name}`: server {} {text}", server.name),
@@ -176,6 +180,7 @@ impl WatchedServer {
             disabled: server.disabled,
             cause: None,
             failures: failures(server),
+            addresses: BTreeMap::new(),
             unconfirmed_until: None,
         }
     }
@@ -232,19 +237,70 @@ impl WatchedServer {
         Some(text).filter(|_| !is_ordered)
     }
 
+    /// Which addresses went down and came back while others are up.
+    fn look_at_addresses(&mut self, server: &ServerStatus, now: Instant) -> Vec<Said> {
+        let is_partial = server.state != ServerState::Down && server.addresses_down.len() > 0;
+        for address in server.addresses_down.iter().filter(|_| is_partial) {
+            let new = || Change::new(now);
+            self.addresses.entry(address.clone()).or_insert_with(new);
+        }
+        let kinds = self.failed_since(server);
+        let mut said = Vec::new();
+        self.addresses.retain(|address, change| {
+            let is_up = !server.addresses_down.contains(address);
+            let seen = change.seen(is_up, now);
+            said.extend(seen.map(|seen| match (seen, is_up) {
+                (Seen::Up(after), _) => {
+                    let after = shown(after);
+                    (
+                        Level::Notice,
+                        format!("is used at {address} again after {after}"),
+                    )
+                }
+                (Seen::Flapped(_), true) => (Level::Notice, format!("is used at {address} again")),
+                (Seen::Down | Seen::Flapped(_), _) => {
+                    let cause = cause_at(server, address, &kinds);
+                    (Level::Warning, format!("is not used at {address}: {cause}"))
+                }
+            }));
+            !is_up || !change.said.is_empty()
+        });
+        said
+    }
+
     /// What the status says, with the kinds of dials that have failed since the last look.
     fn cause_of(&self, server: &ServerStatus) -> String {
         let note = server.note.as_deref().unwrap_or("its dials failed");
-        let kinds = FAILURES.iter().zip(failures(server)).zip(self.failures);
-        let grown = kinds.filter(|((_, now), before)| now > before);
-        let names: Vec<_> = grown.map(|(((_, name), _), _)| *name).collect();
-        if names.is_empty() || !note.contains("dials failed") {
+        let kinds = self.failed_since(server);
+        if kinds.is_empty() || !note.contains("dials failed") {
             return note.to_owned();
         }
         // It may be what was the cause before, with the kinds of then.
         let note = note.split_once(" (").map_or(note, |(note, _)| note);
-        format!("{note} ({})", names.join(", "))
+        format!("{note}{kinds}")
     }
+
+    /// The kinds of dials that have failed since the last look, in brackets.
+    fn failed_since(&self, server: &ServerStatus) -> String {
+        let kinds = FAILURES.iter().zip(failures(server)).zip(self.failures);
+        let grown = kinds.filter(|((_, now), before)| now > before);
+        let names: Vec<_> = grown.map(|(((_, name), _), _)| *name).collect();
+        match &*names {
+            [] => String::new(),
+            names => format!(" ({})", names.join(", ")),
+        }
+    }
+}
+
+/// Why a server is not used at an address: what its check says, or else dials.
+fn cause_at(server: &ServerStatus, address: &str, kinds: &str) -> String {
+    let note = server.note.as_deref().unwrap_or_default();
+    let checks = note
+        .split_once("not used: ")
+        .map_or(note, |(_, checks)| checks);
+    let of_it = |check: &str| Some(check.strip_prefix(address)?.strip_prefix(' ')?.to_owned());
+    let found = checks.split("; ").find_map(of_it);
+    found.unwrap_or_else(|| format!("its last dials failed{kinds}"))
 }
 
 fn failures(server: &ServerStatus) -> [u64; FAILURES.len()] {

@@ -23,6 +23,7 @@ use tls::server::Expiries;
 use tls::validity::Ends;
 
 use crate::handover::{EndedReload, Reloads};
+use crate::health::HealthReport;
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 use crate::observations::Observations;
@@ -120,7 +121,7 @@ struct Facts {
     log_failure: Option<String>,
     cluster: ClusterFacts,
     /// Why servers are down that checks took out, by service and server.
-    notes: BTreeMap<(String, String), String>,
+    notes: BTreeMap<(String, String), (bool, String)>,
     /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
     states: ServerStates,
@@ -227,16 +228,17 @@ impl AdminState {
         self.facts().log_failure = None;
     }
 
-    /// What a check of a server decided: why it is down, or `None` if it is up. May be said again.
-    pub(crate) fn server_noted(&self, service: &str, server: &str, note: Option<String>) {
-        let is_down = note.is_some();
-        let key = (service.to_owned(), server.to_owned());
+    /// What checks of a server decided. May be said again.
+    pub(crate) fn server_noted(&self, server: &str, report: &HealthReport) {
+        let key = (report.service.clone(), server.to_owned());
         let mut facts = self.facts();
-        let before = match note {
-            Some(note) => facts.notes.insert(key, note),
-            None => facts.notes.remove(&key),
+        let is_down = !report.up;
+        let before = if report.down.is_empty() {
+            facts.notes.remove(&key)
+        } else {
+            facts.notes.insert(key, (is_down, report.why.clone()))
         };
-        if before.is_some() != is_down {
+        if before.is_some_and(|(was_down, _)| was_down) != is_down {
             let change = if is_down {
                 ServerCounter::WentDown
             } else {
@@ -244,7 +246,7 @@ impl AdminState {
             };
             let servers = [server.to_owned()];
             let control = self.registry.control();
-            let counters = self.registry.service(control, service, &servers);
+            let counters = self.registry.service(control, &report.service, &servers);
             counters.server(0).count(change);
         }
     }
@@ -556,8 +558,9 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
     let servers = servers.into_iter().map(|one| {
         let watched = facts.watch.of(&name, &one.name).map(str::to_owned);
         let checked = facts.notes.get(&(name.clone(), one.name.clone()));
+        let checked = checked.map(|(_, why)| why.clone());
         let since_ms = facts.states.since_ms(&name, &one.name);
-        server(one, checked.cloned().or(watched), workers, since_ms)
+        server(one, checked.or(watched), workers, since_ms)
     });
     let first = |ends: &Ends| ends.first().map(since_epoch);
     ServiceStatus {
@@ -598,6 +601,18 @@ mod tests {
             rights: RightsStatus::default(),
         };
         AdminState::new(Arc::clone(registry), start)
+    }
+
+    /// Of `web`, whose only address is down for this reason, or up.
+    fn report(why: Option<String>) -> HealthReport {
+        let address = || "192.0.2.1:1".parse().unwrap();
+        HealthReport {
+            service: "web".to_owned(),
+            server: 0,
+            down: why.iter().map(|_| address()).collect(),
+            up: why.is_none(),
+            why: why.unwrap_or_default(),
+        }
     }
 
     fn facts(name: &str) -> ServiceFacts {
@@ -641,7 +656,7 @@ mod tests {
         web.ended(Reason::NotTls);
         web.server(0).set_up(false);
         state.plan_served(served(4, &["web"]));
-        state.server_noted("web", "a:1", Some("status 503".into()));
+        state.server_noted("a:1", &report(Some("status 503".into())));
         state.reloaded(Reloads {
             ok: 3,
             refused: 1,
@@ -715,13 +730,13 @@ mod tests {
         let registry = Arc::new(Registry::new(1));
         let state = state(&registry);
         let _web = registry.service(0, "web", &["a:1".to_owned()]);
-        state.server_noted("web", "a:1", None);
+        state.server_noted("a:1", &report(None));
         for note in ["refused", "reset"] {
-            state.server_noted("web", "a:1", Some(note.into()));
+            state.server_noted("a:1", &report(Some(note.into())));
             state.plan_served(served(2, &["web"]));
         }
-        state.server_noted("web", "a:1", None);
-        state.server_noted("web", "a:1", Some("refused".into()));
+        state.server_noted("a:1", &report(None));
+        state.server_noted("a:1", &report(Some("refused".into())));
         let snapshot = registry.snapshot();
         let server = &snapshot.services[0].servers[0];
         let changes =

@@ -1,6 +1,6 @@
 //! One check of one server at one address: the dial and the dialog.
 //!
-//! Owns what counts as an answer; time limits are the caller's.
+//! Owns what counts as an answer, and how much of it is read.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -13,12 +13,18 @@ use proxy::options::{ServerTls, Starttls};
 use tls::probe::Probe;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::Instant;
 use wire::address::{Address, Endpoint, UnixName};
-use wire::http;
+use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, MysqlCheck, MysqlCheckStep, Next};
 
-/// The bytes of a status line that decide: `HTTP/1.1 200` and what follows the number.
-const STATUS_BYTES: usize = 13;
+/// The head of an answer, with those of interim responses (1xx) before it: four times what servers
+/// send by their own limits.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// The content of an answer that is read, so that the server can finish it: it may log an error
+/// if the connection ends before. A page for checks has less.
+const CONTENT_BYTES_MAX: u64 = 1 << 20;
 
 /// A flight of a server's handshake seldom has more.
 const READ_BYTES: usize = 4096;
@@ -82,6 +88,8 @@ pub(super) enum ProbeFault {
     Broken(#[from] io::Error),
     #[error("answered with something that is not HTTP/1")]
     NotHttp,
+    #[error("answered with a head of more than {HEAD_BYTES_MAX} bytes")]
+    HeadTooLong,
     #[error("answered with status {0}")]
     Status(u16),
     #[error("did not answer within {0:?}")]
@@ -142,8 +150,23 @@ impl Target {
         self
     }
 
-    /// Dials and asks.
-    pub(super) async fn probe(&self, address: &Address) -> Result<Passed, ProbeFault> {
+    /// Dials and asks. An answer that has come in time counts, even if its content does not end in
+    /// the time that is left.
+    pub(super) async fn probe(
+        &self,
+        address: &Address,
+        timeout: Duration,
+    ) -> Result<Passed, ProbeFault> {
+        let until = Instant::now() + timeout;
+        let asked = tokio::time::timeout_at(until, self.ask(address)).await;
+        let (passed, content) = asked.unwrap_or(Err(ProbeFault::TimedOut(timeout)))?;
+        if let Some((answer, content)) = content {
+            let _ = tokio::time::timeout_at(until, answer.finish(content)).await;
+        }
+        passed
+    }
+
+    async fn ask(&self, address: &Address) -> Result<Asked, ProbeFault> {
         let mut stream = dial(address).await.map_err(ProbeFault::Dial)?;
         let (mut before, mut within) = (&self.preface[..], &[][..]);
         if self.tls.as_ref().is_some_and(|(tls, _)| tls.header_inside) {
@@ -155,15 +178,24 @@ impl Target {
         if let Some(starttls) = &self.starttls {
             ask_for_tls(&mut *stream, starttls).await?;
         }
-        match (&self.question, &self.tls) {
+        let passed = match (&self.question, &self.tls) {
             (Question::Mysql, tls) => ask_mysql(&mut *stream, tls.as_ref(), within).await,
             (Question::Greeting(dialect), _) => hear(&mut *stream, *dialect).await,
             (Question::Tcp, _) => Ok(Passed::Connected),
-            (Question::Http { request }, None) => ask_http(&mut *stream, request).await,
-            (Question::Http { request }, Some((tls, server))) => {
-                let probe = tls.client.probe(*server, None)?;
-                let request = [within, request].concat();
-                ask_https(&mut *stream, probe, &request).await
+            (Question::Http { request }, tls) => {
+                let mut probe = match tls {
+                    Some((tls, server)) => Some(tls.client.probe(*server, None)?),
+                    None => None,
+                };
+                if let Some(probe) = &mut probe {
+                    shake_hands(&mut *stream, probe).await?;
+                }
+                let answer = Answer {
+                    stream,
+                    probe,
+                    bytes: Vec::new(),
+                };
+                return answer.ask(&[within, request].concat()).await;
             }
             (Question::Tls { name }, tls) => {
                 let name = name.as_deref();
@@ -177,7 +209,85 @@ impl Target {
                 let _ = stream.write_all(&probe.close()).await;
                 Ok(Passed::Handshake)
             }
+        };
+        Ok((passed, None))
+    }
+}
+
+/// What was found out, and the answer whose content is still to be read.
+type Asked = (Result<Passed, ProbeFault>, Option<(Answer, Content)>);
+
+/// An answer by HTTP.
+struct Answer {
+    stream: Box<dyn Stream>,
+    /// The TLS that it comes through.
+    probe: Option<Probe>,
+    /// What of it has come and was not used.
+    bytes: Vec<u8>,
+}
+
+impl Answer {
+    /// Sends a request, and reads up to the head of the final response.
+    async fn ask(mut self, request: &[u8]) -> Result<Asked, ProbeFault> {
+        match &mut self.probe {
+            Some(probe) => probe.send(request),
+            None => self.stream.write_all(request).await?,
         }
+        let mut left = HEAD_BYTES_MAX;
+        loop {
+            match ResponseHead::parse(&self.bytes, left, false) {
+                Ok(Some(head)) => {
+                    self.bytes.drain(..head.bytes);
+                    left = left.saturating_sub(head.bytes);
+                    if head.status != 101 && head.status < 200 {
+                        continue;
+                    }
+                    let content = Content::new(head.content);
+                    return Ok((judge(head.status), Some((self, content))));
+                }
+                Ok(None) => self.read().await?,
+                Err(HeadFault::TooLarge) => return Err(ProbeFault::HeadTooLong),
+                // Clients are the judges of its fields.
+                Err(_) => match http::status_code(&self.bytes) {
+                    Ok(Some(code)) => return Ok((judge(code), None)),
+                    Ok(None) => self.read().await?,
+                    Err(_) => return Err(ProbeFault::NotHttp),
+                },
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), ProbeFault> {
+        let mut buffer = [0; READ_BYTES];
+        if let Some(probe) = &mut self.probe {
+            self.stream.write_all(&probe.output()).await?;
+        }
+        let before = self.bytes.len();
+        let count = self.stream.read(&mut buffer).await?;
+        match &mut self.probe {
+            Some(probe) => probe.data(&buffer[..count], &mut self.bytes)?,
+            None => self.bytes.extend_from_slice(&buffer[..count]),
+        }
+        if count == 0 && self.bytes.len() == before {
+            return Err(ProbeFault::Closed);
+        }
+        Ok(())
+    }
+
+    /// Reads the content, as much as there may be of it, and closes.
+    async fn finish(mut self, mut content: Content) -> Result<(), ProbeFault> {
+        while content.read(&self.bytes).is_ok()
+            && !content.is_done()
+            && content.bytes() < CONTENT_BYTES_MAX
+        {
+            self.bytes.clear();
+            self.read().await?;
+        }
+        if let Some(probe) = self.probe {
+            // A courtesy, as above.
+            self.stream.write_all(&probe.close()).await?;
+        }
+        Ok(())
     }
 }
 
@@ -217,52 +327,10 @@ async fn dial(address: &Address) -> io::Result<Box<dyn Stream>> {
     })
 }
 
-async fn ask_http(stream: &mut dyn Stream, request: &[u8]) -> Result<Passed, ProbeFault> {
-    stream.write_all(request).await?;
-    let mut answer = [0; STATUS_BYTES];
-    let mut length = 0;
-    loop {
-        if let Some(passed) = judge(&answer[..length])? {
-            return Ok(passed);
-        }
-        match stream.read(&mut answer[length..]).await? {
-            0 => return Err(ProbeFault::Closed),
-            count => length += count,
-        }
-    }
-}
-
-/// What an answer means; `None` = it is not yet known.
-fn judge(answer: &[u8]) -> Result<Option<Passed>, ProbeFault> {
-    match http::status_code(answer) {
-        Ok(Some(code @ 200..=399)) => Ok(Some(Passed::Status(code))),
-        Ok(Some(code)) => Err(ProbeFault::Status(code)),
-        Ok(None) => Ok(None),
-        Err(_) => Err(ProbeFault::NotHttp),
-    }
-}
-
-async fn ask_https(
-    stream: &mut dyn Stream,
-    mut probe: Probe,
-    request: &[u8],
-) -> Result<Passed, ProbeFault> {
-    shake_hands(stream, &mut probe).await?;
-    probe.send(request);
-    let (mut buffer, mut answer) = ([0; READ_BYTES], Vec::new());
-    loop {
-        stream.write_all(&probe.output()).await?;
-        let count = stream.read(&mut buffer).await?;
-        probe.data(&buffer[..count], &mut answer)?;
-        answer.truncate(STATUS_BYTES);
-        let passed = judge(&answer)?;
-        if passed.is_none() && count == 0 {
-            return Err(ProbeFault::Closed);
-        }
-        if let Some(passed) = passed {
-            let _ = stream.write_all(&probe.close()).await;
-            return Ok(passed);
-        }
+fn judge(status: u16) -> Result<Passed, ProbeFault> {
+    match status {
+        200..=399 => Ok(Passed::Status(status)),
+        _ => Err(ProbeFault::Status(status)),
     }
 }
 

@@ -56,6 +56,7 @@ impl Control {
                 self.checked(&HealthReport {
                     service: service.to_owned(),
                     server,
+                    down: self.checks.addresses(service, server),
                     up: false,
                     why,
                 });

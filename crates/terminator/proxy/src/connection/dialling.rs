@@ -85,7 +85,8 @@ impl Connection {
         }
     }
 
-    fn dial_started(&mut self, socket: Socket, context: &mut Context<'_>) {
+    fn dial_started(&mut self, mut socket: Socket, context: &mut Context<'_>) {
+        context.driver.rename(&mut socket, self.back_token);
         self.back = Some(Back::Server(socket));
         let started = self.dial.started().unwrap_or(context.now);
         self.flow.handle(Event::DialStarted, started, context.pool);
@@ -104,6 +105,21 @@ impl Connection {
             self.dial_server(context);
         }
         is_due
+    }
+
+    /// Goes on with another address of the server that was answered first; returns whether one was.
+    pub(super) fn race(&mut self, context: &mut Context<'_>) -> bool {
+        let (service, driver) = (&self.service, context.driver);
+        let token = self.back_token;
+        let won = self
+            .dial
+            .race(service, driver, token, &self.flow, context.now);
+        let Some(socket) = won else {
+            return false;
+        };
+        self.dial_started(socket, context);
+        self.connected(context);
+        true
     }
 
     /// The server being dialled has answered.
@@ -127,7 +143,7 @@ impl Connection {
     fn connected(&mut self, context: &mut Context<'_>) {
         // The turn's own instant may lie before the dial began.
         let now = Instant::now();
-        self.dial.connected();
+        self.dial.connected(&self.service, now);
         let keepalive = self.service.plan.liveness.keepalive;
         self.keep_alive_at = keepalive.map(|_| now + KEEP_ALIVE_AFTER);
         if self.service.settings.back_tls.is_none() {

@@ -158,7 +158,7 @@ fn commands_without_end_leave_the_others_their_turn() {
         let command = Command::Server {
             service: "none".into(),
             server: 0,
-            news: ServerNews::Checked(true),
+            news: ServerNews::Checked(Arc::new([])),
         };
         sender.send(command).unwrap();
     }

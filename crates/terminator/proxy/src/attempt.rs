@@ -1,0 +1,255 @@
+//! One dial of one server at one address: what is counted for it, and what its failure speaks
+//! against.
+//!
+//! Owns the account of it. Which address is dialled, and what follows, is said elsewhere.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::time::Instant;
+
+use backend::pool::Picked;
+use flow::connection::Flow;
+use sys::socket::Source;
+use telemetry::catalogue::{ServerCounter, ServerGauge};
+use telemetry::outcome::Reason;
+use wire::address::Address;
+
+use crate::driver::{Connect, Driver, Socket};
+use crate::options::SourceAddress;
+use crate::places::Place;
+use crate::service::Service;
+
+/// A dial under way, or one that succeeded.
+pub(crate) struct Attempt {
+    pub(crate) picked: Picked,
+    /// At a server with a limit.
+    place: Option<Place>,
+    pub(crate) started: Instant,
+    is_released: bool,
+}
+
+/// What a failed dial speaks against.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Blame {
+    /// The server, at this address.
+    Server,
+    /// Nobody: its queue is full, and will not be in a moment.
+    Busy,
+    /// The host, but only towards this server.
+    Way,
+    /// The host, towards all servers.
+    Host,
+}
+
+impl Attempt {
+    pub(crate) fn begin(
+        service: &Service,
+        picked: Picked,
+        place: Option<Place>,
+        now: Instant,
+    ) -> Self {
+        let counters = service.counters.server(picked.server);
+        counters.count(ServerCounter::Dials);
+        counters.raise(ServerGauge::ConnectionsOpen);
+        service.pool.borrow_mut().opened(picked.server);
+        Self {
+            picked,
+            place,
+            started: now,
+            is_released: false,
+        }
+    }
+
+    /// Asks the kernel for the connection; returns whether it stands already.
+    pub(crate) fn connect(
+        picked: &Picked,
+        service: &Service,
+        driver: &Driver,
+        flow: &Flow,
+        token: u64,
+    ) -> io::Result<(Socket, bool)> {
+        let client = flow.facts().route.source.map(|source| source.ip());
+        driver.connect(&Connect {
+            address: &picked.address,
+            source: source_of(&service.plan.source, &picked.address, client)?,
+            speaks_first: flow.speaks_first(),
+            unacknowledged: service.plan.liveness.unacknowledged,
+            token,
+        })
+    }
+
+    /// Whether the server is on a Unix socket.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.picked.address, Address::Unix(_))
+    }
+
+    /// Words about it, with the address if the server's name does not say it.
+    pub(crate) fn detail(&self, service: &Service, words: &dyn Display) -> String {
+        let address = self.picked.address.to_string();
+        match service.plan.server_names.get(self.picked.server) {
+            Some(name) if *name != address => format!("{address}: {words}"),
+            _ => words.to_string(),
+        }
+    }
+
+    pub(crate) fn succeeded(&self, service: &Service, now: Instant) {
+        let Picked {
+            server, address, ..
+        } = &self.picked;
+        let mut pool = service.pool.borrow_mut();
+        let has_changed = pool.dial_succeeded(*server, address, now);
+        drop(pool);
+        service.tell_state(*server, has_changed);
+    }
+
+    /// It was a trial, and accepted after another one was.
+    pub(crate) fn accepted_in_vain(mut self, service: &Service, now: Instant) {
+        let Picked {
+            server, address, ..
+        } = &self.picked;
+        let mut pool = service.pool.borrow_mut();
+        let has_changed = pool.trial_accepted(*server, address, now);
+        drop(pool);
+        service.tell_state(*server, has_changed);
+        self.release(service);
+    }
+
+    pub(crate) fn failed(mut self, service: &Service, blame: Blame, reason: Reason, now: Instant) {
+        let Picked {
+            server, address, ..
+        } = &self.picked;
+        let counter = match reason {
+            Reason::BackendBusy => ServerCounter::DialsBusy,
+            Reason::BackendRefused => ServerCounter::DialsRefused,
+            Reason::BackendTimeout => ServerCounter::DialsTimedOut,
+            Reason::DescriptorLimit | Reason::HostResources => ServerCounter::DialsHost,
+            Reason::BackendUnreachable => ServerCounter::DialsUnreachable,
+            _ => ServerCounter::DialsTls,
+        };
+        service.counters.server(*server).count(counter);
+        if blame == Blame::Server {
+            let mut pool = service.pool.borrow_mut();
+            let has_changed = pool.dial_failed(*server, address, now);
+            drop(pool);
+            service.tell_state(*server, has_changed);
+        }
+        self.release(service);
+    }
+
+    /// Its socket is closed, whatever came of it.
+    pub(crate) fn release(&mut self, service: &Service) {
+        if !std::mem::replace(&mut self.is_released, true) {
+            self.place = None;
+            let server = self.picked.server;
+            service.pool.borrow_mut().closed(server);
+            let counters = service.counters.server(server);
+            counters.lower(ServerGauge::ConnectionsOpen);
+        }
+    }
+}
+
+/// Where a connection to a server comes from. One that would have to come from an address of the
+/// other family is not made: it would come from a wrong one.
+fn source_of(
+    source: &SourceAddress,
+    server: &Address,
+    client: Option<IpAddr>,
+) -> io::Result<Source> {
+    let Address::Ip(server) = server else {
+        return Ok(Source::Any);
+    };
+    let fits = |address: &IpAddr| address.is_ipv4() == server.is_ipv4();
+    let found = match source {
+        SourceAddress::Any => Some(Source::Any),
+        SourceAddress::Own(own) => own.iter().copied().find(fits).map(Source::Own),
+        SourceAddress::Client => match client.map(|client| client.to_canonical()) {
+            Some(client) => Some(client).filter(fits).map(Source::Foreign),
+            None => Some(Source::Any),
+        },
+    };
+    let words = "`back.source` has no address of the server's family";
+    found.ok_or_else(|| io::Error::new(ErrorKind::AddrNotAvailable, words))
+}
+
+/// Numbers of Linux's errors that have no kind of their own.
+const ENOMEM: i32 = 12;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+const ENOSPC: i32 = 28;
+const ENOBUFS: i32 = 105;
+
+/// What a failed dial speaks against, and how the connection ends if it was the last.
+///
+/// A Unix listener whose queue is full is not dead (connect(2), `EAGAIN`). The same error of TCP
+/// and `EADDRNOTAVAIL` say that no local port is left for this destination.
+pub(crate) fn judge(error: &io::Error, is_unix: bool) -> (Blame, Reason) {
+    match (error.raw_os_error(), error.kind()) {
+        (Some(EMFILE | ENFILE), _) => (Blame::Host, Reason::DescriptorLimit),
+        (Some(ENOMEM | ENOBUFS | ENOSPC), _) => (Blame::Host, Reason::HostResources),
+        (_, ErrorKind::WouldBlock) if is_unix => (Blame::Busy, Reason::BackendBusy),
+        (_, ErrorKind::WouldBlock | ErrorKind::AddrNotAvailable) => {
+            (Blame::Way, Reason::HostResources)
+        }
+        (_, ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset) => {
+            (Blame::Server, Reason::BackendRefused)
+        }
+        (_, ErrorKind::TimedOut) => (Blame::Server, Reason::BackendTimeout),
+        _ => (Blame::Server, Reason::BackendUnreachable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_comes_from_an_address_of_its_servers_family_or_is_not_made() {
+        let [v4, v6, other]: [IpAddr; 3] =
+            ["192.0.2.1", "2001:db8::1", "192.0.2.9"].map(|text| text.parse().unwrap());
+        let at = |text: &str| text.parse::<Address>().unwrap();
+        let (old, new, unix) = (at("127.0.0.1:1"), at("[::1]:1"), at("unix:/s"));
+        let both = SourceAddress::Own(vec![v6, v4]);
+        let of = |source: &SourceAddress, server: &Address, client| {
+            source_of(source, server, client).ok()
+        };
+        for server in [&old, &new, &unix] {
+            assert_eq!(of(&SourceAddress::Any, server, Some(v4)), Some(Source::Any));
+        }
+        assert_eq!(of(&both, &old, Some(other)), Some(Source::Own(v4)));
+        assert_eq!(of(&both, &new, Some(other)), Some(Source::Own(v6)));
+        assert_eq!(of(&both, &unix, Some(other)), Some(Source::Any));
+        assert_eq!(of(&SourceAddress::Own(vec![v4]), &new, Some(v6)), None);
+        let client = SourceAddress::Client;
+        assert_eq!(of(&client, &old, Some(other)), Some(Source::Foreign(other)));
+        assert_eq!(of(&client, &new, Some(other)), None);
+        assert_eq!(of(&client, &old, None), Some(Source::Any));
+    }
+
+    #[test]
+    fn only_what_speaks_against_a_server_is_held_against_it() {
+        let blame = |number, is_unix| {
+            let error = io::Error::from_raw_os_error(number);
+            judge(&error, is_unix)
+        };
+        const EAGAIN: i32 = 11;
+        const EADDRNOTAVAIL: i32 = 99;
+        const ECONNREFUSED: i32 = 111;
+        const EHOSTUNREACH: i32 = 113;
+        for (number, is_unix, wanted) in [
+            (EAGAIN, true, (Blame::Busy, Reason::BackendBusy)),
+            (EAGAIN, false, (Blame::Way, Reason::HostResources)),
+            (EADDRNOTAVAIL, false, (Blame::Way, Reason::HostResources)),
+            (EMFILE, true, (Blame::Host, Reason::DescriptorLimit)),
+            (ENOBUFS, false, (Blame::Host, Reason::HostResources)),
+            (ECONNREFUSED, true, (Blame::Server, Reason::BackendRefused)),
+            (
+                EHOSTUNREACH,
+                false,
+                (Blame::Server, Reason::BackendUnreachable),
+            ),
+        ] {
+            assert_eq!(blame(number, is_unix), wanted, "{number}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A name stands for several addresses, and no client waits for one of them that is dead.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use rustix::process::geteuid;
+use suite::prelude::*;
+
+/// Longer than any test: whoever waits for a dial to end does not get an answer.
+const DIAL_TIME: &str = "timeouts = { dial = '1h' }";
+
+/// Takes what the kernel allows to wait, and no more: later connections get no answer at all.
+struct BlackHole {
+    listener: TcpListener,
+    waiting: Vec<TcpStream>,
+}
+
+impl BlackHole {
+    fn open(address: &str) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let mut waiting = Vec::new();
+        let address: SocketAddr = address.parse().unwrap();
+        while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+            waiting.push(stream);
+        }
+        Self { listener, waiting }
+    }
+
+    /// Accepts from now on.
+    fn recover(self) -> TcpListener {
+        rustix::net::listen(&self.listener, 128).unwrap();
+        for _ in &self.waiting {
+            drop(self.listener.accept());
+        }
+        self.listener
+    }
+}
+
+/// Two addresses of `app.test`, which has this back.
+fn start(site: &Site, server: &Server, other: &str, back: &str) -> (Service, Lariat) {
+    let port = server.address().rsplit(':').next().unwrap();
+    let hosts = site.path("hosts");
+    fs::write(&hosts, format!("{other} app.test\n127.0.0.1 app.test\n")).unwrap();
+    let service = Service::new(site, server)
+        .servers(&format!("['app.test:{port}']"))
+        .back(&format!("resolve = '1s'\n{back}"))
+        .more(DIAL_TIME);
+    let toml = format!("[workers]\nthreads = 1\n{}", service.toml());
+    let lariat = Lariat::start_with_file(&hosts, "/etc/hosts", &toml);
+    lariat.wait_for_metric("lariat_server_addresses", &[], 2.0);
+    (service, lariat)
+}
+
+fn hello(site: &Site, service: &Service, count: usize) {
+    for _ in 0..count {
+        assert_eq!(curl_tls(site, service.address).run().success(), "hello");
+    }
+}
+
+fn at_port_of(server: &Server, host: &str) -> String {
+    format!("{host}:{}", server.address().rsplit(':').next().unwrap())
+}
+
+#[test]
+fn a_black_hole_beside_a_live_address_is_known_dead_and_comes_back() {
+    if !geteuid().is_root() {
+        // Nobody else may mount.
+        return;
+    }
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let address = at_port_of(&server, "127.0.0.66");
+    let hole = BlackHole::open(&address);
+    let back = "passive = { ejection-time = '1s' }";
+    let (service, lariat) = start(&site, &server, "127.0.0.66", back);
+    hello(&site, &service, 8);
+    let timeouts = || lariat.sum("lariat_dial_failures_total", &[("kind", "timeout")]);
+    assert_eq!(timeouts(), 3.0, "then it is known to be dead");
+    lariat.wait_for_metric("lariat_server_addresses_down", &[], 1.0);
+    lariat.wait_for_metric("lariat_server_up", &[], 1.0);
+    let status = lariat.status().to_string();
+    let words = format!("1 of 2 addresses not used: {address}: last dials failed");
+    assert!(status.contains(&words), "{status}");
+    lariat.wait_for_stderr(&format!(
+        "is not used at {address}: its last dials failed (timeout)"
+    ));
+    // Its trials harm no connection, and it is used again when one of them is accepted.
+    let dials = || lariat.sum("lariat_dials_total", &[]);
+    let before = dials();
+    let mut connections = 0.0;
+    until_true("a trial", || {
+        hello(&site, &service, 1);
+        connections += 1.0;
+        dials() > before + connections
+    });
+    let _accepting = hole.recover();
+    until_true("its return", || {
+        hello_or_silence(&site, &service);
+        lariat.sum("lariat_server_addresses_down", &[]) == 0.0
+    });
+    lariat.wait_for_stderr(&format!("is used at {address} again"));
+}
+
+/// The address that has come back accepts and says nothing.
+fn hello_or_silence(site: &Site, service: &Service) {
+    let curl = curl_tls(site, service.address).args(&["--max-time", "0.1"]);
+    curl.run();
+}
+
+#[test]
+fn an_address_that_refuses_is_passed_over_after_three_dials() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (service, lariat) = start(&site, &server, "::1", "");
+    hello(&site, &service, 12);
+    let refused = lariat.sum("lariat_dial_failures_total", &[("kind", "refused")]);
+    assert_eq!(refused, 3.0);
+}
+
+#[test]
+fn checks_judge_each_address_and_a_new_one_begins_clean() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let address = at_port_of(&server, "127.0.0.67");
+    let _hole = BlackHole::open(&address);
+    let back = "check = { kind = 'http', interval = '100ms', timeout = '300ms', fall = 1 }";
+    let (service, lariat) = start(&site, &server, "127.0.0.67", back);
+    lariat.wait_for_metric("lariat_server_addresses_down", &[], 1.0);
+    let down = format!("is not used at {address}: did not answer within 300ms");
+    lariat.wait_for_stderr(&down);
+    let failed = || lariat.sum("lariat_dial_failures_total", &[]);
+    let before = failed();
+    hello(&site, &service, 6);
+    assert_eq!(failed(), before, "no connection is sent there");
+    fs::write(
+        site.path("hosts"),
+        "127.0.0.68 app.test\n127.0.0.1 app.test\n",
+    )
+    .unwrap();
+    lariat.wait_for_stderr(&format!(
+        "is not used at {}: could not be dialled",
+        at_port_of(&server, "127.0.0.68")
+    ));
+    hello(&site, &service, 3);
+}
