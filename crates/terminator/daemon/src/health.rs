@@ -50,6 +50,8 @@ pub(crate) struct CheckedService {
     preface: Vec<u8>,
     tls: Option<ServerTls>,
     starttls: Option<Starttls>,
+    /// How long a server may take to greet (`timeouts.greeting`).
+    greeting: Duration,
 }
 
 impl CheckedService {
@@ -73,6 +75,7 @@ impl CheckedService {
             preface: preface_of(send_proxy),
             tls: None,
             starttls: service.starttls.clone(),
+            greeting: service.timeouts.greeting,
         })
     }
 }
@@ -283,8 +286,10 @@ impl Watch {
         let mut result = None;
         for address in &addresses {
             let _permit = self.permits.acquire().await.ok()?;
-            let probe = tokio::time::timeout(timeout, self.target.probe(address));
-            let one = probe.await.unwrap_or(Err(ProbeFault::TimedOut(timeout)));
+            let one = self
+                .target
+                .probe(address, timeout, self.service.greeting)
+                .await;
             let passed = one.is_ok();
             result = Some(one);
             if passed {
@@ -367,6 +372,7 @@ mod tests {
             preface: Vec::new(),
             tls: None,
             starttls: None,
+            greeting: PATIENCE,
         }
     }
 
@@ -461,9 +467,51 @@ mod tests {
                 back: true,
             },
             server_name: None,
+            own_name: "own.example".to_owned(),
         });
         let why = "the server answered \"* BYE too many connections\"".to_owned();
         assert_eq!(first(service), (false, why));
+    }
+
+    #[test]
+    fn a_greeting_may_come_later_than_all_else() {
+        for (greeting, why) in [
+            (PATIENCE, None),
+            (INTERVAL_MIN, Some("did not answer within 20ms")),
+        ] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            let mut service = service(CheckKind::Tcp, &[&address]);
+            service.check.timeout = Duration::from_millis(20);
+            service.greeting = greeting;
+            service.starttls = Some(Starttls {
+                dialect: Dialect::Smtp,
+                sides: Sides {
+                    front: Some(Policy::Required),
+                    back: false,
+                },
+                server_name: None,
+                own_name: String::new(),
+            });
+            let late = std::thread::spawn(move || {
+                use std::io::{Read, Write};
+                let (mut stream, _) = listener.accept().unwrap();
+                if why.is_some() {
+                    // It is given up.
+                    let _ = stream.read(&mut [0]);
+                } else {
+                    // Longer than the check's own limit, and silent for all of it.
+                    stream
+                        .set_read_timeout(Some(Duration::from_millis(60)))
+                        .unwrap();
+                    stream.read(&mut [0]).unwrap_err();
+                    stream.write_all(b"220 mx\r\n").unwrap();
+                }
+            });
+            let expected = (why.is_none(), why.unwrap_or("greeted").to_owned());
+            assert_eq!(first(service), expected);
+            late.join().unwrap();
+        }
     }
 
     #[test]
@@ -501,6 +549,7 @@ mod tests {
                     back: false,
                 },
                 server_name: None,
+                own_name: "own.example".to_owned(),
             });
             let expected = (expected == "greeted", expected.to_owned());
             assert_eq!(first(service), expected, "{greeting}");
@@ -547,6 +596,7 @@ mod tests {
                     back: false,
                 },
                 server_name: None,
+                own_name: "own.example".to_owned(),
             });
             first(service)
         };

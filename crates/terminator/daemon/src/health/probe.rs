@@ -13,9 +13,10 @@ use proxy::options::{ServerTls, Starttls};
 use tls::probe::Probe;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::Instant;
 use wire::address::{Address, Endpoint, UnixName};
 use wire::http;
-use wire::starttls::{self, Dialect, Dialog, MysqlCheck, MysqlCheckStep, Next};
+use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
 
 /// The bytes of a status line that decide: `HTTP/1.1 200` and what follows the number.
 const STATUS_BYTES: usize = 13;
@@ -142,28 +143,60 @@ impl Target {
         self
     }
 
-    /// Dials and asks.
-    pub(super) async fn probe(&self, address: &Address) -> Result<Passed, ProbeFault> {
-        let mut stream = dial(address).await.map_err(ProbeFault::Dial)?;
-        let (mut before, mut within) = (&self.preface[..], &[][..]);
+    /// Dials and asks, within `timeout`; but a server that may greet after a pause has `greeting`
+    /// for that, if it is longer.
+    pub(super) async fn probe(
+        &self,
+        address: &Address,
+        timeout: Duration,
+        greeting: Duration,
+    ) -> Result<Passed, ProbeFault> {
+        let (mut before, mut inside) = (&self.preface[..], &[][..]);
         if self.tls.as_ref().is_some_and(|(tls, _)| tls.header_inside) {
-            (before, within) = (within, before);
+            (before, inside) = (inside, before);
         }
-        if !before.is_empty() {
-            stream.write_all(before).await?;
+        let until = Instant::now() + timeout;
+        let mut stream = within(until, timeout, dial(address, before)).await?;
+        let begun = Instant::now();
+        let (limit, end) = if self.greets_late() && greeting > timeout {
+            (greeting, begun + greeting)
+        } else {
+            (timeout, until)
+        };
+        if let Question::Greeting(dialect) = &self.question {
+            return within(end, limit, hear(&mut *stream, *dialect)).await;
         }
         if let Some(starttls) = &self.starttls {
-            ask_for_tls(&mut *stream, starttls).await?;
+            within(end, limit, ask_for_tls(&mut *stream, starttls)).await?;
         }
+        let until = if limit > timeout {
+            until + begun.elapsed()
+        } else {
+            until
+        };
+        within(until, timeout, self.ask(&mut *stream, inside)).await
+    }
+
+    fn greets_late(&self) -> bool {
+        match (&self.question, &self.starttls) {
+            (Question::Greeting(dialect), _) => dialect.greets_late(),
+            (_, starttls) => starttls
+                .as_ref()
+                .is_some_and(|one| one.dialect.greets_late()),
+        }
+    }
+
+    /// Asks a server that is greeted, and has agreed to TLS, where it has to be. `inside` goes
+    /// before all else, in TLS.
+    async fn ask(&self, stream: &mut dyn Stream, inside: &[u8]) -> Result<Passed, ProbeFault> {
         match (&self.question, &self.tls) {
-            (Question::Mysql, tls) => ask_mysql(&mut *stream, tls.as_ref(), within).await,
-            (Question::Greeting(dialect), _) => hear(&mut *stream, *dialect).await,
-            (Question::Tcp, _) => Ok(Passed::Connected),
-            (Question::Http { request }, None) => ask_http(&mut *stream, request).await,
+            (Question::Mysql, tls) => ask_mysql(stream, tls.as_ref(), inside).await,
+            (Question::Tcp | Question::Greeting(_), _) => Ok(Passed::Connected),
+            (Question::Http { request }, None) => ask_http(stream, request).await,
             (Question::Http { request }, Some((tls, server))) => {
                 let probe = tls.client.probe(*server, None)?;
-                let request = [within, request].concat();
-                ask_https(&mut *stream, probe, &request).await
+                let request = [inside, request].concat();
+                ask_https(stream, probe, &request).await
             }
             (Question::Tls { name }, tls) => {
                 let name = name.as_deref();
@@ -171,8 +204,8 @@ impl Target {
                     Some((tls, server)) => tls.client.probe(*server, name)?,
                     None => Probe::new(name)?,
                 };
-                shake_hands(&mut *stream, &mut probe).await?;
-                probe.send(within);
+                shake_hands(stream, &mut probe).await?;
+                probe.send(inside);
                 // A courtesy, which spares the server an error in its log.
                 let _ = stream.write_all(&probe.close()).await;
                 Ok(Passed::Handshake)
@@ -204,7 +237,26 @@ fn request(path: &str, host: &str) -> Vec<u8> {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-async fn dial(address: &Address) -> io::Result<Box<dyn Stream>> {
+/// Waits until then at the longest, which is this long.
+async fn within<T>(
+    until: Instant,
+    limit: Duration,
+    step: impl Future<Output = Result<T, ProbeFault>>,
+) -> Result<T, ProbeFault> {
+    let done = tokio::time::timeout_at(until, step).await;
+    done.unwrap_or(Err(ProbeFault::TimedOut(limit)))
+}
+
+/// Connects, and sends what goes before all else.
+async fn dial(address: &Address, preface: &[u8]) -> Result<Box<dyn Stream>, ProbeFault> {
+    let mut stream = connect(address).await.map_err(ProbeFault::Dial)?;
+    if !preface.is_empty() {
+        stream.write_all(preface).await?;
+    }
+    Ok(stream)
+}
+
+async fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
     Ok(match address {
         Address::Ip(address) => Box::new(TcpStream::connect(address).await?),
         Address::Unix(UnixName::Path(path)) => Box::new(UnixStream::connect(path).await?),
@@ -313,7 +365,12 @@ async fn ask_mysql(
 /// Waits for a greeting that is no error. That the server offers no TLS is no fault: connections
 /// may need none, or those of another check.
 async fn hear(stream: &mut dyn Stream, dialect: Dialect) -> Result<Passed, ProbeFault> {
-    let mut dialog = Dialog::asking(dialect, None);
+    // It is told nothing.
+    let names = HostNames {
+        own: "",
+        server: None,
+    };
+    let mut dialog = Dialog::asking(dialect, names);
     let mut out = dialog.server_connected();
     let mut buffer = [0; READ_BYTES];
     loop {
@@ -333,8 +390,7 @@ async fn hear(stream: &mut dyn Stream, dialect: Dialect) -> Result<Passed, Probe
 
 /// Leads the conversation of a protocol up to where TLS begins.
 async fn ask_for_tls(stream: &mut dyn Stream, starttls: &Starttls) -> Result<(), ProbeFault> {
-    let name = starttls.server_name.as_deref();
-    let mut dialog = Dialog::asking(starttls.dialect, name);
+    let mut dialog = Dialog::asking(starttls.dialect, starttls.names());
     let mut out = dialog.server_connected();
     let mut buffer = [0; READ_BYTES];
     loop {
