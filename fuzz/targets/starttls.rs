@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
         front: [None, Some(Policy::Required), Some(Policy::Optional)][usize::from(sides & 3) % 3],
         back: sides & 4 != 0,
     };
-    let mut dialog = Dialog::new(dialect, sides, Some("localhost"));
+    let mut dialog = Dialog::new(dialect, sides, NAMES);
     let (mut came, mut went) = (0, OWN_BYTES_MAX);
     went += follow(&mut dialog, Dialog::server_connected, came, 0).unwrap_or(0);
     let mut rest = pieces;

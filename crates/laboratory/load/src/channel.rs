@@ -10,7 +10,7 @@ use rustls::{
     CertificateError, ClientConfig, ClientConnection, Error, HandshakeKind, InvalidMessage,
 };
 use rustls_pki_types::ServerName;
-use wire::starttls::{Dialect, Dialog, Next, Output};
+use wire::starttls::{Dialect, Dialog, HostNames, Next, Output};
 
 use crate::failure::Failure;
 use crate::plan::Handshake;
@@ -106,11 +106,11 @@ impl Channel {
     pub(crate) fn ask_for_tls(
         &mut self,
         dialect: Dialect,
-        server_name: Option<&str>,
+        names: HostNames<'_>,
         preface_bytes: usize,
     ) -> Result<(), Failure> {
         self.opening = Some(Box::new(Opening {
-            dialog: Dialog::asking(dialect, server_name),
+            dialog: Dialog::asking(dialect, names),
             hello: self.pending.split_off(preface_bytes),
         }));
         self.negotiate(Dialog::server_connected)

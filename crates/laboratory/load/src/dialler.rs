@@ -11,6 +11,7 @@ use rustls::SignatureScheme;
 use sys::socket::PeerAddress;
 use wire::address::Address;
 use wire::proxy_header::{Addresses, HeaderV2, write_v1};
+use wire::starttls::HostNames;
 
 use crate::channel::Channel;
 use crate::client_pool::ClientPool;
@@ -170,7 +171,11 @@ impl Dialler {
             channel = make(preface, false)?;
         }
         if let Some(dialect) = planned.starttls {
-            channel.ask_for_tls(dialect, planned.server_name.as_deref(), preface_bytes)?;
+            let names = HostNames {
+                own: &planned.ehlo_name,
+                server: planned.server_name.as_deref(),
+            };
+            channel.ask_for_tls(dialect, names, preface_bytes)?;
         }
         let offers = channel.offered() != Handshake::Full;
         let sends_early = channel.offered() == Handshake::Psk && planned.early_data;

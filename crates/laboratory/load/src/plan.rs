@@ -108,6 +108,8 @@ impl Target {
 pub struct Tls {
     /// The protocol in which the server is asked for TLS first; `None` = TLS begins at once.
     pub starttls: Option<Dialect>,
+    /// The name that servers of mail are told before they are asked.
+    pub ehlo_name: String,
     /// The versions that are offered where the kind of handshake does not say it.
     pub versions: Versions,
     /// What each client wants, in turn: the first of them wants the first, and so on. Never empty.

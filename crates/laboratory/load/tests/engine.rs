@@ -27,6 +27,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
         proxy_header: None,
         tls: Some(Tls {
             starttls: None,
+            ehlo_name: String::new(),
             versions: Versions::Both,
             handshakes: vec![handshake],
             suites: Suite::ALL.to_vec(),

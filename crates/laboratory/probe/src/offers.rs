@@ -179,5 +179,6 @@ pub(crate) fn offer(kind: Handshake, common: &Common) -> Tls {
         session_ids: true,
         early_data: false,
         starttls: None,
+        ehlo_name: String::new(),
     }
 }

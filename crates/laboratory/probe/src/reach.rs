@@ -10,7 +10,7 @@ use load::observe::{Fault, Limited};
 use load::plan::ProxyVersion;
 use measure::probe::{Trouble, TroubleKind};
 use wire::proxy_header::{Addresses, HeaderV2, write_v1};
-use wire::starttls::{Dialect, Dialog, Next};
+use wire::starttls::{Dialect, Dialog, HostNames, Next};
 
 use crate::plain_text::{UNGREETED, is_answer, told};
 
@@ -27,6 +27,8 @@ const TRIES: u32 = 3;
 pub struct Limits {
     /// For one connection.
     pub connection: Duration,
+    /// In addition where TLS is asked for, and servers may greet after a pause.
+    pub greeting: Duration,
     /// For all connections to an address together.
     pub address: Duration,
 }
@@ -38,6 +40,8 @@ pub(crate) struct Reach {
     before: BeforeTls,
     /// Of one connection from its beginning to its end.
     pub(crate) timeout: Duration,
+    /// Of the server's greeting, where it may be late, in addition.
+    greeting: Duration,
     /// Of all connections together.
     max_time: Duration,
     /// What they took so far.
@@ -71,6 +75,17 @@ pub(crate) struct BeforeTls {
     pub(crate) starttls: Option<Dialect>,
     /// The name that the server goes by, where a dialect tells it one.
     pub(crate) server_name: Option<String>,
+    /// The name that servers of mail are told.
+    pub(crate) ehlo_name: String,
+}
+
+impl BeforeTls {
+    fn names(&self) -> HostNames<'_> {
+        HostNames {
+            own: &self.ehlo_name,
+            server: self.server_name.as_deref(),
+        }
+    }
 }
 
 /// A connection whose reads and writes fail when its time is over.
@@ -90,6 +105,7 @@ impl Reach {
             address,
             before,
             timeout: limits.connection,
+            greeting: limits.greeting,
             max_time: limits.address,
             spent: Cell::default(),
             timeouts: Cell::new(0),
@@ -193,7 +209,7 @@ impl Reach {
     pub(crate) fn named_by_asking(&self) -> Option<(Dialect, &'static str)> {
         let answers = |dialect| -> Option<bool> {
             let mut wire = self.connect().ok()?;
-            let mut dialog = Dialog::asking(dialect, self.before.server_name.as_deref());
+            let mut dialog = Dialog::asking(dialect, self.before.names());
             let asked = dialog.server_connected().to_server;
             wire.write_all(&asked).ok()?;
             let mut chunk = [0; 512];
@@ -218,13 +234,21 @@ impl Reach {
         };
         let doing = format!("STARTTLS ({})", dialect.name());
         let failed = |error: io::Error| self.broken(&error, &doing);
-        let mut dialog = Dialog::asking(dialect, self.before.server_name.as_deref());
+        let mut dialog = Dialog::asking(dialect, self.before.names());
         let mut step = dialog.server_connected();
+        let (begun, limit) = (Instant::now(), wire.until);
+        if dialect.greets_late() {
+            wire.until += self.greeting.min(self.left());
+        }
         let mut is_unheard = true;
         loop {
             wire.write_all(&step.to_server).map_err(failed)?;
             match step.next {
-                Next::StartServerTls => return Ok(()),
+                Next::StartServerTls => {
+                    // The pause is no part of what the rest may take.
+                    wire.until = wire.until.min(limit + begun.elapsed());
+                    return Ok(());
+                }
                 Next::More => {}
                 Next::Fail(fault) => {
                     return Err(trouble(
@@ -299,6 +323,10 @@ impl Reach {
 
     fn not_greeted(&self, doing: &str) -> Trouble {
         let mut trouble = self.timed_out(doing);
+        if self.before.starttls.is_some_and(Dialect::greets_late) {
+            let more = self.greeting.as_secs_f64();
+            trouble.text += &format!(", and {more} s more for a greeting,");
+        }
         trouble.text += " as no greeting came: TLS may begin there at once, or another protocol";
         trouble
     }

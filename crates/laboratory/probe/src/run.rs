@@ -34,6 +34,8 @@ pub struct Options {
     pub proxy: Option<ProxyVersion>,
     /// The dialect in which TLS is asked for; `None` = TLS begins at once.
     pub starttls: Option<Dialect>,
+    /// The name that servers of mail are told before they are asked.
+    pub ehlo_name: String,
     /// Sent if the server asks for it.
     pub client_certificate: Option<ClientCertificate>,
     /// Trusted roots as PEM; `None` = chains are not checked.
@@ -60,6 +62,7 @@ pub fn probe(options: &Options, tell: &dyn Fn(&str)) -> ProbeReport {
         proxy: options.proxy,
         starttls: options.starttls,
         server_name: options.server_name.clone(),
+        ehlo_name: options.ehlo_name.clone(),
     };
     let reaches: Vec<Reach> = options
         .addresses

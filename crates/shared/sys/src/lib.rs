@@ -19,6 +19,7 @@ pub mod ktls;
 pub mod limit;
 pub mod log_socket;
 pub mod memory;
+pub mod own_name;
 pub mod peer;
 pub mod process;
 pub mod sandbox;

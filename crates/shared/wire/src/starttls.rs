@@ -17,7 +17,7 @@ mod words;
 mod xmpp;
 
 pub use mysql::{Check as MysqlCheck, CheckStep as MysqlCheckStep};
-pub use step::{Fault, Next, Output, PasswordTask, Policy, Sides};
+pub use step::{Fault, HostNames, Next, Output, PasswordTask, Policy, Sides};
 
 use ldap::Ldap;
 use lines::Lines;
@@ -81,6 +81,12 @@ impl Dialect {
     pub fn is_greeted(self) -> bool {
         !matches!(self, Self::Postgres | Self::Ldap | Self::Xmpp)
     }
+
+    /// Whether the greeting may come after a pause that is meant (against spam), or that it takes
+    /// to look the client's name up. A silent database is down.
+    pub fn greets_late(self) -> bool {
+        self.is_greeted() && self != Self::Mysql
+    }
 }
 
 /// One connection's conversation.
@@ -92,9 +98,8 @@ pub struct Dialog {
 }
 
 impl Dialog {
-    /// Before the first byte. `server_name` is the name that the server goes by, where a dialect
-    /// tells it one.
-    pub fn new(dialect: Dialect, sides: Sides, server_name: Option<&str>) -> Self {
+    /// Before the first byte.
+    pub fn new(dialect: Dialect, sides: Sides, names: HostNames<'_>) -> Self {
         let words = match dialect {
             Dialect::Smtp => &words::SMTP,
             Dialect::Lmtp => &words::LMTP,
@@ -105,23 +110,22 @@ impl Dialog {
             Dialect::Nntp => &words::NNTP,
             Dialect::Postgres => return Self::of(dialect, Postgres::new(sides)),
             Dialect::Ldap => return Self::of(dialect, Ldap::new(sides)),
-            Dialect::Xmpp => return Self::of(dialect, Xmpp::new(sides, server_name)),
+            Dialect::Xmpp => return Self::of(dialect, Xmpp::new(sides, names.server)),
             Dialect::Mysql => return Self::of(dialect, Mysql::new(sides)),
         };
-        Self::of(dialect, Lines::new(words, sides))
+        Self::of(dialect, Lines::new(words, sides, names))
     }
 
     /// Of a client that has nothing to say but its request for TLS: it begins with
     /// [`Self::server_connected`], and [`Self::server_sent`] leads it to TLS or a fault.
-    /// `server_name` is that of [`Self::new`].
-    pub fn asking(dialect: Dialect, server_name: Option<&str>) -> Self {
+    pub fn asking(dialect: Dialect, names: HostNames<'_>) -> Self {
         let sides = Sides {
             front: None,
             back: true,
         };
         match dialect {
             Dialect::Mysql => Self::of(dialect, Mysql::asking(sides)),
-            _ => Self::new(dialect, sides, server_name),
+            _ => Self::new(dialect, sides, names),
         }
     }
 

@@ -14,7 +14,7 @@ use wire::network::Network;
 
 use crate::certificates::Shelf;
 use crate::host::Tls13Choice;
-use crate::{back, front, host, starttls, topology};
+use crate::{back, dialects, front, host, starttls, topology};
 
 /// The longest name of a service: it is a label in every metric and a field in every line.
 const NAME_BYTES_MAX: usize = 64;
@@ -83,6 +83,7 @@ fn rest(section: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Rea
             timeouts: Timeouts {
                 handshake: Duration::ZERO,
                 dial: Duration::ZERO,
+                greeting: Duration::ZERO,
                 idle: Duration::ZERO,
                 lifetime: None,
             },
@@ -109,7 +110,7 @@ fn service(
     let servers = back.as_ref().and_then(BackOptions::servers);
     let has_back_tls = servers.is_some_and(|one| one.tls.is_some());
     let front = front::read(&front_section, has_back_tls, unacknowledged, tls13, shelf);
-    let timeouts = timeouts(&times);
+    let mut timeouts = timeouts(&times);
     let limits = section.section("limits");
     let connections_max = if limits.has("connections") {
         limits.count("connections").map(Some)
@@ -132,6 +133,12 @@ fn service(
         inspector.names(&front_section, &front);
     }
     let starttls = starttls::read(section, &mut front, &back)?;
+    let dialect = starttls.as_ref().map(|one| one.dialect);
+    let idle = dialects::idle(&times, dialect)?;
+    timeouts.iter_mut().for_each(|one| one.idle = idle);
+    if let (Some(dialect), true) = (dialect, shelf.inspector.is_some()) {
+        dialects::remark(section, dialect, &front.tls, idle, has_back_tls);
+    }
     let service = ServiceOptions {
         name: name?,
         front,
@@ -162,12 +169,13 @@ fn name(section: &Section<'_>) -> Option<String> {
 fn timeouts(section: &Section<'_>) -> Option<Timeouts> {
     let handshake = section.duration("handshake");
     let dial = section.duration("dial");
-    let idle = section.duration("idle");
+    let greeting = section.duration("greeting");
     let lifetime = section.if_written("lifetime", Section::duration);
     Some(Timeouts {
         handshake: handshake?,
         dial: dial?,
-        idle: idle?,
+        greeting: greeting?,
+        idle: Duration::ZERO,
         lifetime: lifetime?,
     })
 }

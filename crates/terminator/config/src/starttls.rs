@@ -1,9 +1,13 @@
 //! The keys of the conversation before TLS, on either side of a service.
 
-use options::Section;
+use options::{Problem, Section};
 use proxy::options::{BackOptions, FrontOptions, FrontTls, Starttls};
+use sys::own_name;
 use tls::options::{ExpectedName, Tls13Sessions};
 use wire::starttls::{Dialect, Policy, Sides};
+
+/// RFC 1035 section 2.3.4.
+const HOST_NAME_BYTES_MAX: usize = 255;
 
 /// Reads `front.starttls` and `back.starttls`; `Some(None)` = neither is there.
 #[allow(
@@ -23,6 +27,7 @@ pub(crate) fn read(
     let of_back =
         back_section.if_written("starttls", |back, key| back.choice(key, Dialect::ALL))?;
     let Some(dialect) = of_front.map(|(dialect, _)| dialect).or(of_back) else {
+        own_name(&back_section, None)?;
         return Some(None);
     };
     if of_back.is_some_and(|other| other != dialect) {
@@ -73,7 +78,38 @@ pub(crate) fn read(
             back: of_back.is_some(),
         },
         server_name,
+        own_name: own_name(&back_section, of_back)?,
     }))
+}
+
+/// The name that mail servers are told.
+fn own_name(back: &Section<'_>, dialect: Option<Dialect>) -> Option<String> {
+    let says_it = matches!(dialect, Some(Dialect::Smtp | Dialect::Lmtp));
+    let Some(name) = back.text_if_written("ehlo-name")? else {
+        return Some(if says_it {
+            own_name::own_name()
+        } else {
+            String::new()
+        });
+    };
+    let is_one = |name: &str| name.bytes().all(|byte| byte.is_ascii_graphic());
+    if name.is_empty() || name.len() > HOST_NAME_BYTES_MAX || !is_one(&name) {
+        let message = format!("\"{}\" is no name of a host", name.escape_debug());
+        back.refuse(
+            "ehlo-name",
+            message,
+            "for example \"mx.example.org\" or \"[192.0.2.1]\"",
+        );
+        return None;
+    }
+    if !says_it {
+        let problem = Problem::new("has no effect: no server of mail is asked for TLS");
+        back.warn(
+            "ehlo-name",
+            problem.hint("add back.starttls = \"smtp\", or take it out"),
+        );
+    }
+    Some(name)
 }
 
 /// Clients of PostgreSQL that begin with TLS ask for that protocol, and want it agreed on.

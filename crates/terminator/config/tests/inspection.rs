@@ -195,3 +195,57 @@ fn what_is_missing_with_a_fault_is_no_fault_of_its_own() {
     let (errors, is_left) = errors_of_two("['gone.pem']", "['10.0.0.1:1']", shared);
     assert_eq!((errors, is_left), (vec![], true));
 }
+
+#[test]
+fn what_follows_from_a_protocol_is_said() {
+    let both = "front.starttls = 'xmpp'\nback.tls.ca = ['x.pem']";
+    for (keys, severity, said) in [
+        (
+            "front.starttls = 'imap'",
+            Severity::Note,
+            "front.starttls is `imap`, so that timeouts.idle is 1800s: servers wait at least",
+        ),
+        (
+            "front.starttls = 'imap'\ntimeouts.idle = '5m'",
+            Severity::Warning,
+            "is less than the 1800s that `imap` needs",
+        ),
+        (
+            both,
+            Severity::Warning,
+            "both sides have TLS, of which a client of `xmpp` sees one",
+        ),
+        (
+            "front.starttls = 'smtp'\nback.tls.ca = ['x.pem']",
+            Severity::Note,
+            "both sides have TLS, of which a client of `smtp` sees one",
+        ),
+    ] {
+        let inspected = config::inspect(&source(keys), &mut files());
+        let mut all = inspected
+            .diagnostics
+            .iter()
+            .filter(|one| one.severity == severity);
+        assert!(
+            all.any(|one| one.message.starts_with(said)),
+            "{keys}: {inspected:?}"
+        );
+    }
+    for keys in [
+        "front.starttls = 'xmpp'",
+        "front.starttls = 'mysql'\nback.tls.ca = ['x.pem']",
+    ] {
+        let inspected = config::inspect(&source(keys), &mut files());
+        let all: Vec<_> = inspected
+            .diagnostics
+            .iter()
+            .map(|one| &one.message)
+            .collect();
+        assert!(
+            !all.iter().any(|one| one.contains("both sides")),
+            "{keys}: {all:?}"
+        );
+    }
+    let loaded = config::load(&source(both), &mut files()).unwrap();
+    assert_eq!(loaded.warnings, [], "only who asks is told");
+}

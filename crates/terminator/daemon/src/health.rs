@@ -50,6 +50,8 @@ pub(crate) struct CheckedService {
     preface: Vec<u8>,
     tls: Option<ServerTls>,
     starttls: Option<Starttls>,
+    /// How long a server may take to greet (`timeouts.greeting`).
+    greeting: Duration,
 }
 
 impl CheckedService {
@@ -73,6 +75,7 @@ impl CheckedService {
             preface: preface_of(send_proxy),
             tls: None,
             starttls: service.starttls.clone(),
+            greeting: service.timeouts.greeting,
         })
     }
 }
@@ -309,10 +312,10 @@ impl Watch {
         let addresses = self.addresses.borrow().clone();
         for address in addresses {
             let (permits, target) = (Arc::clone(&self.permits), Arc::clone(&self.target));
-            let timeout = self.service.check.timeout;
+            let (timeout, greeting) = (self.service.check.timeout, self.service.greeting);
             under_way.spawn(async move {
                 let permit = permits.acquire().await;
-                let result = target.probe(&address, timeout).await;
+                let result = target.probe(&address, timeout, greeting).await;
                 drop(permit);
                 (address, result)
             });
@@ -418,6 +421,7 @@ mod tests {
             preface: Vec::new(),
             tls: None,
             starttls: None,
+            greeting: PATIENCE,
         }
     }
 
@@ -512,9 +516,51 @@ mod tests {
                 back: true,
             },
             server_name: None,
+            own_name: "own.example".to_owned(),
         });
         let why = "the server answered \"* BYE too many connections\"".to_owned();
         assert_eq!(first(service), (false, why));
+    }
+
+    #[test]
+    fn a_greeting_may_come_later_than_all_else() {
+        for (greeting, why) in [
+            (PATIENCE, None),
+            (INTERVAL_MIN, Some("did not answer within 20ms")),
+        ] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            let mut service = service(CheckKind::Tcp, &[&address]);
+            service.check.timeout = Duration::from_millis(20);
+            service.greeting = greeting;
+            service.starttls = Some(Starttls {
+                dialect: Dialect::Smtp,
+                sides: Sides {
+                    front: Some(Policy::Required),
+                    back: false,
+                },
+                server_name: None,
+                own_name: String::new(),
+            });
+            let late = std::thread::spawn(move || {
+                use std::io::{Read, Write};
+                let (mut stream, _) = listener.accept().unwrap();
+                if why.is_some() {
+                    // It is given up.
+                    let _ = stream.read(&mut [0]);
+                } else {
+                    // Longer than the check's own limit, and silent for all of it.
+                    stream
+                        .set_read_timeout(Some(Duration::from_millis(60)))
+                        .unwrap();
+                    stream.read(&mut [0]).unwrap_err();
+                    stream.write_all(b"220 mx\r\n").unwrap();
+                }
+            });
+            let expected = (why.is_none(), why.unwrap_or("greeted").to_owned());
+            assert_eq!(first(service), expected);
+            late.join().unwrap();
+        }
     }
 
     #[test]
@@ -552,6 +598,7 @@ mod tests {
                     back: false,
                 },
                 server_name: None,
+                own_name: "own.example".to_owned(),
             });
             let expected = (expected == "greeted", expected.to_owned());
             assert_eq!(first(service), expected, "{greeting}");
@@ -598,6 +645,7 @@ mod tests {
                     back: false,
                 },
                 server_name: None,
+                own_name: "own.example".to_owned(),
             });
             first(service)
         };

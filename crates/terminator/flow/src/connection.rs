@@ -73,6 +73,8 @@ pub struct Flow {
     /// What the server sends is looked at until its session is known.
     session_watch: Option<Box<Watch>>,
     last_byte: Instant,
+    /// When the client was greeted, if it had to wait for that.
+    greeted: Option<Instant>,
     /// How long a session that is not here is waited for, while it is.
     fetch_until: Option<Instant>,
 }
@@ -109,6 +111,7 @@ impl Flow {
             is_answering: false,
             session_watch: None,
             last_byte,
+            greeted: None,
             fetch_until: None,
         };
         if is_plain && !expects_proxy_header {
@@ -167,6 +170,7 @@ impl Flow {
         let (timeouts, last_byte) = (&self.settings.timeouts, self.last_byte);
         let of_stage = match self.stage {
             Stage::Dialling { since } if self.is_clients_turn() => Some(since + timeouts.handshake),
+            Stage::Dialling { since } if self.is_greeting_due() => Some(since + timeouts.greeting),
             _ => self.stage.deadline(timeouts, last_byte, self.down.is_ended),
         };
         let others = self.handshake_deadline().into_iter();
@@ -176,10 +180,9 @@ impl Flow {
     }
 
     fn handshake_deadline(&self) -> Option<Instant> {
-        let limit = self.settings.timeouts.handshake;
         let conversation = self.conversation.as_ref();
         let is_login_due = conversation.is_some_and(|one| one.dialog.is_login_due());
-        (self.is_handshaking() || is_login_due).then(|| self.facts.accepted + limit)
+        (self.is_handshaking() || is_login_due).then(|| self.handshake_end())
     }
 
     /// Takes an event, and makes what follows from it: more to send, actions, the next stage.

@@ -19,9 +19,8 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     pub(crate) fn new(settings: &Starttls) -> Self {
-        let name = settings.server_name.as_deref();
         Self {
-            dialog: Dialog::new(settings.dialect, settings.sides, name),
+            dialog: Dialog::new(settings.dialect, settings.sides, settings.names()),
             incoming: None,
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tls::client::Client;
 use tls::options::{Cipher, Tls13Sessions, Version};
 use tls::server::Server;
-use wire::starttls::{Dialect, Policy, Sides};
+use wire::starttls::{Dialect, HostNames, Policy, Sides};
 
 /// What all connections of a service share.
 #[derive(Clone, Debug)]
@@ -38,9 +38,19 @@ pub struct Starttls {
     pub sides: Sides,
     /// The name that servers go by, where a dialect tells them one.
     pub server_name: Option<String>,
+    /// The name that mail servers are told of this host ([`HostNames::own`]).
+    pub own_name: String,
 }
 
 impl Starttls {
+    /// The names that are said.
+    pub fn names(&self) -> HostNames<'_> {
+        HostNames {
+            own: &self.own_name,
+            server: self.server_name.as_deref(),
+        }
+    }
+
     /// Whether clients without TLS may send passwords that a server wants under TLS.
     pub fn needs_password_key(&self) -> bool {
         let is_plain = self.sides.front != Some(Policy::Required);
@@ -159,6 +169,9 @@ pub struct Timeouts {
     pub handshake: Duration,
     /// One dial of one server, with its TLS handshake.
     pub dial: Duration,
+    /// From a server's connection to what it says before TLS: its greeting, and its answer to the
+    /// request for TLS.
+    pub greeting: Duration,
     /// No byte either way.
     pub idle: Duration,
     /// From accept to the end of the connection; `None` = as long as both sides want.

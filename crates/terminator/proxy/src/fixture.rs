@@ -26,6 +26,7 @@ use crate::service::Service;
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     handshake: Duration::from_secs(10),
     dial: Duration::from_secs(3),
+    greeting: Duration::from_secs(30),
     idle: Duration::from_secs(60),
     lifetime: None,
 };

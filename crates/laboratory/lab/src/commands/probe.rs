@@ -14,6 +14,7 @@ use probe::facts;
 use probe::points;
 use probe::run::{Limits, Options, probe};
 use report::Document;
+use sys::own_name;
 use wire::address::{Address, AddressError, Endpoint};
 use wire::starttls::Dialect;
 use wire::text::line;
@@ -49,6 +50,11 @@ setting of lariat, nginx, haproxy, hitch or stunnel to change.
   --starttls KIND
       Ask for TLS in the words of a protocol that begins in plaintext: smtp, lmtp, imap, pop3, ftp,
       sieve, nntp, mysql, postgres, ldap, xmpp
+  --ehlo-name NAME
+      The name that servers of smtp and lmtp are told [default: this host's, fully qualified; else
+      its address]
+  --greeting-timeout T
+      How much longer a server of mail, news or files may take to greet [default: 30s]
   --ca FILE.pem
       Trust these roots instead of the system's
   --client-certificate FILE.pem
@@ -239,6 +245,9 @@ fn options(arguments: &Arguments, hosts: Vec<String>) -> Result<Options, UsageEr
         expected_name: Some(authority.clone()),
         proxy: arguments.choice("send-proxy", ProxyVersion::NAMED)?,
         starttls,
+        ehlo_name: arguments
+            .one("ehlo-name", |name| Ok(name.to_owned()))?
+            .unwrap_or_else(own_name::own_name),
         client_certificate: client_certificate(arguments)?,
         roots_pem: roots(arguments)?,
         // Such a protocol knows no GET.
@@ -352,9 +361,16 @@ pub(super) fn limits(arguments: &Arguments) -> Result<Limits, UsageError> {
         })
     };
     let connection = limit("timeout", TIMEOUT_MAX, "is no time from 10ms to 10m", "5s")?;
+    let greeting = limit(
+        "greeting-timeout",
+        TIMEOUT_MAX,
+        "is no time from 10ms to 10m",
+        "30s",
+    )?;
     let address = limit("max-time", MAX_TIME_MAX, "is no time from 10ms to 1h", "5m")?;
     Ok(Limits {
         connection: connection.unwrap_or(Duration::from_secs(5)),
+        greeting: greeting.unwrap_or(Duration::from_secs(30)),
         address: address.unwrap_or(MAX_TIME),
     })
 }

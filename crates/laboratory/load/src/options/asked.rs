@@ -31,6 +31,8 @@ pub struct Options {
     pub(crate) sources: Vec<IpAddr>,
     pub(crate) send_proxy: Option<ProxyVersion>,
     pub(crate) starttls: Option<Dialect>,
+    pub(crate) ehlo_name: Option<String>,
+    pub(crate) greeting_timeout: Duration,
     pub(crate) kinds: Kinds,
     pub(crate) requests_per_session: Option<Times>,
     pub(crate) requests_per_connection: Times,
@@ -155,6 +157,8 @@ impl Options {
             sources: written.texts("source", value::source),
             send_proxy: written.choice("send-proxy", ProxyVersion::NAMED),
             starttls: written.choice("starttls", Dialect::ALL),
+            ehlo_name: top.text_if_written("ehlo-name").flatten(),
+            greeting_timeout: top.duration("greeting-timeout").unwrap_or_default(),
             kinds: top.choice("handshake", KINDS).unwrap_or(Kinds::Mixed),
             requests_per_session: written.text("requests-per-session", value::times),
             requests_per_connection: top

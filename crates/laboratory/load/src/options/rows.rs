@@ -276,6 +276,19 @@ const KEYS: &[Key] = &[
              handshake.",
         )
         .example(r#"starttls = "smtp""#),
+    row(TLS, "ehlo-name", Kind::Text("NAME"))
+        .requires(&["starttls"])
+        .absent("this host's, fully qualified; else its address, as `[192.0.2.1]`")
+        .help("The name that servers of smtp and lmtp are told.")
+        .example(r#"ehlo-name = "mx.example.org""#),
+    row(TLS, "greeting-timeout", SOME_TIME)
+        .requires(&["starttls"])
+        .default("30s")
+        .help(
+            "Time that a server of mail, news or files has to greet, in addition to --timeout: \
+             many wait for some seconds.",
+        )
+        .example(r#"greeting-timeout = "5m""#),
     row(TLS, "tls", Kind::Choice(Versions::NAMES))
         .absent("both, or what --handshake, --suites and --groups leave")
         .help("The versions that are offered.")

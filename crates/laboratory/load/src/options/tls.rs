@@ -1,6 +1,7 @@
 //! What of TLS is offered: kinds, versions, suites, groups and signatures that fit together.
 
 use options::Section;
+use sys::own_name;
 
 use super::asked::Options;
 use super::files::{Files, content};
@@ -28,6 +29,7 @@ pub(crate) fn offer(options: &Options, url: &Url, files: Files<'_>, top: &Sectio
     let checked = matches!(verification, Verification::Authority(_));
     Tls {
         starttls: options.starttls,
+        ehlo_name: options.ehlo_name.clone().unwrap_or_else(own_name::own_name),
         versions,
         handshakes,
         suites: or_fitting(&options.suites, &Suite::ALL, |suite| {

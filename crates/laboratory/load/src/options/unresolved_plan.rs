@@ -286,7 +286,10 @@ impl UnresolvedPlan {
             is_background: false,
             duration: self.arriving.duration,
             count_max: asked.count,
-            timeout: asked.timeout,
+            timeout: match asked.starttls {
+                Some(dialect) if dialect.greets_late() => asked.timeout + asked.greeting_timeout,
+                _ => asked.timeout,
+            },
             threads: Threads {
                 count: threads,
                 cpus: pinned(asked.cpus, &self.allowed_cpus, threads),

@@ -3,10 +3,15 @@
 //! One command is given to the server at a time until the dialog is over, so that each reply is
 //! known to be that command's, and an answer of our own comes in its turn. What a client sends
 //! meanwhile waits here.
+//!
+//! Once both sides have their TLS nothing is rewritten. Nothing that a server said before its TLS
+//! reaches a client, because anybody on the way may have said it: the greeting is then our own.
 
 use std::collections::VecDeque;
 
-use super::step::{BEGINNING_BYTES, Fault, HANDSHAKE, Next, Output, Policy, Sides, Steps, refusal};
+use super::step::{
+    BEGINNING_BYTES, Fault, HANDSHAKE, HostNames, Next, Output, Policy, Sides, Steps, refusal,
+};
 use super::words::{Framing, Words};
 
 /// The longest line, in bytes: RFC 9051 section 4 advises 8,000 octets, SMTP needs 512.
@@ -44,7 +49,11 @@ enum Expected {
 #[derive(Debug)]
 pub(super) struct Lines {
     words: &'static Words,
-    front: Option<Policy>,
+    sides: Sides,
+    /// The name that a server is told.
+    own_name: String,
+    /// The name that a client is told in a greeting of our own.
+    greeting_name: String,
     phase: Phase,
     has_client_tls: bool,
     /// What has come and is not yet worked on.
@@ -59,8 +68,6 @@ pub(super) struct Lines {
     is_dotted: bool,
     /// It, as far as it has come, if it is to be rewritten or judged.
     reply: Vec<u8>,
-    /// The server's greeting, until its TLS is up.
-    greeting: Vec<u8>,
     /// What the server has said before TLS since it was last given a command: words without end are
     /// refused, also where they are passed on.
     said_bytes: usize,
@@ -68,7 +75,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(words: &'static Words, sides: Sides) -> Self {
+    pub(super) fn new(words: &'static Words, sides: Sides, names: HostNames<'_>) -> Self {
         let phase = if sides.back {
             Phase::Greeting
         } else {
@@ -76,7 +83,9 @@ impl Lines {
         };
         Self {
             words,
-            front: sides.front,
+            sides,
+            own_name: names.own.to_owned(),
+            greeting_name: names.server.unwrap_or(names.own).to_owned(),
             phase,
             has_client_tls: false,
             client: VecDeque::new(),
@@ -86,7 +95,6 @@ impl Lines {
             code: None,
             is_dotted: false,
             reply: Vec::new(),
-            greeting: Vec::new(),
             said_bytes: 0,
             refusals: 0,
         }
@@ -94,11 +102,35 @@ impl Lines {
 
     /// Whether the client may still ask for TLS.
     fn is_before_tls(&self) -> bool {
-        self.front.is_some() && !self.has_client_tls
+        self.sides.front.is_some() && !self.has_client_tls
     }
 
     fn must_use_tls(&self) -> bool {
-        self.front == Some(Policy::Required) && !self.has_client_tls
+        self.sides.front == Some(Policy::Required) && !self.has_client_tls
+    }
+
+    /// Whether the rest may pass as it is, at the price that a client under TLS may see an offer of
+    /// TLS by a server that gets plaintext.
+    fn may_relay(&self) -> bool {
+        let is_lasting = self.sides.front.is_some() && self.words.lasting.is_some();
+        self.phase == Phase::Open && !self.is_before_tls() && !is_lasting
+    }
+
+    /// Ends the rewriting, with all that waits.
+    fn relay(&mut self, out: &mut Output) {
+        out.to_server.extend(std::mem::take(&mut self.client));
+        out.to_client.append(&mut self.reply);
+        out.to_client.extend(std::mem::take(&mut self.server));
+        out.next = Next::Relay;
+    }
+
+    /// Goes on where TLS has come up on a side.
+    fn go_on_under_tls(&mut self, out: &mut Output) {
+        if self.sides.back && self.may_relay() {
+            self.relay(out);
+        } else {
+            self.take_commands(out);
+        }
     }
 
     // From the client.
@@ -110,13 +142,11 @@ impl Lines {
             && self.expected.is_none()
             && answered <= HELD_BYTES_MAX
         {
-            let line = take_line(&mut self.client);
-            let bytes = line.as_ref().map_or(self.client.len(), Vec::len);
-            if bytes > LINE_BYTES_MAX {
-                let fault = Fault::ClientMalformed("a line longer than 8 KiB");
-                return self.refuse_client(fault, out);
+            let end = self.client.iter().position(|byte| *byte == b'\n');
+            if end.map_or(self.client.len(), |end| end + 1) > LINE_BYTES_MAX {
+                return self.exceeded("a line longer than 8 KiB", out);
             }
-            let Some(line) = line else {
+            let Some(line) = take_line(&mut self.client) else {
                 // A ClientHello need not have the end of a line.
                 let is_handshake = self.client.len() >= BEGINNING_BYTES
                     && self.client.iter().take(2).eq(&[HANDSHAKE, 3]);
@@ -132,8 +162,20 @@ impl Lines {
             self.command(&line, out);
             answered = out.to_client.len() - before;
         }
-        if self.client.len().max(answered) > HELD_BYTES_MAX && out.goes_on() {
-            let what = "64 KiB without waiting for an answer";
+        let what = "64 KiB without waiting for an answer";
+        if answered > HELD_BYTES_MAX && out.goes_on() {
+            self.refuse_client(Fault::ClientMalformed(what), out);
+        } else if self.client.len() > HELD_BYTES_MAX && out.goes_on() {
+            self.exceeded(what, out);
+        }
+    }
+
+    /// Goes on where a client has sent more than any command that is looked for: a token for a
+    /// login has 12,288 octets (RFC 4954 section 4), a line of IMAP often 64 KiB.
+    fn exceeded(&mut self, what: &'static str, out: &mut Output) {
+        if self.may_relay() {
+            self.relay(out);
+        } else {
             self.refuse_client(Fault::ClientMalformed(what), out);
         }
     }
@@ -156,7 +198,7 @@ impl Lines {
             .answered
             .iter()
             .find(|(name, _)| is_command(&command, name));
-        if self.front.is_some() && is_one_of(words.start) {
+        if self.sides.front.is_some() && is_one_of(words.start) {
             self.start_tls(out);
         } else if let (true, Some((_, answer))) = (self.has_client_tls, answer) {
             self.answer(answer, out);
@@ -178,9 +220,7 @@ impl Lines {
             self.pass_command(line, Expected::Other, out);
         } else {
             out.to_server.extend_from_slice(line);
-            out.to_server.extend(std::mem::take(&mut self.client));
-            out.to_client.extend(std::mem::take(&mut self.server));
-            out.next = Next::Relay;
+            self.relay(out);
         }
     }
 
@@ -229,6 +269,9 @@ impl Lines {
             if self.expected == Some(Expected::Greeting) || self.is_before_tls() {
                 self.said_bytes += line.len();
             }
+            if let Some(what) = self.malformation(&line) {
+                return self.fail_server(what, out);
+            }
             let Some(expected) = self.expected else {
                 // Out of turn, such as the end of a transfer.
                 out.to_client.append(&mut self.edited(line));
@@ -252,14 +295,32 @@ impl Lines {
             }
         }
         let held = self.reply.len().max(self.said_bytes);
-        if self.server.len() > LINE_BYTES_MAX || held > HELD_BYTES_MAX {
-            let what = "a line longer than 8 KiB, or a reply longer than 64 KiB";
-            // Before, another server may greet the client.
-            if self.phase == Phase::Open {
-                out.to_client.append(&mut self.unavailable());
+        if out.goes_on() && (self.server.len() > LINE_BYTES_MAX || held > HELD_BYTES_MAX) {
+            if self.may_relay() {
+                return self.relay(out);
             }
-            out.next = Next::Fail(Fault::ServerMalformed(what));
+            let what = "a line longer than 8 KiB, or a reply longer than 64 KiB";
+            self.fail_server(what, out);
         }
+    }
+
+    fn fail_server(&self, what: &'static str, out: &mut Output) {
+        // Before, another server may greet the client.
+        if self.phase == Phase::Open {
+            out.to_client.append(&mut self.unavailable());
+        }
+        out.next = Next::Fail(Fault::ServerMalformed(what));
+    }
+
+    /// Why no server of the protocol sends this line here, if that is so.
+    fn malformation(&self, line: &[u8]) -> Option<&'static str> {
+        if self.phase != Phase::Open && has_stray(line) {
+            return Some("a CR or NUL within a line");
+        }
+        let code = self.code.as_ref().filter(|_| self.words.has_one_code)?;
+        let is_of_reply =
+            line.starts_with(code) && matches!(line.get(3), Some(b' ' | b'-' | b'\r' | b'\n'));
+        (!is_of_reply).then_some("a reply whose lines have several codes")
     }
 
     /// Goes on behind a whole reply.
@@ -306,12 +367,12 @@ impl Lines {
         } else if !good.any(|good| begins(last, good.as_bytes())) {
             out.next = Next::Fail(refusal(last));
         } else {
-            self.greeting = reply;
             match self.words.hello {
                 None => self.request_tls(out),
                 Some(hello) => {
                     self.phase = Phase::Hello;
-                    self.say(hello, Expected::Capabilities, out);
+                    let hello = format!("{hello} {}", self.own_name);
+                    self.say(&hello, Expected::Capabilities, out);
                 }
             }
         }
@@ -478,6 +539,7 @@ impl Steps for Lines {
         if self.words.greets_again {
             self.say(self.words.capabilities[0], Expected::Capabilities, out);
         }
+        self.go_on_under_tls(out);
     }
 
     fn server_tls_up(&mut self, out: &mut Output) {
@@ -485,22 +547,22 @@ impl Steps for Lines {
         if self.words.greets_again {
             self.expected = Some(Expected::Greeting);
         } else {
-            let greeting = without_capabilities(std::mem::take(&mut self.greeting));
-            out.to_client.extend_from_slice(&greeting);
-            self.take_commands(out);
+            let greeting = self.words.greeting.replace("{}", &self.greeting_name) + "\r\n";
+            out.to_client.extend_from_slice(greeting.as_bytes());
         }
+        self.go_on_under_tls(out);
     }
 
     fn server_connected(&mut self, _out: &mut Output) {
         if self.phase != Phase::Open {
-            let sides = Sides {
-                front: self.front,
-                back: true,
+            let names = HostNames {
+                own: &self.own_name,
+                server: Some(&self.greeting_name),
             };
             *self = Self {
-                client: std::mem::take(&mut self.client),
                 has_client_tls: self.has_client_tls,
-                ..Self::new(self.words, sides)
+                client: std::mem::take(&mut self.client),
+                ..Self::new(self.words, self.sides, names)
             };
         }
     }
@@ -571,21 +633,4 @@ fn keyword(line: &[u8], framing: Framing) -> &[u8] {
     let text = text.strip_prefix(b"\"").unwrap_or(text);
     let is_end = |byte: &u8| matches!(byte, b' ' | b'"');
     &text[..text.iter().position(is_end).unwrap_or(text.len())]
-}
-
-/// An IMAP greeting without the capabilities that the server had before TLS: nobody vouches for
-/// them, and it has others now.
-fn without_capabilities(mut greeting: Vec<u8>) -> Vec<u8> {
-    let begin = |greeting: &[u8]| {
-        let mut parts = greeting.windows(12);
-        parts.position(|part| is_word(part, "[CAPABILITY "))
-    };
-    while let Some(begin) = begin(&greeting)
-        && let Some(length) = greeting[begin..].iter().position(|byte| *byte == b']')
-    {
-        let rest = greeting[begin + length + 1..].trim_ascii_start();
-        let rest = if rest.is_empty() { b"ready\r\n" } else { rest };
-        greeting = [&greeting[..begin], rest].concat();
-    }
-    greeting
 }

@@ -22,6 +22,16 @@ pub struct Sides {
     pub back: bool,
 }
 
+/// The names of hosts that a dialog says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct HostNames<'a> {
+    /// This host's, which mail servers are told: a name of the DNS, or an address literal (RFC 5321
+    /// section 4.1.1.1).
+    pub own: &'a str,
+    /// The server's, where a client or the server itself is told it; `None` = it is not known.
+    pub server: Option<&'a str>,
+}
+
 /// What came of a call: bytes that go out now, in plaintext or in the TLS that is up on that side,
 /// and what is to be done behind them.
 #[derive(Clone, Debug, Default, PartialEq)]

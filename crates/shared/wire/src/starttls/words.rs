@@ -51,9 +51,15 @@ pub(super) struct Words {
     pub(super) malformed: &'static str,
     /// Last words to a client that no server can be reached for.
     pub(super) unavailable: &'static str,
+    /// Whether all lines of a reply have its code (RFC 5321 section 4.2.1), or only the first and
+    /// the last (RFC 959 section 4.2).
+    pub(super) has_one_code: bool,
     /// Codes that begin a good greeting.
     pub(super) greetings: &'static [&'static str],
-    /// What a client of the protocol sends to see whether there is TLS.
+    /// Our own greeting of a client whose server has greeted before TLS; `{}` = a name. Empty where
+    /// the server greets again.
+    pub(super) greeting: &'static str,
+    /// What a client of the protocol sends to see whether there is TLS, before its own name.
     pub(super) hello: Option<&'static str>,
     /// What it sends to ask for TLS, and how a good answer begins.
     pub(super) request: (&'static str, &'static str),
@@ -76,8 +82,10 @@ pub(super) const SMTP: Words = Words {
     greets_again: false,
     malformed: "554 5.5.0 Closing connection: the client sent {}",
     unavailable: "421 4.3.2 No server is available",
+    has_one_code: true,
     greetings: &["220"],
-    hello: Some("EHLO localhost"),
+    greeting: "220 {} ESMTP",
+    hello: Some("EHLO"),
     request: ("STARTTLS", "220"),
 };
 
@@ -85,7 +93,8 @@ pub(super) const SMTP: Words = Words {
 pub(super) const LMTP: Words = Words {
     capabilities: &["LHLO"],
     free: &["NOOP", "RSET", "QUIT"],
-    hello: Some("LHLO localhost"),
+    greeting: "220 {} LMTP",
+    hello: Some("LHLO"),
     ..SMTP
 };
 
@@ -106,7 +115,9 @@ pub(super) const IMAP: Words = Words {
     greets_again: false,
     malformed: "* BYE The client sent {}",
     unavailable: "* BYE [UNAVAILABLE] No server is available",
+    has_one_code: false,
     greetings: &["* OK"],
+    greeting: "* OK Ready",
     hello: None,
     request: ("starttls STARTTLS", "starttls OK"),
 };
@@ -128,7 +139,9 @@ pub(super) const POP3: Words = Words {
     greets_again: false,
     malformed: "-ERR [SYS/PERM] The client sent {}",
     unavailable: "-ERR [SYS/TEMP] No server is available",
+    has_one_code: false,
     greetings: &["+OK"],
+    greeting: "+OK Ready",
     hello: None,
     request: ("STLS", "+OK"),
 };
@@ -159,7 +172,9 @@ pub(super) const FTP: Words = Words {
     greets_again: false,
     malformed: "421 The client sent {}",
     unavailable: "421 No server is available",
+    has_one_code: false,
     greetings: &["220"],
+    greeting: "220 Ready",
     hello: None,
     request: ("AUTH TLS", "234"),
 };
@@ -181,7 +196,9 @@ pub(super) const SIEVE: Words = Words {
     greets_again: true,
     malformed: "BYE \"The client sent {}\"",
     unavailable: "BYE (TRYLATER) \"No server is available\"",
+    has_one_code: false,
     greetings: &["OK"],
+    greeting: "",
     hello: None,
     request: ("STARTTLS", "OK"),
 };
@@ -203,7 +220,9 @@ pub(super) const NNTP: Words = Words {
     greets_again: false,
     malformed: "400 The client sent {}",
     unavailable: "400 No server is available",
+    has_one_code: false,
     greetings: &["200", "201"],
+    greeting: "200 Ready",
     hello: None,
     request: ("STARTTLS", "382"),
 };

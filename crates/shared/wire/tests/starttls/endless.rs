@@ -3,11 +3,12 @@
 
 use wire::starttls::{Dialect, Dialog, Fault, Next, Policy, Sides};
 
-use crate::script::unescaped;
+use crate::script::{NAMES, unescaped};
 
 const REQUIRED: Sides = sides(Some(Policy::Required), false);
 const OPTIONAL: Sides = sides(Some(Policy::Optional), false);
 const BACK: Sides = sides(None, true);
+const BOTH: Sides = sides(Some(Policy::Required), true);
 
 const fn sides(front: Option<Policy>, back: bool) -> Sides {
     Sides { front, back }
@@ -27,9 +28,10 @@ fn started(words: &str, lines: &[&str]) -> Dialog {
     let sides = match sides {
         "required" => REQUIRED,
         "optional" => OPTIONAL,
+        "both" => BOTH,
         _ => BACK,
     };
-    let mut dialog = Dialog::new(*dialect, sides, Some("localhost"));
+    let mut dialog = Dialog::new(*dialect, sides, NAMES);
     dialog.server_connected();
     for line in lines {
         let (kind, text) = two(line);
@@ -87,9 +89,8 @@ const SERVERS: &str = r"
     nntp required; S> 200 x; C> HELP; S> 100 x; S> x; 65536; 400 No server
     imap optional; S> * OK x; S> * x; 65536; * BYE [UNAVAILABLE] No server
     smtp required; S> 220 x; C> EHLO x; S> 250-x; 65536; 421 4.3.2 No server
-    lmtp required; S> 220 x; = client; C> LHLO x; S> 250-x; 65536; 421 4.3.2 No server
-    pop3 required; S> +OK x; = client; C> CAPA; S> +OK; S> X; 65536; -ERR [SYS/TEMP] No server
-    sieve back; S> OK; S> OK; = server; S> 'A'; 65536; BYE (TRYLATER)
+    ftp required; S> 220 x; = client; C> FEAT; S> 211-x; 65536; 421 No server
+    sieve both; S> OK; S> OK; = server; S> 'A'; 65536; BYE (TRYLATER)
     smtp back; S> 220-x; 65536; -
     smtp back; S> 220 x; S> 250-x; 65536; -
     imap back; S> * OK x; S> * x; 65536; -
@@ -165,7 +166,7 @@ fn a_client_that_asks_for_more_answers_than_it_reads_is_refused() {
         (Dialect::Smtp, "220 x\r\n", "STARTTLS\r\n"),
         (Dialect::Ftp, "220 x\r\n", "PROT P\r\n"),
     ] {
-        let mut dialog = Dialog::new(dialect, REQUIRED, None);
+        let mut dialog = Dialog::new(dialect, REQUIRED, NAMES);
         dialog.server_sent(greeting.as_bytes());
         dialog.client_tls_up();
         let out = dialog.client_sent(again.repeat(500).as_bytes());

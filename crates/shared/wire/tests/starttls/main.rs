@@ -5,3 +5,4 @@ mod lines;
 mod mysql;
 mod others;
 mod script;
+mod under_tls;

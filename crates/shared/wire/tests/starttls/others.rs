@@ -1,8 +1,13 @@
 //! PostgreSQL, LDAP and XMPP: no lines.
 
-use wire::starttls::{Dialect, Dialog, Fault, Next, Policy, Sides};
+use wire::starttls::{Dialect, Dialog, Fault, HostNames, Next, Policy, Sides};
 
-use crate::script::play;
+use crate::script::{NAMES, play};
+
+const CHAT: HostNames<'static> = HostNames {
+    server: Some("chat.example"),
+    ..NAMES
+};
 
 const REQUIRED: Sides = Sides {
     front: Some(Policy::Required),
@@ -61,14 +66,14 @@ fn a_client_of_postgresql_gets_tls_and_its_startup_is_passed_on() {
         OPTIONAL,
         &pg("C> CANCEL\nS< CANCEL\n= Relay"),
     );
-    let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, None);
+    let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, NAMES);
     let cancel = b"\x00\x00\x00\x10\x04\xd2\x16\x2eabcdefgh";
     let first = dialog.client_sent(&cancel[..9]);
     let rest = dialog.client_sent(&cancel[9..]);
     assert_eq!((first.to_server, rest.to_server), (vec![], cancel.to_vec()));
     // In plaintext nothing else comes to the server.
     assert_eq!((first.next, rest.next), (Next::More, Next::More));
-    for mut dialog in [dialog, Dialog::new(Dialect::Postgres, REQUIRED, None)] {
+    for mut dialog in [dialog, Dialog::new(Dialect::Postgres, REQUIRED, NAMES)] {
         let out = dialog.client_sent(&[cancel, &b"\x00"[..]].concat());
         assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))));
         assert_eq!(out.to_server, b"");
@@ -78,7 +83,7 @@ fn a_client_of_postgresql_gets_tls_and_its_startup_is_passed_on() {
         OPTIONAL,
         &pg("C> STARTUP\nS< STARTUP\n= Relay"),
     );
-    let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, None);
+    let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, NAMES);
     let out = dialog.client_sent(b"\x16\x03\x01\x02");
     assert_eq!(out.next, Next::ClientTlsBegun(b"\x16\x03\x01\x02".to_vec()));
 }
@@ -86,7 +91,7 @@ fn a_client_of_postgresql_gets_tls_and_its_startup_is_passed_on() {
 #[test]
 fn a_client_of_postgresql_that_does_not_fit_gets_an_error_of_its_protocol() {
     let answer = |sides, bytes: &[&[u8]]| {
-        let mut dialog = Dialog::new(Dialect::Postgres, sides, None);
+        let mut dialog = Dialog::new(Dialect::Postgres, sides, NAMES);
         let outs: Vec<_> = bytes.iter().map(|one| dialog.client_sent(one)).collect();
         let last = outs.into_iter().next_back().unwrap();
         let length = last.to_client.get(1..5).map(|one| {
@@ -123,14 +128,14 @@ fn a_client_of_postgresql_that_does_not_fit_gets_an_error_of_its_protocol() {
         (Some(b"h2"), false),
         (None, false),
     ] {
-        let mut dialog = Dialog::new(Dialect::Postgres, OPTIONAL, None);
+        let mut dialog = Dialog::new(Dialect::Postgres, OPTIONAL, NAMES);
         let begun = dialog.client_sent(b"\x16\x03\x01").next;
         assert!(matches!(begun, Next::ClientTlsBegun(_)), "{begun:?}");
         dialog.client_agreed(protocol);
         let is_refused = matches!(dialog.client_tls_up().next, Next::Fail(_));
         assert_ne!(is_refused, is_served, "{protocol:?}");
     }
-    let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, None);
+    let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, NAMES);
     assert_eq!(dialog.client_sent(ssl).next, Next::StartClientTls);
     // One that asks for TLS need not say for what.
     dialog.client_agreed(None);
@@ -144,7 +149,7 @@ fn a_client_of_postgresql_that_does_not_fit_gets_an_error_of_its_protocol() {
 #[test]
 fn a_server_of_postgresql_is_asked_before_the_client_s_startup() {
     let asked = |answer: &[u8]| {
-        let mut dialog = Dialog::new(Dialect::Postgres, BACK, None);
+        let mut dialog = Dialog::new(Dialect::Postgres, BACK, NAMES);
         // Where it is not known to be without TLS to us, the client may ask for it.
         assert_eq!(
             dialog
@@ -204,7 +209,7 @@ const SEARCH: &[u8] = b"\x63\x00";
 #[test]
 fn a_client_of_ldap_gets_tls_by_the_extended_operation() {
     for sides in [REQUIRED, OPTIONAL] {
-        let mut dialog = Dialog::new(Dialect::Ldap, sides, None);
+        let mut dialog = Dialog::new(Dialect::Ldap, sides, NAMES);
         let out = dialog.client_sent(&request(7, START_TLS));
         assert_eq!(out.next, Next::StartClientTls);
         assert_eq!(
@@ -212,14 +217,14 @@ fn a_client_of_ldap_gets_tls_by_the_extended_operation() {
             *b"\x30\x24\x02\x01\x07\x78\x1f\x0a\x01\x00\x04\x00"
         );
         assert_eq!(dialog.client_tls_up().next, Next::Relay);
-        let mut dialog = Dialog::new(Dialect::Ldap, sides, None);
+        let mut dialog = Dialog::new(Dialect::Ldap, sides, NAMES);
         let out = dialog.client_sent(&[request(1, START_TLS), request(2, BIND)].concat());
         assert!(
             matches!(out.next, Next::Fail(Fault::Injection(14))),
             "{out:?}"
         );
     }
-    let mut dialog = Dialog::new(Dialect::Ldap, REQUIRED, None);
+    let mut dialog = Dialog::new(Dialect::Ldap, REQUIRED, NAMES);
     for (operation, answer) in [(BIND, 0x61), (SEARCH, 0x65)] {
         let out = dialog.client_sent(&request(3, operation));
         assert_eq!(
@@ -229,7 +234,7 @@ fn a_client_of_ldap_gets_tls_by_the_extended_operation() {
         );
         assert_eq!((out.to_server.len(), out.next), (0, Next::More));
     }
-    let mut dialog = Dialog::new(Dialect::Ldap, OPTIONAL, None);
+    let mut dialog = Dialog::new(Dialect::Ldap, OPTIONAL, NAMES);
     // Asked for then, TLS would have the answer to the search come under it.
     let both = [request(3, SEARCH), request(4, START_TLS)].concat();
     let out = dialog.client_sent(&both);
@@ -248,7 +253,7 @@ fn odd_ber_is_answered_by_a_notice_of_disconnection() {
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x30\x08\x02\x06\x01\x01\x01\x01\x01\x01",
     ] {
-        let mut dialog = Dialog::new(Dialect::Ldap, REQUIRED, None);
+        let mut dialog = Dialog::new(Dialect::Ldap, REQUIRED, NAMES);
         let out = dialog.client_sent(bytes);
         assert!(
             matches!(out.next, Next::Fail(Fault::ClientMalformed(_))),
@@ -261,7 +266,7 @@ fn odd_ber_is_answered_by_a_notice_of_disconnection() {
 
 #[test]
 fn a_server_of_ldap_is_asked_before_the_client_s_request() {
-    let mut dialog = Dialog::new(Dialect::Ldap, BACK, None);
+    let mut dialog = Dialog::new(Dialect::Ldap, BACK, NAMES);
     let asked = dialog.server_connected().to_server;
     assert_eq!(asked, request(1, START_TLS));
     let good = request(1, b"\x78\x07\x0a\x01\x00\x04\x00\x04\x00");
@@ -275,7 +280,7 @@ fn a_server_of_ldap_is_asked_before_the_client_s_request() {
         [good.clone(), vec![0x30]].concat(),
         b"220 mx\r\n".to_vec(),
     ] {
-        let mut dialog = Dialog::new(Dialect::Ldap, BACK, None);
+        let mut dialog = Dialog::new(Dialect::Ldap, BACK, NAMES);
         dialog.server_connected();
         let Next::Fail(fault) = dialog.server_sent(&answer).next else {
             panic!("{answer:?}");
@@ -290,7 +295,7 @@ const ASK: &str = "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>";
 
 #[test]
 fn a_stream_of_xmpp_begins_anew_under_tls() {
-    let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, None);
+    let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
     let (begin, end) = STREAM.split_at(50);
     assert_eq!(dialog.client_sent(begin.as_bytes()).to_client, b"");
     let out = dialog.client_sent(end.as_bytes());
@@ -321,7 +326,7 @@ fn a_stream_of_xmpp_begins_anew_under_tls() {
 #[test]
 fn an_xmpp_client_that_does_not_ask_gets_a_stream_error() {
     let fault = |more: &str| {
-        let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, None);
+        let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
         let out = dialog.client_sent(format!("{STREAM}{more}").as_bytes());
         assert!(
             out.to_client.ends_with(b"</stream:error></stream:stream>"),
@@ -334,7 +339,7 @@ fn an_xmpp_client_that_does_not_ask_gets_a_stream_error() {
         fault(&format!("{ASK}<iq/>")),
         Next::Fail(Fault::Injection(_))
     ));
-    let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, None);
+    let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
     let out = dialog.client_sent(b"GET / HTTP/1.1\r\n");
     assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))));
 }
@@ -342,7 +347,7 @@ fn an_xmpp_client_that_does_not_ask_gets_a_stream_error() {
 #[test]
 fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
     for sides in [BACK, BOTH] {
-        let mut dialog = Dialog::new(Dialect::Xmpp, sides, Some("chat.example"));
+        let mut dialog = Dialog::new(Dialect::Xmpp, sides, CHAT);
         let stream = String::from_utf8(dialog.server_connected().to_server).unwrap();
         assert!(stream.contains("to='chat.example'"), "{stream}");
         let offers = format!("<stream:stream><stream:features>{ASK}</stream:features>");
@@ -358,7 +363,7 @@ fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
         "<stream:stream><stream:features><mechanisms/></stream:features>",
         "<stream:stream><stream:error><host-unknown/></stream:error></stream:stream>",
     ] {
-        let mut dialog = Dialog::new(Dialect::Xmpp, BACK, None);
+        let mut dialog = Dialog::new(Dialect::Xmpp, BACK, NAMES);
         dialog.server_connected();
         let Next::Fail(fault) = dialog.server_sent(answer.as_bytes()).next else {
             panic!("{answer}");
@@ -369,7 +374,7 @@ fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
         ("x.example", "<stream:error><host-unknown/></stream:error>"),
         ("a b", "<stream:error><improper-addressing/></stream:error>"),
     ] {
-        let mut dialog = Dialog::new(Dialect::Xmpp, BOTH, Some("chat.example"));
+        let mut dialog = Dialog::new(Dialect::Xmpp, BOTH, CHAT);
         dialog.client_sent(format!("<stream:stream to='{to}'>{ASK}").as_bytes());
         dialog.client_tls_up();
         assert!(dialog.expects_server());
@@ -378,7 +383,7 @@ fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
         let is_of_client = matches!(out.next, Next::Fail(Fault::ClientMalformed(_)));
         assert!(is_of_client && !out.to_client.is_empty(), "{out:?}");
     }
-    let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, Some("chat.example"));
+    let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, CHAT);
     let out = dialog.client_sent(b"<stream:stream to='\x1b[31m'>");
     assert!(
         String::from_utf8(out.to_client)
@@ -401,7 +406,7 @@ fn tls_that_was_not_asked_for_is_called_that_at_once() {
             Dialect::Mysql => continue,
             _ => b"",
         };
-        let mut dialog = Dialog::new(*dialect, REQUIRED, None);
+        let mut dialog = Dialog::new(*dialect, REQUIRED, NAMES);
         if !greeting.is_empty() {
             dialog.server_sent(greeting);
         }
@@ -420,21 +425,21 @@ fn tls_that_was_not_asked_for_is_called_that_at_once() {
 #[test]
 fn a_client_of_postgresql_asks_for_tls_once() {
     let ssl = b"\x00\x00\x00\x08\x04\xd2\x16\x2f";
-    let mut dialog = Dialog::new(Dialect::Postgres, BACK, None);
+    let mut dialog = Dialog::new(Dialect::Postgres, BACK, NAMES);
     let first = dialog.client_sent(ssl);
     assert_eq!((&first.to_client[..], first.next), (&b"N"[..], Next::More));
     let second = dialog.client_sent(ssl);
     let is_refused = matches!(second.next, Next::Fail(Fault::ClientMalformed(_)));
     assert!(is_refused && second.to_client.starts_with(b"E"));
     // As many as fit are answered no more often.
-    let out = Dialog::new(Dialect::Postgres, BACK, None).client_sent(&ssl.repeat(1000));
+    let out = Dialog::new(Dialect::Postgres, BACK, NAMES).client_sent(&ssl.repeat(1000));
     assert!(out.to_client.len() < 200, "{}", out.to_client.len());
 }
 
 #[test]
 fn the_words_of_a_server_turn_no_log_around() {
     let words = "554 no\u{202e}\u{2028}\u{e0041}\u{1b}[2J\r\n";
-    let out = Dialog::new(Dialect::Smtp, BACK, None).server_sent(words.as_bytes());
+    let out = Dialog::new(Dialect::Smtp, BACK, NAMES).server_sent(words.as_bytes());
     let refused = Fault::ServerRefused("554 no    [2J".to_owned());
     assert_eq!(out.next, Next::Fail(refused));
 }

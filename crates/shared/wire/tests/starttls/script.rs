@@ -4,7 +4,13 @@
 //! `=` the step that has to follow, after which its TLS is up. Lines of one kind in a row are one
 //! piece of bytes.
 
-use wire::starttls::{Dialect, Dialog, Next, Output, Sides};
+use wire::starttls::{Dialect, Dialog, HostNames, Next, Output, Sides};
+
+/// No server is known by name.
+pub(crate) const NAMES: HostNames<'static> = HostNames {
+    own: "own.example",
+    server: None,
+};
 
 /// Plays it with pieces as they stand, and byte by byte.
 pub(crate) fn play(dialect: Dialect, sides: Sides, script: &str) {
@@ -23,7 +29,7 @@ struct Play {
 impl Play {
     fn new(dialect: Dialect, sides: Sides, size: usize) -> Self {
         Self {
-            dialog: Dialog::new(dialect, sides, None),
+            dialog: Dialog::new(dialect, sides, NAMES),
             size,
             got: Output::default(),
             context: format!("{dialect:?} {sides:?} in pieces of {size}"),

@@ -38,16 +38,32 @@ pub(super) const LIMITS: &[Key] = &[
     )
     .example(r#"dial = "1s""#),
     key(
+        "service.timeouts.greeting",
+        Kind::Duration(Duration::from_millis(10), HOUR),
+    )
+    .default("30s")
+    .flag("greeting-timeout")
+    .help(
+        "Time from the connection to a server until it has greeted, and agreed to TLS where \
+             `back.starttls` asks for it. Servers of mail, news and files greet after a pause, \
+             against spam or to look a name up; `dial` and `back.check.timeout` do not count it, \
+             nor does `handshake`. RFC 5321 section 4.5.3.2.1 has clients wait for five minutes.",
+    )
+    .example(r#"greeting = "5m""#),
+    key(
         "service.timeouts.idle",
         Kind::Duration(Duration::from_millis(10), YEAR),
     )
-    .default("5m")
+    .absent(
+        "5m; with `starttls` smtp, lmtp and pop3 10m; imap, sieve and nntp 30m; mysql 8h; ftp, \
+         postgres, ldap and xmpp 24h",
+    )
     .flag("idle-timeout")
     .help(
         "Time without a byte in either direction; a peer that takes what the kernel has \
-             for it is not idle. It removes connections of clients that vanished, and is \
-             longer than HTTP servers' own keep-alive timeouts. Databases and other protocols \
-             with long silences need hours.",
+             for it is not idle. It removes connections that nobody uses, and is longer than HTTP \
+             servers' own keep-alive timeouts. A protocol with TLS from its first byte is not \
+             known to be one: IMAP at port 993 needs `30m`, databases, directories and chat hours.",
     )
     .example(r#"idle = "8h""#),
     key(

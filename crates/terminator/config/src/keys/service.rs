@@ -460,6 +460,18 @@ pub(super) const BACK: &[Key] = &[
              reaches them; it needs `back.tls`. A server that offers none is not used.",
         )
         .example(r#"starttls = "smtp""#),
+    key("service.back.ehlo-name", Kind::Text("NAME"))
+        .absent(
+            "this host's name, where it or /etc/hosts has it fully qualified; else the host's \
+             address, as `[192.0.2.1]`",
+        )
+        .flag("backend-ehlo-name")
+        .help(
+            "The name that servers of `smtp` and `lmtp` are told before they are asked for TLS, and \
+             in health checks. Some refuse one that is not of the DNS (RFC 5321 section 4.1.1.1; \
+             Postfix: `smtp_helo_name`).",
+        )
+        .example(r#"ehlo-name = "mx.example.org""#),
     key("service.back.send-proxy", Kind::Table)
         .absent("no header is sent")
         .shorthand("version")

@@ -16,7 +16,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
 use wire::address::{Address, Endpoint, UnixName};
 use wire::http::{self, Content, HeadFault, ResponseHead};
-use wire::starttls::{self, Dialect, Dialog, MysqlCheck, MysqlCheckStep, Next};
+use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
 
 /// The head of an answer, with those of interim responses (1xx) before it: four times what servers
 /// send by their own limits.
@@ -150,38 +150,60 @@ impl Target {
         self
     }
 
-    /// Dials and asks. An answer that has come in time counts, even if its content does not end in
-    /// the time that is left.
+    /// Dials and asks, within `timeout`; but a server that may greet after a pause has `greeting`
+    /// for that, if it is longer. An answer that has come in time counts, even if its content does
+    /// not end in the time that is left.
     pub(super) async fn probe(
         &self,
         address: &Address,
         timeout: Duration,
+        greeting: Duration,
     ) -> Result<Passed, ProbeFault> {
+        let (mut before, mut inside) = (&self.preface[..], &[][..]);
+        if self.tls.as_ref().is_some_and(|(tls, _)| tls.header_inside) {
+            (before, inside) = (inside, before);
+        }
         let until = Instant::now() + timeout;
-        let asked = tokio::time::timeout_at(until, self.ask(address)).await;
-        let (passed, content) = asked.unwrap_or(Err(ProbeFault::TimedOut(timeout)))?;
+        let mut stream = within(until, timeout, dial(address, before)).await?;
+        let begun = Instant::now();
+        let (limit, end) = if self.greets_late() && greeting > timeout {
+            (greeting, begun + greeting)
+        } else {
+            (timeout, until)
+        };
+        if let Question::Greeting(dialect) = &self.question {
+            return within(end, limit, hear(&mut *stream, *dialect)).await;
+        }
+        if let Some(starttls) = &self.starttls {
+            within(end, limit, ask_for_tls(&mut *stream, starttls)).await?;
+        }
+        let until = if limit > timeout {
+            until + begun.elapsed()
+        } else {
+            until
+        };
+        let (passed, content) = within(until, timeout, self.ask(stream, inside)).await?;
         if let Some((answer, content)) = content {
             let _ = tokio::time::timeout_at(until, answer.finish(content)).await;
         }
         passed
     }
 
-    async fn ask(&self, address: &Address) -> Result<Asked, ProbeFault> {
-        let mut stream = dial(address).await.map_err(ProbeFault::Dial)?;
-        let (mut before, mut within) = (&self.preface[..], &[][..]);
-        if self.tls.as_ref().is_some_and(|(tls, _)| tls.header_inside) {
-            (before, within) = (within, before);
+    fn greets_late(&self) -> bool {
+        match (&self.question, &self.starttls) {
+            (Question::Greeting(dialect), _) => dialect.greets_late(),
+            (_, starttls) => starttls
+                .as_ref()
+                .is_some_and(|one| one.dialect.greets_late()),
         }
-        if !before.is_empty() {
-            stream.write_all(before).await?;
-        }
-        if let Some(starttls) = &self.starttls {
-            ask_for_tls(&mut *stream, starttls).await?;
-        }
+    }
+
+    /// Asks a server that is greeted, and has agreed to TLS, where it has to be. `inside` goes
+    /// before all else, in TLS.
+    async fn ask(&self, mut stream: Box<dyn Stream>, inside: &[u8]) -> Result<Asked, ProbeFault> {
         let passed = match (&self.question, &self.tls) {
-            (Question::Mysql, tls) => ask_mysql(&mut *stream, tls.as_ref(), within).await,
-            (Question::Greeting(dialect), _) => hear(&mut *stream, *dialect).await,
-            (Question::Tcp, _) => Ok(Passed::Connected),
+            (Question::Mysql, tls) => ask_mysql(&mut *stream, tls.as_ref(), inside).await,
+            (Question::Tcp | Question::Greeting(_), _) => Ok(Passed::Connected),
             (Question::Http { request }, tls) => {
                 let mut probe = match tls {
                     Some((tls, server)) => Some(tls.client.probe(*server, None)?),
@@ -195,7 +217,7 @@ impl Target {
                     probe,
                     bytes: Vec::new(),
                 };
-                return answer.ask(&[within, request].concat()).await;
+                return answer.ask(&[inside, request].concat()).await;
             }
             (Question::Tls { name }, tls) => {
                 let name = name.as_deref();
@@ -204,7 +226,7 @@ impl Target {
                     None => Probe::new(name)?,
                 };
                 shake_hands(&mut *stream, &mut probe).await?;
-                probe.send(within);
+                probe.send(inside);
                 // A courtesy, which spares the server an error in its log.
                 let _ = stream.write_all(&probe.close()).await;
                 Ok(Passed::Handshake)
@@ -314,7 +336,26 @@ fn request(path: &str, host: &str) -> Vec<u8> {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-async fn dial(address: &Address) -> io::Result<Box<dyn Stream>> {
+/// Waits until then at the longest, which is this long.
+async fn within<T>(
+    until: Instant,
+    limit: Duration,
+    step: impl Future<Output = Result<T, ProbeFault>>,
+) -> Result<T, ProbeFault> {
+    let done = tokio::time::timeout_at(until, step).await;
+    done.unwrap_or(Err(ProbeFault::TimedOut(limit)))
+}
+
+/// Connects, and sends what goes before all else.
+async fn dial(address: &Address, preface: &[u8]) -> Result<Box<dyn Stream>, ProbeFault> {
+    let mut stream = connect(address).await.map_err(ProbeFault::Dial)?;
+    if !preface.is_empty() {
+        stream.write_all(preface).await?;
+    }
+    Ok(stream)
+}
+
+async fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
     Ok(match address {
         Address::Ip(address) => Box::new(TcpStream::connect(address).await?),
         Address::Unix(UnixName::Path(path)) => Box::new(UnixStream::connect(path).await?),
@@ -381,7 +422,12 @@ async fn ask_mysql(
 /// Waits for a greeting that is no error. That the server offers no TLS is no fault: connections
 /// may need none, or those of another check.
 async fn hear(stream: &mut dyn Stream, dialect: Dialect) -> Result<Passed, ProbeFault> {
-    let mut dialog = Dialog::asking(dialect, None);
+    // It is told nothing.
+    let names = HostNames {
+        own: "",
+        server: None,
+    };
+    let mut dialog = Dialog::asking(dialect, names);
     let mut out = dialog.server_connected();
     let mut buffer = [0; READ_BYTES];
     loop {
@@ -401,8 +447,7 @@ async fn hear(stream: &mut dyn Stream, dialect: Dialect) -> Result<Passed, Probe
 
 /// Leads the conversation of a protocol up to where TLS begins.
 async fn ask_for_tls(stream: &mut dyn Stream, starttls: &Starttls) -> Result<(), ProbeFault> {
-    let name = starttls.server_name.as_deref();
-    let mut dialog = Dialog::asking(starttls.dialect, name);
+    let mut dialog = Dialog::asking(starttls.dialect, starttls.names());
     let mut out = dialog.server_connected();
     let mut buffer = [0; READ_BYTES];
     loop {

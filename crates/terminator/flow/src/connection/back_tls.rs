@@ -201,7 +201,7 @@ impl Flow {
     }
 
     /// Whether the server has to be asked for TLS still.
-    fn is_asking_server(&self) -> bool {
+    pub(super) fn is_asking_server(&self) -> bool {
         let tls = self.back_tls.as_ref();
         tls.is_some_and(|tls| tls.is_waiting())
     }

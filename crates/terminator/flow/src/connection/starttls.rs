@@ -16,12 +16,42 @@ use crate::conversation::{ending_of, take_all};
 use crate::events::Received;
 use crate::facts::Ending;
 use crate::handshaking::Handshaking;
+use crate::options::Timeouts;
 use crate::stage::Stage;
 
 impl Flow {
     /// Whether the client speaks plaintext and may ask for TLS.
     pub(super) fn is_before_tls(&self) -> bool {
         matches!(self.handshaking, Some(Handshaking::Conversation))
+    }
+
+    /// Whether the protocol's servers greet after a pause, and the connected one has not yet, or
+    /// has not agreed to TLS.
+    pub(super) fn is_greeting_due(&self) -> bool {
+        let conversation = self.conversation.as_ref();
+        self.greets_late()
+            && conversation.is_some_and(|one| one.dialog.expects_server())
+            && (self.is_asking_server() || self.facts.connected.is_some())
+    }
+
+    fn greets_late(&self) -> bool {
+        let starttls = self.settings.starttls.as_ref();
+        starttls.is_some_and(|one| one.dialect.greets_late())
+    }
+
+    /// When the time for the client's handshake is over: the pause of a server is not the client's.
+    pub(super) fn handshake_end(&self) -> Instant {
+        let Timeouts {
+            handshake,
+            greeting,
+            ..
+        } = self.settings.timeouts;
+        let is_late = self.greets_late() && self.is_before_tls();
+        match (self.greeted, self.facts.connected) {
+            (None, Some(connected)) if is_late => connected + greeting,
+            (None, None) if is_late => self.facts.accepted + handshake + greeting,
+            (greeted, _) => greeted.unwrap_or(self.facts.accepted) + handshake,
+        }
     }
 
     /// Begins the conversation of a client that may come in.
@@ -97,6 +127,7 @@ impl Flow {
     pub(super) fn server_is_connected(&mut self, now: Instant, pool: &mut Pool) {
         if let Some(conversation) = &mut self.conversation {
             let out = conversation.dialog.server_connected();
+            self.stage.restart_dial(now);
             self.follow(out, now, pool);
         }
     }
@@ -122,6 +153,9 @@ impl Flow {
 
     fn follow(&mut self, out: Output, now: Instant, pool: &mut Pool) {
         let has_words = !out.to_client.is_empty();
+        if has_words && self.greets_late() && self.is_before_tls() {
+            self.greeted.get_or_insert(now);
+        }
         match self.back_tls.as_mut().filter(|tls| tls.is_waiting()) {
             // It is part of our own request.
             Some(tls) => tls.append(&out.to_server, pool),

@@ -36,6 +36,7 @@ use backend::{Backend, back_tls};
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     handshake: Duration::from_secs(10),
     dial: Duration::from_secs(3),
+    greeting: Duration::from_secs(30),
     idle: Duration::from_secs(60),
     lifetime: None,
 };

@@ -20,6 +20,7 @@ fn stage(policy: Policy) -> Stage {
             back: false,
         },
         server_name: None,
+        own_name: "own.example".to_owned(),
     });
     stage
 }
@@ -247,17 +248,61 @@ fn a_late_greeting_is_one_and_a_silent_client_has_its_time() {
     let stage = stage(Policy::Required);
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
     run.act();
-    run.now += TIMEOUTS.handshake.mul_f32(0.9);
+    run.now += TIMEOUTS.greeting.mul_f32(0.9);
     run.handle(Event::Timeout);
     server_says(&mut run, b"220 late\r\n");
     speak(&mut run, b"", b"220 late\r\n");
-    // Half of its request does not give it more time.
+    // It has all its time from there, and half of its request does not give it more.
+    run.now += TIMEOUTS.handshake.mul_f32(0.9);
+    run.handle(Event::Timeout);
     speak(&mut run, b"START", b"");
+    assert_eq!(run.reason(), None);
     run.now += TIMEOUTS.handshake.mul_f32(0.1);
     run.handle(Event::Timeout);
     assert_eq!(run.reason(), Some(Reason::HandshakeTimeout));
     run.act();
     run.assert_over();
+}
+
+/// A server of the dialect that has been connected, and says nothing.
+fn silent_server(dialect: Dialect) -> Run {
+    let mut stage = stage(Policy::Required);
+    let starttls = &mut Rc::make_mut(&mut stage.settings).starttls;
+    let starttls = starttls.as_mut().unwrap();
+    (starttls.dialect, starttls.sides.back) = (dialect, true);
+    let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
+    assert_eq!(run.flow.poll_action(), Some(Action::Dial));
+    run.handle(Event::ServerChosen {
+        server: 0,
+        is_local: false,
+    });
+    run.now += TIMEOUTS.dial.mul_f32(0.9);
+    run.handle(Event::BackConnected);
+    run
+}
+
+#[test]
+fn a_server_s_pause_before_its_greeting_is_not_a_dial_s() {
+    if !crate::BACK_TLS {
+        return;
+    }
+    for (dialect, limit) in [
+        (Dialect::Smtp, TIMEOUTS.greeting),
+        // A database that is silent is down.
+        (Dialect::Mysql, TIMEOUTS.dial),
+    ] {
+        let mut run = silent_server(dialect);
+        let connected = run.now;
+        for (part, is_given_up) in [(0.99, false), (1.0, true)] {
+            run.now = connected + limit.mul_f32(part);
+            run.handle(Event::Timeout);
+            let mut actions = std::iter::from_fn(|| run.flow.poll_action());
+            let redials = actions.any(|action| action == Action::Redial);
+            assert_eq!(redials, is_given_up, "{dialect:?} {part}");
+        }
+        run.handle(Event::Stopped(Reason::Drained));
+        run.act();
+    }
 }
 
 #[test]
