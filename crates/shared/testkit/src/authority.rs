@@ -26,6 +26,7 @@ macro_rules! date_time {
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
+    certificate_der: Vec<u8>,
     /// What a server must send above a leaf of ours: nothing for a root.
     above_pem: String,
     serial: u64,
@@ -34,29 +35,75 @@ pub struct Authority {
 /// Serial numbers are unique in the process, which is more than RFC 5280 asks.
 static SERIAL: AtomicU64 = AtomicU64::new(0x1000);
 
+/// What an authority's own certificate has that others do not.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Trait {
+    /// It says CA:FALSE.
+    EndEntity,
+    /// Its key usage has no keyCertSign.
+    WithoutCertSign,
+    /// Its pathLenConstraint.
+    PathLength(u8),
+    /// It is for servers alone.
+    ForServers,
+    /// It is valid from one second of Unix time to another.
+    Valid(u64, u64),
+}
+
 impl Authority {
     /// A self-signed root.
     pub fn root(name: &str) -> Self {
+        Self::root_with(name, &[], &[])
+    }
+
+    /// One with alternative names and traits, as `openssl req -x509` makes them for anything.
+    pub fn root_with(name: &str, names: &[&str], traits: &[Trait]) -> Self {
         let key = Key::EcdsaP256.generate();
-        let (params, serial) = authority_params(name);
+        let (mut params, serial) = authority_params(name, names);
+        for one in traits {
+            one.put_into(&mut params);
+        }
         let certificate = params.self_signed(&key).expect("a root can sign itself");
         Self {
             serial,
             certificate_pem: certificate.pem(),
+            certificate_der: certificate.der().to_vec(),
             above_pem: String::new(),
             issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// A certificate of an authority with a new key that says who it is and who has issued it: PEM.
+    /// Its signature is nobody's.
+    pub fn forged(name: &str, issuer: &str) -> String {
+        let key = Key::Ed25519.generate();
+        let (params, _) = authority_params(name, &[]);
+        let issuer = Issuer::new(authority_params(issuer, &[]).0, &key);
+        let certificate = params.signed_by(&key, &issuer);
+        certificate.expect("anybody can sign").pem()
+    }
+
+    /// Its own certificate and key, for itself to show.
+    pub fn as_leaf(&self) -> Leaf {
+        Leaf {
+            certificate_pem: self.certificate_pem.clone(),
+            above_pem: String::new(),
+            certificate_der: self.certificate_der.clone(),
+            key_pem: self.issuer.key().serialize_pem(),
+            serial: self.serial,
         }
     }
 
     /// An intermediate signed by this one; its leaves carry it in their chains.
     pub fn intermediate(&self, name: &str) -> Self {
         let key = Key::EcdsaP256.generate();
-        let (params, serial) = authority_params(name);
+        let (params, serial) = authority_params(name, &[]);
         let certificate = params
             .signed_by(&key, &self.issuer)
             .expect("we are an authority");
         Self {
             serial,
+            certificate_der: certificate.der().to_vec(),
             above_pem: format!("{}{}", certificate.pem(), self.above_pem),
             certificate_pem: certificate.pem(),
             issuer: Issuer::new(params, key),
@@ -216,8 +263,26 @@ fn read(place: &Directory, name: &str) -> String {
     std::fs::read_to_string(place.join(name)).expect("openssl has written it")
 }
 
-fn authority_params(name: &str) -> (CertificateParams, u64) {
-    let (mut params, serial) = params(name, &[]);
+impl Trait {
+    fn put_into(self, params: &mut CertificateParams) {
+        match self {
+            Self::EndEntity => params.is_ca = IsCa::ExplicitNoCa,
+            Self::WithoutCertSign => params.key_usages = vec![KeyUsagePurpose::DigitalSignature],
+            Self::PathLength(most) => params.is_ca = IsCa::Ca(BasicConstraints::Constrained(most)),
+            Self::ForServers => {
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            }
+            Self::Valid(from, until) => {
+                params.not_before = date_time!(from);
+                params.not_after = date_time!(until);
+            }
+        }
+    }
+}
+
+fn authority_params(name: &str, names: &[&str]) -> (CertificateParams, u64) {
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    let (mut params, serial) = params(name, &names);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![
         KeyUsagePurpose::KeyCertSign,

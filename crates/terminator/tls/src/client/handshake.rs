@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
-use rustls::{CertificateError, ClientConfig, Error, ProtocolVersion};
+use rustls::{CertificateError, ClientConfig, Error, InvalidMessage, ProtocolVersion};
 use rustls_pki_types::ServerName;
 use telemetry::outcome::Reason;
 use wire::alert;
@@ -21,6 +21,7 @@ use crate::record::{Opener, Sealer, expansion_bytes_max, record_bytes};
 use crate::traffic::Traffic;
 use crate::traffic::in_place::{InPlace, Tickets};
 use crate::traffic::library::append_encoded;
+use crate::verify::{EMPTY_CERTIFICATE, is_chain_fault, signature_fault};
 
 /// The one protocol that a server speaks only if it has selected it (RFC 9113 section 3.2). What
 /// else a client may have agreed on is spoken to servers that know nothing of ALPN as well.
@@ -187,14 +188,21 @@ fn failed(detail: impl Into<String>) -> HandshakeFault {
 
 /// What the library's error says about the server.
 fn fault_of(error: &Error) -> HandshakeFault {
+    let refused = context::with(|context| context.refusal.take());
+    if let Some(what) = signature_fault(error).filter(|_| refused.is_none()) {
+        return failed(format!("the server's proof of its key {what}"));
+    }
+    let refused =
+        |reason| HandshakeFault::new(reason, refused.unwrap_or_else(|| error.to_string()), None);
     let Error::InvalidCertificate(fault) = error else {
         return match error {
             Error::AlertReceived(description) => {
                 let label = alert::label((*description).into());
                 failed(format!("the server sent alert {label}"))
             }
-            Error::InvalidCertRevocationList(_) => {
-                refused(Reason::ServerCertificateUntrusted, error)
+            Error::InvalidCertRevocationList(_) => refused(Reason::ServerCertificateUntrusted),
+            Error::InvalidMessage(InvalidMessage::MissingData(EMPTY_CERTIFICATE)) => {
+                refused(Reason::ServerTlsFailed)
             }
             error => failed(format!("the handshake with the server failed: {error}")),
         };
@@ -210,12 +218,8 @@ fn fault_of(error: &Error) -> HandshakeFault {
         CertificateError::Revoked => Reason::ServerCertificateRevoked,
         CertificateError::ExpiredRevocationList
         | CertificateError::ExpiredRevocationListContext { .. } => Reason::CrlExpired,
+        fault if is_chain_fault(fault) => Reason::ServerChainLimit,
         _ => Reason::ServerCertificateUntrusted,
     };
-    refused(reason, error)
-}
-
-fn refused(reason: Reason, error: &Error) -> HandshakeFault {
-    let detail = context::with(|context| context.refusal.take());
-    HandshakeFault::new(reason, detail.unwrap_or_else(|| error.to_string()), None)
+    refused(reason)
 }

@@ -11,7 +11,7 @@ use wire::alert;
 
 use crate::context;
 use crate::options::Version;
-use crate::verify::refusal_of;
+use crate::verify::{EMPTY_CERTIFICATE, refusal_of, signature_fault};
 
 /// Why a handshake failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -76,13 +76,11 @@ impl HandshakeFault {
         };
         if let Some(reason) = refusal_of(error) {
             let refused = context::with(|context| context.refusal.take());
-            if refused.is_none() && is_bad_signature(error) {
-                // The certificate was good: the chain was not refused.
-                return Self::new(
-                    Reason::ProtocolViolation,
-                    "the client's CertificateVerify does not verify",
-                    alert,
-                );
+            // Without a refusal the certificate was good.
+            let signature = signature_fault(error).filter(|_| refused.is_none());
+            if let Some(what) = signature {
+                let detail = format!("the client's CertificateVerify {what}");
+                return Self::new(Reason::ProtocolViolation, detail, alert);
             }
             let detail = refused.unwrap_or_else(|| error.to_string());
             return Self::new(reason, detail, alert);
@@ -99,7 +97,10 @@ impl HandshakeFault {
             }
             Error::DecryptError if is_unverified => "the client's Finished does not verify".into(),
             Error::DecryptError => "a record does not decrypt".into(),
-            error => error.to_string(),
+            error => {
+                let refused = context::with(|context| context.refusal.take());
+                refused.unwrap_or_else(|| error.to_string())
+            }
         };
         Self::new(reason, detail, alert)
     }
@@ -113,13 +114,6 @@ impl Display for HandshakeFault {
             None => Ok(()),
         }
     }
-}
-
-fn is_bad_signature(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::InvalidCertificate(CertificateError::BadSignature)
-    )
 }
 
 fn reason_of(error: &Error) -> Reason {
@@ -148,6 +142,9 @@ fn mended_alert(error: &Error, version: Option<Version>) -> Option<u8> {
         ) if is_tls13 => Some(alert::MISSING_EXTENSION),
         // TLS 1.2 has no certificate_required (RFC 5246 section 7.4.6).
         Error::NoCertificatesPresented if !is_tls13 => Some(alert::HANDSHAKE_FAILURE),
+        Error::InvalidMessage(InvalidMessage::MissingData(EMPTY_CERTIFICATE)) => {
+            Some(alert::DECODE_ERROR)
+        }
         // An alert without content (RFC 8446 section 5.4).
         Error::InvalidMessage(InvalidMessage::MissingData("AlertLevel")) => {
             Some(alert::UNEXPECTED_MESSAGE)

@@ -6,12 +6,12 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{
     WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
 };
-use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use webpki::{EndEntityCert, KeyUsage};
+use webpki::EndEntityCert;
 
-use super::{ChainVerifier, RevocationLists, VerifyFault, library_error, names_of, read_lists};
-use super::{read_authorities, read_authorities_of_host};
+use super::{Authorities, ChainVerifier, Peer, RevocationLists, VerifyFault};
+use super::{library_error, names_of, read_lists};
 use crate::context;
 use crate::options::ServerVerification;
 
@@ -41,9 +41,9 @@ impl ServerVerifier {
         })
     }
 
-    /// The revocation lists that servers are held against.
-    pub(crate) fn lists(&self) -> Option<&RevocationLists> {
-        self.chains.as_ref().map(|chains| &chains.lists)
+    /// What chains are held against, if they are.
+    pub(crate) fn chains(&self) -> Option<&ChainVerifier> {
+        self.chains.as_ref()
     }
 
     fn judge(
@@ -60,12 +60,12 @@ impl ServerVerifier {
             })?;
         }
         let read = || EndEntityCert::try_from(leaf);
-        let damaged = |error: webpki::Error| (library_error(error), names_of(leaf));
+        let damaged = |error: webpki::Error| (library_error(error.into()), names_of(leaf));
         if self.chains.is_some() {
             let named = read().and_then(|one| one.verify_is_valid_for_subject_name(name));
             named.map_err(|error| {
                 let detail = name_detail(&error, name);
-                (library_error(error), detail)
+                (library_error(error.into()), detail)
             })?;
         }
         if self.pins.is_empty() {
@@ -97,16 +97,16 @@ fn chains_of(
     options: &ServerVerification,
     algorithms: WebPkiSupportedAlgorithms,
 ) -> Result<ChainVerifier, VerifyFault> {
-    let roots: RootCertStore = if options.are_of_host {
-        read_authorities_of_host(&options.authorities)?
+    let authorities = if options.are_of_host {
+        Authorities::read_of_host(&options.authorities, Peer::Server)?
     } else {
-        read_authorities(&options.authorities)?
+        Authorities::read(&options.authorities, Peer::Server)?
     };
     Ok(ChainVerifier {
-        roots,
+        authorities,
         lists: RevocationLists::new(read_lists(&options.crls)?, options.expired_lists),
         algorithms,
-        usage: KeyUsage::server_auth,
+        peer: Peer::Server,
     })
 }
 

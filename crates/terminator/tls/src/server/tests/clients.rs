@@ -5,7 +5,7 @@ use rustls::CertificateError;
 use super::*;
 use crate::identity::AllowedIdentity;
 use crate::options::ExpiredLists;
-use crate::verify::{FileFault, ListConcern, VerifyFault};
+use crate::verify::{FileFault, TrustConcern, VerifyFault};
 
 /// Why the library refuses the client's certificate, the same in both versions of TLS.
 fn refused(options: &ServerOptions, client: Client) -> CertificateError {
@@ -21,7 +21,7 @@ fn refused(options: &ServerOptions, client: Client) -> CertificateError {
     newer
 }
 
-fn certificate_error(failure: Option<Failure>) -> CertificateError {
+pub(super) fn certificate_error(failure: Option<Failure>) -> CertificateError {
     match failure.expect("refused").server() {
         rustls::Error::InvalidCertificate(error) => error,
         other => panic!("of another kind: {other:?}"),
@@ -32,7 +32,7 @@ fn accepted(options: &ServerOptions, client: &Client) -> bool {
     client.connect(&build(options)).is_ok()
 }
 
-fn showing(leaf: Leaf) -> Client {
+pub(super) fn showing(leaf: Leaf) -> Client {
     client("a.example").identity(leaf)
 }
 
@@ -133,7 +133,7 @@ impl Chain {
 }
 
 /// Why the last handshake refused its client's certificate.
-fn refusal() -> Option<String> {
+pub(super) fn refusal() -> Option<String> {
     context::with(|context| context.refusal.take())
 }
 
@@ -219,7 +219,7 @@ fn a_list_past_its_next_update_refuses_while_the_server_runs() {
     for warning in warnings {
         assert!(matches!(
             warning.concern,
-            Concern::Verify(one) if one.concern == ListConcern::StillCounts
+            Concern::Verify(one) if one.concern == TrustConcern::StillCounts
         ));
     }
 }
