@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
-    RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+    ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    NameConstraints, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
 
 use crate::directory::Directory;
@@ -48,6 +48,12 @@ pub enum Trait {
     ForServers,
     /// It is valid from one second of Unix time to another.
     Valid(u64, u64),
+    /// So many domains are each that of the names below it (RFC 5280 section 4.2.1.10).
+    NameConstraints(u16),
+    /// So many small extensions that nobody knows.
+    Extensions(u16),
+    /// So many extended key usages that nobody knows, and clientAuth behind them.
+    Usages(u16),
 }
 
 impl Authority {
@@ -75,10 +81,24 @@ impl Authority {
 
     /// A certificate of an authority with a new key that says who it is and who has issued it: PEM.
     /// Its signature is nobody's.
-    pub fn forged(name: &str, issuer: &str) -> String {
+    pub fn forged(name: &str, issuer: &str, traits: &[Trait]) -> String {
+        Self::forged_by(
+            &Key::EcdsaP256.generate().serialize_pem(),
+            name,
+            issuer,
+            traits,
+        )
+    }
+
+    /// The same signed by this key (PEM).
+    pub fn forged_by(signer: &str, name: &str, issuer: &str, traits: &[Trait]) -> String {
+        let signer = KeyPair::from_pem(signer).expect("it is a key");
         let key = Key::Ed25519.generate();
-        let (params, _) = authority_params(name, &[]);
-        let issuer = Issuer::new(authority_params(issuer, &[]).0, &key);
+        let (mut params, _) = authority_params(name, &[]);
+        for one in traits {
+            one.put_into(&mut params);
+        }
+        let issuer = Issuer::new(authority_params(issuer, &[]).0, signer);
         let certificate = params.signed_by(&key, &issuer);
         certificate.expect("anybody can sign").pem()
     }
@@ -275,6 +295,25 @@ impl Trait {
             Self::Valid(from, until) => {
                 params.not_before = date_time!(from);
                 params.not_after = date_time!(until);
+            }
+            Self::NameConstraints(count) => {
+                let domain = |at| GeneralSubtree::DnsName(format!("{at}.example"));
+                params.name_constraints = Some(NameConstraints {
+                    permitted_subtrees: (0..count).map(domain).collect(),
+                    excluded_subtrees: Vec::new(),
+                });
+            }
+            Self::Extensions(count) => {
+                let extension =
+                    |at| CustomExtension::from_oid_content(&[1, 2, 3, u64::from(at)], Vec::new());
+                params.custom_extensions = (0..count).map(extension).collect();
+            }
+            Self::Usages(count) => {
+                let usage = |at| ExtendedKeyUsagePurpose::Other(vec![1, 2, 3, u64::from(at)]);
+                params.extended_key_usages = (0..count).map(usage).collect();
+                params
+                    .extended_key_usages
+                    .push(ExtendedKeyUsagePurpose::ClientAuth);
             }
         }
     }

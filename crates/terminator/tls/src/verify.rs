@@ -26,7 +26,7 @@ use rustls::crypto::{
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
     CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName,
-    InvalidMessage, OtherError, SignatureScheme,
+    OtherError, SignatureScheme,
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
 use webpki::{
@@ -38,7 +38,10 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use authorities::Authorities;
 pub(crate) use authorities::Peer;
-pub(crate) use fault::{ChainRefusal, is_chain_fault, refusal_of, signature_fault};
+use fault::EMPTY_CERTIFICATE;
+pub(crate) use fault::{
+    ChainRefusal, is_chain_fault, is_empty_certificate, refusal_of, signature_fault,
+};
 pub use fault::{FileFault, TrustConcern, VerifyConcern, VerifyFault};
 
 use crate::context;
@@ -50,9 +53,6 @@ use sources::{fault_in, read_pem};
 
 /// The most characters of a distinguished name in a log line: the client writes it.
 const NAME_CHARS_MAX: usize = 120;
-
-/// In the library's error for a chain with a certificate that has no bytes.
-pub(crate) const EMPTY_CERTIFICATE: &str = "Certificate";
 
 /// The verifier that these options ask for; `None` = clients are not asked.
 pub(crate) type Verifier = Option<Arc<ClientVerifier>>;
@@ -85,12 +85,12 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
     let authorities = Authorities::read(&options.authorities, Peer::Client)?;
     Ok(Some(Arc::new(ClientVerifier {
         hints: authorities.hints(),
-        chains: ChainVerifier {
+        chains: ChainVerifier::new(
             authorities,
-            lists: RevocationLists::new(read_lists(&options.crls)?, options.expired_lists),
-            algorithms: aws_lc_rs::default_provider().signature_verification_algorithms,
-            peer: Peer::Client,
-        },
+            &options.crls,
+            options.expired_lists,
+            Peer::Client,
+        )?,
         is_mandatory: options.mode == ClientMode::Required,
         allowed: options.allow.clone(),
     })))
@@ -119,6 +119,46 @@ pub fn examine(authorities: &[PemSource], lists: &[PemSource]) -> Vec<VerifyFaul
     authorities.chain(lists).flatten().collect()
 }
 
+/// The verification of chains without a handshake around it: here is measured and tried what
+/// hostile peers may send.
+#[derive(Debug)]
+pub struct BareVerifier(ChainVerifier);
+
+impl BareVerifier {
+    /// By these authorities and lists, for clients' chains or for servers'.
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub fn new(
+        authorities: &[PemSource],
+        lists: &[PemSource],
+        is_of_clients: bool,
+    ) -> Result<Self, VerifyFault> {
+        let peer = if is_of_clients {
+            Peer::Client
+        } else {
+            Peer::Server
+        };
+        let authorities = Authorities::read(authorities, peer)?;
+        ChainVerifier::new(authorities, lists, ExpiredLists::Refuse, peer).map(Self)
+    }
+
+    /// Verifies a chain (DER, the peer's own certificate first) at a second of Unix time.
+    ///
+    /// # Errors
+    /// Why it is refused, as the log says it.
+    pub fn verify(&self, chain: &[Vec<u8>], now: u64) -> Result<(), String> {
+        let chain: Vec<_> = chain
+            .iter()
+            .map(|one| CertificateDer::from(&**one))
+            .collect();
+        let (leaf, others) = chain.split_first().ok_or("no certificate")?;
+        let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
+        let verified = self.0.verify(leaf, others, now);
+        verified.map_err(|refusal| self.0.describe(&refusal, leaf, others, now))
+    }
+}
+
 impl ClientVerifier {
     /// What chains are held against.
     pub(crate) fn chains(&self) -> &ChainVerifier {
@@ -143,6 +183,20 @@ impl ClientVerifier {
 }
 
 impl ChainVerifier {
+    fn new(
+        authorities: Authorities,
+        lists: &[PemSource],
+        expired_lists: ExpiredLists,
+        peer: Peer,
+    ) -> Result<Self, VerifyFault> {
+        Ok(Self {
+            authorities,
+            lists: RevocationLists::new(read_lists(lists)?, expired_lists),
+            algorithms: aws_lc_rs::default_provider().signature_verification_algorithms,
+            peer,
+        })
+    }
+
     /// When the authorities and the revocation lists end.
     pub(crate) fn ends(&self, now: i64) -> (Ends, Ends) {
         (self.authorities.ends(now), self.lists.ends(now))
@@ -374,7 +428,7 @@ fn library_error(refusal: ChainRefusal) -> rustls::Error {
         ChainRefusal::Library(error) => error,
         // Answered with decode_error: the message is not of its form.
         ChainRefusal::Chain(ChainFault::Empty(_)) => {
-            return InvalidMessage::MissingData(EMPTY_CERTIFICATE).into();
+            return EMPTY_CERTIFICATE.into();
         }
         ChainRefusal::Chain(fault) => {
             return CertificateError::Other(OtherError(Arc::new(fault))).into();

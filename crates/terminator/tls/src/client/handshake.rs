@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
-use rustls::{CertificateError, ClientConfig, Error, InvalidMessage, ProtocolVersion};
+use rustls::{CertificateError, ClientConfig, Error, ProtocolVersion};
 use rustls_pki_types::ServerName;
 use telemetry::outcome::Reason;
 use wire::alert;
@@ -21,7 +21,7 @@ use crate::record::{Opener, Sealer, expansion_bytes_max, record_bytes};
 use crate::traffic::Traffic;
 use crate::traffic::in_place::{InPlace, Tickets};
 use crate::traffic::library::append_encoded;
-use crate::verify::{EMPTY_CERTIFICATE, is_chain_fault, signature_fault};
+use crate::verify::{is_chain_fault, is_empty_certificate, signature_fault};
 
 /// The one protocol that a server speaks only if it has selected it (RFC 9113 section 3.2). What
 /// else a client may have agreed on is spoken to servers that know nothing of ALPN as well.
@@ -136,6 +136,7 @@ impl ClientHandshake {
                 Err(error) => {
                     let rest = incoming.get_mut(consumed..shown).unwrap_or_default();
                     self.collect_alert(rest, outgoing);
+                    mend_alert(&error, outgoing);
                     return Err(fault_of(&error));
                 }
             }
@@ -182,6 +183,16 @@ impl ClientHandshake {
     }
 }
 
+/// The library has no alert of its own for an empty certificate. That of TLS 1.3 is encrypted, and
+/// stays `handshake_failure`.
+fn mend_alert(error: &Error, outgoing: &mut [u8]) {
+    if is_empty_certificate(error)
+        && let Some([21, _, _, 0, 2, _, description]) = outgoing.last_chunk_mut::<7>()
+    {
+        *description = alert::DECODE_ERROR;
+    }
+}
+
 fn failed(detail: impl Into<String>) -> HandshakeFault {
     HandshakeFault::new(Reason::ServerTlsFailed, detail, None)
 }
@@ -201,9 +212,7 @@ fn fault_of(error: &Error) -> HandshakeFault {
                 failed(format!("the server sent alert {label}"))
             }
             Error::InvalidCertRevocationList(_) => refused(Reason::ServerCertificateUntrusted),
-            Error::InvalidMessage(InvalidMessage::MissingData(EMPTY_CERTIFICATE)) => {
-                refused(Reason::ServerTlsFailed)
-            }
+            error if is_empty_certificate(error) => refused(Reason::ServerTlsFailed),
             error => failed(format!("the handshake with the server failed: {error}")),
         };
     };

@@ -11,7 +11,7 @@ use wire::alert;
 
 use crate::context;
 use crate::options::Version;
-use crate::verify::{EMPTY_CERTIFICATE, refusal_of, signature_fault};
+use crate::verify::{is_empty_certificate, refusal_of, signature_fault};
 
 /// Why a handshake failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -142,9 +142,7 @@ fn mended_alert(error: &Error, version: Option<Version>) -> Option<u8> {
         ) if is_tls13 => Some(alert::MISSING_EXTENSION),
         // TLS 1.2 has no certificate_required (RFC 5246 section 7.4.6).
         Error::NoCertificatesPresented if !is_tls13 => Some(alert::HANDSHAKE_FAILURE),
-        Error::InvalidMessage(InvalidMessage::MissingData(EMPTY_CERTIFICATE)) => {
-            Some(alert::DECODE_ERROR)
-        }
+        error if is_empty_certificate(error) => Some(alert::DECODE_ERROR),
         // An alert without content (RFC 8446 section 5.4).
         Error::InvalidMessage(InvalidMessage::MissingData("AlertLevel")) => {
             Some(alert::UNEXPECTED_MESSAGE)

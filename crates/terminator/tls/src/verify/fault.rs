@@ -1,6 +1,6 @@
 //! What can be wrong with the verification of clients, and with a client's certificate.
 
-use rustls::{CertificateError, Error, OtherError};
+use rustls::{CertificateError, Error, InvalidMessage, OtherError};
 use telemetry::outcome::Reason;
 use wire::certificate_chain::ChainFault;
 
@@ -135,6 +135,14 @@ pub(crate) enum ChainRefusal {
     /// It was not looked at.
     #[error(transparent)]
     Chain(#[from] ChainFault),
+}
+
+/// In the library's error for a chain with a certificate that has no bytes.
+pub(super) const EMPTY_CERTIFICATE: InvalidMessage = InvalidMessage::MissingData("Certificate");
+
+/// Whether the library's error is that one.
+pub(crate) fn is_empty_certificate(error: &Error) -> bool {
+    matches!(error, Error::InvalidMessage(message) if *message == EMPTY_CERTIFICATE)
 }
 
 /// Whether the library's error stands for a chain that was not looked at.

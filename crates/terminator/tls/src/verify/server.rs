@@ -10,8 +10,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use webpki::EndEntityCert;
 
-use super::{Authorities, ChainVerifier, Peer, RevocationLists, VerifyFault};
-use super::{library_error, names_of, read_lists};
+use super::{Authorities, ChainVerifier, Peer, VerifyFault, library_error, names_of};
 use crate::context;
 use crate::options::ServerVerification;
 
@@ -33,7 +32,7 @@ impl ServerVerifier {
         pins: &[[u8; 32]],
     ) -> Result<Self, VerifyFault> {
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-        let chains = verification.map(|options| chains_of(options, algorithms));
+        let chains = verification.map(chains_of);
         Ok(Self {
             chains: chains.transpose()?,
             pins: pins.to_vec(),
@@ -93,21 +92,18 @@ impl ServerVerifier {
     }
 }
 
-fn chains_of(
-    options: &ServerVerification,
-    algorithms: WebPkiSupportedAlgorithms,
-) -> Result<ChainVerifier, VerifyFault> {
+fn chains_of(options: &ServerVerification) -> Result<ChainVerifier, VerifyFault> {
     let authorities = if options.are_of_host {
         Authorities::read_of_host(&options.authorities, Peer::Server)?
     } else {
         Authorities::read(&options.authorities, Peer::Server)?
     };
-    Ok(ChainVerifier {
+    ChainVerifier::new(
         authorities,
-        lists: RevocationLists::new(read_lists(&options.crls)?, options.expired_lists),
-        algorithms,
-        peer: Peer::Server,
-    })
+        &options.crls,
+        options.expired_lists,
+        Peer::Server,
+    )
 }
 
 /// The wanted name, and those that the certificate has instead.

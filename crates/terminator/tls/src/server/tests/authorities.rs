@@ -180,14 +180,14 @@ fn a_certificate_in_ca_lets_in_its_holder_alone() {
 #[test]
 fn chains_that_would_cost_seconds_are_not_looked_at() {
     let server = build(&verifying(ClientMode::Optional));
-    let flat: String = (0..150).map(|_| Authority::forged("x", "x")).collect();
+    let flat: String = (0..150).map(|_| Authority::forged("x", "x", &[])).collect();
     let loops: String = (0..144)
-        .map(|at| Authority::forged(&format!("{}", at / 12), &format!("{}", at % 12)))
+        .map(|at| Authority::forged(&format!("{}", at / 12), &format!("{}", at % 12), &[]))
         .collect();
     let long: String = (0..7)
-        .map(|at| Authority::forged(&format!("{at}"), &format!("{}", at + 1)))
+        .map(|at| Authority::forged(&format!("{at}"), &format!("{}", at + 1), &[]))
         .collect();
-    let four: String = (0..4).map(|_| Authority::forged("x", "x")).collect();
+    let four: String = (0..4).map(|_| Authority::forged("x", "x", &[])).collect();
     for (issuer, above, words) in [
         (
             "x",
