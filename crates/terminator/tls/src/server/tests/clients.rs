@@ -245,6 +245,13 @@ fn of_one_issuers_lists_the_newest_counts() {
 #[test]
 fn bad_bundles_and_lists_are_named() {
     const BAD_DER: &str = "-----BEGIN CERTIFICATE-----\nMAMCAQA=\n-----END CERTIFICATE-----\n";
+    /// As `openssl ca -gencrl` makes it without `crl_extensions`.
+    const OLD_LIST: &str = "-----BEGIN X509 CRL-----\n\
+        MIGaMEEwCgYIKoZIzj0EAwIwEzERMA8GA1UEAwwIT2xkIHJvb3QXDTI2MTEyNTE5\n\
+        NTUxNVoYDzIxMDkwMTE0MTk1NTE1WjAKBggqhkjOPQQDAgNJADBGAiEA5hqTRgGH\n\
+        vvHRQzbBmsivqgFizBg0h3rCyYwpKnyhRYwCIQCGZGclJU26OUvIHaAy3AvjXp2F\n\
+        pZjqwOBifARbg8pDAA==\n\
+        -----END X509 CRL-----\n";
     const BAD_LIST: &str = "-----BEGIN X509 CRL-----\nMAMCAQA=\n-----END X509 CRL-----\n";
     let fault = |change: &dyn Fn(&mut ServerOptions)| {
         let mut options = verifying(ClientMode::Required);
@@ -257,12 +264,14 @@ fn bad_bundles_and_lists_are_named() {
     let none = fault(&|options| options.client.authorities.clear());
     assert_eq!(none, VerifyFault::NoAuthority);
     let half = FileFault::Pem("a CERTIFICATE block has no END line".to_owned());
+    let old = FileFault::ListUnsupported(1, "it is an X.509 CRL of version 1".to_owned());
     for (is_list, text, wanted) in [
         (false, "", FileFault::NoCertificate),
         (false, BAD_DER, FileFault::AuthorityMalformed(1)),
         (false, &BAD_DER[..40], half),
         (true, "", FileFault::NoList),
         (true, BAD_LIST, FileFault::ListMalformed(1)),
+        (true, OLD_LIST, old),
     ] {
         let file = fault(&|options| {
             let place = if is_list {
