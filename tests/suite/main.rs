@@ -168,6 +168,7 @@ mod terminator {
     }
     mod tls {
         mod alpn;
+        mod authority;
         mod client_certificate;
         mod dual_certificate;
         mod early_data;

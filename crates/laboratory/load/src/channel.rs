@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, Error, HandshakeKind, InvalidMessage,
+    OtherError,
 };
 use rustls_pki_types::ServerName;
+use wire::certificate_chain::ChainFault;
 use wire::starttls::{Dialect, Dialog, HostNames, Next, Output};
 
 use crate::failure::Failure;
@@ -397,6 +399,7 @@ fn certificate_failure(fault: &CertificateError) -> Failure {
         | Fault::NotValidYet
         | Fault::NotValidYetContext { .. } => Failure::CertificateTime,
         Fault::UnknownIssuer => Failure::CertificateIssuer,
+        Fault::Other(OtherError(other)) if other.is::<ChainFault>() => Failure::CertificateChain,
         // The library has no name of its own for it.
         Fault::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             Failure::CertificateIsAuthority

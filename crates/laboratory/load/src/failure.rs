@@ -46,6 +46,7 @@ failures! {
     CertificateTime, "server", "certificate-time", "Its certificate has expired or is not valid yet.";
     CertificateIssuer, "server", "certificate-issuer", "Its certificate was issued by nobody in `--ca`.";
     CertificateIsAuthority, "server", "certificate-is-authority", "Its certificate is an authority's own, as `openssl req -x509` makes it, and no server's: issue one for the server from it, or use `--verify signature`.";
+    CertificateChain, "server", "certificate-chain", "It sent more than six certificates that lead on from its own, or such as share their names: looking for a path would cost too much.";
     Certificate, "server", "certificate", "Its certificate or signature is wrong in another way.";
     ResumptionNotOffered, "server", "resumption-not-offered", "A session was to be resumed, but the server had given none of the wanted kind.";
     ResumptionDeclined, "server", "resumption-declined", "A session was offered; the server made a full handshake.";

@@ -216,6 +216,8 @@ pub enum ChainState {
     UntrustedRoot,
     /// It ends at a certificate whose issuer was not sent and is no trusted root.
     Incomplete,
+    /// It has more certificates, or more paths among them, than are looked at.
+    TooLong,
     /// It cannot be read, or a signature in it is wrong.
     Broken,
     /// There were no roots to compare it with.

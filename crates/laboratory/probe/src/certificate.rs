@@ -213,6 +213,7 @@ fn state(
             [.., last] if is_own_issuer(last) => ChainState::UntrustedRoot,
             _ => ChainState::Incomplete,
         },
+        Path::TooLong => ChainState::TooLong,
         Path::NotInTime | Path::Broken => ChainState::Broken,
     }
 }

@@ -307,6 +307,14 @@ fn of_certificate(one: &Certificate, now_s: u64, found: &mut Found) {
                 format!("the root {root} is not trusted"),
             );
         }
+        ChainState::TooLong => found.note(
+            "chain-broken",
+            format!(
+                "{} certificates were sent, and more than six of them lead on from the first, or by \
+                 too many paths",
+                one.chain.len()
+            ),
+        ),
         // That of the signature says why.
         ChainState::Broken if !one.weak_signatures.is_empty() => {}
         ChainState::Broken => found.note("chain-broken", one.chain.join(" < ")),

@@ -370,6 +370,7 @@ fn of_certificate(one: &Certificate, now_s: u64) -> Vec<Fact> {
         ChainState::SelfSigned => "it is its own issuer",
         ChainState::UntrustedRoot => "ends at a root that is not trusted",
         ChainState::Incomplete => "ends at an issuer that is neither sent nor trusted",
+        ChainState::TooLong => "has more certificates or paths than are looked at",
         ChainState::Broken => "cannot be verified",
         ChainState::Unchecked => "not compared with any roots",
     };

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
-    RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+    ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    NameConstraints, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
 
 use crate::directory::Directory;
@@ -26,6 +26,7 @@ macro_rules! date_time {
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
+    certificate_der: Vec<u8>,
     /// What a server must send above a leaf of ours: nothing for a root.
     above_pem: String,
     serial: u64,
@@ -34,29 +35,95 @@ pub struct Authority {
 /// Serial numbers are unique in the process, which is more than RFC 5280 asks.
 static SERIAL: AtomicU64 = AtomicU64::new(0x1000);
 
+/// What an authority's own certificate has that others do not.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Trait {
+    /// It says CA:FALSE.
+    EndEntity,
+    /// Its key usage has no keyCertSign.
+    WithoutCertSign,
+    /// Its pathLenConstraint.
+    PathLength(u8),
+    /// It is for servers alone.
+    ForServers,
+    /// It is valid from one second of Unix time to another.
+    Valid(u64, u64),
+    /// So many domains are each that of the names below it (RFC 5280 section 4.2.1.10).
+    NameConstraints(u16),
+    /// So many small extensions that nobody knows.
+    Extensions(u16),
+    /// So many extended key usages that nobody knows, and clientAuth behind them.
+    Usages(u16),
+}
+
 impl Authority {
     /// A self-signed root.
     pub fn root(name: &str) -> Self {
+        Self::root_with(name, &[], &[])
+    }
+
+    /// One with alternative names and traits, as `openssl req -x509` makes them for anything.
+    pub fn root_with(name: &str, names: &[&str], traits: &[Trait]) -> Self {
         let key = Key::EcdsaP256.generate();
-        let (params, serial) = authority_params(name);
+        let (mut params, serial) = authority_params(name, names);
+        for one in traits {
+            one.put_into(&mut params);
+        }
         let certificate = params.self_signed(&key).expect("a root can sign itself");
         Self {
             serial,
             certificate_pem: certificate.pem(),
+            certificate_der: certificate.der().to_vec(),
             above_pem: String::new(),
             issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// A certificate of an authority with a new key that says who it is and who has issued it: PEM.
+    /// Its signature is nobody's.
+    pub fn forged(name: &str, issuer: &str, traits: &[Trait]) -> String {
+        Self::forged_by(
+            &Key::EcdsaP256.generate().serialize_pem(),
+            name,
+            issuer,
+            traits,
+        )
+    }
+
+    /// The same signed by this key (PEM).
+    pub fn forged_by(signer: &str, name: &str, issuer: &str, traits: &[Trait]) -> String {
+        let signer = KeyPair::from_pem(signer).expect("it is a key");
+        let key = Key::Ed25519.generate();
+        let (mut params, _) = authority_params(name, &[]);
+        for one in traits {
+            one.put_into(&mut params);
+        }
+        let issuer = Issuer::new(authority_params(issuer, &[]).0, signer);
+        let certificate = params.signed_by(&key, &issuer);
+        certificate.expect("anybody can sign").pem()
+    }
+
+    /// Its own certificate and key, for itself to show.
+    pub fn as_leaf(&self) -> Leaf {
+        Leaf {
+            certificate_pem: self.certificate_pem.clone(),
+            above_pem: String::new(),
+            certificate_der: self.certificate_der.clone(),
+            key_pem: self.issuer.key().serialize_pem(),
+            serial: self.serial,
         }
     }
 
     /// An intermediate signed by this one; its leaves carry it in their chains.
     pub fn intermediate(&self, name: &str) -> Self {
         let key = Key::EcdsaP256.generate();
-        let (params, serial) = authority_params(name);
+        let (params, serial) = authority_params(name, &[]);
         let certificate = params
             .signed_by(&key, &self.issuer)
             .expect("we are an authority");
         Self {
             serial,
+            certificate_der: certificate.der().to_vec(),
             above_pem: format!("{}{}", certificate.pem(), self.above_pem),
             certificate_pem: certificate.pem(),
             issuer: Issuer::new(params, key),
@@ -216,8 +283,45 @@ fn read(place: &Directory, name: &str) -> String {
     std::fs::read_to_string(place.join(name)).expect("openssl has written it")
 }
 
-fn authority_params(name: &str) -> (CertificateParams, u64) {
-    let (mut params, serial) = params(name, &[]);
+impl Trait {
+    fn put_into(self, params: &mut CertificateParams) {
+        match self {
+            Self::EndEntity => params.is_ca = IsCa::ExplicitNoCa,
+            Self::WithoutCertSign => params.key_usages = vec![KeyUsagePurpose::DigitalSignature],
+            Self::PathLength(most) => params.is_ca = IsCa::Ca(BasicConstraints::Constrained(most)),
+            Self::ForServers => {
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            }
+            Self::Valid(from, until) => {
+                params.not_before = date_time!(from);
+                params.not_after = date_time!(until);
+            }
+            Self::NameConstraints(count) => {
+                let domain = |at| GeneralSubtree::DnsName(format!("{at}.example"));
+                params.name_constraints = Some(NameConstraints {
+                    permitted_subtrees: (0..count).map(domain).collect(),
+                    excluded_subtrees: Vec::new(),
+                });
+            }
+            Self::Extensions(count) => {
+                let extension =
+                    |at| CustomExtension::from_oid_content(&[1, 2, 3, u64::from(at)], Vec::new());
+                params.custom_extensions = (0..count).map(extension).collect();
+            }
+            Self::Usages(count) => {
+                let usage = |at| ExtendedKeyUsagePurpose::Other(vec![1, 2, 3, u64::from(at)]);
+                params.extended_key_usages = (0..count).map(usage).collect();
+                params
+                    .extended_key_usages
+                    .push(ExtendedKeyUsagePurpose::ClientAuth);
+            }
+        }
+    }
+}
+
+fn authority_params(name: &str, names: &[&str]) -> (CertificateParams, u64) {
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    let (mut params, serial) = params(name, &names);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![
         KeyUsagePurpose::KeyCertSign,

@@ -78,6 +78,13 @@ impl Leaf {
         &self.key_pem
     }
 
+    /// The same with these certificates above it.
+    #[must_use]
+    pub fn above(mut self, pem: &str) -> Self {
+        pem.clone_into(&mut self.above_pem);
+        self
+    }
+
     /// Chain and key, as one file.
     pub fn pem(&self) -> String {
         format!("{}{}", self.chain_pem(), self.key_pem)

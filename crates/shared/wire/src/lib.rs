@@ -3,6 +3,7 @@
 
 pub mod address;
 pub mod alert;
+pub mod certificate_chain;
 pub mod client_hello;
 pub mod cluster;
 mod cursor;

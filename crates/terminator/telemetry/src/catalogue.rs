@@ -226,6 +226,8 @@ catalogue! {
         Gauge Count "lariat_certificates_expired" "Certificates past their notAfter." { CertificatesExpired }
         Gauge Count "lariat_ocsp_responses" "OCSP responses loaded, to be stapled." { OcspResponses }
         Gauge Count "lariat_ocsp_responses_expired" "OCSP responses past their nextUpdate; they are not stapled." { OcspResponsesExpired }
+        Gauge Count "lariat_authorities" "Certificates in `ca`, those of the host's own bundle apart." { Authorities }
+        Gauge Count "lariat_authorities_expired" "Certificates in `ca` past their notAfter; nobody gets in by them." { AuthoritiesExpired }
         Gauge Count "lariat_crls" "Certificate revocation lists loaded, the newest of each issuer." { Crls }
         Gauge Count "lariat_crls_expired" "Certificate revocation lists past their nextUpdate." { CrlsExpired }
     }
@@ -433,6 +435,7 @@ breakdowns! {
         TicketKeyAge: Gauge Seconds "lariat_ticket_key_age_seconds" [key, purpose] &[], "How long each ticket key has been in use, by the first bytes of its name; one key encrypts, all decrypt.";
         CertificateExpiry: Gauge Seconds "lariat_certificate_expiry_timestamp_seconds" [service, file, name, key] &[], "When a certificate expires (notAfter), by its file, its first name and the kind of its key; of each service the 256 that expire first.";
         OcspResponseExpiry: Gauge Seconds "lariat_ocsp_response_expiry_timestamp_seconds" [service, file, name, key] &[], "When an OCSP response reaches its nextUpdate, by its certificate; of each service the 256 that expire first.";
+        AuthorityExpiry: Gauge Seconds "lariat_authority_expiry_timestamp_seconds" [service, file, subject] &[], "When a certificate in `ca` expires (notAfter); of each service the 256 that expire first, without those of the host's own bundle.";
         CrlExpiry: Gauge Seconds "lariat_crl_expiry_timestamp_seconds" [service, file, issuer] &[], "When a certificate revocation list reaches its nextUpdate; of each service the 256 that expire first.";
     }
 }

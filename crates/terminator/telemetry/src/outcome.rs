@@ -62,6 +62,8 @@ reasons! {
     ClientCertificateNotAllowed, "client", "client-certificate-not-allowed", "The client's certificate verifies, but has no identity that `client-certificates.allow` lists; the log says which it has.";
     ClientCertificateRefused, "client", "client-certificate-refused", "The client's certificate did not verify (issuer, expiry, usage, unknown revocation status); the log says why and names it.";
     ClientCertificateRevoked, "client", "client-certificate-revoked", "The client's certificate, or one above it, is on a revocation list; the log names it.";
+    ClientCertificateVersion, "client", "client-certificate-version", "The client's certificate is of X.509 version 1 or 2, which has no extensions to judge it by; have it issued again as version 3.";
+    ClientChainLimit, "client", "client-chain-limit", "The client sent more certificates with its own than a path has, or such as share their names, so that looking for a path would cost too much; the log says how many.";
     ClientDisconnected, "client", "client-disconnected", "The client closed before the handshake had finished.";
     ClientReset, "client", "client-reset", "The client reset the connection.";
     ClientTooSlow, "client", "client-too-slow", "The client took a response of static files more slowly than `back.files.min-rate`.";
@@ -103,6 +105,7 @@ reasons! {
     ServerCertificateName, "backend", "server-certificate-name", "The certificate of the last server tried is for other names than `back.tls.name`; the log shows them.";
     ServerCertificateRevoked, "backend", "server-certificate-revoked", "The certificate of the last server tried, or one above it, is on a revocation list; the log names it.";
     ServerCertificateUntrusted, "backend", "server-certificate-untrusted", "The certificate of the last server tried did not verify (issuer, usage, pin, unknown revocation status); the log says why and names it.";
+    ServerChainLimit, "backend", "server-chain-limit", "The last server tried sent more certificates with its own than a path has, or such as share their names, so that looking for a path would cost too much; the log says how many.";
     ServerStarttlsFailed, "backend", "server-starttls-failed", "The last server tried greeted with an error, offered no TLS, or did not speak the protocol of `starttls`; the log has its words.";
     ServerTlsFailed, "backend", "server-tls-failed", "The TLS of a server failed: no TLS, an alert, nothing in common, a broken record; the log says which.";
     ServerTlsTimeout, "backend", "server-tls-timeout", "The last server tried accepted the connection and did not finish the TLS handshake in time.";

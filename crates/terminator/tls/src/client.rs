@@ -200,32 +200,34 @@ impl Client {
 
     /// The next second after `now` (Unix seconds) at which there may be other warnings.
     pub fn next_change(&self, now: i64) -> Option<i64> {
-        let lists = self.verifier.lists().map(|lists| lists.next_change(now));
+        let trust = self.verifier.chains().map(|chains| chains.next_change(now));
         let own = self.own.as_ref().map(|own| own.next_change(now));
-        lists.into_iter().chain(own).flatten().min()
+        trust.into_iter().chain(own).flatten().min()
     }
 
     /// When what it goes by ends, at `now` (Unix seconds).
     pub fn expiries(&self, now: i64) -> Expiries {
         let own = self.own.iter().map(|own| own.expiry(own.validity));
-        let lists = self.verifier.lists().map(|lists| lists.ends(now));
+        let trust = self.verifier.chains().map(|chains| chains.ends(now));
+        let (authorities, lists) = trust.unwrap_or_default();
         Expiries {
             certificates: Ends::of(own, now),
             staples: Ends::default(),
-            lists: lists.unwrap_or_default(),
+            authorities,
+            lists,
         }
     }
 
     fn concerns(&self, moment: Moment) -> impl Iterator<Item = Concern> {
-        let lists = self.verifier.lists().into_iter();
-        let lists = lists.flat_map(move |lists| lists.concerns(moment));
+        let trust = self.verifier.chains().into_iter();
+        let trust = trust.flat_map(move |chains| chains.concerns(moment));
         let own = self.own.iter().flat_map(move |own| {
             own.concerns(moment).map(|concern| Concern::OwnCertificate {
                 place: own.place.to_string(),
                 concern,
             })
         });
-        lists.map(Concern::ServerList).chain(own)
+        trust.map(Concern::VerifyServers).chain(own)
     }
 }
 

@@ -68,6 +68,8 @@ pub struct Expiries {
     pub certificates: Ends,
     /// The OCSP responses that it staples, by nextUpdate.
     pub staples: Ends,
+    /// The certificates in `ca`, by notAfter.
+    pub authorities: Ends,
     /// The revocation lists that the others' certificates are held against, by nextUpdate.
     pub lists: Ends,
 }
@@ -79,6 +81,7 @@ impl Expiries {
         Self {
             certificates: self.certificates.and(other.certificates),
             staples: self.staples.and(other.staples),
+            authorities: self.authorities.and(other.authorities),
             lists: self.lists.and(other.lists),
         }
     }
@@ -196,27 +199,32 @@ impl Server {
 
     /// What an operator of the service of this name should know because of the time.
     pub fn warnings(&self, service: &str, moment: Moment) -> Vec<Warning> {
-        let lists = self
+        let trust = self
             .verifier
             .iter()
-            .flat_map(|one| one.lists().concerns(moment));
-        let concerns = lists.map(Concern::Verify).chain(self.site.concerns(moment));
+            .flat_map(|one| one.chains().concerns(moment));
+        let concerns = trust.map(Concern::Verify).chain(self.site.concerns(moment));
         Warning::of_all(service, concerns.collect())
     }
 
     /// The next second after `now` (Unix seconds) at which there may be other warnings.
     pub fn next_change(&self, now: i64) -> Option<i64> {
-        let lists = self.verifier.iter().map(|one| one.lists().next_change(now));
-        lists.flatten().chain(self.site.next_change(now)).min()
+        let trust = self
+            .verifier
+            .iter()
+            .map(|one| one.chains().next_change(now));
+        trust.flatten().chain(self.site.next_change(now)).min()
     }
 
     /// When what it goes by ends, at `now` (Unix seconds).
     pub fn expiries(&self, now: i64) -> Expiries {
-        let lists = self.verifier.as_ref().map(|one| one.lists().ends(now));
+        let trust = self.verifier.as_ref().map(|one| one.chains().ends(now));
+        let (authorities, lists) = trust.unwrap_or_default();
         Expiries {
             certificates: self.site.certificate_ends(now),
             staples: self.site.staple_ends(now),
-            lists: lists.unwrap_or_default(),
+            authorities,
+            lists,
         }
     }
 
@@ -243,8 +251,8 @@ impl Server {
         concerns.extend(policy_concerns.into_iter().map(Concern::Policy));
         let verifier = verify::verifier(&options.client)?;
         let first = Moment { since: None, now };
-        let lists = verifier.iter().flat_map(|one| one.lists().concerns(first));
-        concerns.extend(lists.map(Concern::Verify));
+        let trust = verifier.iter().flat_map(|one| one.chains().concerns(first));
+        concerns.extend(trust.map(Concern::Verify));
         let site = Arc::new(Site::load(options, &policy, now, concerns)?);
         let resumes = options.resumption;
         let resuming = ResumptionPolicy {

@@ -7,10 +7,15 @@
 //! if its issuer has none: lists of roots are rare, and an operator who has only the issuing CA's
 //! would lock out everybody. What the lists say is judged at the time of each handshake, and of
 //! each resumption.
+//!
+//! Before the library looks for a path, [`wire::certificate_chain`] has seen to it that this costs
+//! little: the library would try for seconds what a hostile peer makes up.
 
+mod authorities;
 mod fault;
 mod lists;
 pub(crate) mod server;
+mod sources;
 
 use std::sync::Arc;
 
@@ -21,24 +26,30 @@ use rustls::crypto::{
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
     CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName,
-    OtherError, RootCertStore, SignatureScheme,
+    OtherError, SignatureScheme,
 };
-use rustls_pki_types::pem::{PemObject, SectionKind};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use webpki::{
     EndEntityCert, ExpirationPolicy, KeyUsage, RevocationCheckDepth, RevocationOptionsBuilder,
-    UnknownStatusPolicy,
+    UnknownStatusPolicy, VerifiedPath,
 };
+use wire::certificate_chain::{self, ChainFault};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-pub(crate) use fault::refusal_of;
-pub use fault::{FileFault, ListConcern, VerifyConcern, VerifyFault};
+use authorities::Authorities;
+pub(crate) use authorities::Peer;
+use fault::EMPTY_CERTIFICATE;
+pub(crate) use fault::{
+    ChainRefusal, is_chain_fault, is_empty_certificate, refusal_of, signature_fault,
+};
+pub use fault::{FileFault, TrustConcern, VerifyConcern, VerifyFault};
 
-use crate::certificate::{pem_fault, pem_lines};
 use crate::context;
 use crate::identity::{AllowedIdentity, with_identities};
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
+use crate::validity::{Ends, Moment};
 use lists::{RevocationList, RevocationLists};
+use sources::{fault_in, read_pem};
 
 /// The most characters of a distinguished name in a log line: the client writes it.
 const NAME_CHARS_MAX: usize = 120;
@@ -50,7 +61,7 @@ pub(crate) type Verifier = Option<Arc<ClientVerifier>>;
 #[derive(Debug)]
 pub(crate) struct ClientVerifier {
     chains: ChainVerifier,
-    root_subjects: Vec<DistinguishedName>,
+    hints: Vec<DistinguishedName>,
     is_mandatory: bool,
     /// Empty = every client whose chain verifies.
     allowed: Vec<AllowedIdentity>,
@@ -58,12 +69,12 @@ pub(crate) struct ClientVerifier {
 
 /// Whether a chain leads to an authority, and nothing in it is revoked.
 #[derive(Debug)]
-struct ChainVerifier {
-    roots: RootCertStore,
+pub(crate) struct ChainVerifier {
+    authorities: Authorities,
     lists: RevocationLists,
     algorithms: WebPkiSupportedAlgorithms,
-    /// Of the first certificate: that of a client or of a server.
-    usage: fn() -> KeyUsage,
+    /// Whose chains.
+    peer: Peer,
 }
 
 /// Builds the verifier, or says why it cannot be.
@@ -71,48 +82,18 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
     if options.mode == ClientMode::None {
         return Ok(None);
     }
-    let roots = read_authorities(&options.authorities)?;
+    let authorities = Authorities::read(&options.authorities, Peer::Client)?;
     Ok(Some(Arc::new(ClientVerifier {
-        root_subjects: roots.subjects(),
-        chains: ChainVerifier {
-            roots,
-            lists: RevocationLists::new(read_lists(&options.crls)?, options.expired_lists),
-            algorithms: aws_lc_rs::default_provider().signature_verification_algorithms,
-            usage: KeyUsage::client_auth,
-        },
+        hints: authorities.hints(),
+        chains: ChainVerifier::new(
+            authorities,
+            &options.crls,
+            options.expired_lists,
+            Peer::Client,
+        )?,
         is_mandatory: options.mode == ClientMode::Required,
         allowed: options.allow.clone(),
     })))
-}
-
-fn read_authorities(sources: &[PemSource]) -> Result<RootCertStore, VerifyFault> {
-    let mut roots = RootCertStore::empty();
-    for source in sources {
-        let certificates: Vec<CertificateDer<'_>> = read_pem(source, FileFault::NoCertificate)?;
-        for (number, certificate) in (1..).zip(certificates) {
-            let added = roots.add(certificate);
-            added.map_err(|_| fault_in(source, FileFault::AuthorityMalformed(number)))?;
-        }
-    }
-    if roots.is_empty() {
-        Err(VerifyFault::NoAuthority)
-    } else {
-        Ok(roots)
-    }
-}
-
-/// The same of this host's own bundles, in which there may be some that cannot be used.
-fn read_authorities_of_host(sources: &[PemSource]) -> Result<RootCertStore, VerifyFault> {
-    let mut roots = RootCertStore::empty();
-    for source in sources {
-        let certificates: Vec<CertificateDer<'_>> = read_pem(source, FileFault::NoCertificate)?;
-        roots.add_parsable_certificates(certificates);
-    }
-    if roots.is_empty() {
-        Err(VerifyFault::NoHostAuthority)
-    } else {
-        Ok(roots)
-    }
 }
 
 fn read_lists(sources: &[PemSource]) -> Result<Vec<RevocationList>, VerifyFault> {
@@ -127,51 +108,61 @@ fn read_lists(sources: &[PemSource]) -> Result<Vec<RevocationList>, VerifyFault>
     Ok(lists)
 }
 
-/// All blocks of one kind in a file; there is one at least.
-fn read_pem<T: PemObject>(source: &PemSource, empty: FileFault) -> Result<Vec<T>, VerifyFault> {
-    let read: Result<Vec<T>, _> = T::pem_slice_iter(&source.pem).collect();
-    match read {
-        Ok(blocks) if blocks.is_empty() => Err(fault_in(source, empty)),
-        Ok(blocks) => Ok(blocks),
-        Err(error) => Err(fault_in(source, FileFault::Pem(pem_fault(&error)))),
-    }
-}
-
-/// With the line of the block at fault, if it is one.
-fn fault_in(source: &PemSource, fault: FileFault) -> VerifyFault {
-    let place = &source.place;
-    let line = match fault {
-        FileFault::Pem(_) => pem_lines::line_of_damage::<PemBlock>(&source.pem),
-        FileFault::AuthorityMalformed(number) => {
-            pem_lines::line_of(&source.pem, "CERTIFICATE", number - 1)
-        }
-        FileFault::ListMalformed(number) | FileFault::ListUnsupported(number, _) => {
-            pem_lines::line_of(&source.pem, "X509 CRL", number - 1)
-        }
-        FileFault::NoCertificate | FileFault::NoList => None,
-    };
-    let place = line.map_or_else(|| place.clone(), |line| format!("{place}:{line}"));
-    VerifyFault::File(place, fault)
-}
-
-/// A block of any kind.
-type PemBlock = (SectionKind, Vec<u8>);
-
 /// What is wrong with files of authorities and of revocation lists: all of it, a fault for each
 /// file.
 pub fn examine(authorities: &[PemSource], lists: &[PemSource]) -> Vec<VerifyFault> {
     let each = |source| std::slice::from_ref(source);
     let authorities = authorities
         .iter()
-        .map(|one| read_authorities(each(one)).err());
+        .map(|one| Authorities::read(each(one), Peer::Client).err());
     let lists = lists.iter().map(|one| read_lists(each(one)).err());
     authorities.chain(lists).flatten().collect()
 }
 
+/// The verification of chains without a handshake around it: here is measured and tried what
+/// hostile peers may send.
+#[derive(Debug)]
+pub struct BareVerifier(ChainVerifier);
+
+impl BareVerifier {
+    /// By these authorities and lists, for clients' chains or for servers'.
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub fn new(
+        authorities: &[PemSource],
+        lists: &[PemSource],
+        is_of_clients: bool,
+    ) -> Result<Self, VerifyFault> {
+        let peer = if is_of_clients {
+            Peer::Client
+        } else {
+            Peer::Server
+        };
+        let authorities = Authorities::read(authorities, peer)?;
+        ChainVerifier::new(authorities, lists, ExpiredLists::Refuse, peer).map(Self)
+    }
+
+    /// Verifies a chain (DER, the peer's own certificate first) at a second of Unix time.
+    ///
+    /// # Errors
+    /// Why it is refused, as the log says it.
+    pub fn verify(&self, chain: &[Vec<u8>], now: u64) -> Result<(), String> {
+        let chain: Vec<_> = chain
+            .iter()
+            .map(|one| CertificateDer::from(&**one))
+            .collect();
+        let (leaf, others) = chain.split_first().ok_or("no certificate")?;
+        let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
+        let verified = self.0.verify(leaf, others, now);
+        verified.map_err(|refusal| self.0.describe(&refusal, leaf, others, now))
+    }
+}
+
 impl ClientVerifier {
-    /// The service's revocation lists.
-    pub(crate) fn lists(&self) -> &RevocationLists {
-        &self.chains.lists
+    /// What chains are held against.
+    pub(crate) fn chains(&self) -> &ChainVerifier {
+        &self.chains
     }
 
     /// Whether this client is welcome at `now`: its chain leads to an authority, and nothing in it
@@ -181,7 +172,7 @@ impl ClientVerifier {
         leaf: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
         now: UnixTime,
-    ) -> Result<(), webpki::Error> {
+    ) -> Result<(), ChainRefusal> {
         self.chains.verify(leaf, others, now)
     }
 
@@ -192,20 +183,62 @@ impl ClientVerifier {
 }
 
 impl ChainVerifier {
+    fn new(
+        authorities: Authorities,
+        lists: &[PemSource],
+        expired_lists: ExpiredLists,
+        peer: Peer,
+    ) -> Result<Self, VerifyFault> {
+        Ok(Self {
+            authorities,
+            lists: RevocationLists::new(read_lists(lists)?, expired_lists),
+            algorithms: aws_lc_rs::default_provider().signature_verification_algorithms,
+            peer,
+        })
+    }
+
+    /// When the authorities and the revocation lists end.
+    pub(crate) fn ends(&self, now: i64) -> (Ends, Ends) {
+        (self.authorities.ends(now), self.lists.ends(now))
+    }
+
+    /// What an operator should know of them.
+    pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = VerifyConcern> {
+        let authorities = self.authorities.concerns(moment);
+        authorities.chain(self.lists.concerns(moment))
+    }
+
+    /// The next second after `now` at which there may be others.
+    pub(crate) fn next_change(&self, now: i64) -> Option<i64> {
+        let authorities = self.authorities.next_change(now).into_iter();
+        authorities.chain(self.lists.next_change(now)).min()
+    }
+
     fn verify(
         &self,
         leaf: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
         now: UnixTime,
-    ) -> Result<(), webpki::Error> {
-        let leaf = EndEntityCert::try_from(leaf)?;
-        self.verify_path(&leaf, others, now, RevocationCheckDepth::Chain)?;
-        if self.lists.is_empty() || self.lists.covers_all_of(leaf.issuer()) {
+    ) -> Result<(), ChainRefusal> {
+        let others: Vec<&[u8]> = others.iter().map(AsRef::as_ref).collect();
+        let others = certificate_chain::intermediates(leaf, &others)?;
+        let others: Vec<_> = others.into_iter().map(CertificateDer::from).collect();
+        let read = EndEntityCert::try_from(leaf)?;
+        if let Some(is_good) = self.authorities.own(leaf, now) {
+            let is_listed = self.lists.place_of(&read).is_some();
+            is_good?;
+            return (!is_listed)
+                .then_some(())
+                .ok_or_else(|| webpki::Error::CertRevoked.into());
+        }
+        self.verify_path(&read, &others, now, RevocationCheckDepth::Chain)?;
+        if self.lists.is_empty() || self.lists.covers_all_of(read.issuer()) {
             return Ok(());
         }
         // Two calls may find two paths, and the leaf's status is the same in both: its issuer's
         // name and key are.
-        self.verify_path(&leaf, others, now, RevocationCheckDepth::EndEntity)
+        self.verify_path(&read, &others, now, RevocationCheckDepth::EndEntity)?;
+        Ok(())
     }
 
     /// Whether there is a path on which nothing is on a list. Of the leaf alone it must be known.
@@ -233,20 +266,36 @@ impl ChainVerifier {
                 .with_expiration_policy(expired)
                 .build()
         });
-        let usage = (self.usage)();
-        let (algorithms, roots) = (self.algorithms.all, &self.roots.roots);
-        leaf.verify_for_usage(algorithms, roots, others, now, usage, options, None)
-            .map(drop)
+        let usage = match self.peer {
+            Peer::Client => KeyUsage::client_auth(),
+            Peer::Server => KeyUsage::server_auth(),
+        };
+        let (algorithms, anchors) = (self.algorithms.all, self.authorities.anchors());
+        let permit = |path: &VerifiedPath<'_>| self.authorities.permit(path, now);
+        leaf.verify_for_usage(
+            algorithms,
+            anchors,
+            others,
+            now,
+            usage,
+            options,
+            Some(&permit),
+        )
+        .map(drop)
     }
 
     /// Says which certificate of the chain an error is about.
     fn describe(
         &self,
-        error: &webpki::Error,
+        refusal: &ChainRefusal,
         leaf: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> String {
+        let error = match refusal {
+            ChainRefusal::Library(error) => error,
+            ChainRefusal::Chain(fault) => return format!("{fault}: {}", names_of(leaf)),
+        };
         let chain = || std::iter::once(leaf).chain(others);
         let about = |place_of: &dyn Fn(&webpki::Cert<'_>) -> Option<String>| {
             chain().find_map(|der| {
@@ -269,6 +318,11 @@ impl ChainVerifier {
                 leaf,
                 "no revocation list of its issuer is loaded".to_owned(),
             )),
+            webpki::Error::UnknownIssuer
+            | webpki::Error::CertExpired { .. }
+            | webpki::Error::CertNotValidYet { .. } => {
+                about(&|one| self.authorities.distrust_of(one.issuer(), now))
+            }
             _ => None,
         };
         let (der, why) = found.unwrap_or_else(|| (leaf, why_of(error)));
@@ -295,7 +349,7 @@ impl ClientCertVerifier for ClientVerifier {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.root_subjects
+        &self.hints
     }
 
     fn verify_client_cert(
@@ -351,7 +405,12 @@ fn why_of(error: &webpki::Error) -> String {
         Error::UnknownIssuer => "it leads to no trusted authority (`ca`)",
         Error::CertExpired { .. } => "the chain has expired",
         Error::CertNotValidYet { .. } => "the chain is not valid yet",
-        Error::CaUsedAsEndEntity => "it is the certificate of an authority",
+        Error::CaUsedAsEndEntity => {
+            "it is the certificate of an authority, and does not stand in `ca` itself"
+        }
+        Error::PathLenConstraintViolated => {
+            "there are more authorities in the chain than one of them allows (pathLenConstraint)"
+        }
         Error::RequiredEkuNotFoundContext(_) => "its extended key usage is for something else",
         Error::UnsupportedCertVersion => "it is not of X.509 version 3",
         Error::BadDer | Error::BadDerTime | Error::TrailingData(_) => "it is damaged",
@@ -362,9 +421,19 @@ fn why_of(error: &webpki::Error) -> String {
 }
 
 /// The library's error for one of its verifier: it decides the alert (RFC 8446 section 6.2).
-fn library_error(error: webpki::Error) -> rustls::Error {
+fn library_error(refusal: ChainRefusal) -> rustls::Error {
     use webpki::Error;
 
+    let error = match refusal {
+        ChainRefusal::Library(error) => error,
+        // Answered with decode_error: the message is not of its form.
+        ChainRefusal::Chain(ChainFault::Empty(_)) => {
+            return EMPTY_CERTIFICATE.into();
+        }
+        ChainRefusal::Chain(fault) => {
+            return CertificateError::Other(OtherError(Arc::new(fault))).into();
+        }
+    };
     let error = match error {
         Error::BadDer | Error::BadDerTime | Error::TrailingData(_) => CertificateError::BadEncoding,
         Error::CertNotValidYet { time, not_before } => {

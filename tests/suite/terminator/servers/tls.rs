@@ -5,6 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use suite::openssl::key_hash;
 use suite::prelude::*;
+use testkit::authority::Trait;
 
 /// A service before one server that speaks TLS, with these keys of `back.tls`.
 fn service(site: &Site, server: &SServer, keys: &str) -> Service {
@@ -352,6 +353,61 @@ fn checks_judge_servers_as_connections_do() {
         is_up(bad.address, 0.0);
         is_up(good.address, 1.0);
         assert_has(page(&site, &service), "TLSv1.3");
+    }
+}
+
+#[test]
+fn a_servers_own_certificate_in_ca_is_trusted_for_it_alone() {
+    let site = Site::new();
+    let names = &["127.0.0.1"];
+    let (good, other) = (
+        Authority::root_with("good", names, &[]),
+        Authority::root_with("good", names, &[Trait::EndEntity]),
+    );
+    good.as_leaf().write(&site.directory, "good.pem");
+    other.as_leaf().write(&site.directory, "other.pem");
+    let plain = Server::start(Behaviour::Hang);
+    let servers = ["good.pem", "other.pem"].map(|name| SServer::start(&site, name, &["-www"]));
+    for (trusted, [good, other]) in [("good.pem", [1.0, 0.0]), ("other.pem", [0.0, 1.0])] {
+        let service = Service::new(&site, &plain)
+            .servers(&format!(
+                "['{}', '{}']",
+                servers[0].address, servers[1].address
+            ))
+            .back(
+                "check = { kind = 'tls', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }",
+            )
+            .back(&format!("tls = {{ ca = [{:?}] }}", site.path(trusted)));
+        let lariat = Lariat::start(&service.toml());
+        for (server, value) in servers.iter().zip([good, other]) {
+            let server = server.address.to_string();
+            lariat.wait_for_metric("lariat_server_up", &[("server", &server)], value);
+        }
+        assert_has(page(&site, &service), "TLSv1.3");
+    }
+}
+
+/// Of a chain that costs a library seconds: connections and checks refuse it before.
+#[test]
+fn a_server_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
+    let site = Site::new();
+    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
+    let hostile = Authority::root("x").leaf(&["127.0.0.1"]).issue();
+    hostile.above(&flat).write(&site.directory, "flat.pem");
+    for version in ["-tls1_2", "-tls1_3"] {
+        let server = SServer::start(&site, "flat.pem", &["-www", version]);
+        let service = service(&site, &server, &trusting(&site));
+        let lariat = Lariat::start(&service.toml());
+        assert!(is_refused(&site, &service));
+        lariat.wait_for_line(&["server-chain-limit", "of 141 certificates", "127.0.0.1"]);
+        let check =
+            "check = { kind = 'tls', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }";
+        lariat.reload_with(&service.back(check).toml());
+        let says = || {
+            let status = lariat.ask("status").success();
+            status.contains("of 141 certificates").then_some(())
+        };
+        until("the check's words", says);
     }
 }
 

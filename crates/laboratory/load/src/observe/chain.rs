@@ -11,6 +11,8 @@ use rustls::{CertificateError, Error, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
+use crate::tls::verifier::bounded;
+
 /// Roots that are trusted.
 #[derive(Clone, Debug)]
 pub struct Roots {
@@ -27,6 +29,8 @@ pub enum Path {
     UnknownIssuer,
     /// It leads to a root, and something in it was not valid at that time.
     NotInTime,
+    /// Looking for a way would cost too much.
+    TooLong,
     /// Something in it is wrong.
     Broken,
 }
@@ -66,13 +70,16 @@ impl Roots {
         if self.certificates.contains(leaf) {
             return Path::Trusted;
         }
+        let Ok(above) = bounded(leaf, above) else {
+            return Path::TooLong;
+        };
         // The name is looked at after all else, so that one that nobody has tells of the rest.
         let name = ServerName::try_from("name.invalid").expect("it is a host name");
         let at = UnixTime::since_unix_epoch(Duration::from_secs(at_s));
         use CertificateError as Wrong;
         match self
             .verifier
-            .verify_server_cert(leaf, above, &name, &[], at)
+            .verify_server_cert(leaf, &above, &name, &[], at)
         {
             Ok(_) => Path::Trusted,
             Err(Error::InvalidCertificate(wrong)) => match wrong {

@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
-use rustls::{CertificateError, DigitallySignedStruct, Error, PeerMisbehaved, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error, OtherError, PeerMisbehaved, SignatureScheme,
+};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use wire::certificate_chain;
 
 /// What a server presented last to a thread, whose connections take turns.
 #[derive(Debug, Default)]
@@ -61,6 +64,21 @@ pub(crate) enum Check {
     Chain(Arc<WebPkiServerVerifier>),
 }
 
+/// What of a server's chain the library may look at: the search for a path costs it seconds, if
+/// the server has made it so.
+///
+/// # Errors
+/// There is too much of it.
+pub(crate) fn bounded<'c>(
+    leaf: &CertificateDer<'_>,
+    others: &'c [CertificateDer<'_>],
+) -> Result<Vec<CertificateDer<'c>>, Error> {
+    let others: Vec<&[u8]> = others.iter().map(AsRef::as_ref).collect();
+    let found = certificate_chain::intermediates(leaf, &others);
+    let found = found.map_err(|fault| CertificateError::Other(OtherError(Arc::new(fault))))?;
+    Ok(found.into_iter().map(CertificateDer::from).collect())
+}
+
 /// Judges by the plan, and offers the schemes of the plan.
 #[derive(Debug)]
 pub(crate) struct Verifier {
@@ -99,7 +117,10 @@ impl ServerCertVerifier for Verifier {
             Check::Off | Check::Signature => Ok(ServerCertVerified::assertion()),
             Check::These(known) if known.contains(leaf) => Ok(ServerCertVerified::assertion()),
             Check::These(_) => Err(CertificateError::ApplicationVerificationFailure.into()),
-            Check::Chain(chain) => chain.verify_server_cert(leaf, intermediates, name, ocsp, now),
+            Check::Chain(chain) => {
+                let intermediates = bounded(leaf, intermediates)?;
+                chain.verify_server_cert(leaf, &intermediates, name, ocsp, now)
+            }
         }
     }
 

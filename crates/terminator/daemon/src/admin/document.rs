@@ -206,6 +206,8 @@ pub(crate) struct ExpiryStatus {
     pub(crate) certificates_seconds: Option<u64>,
     /// Those that are stapled while they are good.
     pub(crate) ocsp_responses_seconds: Option<u64>,
+    /// Those in `ca`, without the host's own.
+    pub(crate) authorities_seconds: Option<u64>,
     /// Those that clients' certificates are checked against.
     pub(crate) crls_seconds: Option<u64>,
 }

@@ -347,6 +347,7 @@ impl AdminState {
             let Expiries {
                 certificates,
                 staples,
+                authorities,
                 lists,
             } = &plan.expiries;
             for (loaded, expired, ends) in [
@@ -359,6 +360,11 @@ impl AdminState {
                     ServiceGauge::OcspResponses,
                     ServiceGauge::OcspResponsesExpired,
                     staples,
+                ),
+                (
+                    ServiceGauge::Authorities,
+                    ServiceGauge::AuthoritiesExpired,
+                    authorities,
                 ),
                 (ServiceGauge::Crls, ServiceGauge::CrlsExpired, lists),
             ] {
@@ -505,11 +511,13 @@ impl AdminState {
             let Expiries {
                 certificates,
                 staples,
+                authorities,
                 lists,
             } = &service.expiries;
             for (family, ends) in [
                 (Labelled::CertificateExpiry, certificates),
                 (Labelled::OcspResponseExpiry, staples),
+                (Labelled::AuthorityExpiry, authorities),
                 (Labelled::CrlExpiry, lists),
             ] {
                 for one in &ends.listed {
@@ -572,6 +580,7 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
         expiry: ExpiryStatus {
             certificates_seconds: first(&plan.expiries.certificates),
             ocsp_responses_seconds: first(&plan.expiries.staples),
+            authorities_seconds: first(&plan.expiries.authorities),
             crls_seconds: first(&plan.expiries.lists),
         },
         certificates: certificates(&plan.expiries.certificates),

@@ -109,7 +109,7 @@ fn header(now: &StatusDocument) -> String {
 }
 
 /// Of what ends: its name, how many are loaded, how many have expired, and when the first does.
-fn ends(service: &ServiceStatus) -> [(&'static str, u64, u64, Option<u64>); 3] {
+fn ends(service: &ServiceStatus) -> [(&'static str, u64, u64, Option<u64>); 4] {
     let get = |gauge| service.metrics.get(gauge);
     let expiry = &service.expiry;
     [
@@ -124,6 +124,12 @@ fn ends(service: &ServiceStatus) -> [(&'static str, u64, u64, Option<u64>); 3] {
             get(ServiceGauge::OcspResponses),
             get(ServiceGauge::OcspResponsesExpired),
             expiry.ocsp_responses_seconds,
+        ),
+        (
+            "authorities",
+            get(ServiceGauge::Authorities),
+            get(ServiceGauge::AuthoritiesExpired),
+            expiry.authorities_seconds,
         ),
         (
             "CRL",

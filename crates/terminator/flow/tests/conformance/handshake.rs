@@ -3,6 +3,7 @@
 use flow::options::SendProxy;
 use telemetry::outcome::Reason;
 use testkit::client::ClientChoice;
+use testkit::leaf::Key;
 
 use super::{Talk, hex};
 use crate::simulation::Stage;
@@ -248,6 +249,39 @@ fn a_signature_by_another_key_is_no_fault_of_the_certificate() {
         let right = choice.showing(&shown, &shown);
         let mut run = crate::simulation::Run::new(&stage, &right, 2, Vec::new());
         run.until("the handshake", |run| run.client.is_established());
+    }
+}
+
+/// RFC 5246 section 7.4.8, RFC 8446 section 4.2.3: each scheme is for one kind of key.
+#[test]
+fn a_signature_scheme_that_does_not_fit_the_key_is_said_in_words() {
+    let stage = Stage::new(SendProxy::Off).asking_for_certificates();
+    let shown = stage.authority.client("shown");
+    let other = stage.authority.leaf(&["other"]).key(Key::Rsa2048).issue();
+    for is_tls13 in [TLS12, TLS13] {
+        let wrong = stage.choice(is_tls13, &[]).showing(&shown, &other);
+        let (talk, fault) = after(&stage, &wrong, 1, |flight| flight);
+        assert_eq!(fault, "received fatal alert: DecryptError");
+        assert_eq!(talk.reason(), Some(VIOLATION));
+        let detail = "the client's CertificateVerify is of a signature scheme that does not fit \
+                      the key of its certificate; answered with alert decrypt_error";
+        assert_eq!(talk.detail(), detail);
+    }
+}
+
+/// RFC 5246 section 7.4.2, RFC 8446 section 4.4.2: each certificate has a byte at least.
+#[test]
+fn a_chain_with_an_empty_certificate_is_of_no_form() {
+    const EMPTY: &str = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n";
+    let stage = Stage::new(SendProxy::Off).asking_for_certificates();
+    let shown = stage.authority.client("shown").above(EMPTY);
+    for is_tls13 in [TLS12, TLS13] {
+        let choice = stage.choice(is_tls13, &[]).showing(&shown, &shown);
+        let (talk, fault) = after(&stage, &choice, 1, |flight| flight);
+        assert_eq!(fault, "received fatal alert: DecodeError");
+        assert_eq!(talk.reason(), Some(VIOLATION));
+        let detail = "certificate 2 of the chain is empty";
+        assert!(talk.detail().contains(detail), "{}", talk.detail());
     }
 }
 

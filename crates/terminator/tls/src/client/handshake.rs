@@ -21,6 +21,7 @@ use crate::record::{Opener, Sealer, expansion_bytes_max, record_bytes};
 use crate::traffic::Traffic;
 use crate::traffic::in_place::{InPlace, Tickets};
 use crate::traffic::library::append_encoded;
+use crate::verify::{is_chain_fault, is_empty_certificate, signature_fault};
 
 /// The one protocol that a server speaks only if it has selected it (RFC 9113 section 3.2). What
 /// else a client may have agreed on is spoken to servers that know nothing of ALPN as well.
@@ -135,6 +136,7 @@ impl ClientHandshake {
                 Err(error) => {
                     let rest = incoming.get_mut(consumed..shown).unwrap_or_default();
                     self.collect_alert(rest, outgoing);
+                    mend_alert(&error, outgoing);
                     return Err(fault_of(&error));
                 }
             }
@@ -181,21 +183,36 @@ impl ClientHandshake {
     }
 }
 
+/// The library has no alert of its own for an empty certificate. That of TLS 1.3 is encrypted, and
+/// stays `handshake_failure`.
+fn mend_alert(error: &Error, outgoing: &mut [u8]) {
+    if is_empty_certificate(error)
+        && let Some([21, _, _, 0, 2, _, description]) = outgoing.last_chunk_mut::<7>()
+    {
+        *description = alert::DECODE_ERROR;
+    }
+}
+
 fn failed(detail: impl Into<String>) -> HandshakeFault {
     HandshakeFault::new(Reason::ServerTlsFailed, detail, None)
 }
 
 /// What the library's error says about the server.
 fn fault_of(error: &Error) -> HandshakeFault {
+    let refused = context::with(|context| context.refusal.take());
+    if let Some(what) = signature_fault(error).filter(|_| refused.is_none()) {
+        return failed(format!("the server's proof of its key {what}"));
+    }
+    let refused =
+        |reason| HandshakeFault::new(reason, refused.unwrap_or_else(|| error.to_string()), None);
     let Error::InvalidCertificate(fault) = error else {
         return match error {
             Error::AlertReceived(description) => {
                 let label = alert::label((*description).into());
                 failed(format!("the server sent alert {label}"))
             }
-            Error::InvalidCertRevocationList(_) => {
-                refused(Reason::ServerCertificateUntrusted, error)
-            }
+            Error::InvalidCertRevocationList(_) => refused(Reason::ServerCertificateUntrusted),
+            error if is_empty_certificate(error) => refused(Reason::ServerTlsFailed),
             error => failed(format!("the handshake with the server failed: {error}")),
         };
     };
@@ -210,12 +227,8 @@ fn fault_of(error: &Error) -> HandshakeFault {
         CertificateError::Revoked => Reason::ServerCertificateRevoked,
         CertificateError::ExpiredRevocationList
         | CertificateError::ExpiredRevocationListContext { .. } => Reason::CrlExpired,
+        fault if is_chain_fault(fault) => Reason::ServerChainLimit,
         _ => Reason::ServerCertificateUntrusted,
     };
-    refused(reason, error)
-}
-
-fn refused(reason: Reason, error: &Error) -> HandshakeFault {
-    let detail = context::with(|context| context.refusal.take());
-    HandshakeFault::new(reason, detail.unwrap_or_else(|| error.to_string()), None)
+    refused(reason)
 }

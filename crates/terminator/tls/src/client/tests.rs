@@ -6,7 +6,7 @@ use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion, version};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use telemetry::outcome::Reason;
-use testkit::authority::Authority;
+use testkit::authority::{Authority, Trait};
 use testkit::leaf::Leaf;
 
 use super::*;
@@ -42,7 +42,9 @@ fn client(options: &ClientOptions) -> Client {
 }
 
 fn server(leaf: &Leaf, versions: &[&'static SupportedProtocolVersion]) -> Arc<ServerConfig> {
-    let chain = vec![CertificateDer::from(leaf.certificate_der().to_vec())];
+    let chain = leaf.chain_pem();
+    let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<_, _>>();
+    let chain = chain.expect("the chain is PEM");
     let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes()).expect("a key");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
@@ -298,6 +300,81 @@ fn each_refusal_has_its_reason_and_sends_an_alert() {
             assert_eq!(fault.reason, reason, "{fault}");
         }
     }
+}
+
+/// Why servers with this certificate are refused that are trusted by those authorities, the same in
+/// both versions.
+fn refusal(leaf: &Leaf, authority: &Authority) -> Option<(Reason, String)> {
+    let [older, newer] = [[&version::TLS12], [&version::TLS13]].map(|versions| {
+        let client = client(&options(authority));
+        let connected = connect(&client, &server(leaf, &versions), 20_000);
+        connected.err().map(|fault| (fault.reason, fault.detail))
+    });
+    assert_eq!(older, newer);
+    newer
+}
+
+#[test]
+fn a_servers_own_certificate_in_ca_is_judged_by_name_and_time() {
+    let past = Trait::Valid(1_704_067_200, 1_735_689_600);
+    for traits in [vec![], vec![Trait::EndEntity]] {
+        let own =
+            |name, more: &[Trait]| Authority::root_with("own", &[name], &[&traits, more].concat());
+        let good = own("app.example", &[]);
+        assert_eq!(refusal(&good.as_leaf(), &good), None);
+        let other = own("b.example", &[]);
+        let reason = |one: &Authority| refusal(&one.as_leaf(), one).map(|(reason, _)| reason);
+        assert_eq!(reason(&other), Some(Reason::ServerCertificateName));
+        let expired = own("app.example", &[past]);
+        assert_eq!(reason(&expired), Some(Reason::ServerCertificateExpired));
+        // Of the same names, with another key.
+        let stranger = own("app.example", &[]);
+        assert!(refusal(&stranger.as_leaf(), &good).is_some());
+        let issued = refusal(&good.leaf(&["app.example"]).issue(), &good);
+        let untrusted = issued.map(|(reason, _)| reason);
+        let expected = Some(Reason::ServerCertificateUntrusted);
+        assert_eq!(untrusted, expected.filter(|_| !traits.is_empty()));
+    }
+}
+
+#[test]
+fn a_chain_that_would_cost_seconds_is_not_looked_at() {
+    let root = Authority::root("root");
+    let flat: String = (0..150).map(|_| Authority::forged("x", "x", &[])).collect();
+    let hostile = Authority::root("x").leaf(&["app.example"]).issue();
+    let (reason, detail) = refusal(&hostile.above(&flat), &root).expect("refused");
+    assert_eq!(reason, Reason::ServerChainLimit);
+    assert!(detail.starts_with("of 150 certificates"), "{detail}");
+}
+
+#[test]
+fn an_empty_certificate_of_a_servers_is_named() {
+    const EMPTY: &str = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n";
+    let root = Authority::root("root");
+    let leaf = root.leaf(&["app.example"]).issue().above(EMPTY);
+    let (reason, detail) = refusal(&leaf, &root).expect("refused");
+    assert_eq!(reason, Reason::ServerTlsFailed);
+    assert!(
+        detail.starts_with("certificate 2 of the chain is empty"),
+        "{detail}"
+    );
+    let config = server(&leaf, &[&version::TLS12]);
+    let mut tls12 = ServerConnection::new(config).expect("a server");
+    let client = client(&options(&root));
+    let mut handshake = client
+        .connect(0, OnBehalfOf::default(), now())
+        .expect("begun");
+    let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
+    handshake
+        .advance(&mut incoming, &mut outgoing)
+        .expect("a hello");
+    deliver(&outgoing, &mut tls12);
+    tls12.write_tls(&mut incoming).expect("memory");
+    outgoing.clear();
+    handshake
+        .advance(&mut incoming, &mut outgoing)
+        .expect_err("refused");
+    assert_eq!(outgoing.last(), Some(&wire::alert::DECODE_ERROR));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use wire::alert;
 
 use crate::context;
 use crate::options::Version;
-use crate::verify::refusal_of;
+use crate::verify::{is_empty_certificate, refusal_of, signature_fault};
 
 /// A record behind refused early data, amid a message, that our keys do not open.
 const UNDECRYPTABLE_AMID_MESSAGE: PeerMisbehaved =
@@ -80,13 +80,11 @@ impl HandshakeFault {
         };
         if let Some(reason) = refusal_of(error) {
             let refused = context::with(|context| context.refusal.take());
-            if refused.is_none() && is_bad_signature(error) {
-                // The certificate was good: the chain was not refused.
-                return Self::new(
-                    Reason::ProtocolViolation,
-                    "the client's CertificateVerify does not verify",
-                    alert,
-                );
+            // Without a refusal the certificate was good.
+            let signature = signature_fault(error).filter(|_| refused.is_none());
+            if let Some(what) = signature {
+                let detail = format!("the client's CertificateVerify {what}");
+                return Self::new(Reason::ProtocolViolation, detail, alert);
             }
             let detail = refused.unwrap_or_else(|| error.to_string());
             return Self::new(reason, detail, alert);
@@ -103,10 +101,10 @@ impl HandshakeFault {
             }
             Error::DecryptError if is_unverified => "the client's Finished does not verify".into(),
             Error::DecryptError => "a record does not decrypt".into(),
-            Error::InvalidMessage(fault) => format!("malformed message: {}", in_words(fault)),
-            Error::PeerMisbehaved(fault) => in_words(fault),
-            Error::PeerIncompatible(fault) => in_words(fault),
-            error => error.to_string(),
+            error => {
+                let refused = context::with(|context| context.refusal.take());
+                refused.unwrap_or_else(|| words_of(error))
+            }
         };
         Self::new(reason, detail, alert)
     }
@@ -122,6 +120,16 @@ impl Display for HandshakeFault {
     }
 }
 
+/// The library's error without the names of its code.
+fn words_of(error: &Error) -> String {
+    match error {
+        Error::InvalidMessage(fault) => format!("malformed message: {}", in_words(fault)),
+        Error::PeerMisbehaved(fault) => in_words(fault),
+        Error::PeerIncompatible(fault) => in_words(fault),
+        error => error.to_string(),
+    }
+}
+
 /// The name of one of the library's faults as words: `MissingData("u8")` is "missing data".
 fn in_words(fault: &impl fmt::Debug) -> String {
     let name = format!("{fault:?}");
@@ -133,13 +141,6 @@ fn in_words(fault: &impl fmt::Debug) -> String {
         words.push(letter.to_ascii_lowercase());
     }
     words
-}
-
-fn is_bad_signature(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::InvalidCertificate(CertificateError::BadSignature)
-    )
 }
 
 fn reason_of(error: &Error) -> Reason {
@@ -171,6 +172,7 @@ fn mended_alert(error: &Error, version: Option<Version>) -> Option<u8> {
         Error::PeerMisbehaved(UNDECRYPTABLE_AMID_MESSAGE) => Some(alert::BAD_RECORD_MAC),
         // TLS 1.2 has no certificate_required (RFC 5246 section 7.4.6).
         Error::NoCertificatesPresented if !is_tls13 => Some(alert::HANDSHAKE_FAILURE),
+        error if is_empty_certificate(error) => Some(alert::DECODE_ERROR),
         // An alert without content (RFC 8446 section 5.4).
         Error::InvalidMessage(InvalidMessage::MissingData("AlertLevel")) => {
             Some(alert::UNEXPECTED_MESSAGE)

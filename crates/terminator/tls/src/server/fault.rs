@@ -86,9 +86,9 @@ pub enum Concern {
     /// The verification of clients.
     #[error(transparent)]
     Verify(#[from] VerifyConcern),
-    /// A list that servers are held against.
+    /// The verification of servers.
     #[error("{}", .0.towards_servers())]
-    ServerList(VerifyConcern),
+    VerifyServers(VerifyConcern),
     /// The certificate that servers are shown.
     #[error("{place}: {}", with_effect(*.concern, ", and servers are shown it all the same"))]
     OwnCertificate {

@@ -1,5 +1,6 @@
 //! The library's own client against [`Server`], in memory.
 
+mod authorities;
 mod choice;
 mod clients;
 mod resumption;

@@ -1,7 +1,8 @@
 //! What can be wrong with the verification of clients, and with a client's certificate.
 
-use rustls::{CertificateError, Error};
+use rustls::{CertificateError, Error, InvalidMessage, OtherError};
 use telemetry::outcome::Reason;
+use wire::certificate_chain::ChainFault;
 
 use crate::validity::Span;
 
@@ -35,8 +36,8 @@ pub enum FileFault {
     /// It holds no CERTIFICATE block.
     #[error("holds no certificate; a CA bundle is made of BEGIN CERTIFICATE blocks")]
     NoCertificate,
-    /// This certificate in it cannot be a trust anchor.
-    #[error("certificate {0} cannot be an authority (no valid X.509 version 3); remove it")]
+    /// This certificate in it cannot be read.
+    #[error("certificate {0} is damaged: it is no valid X.509; remove it")]
     AuthorityMalformed(usize),
     /// It holds no X509 CRL block.
     #[error(
@@ -52,17 +53,17 @@ pub enum FileFault {
     ListUnsupported(usize, String),
 }
 
-/// What an operator should know about a revocation list: its file, its issuer's distinguished
-/// name, and what it is.
+/// What an operator should know about a revocation list or a certificate in `ca`: its file, its
+/// issuer's distinguished name or its own, and what it is.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{place}: the revocation list of \"{issuer}\" {concern}")]
+#[error("{place}: the {} of \"{name}\" {concern}", .concern.subject())]
 pub struct VerifyConcern {
-    /// The file.
+    /// The file, with the line of a certificate.
     pub place: String,
     /// A distinguished name.
-    pub issuer: String,
+    pub name: String,
     /// What it is.
-    pub concern: ListConcern,
+    pub concern: TrustConcern,
 }
 
 impl VerifyConcern {
@@ -75,22 +76,101 @@ impl VerifyConcern {
 
 /// Reads as the end of a sentence.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ListConcern {
-    /// It is past its nextUpdate, and clients are refused for it.
+pub enum TrustConcern {
+    /// A list is past its nextUpdate, and clients are refused for it.
     #[error(
         "is past its nextUpdate: clients with certificates of this issuer are refused; fetch a \
          newer list and reload, or write crl-expired = \"accept\""
     )]
     Refuses,
-    /// It is past its nextUpdate, and counts all the same.
+    /// A list is past its nextUpdate, and counts all the same.
     #[error(
         "is past its nextUpdate and still counts (crl-expired = \"accept\"), but what was revoked \
          since is accepted; fetch a newer list and reload"
     )]
     StillCounts,
-    /// It is close to its nextUpdate.
+    /// A list is close to its nextUpdate.
     #[error("reaches its nextUpdate in {0}; fetch a newer list and reload")]
     EndsSoon(Span),
+    /// A certificate in `ca` has expired.
+    #[error(
+        "expired {0} ago and is not trusted any more: who relies on it is refused; put its \
+         successor in its place, or remove it"
+    )]
+    AuthorityOver(Span),
+    /// A certificate in `ca` is close to its end.
+    #[error(
+        "expires in {0}, and who relies on it is refused from then on; put its successor beside it"
+    )]
+    AuthorityEndsSoon(Span),
+    /// A certificate in `ca` is not valid yet.
+    #[error("is valid only in {0}, and is trusted from then on; look at this host's clock")]
+    AuthorityNotYet(Span),
+    /// A certificate in `ca` may not vouch for such peers.
+    #[error(
+        "is not trusted: its extended key usage is for something else; have it issued again, or \
+         remove it"
+    )]
+    AuthorityOtherUse,
+}
+
+impl TrustConcern {
+    fn subject(self) -> &'static str {
+        match self {
+            Self::Refuses | Self::StillCounts | Self::EndsSoon(_) => "revocation list",
+            Self::AuthorityOver(_)
+            | Self::AuthorityEndsSoon(_)
+            | Self::AuthorityNotYet(_)
+            | Self::AuthorityOtherUse => "certificate",
+        }
+    }
+}
+
+/// Why a chain is refused.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub(crate) enum ChainRefusal {
+    /// It does not verify.
+    #[error(transparent)]
+    Library(#[from] webpki::Error),
+    /// It was not looked at.
+    #[error(transparent)]
+    Chain(#[from] ChainFault),
+}
+
+/// In the library's error for a chain with a certificate that has no bytes.
+pub(super) const EMPTY_CERTIFICATE: InvalidMessage = InvalidMessage::MissingData("Certificate");
+
+/// Whether the library's error is that one.
+pub(crate) fn is_empty_certificate(error: &Error) -> bool {
+    matches!(error, Error::InvalidMessage(message) if *message == EMPTY_CERTIFICATE)
+}
+
+/// Whether the library's error stands for a chain that was not looked at.
+pub(crate) fn is_chain_fault(error: &CertificateError) -> bool {
+    matches!(error, CertificateError::Other(OtherError(why)) if why.is::<ChainFault>())
+}
+
+/// Whether a CertificateVerify is at fault, with a certificate that was found good: then words.
+pub(crate) fn signature_fault(error: &Error) -> Option<&'static str> {
+    let Error::InvalidCertificate(error) = error else {
+        return None;
+    };
+    match error {
+        CertificateError::BadSignature => Some("does not verify"),
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            Some("is of a signature scheme that does not fit the key of its certificate")
+        }
+        _ => None,
+    }
+}
+
+/// X.509 of version 1 or 2.
+fn is_of_old_version(error: &CertificateError) -> bool {
+    let CertificateError::Other(OtherError(why)) = error else {
+        return false;
+    };
+    why.downcast_ref() == Some(&webpki::Error::UnsupportedCertVersion)
 }
 
 /// Why a client's certificate was refused, by the library's error; `None` = it was not.
@@ -103,6 +183,10 @@ pub(crate) fn refusal_of(error: &Error) -> Option<Reason> {
         ) => Reason::CrlExpired,
         Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => {
             Reason::ClientCertificateNotAllowed
+        }
+        Error::InvalidCertificate(fault) if is_chain_fault(fault) => Reason::ClientChainLimit,
+        Error::InvalidCertificate(fault) if is_of_old_version(fault) => {
+            Reason::ClientCertificateVersion
         }
         Error::InvalidCertificate(_) | Error::InvalidCertRevocationList(_) => {
             Reason::ClientCertificateRefused

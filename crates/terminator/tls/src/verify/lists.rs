@@ -7,7 +7,7 @@ use rustls_pki_types::{CertificateRevocationListDer, UnixTime};
 use webpki::{CertRevocationList, OwnedCertRevocationList};
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
-use super::fault::{FileFault, ListConcern, VerifyConcern};
+use super::fault::{FileFault, TrustConcern, VerifyConcern};
 use crate::options::{ExpiredLists, PemSource};
 use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
 
@@ -94,14 +94,14 @@ impl RevocationLists {
     pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = VerifyConcern> {
         self.lists.iter().filter_map(move |list| {
             let concern = match list.validity.news(moment) {
-                Standing::Over(_) if self.expired == ExpiredLists::Refuse => ListConcern::Refuses,
-                Standing::Over(_) => ListConcern::StillCounts,
-                Standing::EndsSoon(seconds) => ListConcern::EndsSoon(Span(seconds)),
+                Standing::Over(_) if self.expired == ExpiredLists::Refuse => TrustConcern::Refuses,
+                Standing::Over(_) => TrustConcern::StillCounts,
+                Standing::EndsSoon(seconds) => TrustConcern::EndsSoon(Span(seconds)),
                 Standing::NotYet(_) | Standing::Good => return None,
             };
             Some(VerifyConcern {
                 place: list.place.to_string(),
-                issuer: list.issuer.to_string(),
+                name: list.issuer.to_string(),
                 concern,
             })
         })
@@ -128,6 +128,9 @@ impl RevocationList {
         let (_, read) = CertificateRevocationList::from_der(der)
             .map_err(|_| FileFault::ListMalformed(number))?;
         let unsupported = |what: String| FileFault::ListUnsupported(number, what);
+        if read.version().is_none() {
+            return Err(unsupported("it is an X.509 CRL of version 1".to_owned()));
+        }
         // RFC 5280 section 5.1.2.5 asks every issuer for it.
         let next_update = read
             .next_update()

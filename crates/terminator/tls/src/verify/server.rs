@@ -6,12 +6,11 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{
     WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
 };
-use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use webpki::{EndEntityCert, KeyUsage};
+use webpki::EndEntityCert;
 
-use super::{ChainVerifier, RevocationLists, VerifyFault, library_error, names_of, read_lists};
-use super::{read_authorities, read_authorities_of_host};
+use super::{Authorities, ChainVerifier, Peer, VerifyFault, library_error, names_of};
 use crate::context;
 use crate::options::ServerVerification;
 
@@ -33,7 +32,7 @@ impl ServerVerifier {
         pins: &[[u8; 32]],
     ) -> Result<Self, VerifyFault> {
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-        let chains = verification.map(|options| chains_of(options, algorithms));
+        let chains = verification.map(chains_of);
         Ok(Self {
             chains: chains.transpose()?,
             pins: pins.to_vec(),
@@ -41,9 +40,9 @@ impl ServerVerifier {
         })
     }
 
-    /// The revocation lists that servers are held against.
-    pub(crate) fn lists(&self) -> Option<&RevocationLists> {
-        self.chains.as_ref().map(|chains| &chains.lists)
+    /// What chains are held against, if they are.
+    pub(crate) fn chains(&self) -> Option<&ChainVerifier> {
+        self.chains.as_ref()
     }
 
     fn judge(
@@ -60,12 +59,12 @@ impl ServerVerifier {
             })?;
         }
         let read = || EndEntityCert::try_from(leaf);
-        let damaged = |error: webpki::Error| (library_error(error), names_of(leaf));
+        let damaged = |error: webpki::Error| (library_error(error.into()), names_of(leaf));
         if self.chains.is_some() {
             let named = read().and_then(|one| one.verify_is_valid_for_subject_name(name));
             named.map_err(|error| {
                 let detail = name_detail(&error, name);
-                (library_error(error), detail)
+                (library_error(error.into()), detail)
             })?;
         }
         if self.pins.is_empty() {
@@ -93,21 +92,18 @@ impl ServerVerifier {
     }
 }
 
-fn chains_of(
-    options: &ServerVerification,
-    algorithms: WebPkiSupportedAlgorithms,
-) -> Result<ChainVerifier, VerifyFault> {
-    let roots: RootCertStore = if options.are_of_host {
-        read_authorities_of_host(&options.authorities)?
+fn chains_of(options: &ServerVerification) -> Result<ChainVerifier, VerifyFault> {
+    let authorities = if options.are_of_host {
+        Authorities::read_of_host(&options.authorities, Peer::Server)?
     } else {
-        read_authorities(&options.authorities)?
+        Authorities::read(&options.authorities, Peer::Server)?
     };
-    Ok(ChainVerifier {
-        roots,
-        lists: RevocationLists::new(read_lists(&options.crls)?, options.expired_lists),
-        algorithms,
-        usage: KeyUsage::server_auth,
-    })
+    ChainVerifier::new(
+        authorities,
+        &options.crls,
+        options.expired_lists,
+        Peer::Server,
+    )
 }
 
 /// The wanted name, and those that the certificate has instead.

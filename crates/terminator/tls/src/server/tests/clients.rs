@@ -5,7 +5,7 @@ use rustls::CertificateError;
 use super::*;
 use crate::identity::AllowedIdentity;
 use crate::options::ExpiredLists;
-use crate::verify::{FileFault, ListConcern, VerifyFault};
+use crate::verify::{FileFault, TrustConcern, VerifyFault};
 
 /// Why the library refuses the client's certificate, the same in both versions of TLS.
 fn refused(options: &ServerOptions, client: Client) -> CertificateError {
@@ -21,7 +21,7 @@ fn refused(options: &ServerOptions, client: Client) -> CertificateError {
     newer
 }
 
-fn certificate_error(failure: Option<Failure>) -> CertificateError {
+pub(super) fn certificate_error(failure: Option<Failure>) -> CertificateError {
     match failure.expect("refused").server() {
         rustls::Error::InvalidCertificate(error) => error,
         other => panic!("of another kind: {other:?}"),
@@ -32,7 +32,7 @@ fn accepted(options: &ServerOptions, client: &Client) -> bool {
     client.connect(&build(options)).is_ok()
 }
 
-fn showing(leaf: Leaf) -> Client {
+pub(super) fn showing(leaf: Leaf) -> Client {
     client("a.example").identity(leaf)
 }
 
@@ -133,7 +133,7 @@ impl Chain {
 }
 
 /// Why the last handshake refused its client's certificate.
-fn refusal() -> Option<String> {
+pub(super) fn refusal() -> Option<String> {
     context::with(|context| context.refusal.take())
 }
 
@@ -219,7 +219,7 @@ fn a_list_past_its_next_update_refuses_while_the_server_runs() {
     for warning in warnings {
         assert!(matches!(
             warning.concern,
-            Concern::Verify(one) if one.concern == ListConcern::StillCounts
+            Concern::Verify(one) if one.concern == TrustConcern::StillCounts
         ));
     }
 }
@@ -245,6 +245,13 @@ fn of_one_issuers_lists_the_newest_counts() {
 #[test]
 fn bad_bundles_and_lists_are_named() {
     const BAD_DER: &str = "-----BEGIN CERTIFICATE-----\nMAMCAQA=\n-----END CERTIFICATE-----\n";
+    /// As `openssl ca -gencrl` makes it without `crl_extensions`.
+    const OLD_LIST: &str = "-----BEGIN X509 CRL-----\n\
+        MIGaMEEwCgYIKoZIzj0EAwIwEzERMA8GA1UEAwwIT2xkIHJvb3QXDTI2MTEyNTE5\n\
+        NTUxNVoYDzIxMDkwMTE0MTk1NTE1WjAKBggqhkjOPQQDAgNJADBGAiEA5hqTRgGH\n\
+        vvHRQzbBmsivqgFizBg0h3rCyYwpKnyhRYwCIQCGZGclJU26OUvIHaAy3AvjXp2F\n\
+        pZjqwOBifARbg8pDAA==\n\
+        -----END X509 CRL-----\n";
     const BAD_LIST: &str = "-----BEGIN X509 CRL-----\nMAMCAQA=\n-----END X509 CRL-----\n";
     let fault = |change: &dyn Fn(&mut ServerOptions)| {
         let mut options = verifying(ClientMode::Required);
@@ -257,12 +264,14 @@ fn bad_bundles_and_lists_are_named() {
     let none = fault(&|options| options.client.authorities.clear());
     assert_eq!(none, VerifyFault::NoAuthority);
     let half = FileFault::Pem("a CERTIFICATE block has no END line".to_owned());
+    let old = FileFault::ListUnsupported(1, "it is an X.509 CRL of version 1".to_owned());
     for (is_list, text, wanted) in [
         (false, "", FileFault::NoCertificate),
         (false, BAD_DER, FileFault::AuthorityMalformed(1)),
         (false, &BAD_DER[..40], half),
         (true, "", FileFault::NoList),
         (true, BAD_LIST, FileFault::ListMalformed(1)),
+        (true, OLD_LIST, old),
     ] {
         let file = fault(&|options| {
             let place = if is_list {

@@ -1,0 +1,225 @@
+//! What stands in `ca`, and chains that would cost too much.
+
+use rustls::CertificateError;
+use testkit::authority::Trait;
+
+use super::clients::{certificate_error, refusal, showing};
+use super::*;
+use crate::verify::TrustConcern;
+
+/// Seconds of Unix time in 2026, when all test certificates are valid.
+const NOW: u64 = 1_782_000_000;
+const DAY: u64 = 24 * 60 * 60;
+
+fn trusting(authorities: &[&Authority]) -> ServerOptions {
+    let mut options = verifying(ClientMode::Required);
+    let sources = authorities.iter().map(|one| pem("ca.pem", one.pem()));
+    options.client.authorities = sources.collect();
+    options
+}
+
+/// Why a client is refused, in both versions; `None` = it is let in.
+fn outcome(server: &Server, leaf: &Leaf) -> Option<(CertificateError, String)> {
+    let both = rustls::ALL_VERSIONS.iter().map(|version| {
+        let mut client = showing(leaf.clone());
+        client.versions = vec![version];
+        let failure = client.connect(server).err()?;
+        let words = refusal().expect("words");
+        Some((certificate_error(Some(failure)), words))
+    });
+    let both: Vec<_> = both.collect();
+    let words = |one: &Option<(_, String)>| one.as_ref().map(|(_, words)| words.clone());
+    assert_eq!(words(&both[0]), words(&both[1]));
+    both.into_iter().flatten().next()
+}
+
+#[test]
+fn each_certificate_in_ca_is_trusted_for_what_it_may() {
+    let past = Trait::Valid(NOW - 9 * DAY, NOW - DAY);
+    let future = Trait::Valid(NOW + DAY, NOW + 999 * DAY);
+    let sign = "may not sign certificates";
+    let usage = "extended key usage";
+    for (traits, issued, itself, concern) in [
+        (vec![], None, None, false),
+        (vec![Trait::EndEntity], Some(sign), None, false),
+        (vec![Trait::WithoutCertSign], Some(sign), None, false),
+        (vec![Trait::PathLength(0)], None, None, false),
+        (
+            vec![Trait::ForServers],
+            Some(usage),
+            Some("authority"),
+            true,
+        ),
+        (
+            vec![Trait::EndEntity, Trait::ForServers],
+            Some(usage),
+            Some(usage),
+            true,
+        ),
+        (
+            vec![past],
+            Some("in ca.pem:1, has expired"),
+            Some("expired"),
+            true,
+        ),
+        (
+            vec![past, Trait::EndEntity],
+            Some("has expired"),
+            Some("expired"),
+            true,
+        ),
+        (
+            vec![future],
+            Some("not valid yet"),
+            Some("not valid yet"),
+            true,
+        ),
+    ] {
+        let authority = Authority::root_with("some root", &[], &traits);
+        let (server, warnings) = Hands::at(NOW).build(&trusting(&[&authority]));
+        assert_eq!(!warnings.is_empty(), concern, "{traits:?}: {warnings:?}");
+        for (leaf, expected) in [
+            (authority.client("alice"), issued),
+            (authority.as_leaf(), itself),
+        ] {
+            let words = outcome(&server, &leaf).map(|(_, words)| words);
+            let is_right = match (&words, expected) {
+                (Some(words), Some(expected)) => words.contains(expected),
+                (None, None) => true,
+                _ => false,
+            };
+            assert!(is_right, "{traits:?}: {words:?}, not {expected:?}");
+        }
+    }
+}
+
+#[test]
+fn an_authority_that_expires_while_the_server_runs_lets_nobody_in() {
+    let authority = Authority::root_with("short", &[], &[Trait::Valid(NOW - DAY, NOW + DAY)]);
+    for version in rustls::ALL_VERSIONS {
+        let hands = Hands::at(NOW);
+        let (server, _) = hands.build(&trusting(&[&authority]));
+        for leaf in [authority.client("alice"), authority.as_leaf()] {
+            hands.move_to(NOW);
+            let mut client = showing(leaf);
+            client.versions = vec![version];
+            let (config, _) = client.config();
+            let connect = || connect(&server, &config, "a.example");
+            assert_eq!(connect().expect("served").kind, HandshakeKind::Full);
+            hands.move_to(NOW + DAY);
+            assert_eq!(connect().expect("served").kind, HandshakeKind::Resumed);
+            hands.move_to(NOW + DAY + 1);
+            let error = certificate_error(connect().err());
+            let is_over = matches!(error, CertificateError::ExpiredContext { .. });
+            assert!(is_over, "{error:?}");
+        }
+        let ends = server.expiries((NOW + DAY + 1) as i64).authorities;
+        assert_eq!((ends.loaded, ends.expired), (1, 1));
+        assert_eq!(ends.first(), Some((NOW + DAY) as i64));
+        assert_eq!(&*ends.listed[0].name, "CN=short");
+    }
+}
+
+#[test]
+fn a_renewed_authority_counts_beside_the_expired_one() {
+    let past = Trait::Valid(NOW - 9 * DAY, NOW - DAY);
+    let old = Authority::root_with("root", &[], &[past]);
+    let new = Authority::root("root");
+    for order in [[&old, &new], [&new, &old]] {
+        let (server, warnings) = Hands::at(NOW).build(&trusting(&order));
+        assert_eq!(outcome(&server, &new.client("alice")), None);
+        assert!(outcome(&server, &old.client("alice")).is_some());
+        let [
+            Warning {
+                concern: Concern::Verify(one),
+                ..
+            },
+        ] = &warnings[..]
+        else {
+            panic!("{warnings:?}");
+        };
+        assert!(
+            matches!(one.concern, TrustConcern::AuthorityOver(_)),
+            "{one}"
+        );
+        assert_eq!(
+            one.to_string(),
+            "ca.pem:1: the certificate of \"CN=root\" expired 1 day ago and is not trusted any \
+             more: who relies on it is refused; put its successor in its place, or remove it"
+        );
+    }
+}
+
+#[test]
+fn a_path_is_no_longer_than_its_authority_allows() {
+    let authority = Authority::root_with("root", &[], &[Trait::PathLength(0)]);
+    let between = authority.intermediate("between");
+    let server = build(&trusting(&[&authority]));
+    assert_eq!(outcome(&server, &authority.client("alice")), None);
+    let (_, words) = outcome(&server, &between.client("alice")).expect("refused");
+    assert!(words.contains("pathLenConstraint"), "{words}");
+}
+
+#[test]
+fn a_certificate_in_ca_lets_in_its_holder_alone() {
+    let authority = Authority::root("root");
+    let alice = authority.client("alice");
+    let mut options = verifying(ClientMode::Required);
+    options.client.authorities = vec![pem("alice.pem", alice.certificate_pem())];
+    assert_eq!(outcome(&build(&options), &alice), None);
+    assert!(outcome(&build(&options), &authority.client("bob")).is_some());
+    let impostor = Authority::root("root").client("alice");
+    assert!(outcome(&build(&options), &impostor).is_some());
+    options.client.crls = vec![pem("list.pem", &authority.revocation_list(&[]))];
+    assert_eq!(outcome(&build(&options), &alice), None);
+    options.client.crls = vec![pem("list.pem", &authority.revocation_list(&[&alice]))];
+    let (error, _) = outcome(&build(&options), &alice).expect("refused");
+    assert_eq!(error, CertificateError::Revoked);
+}
+
+#[test]
+fn chains_that_would_cost_seconds_are_not_looked_at() {
+    let server = build(&verifying(ClientMode::Optional));
+    let flat: String = (0..150).map(|_| Authority::forged("x", "x", &[])).collect();
+    let loops: String = (0..144)
+        .map(|at| Authority::forged(&format!("{}", at / 12), &format!("{}", at % 12), &[]))
+        .collect();
+    let long: String = (0..7)
+        .map(|at| Authority::forged(&format!("{at}"), &format!("{}", at + 1), &[]))
+        .collect();
+    let four: String = (0..4).map(|_| Authority::forged("x", "x", &[])).collect();
+    for (issuer, above, words) in [
+        (
+            "x",
+            &flat,
+            "of 150 certificates sent with its own, more than 6",
+        ),
+        (
+            "0",
+            &loops,
+            "of 144 certificates sent with its own, more than 6",
+        ),
+        (
+            "0",
+            &long,
+            "of 7 certificates sent with its own, more than 6",
+        ),
+        ("x", &four, "the 4 issuers sent with its certificate share"),
+    ] {
+        let leaf = Authority::root(issuer).client("mallory").above(above);
+        let (error, said) = outcome(&server, &leaf).expect("refused");
+        assert!(
+            said.contains(words) && said.contains("CN=mallory"),
+            "{said}"
+        );
+        let reason = verify::refusal_of(&error.into());
+        assert_eq!(reason, Some(telemetry::outcome::Reason::ClientChainLimit));
+    }
+    // What leads nowhere costs nothing, and is sent by some.
+    let alice = root().client("alice").above(&flat);
+    assert_eq!(outcome(&server, &alice), None);
+    let between = root().intermediate("between");
+    let doubled = between.pem().repeat(20);
+    let alice = between.client("alice").above(&doubled);
+    assert_eq!(outcome(&server, &alice), None);
+}

@@ -1,0 +1,306 @@
+//! The certificates in `ca`, and what each is trusted for.
+//!
+//! One that may sign certificates is an authority: those that it issued are trusted, as far as its
+//! own validity and path length reach (RFC 5280 section 6.1; section 6.2 leaves both to us). Every
+//! one, an authority or not, is trusted as the peer's own certificate too: it lets its holder in.
+//! One whose extended key usage is for something else is trusted for nothing.
+
+use std::collections::{BTreeSet, HashMap};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use rustls::DistinguishedName;
+use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use webpki::{Error, VerifiedPath};
+use wire::certificate_chain::CertificateNames;
+use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
+
+use super::fault::{FileFault, TrustConcern, VerifyConcern, VerifyFault};
+use super::sources::{fault_in, read_pem};
+use crate::certificate::pem_lines;
+use crate::options::PemSource;
+use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
+
+/// Whose certificates they vouch for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Peer {
+    Client,
+    Server,
+}
+
+/// What stands in the files of `ca`.
+#[derive(Debug, Default)]
+pub(super) struct Authorities {
+    entries: Vec<Entry>,
+    /// Those that may issue certificates, for the library.
+    anchors: Vec<TrustAnchor<'static>>,
+    /// The entry of each.
+    entry_of_anchor: Vec<usize>,
+    /// By the SHA-256 of the certificate.
+    by_hash: HashMap<[u8; 32], usize>,
+    /// Nobody here decides on this host's own bundle: its certificates are not reported.
+    are_of_host: bool,
+}
+
+/// One certificate.
+#[derive(Debug)]
+struct Entry {
+    place: Box<str>,
+    line: Option<usize>,
+    /// Its distinguished name, for people.
+    subject: Box<str>,
+    /// The same and its issuer's, encoded, without their tags.
+    subject_der: Box<[u8]>,
+    issuer_der: Box<[u8]>,
+    validity: Validity,
+    /// Certificates that may stand between it and the peer's own.
+    path_length: Option<u32>,
+    is_authority: bool,
+    /// Its extended key usage, if it has any, is for such peers.
+    is_for_peer: bool,
+}
+
+impl Authorities {
+    /// Reads those of an operator's files.
+    pub(super) fn read(sources: &[PemSource], peer: Peer) -> Result<Self, VerifyFault> {
+        let mut all = Self::default();
+        for source in sources {
+            let certificates: Vec<CertificateDer<'_>> = read_pem(source, FileFault::NoCertificate)?;
+            for (number, certificate) in (1..).zip(&certificates) {
+                let malformed = || fault_in(source, FileFault::AuthorityMalformed(number));
+                let line = pem_lines::line_of(&source.pem, "CERTIFICATE", number - 1);
+                let place = (&*source.place, line);
+                all.add(place, certificate, peer).ok_or_else(malformed)?;
+            }
+        }
+        all.unless_empty(VerifyFault::NoAuthority)
+    }
+
+    /// The same of this host's own bundles, in which there may be some that cannot be used.
+    pub(super) fn read_of_host(sources: &[PemSource], peer: Peer) -> Result<Self, VerifyFault> {
+        let mut all = Self::default();
+        all.are_of_host = true;
+        for source in sources {
+            let certificates: Vec<CertificateDer<'_>> = read_pem(source, FileFault::NoCertificate)?;
+            for certificate in &certificates {
+                all.add((&*source.place, None), certificate, peer);
+            }
+        }
+        all.unless_empty(VerifyFault::NoHostAuthority)
+    }
+
+    fn unless_empty(self, fault: VerifyFault) -> Result<Self, VerifyFault> {
+        if self.entries.is_empty() {
+            Err(fault)
+        } else {
+            Ok(self)
+        }
+    }
+
+    /// `None` = it cannot be read.
+    fn add(
+        &mut self,
+        (place, line): (&str, Option<usize>),
+        der: &CertificateDer<'_>,
+        peer: Peer,
+    ) -> Option<()> {
+        let anchor = webpki::anchor_from_trusted_cert(der).ok()?.to_owned();
+        let (_, read) = X509Certificate::from_der(der).ok()?;
+        let names = CertificateNames::of(der)?;
+        let (is_authority, path_length) = authority_of(&read)?;
+        let entry = Entry {
+            place: place.into(),
+            line,
+            subject: read.subject().to_string().into(),
+            subject_der: names.subject.into(),
+            issuer_der: names.issuer.into(),
+            validity: Validity {
+                from: read.validity().not_before.timestamp(),
+                until: read.validity().not_after.timestamp(),
+            },
+            path_length,
+            is_authority,
+            is_for_peer: is_for(&read, peer)?,
+        };
+        let number = self.entries.len();
+        if entry.is_authority && entry.is_for_peer {
+            self.anchors.push(anchor);
+            self.entry_of_anchor.push(number);
+        }
+        self.by_hash.insert(hash(der), number);
+        self.entries.push(entry);
+        Some(())
+    }
+
+    /// For the library's search.
+    pub(super) fn anchors(&self) -> &[TrustAnchor<'static>] {
+        &self.anchors
+    }
+
+    /// What clients are told of whom they may have a certificate from (RFC 8446 section 4.2.4).
+    pub(super) fn hints(&self) -> Vec<DistinguishedName> {
+        let trusted = self.entries.iter().filter(|entry| entry.is_for_peer);
+        let names = trusted.map(|entry| {
+            if entry.is_authority {
+                &entry.subject_der
+            } else {
+                &entry.issuer_der
+            }
+        });
+        let names: BTreeSet<_> = names.collect();
+        let encoded = names
+            .into_iter()
+            .map(|name| DistinguishedName::in_sequence(name));
+        encoded.collect()
+    }
+
+    /// Whether the peer's own certificate stands here, and if so, whether it is good now; `None` =
+    /// it does not.
+    pub(super) fn own(
+        &self,
+        leaf: &CertificateDer<'_>,
+        now: UnixTime,
+    ) -> Option<Result<(), Error>> {
+        let entry = self.entries.get(*self.by_hash.get(&hash(leaf))?)?;
+        // Any path that it may have by its extended key usage the library refuses as well.
+        entry.is_for_peer.then(|| entry.holds(now))
+    }
+
+    /// Whether the authority of a path is good now, and lets it have that length.
+    pub(super) fn permit(&self, path: &VerifiedPath<'_>, now: UnixTime) -> Result<(), Error> {
+        let entry = self.entry_of(path.anchor());
+        let entry = entry.ok_or(Error::UnknownIssuer)?;
+        entry.holds(now)?;
+        // Those that a CA has issued to itself do not count (RFC 5280 section 4.2.1.9).
+        let between = path.intermediate_certificates();
+        let between = between.filter(|one| one.issuer() != one.subject()).count();
+        let is_too_long = |most| between > most as usize;
+        if entry.path_length.is_some_and(is_too_long) {
+            return Err(Error::PathLenConstraintViolated);
+        }
+        Ok(())
+    }
+
+    fn entry_of(&self, anchor: &TrustAnchor<'_>) -> Option<&Entry> {
+        let is_it = |one: &TrustAnchor<'_>| std::ptr::eq(one, anchor);
+        let number = self.anchors.iter().position(is_it)?;
+        self.entries.get(*self.entry_of_anchor.get(number)?)
+    }
+
+    /// Why what this issuer (DER, without its tag) has signed is not trusted, though a certificate
+    /// of that name stands here.
+    pub(super) fn distrust_of(&self, issuer: &[u8], now: UnixTime) -> Option<String> {
+        let entry = self
+            .entries
+            .iter()
+            .find(|one| *one.subject_der == *issuer)?;
+        let why = match entry.validity.at(seconds(now)) {
+            Standing::Over(_) => "has expired",
+            Standing::NotYet(_) => "is not valid yet",
+            _ if !entry.is_for_peer => "has an extended key usage for something else",
+            _ if !entry.is_authority => {
+                "may not sign certificates (no CA:TRUE, or a key usage without keyCertSign)"
+            }
+            Standing::Good | Standing::EndsSoon(_) => return None,
+        };
+        Some(format!("its issuer, in {}, {why}", entry.shown_place()))
+    }
+
+    /// When they end: their notAfter.
+    pub(super) fn ends(&self, now: i64) -> Ends {
+        let all = self.reported().map(|entry| Expiry {
+            file: entry.place.clone(),
+            name: entry.subject.clone(),
+            key: "".into(),
+            time: entry.validity.until,
+        });
+        Ends::of(all, now)
+    }
+
+    /// What an operator should know of them.
+    pub(super) fn concerns(&self, moment: Moment) -> impl Iterator<Item = VerifyConcern> {
+        self.reported().filter_map(move |entry| {
+            let concern = match entry.validity.news(moment) {
+                _ if !entry.is_for_peer && moment.since.is_some() => return None,
+                _ if !entry.is_for_peer => TrustConcern::AuthorityOtherUse,
+                Standing::Over(seconds) => TrustConcern::AuthorityOver(Span(seconds)),
+                Standing::EndsSoon(seconds) => TrustConcern::AuthorityEndsSoon(Span(seconds)),
+                Standing::NotYet(seconds) => TrustConcern::AuthorityNotYet(Span(seconds)),
+                Standing::Good => return None,
+            };
+            Some(VerifyConcern {
+                place: entry.shown_place(),
+                name: entry.subject.to_string(),
+                concern,
+            })
+        })
+    }
+
+    pub(super) fn next_change(&self, now: i64) -> Option<i64> {
+        let changes = self.reported().map(|entry| entry.validity.next_change(now));
+        changes.flatten().min()
+    }
+
+    fn reported(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|_| !self.are_of_host)
+    }
+}
+
+impl Entry {
+    fn holds(&self, now: UnixTime) -> Result<(), Error> {
+        let at = |seconds: i64| {
+            let seconds = std::time::Duration::from_secs(seconds.try_into().unwrap_or(0));
+            UnixTime::since_unix_epoch(seconds)
+        };
+        match self.validity.at(seconds(now)) {
+            Standing::Over(_) => Err(Error::CertExpired {
+                time: now,
+                not_after: at(self.validity.until),
+            }),
+            Standing::NotYet(_) => Err(Error::CertNotValidYet {
+                time: now,
+                not_before: at(self.validity.from),
+            }),
+            Standing::Good | Standing::EndsSoon(_) => Ok(()),
+        }
+    }
+
+    fn shown_place(&self) -> String {
+        let place = &self.place;
+        self.line
+            .map_or_else(|| place.to_string(), |line| format!("{place}:{line}"))
+    }
+}
+
+fn hash(der: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, der).as_ref());
+    hash
+}
+
+/// Whether it may sign certificates, and its path length; `None` = its extensions cannot be read.
+///
+/// Before version 3 a certificate could not say so: one that has signed itself may (RFC 5280
+/// section 6.1.4 (k) leaves that to whoever put it here).
+fn authority_of(read: &X509Certificate<'_>) -> Option<(bool, Option<u32>)> {
+    if read.version() != X509Version::V3 {
+        return Some((read.subject().as_raw() == read.issuer().as_raw(), None));
+    }
+    let basic = read.basic_constraints().ok()?.map(|one| one.value);
+    let usage = read.key_usage().ok()?.map(|one| one.value);
+    let may_sign = usage.is_none_or(|usage| usage.key_cert_sign());
+    let is_ca = basic.is_some_and(|basic| basic.ca);
+    let path_length = basic.and_then(|basic| basic.path_len_constraint);
+    Some((is_ca && may_sign, path_length))
+}
+
+/// Whether its extended key usage allows such peers; `None` = it cannot be read.
+fn is_for(read: &X509Certificate<'_>, peer: Peer) -> Option<bool> {
+    let usage = read.extended_key_usage().ok()?.map(|one| one.value);
+    Some(usage.is_none_or(|usage| {
+        usage.any
+            || match peer {
+                Peer::Client => usage.client_auth,
+                Peer::Server => usage.server_auth,
+            }
+    }))
+}
