@@ -23,8 +23,7 @@ use rustls::{
     CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName,
     OtherError, RootCertStore, SignatureScheme,
 };
-use rustls_pki_types::pem::{PemObject, SectionKind};
-use rustls_pki_types::{CertificateDer, UnixTime};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use webpki::{
     EndEntityCert, ExpirationPolicy, KeyUsage, RevocationCheckDepth, RevocationOptionsBuilder,
     UnknownStatusPolicy,
@@ -34,7 +33,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 pub(crate) use fault::refusal_of;
 pub use fault::{FileFault, ListConcern, VerifyConcern, VerifyFault};
 
-use crate::certificate::{pem_fault, pem_lines};
+use crate::certificate::pem::{self, BlockKind};
 use crate::context;
 use crate::identity::{AllowedIdentity, with_identities};
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
@@ -88,7 +87,7 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
 fn read_authorities(sources: &[PemSource]) -> Result<RootCertStore, VerifyFault> {
     let mut roots = RootCertStore::empty();
     for source in sources {
-        let certificates: Vec<CertificateDer<'_>> = read_pem(source, FileFault::NoCertificate)?;
+        let certificates = read_certificates(source)?;
         for (number, certificate) in (1..).zip(certificates) {
             let added = roots.add(certificate);
             added.map_err(|_| fault_in(source, FileFault::AuthorityMalformed(number)))?;
@@ -105,7 +104,7 @@ fn read_authorities(sources: &[PemSource]) -> Result<RootCertStore, VerifyFault>
 fn read_authorities_of_host(sources: &[PemSource]) -> Result<RootCertStore, VerifyFault> {
     let mut roots = RootCertStore::empty();
     for source in sources {
-        let certificates: Vec<CertificateDer<'_>> = read_pem(source, FileFault::NoCertificate)?;
+        let certificates = read_certificates(source)?;
         roots.add_parsable_certificates(certificates);
     }
     if roots.is_empty() {
@@ -118,8 +117,9 @@ fn read_authorities_of_host(sources: &[PemSource]) -> Result<RootCertStore, Veri
 fn read_lists(sources: &[PemSource]) -> Result<Vec<RevocationList>, VerifyFault> {
     let mut lists = Vec::new();
     for source in sources {
-        let read = read_pem(source, FileFault::NoList)?;
-        for (number, der) in (1..).zip(&read) {
+        let read = read_blocks(source, BlockKind::RevocationList, FileFault::NoList)?;
+        for (number, der) in (1..).zip(read) {
+            let der = &CertificateRevocationListDer::from(der);
             let list = RevocationList::read(source, number, der);
             lists.push(list.map_err(|fault| fault_in(source, fault))?);
         }
@@ -127,13 +127,26 @@ fn read_lists(sources: &[PemSource]) -> Result<Vec<RevocationList>, VerifyFault>
     Ok(lists)
 }
 
+fn read_certificates(source: &PemSource) -> Result<Vec<CertificateDer<'static>>, VerifyFault> {
+    let read = read_blocks(source, BlockKind::Certificate, FileFault::NoCertificate)?;
+    Ok(read.into_iter().map(CertificateDer::from).collect())
+}
+
 /// All blocks of one kind in a file; there is one at least.
-fn read_pem<T: PemObject>(source: &PemSource, empty: FileFault) -> Result<Vec<T>, VerifyFault> {
-    let read: Result<Vec<T>, _> = T::pem_slice_iter(&source.pem).collect();
-    match read {
-        Ok(blocks) if blocks.is_empty() => Err(fault_in(source, empty)),
-        Ok(blocks) => Ok(blocks),
-        Err(error) => Err(fault_in(source, FileFault::Pem(pem_fault(&error)))),
+fn read_blocks(
+    source: &PemSource,
+    kind: BlockKind,
+    empty: FileFault,
+) -> Result<Vec<Vec<u8>>, VerifyFault> {
+    let blocks = pem::read(&source.pem).map_err(|fault| {
+        let line = fault.line.map(|line| format!(":{line}"));
+        let place = format!("{}{}", source.place, line.unwrap_or_default());
+        VerifyFault::File(place, FileFault::Pem(fault.sentence(&source.place)))
+    })?;
+    let of_kind: Vec<_> = pem::all_of(blocks, kind).collect();
+    match of_kind.is_empty() {
+        true => Err(fault_in(source, empty)),
+        false => Ok(of_kind),
     }
 }
 
@@ -141,21 +154,17 @@ fn read_pem<T: PemObject>(source: &PemSource, empty: FileFault) -> Result<Vec<T>
 fn fault_in(source: &PemSource, fault: FileFault) -> VerifyFault {
     let place = &source.place;
     let line = match fault {
-        FileFault::Pem(_) => pem_lines::line_of_damage::<PemBlock>(&source.pem),
         FileFault::AuthorityMalformed(number) => {
-            pem_lines::line_of(&source.pem, "CERTIFICATE", number - 1)
+            pem::line_of(&source.pem, BlockKind::Certificate, number - 1)
         }
         FileFault::ListMalformed(number) | FileFault::ListUnsupported(number, _) => {
-            pem_lines::line_of(&source.pem, "X509 CRL", number - 1)
+            pem::line_of(&source.pem, BlockKind::RevocationList, number - 1)
         }
-        FileFault::NoCertificate | FileFault::NoList => None,
+        FileFault::Pem(_) | FileFault::NoCertificate | FileFault::NoList => None,
     };
     let place = line.map_or_else(|| place.clone(), |line| format!("{place}:{line}"));
     VerifyFault::File(place, fault)
 }
-
-/// A block of any kind.
-type PemBlock = (SectionKind, Vec<u8>);
 
 /// What is wrong with files of authorities and of revocation lists: all of it, a fault for each
 /// file.
