@@ -135,10 +135,10 @@ fn host_bundle(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<PemSource> {
 fn certificate(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<CertificateSource> {
     let chain = shelf.base.join(tls.text("certificate")?);
     let key = tls.if_written("key", |tls, name| Some(shelf.base.join(tls.text(name)?)));
-    let chain_pem = shelf.read_pem(tls, "certificate", &chain);
+    let chain_pem = shelf.read(tls, "certificate", &chain);
     let key = key?;
     let key_pem = match &key {
-        Some(path) => Some(shelf.read_pem(tls, "key", path)?),
+        Some(path) => Some(shelf.read(tls, "key", path)?),
         None => None,
     };
     let source = CertificateSource {

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use options::{Problem, Section, all};
+use tls::certificate::pem;
 use tls::options::{CertificateSource, PemSource};
 
 use crate::files::Files;
@@ -42,7 +43,7 @@ pub(crate) fn pem_files(
     let mut sources = Vec::new();
     for path in section.texts(name)? {
         let path = shelf.base.join(path);
-        let pem = shelf.read_pem(section, name, &path)?;
+        let pem = shelf.read(section, name, &path)?;
         sources.push(PemSource {
             place: path.display().to_string(),
             pem,
@@ -97,9 +98,9 @@ enum Staple {
 
 impl Found {
     fn read(self, entry: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<CertificateSource> {
-        let chain_pem = shelf.read_pem(entry, "chain", &self.chain);
+        let chain_pem = shelf.read(entry, "chain", &self.chain);
         let key_pem = self.key.as_ref();
-        let key_pem = key_pem.map(|path| shelf.read_pem(entry, "key", path));
+        let key_pem = key_pem.map(|path| shelf.read(entry, "key", path));
         let ocsp_der = match &self.ocsp {
             Staple::At(path) => Some(shelf.read(entry, "ocsp", path)),
             Staple::IfThere(path) => match shelf.files.read(path) {
@@ -129,9 +130,7 @@ impl Found {
 
 /// Whether a private key comes with it. That there is none where one should be is an error anyway.
 pub(crate) fn holds_key(source: &CertificateSource) -> bool {
-    const LABEL: &[u8] = b"PRIVATE KEY";
-    let mut parts = source.chain_pem.windows(LABEL.len());
-    source.key_pem.is_some() || parts.any(|part| part == LABEL)
+    source.key_pem.is_some() || pem::holds_key(&source.chain_pem)
 }
 
 /// Asked for and read, or not asked for; `None` only for what was asked for and failed.
@@ -230,18 +229,6 @@ impl Shelf<'_> {
         matches!(read, Err(error) if error.kind() == io::ErrorKind::IsADirectory)
     }
 
-    /// The bytes of a PEM file, without the byte order marks that editors of Windows write.
-    pub(crate) fn read_pem(
-        &mut self,
-        section: &Section<'_>,
-        name: &str,
-        path: &Path,
-    ) -> Option<Vec<u8>> {
-        let mut bytes = self.read(section, name, path)?;
-        remove_marks(&mut bytes);
-        Some(bytes)
-    }
-
     /// Sees whether a file that holds a secret is kept from other users, if somebody wants to know.
     pub(crate) fn is_private(&mut self, section: &Section<'_>, name: &str, path: &Path) {
         if self.inspector.is_some() && self.files.is_open_to_all(path) {
@@ -262,23 +249,6 @@ impl Shelf<'_> {
             Ok(bytes) => Some(bytes),
             Err(error) => unreadable(section, name, path, &error),
         }
-    }
-}
-
-/// Removes every UTF-8 byte order mark at the start of a line, where files were put together; in
-/// place, since the text may be a key.
-fn remove_marks(pem: &mut Vec<u8>) {
-    const MARK: &[u8] = b"\xef\xbb\xbf";
-    let mut at = 0;
-    while let Some(rest) = pem.get(at..) {
-        if rest.starts_with(MARK) {
-            pem.drain(at..at + MARK.len());
-        }
-        let rest = pem.get(at..).unwrap_or_default();
-        let Some(newline) = rest.iter().position(|byte| *byte == b'\n') else {
-            break;
-        };
-        at += newline + 1;
     }
 }
 
@@ -338,20 +308,6 @@ mod tests {
         assert_eq!(chains(&mixed), [tls, other]);
         let ca = ("d/ca.crt".to_owned(), true, false);
         assert_eq!(chains(&["d/ca.crt", "d/ca.key"]), [ca]);
-    }
-
-    #[test]
-    fn byte_order_marks_are_removed_where_lines_begin() {
-        for (pem, plain) in [
-            (&b"\xef\xbb\xbf-----BEGIN"[..], &b"-----BEGIN"[..]),
-            (b"a\r\n\xef\xbb\xbfb\n\xef\xbb\xbf", b"a\r\nb\n"),
-            (b"a\xef\xbb\xbf\n", b"a\xef\xbb\xbf\n"),
-            (b"", b""),
-        ] {
-            let mut bytes = pem.to_vec();
-            remove_marks(&mut bytes);
-            assert_eq!(bytes, plain);
-        }
     }
 
     #[test]

@@ -6,23 +6,23 @@
 
 pub mod chain;
 mod fault;
+mod form;
 mod key;
 mod ocsp;
-pub(crate) mod pem_lines;
+pub mod pem;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustls::sign::{CertifiedKey, SigningKey};
-use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-pub(crate) use fault::pem_fault;
 pub use fault::{CertificateConcern, CertificateError, CertificateFault, RSA_BITS_MIN};
 pub use key::KeyKind;
 pub use ocsp::OcspFault;
+use pem::BlockKind;
 
 use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::options::CertificateSource;
@@ -169,36 +169,33 @@ impl Certificate {
     }
 }
 
-fn read_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
-    let chain = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| CertificateFault::Pem(pem_fault(&error)).unless_encrypted(pem))?;
-    match (chain.is_empty(), pem.first()) {
-        (false, _) => Ok(chain),
-        (true, Some(0x30)) if is_pkcs12(pem) => Err(CertificateFault::Pkcs12),
-        (true, Some(0x30)) => Err(CertificateFault::Der),
-        (true, _) => Err(CertificateFault::NoCertificate),
+/// The certificates of a file, in its order.
+pub(crate) fn read_chain(bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
+    let blocks = pem::read(bytes).map_err(CertificateFault::Pem)?;
+    let instead = pem::form_without(&blocks, BlockKind::Certificate);
+    let chain = pem::all_of(blocks, BlockKind::Certificate).map(CertificateDer::from);
+    let chain: Vec<_> = chain.collect();
+    match instead {
+        Some(fault) if chain.is_empty() => Err(CertificateFault::Pem(fault)),
+        None if chain.is_empty() => Err(CertificateFault::NoCertificate),
+        _ => Ok(chain),
     }
 }
 
-/// Whether a sequence of DER begins with version 3 (RFC 7292 section 4); a certificate's begins
-/// with another sequence.
-fn is_pkcs12(der: &[u8]) -> bool {
-    // More bytes hold the length if the first of it says how many.
-    let more = der.get(1).filter(|length| **length > 0x80);
-    let at = 2 + more.map_or(0, |length| usize::from(length & 0x7f));
-    der.get(at..)
-        .is_some_and(|body| body.starts_with(&[2, 1, 3]))
-}
-
-fn read_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateFault> {
-    let mut keys = PrivateKeyDer::pem_slice_iter(pem)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| CertificateFault::KeyPem(pem_fault(&error)).unless_encrypted(pem))?;
-    match keys.len() {
-        0 => Err(CertificateFault::NoKey.unless_encrypted(pem)),
-        1 => Ok(keys.remove(0)),
-        count => Err(CertificateFault::SeveralKeys(count)),
+fn read_key(bytes: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateFault> {
+    let blocks = pem::read(bytes).map_err(CertificateFault::KeyPem)?;
+    let is_encrypted = blocks.iter().any(|one| one.kind == BlockKind::EncryptedKey);
+    let instead = pem::form_without(&blocks, BlockKind::PrivateKey);
+    let mut keys: Vec<_> = pem::all_of(blocks, BlockKind::PrivateKey).collect();
+    match (keys.len(), instead) {
+        (0, _) if is_encrypted => Err(CertificateFault::EncryptedKey),
+        (0, Some(fault)) => Err(CertificateFault::KeyPem(fault)),
+        (0, None) => Err(CertificateFault::NoKey),
+        // By what is in it: labels of other containers than theirs are found on keys.
+        (1, _) => {
+            PrivateKeyDer::try_from(keys.remove(0)).map_err(|_| CertificateFault::KeyUnreadable)
+        }
+        (count, _) => Err(CertificateFault::SeveralKeys(count)),
     }
 }
 

@@ -14,13 +14,11 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, StoresServerSessions};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use wire::client_hello::ClientHello;
 
 pub use fault::{BuildError, BuildFault, Concern, Refusal, Warning};
 
-use crate::certificate::{Certificate, pem_fault};
+use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::context::SecretListener;
 use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::names::{NoCertificate, Usable};
@@ -426,12 +424,9 @@ impl Server {
 fn revoked_fingerprints(options: &ServerOptions) -> Result<Vec<Fingerprint>, BuildFault> {
     let mut fingerprints = Vec::new();
     for source in &options.replaced.revoked {
-        let fault = |what: &str| BuildFault::Revoked(source.place.clone(), what.to_owned());
-        let read = CertificateDer::pem_slice_iter(&source.pem).collect::<Result<Vec<_>, _>>();
-        let certificates = read.map_err(|error| fault(&pem_fault(&error)))?;
-        if certificates.is_empty() {
-            return Err(fault("holds no certificate"));
-        }
+        let certificates = read_chain(&source.pem);
+        let fault = |fault| BuildFault::Revoked(CertificateError::of_file(source, fault));
+        let certificates = certificates.map_err(fault)?;
         fingerprints.extend(
             certificates
                 .iter()

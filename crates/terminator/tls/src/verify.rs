@@ -49,7 +49,7 @@ use crate::identity::{AllowedIdentity, with_identities};
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
 use crate::validity::{Ends, Moment};
 use lists::{RevocationList, RevocationLists};
-use sources::{fault_in, read_pem};
+use sources::{fault_in, read_revocation_lists};
 
 /// The most characters of a distinguished name in a log line: the client writes it.
 const NAME_CHARS_MAX: usize = 120;
@@ -99,7 +99,7 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
 fn read_lists(sources: &[PemSource]) -> Result<Vec<RevocationList>, VerifyFault> {
     let mut lists = Vec::new();
     for source in sources {
-        let read = read_pem(source, FileFault::NoList)?;
+        let read = read_revocation_lists(source)?;
         for (number, der) in (1..).zip(&read) {
             let list = RevocationList::read(source, number, der);
             lists.push(list.map_err(|fault| fault_in(source, fault))?);

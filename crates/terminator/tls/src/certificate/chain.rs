@@ -6,13 +6,13 @@
 use std::collections::HashSet;
 
 use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS;
 use x509_parser::prelude::X509Certificate;
 
 use super::fault::RSA_BITS_MIN;
-use super::{Certificate, KeyKind, key, parse, pem_lines};
+use super::pem::{self, BlockKind};
+use super::{Certificate, KeyKind, key, parse};
 use crate::options::{CertificateSource, PemSource};
 
 /// The subjects (DER) of the authorities that a host trusts.
@@ -20,14 +20,16 @@ use crate::options::{CertificateSource, PemSource};
 pub struct KnownAuthorities(HashSet<Vec<u8>>);
 
 impl KnownAuthorities {
-    /// Those of a bundle; what cannot be read of it is passed over.
+    /// Those of a bundle; of one that cannot be read there are none.
     pub fn of(bundle: &PemSource) -> Self {
-        let read = CertificateDer::pem_slice_iter(&bundle.pem).flatten();
-        let subject = |der: CertificateDer<'_>| {
+        let read = pem::read(&bundle.pem).unwrap_or_default();
+        let subject = |der: Vec<u8>| {
+            let der = CertificateDer::from(der);
             let parsed = parse(0, &der).ok()?;
             Some(parsed.subject().as_raw().to_vec())
         };
-        Self(read.filter_map(subject).collect())
+        let certificates = pem::all_of(read, BlockKind::Certificate);
+        Self(certificates.filter_map(subject).collect())
     }
 }
 
@@ -73,6 +75,9 @@ pub enum ChainConcern {
     /// A certificate has a signature by a hash that is broken.
     #[error("certificate {0} is signed by {1}, which clients refuse; have it issued again")]
     WeakSignature(usize, String),
+    /// A block is neither certificate nor key.
+    #[error("the block {0} is neither certificate nor key and is passed over; remove it")]
+    PassedOver(String),
     /// A certificate of an issuer has an RSA key of so many bits.
     #[error(
         "certificate {0} has an RSA key of {1} bits, and clients refuse less than {RSA_BITS_MIN}; \
@@ -94,8 +99,17 @@ pub fn examine(
     certificate: &Certificate,
     known: &KnownAuthorities,
 ) -> Vec<(String, ChainConcern)> {
-    let read = CertificateDer::pem_slice_iter(&source.chain_pem).flatten();
-    let ders: Vec<CertificateDer<'_>> = read.collect();
+    let blocks = pem::read(&source.chain_pem).unwrap_or_default();
+    let (lines, ders): (Vec<_>, Vec<_>) = blocks
+        .iter()
+        .filter(|block| block.kind == BlockKind::Certificate)
+        .map(|block| (block.line, CertificateDer::from(&**block.der)))
+        .unzip();
+    let strays = blocks.iter().filter(|block| block.kind == BlockKind::Other);
+    let strays = strays.map(|block| {
+        let concern = ChainConcern::PassedOver(block.label.clone());
+        (format!("{}:{}", source.place, block.line), concern)
+    });
     let parsed = ders.iter().enumerate();
     let parsed: Vec<_> = parsed.filter_map(|(at, der)| parse(at, der).ok()).collect();
     let leaf_der = certificate.key.cert.first();
@@ -113,12 +127,9 @@ pub fn examine(
                 .map(|concern| (at, concern)),
         );
     }
-    let place = |at| match pem_lines::line_of(&source.chain_pem, "CERTIFICATE", at) {
-        Some(line) => format!("{}:{line}", source.place),
-        None => source.place.clone(),
-    };
+    let place = |at: usize| format!("{}:{}", source.place, lines[at]);
     let placed = found.into_iter().map(|(at, concern)| (place(at), concern));
-    placed.collect()
+    placed.chain(strays).collect()
 }
 
 /// A concern about the certificate at a place of the chain, from 0.

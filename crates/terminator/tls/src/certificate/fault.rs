@@ -2,11 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem};
-
 use super::ocsp::OcspFault;
-use super::pem_lines;
-use crate::options::CertificateSource;
+use super::pem::{self, BlockKind, PemFault};
+use crate::options::{CertificateSource, PemSource};
 use crate::validity::Span;
 
 /// The smallest RSA key served: the library signs with none that is smaller, and no client of
@@ -31,20 +29,16 @@ pub struct CertificateError {
 pub enum CertificateFault {
     /// The text holds no CERTIFICATE block.
     NoCertificate,
-    /// What should be PEM text is DER.
-    Der,
-    /// Certificate and key are in a PKCS #12 archive.
-    Pkcs12,
     /// The text holds no private key.
     NoKey,
     /// The text holds this many private keys.
     SeveralKeys(usize),
     /// The private key is encrypted.
     EncryptedKey,
-    /// The chain's text is no valid PEM.
-    Pem(String),
-    /// The key's text is no valid PEM.
-    KeyPem(String),
+    /// The chain's file is no valid PEM.
+    Pem(PemFault),
+    /// The key's file is no valid PEM.
+    KeyPem(PemFault),
     /// This certificate of the chain, of which the first is 0, is no valid X.509.
     Malformed(usize),
     /// The key is of a kind that we know but does not parse.
@@ -112,6 +106,12 @@ impl CertificateError {
         }
     }
 
+    /// Of a file that holds certificates alone.
+    pub(crate) fn of_file(source: &PemSource, fault: CertificateFault) -> Self {
+        let pem = source.pem.clone();
+        Self::new(&CertificateSource::whole(&source.place, pem), fault)
+    }
+
     /// The file at fault, with its line.
     fn at(&self) -> String {
         let file = if self.fault.is_of_key() {
@@ -142,15 +142,6 @@ impl Display for CertificateError {
                 f,
                 "{at}: holds no certificate; it needs a BEGIN CERTIFICATE block, leaf first"
             ),
-            CertificateFault::Der => write!(
-                f,
-                "{at}: is DER, not PEM; convert it with `openssl x509 -inform der -in {place}`"
-            ),
-            CertificateFault::Pkcs12 => write!(
-                f,
-                "{at}: is PKCS #12, not PEM; convert it with \
-                 `openssl pkcs12 -in {place} -nodes -out PEM` and protect the result by file mode"
-            ),
             CertificateFault::NoKey => write!(
                 f,
                 "{at}: holds no private key; append the key to the certificate's file or \
@@ -165,8 +156,8 @@ impl Display for CertificateError {
                 "{at}: the private key is encrypted; decrypt it with \
                  `openssl pkey -in {key_place} -out KEY.pem` and protect the result by file mode"
             ),
-            CertificateFault::Pem(what) => bad_pem(f, &at, what, "what the CA delivered"),
-            CertificateFault::KeyPem(what) => bad_pem(f, &at, what, "the key as it was made"),
+            CertificateFault::Pem(fault) => write!(f, "{at}: {}", fault.sentence(place)),
+            CertificateFault::KeyPem(fault) => write!(f, "{at}: {}", fault.sentence(key_place)),
             CertificateFault::Malformed(index) => write!(
                 f,
                 "{at}: certificate {} of the chain is no valid X.509; ask the CA for it again",
@@ -174,8 +165,9 @@ impl Display for CertificateError {
             ),
             CertificateFault::KeyUnreadable => write!(
                 f,
-                "{at}: the private key is damaged or of an unknown kind; check it with \
-                 `openssl pkey -in {key_place} -check -noout`"
+                "{at}: the private key is damaged or in an unusual form; write it anew with \
+                 `openssl pkey -in {key_place} -ec_param_enc named_curve -out KEY.pem`, and if \
+                 that fails or does not help, get a certificate for a new key"
             ),
             CertificateFault::KeyUnsupported(algorithm) => write!(
                 f,
@@ -201,15 +193,6 @@ impl Display for CertificateError {
     }
 }
 
-fn bad_pem(
-    f: &mut Formatter<'_>,
-    at: &impl Display,
-    what: &impl Display,
-    with: &str,
-) -> fmt::Result {
-    write!(f, "{at}: is no valid PEM: {what}; compare it with {with}")
-}
-
 impl CertificateFault {
     /// Whether the file with the key is at fault, which may be the chain's.
     fn is_of_key(&self) -> bool {
@@ -226,48 +209,17 @@ impl CertificateFault {
     fn line(&self, source: &CertificateSource) -> Option<usize> {
         let chain = &source.chain_pem;
         let key = source.key_pem.as_ref().unwrap_or(chain);
-        let certificate = |number| pem_lines::line_of(chain, "CERTIFICATE", number);
+        let certificate = |number| pem::line_of(chain, BlockKind::Certificate, number);
         match self {
-            Self::NoCertificate | Self::Der | Self::Pkcs12 | Self::NoKey | Self::Ocsp(_) => None,
-            Self::SeveralKeys(_) => pem_lines::line_of_key(key, 1),
-            Self::EncryptedKey | Self::KeyUnreadable => pem_lines::line_of_key(key, 0),
-            Self::Pem(_) => pem_lines::line_of_damage::<CertificateDer<'_>>(chain),
-            Self::KeyPem(_) => pem_lines::line_of_damage::<PrivateKeyDer<'_>>(key),
+            Self::NoCertificate | Self::NoKey | Self::Ocsp(_) => None,
+            Self::SeveralKeys(_) => pem::line_of(key, BlockKind::PrivateKey, 1),
+            Self::EncryptedKey => pem::line_of(key, BlockKind::EncryptedKey, 0),
+            Self::KeyUnreadable => pem::line_of(key, BlockKind::PrivateKey, 0),
+            Self::Pem(fault) | Self::KeyPem(fault) => fault.line,
             Self::Malformed(number) => certificate(*number),
             Self::KeyUnsupported(_) | Self::KeyTooSmall(_) | Self::KeyMismatch => certificate(0),
         }
     }
-
-    /// This fault of a text, unless the text's key is encrypted.
-    pub(super) fn unless_encrypted(self, pem: &[u8]) -> Self {
-        if is_encrypted(pem) {
-            Self::EncryptedKey
-        } else {
-            self
-        }
-    }
-}
-
-/// Says what a PEM reader's error means, without quoting the text: it may be a key.
-pub(crate) fn pem_fault(error: &pem::Error) -> String {
-    match error {
-        pem::Error::MissingSectionEnd { end_marker } => {
-            format!(
-                "a {} block has no END line",
-                String::from_utf8_lossy(end_marker)
-            )
-        }
-        pem::Error::IllegalSectionStart { .. } => "a BEGIN line is malformed".into(),
-        pem::Error::Base64Decode(_) => "a block is not base64".into(),
-        pem::Error::SectionTooLarge => "a block is too large".into(),
-        _ => "it cannot be read".into(),
-    }
-}
-
-/// PKCS #8's own label, or the header of RFC 1421 that OpenSSL's older form carries.
-fn is_encrypted(pem: &[u8]) -> bool {
-    let holds = |marker: &[u8]| pem.windows(marker.len()).any(|window| window == marker);
-    holds(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") || holds(b"Proc-Type: 4,ENCRYPTED")
 }
 
 impl CertificateConcern {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use rustls_pki_types::SubjectPublicKeyInfoDer;
+use x509_parser::asn1_rs::Tag;
 use x509_parser::oid_registry::{
     OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_NIST_EC_P521,
     OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519, Oid,
@@ -60,8 +61,15 @@ impl KeyKind {
         } else {
             None
         };
-        let name = curve(&key.algorithm).unwrap_or_else(|| algorithm.clone());
-        kind.ok_or_else(|| CertificateFault::KeyUnsupported(unsupported_name(&name)))
+        let unsupported = match curve(&key.algorithm) {
+            Some(curve) => unsupported_name(&curve),
+            // RFC 5480 section 2.1.1 forbids them.
+            None if *algorithm == OID_KEY_TYPE_EC_PUBLIC_KEY => {
+                "ECDSA with explicit parameters instead of a named curve".to_owned()
+            }
+            None => unsupported_name(algorithm),
+        };
+        kind.ok_or(CertificateFault::KeyUnsupported(unsupported))
     }
 
     fn of_curve(curve: &Oid<'_>) -> Option<Self> {
@@ -95,6 +103,7 @@ fn unsupported_name(algorithm: &Oid<'_>) -> String {
 
 fn curve(algorithm: &AlgorithmIdentifier<'_>) -> Option<Oid<'static>> {
     let parameters = algorithm.parameters.as_ref()?;
+    parameters.tag().eq(&Tag::Oid).then_some(())?;
     parameters.as_oid().ok().map(|oid| oid.to_owned())
 }
 

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::validity::{Clock, seconds};
+use base64ct::Encoding;
+use pem_rfc7468::LineEnding;
 use testkit::authority::Authority;
 use testkit::leaf::{Key, Leaf};
 
@@ -132,7 +134,7 @@ fn a_leaf_that_is_not_first_is_put_first() {
 #[test]
 fn what_is_missing_is_named() {
     let leaf = leaf(&["a.example"]);
-    assert_eq!(fault(""), CertificateFault::NoCertificate);
+    assert_eq!(fault("text"), CertificateFault::NoCertificate);
     assert_eq!(fault(leaf.key_pem()), CertificateFault::NoCertificate);
     assert_eq!(fault(&leaf.chain_pem()), CertificateFault::NoKey);
     let two = format!("{}{}", leaf.pem(), leaf.key_pem());
@@ -140,18 +142,210 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn der_is_told_from_pem() {
-    let mut der = source("");
-    der.chain_pem = leaf(&["a.example"]).certificate_der().to_vec();
-    let error = Certificate::load(&der).expect_err("no PEM");
-    assert_eq!(error.fault, CertificateFault::Der);
-    for archive in [
-        &b"\x30\x82\x0a\x13\x02\x01\x03\x30"[..],
-        b"\x30\x03\x02\x01\x03",
+fn a_certificate_is_read_in_every_form_that_has_one_meaning() {
+    let between = Authority::root("root").intermediate("between");
+    let leaf = between.leaf(&["a.example"]).issue();
+    let (pem, key) = (leaf.pem(), leaf.key_pem());
+    let packed: String = pem.replace('\n', "");
+    let wide = |unit: fn(u16) -> [u8; 2], mark: &[u16]| -> Vec<u8> {
+        let units = mark.iter().copied().chain(pem.encode_utf16());
+        units.flat_map(unit).collect()
+    };
+    // OpenSSL's trust data is another element behind the certificate.
+    let trusted = [leaf.certificate_der(), b"\x30\x03\x0c\x01x"].concat();
+    let trusted = pem_rfc7468::encode_string("TRUSTED CERTIFICATE", LineEnding::LF, &trusted);
+    let dh = "-----BEGIN DH PARAMETERS-----\nAAAA\n-----END DH PARAMETERS-----\n";
+    for (form, text) in [
+        (
+            "joined without a line break",
+            pem.replace("-----\n-----", "----------").into_bytes(),
+        ),
+        ("one line", packed.into_bytes()),
+        ("CRLF", pem.replace('\n', "\r\n").into_bytes()),
+        ("CR alone", pem.replace('\n', "\r").into_bytes()),
+        (
+            "UTF-8 with marks",
+            format!("\u{feff}{}\u{feff}{key}", leaf.chain_pem()).into_bytes(),
+        ),
+        ("UTF-16LE", wide(u16::to_le_bytes, &[0xfeff])),
+        ("UTF-16BE", wide(u16::to_be_bytes, &[0xfeff])),
+        ("UTF-16LE without a mark", wide(u16::to_le_bytes, &[])),
+        (
+            "older label",
+            pem.replace(" CERTIFICATE", " X509 CERTIFICATE")
+                .into_bytes(),
+        ),
+        (
+            "trusted",
+            (trusted.expect("PEM") + between.pem() + key).into_bytes(),
+        ),
+        (
+            "another container's label",
+            pem.replace(" PRIVATE", " RSA PRIVATE").into_bytes(),
+        ),
+        ("parameters beside", format!("{dh}{pem}").into_bytes()),
+        ("indented", pem.replace('\n', "\n  ").into_bytes()),
+        (
+            "commented",
+            format!("# -----BEGIN CERTIFICATE-----\n# x\n{pem}").into_bytes(),
+        ),
     ] {
-        der.chain_pem = archive.to_vec();
-        let error = Certificate::load(&der).expect_err("no PEM");
-        assert_eq!(error.fault, CertificateFault::Pkcs12);
+        let source = CertificateSource::whole("x.pem", text);
+        let loaded = Certificate::load(&source);
+        let (certificate, concern) = loaded.unwrap_or_else(|error| panic!("{form}: {error}"));
+        assert_eq!(certificate.key.cert.len(), 2, "{form}");
+        assert_eq!(
+            certificate.key.cert[0].as_ref(),
+            leaf.certificate_der(),
+            "{form}"
+        );
+        assert_eq!(concern, None, "{form}");
+    }
+}
+
+#[test]
+fn der_and_bare_base64_are_one_certificate_or_key() {
+    let leaf = leaf(&["a.example"]);
+    let bare = |pem: &str| -> String {
+        let lines = pem.lines().filter(|line| !line.starts_with('-'));
+        lines.collect()
+    };
+    for (chain, key) in [
+        (leaf.certificate_der().to_vec(), leaf.key_pem().into()),
+        (
+            bare(leaf.certificate_pem()).into(),
+            bare(leaf.key_pem()).into_bytes(),
+        ),
+    ] {
+        let mut apart = CertificateSource::whole("x.cer", chain);
+        apart.key_pem = Some(key);
+        Certificate::load(&apart).expect("a certificate");
+    }
+}
+
+/// Made by `openssl ecparam -name prime256v1 -genkey -param_enc explicit`, and `openssl req -x509`.
+#[test]
+fn explicit_parameters_are_named_in_few_words() {
+    let error = load(include_str!("data/explicit.pem"))
+        .expect_err("no named curve")
+        .to_string();
+    assert!(error.contains("explicit parameters"), "{error}");
+    assert!(error.len() < 250, "{error}");
+}
+
+#[test]
+fn other_forms_are_named_with_what_makes_pem_of_them() {
+    let leaf = leaf(&["a.example"]);
+    let block = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
+    let twice = base64ct::Base64::encode_string(leaf.pem().as_bytes());
+    let pkcs7 = b"\x30\x0b\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02".to_vec();
+    for (text, form, remedy) in [
+        (Vec::new(), "x.pem: is empty", "CA"),
+        (b"\n \n".to_vec(), "x.pem: is empty", "CA"),
+        (
+            b"\x30\x82\x0a\x13\x02\x01\x03\x30".to_vec(),
+            "x.pem: holds no",
+            "BEGIN",
+        ),
+        (
+            b"\x30\x03\x02\x01\x03".to_vec(),
+            "x.pem: is PKCS #12",
+            "openssl pkcs12 -in x.pem",
+        ),
+        (
+            pkcs7,
+            "x.pem: is PKCS #7",
+            "openssl pkcs7 -inform der -in x.pem",
+        ),
+        (
+            block("PKCS7").into(),
+            "x.pem:1: is PKCS #7",
+            "openssl pkcs7 -in x.pem",
+        ),
+        (
+            (leaf.pem() + &block("CMS")).into(),
+            ": is PKCS #7",
+            "openssl pkcs7 -in x.pem",
+        ),
+        (
+            b"\xfe\xed\xfe\xed\0".to_vec(),
+            "x.pem: is a Java key store",
+            "keytool",
+        ),
+        (
+            block("CERTIFICATE REQUEST").into(),
+            "x.pem:1: is a certificate request",
+            "the CA",
+        ),
+        (
+            block("ATTRIBUTE CERTIFICATE").into(),
+            "x.pem:1: is a certificate of a kind",
+            "X.509",
+        ),
+        (
+            twice.into(),
+            "x.pem: is encoded in Base64 once more",
+            "base64 -d x.pem",
+        ),
+        (
+            (leaf.chain_pem() + &block("OPENSSH PRIVATE KEY")).into(),
+            ": is a key of OpenSSH",
+            "ssh-keygen -p",
+        ),
+        (
+            (leaf.chain_pem() + &block("PUBLIC KEY")).into(),
+            ": is a public key",
+            "private key",
+        ),
+        (
+            (leaf.chain_pem() + &block("PGP PRIVATE KEY BLOCK")).into(),
+            ": is of OpenPGP",
+            "BEGIN CERTIFICATE",
+        ),
+        (
+            b"\0\0\0".to_vec(),
+            "x.pem: holds no certificate",
+            "BEGIN CERTIFICATE",
+        ),
+    ] {
+        let error = Certificate::load(&CertificateSource::whole("x.pem", text));
+        let error = error.expect_err(form).to_string();
+        assert!(
+            error.contains(form) && error.contains(remedy),
+            "{form}: {error}"
+        );
+    }
+}
+
+#[test]
+fn half_a_block_is_never_dropped_in_silence() {
+    let between = Authority::root("root").intermediate("between");
+    let leaf = between.leaf(&["a.example"]).issue();
+    let whole = leaf.pem();
+    let second = between.pem();
+    let lines = whole.lines().count();
+    for damaged in [
+        second.replace("-----BEGIN", "----BEGIN"),
+        second.replace("CERTIFICATE-----\nM", "CERTIFICATE----\nM"),
+        second.replace(
+            "-----BEGIN CERTIFICATE-----",
+            "\u{2014}BEGIN CERTIFICATE\u{2014}",
+        ),
+        second.replace("-----BEGIN CERTIFICATE-----\n", ""),
+        second.replace("-----END CERTIFICATE-----\n", ""),
+        second.replace("END CERTIFICATE", "END CERTIFICATES"),
+        second.replace("-----END", "----END"),
+        second.replacen('M', "?", 1),
+        second.replace('\n', "\\n"),
+        second.to_lowercase(),
+    ] {
+        let error = load(&format!("{whole}{damaged}")).expect_err(&damaged);
+        assert!(matches!(error.fault, CertificateFault::Pem(_)), "{error}");
+        let line = error.line.expect("a line");
+        assert!(
+            line > lines && line <= lines + second.lines().count(),
+            "{error}"
+        );
     }
 }
 

@@ -35,9 +35,9 @@ pub enum BuildFault {
     /// Its clients cannot be verified.
     #[error(transparent)]
     Verify(#[from] VerifyFault),
-    /// A file with revoked certificates cannot be read: which, and what is wrong with it.
-    #[error("{0}: {1}; `revoked` wants the certificates as PEM, without their keys")]
-    Revoked(String, String),
+    /// A file with revoked certificates cannot be read.
+    #[error("in `revoked`: {0}")]
+    Revoked(CertificateError),
     /// The name that a server's certificate is to have is not a host name or an IP address.
     #[error("\"{0}\" is no name that a server's certificate can have; write `back.tls.name`")]
     ServerName(String),

@@ -16,6 +16,7 @@ use rustls::{
     CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, NamedGroup,
     ServerConnection, SignatureScheme,
 };
+use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use testkit::authority::Authority;
 use testkit::leaf::{Key, Leaf};

@@ -15,8 +15,7 @@ use wire::certificate_chain::CertificateNames;
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 use super::fault::{FileFault, TrustConcern, VerifyConcern, VerifyFault};
-use super::sources::{fault_in, read_pem};
-use crate::certificate::pem_lines;
+use super::sources::{fault_in, line_of_certificate, read_certificates};
 use crate::options::PemSource;
 use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
 
@@ -64,10 +63,10 @@ impl Authorities {
     pub(super) fn read(sources: &[PemSource], peer: Peer) -> Result<Self, VerifyFault> {
         let mut all = Self::default();
         for source in sources {
-            let certificates: Vec<CertificateDer<'_>> = read_pem(source, FileFault::NoCertificate)?;
+            let certificates = read_certificates(source)?;
             for (number, certificate) in (1..).zip(&certificates) {
                 let malformed = || fault_in(source, FileFault::AuthorityMalformed(number));
-                let line = pem_lines::line_of(&source.pem, "CERTIFICATE", number - 1);
+                let line = line_of_certificate(source, number);
                 let place = (&*source.place, line);
                 all.add(place, certificate, peer).ok_or_else(malformed)?;
             }
@@ -80,7 +79,7 @@ impl Authorities {
         let mut all = Self::default();
         all.are_of_host = true;
         for source in sources {
-            let certificates: Vec<CertificateDer<'_>> = read_pem(source, FileFault::NoCertificate)?;
+            let certificates = read_certificates(source)?;
             for certificate in &certificates {
                 all.add((&*source.place, None), certificate, peer);
             }

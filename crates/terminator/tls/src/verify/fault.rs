@@ -30,8 +30,8 @@ pub enum VerifyFault {
 /// 1.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FileFault {
-    /// It is no valid PEM, in these words.
-    #[error("is no valid PEM: {0}; get the file again from its CA")]
+    /// It is no valid PEM, in these words with their remedy.
+    #[error("{0}")]
     Pem(String),
     /// It holds no CERTIFICATE block.
     #[error("holds no certificate; a CA bundle is made of BEGIN CERTIFICATE blocks")]

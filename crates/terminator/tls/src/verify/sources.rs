@@ -1,21 +1,41 @@
 //! The blocks of PEM in a file of authorities or of revocation lists, and where in it a fault is.
 
-use rustls_pki_types::pem::{PemObject, SectionKind};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 
 use super::fault::{FileFault, VerifyFault};
-use crate::certificate::{pem_fault, pem_lines};
+use crate::certificate::pem::{self, BlockKind};
 use crate::options::PemSource;
 
-/// All blocks of one kind in a file; there is one at least.
-pub(super) fn read_pem<T: PemObject>(
+/// All certificates of a file; there is one at least.
+pub(super) fn read_certificates(
     source: &PemSource,
+) -> Result<Vec<CertificateDer<'static>>, VerifyFault> {
+    let read = read_blocks(source, BlockKind::Certificate, FileFault::NoCertificate)?;
+    Ok(read.into_iter().map(CertificateDer::from).collect())
+}
+
+/// All revocation lists of a file; there is one at least.
+pub(super) fn read_revocation_lists(
+    source: &PemSource,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, VerifyFault> {
+    let read = read_blocks(source, BlockKind::RevocationList, FileFault::NoList)?;
+    Ok(read.into_iter().map(From::from).collect())
+}
+
+fn read_blocks(
+    source: &PemSource,
+    kind: BlockKind,
     empty: FileFault,
-) -> Result<Vec<T>, VerifyFault> {
-    let read: Result<Vec<T>, _> = T::pem_slice_iter(&source.pem).collect();
-    match read {
-        Ok(blocks) if blocks.is_empty() => Err(fault_in(source, empty)),
-        Ok(blocks) => Ok(blocks),
-        Err(error) => Err(fault_in(source, FileFault::Pem(pem_fault(&error)))),
+) -> Result<Vec<Vec<u8>>, VerifyFault> {
+    let blocks = pem::read(&source.pem).map_err(|fault| {
+        let line = fault.line.map(|line| format!(":{line}"));
+        let place = format!("{}{}", source.place, line.unwrap_or_default());
+        VerifyFault::File(place, FileFault::Pem(fault.sentence(&source.place)))
+    })?;
+    let of_kind: Vec<_> = pem::all_of(blocks, kind).collect();
+    match of_kind.is_empty() {
+        true => Err(fault_in(source, empty)),
+        false => Ok(of_kind),
     }
 }
 
@@ -23,18 +43,17 @@ pub(super) fn read_pem<T: PemObject>(
 pub(super) fn fault_in(source: &PemSource, fault: FileFault) -> VerifyFault {
     let place = &source.place;
     let line = match fault {
-        FileFault::Pem(_) => pem_lines::line_of_damage::<PemBlock>(&source.pem),
-        FileFault::AuthorityMalformed(number) => {
-            pem_lines::line_of(&source.pem, "CERTIFICATE", number - 1)
-        }
+        FileFault::AuthorityMalformed(number) => line_of_certificate(source, number),
         FileFault::ListMalformed(number) | FileFault::ListUnsupported(number, _) => {
-            pem_lines::line_of(&source.pem, "X509 CRL", number - 1)
+            pem::line_of(&source.pem, BlockKind::RevocationList, number - 1)
         }
-        FileFault::NoCertificate | FileFault::NoList => None,
+        FileFault::Pem(_) | FileFault::NoCertificate | FileFault::NoList => None,
     };
     let place = line.map_or_else(|| place.clone(), |line| format!("{place}:{line}"));
     VerifyFault::File(place, fault)
 }
 
-/// A block of any kind.
-type PemBlock = (SectionKind, Vec<u8>);
+/// The line where a certificate of a file begins; they count from 1.
+pub(super) fn line_of_certificate(source: &PemSource, number: usize) -> Option<usize> {
+    pem::line_of(&source.pem, BlockKind::Certificate, number - 1)
+}

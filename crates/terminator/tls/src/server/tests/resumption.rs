@@ -295,7 +295,7 @@ fn a_list_of_revoked_certificates_that_is_none_is_refused() {
     options.replaced.revoked = vec![pem("old.pem", "nothing")];
     let told = build_error(&options).to_string();
     assert!(
-        told.contains("old.pem: holds no certificate; `revoked` wants"),
+        told.contains("in `revoked`: old.pem: holds no certificate; "),
         "{told}"
     );
     options.replaced.revoked = vec![PemSource {

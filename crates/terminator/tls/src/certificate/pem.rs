@@ -1,0 +1,337 @@
+//! PEM as it is found (RFC 7468, RFC 1421): the bytes of a file -> its blocks, each with its line.
+//!
+//! Owns which bytes are a block and of what kind, and drops no block in silence: one that cannot be
+//! read is an error. It is laxer than RFC 7468 where only one meaning is possible. What the blocks
+//! say is judged by those who asked for them.
+
+use std::borrow::Cow;
+
+use base64ct::{Base64, Encoding};
+use rustls_pki_types::PrivateKeyDer;
+use x509_parser::asn1_rs::Any;
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
+use zeroize::Zeroizing;
+
+use super::form::Form;
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+const DASHES: &[u8] = b"-----";
+
+/// The longest label that is looked for; the longest in use has 25 characters.
+const LABEL_BYTES_MAX: usize = 64;
+
+/// A block of PEM, or a whole file of DER.
+#[derive(Debug)]
+pub struct Block {
+    /// The line of its BEGIN, from 1.
+    pub line: usize,
+    /// What its BEGIN line names.
+    pub label: String,
+    /// What is in it.
+    pub kind: BlockKind,
+    /// Its content; empty if nobody needs it.
+    pub der: Zeroizing<Vec<u8>>,
+}
+
+/// Kinds of blocks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum BlockKind {
+    /// An X.509 certificate.
+    Certificate,
+    /// A private key as PKCS #8, PKCS #1 or SEC 1, whichever its label names.
+    PrivateKey,
+    /// A private key behind a passphrase.
+    EncryptedKey,
+    /// A certificate revocation list.
+    RevocationList,
+    /// Parameters of a key or a key exchange, which certificate and key repeat.
+    Parameters,
+    /// Something that no certificate needs.
+    Other,
+}
+
+/// Why a file cannot be read as PEM.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PemFault {
+    /// The line of the block at fault; `None` = it is the file.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub defect: PemDefect,
+}
+
+impl PemFault {
+    /// What is wrong with the file at `place`, and its remedy.
+    pub(crate) fn sentence(&self, place: &str) -> String {
+        match &self.defect {
+            PemDefect::Form(form) => format!("is {}; {}", form.name(), form.remedy(place)),
+            defect => format!("is no valid PEM: {defect}; get the file again from who made it"),
+        }
+    }
+}
+
+/// What is wrong with PEM; nothing of it is quoted but labels: it may be a key.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum PemDefect {
+    /// The block ends with the file, or at the next one.
+    #[error("a {0} block has no END line")]
+    NoEnd(String),
+    /// Half a line of dashes, or a block's line without its dashes.
+    #[error("a BEGIN or END line is malformed")]
+    BadLine,
+    /// The block holds other characters than Base64, or a number of them that is impossible.
+    #[error("a block is not Base64")]
+    NotBase64,
+    /// Line breaks came through some tool as two characters.
+    #[error("line breaks are written as \\n (`printf %b` makes them of it)")]
+    EscapedLines,
+    /// The file, or a block of it, is of another form that holds certificates or keys.
+    #[error("it is {}", .0.name())]
+    Form(Form),
+}
+
+/// The blocks of a file in its order. A file that is one certificate, key or list in DER is read as
+/// one block.
+///
+/// # Errors
+/// The first block that cannot be read, or another form of which a certificate might come.
+pub fn read(bytes: &[u8]) -> Result<Vec<Block>, PemFault> {
+    let text = text_of(bytes);
+    let mut blocks = Vec::new();
+    let (mut rest, mut line) = (text.as_slice(), 1);
+    while let Some(begin) = find(rest, BEGIN) {
+        let (before, found) = rest.split_at(begin);
+        check_between(before, line)?;
+        line += line_breaks(before);
+        let used = if is_comment(before) {
+            BEGIN.len()
+        } else {
+            let (block, used) = block(found, line)?;
+            blocks.push(block);
+            used
+        };
+        line += line_breaks(&found[..used]);
+        rest = &found[used..];
+    }
+    check_between(rest, line)?;
+    if blocks.is_empty() {
+        return without_blocks(&text).map_err(|form| PemFault {
+            line: None,
+            defect: PemDefect::Form(form),
+        });
+    }
+    Ok(blocks)
+}
+
+/// Whether a private key is in a file, as far as it can be read.
+pub fn holds_key(bytes: &[u8]) -> bool {
+    let is_key = |one: &Block| matches!(one.kind, BlockKind::PrivateKey | BlockKind::EncryptedKey);
+    read(bytes).is_ok_and(|blocks| blocks.iter().any(is_key))
+}
+
+/// The line of the block of a kind of that number, from 0.
+pub(crate) fn line_of(bytes: &[u8], kind: BlockKind, number: usize) -> Option<usize> {
+    let blocks = read(bytes).ok()?;
+    let mut of_kind = blocks.iter().filter(|block| block.kind == kind);
+    of_kind.nth(number).map(|block| block.line)
+}
+
+/// The content of all blocks of a kind.
+pub(crate) fn all_of(blocks: Vec<Block>, kind: BlockKind) -> impl Iterator<Item = Vec<u8>> {
+    let of_kind = blocks.into_iter().filter(move |block| block.kind == kind);
+    of_kind.map(|mut block| std::mem::take(&mut *block.der))
+}
+
+/// Of blocks without one of this kind: a form among them that stands for it.
+pub(crate) fn form_without(blocks: &[Block], kind: BlockKind) -> Option<PemFault> {
+    let is_key = kind == BlockKind::PrivateKey;
+    let mut others = blocks.iter().filter(|one| one.kind == BlockKind::Other);
+    others.find_map(|one| {
+        let form = Form::of_label(&one.label)?;
+        (is_key || form == Form::Request).then_some(PemFault {
+            line: Some(one.line),
+            defect: PemDefect::Form(form),
+        })
+    })
+}
+
+/// UTF-8 without byte order marks, which editors of Windows write, also where files were joined.
+fn text_of(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let wide: Option<fn([u8; 2]) -> u16> = match bytes {
+        [0xff, 0xfe, ..] | [b'-', 0, ..] => Some(u16::from_le_bytes),
+        [0xfe, 0xff, ..] | [0, b'-', ..] => Some(u16::from_be_bytes),
+        _ => None,
+    };
+    let text: Cow<'_, [u8]> = match wide {
+        None => bytes.into(),
+        Some(unit) => {
+            let units = bytes.as_chunks().0.iter().map(|pair| unit(*pair));
+            // A character beyond ASCII is in no block: what stands for it does not matter.
+            let narrow = units.map(|unit| u8::try_from(unit).unwrap_or(b'?'));
+            narrow.skip(usize::from(bytes[0] >= 0xfe)).collect()
+        }
+    };
+    let mut plain = Zeroizing::new(Vec::with_capacity(text.len()));
+    let mut rest = &*text;
+    while let Some(at) = find(rest, MARK) {
+        plain.extend_from_slice(&rest[..at]);
+        rest = &rest[at + MARK.len()..];
+    }
+    plain.extend_from_slice(rest);
+    plain
+}
+
+/// The block whose BEGIN opens `text`, and how many bytes it takes.
+fn block(text: &[u8], line: usize) -> Result<(Block, usize), PemFault> {
+    let fault = |defect| PemFault {
+        line: Some(line),
+        defect,
+    };
+    let opening = &text[BEGIN.len()..];
+    let label_end = find(&opening[..opening.len().min(LABEL_BYTES_MAX)], DASHES);
+    let label = label_end.map(|end| &opening[..end]);
+    let label = label.filter(|label| label.iter().all(|byte| (b' '..=b'~').contains(byte)));
+    let label = label.ok_or_else(|| fault(PemDefect::BadLine))?;
+    let name = String::from_utf8_lossy(label).trim().to_owned();
+    let inside = &opening[label.len() + DASHES.len()..];
+    let closing = [b"-----END ", label, DASHES].concat();
+    let ends = find(inside, DASHES).filter(|end| inside[*end..].starts_with(&closing));
+    let end = ends.ok_or_else(|| fault(PemDefect::NoEnd(name.clone())))?;
+    let kind = kind_of(&name, &inside[..end]).map_err(|form| fault(PemDefect::Form(form)))?;
+    let der = match kind {
+        BlockKind::Certificate | BlockKind::PrivateKey | BlockKind::RevocationList => {
+            let mut der = decode(&inside[..end]).map_err(fault)?;
+            if name == "TRUSTED CERTIFICATE"
+                && let Some(first) = first_element(&der)
+            {
+                // What OpenSSL trusts it for stands behind it.
+                der.truncate(first);
+            }
+            der
+        }
+        _ => Zeroizing::default(),
+    };
+    let used = BEGIN.len() + label.len() + DASHES.len() + end + closing.len();
+    let label = name;
+    Ok((
+        Block {
+            line,
+            label,
+            kind,
+            der,
+        },
+        used,
+    ))
+}
+
+fn kind_of(label: &str, content: &[u8]) -> Result<BlockKind, Form> {
+    Ok(match label {
+        "CERTIFICATE" | "X509 CERTIFICATE" | "TRUSTED CERTIFICATE" => BlockKind::Certificate,
+        "X509 CRL" => BlockKind::RevocationList,
+        "ENCRYPTED PRIVATE KEY" => BlockKind::EncryptedKey,
+        "PRIVATE KEY" | "RSA PRIVATE KEY" | "EC PRIVATE KEY" | "DSA PRIVATE KEY" => {
+            match find(content, b"4,ENCRYPTED") {
+                Some(_) => BlockKind::EncryptedKey,
+                None => BlockKind::PrivateKey,
+            }
+        }
+        _ if label.ends_with("PARAMETERS") => BlockKind::Parameters,
+        _ => match Form::of_label(label) {
+            Some(form) if form.holds_certificate() => return Err(form),
+            _ => BlockKind::Other,
+        },
+    })
+}
+
+/// Headers (RFC 1421 section 4.4) are the lines with a colon, which Base64 has not.
+fn decode(content: &[u8]) -> Result<Zeroizing<Vec<u8>>, PemDefect> {
+    if content.contains(&b'\\') {
+        return Err(PemDefect::EscapedLines);
+    }
+    let lines = content.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let lines = lines.filter(|line| !line.contains(&b':'));
+    let mut packed = Zeroizing::new(Vec::with_capacity(content.len()));
+    packed.extend(
+        lines
+            .flatten()
+            .copied()
+            .filter(|byte| !byte.is_ascii_whitespace()),
+    );
+    decode_packed(&packed).ok_or(PemDefect::NotBase64)
+}
+
+fn decode_packed(packed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let mut der = Zeroizing::new(vec![0; packed.len() / 4 * 3 + 3]);
+    let decoded = Base64::decode(packed, &mut der).ok()?.len();
+    der.truncate(decoded);
+    Some(der)
+}
+
+/// What stands around blocks is free, but may be half a block: its line without all its dashes, or
+/// with others that a word processor made of them.
+fn check_between(text: &[u8], first_line: usize) -> Result<(), PemFault> {
+    let lines = (first_line..).zip(text.split(|byte| *byte == b'\n'));
+    for (line, text) in lines.filter(|(_, text)| !is_comment(text)) {
+        let upper = text.to_ascii_uppercase();
+        let is_mark = |mark: &&[u8]| find(&upper, mark).is_some();
+        let marks: [&[u8]; 4] = [b"-BEGIN ", b"-END ", b"BEGIN CERTIFICATE", b"BEGIN X509"];
+        if marks.iter().any(is_mark) {
+            let (line, defect) = (Some(line), PemDefect::BadLine);
+            return Err(PemFault { line, defect });
+        }
+    }
+    Ok(())
+}
+
+/// Whether the last line of a text is commented out.
+fn is_comment(text: &[u8]) -> bool {
+    let last = text.rsplit(|byte| *byte == b'\n').next();
+    last.is_some_and(|line| line.trim_ascii_start().starts_with(b"#"))
+}
+
+/// A file without BEGIN: DER, Base64 of DER, or neither.
+fn without_blocks(bytes: &[u8]) -> Result<Vec<Block>, Form> {
+    if let Some(form) = Form::of_bytes(bytes) {
+        return Err(form);
+    }
+    let packed: Vec<u8> = bytes.to_vec();
+    let mut packed = Zeroizing::new(packed);
+    packed.retain(|byte| !byte.is_ascii_whitespace());
+    let der = match decode_packed(&packed) {
+        Some(text) if find(&text, BEGIN).is_some() => return Err(Form::EncodedTwice),
+        Some(der) if !der.is_empty() => der,
+        _ => Zeroizing::new(bytes.to_vec()),
+    };
+    if let Some(form) = Form::of_bytes(&der) {
+        return Err(form);
+    }
+    let is_whole = first_element(&der) == Some(der.len());
+    let kind = match () {
+        () if !is_whole => return Ok(Vec::new()),
+        () if X509Certificate::from_der(&der).is_ok() => BlockKind::Certificate,
+        () if CertificateRevocationList::from_der(&der).is_ok() => BlockKind::RevocationList,
+        () if PrivateKeyDer::try_from(&**der).is_ok() => BlockKind::PrivateKey,
+        () => return Ok(Vec::new()),
+    };
+    let (line, label) = (1, String::from("DER"));
+    Ok(vec![Block {
+        line,
+        label,
+        kind,
+        der,
+    }])
+}
+
+/// The length of the first element of DER.
+fn first_element(der: &[u8]) -> Option<usize> {
+    let (rest, _) = Any::from_der(der).ok()?;
+    Some(der.len() - rest.len())
+}
+
+fn line_breaks(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte == b'\n').count()
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|part| part == what)
+}
