@@ -120,11 +120,11 @@ impl ResponseHead {
     pub fn parse(bytes: &[u8], bytes_max: usize, to_head: bool) -> Result<Option<Self>, HeadFault> {
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let mut head = httparse::Response::new(&mut []);
-        let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
-            &mut head,
-            bytes,
-            &mut fields,
-        );
+        let mut parser = httparse::ParserConfig::default();
+        // Whoever reads a response must take a folded line for spaces (RFC 9112 section 5.2): they
+        // are trimmed off the elements of what counts here.
+        parser.allow_obsolete_multiline_headers_in_responses(true);
+        let parsed = parser.parse_response_with_uninit_headers(&mut head, bytes, &mut fields);
         let Some(length) = length(parsed, bytes, bytes_max)? else {
             return Ok(None);
         };
@@ -378,6 +378,21 @@ mod tests {
             assert_eq!(
                 response(&text, false),
                 Ok((ContentEnd::Length(0), expected))
+            );
+        }
+    }
+
+    #[test]
+    fn a_folded_line_of_a_response_counts_as_spaces() {
+        let folded = "HTTP/1.1 200 OK\nContent-Length:\n 7\nA: b\n\tc\nConnection: x,\n close";
+        assert_eq!(response(folded, false), Ok((ContentEnd::Length(7), false)));
+        for faulty in [
+            "HTTP/1.1 200 OK\n A: b",
+            "HTTP/1.1 200 OK\nContent-Length: 1\n 2",
+        ] {
+            assert!(
+                matches!(response(faulty, false), Err(HeadFault::Malformed(_))),
+                "{faulty}"
             );
         }
     }
