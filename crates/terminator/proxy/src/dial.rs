@@ -297,31 +297,46 @@ impl Dial {
         flow: &Flow,
         now: Instant,
     ) -> Option<Socket> {
-        if !self.rivals.is_due(service.plan.timeouts.dial, now) {
-            return None;
-        }
-        while let Some((attempt, socket)) = self.rivals.answered(service, now) {
-            if !self.is_under_way() {
-                attempt.accepted_in_vain(service, now);
-                continue;
+        // One that is begun may be answered at once.
+        while self.rivals.is_due(service.plan.timeouts.dial, now) {
+            while let Some((attempt, socket)) = self.rivals.answered(service, now) {
+                if !self.is_under_way() {
+                    attempt.accepted_in_vain(service, now);
+                    continue;
+                }
+                if let Some(before) = self.attempt.replace(attempt) {
+                    let started = self.started().unwrap_or(now);
+                    overtaken(before, service, started, now);
+                }
+                return Some(socket);
             }
-            if let Some(before) = self.attempt.take() {
-                overtaken(before, service, attempt.started, now);
+            if self.rivals.is_next_due(now) {
+                self.dial_other(service, driver, token, flow, now);
             }
-            self.attempt = Some(attempt);
-            return Some(socket);
         }
-        while self.rivals.is_next_due(now) && self.is_under_way() {
-            let mut tried = self.tried;
-            let attempt = self.attempt.as_ref()?;
-            tried.insert(attempt.picked.place);
-            let pool = service.pool.borrow();
-            let next = pool.other_address(attempt.picked.server, &tried);
-            drop(pool);
-            let Some(picked) = next else {
-                self.rivals.race_at(None);
-                break;
-            };
+        None
+    }
+
+    /// Dials the next address of the server that is waited for.
+    fn dial_other(
+        &mut self,
+        service: &Service,
+        driver: &Driver,
+        token: u64,
+        flow: &Flow,
+        now: Instant,
+    ) {
+        self.rivals.race_at(None);
+        let Some(attempt) = self.attempt.as_ref().filter(|_| self.is_under_way()) else {
+            return;
+        };
+        let mut tried = self.tried;
+        tried.insert(attempt.picked.place);
+        let next = service
+            .pool
+            .borrow()
+            .other_address(attempt.picked.server, &tried);
+        if let Some(picked) = next {
             self.dials += 1;
             let is_begun = self.add_rival(service, driver, flow, token, (picked, false), now);
             let delay = if is_begun {
@@ -331,7 +346,6 @@ impl Dial {
             };
             self.rivals.race_at(Some(now + delay));
         }
-        None
     }
 
     /// One that was dialled beside another is the one to wait for.
