@@ -180,8 +180,9 @@ fn timeouts(section: &Section<'_>) -> Option<Timeouts> {
     })
 }
 
-/// What serves files: the only protocol that we speak ourselves.
-const HTTP: &str = "http/1.1";
+/// What serves files: the only protocol that we speak ourselves, by its two names. Clients of
+/// HTTP/1.0 offer no other.
+const HTTP: [&str; 2] = ["http/1.1", "http/1.0"];
 
 /// Offers the protocol that files are served by, and no other.
 fn speaks_to_files(tls: &Section<'_>, front: &mut FrontOptions) -> Option<()> {
@@ -195,10 +196,11 @@ fn speaks_to_files(tls: &Section<'_>, front: &mut FrontOptions) -> Option<()> {
         }
     };
     if !tls.has("alpn") {
-        terminated.alpn = vec![HTTP.into()];
+        terminated.alpn = HTTP.map(Vec::from).into();
         return Some(());
     }
-    let Some(other) = terminated.alpn.iter().find(|name| *name != HTTP.as_bytes()) else {
+    let is_http = |name: &Vec<u8>| HTTP.iter().any(|http| *name == http.as_bytes());
+    let Some(other) = terminated.alpn.iter().find(|name| !is_http(name)) else {
         return Some(());
     };
     let other = String::from_utf8_lossy(other);
@@ -208,7 +210,7 @@ fn speaks_to_files(tls: &Section<'_>, front: &mut FrontOptions) -> Option<()> {
     ));
     tls.error(
         "alpn",
-        problem.hint("files are served by \"http/1.1\" alone"),
+        problem.hint("files are served by \"http/1.1\" and \"http/1.0\" alone"),
     );
     None
 }

@@ -290,3 +290,18 @@ fn responses_are_counted_by_their_class() {
         scene.lariat.wait_for_metric(name, &labels, count);
     }
 }
+
+#[test]
+fn a_client_of_http_1_0_gets_its_file_and_may_go_on() {
+    let scene = Scene::new();
+    let old = scene.curl("words.txt").args(&["--http1.0", "-v"]).run();
+    assert_has(&old.stderr, "ALPN: server accepted http/1.0");
+    assert_eq!(old.success(), "0123456789");
+    let mut connection = scene.connect();
+    connection.send(b"GET /words.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    connection.send(b"GET /words.txt HTTP/1.0\r\n\r\n");
+    let text = String::from_utf8(connection.read_to_end().unwrap()).unwrap();
+    assert_eq!(text.matches("0123456789").count(), 2, "{text}");
+    assert_eq!(text.matches("Connection: keep-alive").count(), 1, "{text}");
+    assert!(!text.contains("chunked"), "{text}");
+}
