@@ -10,10 +10,11 @@ use backend::options::{
 use backend::session_affinity;
 use options::{Problem, Section, all};
 use proxy::options::{
-    BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, RateMin, SendProxy,
-    ServersOptions, SourceAddress,
+    AddressFamily, BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, RateMin,
+    SendProxy, ServersOptions, SourceAddress,
 };
 use static_files::options::Redirect;
+use sys::socket::Zoned;
 use wire::address::Endpoint;
 
 use crate::back_tls;
@@ -31,6 +32,7 @@ const KEYS_OF_SERVERS: &[&str] = &[
     "affinity",
     "slow-start",
     "resolve",
+    "resolve-family",
     "queue",
     "check",
     "passive",
@@ -192,6 +194,14 @@ fn servers_options(
     };
     let passive = passive(&back.section("passive"));
     let resolve = back.duration("resolve");
+    let resolve_family = back.choice(
+        "resolve-family",
+        &[
+            ("any", AddressFamily::Any),
+            ("ipv4", AddressFamily::Ipv4),
+            ("ipv6", AddressFamily::Ipv6),
+        ],
+    );
     let slow_start = back.duration("slow-start");
     let queue = queue(back, servers.as_deref().unwrap_or_default());
     let check = match back.section_if_written("check") {
@@ -219,6 +229,7 @@ fn servers_options(
         },
         liveness: liveness?,
         resolve: resolve?,
+        resolve_family: resolve_family?,
         source: source?,
         send_proxy: send_proxy?,
     })
@@ -293,7 +304,7 @@ fn servers(back: &Section<'_>) -> Option<Vec<ServerOptions>> {
 }
 
 fn server(section: &Section<'_>) -> Option<ServerOptions> {
-    let endpoint = section.parsed("address");
+    let endpoint = section.parsed::<Zoned<Endpoint>>("address");
     let weight = section.count("weight");
     let backup = section.boolean("backup");
     let connections_max = if section.has("max-connections") {
@@ -302,7 +313,7 @@ fn server(section: &Section<'_>) -> Option<ServerOptions> {
         Some(None)
     };
     let instances = section.count("instances");
-    let mut endpoint: Endpoint = endpoint?;
+    let Zoned(mut endpoint) = endpoint?;
     if let Endpoint::Service { count, .. } = &mut endpoint {
         *count = instances?;
         let message = "has no effect: records say it (RFC 2782)";

@@ -16,9 +16,9 @@ use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
 use crate::options::{
-    BackOptions, Envelope, FrontOptions, FrontTls, KtlsMode, KtlsOptions, Limits, LineFormat,
-    Liveness, LogConnections, LogOptions, Options, SendProxy, ServersOptions, ServiceOptions,
-    SourceAddress, SourceRules, Timeouts, Transport, WorkerOptions,
+    AddressFamily, BackOptions, Envelope, FrontOptions, FrontTls, KtlsMode, KtlsOptions, Limits,
+    LineFormat, Liveness, LogConnections, LogOptions, Options, SendProxy, ServersOptions,
+    ServiceOptions, SourceAddress, SourceRules, Timeouts, Transport, WorkerOptions,
 };
 use crate::plan::Plan;
 use crate::service::Service;
@@ -138,6 +138,7 @@ fn service(authority: &Authority, server: &str, places: Option<u32>) -> ServiceO
             affinity: None,
             liveness: Liveness::default(),
             resolve: Duration::from_secs(10),
+            resolve_family: AddressFamily::Any,
             source: SourceAddress::Any,
             send_proxy: SendProxy::Off,
             tls: None,

@@ -1,7 +1,7 @@
 //! The options of the data plane: plain values, no text to parse, no files to open.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -228,6 +228,29 @@ pub struct RateMin {
     pub window: Duration,
 }
 
+/// Which addresses of a server's name are used.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum AddressFamily {
+    /// All: if one does not answer, the next one is dialled.
+    #[default]
+    Any,
+    /// Those of IPv4 alone.
+    Ipv4,
+    /// Those of IPv6 alone.
+    Ipv6,
+}
+
+impl AddressFamily {
+    /// Whether an address is one of these.
+    pub fn has(self, address: &SocketAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Ipv4 => address.is_ipv4(),
+            Self::Ipv6 => address.is_ipv6(),
+        }
+    }
+}
+
 /// The servers that we connect to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServersOptions {
@@ -240,6 +263,8 @@ pub struct ServersOptions {
     pub liveness: Liveness,
     /// From an answer about a server's name to the next look-up of it.
     pub resolve: Duration,
+    /// Which of the addresses found count.
+    pub resolve_family: AddressFamily,
     /// Where connections to servers come from.
     pub source: SourceAddress,
     /// What we tell a server about the client, before the first byte.

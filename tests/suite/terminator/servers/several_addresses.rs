@@ -148,3 +148,25 @@ fn checks_judge_each_address_and_a_new_one_begins_clean() {
     ));
     hello(&site, &service, 3);
 }
+
+#[test]
+fn one_family_can_be_asked_for() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let hosts = site.path("hosts");
+    fs::write(&hosts, "::1 app.test\n127.0.0.1 app.test\n").unwrap();
+    let name = at_port_of(&server, "app.test");
+    for (family, addresses) in [("ipv4", 1.0), ("ipv6", 1.0), ("any", 2.0)] {
+        let service = Service::new(&site, &server)
+            .servers(&format!("['{name}']"))
+            .back(&format!("resolve-family = '{family}'"));
+        let lariat = Lariat::start_with_file(&hosts, "/etc/hosts", &service.toml());
+        lariat.wait_for_metric("lariat_server_addresses", &[], addresses);
+        let answers = curl_tls(&site, service.address).run().code() == 0;
+        assert_eq!(answers, family != "ipv6", "{family}");
+        let failed = lariat.sum("lariat_dial_failures_total", &[]);
+        assert!(family != "ipv4" || failed == 0.0, "{failed}");
+    }
+}

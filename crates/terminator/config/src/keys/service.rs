@@ -79,7 +79,7 @@ pub(super) const TLS: &[Key] = &[
         .example(r#"ocsp = "site.ocsp""#),
     key("service.front.tls.alpn", Kind::Text("PROTOCOL"))
         .many()
-        .absent("no protocol is negotiated; `http/1.1` for files")
+        .absent("no protocol is negotiated; `http/1.1` and `http/1.0` for files")
         .flag("alpn")
         .help(
             "Application protocols (RFC 7301), the preferred one first. The servers must \
@@ -273,6 +273,19 @@ pub(super) const BACK: &[Key] = &[
              nothing to a name server.",
     )
     .example(r#"resolve = "1m""#),
+    key(
+        "service.back.resolve-family",
+        Kind::Choice(&["any", "ipv4", "ipv6"]),
+    )
+    .default("any")
+    .flag("resolve-family")
+    .help(
+        "Which addresses of names of servers are used. With `any` a connection that gets no answer \
+         from one address within 250 ms dials the next one too (RFC 8305), and what has failed is \
+         passed over. `ipv4` or `ipv6` is for a host that has no way by the other one, or must not \
+         use it.",
+    )
+    .example(r#"resolve-family = "ipv4""#),
     key(
         "service.back.slow-start",
         Kind::Duration(Duration::ZERO, DAY),

@@ -156,7 +156,9 @@ fn unchecked(counted: &ServerSnapshot, state: ServerState) -> Option<String> {
         (ServerState::Down, _) if counted.name.starts_with("srv:") => {
             Some("no SRV record names it now, or its last dials failed".to_owned())
         }
-        (ServerState::Down, 0) => Some("no address: its name is not resolved".to_owned()),
+        (ServerState::Down, 0) => Some(
+            "no address: its name is not resolved, or to none of `back.resolve-family`".to_owned(),
+        ),
         (ServerState::Down | ServerState::Partly, _) => {
             Some("its last dials failed; it is tried again".to_owned())
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use backend::options::ServerOptions;
 use backend::server::{Record, Target};
 use config::{LogOutput, Settings, Source};
-use proxy::options::ServersOptions;
+use proxy::options::{AddressFamily, ServersOptions};
 use proxy::plan::{Plan, PlanError};
 use proxy::plane::BoundListener;
 use sys::beneath::Root;
@@ -286,16 +286,18 @@ fn server_tls(servers: &ServersOptions) -> &'static str {
 /// The servers of all services, by place and by name.
 #[derive(Default)]
 pub(super) struct Servers {
-    endpoints: BTreeMap<String, Vec<Endpoint>>,
+    endpoints: BTreeMap<String, (AddressFamily, Vec<Endpoint>)>,
 }
 
 impl Servers {
     fn of(settings: &Settings) -> Self {
         let endpoints = settings.plane.services.iter().map(|service| {
             let servers = service.back.server_list().iter();
+            let endpoints = servers.map(|server| server.endpoint.clone()).collect();
+            let family = service.back.servers().map(|servers| servers.resolve_family);
             (
                 service.name.clone(),
-                servers.map(|server| server.endpoint.clone()).collect(),
+                (family.unwrap_or_default(), endpoints),
             )
         });
         Self {
@@ -305,12 +307,12 @@ impl Servers {
 
     /// What logs and labels call a server.
     pub(super) fn label(&self, service: &str, server: usize) -> Option<String> {
-        Some(self.endpoints.get(service)?.get(server)?.to_string())
+        Some(self.endpoints.get(service)?.1.get(server)?.to_string())
     }
 
     /// All of them: service, place and name.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, usize, ServerName)> {
-        self.endpoints.iter().flat_map(|(service, endpoints)| {
+        self.endpoints.iter().flat_map(|(service, (_, endpoints))| {
             let each = endpoints.iter().enumerate();
             each.map(move |(server, endpoint)| {
                 let name = ServerName {
@@ -327,15 +329,20 @@ impl Servers {
         &'s self,
         resolved: &'s Resolved,
     ) -> impl Iterator<Item = (&'s str, usize, Target)> {
-        self.endpoints.iter().flat_map(move |(service, endpoints)| {
-            let each = endpoints.iter().enumerate();
-            each.filter_map(move |(server, endpoint)| {
-                let (name, place) = Name::of(endpoint)?;
-                let target = || target(&name, resolved.instances.get(place)?.as_ref());
-                (name == resolved.name)
-                    .then(|| (service.as_str(), server, target().unwrap_or_default()))
+        self.endpoints
+            .iter()
+            .flat_map(move |(service, (family, endpoints))| {
+                let each = endpoints.iter().enumerate();
+                each.filter_map(move |(server, endpoint)| {
+                    let (name, place) = Name::of(endpoint)?;
+                    let target = || target(&name, resolved.instances.get(place)?.as_ref());
+                    (name == resolved.name).then(|| {
+                        let mut target = target().unwrap_or_default();
+                        target.addresses.retain(|address| family.has(address));
+                        (service.as_str(), server, target)
+                    })
+                })
             })
-        })
     }
 }
 
