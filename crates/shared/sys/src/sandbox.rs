@@ -419,6 +419,8 @@ fn conditional() -> io::Result<Rules> {
         libc::FIONREAD,
         libc::TIOCOUTQ,
         libc::TCGETS,
+        // The number of an interface, for the zone of an address.
+        libc::SIOCGIFINDEX,
     ];
     let prctls = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
     Ok(Rules::from([

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -16,7 +17,7 @@ use rustix::net::{
     SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, ipproto,
     netdevice, recv, send, sendmsg, shutdown, socket_with, sockopt,
 };
-use wire::address::{Address, UnixName};
+use wire::address::{Address, AddressError, UnixName};
 
 use crate::answer::checked;
 
@@ -145,8 +146,39 @@ pub fn check_free(address: SocketAddr, transport: &Transport) -> io::Result<()> 
 
 /// Whether there is a network interface of that name.
 pub fn has_interface(name: &str) -> io::Result<bool> {
+    match interface_number(name) {
+        Ok(_) => Ok(true),
+        Err(Errno::NODEV) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn interface_number(name: &str) -> Result<u32, Errno> {
     let any = stream_socket(AddressFamily::UNIX)?;
-    Ok(netdevice::name_to_index(&any, name).is_ok())
+    netdevice::name_to_index(&any, name)
+}
+
+/// An address as it is typed: its zone, if it has one, may be the name of an interface of this host
+/// (RFC 4007 section 11), whose number takes its place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Zoned<T>(pub T);
+
+impl<T: FromStr<Err = AddressError>> FromStr for Zoned<T> {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let zone = text.split_once('%').and_then(|(before, rest)| {
+            let (zone, port) = rest.split_once(']')?;
+            Some((before, zone, port))
+        });
+        let Some((before, zone, port)) = zone.filter(|_| text.starts_with('[')) else {
+            return text.parse().map(Self);
+        };
+        let number = zone.parse();
+        let number =
+            number.or_else(|_| interface_number(zone).map_err(|_| AddressError::ZoneUnknown))?;
+        format!("{before}%{number}]{port}").parse().map(Self)
+    }
 }
 
 /// Whether the kernel has MPTCP, and has it switched on.
@@ -317,7 +349,11 @@ pub fn local_address(fd: impl AsFd) -> io::Result<PeerAddress> {
 #[inline]
 fn peer_of(address: SocketAddrAny) -> PeerAddress {
     match SocketAddr::try_from(address) {
-        Ok(ip) => PeerAddress::Ip(SocketAddr::new(ip.ip().to_canonical(), ip.port())),
+        Ok(mut ip) => {
+            // A link-local address keeps its zone.
+            ip.set_ip(ip.ip().to_canonical());
+            PeerAddress::Ip(ip)
+        }
         Err(_) => PeerAddress::Unix,
     }
 }

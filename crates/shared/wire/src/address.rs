@@ -3,7 +3,7 @@
 //! Owns the grammar of addresses; opens nothing and resolves no names.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -78,6 +78,15 @@ pub enum AddressError {
     /// No `FileDescriptorName=` has it.
     #[error("is no name of a socket that is handed over (1 to 255 printable characters, no colon)")]
     InheritedName,
+    /// Each network of the host has addresses of these; which one is meant (RFC 4007)?
+    #[error("is link-local and has no zone (write [fe80::1%eth0]:PORT, with the interface's name)")]
+    ZoneMissing,
+    /// Only link-local addresses have one.
+    #[error("has a zone (%), which only addresses of fe80::/10 have")]
+    ZoneNeedless,
+    /// No interface has that name.
+    #[error("has a zone (%) that is no network interface of this host (`ip link` lists them)")]
+    ZoneUnknown,
     /// A Unix socket's name is empty or longer than 107 bytes.
     #[error("is a Unix socket name that is empty or longer than 107 bytes")]
     UnixNameLength,
@@ -121,6 +130,13 @@ impl FromStr for Endpoint {
         if text.contains("://") {
             return Err(AddressError::SchemeGiven);
         }
+        if let Ok(address) = text.parse::<SocketAddrV6>() {
+            return match (address.ip().is_unicast_link_local(), address.scope_id()) {
+                (true, 0) => Err(AddressError::ZoneMissing),
+                (false, 1..) => Err(AddressError::ZoneNeedless),
+                _ => Ok(Self::Address(Address::Ip(address.into()))),
+            };
+        }
         let (host, port) = text.rsplit_once(':').ok_or(AddressError::PortMissing)?;
         if !host.starts_with('[') && host.contains(':') {
             return Err(AddressError::PortMissing);
@@ -137,6 +153,9 @@ impl FromStr for Endpoint {
             return Ok(Self::Address(Address::Ip(SocketAddr::from((
                 [0u16; 8], port,
             )))));
+        }
+        if host.starts_with('[') && host.contains('%') {
+            return Err(AddressError::ZoneUnknown);
         }
         if !is_host_name(host) {
             return Err(AddressError::HostInvalid);
@@ -214,6 +233,15 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// A host and port as others may see them: without a zone, which has no meaning on other hosts
+/// (RFC 6874 section 4).
+pub fn without_zone(text: &str) -> String {
+    match (text.split_once('%'), text.rsplit_once(']')) {
+        (Some((host, _)), Some((_, port))) => format!("{host}]{port}"),
+        _ => text.to_owned(),
+    }
+}
+
 /// RFC 1123 names, and the underscore that service names use.
 fn is_host_name(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
@@ -229,6 +257,7 @@ mod tests {
         for text in [
             "192.0.2.1:443",
             "[2001:db8::1]:443",
+            "[fe80::1%3]:443",
             "unix:/run/a.sock",
             "unix:@a",
             "a.b:1",
@@ -258,6 +287,10 @@ mod tests {
         assert_eq!(fault("http://127.0.0.1:80"), AddressError::SchemeGiven);
         assert_eq!(fault("a:70000"), AddressError::PortInvalid);
         assert_eq!(fault("a b:1"), AddressError::HostInvalid);
+        assert_eq!(fault("[fe80::1]:80"), AddressError::ZoneMissing);
+        assert_eq!(fault("[2001:db8::1%2]:80"), AddressError::ZoneNeedless);
+        assert_eq!(fault("[fe80::1%eth0]:80"), AddressError::ZoneUnknown);
+        assert_eq!(fault("[fe80::1%eth0:80"), AddressError::ZoneUnknown);
         assert_eq!(fault("unix:"), AddressError::UnixNameLength);
         assert_eq!(fault("srv:"), AddressError::HostInvalid);
         assert_eq!(fault("srv:_a._tcp.b:80"), AddressError::HostInvalid);

@@ -121,7 +121,7 @@ impl ResponseHead {
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let mut head = httparse::Response::new(&mut []);
         let mut parser = httparse::ParserConfig::default();
-        // Whoever reads a response must take a folded line for spaces (RFC 9112 section 5.2): they
+        // A client must take a folded line for spaces (RFC 9112 section 5.2): they
         // are trimmed off the elements of what counts here.
         parser.allow_obsolete_multiline_headers_in_responses(true);
         let parsed = parser.parse_response_with_uninit_headers(&mut head, bytes, &mut fields);

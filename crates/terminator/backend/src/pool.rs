@@ -1039,14 +1039,15 @@ mod tests {
             for event in events {
                 match event {
                     Event::Close(server) => pool.closed(server),
-                    Event::Fail(server) if server < weights.len() => fail(&mut pool, server, 1, now),
+                    Event::Fail(server) | Event::SetChecked(server, _) | Event::Succeed(server)
+                        if server >= weights.len() => {}
+                    Event::Fail(server) => fail(&mut pool, server, 1, now),
                     Event::Pass(seconds) => now += Duration::from_secs(seconds),
-                    Event::SetChecked(server, is_up) if server < weights.len() => {
+                    Event::SetChecked(server, is_up) => {
                         check(&mut pool, server, is_up, now);
                         up[server] = is_up;
                     }
-                    Event::Succeed(server) if server < weights.len() => succeed(&mut pool, server, now),
-                    Event::Fail(_) | Event::SetChecked(..) | Event::Succeed(_) => {}
+                    Event::Succeed(server) => succeed(&mut pool, server, now),
                     Event::Pick(key, dials) => {
                         let mut tried = Tried::new();
                         let usable = up.iter().filter(|up| **up).count();
@@ -1103,7 +1104,8 @@ mod tests {
                     AddressEvent::Connect(dials) => {
                         let mut tried = Tried::new();
                         for _ in 0..dials {
-                            let choice = pool.pick(&Pick { now, key: 0, home: None, tried }, |_| true);
+                            let request = Pick { now, key: 0, home: None, tried };
+                            let choice = pool.pick(&request, |_| true);
                             let left = model.left(&tried_of(&tried, &pool));
                             let Some(one) = picked(choice) else {
                                 prop_assert!(left.is_empty());

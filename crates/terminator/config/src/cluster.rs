@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use options::{Problem, Section, Value};
 use session::mesh::MeshOptions;
+use sys::socket::Zoned;
 use tls::resumption::key_file::{KeyFileFault, SharedSecret};
 use wire::address::Address;
 
@@ -173,7 +174,7 @@ fn multicast(section: &Section<'_>) -> Option<PeerNetwork> {
 fn address(value: &Value) -> Result<SocketAddr, Problem> {
     let hint = "write an IP address and a port, such as \"10.0.3.20:8888\"";
     let text = options::text(value)?;
-    match text.parse() {
+    match text.parse().map(|Zoned(address)| address) {
         Ok(Address::Ip(address)) => Ok(address),
         Ok(Address::Unix(_)) => Err(Problem::new("is a Unix socket").hint(hint)),
         Ok(Address::Inherited(_)) => Err(Problem::new("is a listening socket").hint(hint)),

@@ -7,6 +7,7 @@ use proxy::options::{
     FrontOptions, FrontTls, KtlsMode, KtlsOptions, Liveness, SourceRules, Transport,
 };
 use static_files::options::Redirect;
+use sys::socket::Zoned;
 use tls::identity::AllowedIdentity;
 use tls::options::{
     ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer, ReplacedCertificates,
@@ -79,7 +80,7 @@ pub(crate) fn addresses(front: &Section<'_>) -> FrontOptions {
 pub const KEPT_NAMES: &str = "lariat/";
 
 fn listen_address(value: &Value, key: &Key) -> Result<Address, Problem> {
-    match options::parse(value, key)? {
+    match options::parse::<Zoned<Address>>(value, key)?.0 {
         Address::Inherited(name) if name.starts_with(KEPT_NAMES) => {
             let message = format!("\"fd:{name}\" is a name that Lariat gives its own descriptors");
             Err(Problem::new(message).hint("write another FileDescriptorName= in the socket unit"))

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use options::{Key, Problem, Section, Value, quantity};
 use proxy::options::{Limits, SourceLimits, WorkerOptions};
+use sys::socket::Zoned;
 use tls::resumption::key_file::{KeyFileFault, ListedKeys, SharedSecret};
 use tls::resumption::{KeySource, TicketOptions};
 use wire::address::Address;
@@ -299,7 +300,7 @@ fn admin_address(value: &Value, key: &Key) -> Result<std::net::SocketAddr, Probl
     let Value::Text(text) = value else {
         return Err(Problem::new(format!("is {}", value.kind())).hint(hint()));
     };
-    match text.parse() {
+    match text.parse().map(|Zoned(address)| address) {
         Ok(Address::Ip(address)) => Ok(address),
         Ok(Address::Unix(_)) => {
             Err(Problem::new("is a Unix socket, but an IP address is wanted").hint(hint()))

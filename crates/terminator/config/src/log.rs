@@ -2,6 +2,7 @@
 
 use options::{Key, Problem, Section, Value};
 use proxy::options::{Envelope, Facility, LineFormat, LogConnections, LogOptions};
+use sys::socket::Zoned;
 use wire::address::Address;
 
 use crate::certificates::Shelf;
@@ -110,7 +111,7 @@ fn log_daemon(section: &Section<'_>, name: &str, shelf: &Shelf<'_>) -> Option<Lo
 fn syslog_address(value: &Value, key: &Key) -> Result<Address, Problem> {
     let hint = || format!("for example: {}", key.example);
     let text = options::text(value).map_err(|problem| problem.hint(hint()))?;
-    match text.parse() {
+    match text.parse().map(|Zoned(address)| address) {
         Ok(Address::Ip(address)) if address.port() == 0 => {
             Err(Problem::new("has the port 0").hint("syslog over UDP is usually at port 514"))
         }

@@ -1,7 +1,8 @@
 //! Active checks of servers, made by the control side of the worker process.
 //!
-//! Owns when servers are checked, each at all its addresses, and what is reported; how one check is made is `probe`'s, what
-//! results add up to is `backend::check`'s, and what follows from it the pools'.
+//! Owns when servers are checked, each at all its addresses, and what is reported; how one check is
+//! made is `probe`'s, what results add up to is `backend::check`'s, and what follows from it the
+//! pools'.
 
 mod probe;
 

@@ -137,7 +137,7 @@ impl Attempt {
         self.release(service);
     }
 
-    /// Its socket is closed, whatever came of it.
+    /// Its socket is closed, answered or not.
     pub(crate) fn release(&mut self, service: &Service) {
         if !std::mem::replace(&mut self.is_released, true) {
             self.place = None;

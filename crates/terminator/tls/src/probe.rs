@@ -24,6 +24,7 @@ const RECEIVED_BYTES_MAX: usize = 1 << 20;
 pub struct Probe {
     connection: ClientConnection,
     received: usize,
+    is_ended: bool,
 }
 
 /// Why a handshake did not come about.
@@ -69,6 +70,7 @@ impl Probe {
         Ok(Self {
             connection: connection.map_err(refused)?,
             received: 0,
+            is_ended: false,
         })
     }
 
@@ -131,8 +133,14 @@ impl Probe {
         if self.received > RECEIVED_BYTES_MAX {
             return Err(ProbeFault::TooMuch);
         }
-        self.connection.process_new_packets().map_err(refused)?;
+        let state = self.connection.process_new_packets().map_err(refused)?;
+        self.is_ended |= state.peer_has_closed();
         Ok(())
+    }
+
+    /// Whether the server has said that no data follows (close_notify).
+    pub fn is_ended(&self) -> bool {
+        self.is_ended
     }
 
     /// Whether the handshake is over; the last of it may still have to be sent.

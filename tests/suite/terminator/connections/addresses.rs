@@ -211,3 +211,54 @@ fn a_transfer_goes_on_by_the_other_path_if_one_is_cut() {
         assert!(received_by("eth1") > BEFORE as u64);
     });
 }
+
+/// A link-local address is one of an interface's; each host has some, and the zone says which is
+/// meant (RFC 4007).
+#[test]
+fn a_zone_names_the_interface_of_a_link_local_address_everywhere() {
+    let setup = [
+        LOOPBACK,
+        "link add zone0 type veth peer name zone1",
+        "link set zone0 up",
+        "address add fe80::77/64 dev zone0 nodad",
+    ];
+    in_namespace(&setup, || {
+        let site = Site::new();
+        let unused = Server::start(Behaviour::Hang);
+        let origin = suite::lab::Origin::start_with(&["--listen", "[fe80::77%zone0]:8000"]);
+        let front = "[fe80::77%zone0]:8443";
+        let service = Service::new(&site, &unused)
+            .listen(&format!("['{front}']"))
+            .servers("['[fe80::77%zone0]:8000']")
+            .back("check = { kind = 'http', interval = '100ms' }");
+        let lariat = Lariat::start(&service.toml());
+        lariat.wait_for_metric("lariat_server_changes_total", &[], 0.0);
+        let load = suite::load::Load::bare()
+            .arg("https://[fe80::77%25zone0]:8443/1k")
+            .args("--threads 1 --cpus none --connections 2 --count 20 --verify off");
+        let [attempted, succeeded, failed] = load.record().totals();
+        assert_eq!([attempted, succeeded, failed], [20, 20, 0]);
+        let probe = |place: &str| {
+            let mut command = suite::lab::command();
+            run(command.args(["probe", place, "--timeout", "10s"]))
+        };
+        assert_has(&probe(front).stdout, "TLSv1.3");
+        assert_has(
+            &probe("[fe80::77]:8443").stderr,
+            "is link-local and has no zone",
+        );
+        drop(origin);
+        for (wrong, words) in [
+            ("[fe80::77]:8000", "is link-local and has no zone"),
+            ("[fe80::77%zone7]:8000", "no network interface of this host"),
+            ("[2001:db8::1%zone0]:8000", "only addresses of fe80::/10"),
+        ] {
+            let toml = service.clone().servers(&format!("['{wrong}']")).toml();
+            let directory = Directory::new();
+            let path = directory.write("lariat.toml", toml);
+            let checked = run(suite::lariat::command().arg("check").arg(path));
+            assert!(!checked.status.success());
+            assert_has(&checked.stderr, words);
+        }
+    });
+}

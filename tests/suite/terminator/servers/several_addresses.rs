@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::geteuid;
 use suite::prelude::*;
 
-/// Longer than any test: whoever waits for a dial to end does not get an answer.
+/// Longer than any test: a client that waits for the end of a dial gets no answer.
 const DIAL_TIME: &str = "timeouts = { dial = '1h' }";
 
 /// Takes what the kernel allows to wait, and no more: later connections get no answer at all.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use measure::quantity::{Bytes, Count};
 use options::quantity;
 use sys::cpu::allowed_cpus;
+use sys::socket::Zoned;
 use wire::address::{Address, UnixName};
 
 use super::flags::{Arguments, Command, wrong};
@@ -152,7 +153,8 @@ fn clamp(count: usize) -> u16 {
 fn address(text: &str) -> Result<Address, UsageError> {
     let refused =
         |error: &dyn std::fmt::Display| wrong("listen", text, &error.to_string(), "127.0.0.1:8000");
-    text.parse().map_err(|error| refused(&error))
+    let Zoned(address) = text.parse().map_err(|error| refused(&error))?;
+    Ok(address)
 }
 
 fn unix(path: &OsStr) -> Result<Address, UsageError> {

@@ -15,6 +15,7 @@ use probe::points;
 use probe::run::{Limits, Options, probe};
 use report::Document;
 use sys::own_name;
+use sys::socket::Zoned;
 use wire::address::{Address, AddressError, Endpoint};
 use wire::starttls::Dialect;
 use wire::text::line;
@@ -276,25 +277,26 @@ pub(super) fn now_s() -> u64 {
 pub(super) fn endpoint(text: &str) -> Result<Endpoint, UsageError> {
     let of_url = text.strip_prefix("https://");
     let text = of_url.map_or(text, |url| url.split('/').next().unwrap_or_default());
-    let with_port = match text.parse::<std::net::IpAddr>() {
-        Ok(address) => SocketAddr::new(address, HTTPS).to_string(),
-        Err(_) => text.to_owned(),
+    let host = text.split('%').next().unwrap_or_default();
+    let with_port = match host.parse::<std::net::IpAddr>() {
+        Ok(std::net::IpAddr::V6(_)) => format!("[{text}]:{HTTPS}"),
+        _ => text.replacen("%25", "%", 1),
     };
-    let parsed = match with_port.parse::<Endpoint>() {
+    let parsed = match with_port.parse::<Zoned<Endpoint>>() {
         Err(AddressError::PortMissing) => format!("{with_port}:{HTTPS}").parse(),
         parsed => parsed,
     };
     let hint = "write HOST or HOST:PORT, as in www.example.com:8443";
     let shown = text.escape_debug();
     match parsed {
-        Ok(Endpoint::Address(Address::Unix(_))) => {
+        Ok(Zoned(Endpoint::Address(Address::Unix(_)))) => {
             Err(UsageError::new(format!("`{shown}` is a Unix socket"), hint))
         }
-        Ok(Endpoint::Service { .. }) => {
+        Ok(Zoned(Endpoint::Service { .. })) => {
             let message = format!("`{shown}` stands for several servers");
             Err(UsageError::new(message, hint))
         }
-        Ok(endpoint) => Ok(endpoint),
+        Ok(Zoned(endpoint)) => Ok(endpoint),
         Err(error) => Err(UsageError::new(format!("`{shown}` {error}"), hint)),
     }
 }
@@ -335,8 +337,11 @@ pub(super) fn addresses(
 }
 
 fn socket_address(flag: &str, text: &str) -> Result<SocketAddr, UsageError> {
-    let parsed = text.parse::<SocketAddr>();
-    parsed.map_err(|_| wrong(flag, text, "is no ADDRESS:PORT", "127.0.0.1:8443"))
+    match text.parse() {
+        Ok(Zoned(Address::Ip(address))) => Ok(address),
+        Ok(_) => Err(wrong(flag, text, "is no ADDRESS:PORT", "127.0.0.1:8443")),
+        Err(error) => Err(wrong(flag, text, &error.to_string(), "127.0.0.1:8443")),
+    }
 }
 
 fn server_name(text: &str) -> Result<Option<String>, UsageError> {

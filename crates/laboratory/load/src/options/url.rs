@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use options::Problem;
-use wire::address::{Address, Endpoint};
+use sys::socket::Zoned;
+use wire::address::{Address, AddressError, Endpoint, without_zone};
 
 use super::value::{Read, not};
 
@@ -68,7 +69,7 @@ impl FromStr for Url {
             text: text.to_owned(),
             tls,
             endpoint: endpoint(authority, tls)?,
-            authority: authority.to_owned(),
+            authority: without_zone(authority),
             path: checked_path(path)?,
         })
     }
@@ -105,12 +106,19 @@ fn endpoint(authority: &str, tls: bool) -> Read<Endpoint> {
         (false, true) => format!("{authority}:443"),
         (false, false) => format!("{authority}:80"),
     };
-    let endpoint: Endpoint = full.parse().or_else(|_| {
-        refused(
-            "has no valid host and port",
-            "take a host name, an IPv4 address, or an IPv6 address in brackets, then :PORT",
-        )
-    })?;
+    let Zoned(endpoint) = match full.replacen("%25", "%", 1).parse() {
+        Ok(endpoint) => endpoint,
+        Err(error @ (AddressError::ZoneMissing | AddressError::ZoneUnknown)) => {
+            let hint = "the zone follows the address, as in https://[fe80::1%25eth0]:8443/";
+            return refused(&error.to_string(), hint);
+        }
+        Err(_) => {
+            return refused(
+                "has no valid host and port",
+                "take a host name, an IPv4 address, or an IPv6 address in brackets, then :PORT",
+            );
+        }
+    };
     match &endpoint {
         Endpoint::Address(Address::Ip(address)) if address.port() == 0 => no_port(),
         Endpoint::Name { port: 0, .. } => no_port(),

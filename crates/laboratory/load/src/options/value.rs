@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use measure::choice::{Handshake, Signature};
 use options::{Problem, quantity};
+use sys::socket::Zoned;
 use wire::address::{Address, Endpoint};
 
 /// A number of things, or no bound.
@@ -211,8 +212,8 @@ pub(crate) fn server_name(text: &str) -> Read<OrNone<String>> {
 /// A place to connect to.
 pub(crate) fn endpoint(text: &str) -> Read<Endpoint> {
     let wanted = "take HOST:PORT or unix:PATH";
-    let endpoint: Endpoint = match text.parse() {
-        Ok(endpoint) => endpoint,
+    let endpoint = match text.parse() {
+        Ok(Zoned(endpoint)) => endpoint,
         Err(error) => {
             return refused(
                 text,

@@ -14,7 +14,7 @@ use tls::probe::Probe;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
-use wire::address::{Address, Endpoint, UnixName};
+use wire::address::{Address, Endpoint, UnixName, without_zone};
 use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
 
@@ -290,7 +290,8 @@ impl Answer {
             Some(probe) => probe.data(&buffer[..count], &mut self.bytes)?,
             None => self.bytes.extend_from_slice(&buffer[..count]),
         }
-        if count == 0 && self.bytes.len() == before {
+        let is_ended = count == 0 || self.probe.as_ref().is_some_and(Probe::is_ended);
+        if is_ended && self.bytes.len() == before {
             return Err(ProbeFault::Closed);
         }
         Ok(())
@@ -319,7 +320,7 @@ fn host_of(endpoint: &Endpoint) -> String {
     match endpoint {
         Endpoint::Address(Address::Unix(_)) => "localhost".to_owned(),
         Endpoint::Service { host, .. } => host.clone(),
-        other => other.to_string(),
+        other => without_zone(&other.to_string()),
     }
 }
 
