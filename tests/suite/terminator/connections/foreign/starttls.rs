@@ -175,6 +175,49 @@ fn a_directory_server_without_tls_gets_clients_with_it_and_one_with_tls_those_wi
     lariat.wait_for_line(&["starttls-required"]);
 }
 
+/// A login of 12,288 octets (RFC 4954 section 4), and what IMAP servers take in one line.
+#[test]
+fn long_lines_under_tls_are_for_the_server_to_judge() {
+    let site = Site::new();
+    let (_dovecot, [imap, ..]) = dovecot();
+    let mail = aiosmtpd(&[]);
+    // As long as Dovecot takes before a login, and after it.
+    let login = format!("b AUTHENTICATE XOAUTH2 {}", "x".repeat(8188));
+    let status = format!("d STATUS INBOX ({})", ["MESSAGES"; 7000].join(" "));
+    for (protocol, server, lines) in [
+        (
+            "smtp",
+            mail.address,
+            vec![
+                ("EHLO client.example".to_owned(), "250 "),
+                (format!("AUTH XOAUTH2 {}", "x".repeat(12 << 10)), "500 "),
+            ],
+        ),
+        (
+            "imap",
+            imap,
+            vec![
+                ("a CAPABILITY".to_owned(), "\na OK"),
+                (login, "\nb NO"),
+                ("c LOGIN ann secret".to_owned(), "\nc OK"),
+                (status, "\nd OK"),
+            ],
+        ),
+    ] {
+        let [front, _] = pair(&site, protocol, &server.to_string());
+        let lariat = lariat([&front]);
+        let arguments = ["-starttls", protocol, "-crlf", "-verify_return_error"];
+        let mut talk = Talk::start(&site, front.address, &arguments);
+        for (line, answer) in &lines {
+            talk.say(line);
+            talk.wait_for(answer, 1);
+        }
+        talk.end();
+        let logged = lariat.wait_for_line(&[&format!("{protocol}-front")]);
+        assert_eq!(logged["fault"], "none", "{logged}");
+    }
+}
+
 /// `curl` as `ann`, with TLS that it must have or without any.
 fn curl_as_ann(site: &Site, url: &str, is_tls: bool) -> suite::curl::Curl {
     let ca = site.ca().display().to_string();
@@ -383,8 +426,10 @@ fn inn_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
         }
         talk.end();
     }
+    // Behind a greeting of Lariat's own.
+    let own = [&[("", "200 Ready\r\n")], &READ[1..]].concat();
     for address in [client.address, asking.address] {
-        let said = talk_plainly(address, READ);
+        let said = talk_plainly(address, &own);
         assert!(!said.contains("STARTTLS"), "{said}");
     }
     // INN without Lariat, and Lariat before the one that asks for nothing.
