@@ -247,7 +247,7 @@ pub fn inn(tls: Option<&Site>) -> Foreign {
              hismethod: hisv6\nenableoverview: true\novmethod: tradindexed\n\
              pathnews: /usr/lib/news\npathetc: {root}/etc\npathdb: {root}/db\n\
              pathrun: {root}/run\npathlog: {root}\npathtmp: {root}\npathspool: {root}/spool\n\
-             runasuser: {user}runasgroup: {group}{own}"
+             nnrpdloadlimit: 0\nrunasuser: {user}runasgroup: {group}{own}"
         ),
     );
     let password = run(Command::new("openssl").args(["passwd", "-5", "secret"])).success();

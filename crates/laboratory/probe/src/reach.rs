@@ -40,8 +40,8 @@ pub(crate) struct Reach {
     before: BeforeTls,
     /// Of one connection from its beginning to its end.
     pub(crate) timeout: Duration,
-    /// Of the server's greeting, where it may be late, in addition.
-    greeting: Duration,
+    /// Of the server's greeting, where it may be late, in addition; none after one that never came.
+    greeting: Cell<Duration>,
     /// Of all connections together.
     max_time: Duration,
     /// What they took so far.
@@ -105,7 +105,7 @@ impl Reach {
             address,
             before,
             timeout: limits.connection,
-            greeting: limits.greeting,
+            greeting: Cell::new(limits.greeting),
             max_time: limits.address,
             spent: Cell::default(),
             timeouts: Cell::new(0),
@@ -238,7 +238,7 @@ impl Reach {
         let mut step = dialog.server_connected();
         let (begun, limit) = (Instant::now(), wire.until);
         if dialect.greets_late() {
-            wire.until += self.greeting.min(self.left());
+            wire.until += self.greeting.get().min(self.left());
         }
         let mut is_unheard = true;
         loop {
@@ -324,7 +324,7 @@ impl Reach {
     fn not_greeted(&self, doing: &str) -> Trouble {
         let mut trouble = self.timed_out(doing);
         if self.before.starttls.is_some_and(Dialect::greets_late) {
-            let more = self.greeting.as_secs_f64();
+            let more = self.greeting.take().as_secs_f64();
             trouble.text += &format!(", and {more} s more for a greeting,");
         }
         trouble.text += " as no greeting came: TLS may begin there at once, or another protocol";

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use options::{Problem, Section, Severity};
+use options::{Problem, Section, Severity, quantity};
 use proxy::options::FrontTls;
 use wire::starttls::Dialect;
 
@@ -77,12 +77,13 @@ pub(crate) fn remark(
         false => ("back.starttls", service.section("back")),
     };
     let (silence, why) = silence(dialect);
-    let name = dialect.name();
+    let (name, silence_shown) = (dialect.name(), quantity::show_duration(silence));
     if !times.has("idle") {
-        let message = format!("{side} is `{name}`, so that timeouts.idle is {silence:?}: {why}");
+        let message =
+            format!("{side} is `{name}`, so that timeouts.idle is {silence_shown}: {why}");
         section.say(Severity::Note, "starttls", Problem::new(message));
     } else if idle < silence {
-        let message = format!("is less than the {silence:?} that `{name}` needs: {why}");
+        let message = format!("is less than the {silence_shown} that `{name}` needs: {why}");
         times.warn("idle", Problem::new(message).hint("take it out"));
     }
     if let (Some(severity), FrontTls::Terminate(_), true) = (binding(dialect), front, has_back_tls)

@@ -203,12 +203,12 @@ fn what_follows_from_a_protocol_is_said() {
         (
             "front.starttls = 'imap'",
             Severity::Note,
-            "front.starttls is `imap`, so that timeouts.idle is 1800s: servers wait at least",
+            "front.starttls is `imap`, so that timeouts.idle is 30m: servers wait at least",
         ),
         (
             "front.starttls = 'imap'\ntimeouts.idle = '5m'",
             Severity::Warning,
-            "is less than the 1800s that `imap` needs",
+            "is less than the 30m that `imap` needs",
         ),
         (
             both,

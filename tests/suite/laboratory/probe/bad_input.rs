@@ -3,10 +3,13 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 use suite::lab;
+use suite::load::Load;
 use suite::prelude::*;
 use suite::probe::{self, BRIEF, report};
 use suite::scripted::{self, answer, pass_on, serve_by_hello};
@@ -121,7 +124,7 @@ fn a_full_backlog_and_no_listener_are_told_apart() {
     let address = listener.local_addr().unwrap();
     // Nobody accepts: the kernel's queue fills, and then it drops.
     let mut queued = Vec::new();
-    let limit = std::time::Duration::from_millis(300);
+    let limit = Duration::from_millis(300);
     while let Ok(stream) = TcpStream::connect_timeout(&address, limit) {
         queued.push(stream);
         assert!(queued.len() < 10_000, "the backlog never fills");
@@ -221,12 +224,55 @@ fn mail_server(tls: SocketAddr) -> SocketAddr {
     })
 }
 
+/// As servers do against spam: it is longer silent than a connection may take, and then hears who
+/// it is that asks.
+#[test]
+fn a_server_may_greet_late_and_is_told_a_name() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    let mail = scripted::serve(move |stream| {
+        let pause = Some(Duration::from_millis(300));
+        stream.set_read_timeout(pause).unwrap();
+        assert!(stream.read(&mut [0]).is_err(), "the client waits");
+        stream.set_read_timeout(None).unwrap();
+        let _gone = stream.write_all(b"220 mx\r\n");
+        let mut line = [0; 512];
+        let count = stream.read(&mut line).unwrap_or(0);
+        heard
+            .lock()
+            .unwrap()
+            .push(String::from_utf8_lossy(&line[..count]).into_owned());
+        let _gone = stream.write_all(b"250 mx\r\n");
+    });
+    for (more, wanted) in [
+        (&[][..], None),
+        (&["--ehlo-name", "mx.example"], Some("EHLO mx.example\r\n")),
+    ] {
+        let report = report("100ms", mail, &[&["--starttls", "smtp"], more].concat());
+        assert_has(probe::trouble(&report).1, "offers no STARTTLS");
+        let said = told.lock().unwrap().pop().unwrap();
+        let is_named = said.contains('.') || said.starts_with("EHLO [");
+        assert!(
+            is_named && wanted.is_none_or(|wanted| wanted == said),
+            "{said}"
+        );
+    }
+    let load = Load::of(mail).args("--no-request --count 2 --timeout 100ms --starttls smtp");
+    let record = load.args("--ehlo-name mx.example").run().record();
+    assert!(
+        record.failures().keys().eq(["starttls-failed"]),
+        "{record:?}"
+    );
+    assert_eq!(told.lock().unwrap().pop().unwrap(), "EHLO mx.example\r\n");
+}
+
 #[test]
 fn tls_is_asked_for_in_words_of_the_protocol() {
     let (_site, _server, service, _lariat) = serve(Behaviour::Http("ok".into()));
     let mail = mail_server(service.address);
     assert_has(trouble(mail).1, "did you mean --starttls smtp?");
-    let silent = report(BRIEF, service.address, &["--starttls", "smtp"]);
+    let flags = ["--starttls", "smtp", "--greeting-timeout", "10ms"];
+    let silent = report(BRIEF, service.address, &flags);
     assert_has(
         probe::trouble(&silent).1,
         "as no greeting came: TLS may begin there at once",

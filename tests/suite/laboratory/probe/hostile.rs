@@ -397,7 +397,10 @@ fn words_of_servers_stay_words() {
     for (address, flags) in [
         (server.address, &[][..]),
         (service.address, &[]),
-        (banner, &["--starttls", "smtp"]),
+        (
+            banner,
+            &["--starttls", "smtp", "--greeting-timeout", "10ms"],
+        ),
         (banner, &[]),
     ] {
         let text = probe(BRIEF, address, flags);

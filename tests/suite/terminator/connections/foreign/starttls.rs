@@ -175,6 +175,156 @@ fn a_directory_server_without_tls_gets_clients_with_it_and_one_with_tls_those_wi
     lariat.wait_for_line(&["starttls-required"]);
 }
 
+/// `examples/mail.toml` with what it names: each word with a colon is an address.
+fn example(site: &Site, places: &[(&str, String)]) -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mail.toml");
+    let mut text = std::fs::read_to_string(path).unwrap();
+    let pem = site.path("site.pem").display().to_string();
+    let ca = format!("tls = {{ ca = [\"{}\"]", site.ca().display());
+    text = text.replace("tls = { ca = [\"certs/site.pem\"]", &ca);
+    text = text.replace("certs/site.pem", &pem);
+    for (place, address) in places {
+        assert!(text.contains(place), "{place}");
+        text = text.replace(place, address);
+    }
+    text
+}
+
+#[test]
+fn the_example_of_mail_serves_the_usual_clients() {
+    let site = Site::new();
+    let pem = site.path("site.pem").display().to_string();
+    let provider = aiosmtpd(&["--tlscert", &pem, "--tlskey", &pem]);
+    let (mail, (_dovecot, [imap, ..])) = (aiosmtpd(&[]), dovecot());
+    let (directory, chat) = (slapd(""), prosody(None));
+    let fronts = [(); 8].map(|()| free_address());
+    let [
+        submission,
+        submissions,
+        imap_front,
+        imaps,
+        ldap_front,
+        ldaps,
+        xmpps,
+        smarthost,
+    ] = fronts;
+    let text = example(
+        &site,
+        &[
+            ("[::]:8587", submission.to_string()),
+            ("[::]:8465", submissions.to_string()),
+            ("[::]:8143", imap_front.to_string()),
+            ("[::]:8993", imaps.to_string()),
+            ("[::]:8389", ldap_front.to_string()),
+            ("[::]:8636", ldaps.to_string()),
+            ("[::]:5223", xmpps.to_string()),
+            ("127.0.0.1:2525", smarthost.to_string()),
+            ("127.0.0.1:2587", mail.address.to_string()),
+            ("127.0.0.1:2143", imap.to_string()),
+            ("127.0.0.1:2389", directory.address.to_string()),
+            ("127.0.0.1:5222", chat.address.to_string()),
+            (
+                "smtp.example:587",
+                format!("localhost:{}", provider.address.port()),
+            ),
+        ],
+    );
+    let _lariat = Lariat::start(&text);
+    let message = "From: bob@example\nTo: ann@example\nSubject: by msmtp\n\nhello\n";
+    let (message, ca) = (
+        site.write("message", message),
+        site.ca().display().to_string(),
+    );
+    for (address, tls, server) in [
+        (submission, &["--tls=on", "--tls-starttls=on"][..], &mail),
+        (submissions, &["--tls=on", "--tls-starttls=off"], &mail),
+        (smarthost, &["--tls=off"], &provider),
+    ] {
+        let before = server.stdout();
+        let port = format!("--port={}", address.port());
+        let mut msmtp = Command::new("sh");
+        msmtp.args(["-c", "msmtp \"$@\" < \"$0\""]).arg(&message);
+        msmtp.args([
+            "--host=localhost",
+            &port,
+            "--from=bob@example",
+            "--auth=off",
+        ]);
+        msmtp
+            .args([&format!("--tls-trust-file={ca}"), "ann@example"])
+            .args(tls);
+        run(&mut msmtp).success();
+        until_true("the message", || {
+            let said = server.stdout();
+            said.strip_prefix(&before)
+                .is_some_and(|new| new.contains("Subject: by msmtp"))
+        });
+    }
+    for (scheme, address) in [("imap", imap_front), ("imaps", imaps)] {
+        let url = format!("{scheme}://localhost:{}/", address.port());
+        let said = curl_as_ann(&site, &url, true).run().success();
+        assert_has(said, "INBOX");
+    }
+    for (address, url, start_tls) in [(ldap_front, "ldap", &["-ZZ"][..]), (ldaps, "ldaps", &[])] {
+        let mut who = Command::new("ldapwhoami");
+        who.env("LDAPTLS_CACERT", site.ca())
+            .args(["-x", "-D", "cn=admin,dc=example"]);
+        who.args(["-w", "secret", "-H", &format!("{url}://{address}")])
+            .args(start_tls);
+        assert_eq!(run(&mut who).success(), "dn:cn=admin,dc=example\n");
+    }
+    let arguments = ["-alpn", "xmpp-client", "-verify_return_error"];
+    let mut talk = Talk::start(&site, xmpps, &arguments);
+    talk.say(STREAM);
+    talk.wait_for("</stream:features>", 1);
+    talk.say(LOGIN);
+    talk.wait_for("<success", 1);
+    talk.end();
+}
+
+/// A login of 12,288 octets (RFC 4954 section 4), and what IMAP servers take in one line.
+#[test]
+fn long_lines_under_tls_are_for_the_server_to_judge() {
+    let site = Site::new();
+    let (_dovecot, [imap, ..]) = dovecot();
+    let mail = aiosmtpd(&[]);
+    // As long as Dovecot takes before a login, and after it.
+    let login = format!("b AUTHENTICATE XOAUTH2 {}", "x".repeat(8188));
+    let status = format!("d STATUS INBOX ({})", ["MESSAGES"; 7000].join(" "));
+    for (protocol, server, lines) in [
+        (
+            "smtp",
+            mail.address,
+            vec![
+                ("EHLO client.example".to_owned(), "250 "),
+                (format!("AUTH XOAUTH2 {}", "x".repeat(12 << 10)), "500 "),
+            ],
+        ),
+        (
+            "imap",
+            imap,
+            vec![
+                ("a CAPABILITY".to_owned(), "\na OK"),
+                (login, "\nb NO"),
+                ("c LOGIN ann secret".to_owned(), "\nc OK"),
+                (status, "\nd OK"),
+            ],
+        ),
+    ] {
+        let [front, _] = pair(&site, protocol, &server.to_string());
+        let lariat = lariat([&front]);
+        let arguments = ["-starttls", protocol, "-crlf", "-verify_return_error"];
+        let mut talk = Talk::start(&site, front.address, &arguments);
+        for (line, answer) in &lines {
+            talk.say(line);
+            talk.wait_for(answer, 1);
+        }
+        talk.end();
+        let logged = lariat.wait_for_line(&[&format!("{protocol}-front")]);
+        assert_eq!(logged["fault"], "none", "{logged}");
+    }
+}
+
 /// `curl` as `ann`, with TLS that it must have or without any.
 fn curl_as_ann(site: &Site, url: &str, is_tls: bool) -> suite::curl::Curl {
     let ca = site.ca().display().to_string();
@@ -383,8 +533,10 @@ fn inn_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
         }
         talk.end();
     }
+    // Behind a greeting of Lariat's own.
+    let own = [&[("", "200 Ready\r\n")], &READ[1..]].concat();
     for address in [client.address, asking.address] {
-        let said = talk_plainly(address, READ);
+        let said = talk_plainly(address, &own);
         assert!(!said.contains("STARTTLS"), "{said}");
     }
     // INN without Lariat, and Lariat before the one that asks for nothing.
