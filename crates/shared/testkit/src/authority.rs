@@ -82,18 +82,19 @@ impl Authority {
     /// A certificate of an authority with a new key that says who it is and who has issued it: PEM.
     /// Its signature is nobody's.
     pub fn forged(name: &str, issuer: &str, traits: &[Trait]) -> String {
-        Self::forged_by(
-            &Key::EcdsaP256.generate().serialize_pem(),
-            name,
-            issuer,
-            traits,
-        )
+        let key = || Key::EcdsaP256.generate_pem();
+        Self::certificate(&key(), name, issuer, &key(), traits)
     }
 
-    /// The same signed by this key (PEM).
-    pub fn forged_by(signer: &str, name: &str, issuer: &str, traits: &[Trait]) -> String {
-        let signer = KeyPair::from_pem(signer).expect("it is a key");
-        let key = Key::Ed25519.generate();
+    /// The same with this key, signed by that one (PEM).
+    pub fn certificate(
+        key: &str,
+        name: &str,
+        issuer: &str,
+        signer: &str,
+        traits: &[Trait],
+    ) -> String {
+        let [key, signer] = [key, signer].map(|one| KeyPair::from_pem(one).expect("it is a key"));
         let (mut params, _) = authority_params(name, &[]);
         for one in traits {
             one.put_into(&mut params);
