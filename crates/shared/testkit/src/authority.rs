@@ -52,6 +52,8 @@ pub enum Trait {
     NameConstraints(u16),
     /// So many small extensions that nobody knows.
     Extensions(u16),
+    /// So many parts of its name that nobody knows.
+    NameParts(u16),
     /// So many extended key usages that nobody knows, and clientAuth behind them.
     Usages(u16),
 }
@@ -308,6 +310,12 @@ impl Trait {
                 let extension =
                     |at| CustomExtension::from_oid_content(&[1, 2, 3, u64::from(at)], Vec::new());
                 params.custom_extensions = (0..count).map(extension).collect();
+            }
+            Self::NameParts(count) => {
+                for at in 0..count {
+                    let kind = DnType::CustomDnType(vec![1, 2, 3, u64::from(at)]);
+                    params.distinguished_name.push(kind, "x");
+                }
             }
             Self::Usages(count) => {
                 let usage = |at| ExtendedKeyUsagePurpose::Other(vec![1, 2, 3, u64::from(at)]);

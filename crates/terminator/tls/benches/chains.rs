@@ -105,6 +105,13 @@ fn rows() -> Vec<Row> {
             chain(pairs(&[Trait::Usages(1400)])),
         ),
     ];
+    let parts = &[Trait::EndEntity, Trait::NameParts(3000)];
+    rows.push((
+        "a name of 3,000 parts",
+        trusted,
+        vec![],
+        certificates(&Authority::forged("mallory", "x", parts)),
+    ));
     rows.extend(at_the_authority());
     rows.extend(by_the_operator());
     rows
