@@ -76,8 +76,10 @@ impl Authorities {
 
     /// The same of this host's own bundles, in which there may be some that cannot be used.
     pub(super) fn read_of_host(sources: &[PemSource], peer: Peer) -> Result<Self, VerifyFault> {
-        let mut all = Self::default();
-        all.are_of_host = true;
+        let mut all = Self {
+            are_of_host: true,
+            ..Self::default()
+        };
         for source in sources {
             let certificates = read_certificates(source)?;
             for certificate in &certificates {
