@@ -307,17 +307,9 @@ fn of_certificate(one: &Certificate, now_s: u64, found: &mut Found) {
                 format!("the root {root} is not trusted"),
             );
         }
-        ChainState::TooLong => found.note(
-            "chain-broken",
-            format!(
-                "{} certificates were sent, and more than six of them lead on from the first, or by \
-                 too many paths",
-                one.chain.len()
-            ),
-        ),
         // That of the signature says why.
         ChainState::Broken if !one.weak_signatures.is_empty() => {}
-        ChainState::Broken => found.note("chain-broken", one.chain.join(" < ")),
+        ChainState::Broken | ChainState::TooLong => found.note("chain-broken", broken(one)),
     }
     let chain = one.chain.join(" < ");
     let is_disordered = is_read && !one.chain_ordered;
@@ -338,6 +330,17 @@ fn of_certificate(one: &Certificate, now_s: u64, found: &mut Found) {
     let seen = format!("signed with MD5 or SHA-1: {weak}");
     found.note_if(!weak.is_empty(), "weak-signature", seen);
     staple(one, now_s, found);
+}
+
+fn broken(one: &Certificate) -> String {
+    if one.chain_state == ChainState::TooLong {
+        let count = one.chain.len();
+        return format!(
+            "{count} certificates were sent, and more than six of them lead on from the first, or \
+             by too many paths"
+        );
+    }
+    one.chain.join(" < ")
 }
 
 fn staple(one: &Certificate, now_s: u64, found: &mut Found) {

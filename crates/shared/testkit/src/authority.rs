@@ -52,6 +52,8 @@ pub enum Trait {
     NameConstraints(u16),
     /// So many small extensions that nobody knows.
     Extensions(u16),
+    /// So many parts of its name that nobody knows.
+    NameParts(u16),
     /// So many extended key usages that nobody knows, and clientAuth behind them.
     Usages(u16),
 }
@@ -82,18 +84,19 @@ impl Authority {
     /// A certificate of an authority with a new key that says who it is and who has issued it: PEM.
     /// Its signature is nobody's.
     pub fn forged(name: &str, issuer: &str, traits: &[Trait]) -> String {
-        Self::forged_by(
-            &Key::EcdsaP256.generate().serialize_pem(),
-            name,
-            issuer,
-            traits,
-        )
+        let key = || Key::EcdsaP256.generate_pem();
+        Self::certificate(&key(), name, issuer, &key(), traits)
     }
 
-    /// The same signed by this key (PEM).
-    pub fn forged_by(signer: &str, name: &str, issuer: &str, traits: &[Trait]) -> String {
-        let signer = KeyPair::from_pem(signer).expect("it is a key");
-        let key = Key::Ed25519.generate();
+    /// The same with this key, signed by that one (PEM).
+    pub fn certificate(
+        key: &str,
+        name: &str,
+        issuer: &str,
+        signer: &str,
+        traits: &[Trait],
+    ) -> String {
+        let [key, signer] = [key, signer].map(|one| KeyPair::from_pem(one).expect("it is a key"));
         let (mut params, _) = authority_params(name, &[]);
         for one in traits {
             one.put_into(&mut params);
@@ -307,6 +310,12 @@ impl Trait {
                 let extension =
                     |at| CustomExtension::from_oid_content(&[1, 2, 3, u64::from(at)], Vec::new());
                 params.custom_extensions = (0..count).map(extension).collect();
+            }
+            Self::NameParts(count) => {
+                for at in 0..count {
+                    let kind = DnType::CustomDnType(vec![1, 2, 3, u64::from(at)]);
+                    params.distinguished_name.push(kind, "x");
+                }
             }
             Self::Usages(count) => {
                 let usage = |at| ExtendedKeyUsagePurpose::Other(vec![1, 2, 3, u64::from(at)]);

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 use rcgen::{
     KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 use crate::directory::Directory;
 
@@ -23,6 +25,11 @@ pub enum Key {
 }
 
 impl Key {
+    /// A new one, PKCS #8 in PEM.
+    pub fn generate_pem(self) -> String {
+        self.generate().serialize_pem()
+    }
+
     pub(crate) fn generate(self) -> KeyPair {
         let made = match self {
             Self::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
@@ -40,6 +47,14 @@ fn rsa_pem() -> &'static str {
         let key = KeyPair::generate_for(&PKCS_RSA_SHA256).expect("RSA keys can be made");
         key.serialize_pem()
     })
+}
+
+/// The certificates in a text of PEM, as DER.
+pub fn certificates(pem: &str) -> Vec<Vec<u8>> {
+    let certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
+    certificates
+        .map(|one| one.expect("the text is PEM").to_vec())
+        .collect()
 }
 
 /// What a certificate authority issued.

@@ -5,10 +5,9 @@
 //! its kind that is let through to the library, and those that are refused before it. Authorities
 //! and revocation lists are the operator's, and stand here as large as some have them.
 
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use sys::cpu::thread_time;
 use testkit::authority::{Authority, Trait};
+use testkit::leaf::{Key, certificates};
 use tls::options::PemSource;
 use tls::verify::BareVerifier;
 
@@ -44,14 +43,6 @@ fn main() {
     }
 }
 
-/// The certificates in a text of PEM.
-fn ders(pem: &str) -> Vec<Vec<u8>> {
-    let certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
-    certificates
-        .map(|one| one.expect("a certificate").to_vec())
-        .collect()
-}
-
 fn sources(texts: Vec<String>) -> Vec<PemSource> {
     let source = |pem: String| PemSource {
         place: "a.pem".to_owned(),
@@ -80,13 +71,13 @@ fn rows() -> Vec<Row> {
         twice.collect()
     };
     let of_x = |above: String| Authority::root("x").client("mallory").above(&above);
-    let chain = |above: String| ders(&of_x(above).chain_pem());
+    let chain = |above: String| certificates(&of_x(above).chain_pem());
     let mut rows: Vec<Row> = vec![
         (
             "six intermediates, all right",
             trusted.clone(),
             vec![],
-            ders(&good.chain_pem()),
+            certificates(&good.chain_pem()),
         ),
         (
             "200 of one name",
@@ -114,6 +105,13 @@ fn rows() -> Vec<Row> {
             chain(pairs(&[Trait::Usages(1400)])),
         ),
     ];
+    let parts = &[Trait::EndEntity, Trait::NameParts(3000)];
+    rows.push((
+        "a name of 3,000 parts",
+        trusted,
+        vec![],
+        certificates(&Authority::forged("mallory", "x", parts)),
+    ));
     rows.extend(at_the_authority());
     rows.extend(by_the_operator());
     rows
@@ -136,10 +134,13 @@ fn at_the_authority() -> Vec<Row> {
     let rows = keys.map(|(what, key)| {
         let root = Authority::own_issuer_by_openssl(key);
         let key = &root[root.find("-----BEGIN PRIVATE KEY").expect("its key")..];
-        let one = |name, traits| Authority::forged_by(key, name, "localhost", traits);
+        let one = |name, traits| {
+            let own = Key::EcdsaP256.generate_pem();
+            Authority::certificate(&own, name, "localhost", key, traits)
+        };
         let leaf = one("mallory", &[Trait::EndEntity]);
         let above = [(); 3].map(|()| one("localhost", &[]));
-        let mut chain = ders(&(leaf + &above.concat()));
+        let mut chain = certificates(&(leaf + &above.concat()));
         // Signatures that are wrong in their last bit.
         for last in chain.iter_mut().filter_map(|one| one.last_mut()) {
             *last ^= 1;
@@ -160,7 +161,7 @@ fn by_the_operator() -> Vec<Row> {
         let serials: Vec<u64> = (1 << 40..(1 << 40) + count).collect();
         vec![root.revocation_list_for(&serials, NOW - 60, NOW + 60)]
     };
-    let alice = ders(&root.client("alice").chain_pem());
+    let alice = certificates(&root.client("alice").chain_pem());
     let row = |what, count| {
         (
             what,
@@ -174,7 +175,7 @@ fn by_the_operator() -> Vec<Row> {
             "100 name constraints, 3,500 names",
             vec![bounded.pem().to_owned()],
             vec![],
-            ders(&many.chain_pem()),
+            certificates(&many.chain_pem()),
         ),
         row("a list of 1,000 entries", 1000),
         row("a list of 100,000 entries", 100_000),

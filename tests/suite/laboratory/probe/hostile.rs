@@ -363,6 +363,27 @@ fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
     assert!(chain.len() > 100, "{node}");
 }
 
+/// A library would look for a path among them for seconds.
+#[test]
+fn a_chain_made_to_cost_seconds_is_a_finding() {
+    let site = Site::new();
+    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
+    let hostile = Authority::root("x").leaf(&["localhost"]).issue();
+    hostile.above(&flat).write(&site.directory, "hostile.pem");
+    let server = SServer::start(&site, "hostile.pem", &["-www"]);
+    let ca = site.ca().display().to_string();
+    let report = report(BUSY, server.address, &["--ca", &ca]);
+    let certificate = &report["nodes"][0]["clients"][0]["certificate"];
+    assert_eq!(certificate["chain_state"], "too-long", "{certificate}");
+    let verdicts = report["verdicts"].as_array().unwrap();
+    let broken = verdicts.iter().find(|one| one["point"] == "chain-broken");
+    let words = "142 certificates were sent, and more than six of them lead on";
+    assert!(
+        broken.is_some_and(|one| one.to_string().contains(words)),
+        "{report}"
+    );
+}
+
 /// What a terminal and a browser would obey.
 const SPELL: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J<script>alert(1)<img src=x onerror=a>";
 

@@ -17,7 +17,7 @@ fn welcoming(site: &Site, mode: &str, authorities: &[&str]) -> (Server, Service)
     (server, service)
 }
 
-/// What `openssl s_client` says that shows the certificate and the chain in a file, in each version.
+/// What `openssl s_client` says in each version that shows the certificate and the chain of a file.
 fn shown(site: &Site, service: &Service, file: &str) -> [String; 2] {
     let path = site.path(file).display().to_string();
     ["-tls1_2", "-tls1_3"].map(|version| {

@@ -34,7 +34,12 @@ pub(super) const BACK_TLS: &[Key] = &[
         .many()
         .absent("the authorities that this host trusts")
         .flag("backend-ca")
-        .help("PEM files with the authorities that may have issued the servers' certificates.")
+        .help(
+            "PEM files with the authorities that may have issued the servers' certificates, or \
+             with certificates of the servers themselves, as `openssl req -x509` makes them. What \
+             may not sign certificates (CA:TRUE, keyCertSign) is no authority. What has expired \
+             counts no more.",
+        )
         .example(r#"ca = ["internal-ca.pem"]"#),
     key("service.back.tls.name", Kind::Text("NAME"))
         .absent("the host of the server's address")

@@ -22,7 +22,11 @@ pub(super) const CLIENTS: &[Key] = &[
         .many()
         .absent("only with mode none")
         .flag("client-ca")
-        .help("PEM files with the authorities that may have issued clients' certificates.")
+        .help(
+            "PEM files with the authorities that may have issued clients' certificates. What may \
+             not sign certificates (CA:TRUE, keyCertSign) lets in its own holder alone, and an \
+             authority its own holder too. What has expired counts no more.",
+        )
         .example(r#"ca = ["clients-ca.pem"]"#),
     key("service.front.tls.client-certificates.crl", Kind::Path)
         .many()

@@ -76,8 +76,10 @@ impl Authorities {
 
     /// The same of this host's own bundles, in which there may be some that cannot be used.
     pub(super) fn read_of_host(sources: &[PemSource], peer: Peer) -> Result<Self, VerifyFault> {
-        let mut all = Self::default();
-        all.are_of_host = true;
+        let mut all = Self {
+            are_of_host: true,
+            ..Self::default()
+        };
         for source in sources {
             let certificates = read_certificates(source)?;
             for certificate in &certificates {
@@ -279,7 +281,7 @@ fn hash(der: &[u8]) -> [u8; 32] {
 /// Whether it may sign certificates, and its path length; `None` = its extensions cannot be read.
 ///
 /// Before version 3 a certificate could not say so: one that has signed itself may (RFC 5280
-/// section 6.1.4 (k) leaves that to whoever put it here).
+/// section 6.1.4 (k) leaves that to those who put it here).
 fn authority_of(read: &X509Certificate<'_>) -> Option<(bool, Option<u32>)> {
     if read.version() != X509Version::V3 {
         return Some((read.subject().as_raw() == read.issuer().as_raw(), None));

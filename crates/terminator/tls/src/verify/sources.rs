@@ -33,10 +33,10 @@ fn read_blocks(
         VerifyFault::File(place, FileFault::Pem(fault.sentence(&source.place)))
     })?;
     let of_kind: Vec<_> = pem::all_of(blocks, kind).collect();
-    match of_kind.is_empty() {
-        true => Err(fault_in(source, empty)),
-        false => Ok(of_kind),
+    if of_kind.is_empty() {
+        return Err(fault_in(source, empty));
     }
+    Ok(of_kind)
 }
 
 /// With the line of the block at fault, if it is one.

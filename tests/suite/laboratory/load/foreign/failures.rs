@@ -203,7 +203,13 @@ fn shows_a_certificate_that_does_not_hold() {
     let directory = &site.directory;
     let expired = site.authority.leaf(&["localhost"]).expired().issue();
     let foreign = Authority::root("another").leaf(&["localhost"]).issue();
+    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
+    let hostile = Authority::root("x")
+        .leaf(&["localhost"])
+        .issue()
+        .above(&flat);
     let good = nginx_with(&site, site.path("site.pem"));
+    let hostile = nginx_with(&site, hostile.write(directory, "hostile.pem"));
     let expired = nginx_with(&site, expired.write(directory, "expired.pem"));
     let foreign = nginx_with(&site, foreign.write(directory, "foreign.pem"));
     let ca = site.ca();
@@ -213,6 +219,7 @@ fn shows_a_certificate_that_does_not_hold() {
         (&good, &elsewhere, "certificate-name"),
         (&expired, &trusting, "certificate-time"),
         (&foreign, &trusting, "certificate-issuer"),
+        (&hostile, &trusting, "certificate-chain"),
     ] {
         assert_eq!(reason(nginx.address, flags), wanted);
         // Who does not ask does not care.
