@@ -13,15 +13,21 @@ const OWN_BYTES_MAX: usize = 4096;
 const FACTOR: usize = 64;
 
 fuzz_target!(|bytes: &[u8]| {
-    let [dialect, sides, pieces @ ..] = bytes else {
+    let [dialect, is_set, pieces @ ..] = bytes else {
         return;
     };
     let (_, dialect) = Dialect::ALL[usize::from(*dialect) % Dialect::ALL.len()];
     let sides = Sides {
-        front: [None, Some(Policy::Required), Some(Policy::Optional)][usize::from(sides & 3) % 3],
-        back: sides & 4 != 0,
+        front: [None, Some(Policy::Required), Some(Policy::Optional)][usize::from(is_set & 3) % 3],
+        back: is_set & 4 != 0,
     };
     let mut dialog = Dialog::new(dialect, sides, NAMES);
+    if is_set & 8 != 0 {
+        dialog.server_is_secured();
+    }
+    if is_set & 16 != 0 {
+        dialog.server_has_other_certificate();
+    }
     let (mut came, mut went) = (0, OWN_BYTES_MAX);
     went += follow(&mut dialog, Dialog::server_connected, came, 0).unwrap_or(0);
     let mut rest = pieces;
@@ -56,7 +62,7 @@ fn follow(
         assert!(dialog.unavailable().len() < OWN_BYTES_MAX);
         out = match out.next {
             Next::More => return Some(bytes),
-            Next::Relay | Next::Fail(_) => return None,
+            Next::Relay | Next::Broadcast(_) | Next::Fail(_) => return None,
             Next::StartClientTls | Next::ClientTlsBegun(_) => dialog.client_tls_up(),
             Next::StartServerTls => dialog.server_tls_up(),
             Next::Password(PasswordTask::OwnKey) => dialog.password_done(Some(b"key".to_vec())),
