@@ -28,15 +28,21 @@ const GREETINGS: &[&[u8]] = &[
 ];
 
 fuzz_target!(|bytes: &[u8]| {
-    let [dialect, sides, pieces @ ..] = bytes else {
+    let [dialect, is_set, pieces @ ..] = bytes else {
         return;
     };
     let (_, dialect) = Dialect::ALL[usize::from(*dialect) % Dialect::ALL.len()];
     let sides = Sides {
-        front: [None, Some(Policy::Required), Some(Policy::Optional)][usize::from(sides & 3) % 3],
-        back: sides & 4 != 0,
+        front: [None, Some(Policy::Required), Some(Policy::Optional)][usize::from(is_set & 3) % 3],
+        back: is_set & 4 != 0,
     };
     let mut dialog = Dialog::new(dialect, sides, NAMES);
+    if is_set & 8 != 0 {
+        dialog.server_is_secured();
+    }
+    if is_set & 16 != 0 {
+        dialog.server_has_other_certificate();
+    }
     // The beginning of their protocol is a part of the login.
     let is_database = matches!(dialect, Dialect::Mysql | Dialect::Postgres);
     let (mut came, mut went) = (0, OWN_BYTES_MAX);
@@ -74,7 +80,7 @@ fn follow(
         assert!(dialog.unavailable().len() < OWN_BYTES_MAX);
         out = match out.next {
             Next::More => return Some(bytes),
-            Next::Relay | Next::Fail(_) => return None,
+            Next::Relay | Next::Broadcast(_) | Next::Fail(_) => return None,
             Next::StartClientTls | Next::ClientTlsBegun(_) => dialog.client_tls_up(),
             Next::StartServerTls => {
                 let up = dialog.server_tls_up();

@@ -73,7 +73,7 @@ fn program(driver: &str) -> Command {
     };
     match driver {
         "pymysql" | "connector" | "connector-pure" => python("python/mysql_client.py"),
-        "psycopg" | "asyncpg" => python("python/postgres_client.py"),
+        "psycopg" | "asyncpg" | "pg8000" => python("python/postgres_client.py"),
         "mysql2" => {
             let mut command = of("node".into(), &[]);
             command.env("NODE_PATH", folder.join("node/node_modules"));
@@ -81,6 +81,7 @@ fn program(driver: &str) -> Command {
             command
         }
         "go" => of(folder.join("go/client"), &[]),
+        "pgx" => of(folder.join("go/postgres"), &[]),
         "mariadb" | "mysql" | "postgresql" => {
             let java = folder.join("java").display().to_string();
             of(

@@ -7,7 +7,7 @@ use suite::starttls::{lariat, postgres};
 
 use super::{Login, assert_refused, assert_says, service};
 
-const DRIVERS: [&str; 3] = ["psycopg", "asyncpg", "postgresql"];
+const DRIVERS: [&str; 5] = ["psycopg", "asyncpg", "postgresql", "pg8000", "pgx"];
 
 fn login<'a>(service: &Service, ca: Option<&'a Path>) -> Login<'a> {
     Login {
@@ -21,7 +21,7 @@ fn login<'a>(service: &Service, ca: Option<&'a Path>) -> Login<'a> {
 /// How a driver is told to begin with TLS.
 fn direct(driver: &str) -> &'static str {
     match driver {
-        "psycopg" => "sslnegotiation=direct",
+        "psycopg" | "pgx" => "sslnegotiation=direct",
         "asyncpg" => "direct",
         _ => "-sslNegotiation=direct",
     }
@@ -33,6 +33,17 @@ fn canceled(driver: &str) -> &'static str {
         "postgresql" => "cancel 57014",
         _ => "cancel canceled",
     }
+}
+
+/// All that a driver can do, and what it prints then. One of them cancels nothing.
+fn all<'a>(driver: &str, who: &'a str) -> (Vec<&'a str>, Vec<&'a str>) {
+    let mut actions = vec!["who", "prepared", "large"];
+    let mut lines = vec![who, "prepared 42", "large 3000000"];
+    if driver != "pg8000" {
+        actions.extend(["cancel", "who"]);
+        lines.extend([canceled(driver), who]);
+    }
+    (actions, lines)
 }
 
 #[test]
@@ -56,16 +67,10 @@ fn a_server_without_tls_serves_every_driver() {
             (&pair, None),
         ] {
             let login = login(service, ca);
-            let actions = ["who", "prepared", "large", "cancel", "who"];
-            let lines = [
-                "who ann false",
-                "prepared 42",
-                "large 3000000",
-                canceled(driver),
-            ];
-            let lines = [&lines[..], &["who ann false"]].concat();
+            let (actions, lines) = all(driver, "who ann false");
             assert_says(driver, login, &actions, &lines);
-            if ca.is_some() {
+            // It begins no TLS of itself.
+            if ca.is_some() && driver != "pg8000" {
                 let actions = [&[direct(driver)], &actions[..]].concat();
                 assert_says(driver, login, &actions, &lines);
             }
@@ -101,41 +106,58 @@ fn a_server_without_tls_serves_every_driver() {
     assert_refused("postgresql", verified, &insisting, "does not support GSS");
 }
 
+/// Drivers that bind their login to the certificate if the server offers that, and how they are
+/// told not to.
+const BINDING: [(&str, Option<&str>); 4] = [
+    ("psycopg", Some("channel_binding=disable")),
+    ("postgresql", Some("-channelBinding=disable")),
+    ("pg8000", None),
+    ("pgx", None),
+];
+
 #[test]
 fn a_server_with_tls_offers_channel_binding() {
     let site = Site::new();
     let hba = "hostssl all all 127.0.0.1/32 scram-sha-256";
-    let server = postgres(hba, &["-c", "ssl=on"], &site);
-    let (ca, address) = (site.ca(), server.address.to_string());
+    // What a client asks of one server, and cancels, may come to the other.
+    let servers = [(); 2].map(|()| postgres(hba, &["-c", "ssl=on"], &site));
+    let list = servers
+        .each_ref()
+        .map(|one| format!("{:?}", one.address.to_string()));
+    let (ca, list) = (site.ca(), format!("[{}]", list.join(", ")));
     let before = |name| {
-        let service = service(&site, name, &address).asking("postgres", &ca);
-        service.starting_tls("postgres", "required")
+        let service = service(&site, name, "127.0.0.1:1").servers(&list);
+        service.asking("postgres", &ca)
     };
-    let same = before("same");
+    let same = before("same").starting_tls("postgres", "required");
     site.leaf(&["localhost"])
         .write(&site.directory, "other.pem");
     let other = before("other").certificates(&format!("[{:?}]", site.path("other.pem")));
-    let _lariat = lariat([&same, &other]);
+    let other = other.starting_tls("postgres", "required");
+    let plain = before("plain").mode("off");
+    let lariat = lariat([&same, &other, &plain]);
+    // As they are, with the server's name verified; and without TLS, before a server that wants it.
     for driver in DRIVERS {
-        assert_says(driver, login(&same, Some(&ca)), &["who"], &["who ann true"]);
+        for (service, ca) in [(&same, Some(ca.as_path())), (&plain, None)] {
+            let (actions, lines) = all(driver, "who ann true");
+            assert_says(driver, login(service, ca), &actions, &lines);
+        }
     }
-    for (driver, bound, unbound) in [
-        (
-            "psycopg",
-            "channel_binding=require",
-            "channel_binding=disable",
-        ),
-        (
-            "postgresql",
-            "-channelBinding=require",
-            "-channelBinding=disable",
-        ),
+    for (driver, bound) in [
+        ("psycopg", "channel_binding=require"),
+        ("postgresql", "-channelBinding=require"),
     ] {
         let verified = login(&same, Some(&ca));
         assert_says(driver, verified, &[bound, "who"], &["who ann true"]);
-        // Binding to the certificate holds only where Lariat and the server have the same.
-        let verified = login(&other, Some(&ca));
-        assert_refused(driver, verified, &["who"], "channel binding check failed");
-        assert_says(driver, verified, &[unbound, "who"], &["who ann true"]);
     }
+    // Binding to the certificate holds only where Lariat and the server have the same.
+    let verified = login(&other, Some(&ca));
+    for (driver, unbound) in BINDING {
+        assert_refused(driver, verified, &["who"], "channel binding is impossible");
+        lariat.wait_for_line(&["\"service\":\"other\"", "channel-binding"]);
+        if let Some(unbound) = unbound {
+            assert_says(driver, verified, &[unbound, "who"], &["who ann true"]);
+        }
+    }
+    assert_says("asyncpg", verified, &["who"], &["who ann true"]);
 }

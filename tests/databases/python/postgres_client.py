@@ -1,4 +1,4 @@
-"""psycopg and asyncpg: does what is asked, and prints a line for each."""
+"""psycopg, asyncpg and pg8000: does what is asked, and prints a line for each."""
 
 import asyncio
 import ssl
@@ -93,9 +93,29 @@ async def run_asyncpg(actions):
     await connection.close()
 
 
+def run_pg8000(actions):
+    import pg8000.native
+
+    context = ssl.create_default_context(cafile=ca) if ca else False
+    connection = pg8000.native.Connection(
+        user, host="localhost", port=int(port), password=password, database="postgres",
+        ssl_context=context,
+    )
+    for action in actions:
+        if action == "who":
+            print("who", connection.run(WHO)[0][0])
+        elif action == "prepared":
+            print("prepared", connection.prepare("SELECT :a + 1").run(a=41)[0][0])
+        elif action == "large":
+            print("large", len(connection.run("SELECT repeat('x', 3000000)")[0][0]))
+    connection.close()
+
+
 try:
     if driver == "psycopg":
         run_psycopg(sys.argv[6:])
+    elif driver == "pg8000":
+        run_pg8000(sys.argv[6:])
     else:
         asyncio.run(run_asyncpg(sys.argv[6:]))
 except Exception as error:

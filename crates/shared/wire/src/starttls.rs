@@ -170,6 +170,17 @@ impl Dialog {
         self.step(|steps, out| steps.server_tls_up(out))
     }
 
+    /// Servers get TLS, whether or not [`Sides::back`] asks for it; to be told before any byte.
+    pub fn server_is_secured(&mut self) {
+        self.steps.server_is_secured();
+    }
+
+    /// The client was shown another certificate than the server has shown: what a client binds to
+    /// the one is not bound to the other. To be told before [`Self::server_tls_up`].
+    pub fn server_has_other_certificate(&mut self) {
+        self.steps.server_has_other_certificate();
+    }
+
     /// A server is connected, without TLS yet where [`Sides::back`] asks for it. What another one
     /// said before it was given up does not count.
     pub fn server_connected(&mut self) -> Output {

@@ -188,6 +188,26 @@ impl Pool {
         eligible(index, server).then_some(index)
     }
 
+    /// Of all addresses of all servers the one of this number, whatever is known of the server:
+    /// for what goes to each of them. Its limit is not counted.
+    pub fn nth(&self, number: usize) -> Option<Picked> {
+        let servers = self.servers.iter().enumerate();
+        let all = servers.flat_map(|(index, server)| {
+            let addresses = server.addresses().iter().enumerate();
+            addresses.map(move |(at, address)| (index, at, address))
+        });
+        let (server, at, address) = all.into_iter().nth(number)?;
+        Some(Picked {
+            server,
+            address: address.clone(),
+            place: Place {
+                server: server as u16,
+                address: at as u16,
+            },
+            limit: None,
+        })
+    }
+
     /// What a server is called in [`Pick::home`]; `None` if there is no such server.
     pub fn id(&self, server: usize) -> Option<ServerId> {
         self.servers.get(server).map(Server::id)

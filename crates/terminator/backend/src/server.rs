@@ -182,6 +182,10 @@ impl Server {
         }
     }
 
+    pub(crate) fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
     pub(crate) fn id(&self) -> ServerId {
         ServerId::from_bits(self.seed)
     }

@@ -42,7 +42,8 @@ impl Tried {
         places.any(|place| usize::from(place.server) == server)
     }
 
-    pub(crate) fn has(&self, place: Place) -> bool {
+    /// Whether a server was dialled at this address.
+    pub fn has(&self, place: Place) -> bool {
         self.places().contains(&place)
     }
 

@@ -8,9 +8,12 @@ use proxy::options::{
     BackOptions, CertificateForm, FrontOptions, FrontTls, SendProxy, ServiceOptions, Timeouts,
 };
 use proxy::routes::{Overlap, RouteTable};
+use tls::certificate::Certificate;
+use tls::client::pin_of;
 use tls::options::{ClientMode, Tls13Sessions};
 use wire::address::Address;
 use wire::network::Network;
+use wire::starttls::Dialect;
 
 use crate::certificates::Shelf;
 use crate::host::Tls13Choice;
@@ -259,6 +262,7 @@ fn sides_fit(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
         return None;
     }
     something_is_encrypted(&front, service);
+    channel_binding_holds(&back, service);
     early_data_is_told(section, service)?;
     let terminated = service.front.terminated();
     if asks_for_client_certificate(service.back.send_proxy()).is_some()
@@ -283,6 +287,34 @@ fn something_is_encrypted(front: &Section<'_>, service: &ServiceOptions) {
     let problem = Problem::new("is missing, so that nothing is encrypted");
     let hint = "give it `certificates`, or write tls = \"off\" if that is meant";
     front.warn("tls", problem.hint(hint));
+}
+
+/// A login to PostgreSQL that is bound to the certificate which its client was shown needs a server
+/// that has the same. That it has can only be known of a key that is pinned.
+fn channel_binding_holds(back: &Section<'_>, service: &ServiceOptions) {
+    let of_servers = service.back.servers().and_then(|one| one.tls.as_ref());
+    let (Some(front), Some(tls)) = (service.front.terminated(), of_servers) else {
+        return;
+    };
+    let dialect = service.starttls.as_ref().map(|one| one.dialect);
+    let speaks_directly = front.alpn.iter().any(|name| name == b"postgresql");
+    let pins = &tls.client.pins;
+    let is_pinned = |source| {
+        // What cannot be loaded is reported where it is.
+        Certificate::load(source).map_or(true, |(one, _)| {
+            pin_of(&one).is_some_and(|pin| pins.contains(&pin))
+        })
+    };
+    let is_same = !pins.is_empty() && front.certificates.iter().all(is_pinned);
+    if is_same || dialect != Some(Dialect::Postgres) && !speaks_directly {
+        return;
+    }
+    let message = "keeps out clients of PostgreSQL that prefer channel binding, as psql and most \
+                   drivers do, if a server has another certificate than the front";
+    let hint = "let servers be without TLS on a way that you trust, such as a Unix socket, or give \
+                the front the server's own certificate and `pins` here its key, which says so; \
+                else each client needs channel_binding=disable";
+    back.warn("tls", Problem::new(message).hint(hint));
 }
 
 /// Servers that get early data know it, or it is all the same to them.

@@ -17,6 +17,8 @@ pub enum Action {
     /// ([`take_back_fault`](crate::connection::Flow::take_back_fault)): give it up and choose
     /// another.
     Redial,
+    /// Close the server's connection and dial the next of all servers.
+    DialNext,
     /// Take note that the server's TLS handshake is over.
     NoteBackReady,
     /// Remember which server the client's session is with
@@ -41,12 +43,13 @@ pub enum Action {
     Close,
 }
 
-const ORDER: [Action; 15] = [
+const ORDER: [Action; 16] = [
     Action::Admit,
     Action::Route,
     Action::FetchSession,
     Action::Dial,
     Action::Redial,
+    Action::DialNext,
     Action::NoteBackReady,
     Action::NoteSession,
     Action::Offload,
@@ -62,8 +65,8 @@ const ORDER: [Action; 15] = [
 /// What is to be done, and what was.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Actions {
-    due: u16,
-    done: u16,
+    due: u32,
+    done: u32,
 }
 
 impl Actions {
@@ -76,6 +79,11 @@ impl Actions {
         if self.done & (1 << action as u8) == 0 {
             self.add(action);
         }
+    }
+
+    /// What was done once may be done once more.
+    pub(crate) fn allow_again(&mut self, action: Action) {
+        self.done &= !(1 << action as u8);
     }
 
     pub(crate) fn is_empty(self) -> bool {
@@ -94,6 +102,8 @@ impl Actions {
     /// A connection that has nothing more to send needs no server, and one whose server has
     /// answered in the moment when it was to be given up needs no other.
     pub(crate) fn cancel_dials(&mut self) {
-        self.due &= !(1 << Action::Dial as u8 | 1 << Action::Redial as u8);
+        for dial in [Action::Dial, Action::Redial, Action::DialNext] {
+            self.due &= !(1 << dial as u8);
+        }
     }
 }

@@ -17,7 +17,7 @@ use wire::server_session::Watch;
 use crate::actions::{Action, Actions};
 use crate::back_tls::BackTls;
 use crate::buffer::Pool;
-use crate::conversation::{Conversation, take_all};
+use crate::conversation::{Broadcast, Conversation, take_all};
 use crate::events::{Event, Received};
 use crate::facts::{Ending, Facts};
 use crate::handshaking::{self, Handshaking, Progress};
@@ -30,6 +30,7 @@ use crate::stage::{Postponed, Stage};
 mod as_is;
 mod back;
 mod back_tls;
+mod broadcast;
 mod ending;
 mod fetching;
 mod ktls_handover;
@@ -55,6 +56,8 @@ pub struct Flow {
     conversation: Option<Box<Conversation>>,
     /// What it says of a server that cannot be reached, if it ended before that was known.
     unavailable: Vec<u8>,
+    /// What goes to every server, and not to one.
+    broadcast: Option<Broadcast>,
     /// Where the service speaks TLS to its servers: nothing else is sent to them.
     back_tls: Option<Box<BackTls>>,
     /// Why the server that was connected is given up.
@@ -87,7 +90,8 @@ impl Flow {
         let may_be_header = settings.accepts_proxy && !expects_proxy_header;
         let handshaking = Handshaking::new(expects_proxy_header, &settings);
         let starttls = settings.starttls.as_ref();
-        let conversation = starttls.map(|one| Box::new(Conversation::new(one)));
+        let has_back_tls = settings.back_tls.is_some();
+        let conversation = starttls.map(|one| Box::new(Conversation::new(one, has_back_tls)));
         let mut flow = Self {
             settings,
             stage: Stage::Handshaking,
@@ -100,6 +104,7 @@ impl Flow {
             down: Down::default(),
             ktls: KtlsState::default(),
             proxy_header: Vec::new(),
+            broadcast: None,
             back_tls: None,
             back_fault: None,
             facts,
@@ -176,6 +181,7 @@ impl Flow {
         let others = self.handshake_deadline().into_iter();
         let others = others.chain(self.lifetime_end()).chain(self.fetch_until);
         let others = others.chain(self.down.held_until);
+        let others = others.chain(self.broadcast_deadline());
         of_stage.into_iter().chain(others).min()
     }
 
@@ -274,6 +280,7 @@ impl Flow {
                     self.give_server_up(self.back_silence());
                 }
             }
+            Stage::Relaying if self.is_broadcast() => self.pass_on(now, pool),
             // No close_notify: the server may have had more to send.
             Stage::Relaying => self.close_gracefully(Ending::new(Reason::IdleTimeout), now, pool),
             Stage::Closing { .. } => self.finish(pool),
@@ -360,6 +367,7 @@ impl Flow {
 
     fn front_failed(&mut self, pool: &mut Pool) {
         match self.stage {
+            Stage::Dialling { .. } | Stage::Relaying if self.is_broadcast() => {}
             Stage::Handshaking | Stage::Dialling { .. } | Stage::Relaying => {
                 let ending = self.ending.take().filter(|_| self.down.is_ended);
                 let reason = match self.up.end {

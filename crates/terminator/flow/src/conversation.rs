@@ -17,10 +17,20 @@ pub(crate) struct Conversation {
     incoming: Option<Buffer>,
 }
 
+/// What goes to all servers.
+pub(crate) struct Broadcast {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) has_reached_one: bool,
+}
+
 impl Conversation {
-    pub(crate) fn new(settings: &Starttls) -> Self {
+    pub(crate) fn new(settings: &Starttls, has_back_tls: bool) -> Self {
+        let mut dialog = Dialog::new(settings.dialect, settings.sides, settings.names());
+        if has_back_tls {
+            dialog.server_is_secured();
+        }
         Self {
-            dialog: Dialog::new(settings.dialect, settings.sides, settings.names()),
+            dialog,
             incoming: None,
         }
     }
@@ -59,6 +69,7 @@ pub(crate) fn ending_of(fault: &Fault) -> Ending {
         Fault::TlsUnasked | Fault::ProtocolNotAgreed(_) | Fault::ClientMalformed(_) => {
             Reason::StarttlsMalformed
         }
+        Fault::BoundElsewhere => Reason::ChannelBinding,
         Fault::ServerRefused(_) | Fault::ServerWithoutTls(_) | Fault::ServerMalformed(_) => {
             Reason::ServerStarttlsFailed
         }

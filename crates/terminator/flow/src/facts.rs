@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, SessionTier};
+use tls::fingerprint::Fingerprint;
 use tls::handshake::Agreed;
 use wire::server_session::SessionId;
 
@@ -56,6 +57,9 @@ pub struct Facts {
     pub only_protocol: Option<Box<[u8]>>,
     /// Sessions of TLS 1.2, where TLS stays closed and they matter.
     pub passing_session: Option<Box<PassingSession>>,
+    /// What stands for the certificate that the client is shown, where it is compared with that of
+    /// the server.
+    pub shown_certificate: Option<Fingerprint>,
     /// The server certificate's algorithms, if the PROXY header shows them.
     pub certificate: Option<CertificateAlgorithms>,
     /// What the handshake agreed on.
@@ -103,6 +107,7 @@ impl Facts {
             server_name: None,
             only_protocol: None,
             passing_session: None,
+            shown_certificate: None,
             certificate: None,
             agreed: None,
             handshake: None,

@@ -267,6 +267,10 @@ fn take_hello(
                 key: one.key_algorithm.clone(),
             });
     }
+    if settings.starttls.is_some() && settings.back_tls.is_some() {
+        let shown = server.certificate_for(&hello);
+        facts.shown_certificate = shown.map(|one| one.fingerprint);
+    }
     facts.handshake = Some(kind_if_resumed(&hello));
     facts.early_data = hello.offers_early_data().then_some(EarlyData::Refused);
     let handshake =

@@ -137,6 +137,7 @@ mod tests {
             retried: false,
             alpn: None,
             client_certificate: Some(leaf.certificate_der().into()),
+            server_certificate: None,
         });
         facts
     }

@@ -531,6 +531,7 @@ impl Connection {
                 Action::Admit => self.admit(context),
                 Action::Route => self.is_to_be_routed = true,
                 Action::FetchSession => self.fetch_session(context),
+                Action::Dial if self.dial.is_under_way() => {}
                 Action::Dial => self.dial(context),
                 Action::Redial => {
                     let failed = self.give_server_up(context);
@@ -538,6 +539,13 @@ impl Connection {
                         None => self.dial(context),
                         Some(ending) => self.handle(Event::DialFailed(ending), context),
                     }
+                }
+                Action::DialNext => {
+                    self.close_back(context);
+                    if let Some(source) = &self.source {
+                        source.count_again(context.now);
+                    }
+                    self.dial(context);
                 }
                 Action::NoteBackReady => self.dial.succeeded(&self.service, context.now),
                 Action::NoteSession => {

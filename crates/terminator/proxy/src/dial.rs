@@ -28,6 +28,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 const PAUSE_MAX: Duration = Duration::from_millis(800);
 
+/// Addresses of servers to which one client's bytes go that are for each of them: more than the
+/// databases behind one name, and few enough that one client's request is no flood.
+const BROADCAST_MAX: usize = 64;
+
 /// The dials of one connection.
 #[derive(Default)]
 pub(crate) struct Dial {
@@ -45,6 +49,8 @@ pub(crate) struct Dial {
     last_failure: Option<Ending>,
     last_server: Option<usize>,
     dials: u32,
+    /// How many of all addresses were looked at, for what goes to each of them.
+    looked_at: usize,
     affinity: Affinity,
 }
 
@@ -58,6 +64,15 @@ enum Affinity {
     Unknown,
     /// This server has it.
     Home(ServerId),
+}
+
+impl Affinity {
+    fn home(self) -> Option<ServerId> {
+        match self {
+            Self::Home(server) => Some(server),
+            Self::None | Self::Unknown => None,
+        }
+    }
 }
 
 /// Servers are busy.
@@ -150,13 +165,15 @@ impl Dial {
             let request = Pick {
                 now,
                 key,
-                home: match self.affinity {
-                    Affinity::Home(server) => Some(server),
-                    Affinity::None | Affinity::Unknown => None,
-                },
+                home: self.affinity.home(),
                 tried: self.passed_over,
             };
-            let (picked, place) = match self.choose(service, &request, calls, token) {
+            let chosen = if flow.is_broadcast() {
+                self.choose_next(service)
+            } else {
+                self.choose(service, &request, calls, token)
+            };
+            let (picked, place) = match chosen {
                 Chosen::Picked(picked, place) => (picked, place),
                 Chosen::Waits => return self.wait(service, now),
                 Chosen::QueueFull(servers) => {
@@ -212,6 +229,26 @@ impl Dial {
             service.counters.raise(ServiceGauge::Queued);
         }
         chosen
+    }
+
+    /// The next of all servers that has not been dialled: also of those that are disabled, down or
+    /// full, because they may have what connections are about that began before.
+    fn choose_next(&mut self, service: &Service) -> Chosen {
+        self.pause = None;
+        if let Some(attempt) = &self.attempt {
+            self.tried.insert(attempt.picked.place);
+        }
+        let pool = service.pool.borrow();
+        while self.looked_at < BROADCAST_MAX {
+            let picked = pool.nth(self.looked_at);
+            self.looked_at += 1;
+            match picked {
+                Some(picked) if self.tried.has(picked.place) => {}
+                Some(picked) => return Chosen::Picked(picked, None),
+                None => break,
+            }
+        }
+        Chosen::Nothing
     }
 
     fn attempt(&mut self, service: &Service, picked: Picked, place: Option<Place>, now: Instant) {

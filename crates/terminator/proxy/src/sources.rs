@@ -111,8 +111,7 @@ impl Part {
             return Err(Reason::SourceHandshakeLimit);
         }
         if limits.connections_per_second > 0 {
-            let apart = Duration::from_secs(1) / limits.connections_per_second;
-            let arrived_by = source.arrived_by.max(now) + apart;
+            let arrived_by = source.arrived_by.max(now) + limits.apart();
             if arrived_by > now + Duration::from_secs(1) {
                 return Err(Reason::SourceRateLimit);
             }
@@ -121,6 +120,16 @@ impl Part {
         source.connections += 1;
         source.handshakes += 1;
         Ok(())
+    }
+}
+
+impl SourceLimits {
+    /// The pace: how long after one connection the next may come.
+    fn apart(&self) -> Duration {
+        let second = Duration::from_secs(1);
+        second
+            .checked_div(self.connections_per_second)
+            .unwrap_or_default()
     }
 }
 
@@ -173,6 +182,13 @@ impl SourcePlace {
         if std::mem::take(&mut self.is_handshaking) {
             self.change(|source| source.handshakes -= 1);
         }
+    }
+
+    /// Counts against the pace one more connection that the source has us make. None is refused
+    /// for it that is there already, but later ones are.
+    pub fn count_again(&self, now: Instant) {
+        let apart = self.sources.limits.apart();
+        self.change(|source| source.arrived_by = source.arrived_by.max(now) + apart);
     }
 
     fn change(&self, change: impl FnOnce(&mut Source)) {

@@ -57,6 +57,7 @@ reasons! {
     ServerTruncated, "none", "server-truncated", "The server closed TCP without close_notify, so the client got none either; some servers do.";
     FilesFinished, "none", "files-finished", "The last response of a service of static files was sent, and the client finished after it.";
     Drained, "none", "drained", "The drain deadline passed while the connection was open.";
+    ChannelBinding, "client", "channel-binding", "The client's login is bound to the certificate that it was shown, and the server has another one (PostgreSQL); the client was told.";
     ClientAlert, "client", "client-alert", "The client sent a fatal alert; the log names it.";
     ClientCertificateMissing, "client", "client-certificate-missing", "A client certificate is required and none was sent.";
     ClientCertificateNotAllowed, "client", "client-certificate-not-allowed", "The client's certificate verifies, but has no identity that `client-certificates.allow` lists; the log says which it has.";

@@ -53,7 +53,7 @@ pub struct Certificate {
     /// Where it came from.
     pub place: Box<str>,
     /// What stands for it in sessions.
-    pub(crate) fingerprint: Fingerprint,
+    pub fingerprint: Fingerprint,
 }
 
 /// A certificate together with its OCSP response.

@@ -9,6 +9,7 @@ mod sessions;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use base64ct::{Base64, Encoding};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
@@ -75,6 +76,12 @@ pub struct OnBehalfOf<'a> {
 pub fn parse_pin(text: &str) -> Option<[u8; 32]> {
     let encoded = text.strip_prefix("sha256//")?;
     Base64::decode_vec(encoded).ok()?.try_into().ok()
+}
+
+/// The same of a certificate of our own.
+pub fn pin_of(certificate: &Certificate) -> Option<[u8; 32]> {
+    let key = certificate.key.key.public_key()?;
+    digest(&SHA256, &key).as_ref().try_into().ok()
 }
 
 impl Client {

@@ -3,11 +3,11 @@
 use aws_lc_rs::digest;
 
 /// Length of a [`Fingerprint`].
-pub(crate) const FINGERPRINT_BYTES: usize = 8;
+pub const FINGERPRINT_BYTES: usize = 8;
 
 /// The first bytes of a certificate's SHA-256: enough to tell those of one service apart, and
 /// nobody gains by finding two of the same.
-pub(crate) type Fingerprint = [u8; FINGERPRINT_BYTES];
+pub type Fingerprint = [u8; FINGERPRINT_BYTES];
 
 /// The fingerprint of a certificate (DER).
 pub(crate) fn fingerprint_of(certificate: &[u8]) -> Fingerprint {

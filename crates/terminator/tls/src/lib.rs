@@ -10,7 +10,7 @@ pub mod certificate;
 pub mod client;
 mod context;
 mod early;
-mod fingerprint;
+pub mod fingerprint;
 pub mod handshake;
 mod hkdf;
 pub mod identity;

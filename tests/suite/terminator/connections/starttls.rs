@@ -214,6 +214,79 @@ fn openssl_starts_tls_before_a_server_is_needed_where_the_client_speaks_first() 
     );
 }
 
+/// A request of PostgreSQL's to cancel, with the long key of protocol 3.2.
+fn request_to_cancel() -> Vec<u8> {
+    [&b"\x00\x00\x01\x0c\x04\xd2\x16\x2epid1"[..], &[b'k'; 256]].concat()
+}
+
+/// Sends bytes and the stream's end in one packet, and reads what comes.
+fn send_with_end(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let corked = rustix::net::sockopt::set_tcp_cork(&stream, true);
+    corked.expect("a socket of TCP");
+    // One that is refused may be so before.
+    let _sent = stream.write_all(bytes);
+    let _ended = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = Vec::new();
+    let _may_be_reset = stream.read_to_end(&mut answer);
+    answer
+}
+
+#[test]
+fn a_request_to_cancel_goes_to_every_server_though_the_client_has_left() {
+    let site = Site::new();
+    let silent = Server::start(Behaviour::Hang);
+    let servers = [(); 3].map(|()| Server::start(Behaviour::ReplyAfterEnd(b"no answer".to_vec())));
+    let all = servers.iter().map(Server::address);
+    let all = [silent.address()].into_iter().chain(all);
+    let list = all.map(|one| format!("{one:?}")).collect::<Vec<_>>();
+    let list = format!("[{}]", list.join(", "));
+    let new = |name| service(&site, name, "127.0.0.1:1").servers(&list);
+    let policies =
+        ["required", "optional"].map(|policy| new(policy).starting_tls("postgres", policy));
+    let lariat = suite::starttls::lariat(&policies);
+    let request = request_to_cancel();
+    for (number, service) in (1..).zip(&policies) {
+        assert_eq!(send_with_end(service.address, &request), b"");
+        for server in &servers {
+            let seen = server.wait_for_end(number);
+            assert_eq!((&seen.bytes, seen.ended), (&request, true));
+        }
+        lariat.wait_for_line(&[
+            &format!("\"service\":\"{}\"", policies[number - 1].name()),
+            "client-closed",
+        ]);
+    }
+    // Cut, doubled, too long: nothing comes to any server.
+    let long = [&b"\x00\x00\x01\x0d"[..], &request[4..], b"k"].concat();
+    let doubled = [&request[..], &request].concat();
+    for bytes in [&request[..20], &doubled, &long] {
+        let answer = send_with_end(policies[1].address, bytes);
+        let is_told = String::from_utf8_lossy(&answer).contains("invalid length of cancel request");
+        assert!(is_told || bytes.len() == 20, "{answer:?}");
+    }
+    for server in &servers {
+        assert_eq!(server.connections().len(), 2);
+    }
+}
+
+#[test]
+fn requests_to_cancel_count_against_the_pace_of_their_client() {
+    let site = Site::new();
+    let servers = [(); 40].map(|()| Server::start(Behaviour::ReplyAfterEnd(Vec::new())));
+    let list = servers.each_ref().map(|one| format!("{:?}", one.address()));
+    let service = service(&site, "paced", "127.0.0.1:1").servers(&format!("[{}]", list.join(", ")));
+    let service = service.starting_tls("postgres", "required");
+    let limits = "[limits]\nper-source = { rate = 1, exempt = [] }\n";
+    let lariat = Lariat::start(&format!("{limits}{}", service.toml()));
+    assert_eq!(send_with_end(service.address, &request_to_cancel()), b"");
+    // It was cut nowhere, and has used up what its client may have in 40 seconds.
+    servers.iter().for_each(|one| drop(one.wait_for_end(1)));
+    let _refused = send_with_end(service.address, &request_to_cancel());
+    lariat.wait_for_line(&["source-rate-limit"]);
+    assert!(servers.iter().all(|one| one.connections().len() == 1));
+}
+
 #[test]
 fn a_pair_makes_a_tunnel_that_its_ends_do_not_see() {
     let site = Site::new();

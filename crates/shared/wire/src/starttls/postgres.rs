@@ -2,7 +2,10 @@
 //! Flow", SSL Session Encryption), and TLS from the first byte, as clients since PostgreSQL 17 may
 //! begin it.
 
+mod binding;
+
 use super::step::{Fault, HANDSHAKE, Next, Output, Policy, Sides, Steps, refusal};
+use binding::Login;
 
 const SSL_REQUEST: u32 = 1234 << 16 | 5679;
 const GSSENC_REQUEST: u32 = 1234 << 16 | 5680;
@@ -10,6 +13,9 @@ const CANCEL_REQUEST: u32 = 1234 << 16 | 5678;
 
 /// The longest startup packet that servers take, in bytes (MAX_STARTUP_PACKET_LENGTH).
 const STARTUP_BYTES_MAX: usize = 10_000;
+
+/// The longest request to cancel: its head and a key of protocol 3.2.
+const CANCEL_BYTES_MAX: usize = 12 + 256;
 
 /// The longest error that is waited for, in bytes.
 const ERROR_BYTES_MAX: usize = 8 << 10;
@@ -40,8 +46,12 @@ pub(super) struct Postgres {
     answer: Vec<u8>,
     /// What the client sends is for the server.
     has_begun: bool,
-    /// But it may say no more: it has cancelled a query, in plaintext where it has to use TLS.
+    /// It was a request to cancel a query, and nothing else passes.
     has_cancelled: bool,
+    /// The server's TLS is ours, and the client's login is in it.
+    is_server_secured: bool,
+    has_other_certificate: bool,
+    login: Login,
 }
 
 impl Postgres {
@@ -63,6 +73,9 @@ impl Postgres {
             answer: Vec::new(),
             has_begun: false,
             has_cancelled: false,
+            is_server_secured: sides.back,
+            has_other_certificate: false,
+            login: Login::Passing,
         }
     }
 
@@ -102,15 +115,14 @@ impl Postgres {
                 }
                 // A server takes them without TLS too, whatever it demands of others, and older
                 // clients send them so.
-                CANCEL_REQUEST if self.must_use_tls() => return self.cancel(length, out),
-                CANCEL_REQUEST => self.begin(out),
+                CANCEL_REQUEST => return self.cancel(length, out),
                 _ if self.must_use_tls() => {
                     self.has_refused = true;
                     let words =
                         "this server requires TLS: connect with sslmode=require or stronger";
                     out.fail(Fault::TlsRequired, &error("28000", words));
                 }
-                _ => self.begin(out),
+                _ => self.begin(length, out),
             }
         }
     }
@@ -134,23 +146,41 @@ impl Postgres {
         self.sides.front == Some(Policy::Required) && !self.has_client_tls
     }
 
-    /// Passes one whole request on, and nothing else.
+    /// Passes one whole request on, and nothing else: to every server, because nobody here knows
+    /// whose key it has. A server ignores a key that is not its own.
     fn cancel(&mut self, length: usize, out: &mut Output) {
-        if self.client.len() > length {
-            let fault = Fault::ClientMalformed("more behind its request to cancel");
-            out.fail(fault, &error("08P01", "data after cancel request"));
+        if self.client.len() > length || length > CANCEL_BYTES_MAX {
+            let fault = Fault::ClientMalformed("more than a request to cancel");
+            out.fail(fault, &error("08P01", "invalid length of cancel request"));
         } else if self.client.len() == length {
             self.has_begun = true;
             self.has_cancelled = true;
-            out.to_server.append(&mut self.client);
+            out.next = Next::Broadcast(std::mem::take(&mut self.client));
         }
     }
 
-    /// From here on nothing is rewritten.
-    fn begin(&mut self, out: &mut Output) {
+    /// From here on the client's bytes pass as they are.
+    fn begin(&mut self, length: usize, out: &mut Output) {
         self.has_begun = true;
-        out.to_server.append(&mut self.client);
-        if self.server == Server::Open {
+        self.login = match (self.is_server_secured, self.has_client_tls) {
+            (true, true) => Login::Choice(length, Vec::new()),
+            (true, false) => Login::Offer(0, Vec::new()),
+            (false, _) => Login::Passing,
+        };
+        let bytes = std::mem::take(&mut self.client);
+        self.pass(&bytes, out);
+    }
+
+    fn pass(&mut self, bytes: &[u8], out: &mut Output) {
+        if self.login.client_sent(bytes) == Some(true) && self.has_other_certificate {
+            return out.fail(Fault::BoundElsewhere, &error("28000", BOUND_ELSEWHERE));
+        }
+        out.to_server.extend_from_slice(bytes);
+        self.relay_if_done(out);
+    }
+
+    fn relay_if_done(&self, out: &mut Output) {
+        if self.has_begun && self.server == Server::Open && self.login.is_passing() {
             out.next = Next::Relay;
         }
     }
@@ -158,12 +188,8 @@ impl Postgres {
 
 impl Steps for Postgres {
     fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
-        if self.has_begun && !self.has_cancelled {
-            return out.to_server.extend_from_slice(bytes);
-        }
-        if self.has_cancelled {
-            let fault = Fault::ClientMalformed("more behind its request to cancel");
-            return out.fail(fault, &error("08P01", "data after cancel request"));
+        if self.has_begun {
+            return self.pass(bytes, out);
         }
         self.client.extend_from_slice(bytes);
         self.take_packets(out);
@@ -171,7 +197,12 @@ impl Steps for Postgres {
 
     fn server_sent(&mut self, bytes: &[u8], out: &mut Output) {
         if self.server == Server::Open {
-            return out.to_client.extend_from_slice(bytes);
+            // It answers no request to cancel.
+            if !self.has_cancelled {
+                self.login.server_sent(bytes, &mut out.to_client);
+                self.relay_if_done(out);
+            }
+            return;
         }
         self.answer.extend_from_slice(bytes);
         match self.answer.first() {
@@ -215,13 +246,22 @@ impl Steps for Postgres {
 
     fn server_tls_up(&mut self, out: &mut Output) {
         self.server = Server::Open;
-        if self.has_begun && !self.has_cancelled {
-            out.next = Next::Relay;
+        if !self.has_cancelled {
+            self.relay_if_done(out);
         }
     }
 
+    fn server_is_secured(&mut self) {
+        self.is_server_secured = true;
+    }
+
+    fn server_has_other_certificate(&mut self) {
+        self.has_other_certificate = true;
+    }
+
     fn server_connected(&mut self, out: &mut Output) {
-        if self.server == Server::Asked {
+        if self.sides.back {
+            self.server = Server::Asked;
             self.answer.clear();
             out.to_server.extend_from_slice(&8_u32.to_be_bytes());
             out.to_server.extend_from_slice(&SSL_REQUEST.to_be_bytes());
@@ -267,6 +307,11 @@ fn error(code: &str, message: &str) -> Vec<u8> {
     let length = 4 + fields.len() as u32;
     [b"E", &length.to_be_bytes()[..], fields.as_bytes()].concat()
 }
+
+/// What a client is told that could not log in, with its remedies as a hint.
+const BOUND_ELSEWHERE: &str = "channel binding is impossible: this proxy shows another certificate \
+    than the server\0HConnect with channel_binding=disable, or have the proxy (Lariat) show the \
+    server's own certificate, or reach the server without TLS.";
 
 /// What an ErrorResponse says; one of before version 3 is text alone.
 fn message(fields: &[u8]) -> &[u8] {

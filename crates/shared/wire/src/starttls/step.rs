@@ -69,6 +69,9 @@ pub enum Next {
     Password(PasswordTask),
     /// The dialog is over: all further bytes pass as they are.
     Relay,
+    /// The client has said all that it may. These bytes go to each server of the back, one after
+    /// the other, each asked for TLS first where that is to be; what servers answer stays here.
+    Broadcast(Vec<u8>),
     /// The connection ends once the client has been sent what goes to it.
     Fail(Fault),
 }
@@ -119,6 +122,10 @@ pub enum Fault {
     /// The client's: what it sent is not of the protocol, or longer than is allowed.
     #[error("the client sent {0}")]
     ClientMalformed(&'static str),
+    /// The client's: it binds its login to the certificate that it was shown, and the server has
+    /// another one.
+    #[error("the client wants channel binding, and the server has another certificate")]
+    BoundElsewhere,
     /// The server's: it refused the connection or TLS; its words.
     #[error("the server answered \"{0}\"")]
     ServerRefused(String),
@@ -138,7 +145,8 @@ impl Fault {
             | Self::Injection(_)
             | Self::TlsUnasked
             | Self::ProtocolNotAgreed(_)
-            | Self::ClientMalformed(_) => false,
+            | Self::ClientMalformed(_)
+            | Self::BoundElsewhere => false,
             Self::ServerRefused(_) | Self::ServerWithoutTls(_) | Self::ServerMalformed(_) => true,
         }
     }
@@ -184,6 +192,10 @@ pub(super) trait Steps {
     fn client_tls_up(&mut self, out: &mut Output);
     fn server_tls_up(&mut self, out: &mut Output);
     fn server_connected(&mut self, out: &mut Output);
+    /// Servers get TLS, whether or not they are asked for it.
+    fn server_is_secured(&mut self) {}
+    /// The server's TLS is about to be up, and its certificate is not the one that the client got.
+    fn server_has_other_certificate(&mut self) {}
     /// What became of [`Next::Password`], which only a dialog that gave it must expect.
     fn password_done(&mut self, _result: Option<Vec<u8>>, _out: &mut Output) {}
     /// Whether the server is on a Unix socket.

@@ -121,7 +121,7 @@ const CLIENTS: &str = r"
     smtp back; C> NOOP; 65536; 554 5.5.0
     imap required; S> * OK x; C> a LOGIN ann secret; 198; a NO [PRIVACYREQUIRED]
     imap required; S> * OK x; C> a ID ('name' {4+}; 1; * BYE The client sent a literal
-    postgres required; C> \x00\x00\x27\x10\x04\xd2\x16\x2e\; 10000; data after cancel
+    postgres required; C> \x00\x00\x27\x10\x04\xd2\x16\x2e\; 268; invalid length of cancel
     postgres optional; C> \x00\x00\x27\x11\; 4; invalid length of startup packet
     ldap required; C> \x30\x83\x01\x00\x00\x02\; 65541; 1.3.6.1.4.1.1466.20036
     ldap required; C> \x30\x05\x02\x01\x03\x63\x00\; 77; use StartTLS first

@@ -28,17 +28,11 @@ const BOTH: Sides = Sides {
 
 const SSL: &str = "\\x00\\x00\\x00\\x08\\x04\\xd2\\x16\\x2f\\";
 const GSS: &str = "\\x00\\x00\\x00\\x08\\x04\\xd2\\x16\\x30\\";
-const CANCEL: &str = "\\x00\\x00\\x00\\x10\\x04\\xd2\\x16\\x2eabcdefgh\\";
 const STARTUP: &str = "\\x00\\x00\\x00\\x10\\x00\\x03\\x00\\x00user\\x00\\x00\\x00\\x00\\";
 
 /// Bytes by the form of a script.
 fn pg(script: &str) -> String {
-    let words = [
-        ("SSL", SSL),
-        ("GSS", GSS),
-        ("CANCEL", CANCEL),
-        ("STARTUP", STARTUP),
-    ];
+    let words = [("SSL", SSL), ("GSS", GSS), ("STARTUP", STARTUP)];
     let replaced = words.iter().fold(script.to_owned(), |text, (word, bytes)| {
         text.replace(word, bytes)
     });
@@ -64,28 +58,178 @@ fn a_client_of_postgresql_gets_tls_and_its_startup_is_passed_on() {
     play(
         Dialect::Postgres,
         OPTIONAL,
-        &pg("C> CANCEL\nS< CANCEL\n= Relay"),
-    );
-    let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, NAMES);
-    let cancel = b"\x00\x00\x00\x10\x04\xd2\x16\x2eabcdefgh";
-    let first = dialog.client_sent(&cancel[..9]);
-    let rest = dialog.client_sent(&cancel[9..]);
-    assert_eq!((first.to_server, rest.to_server), (vec![], cancel.to_vec()));
-    // In plaintext nothing else comes to the server.
-    assert_eq!((first.next, rest.next), (Next::More, Next::More));
-    for mut dialog in [dialog, Dialog::new(Dialect::Postgres, REQUIRED, NAMES)] {
-        let out = dialog.client_sent(&[cancel, &b"\x00"[..]].concat());
-        assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))));
-        assert_eq!(out.to_server, b"");
-    }
-    play(
-        Dialect::Postgres,
-        OPTIONAL,
         &pg("C> STARTUP\nS< STARTUP\n= Relay"),
     );
     let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, NAMES);
     let out = dialog.client_sent(b"\x16\x03\x01\x02");
     assert_eq!(out.next, Next::ClientTlsBegun(b"\x16\x03\x01\x02".to_vec()));
+}
+
+/// A request to cancel with a key of so many bytes.
+fn cancel(key_bytes: usize) -> Vec<u8> {
+    let length = (12 + key_bytes) as u32;
+    let head = [&length.to_be_bytes()[..], b"\x04\xd2\x16\x2epid1"].concat();
+    [head, vec![b'k'; key_bytes]].concat()
+}
+
+#[test]
+fn a_request_to_cancel_goes_to_every_server_and_nothing_behind_it() {
+    // Protocol 3.2 has keys of up to 256 bytes.
+    for (sides, key_bytes) in [REQUIRED, OPTIONAL, BACK, BOTH]
+        .into_iter()
+        .flat_map(|sides| [4, 32, 256].map(|bytes| (sides, bytes)))
+    {
+        let request = cancel(key_bytes);
+        let begun = || Dialog::new(Dialect::Postgres, sides, NAMES);
+        for cut in 0..request.len() {
+            let mut dialog = begun();
+            let first = dialog.client_sent(&request[..cut]);
+            assert_eq!((first.next, first.to_server), (Next::More, vec![]));
+            let rest = dialog.client_sent(&request[cut..]);
+            assert_eq!(rest.next, Next::Broadcast(request.clone()), "{cut}");
+            // What a server says to it is not for the client.
+            for _ in 0..2 {
+                let asked = dialog.server_connected();
+                assert_eq!(asked.to_server.len(), if sides.back { 8 } else { 0 });
+                if sides.back {
+                    assert_eq!(dialog.server_sent(b"S").next, Next::StartServerTls);
+                    assert_eq!(dialog.server_tls_up().next, Next::More);
+                }
+                let said = dialog.server_sent(b"E\x00\x00\x00\x05\x00");
+                assert_eq!((said.to_client, said.next), (vec![], Next::More));
+            }
+        }
+        let out = begun().client_sent(&[&request[..], b"\x00"].concat());
+        assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))));
+        let out = begun().client_sent(&cancel(257));
+        assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))));
+    }
+}
+
+/// The server's offer of these mechanisms.
+fn offer(names: &[&str]) -> Vec<u8> {
+    let names: String = names.iter().map(|name| format!("{name}\0")).collect();
+    let length = (4 + 4 + names.len() + 1) as u32;
+    let head = [&b"R"[..], &length.to_be_bytes(), b"\0\0\0\x0a"].concat();
+    [&head[..], names.as_bytes(), b"\0"].concat()
+}
+
+const PLUS: &str = "SCRAM-SHA-256-PLUS";
+const STARTUP_BYTES: &[u8] = b"\x00\x00\x00\x0e\x00\x03\x00\x00user\x00\x00";
+
+#[test]
+fn a_client_without_tls_is_not_offered_what_only_tls_can_have() {
+    let notice = b"N\x00\x00\x00\x08Mhi\x00v\x00\x00\x00\x0c\x00\x03\x00\x00\x00\x00\x00\x00";
+    let ready = b"R\x00\x00\x00\x08\x00\x00\x00\x00Z\x00\x00\x00\x05I";
+    let other = b"R\x00\x00\x00\x0c\x00\x00\x00\x05salt";
+    let rewritten = offer(&["SCRAM-SHA-256"]);
+    let unknown = offer(&["SCRAM-SHA-512-PLUS", "OAUTHBEARER"]);
+    for (came, went) in [
+        (offer(&[PLUS, "SCRAM-SHA-256"]), rewritten.clone()),
+        (offer(&["SCRAM-SHA-256", PLUS]), rewritten.clone()),
+        (rewritten.clone(), rewritten),
+        // Nothing would be left.
+        (offer(&[PLUS]), offer(&[PLUS])),
+        (offer(&[]), offer(&[])),
+        (unknown.clone(), unknown),
+        (other.to_vec(), other.to_vec()),
+        (
+            b"E\x00\x00\x00\x08no\0\0".to_vec(),
+            b"E\x00\x00\x00\x08no\0\0".to_vec(),
+        ),
+        // Too long to be an offer, or no message.
+        (b"R\x7f\xff\xff\xff".to_vec(), b"R\x7f\xff\xff\xff".to_vec()),
+        (
+            b"R\x00\x00\x00\x00x".to_vec(),
+            b"R\x00\x00\x00\x00x".to_vec(),
+        ),
+        (
+            b"N\x00\x00\x00\x03x".to_vec(),
+            b"N\x00\x00\x00\x03x".to_vec(),
+        ),
+    ] {
+        let stream = [&notice[..], &came, &ready[..]].concat();
+        let expected = [&notice[..], &went, &ready[..]].concat();
+        for piece in [1, 7, stream.len()] {
+            let mut dialog = Dialog::new(Dialect::Postgres, BACK, NAMES);
+            dialog.server_connected();
+            dialog.server_sent(b"S");
+            dialog.server_tls_up();
+            assert_eq!(dialog.client_sent(STARTUP_BYTES).to_server, STARTUP_BYTES);
+            let (mut told, mut is_over) = (Vec::new(), false);
+            for bytes in stream.chunks(piece) {
+                if is_over {
+                    told.extend_from_slice(bytes);
+                    continue;
+                }
+                let out = dialog.server_sent(bytes);
+                told.extend(out.to_client);
+                is_over = out.next == Next::Relay;
+            }
+            assert!(is_over, "{came:?}");
+            assert_eq!(told, expected, "{piece}");
+        }
+    }
+}
+
+#[test]
+fn a_login_that_is_bound_to_another_certificate_is_refused_with_the_remedy() {
+    let choice = |name: &str, more: &[u8]| {
+        let body = [name.as_bytes(), b"\0", more].concat();
+        let length = (4 + body.len()) as u32;
+        [&b"p"[..], &length.to_be_bytes(), &body].concat()
+    };
+    let initial = b"\x00\x00\x00\x05p=tls";
+    let login = |first: &[u8], piece: usize, is_other: bool| {
+        let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, NAMES);
+        // TLS to the server from the first byte, which it need not be asked for.
+        dialog.server_is_secured();
+        assert_eq!(dialog.client_tls_up().next, Next::More);
+        if is_other {
+            dialog.server_has_other_certificate();
+        }
+        let stream = [STARTUP_BYTES, first, b"more"].concat();
+        let (mut sent, mut told) = (Vec::new(), Vec::new());
+        for (index, bytes) in stream.chunks(piece).enumerate() {
+            let out = dialog.client_sent(bytes);
+            sent.extend(out.to_server);
+            told.extend(out.to_client);
+            if out.next != Next::More {
+                let rest = stream.chunks(piece).skip(index + 1).flatten();
+                let is_relayed = out.next == Next::Relay;
+                sent.extend(rest.filter(|_| is_relayed));
+                return (sent, told, out.next);
+            }
+        }
+        (sent, told, Next::More)
+    };
+    for piece in [1, 5, 19, 1000] {
+        for (first, is_bound) in [
+            (choice(PLUS, initial), true),
+            (choice("SCRAM-SHA-256", initial), false),
+            // Passwords, of which one is an unlucky choice.
+            (choice(PLUS, b""), false),
+            (choice("SCRAM", b""), false),
+            (choice("", b""), false),
+            (b"Q\x00\x00\x00\x0dSELECT 1\0".to_vec(), false),
+        ] {
+            for is_other in [true, false] {
+                let (sent, told, next) = login(&first, piece, is_other);
+                if is_bound && is_other {
+                    assert_eq!(next, Next::Fail(Fault::BoundElsewhere));
+                    let length = told.get(1..5).unwrap().iter();
+                    let length = length.fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+                    assert_eq!(length, told.len() - 1);
+                    let told = String::from_utf8_lossy(&told);
+                    assert!(told.starts_with('E') && told.contains("channel_binding=disable"));
+                    assert!(sent.len() < STARTUP_BYTES.len() + first.len(), "{sent:?}");
+                } else {
+                    assert_eq!((&*told, next), (&b""[..], Next::Relay), "{first:?}");
+                    assert_eq!(sent, [STARTUP_BYTES, &first, b"more"].concat());
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -168,7 +312,8 @@ fn a_server_of_postgresql_is_asked_before_the_client_s_startup() {
     assert_eq!(next, Next::StartServerTls);
     dialog.server_tls_up();
     let out = dialog.client_sent(b"\x00\x00\x00\x09\x00\x03\x00\x00\x00");
-    assert_eq!((out.to_server.len(), out.next), (9, Next::Relay));
+    assert_eq!((out.to_server.len(), out.next), (9, Next::More));
+    assert_eq!(dialog.server_sent(b"Z").next, Next::Relay);
     for (answer, words) in [
         (&b"N"[..], "the server offers no TLS"),
         (

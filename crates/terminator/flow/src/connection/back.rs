@@ -43,6 +43,9 @@ impl Flow {
         if !matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying) {
             return;
         }
+        if self.is_broadcast() {
+            return self.end_broadcast(ending, now, pool);
+        }
         if self.conversation.is_some() || !self.unavailable.is_empty() {
             return self.end_unavailable(ending, now, pool);
         }
@@ -97,6 +100,9 @@ impl Flow {
         if !matches!(self.stage, Stage::Relaying) || self.down.is_ended {
             return;
         }
+        if self.is_broadcast() {
+            return self.pass_on(self.last_byte, pool);
+        }
         if self.is_before_tls() {
             let ending = Ending::new(Reason::BackendClosed);
             return self.close_gracefully(ending, self.last_byte, pool);
@@ -129,6 +135,9 @@ impl Flow {
     /// end of TCP without close_notify.
     pub(super) fn back_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         let Stage::Relaying = self.stage else { return };
+        if self.is_broadcast() {
+            return self.pass_on(now, pool);
+        }
         if self.down.is_ended || self.postponed.is_some() {
             // Its stream was complete.
             return self.back_refused(pool);

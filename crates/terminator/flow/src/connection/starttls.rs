@@ -137,6 +137,12 @@ impl Flow {
         let Some(conversation) = &mut self.conversation else {
             return;
         };
+        let shown = self.facts.shown_certificate;
+        let back_agreed = self.facts.back_agreed.as_ref();
+        let of_server = back_agreed.and_then(|one| one.server_certificate);
+        if !is_of_client && shown.is_some() && shown != of_server {
+            conversation.dialog.server_has_other_certificate();
+        }
         let asked = self.settings.starttls.as_ref().map(|one| one.sides);
         let out = match (is_of_client, asked) {
             (true, Some(sides)) if sides.front.is_some() => {
@@ -198,6 +204,7 @@ impl Flow {
                     self.begin_dial(now);
                 }
             }
+            Next::Broadcast(bytes) => return self.begin_broadcast(bytes, now, pool),
             Next::Password(task) => {
                 if let Some(conversation) = &mut self.conversation {
                     let out = conversation.dialog.password_done(password::perform(task));
@@ -217,7 +224,7 @@ impl Flow {
 
     /// Ends once the client has been sent what waits, of which the last are words of its protocol
     /// that say so.
-    fn end_by_words(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+    pub(super) fn end_by_words(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         self.send_close_notify(pool);
         self.down.is_ended = true;
         self.close_gracefully(ending, now, pool);

@@ -12,6 +12,9 @@ use tls::options::{
 };
 use tls::policy::SuiteOrder;
 
+/// How many servers there are for what goes to all of them.
+pub(crate) const SERVERS: usize = 4;
+
 /// A server that sends its reply, then ends.
 #[derive(Default)]
 pub(crate) struct Backend {

@@ -1,7 +1,7 @@
 //! One connection between a real TLS client and a backend in memory, in virtual time: bytes are
 //! cut, delayed and reordered between the two sides by a seed, which repeats a failure.
 
-mod backend;
+pub(crate) mod backend;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use flow::actions::Action;
 use flow::buffer::Pool;
 use flow::connection::Flow;
 use flow::events::{Event, Received};
-use flow::facts::{Facts, Route};
+use flow::facts::{Ending, Facts, Route};
 use flow::options::{Front, Offload, SendProxy, ServerTls, Settings, Timeouts};
 use telemetry::outcome::{Reason, SessionTier};
 use testkit::authority::Authority;
@@ -31,7 +31,7 @@ use tls::record::PLAINTEXT_BYTES_MAX;
 use tls::resumption::{OfferedSession, Resumption, ResumptionOptions};
 use tls::server::Server;
 
-use backend::{Backend, back_tls};
+use backend::{Backend, SERVERS, back_tls};
 
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     handshake: Duration::from_secs(10),
@@ -212,6 +212,8 @@ pub(crate) struct Run {
     /// The servers' certificate, if they speak TLS.
     pub(crate) leaf: Option<Rc<Leaf>>,
     cuts_back_handshake: bool,
+    /// What earlier servers got.
+    pub(crate) earlier: Vec<Vec<u8>>,
 }
 
 impl Run {
@@ -245,6 +247,7 @@ impl Run {
             routed_to: None,
             on_fetch: None,
             is_fetching: false,
+            earlier: Vec::new(),
             kernel: None,
             cuts_back_handshake: stage.cuts_back_handshake,
             leaf: crate::BACK_TLS.then(|| Rc::clone(&stage.leaf)),
@@ -470,7 +473,12 @@ impl Run {
                     self.handle(Event::Routed(self.routed_to.clone()));
                 }
                 Action::FetchSession => self.is_fetching = true,
-                Action::Dial | Action::Redial => {
+                Action::DialNext if self.earlier.len() + 1 == SERVERS => {
+                    self.earlier.extend(self.backend.take().map(|one| one.got));
+                    self.handle(Event::DialFailed(Ending::new(Reason::NoServerAvailable)));
+                }
+                Action::Dial | Action::Redial | Action::DialNext => {
+                    self.earlier.extend(self.backend.take().map(|one| one.got));
                     drop(self.flow.take_back_fault(&mut self.pool));
                     let is_tls13 = self.flow.facts().id.is_multiple_of(2);
                     let leaf = self.leaf.as_ref();

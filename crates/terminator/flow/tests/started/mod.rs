@@ -9,12 +9,17 @@ use flow::options::{SendProxy, Starttls};
 use telemetry::outcome::Reason;
 use wire::starttls::{Dialect, Policy, Sides};
 
+use crate::simulation::backend::SERVERS;
 use crate::simulation::{Run, Stage, TIMEOUTS};
 
 fn stage(policy: Policy) -> Stage {
+    stage_of(Dialect::Smtp, policy)
+}
+
+fn stage_of(dialect: Dialect, policy: Policy) -> Stage {
     let mut stage = Stage::new(SendProxy::Off);
     Rc::make_mut(&mut stage.settings).starttls = Some(Starttls {
-        dialect: Dialect::Smtp,
+        dialect,
         sides: Sides {
             front: Some(policy),
             back: false,
@@ -127,6 +132,67 @@ fn a_client_that_may_stay_in_plaintext_is_relayed_as_it_is() {
         assert_eq!(run.reason(), Some(Reason::ClientClosed));
         run.assert_over();
     }
+}
+
+/// Goes on with a client that says no more than what is on its way.
+fn until_without_tls(run: &mut Run, done: impl Fn(&mut Run) -> bool) {
+    for _ in 0..10_000 {
+        if done(run) {
+            return;
+        }
+        run.act();
+        run.client_to_flow();
+        run.flow_to_backend();
+        run.backend_to_flow();
+        run.flow_to_client();
+    }
+    panic!("never came to pass; ending {:?}", run.flow.ending());
+}
+
+#[test]
+fn a_request_to_cancel_goes_to_one_server_after_the_other_though_its_client_is_gone() {
+    let request = b"\x00\x00\x00\x10\x04\xd2\x16\x2epid1key1";
+    for seed in 0..24 {
+        let stage = stage_of(Dialect::Postgres, Policy::Required);
+        let mut run = Run::new(&stage, &stage.choice(true, &[]), seed, b"spoken".to_vec());
+        // The client is one without TLS.
+        run.to_flow.extend(request);
+        run.client_fin = true;
+        until_without_tls(&mut run, |run| {
+            if let Some(server) = run.backend.as_mut().filter(|one| one.got_end) {
+                server.is_ended = true;
+            }
+            run.flow.is_over()
+        });
+        run.act();
+        assert_eq!(run.earlier, vec![request.to_vec(); SERVERS]);
+        assert_eq!(run.reason(), Some(Reason::ClientClosed));
+        assert_eq!(run.from_flow, b"");
+        run.assert_over();
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_a_request_to_cancel_holds_up_no_other() {
+    let stage = stage_of(Dialect::Postgres, Policy::Required);
+    let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
+    run.to_flow
+        .extend(b"\x00\x00\x00\x10\x04\xd2\x16\x2epid1key1");
+    for number in 0..SERVERS {
+        until_without_tls(&mut run, |run| {
+            run.backend.as_ref().is_some_and(|one| one.got_end)
+        });
+        assert_eq!(run.earlier.len(), number);
+        run.now = run.flow.deadline().unwrap();
+        run.handle(Event::Timeout);
+        run.act();
+    }
+    run.client_fin = true;
+    until_without_tls(&mut run, |run| run.flow.is_over());
+    assert_eq!(
+        (run.earlier.len(), run.reason()),
+        (SERVERS, Some(Reason::ClientClosed))
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ use telemetry::outcome::Reason;
 use wire::alert;
 
 use crate::context::{self, HandshakeContext, Secrets, Wanted};
+use crate::fingerprint::fingerprint_of;
 use crate::handshake::{
     Established, HandshakeFault, Step, agreed_by, check_waiting, is_alert, not_encoded,
     traffic_secrets,
@@ -75,7 +76,8 @@ impl ClientHandshake {
     /// Ends a handshake that is done.
     pub fn finish(self) -> Result<Established, HandshakeFault> {
         let mut agreed = agreed_by(&self.connection)?;
-        agreed.client_certificate = None;
+        let certificate = agreed.client_certificate.take();
+        agreed.server_certificate = certificate.map(|der| fingerprint_of(&der));
         if self.needs_http2 && agreed.alpn.as_deref() != Some(HTTP2) {
             return Err(failed(
                 "h2 is to be spoken, which the server has not selected by ALPN",

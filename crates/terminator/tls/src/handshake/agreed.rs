@@ -2,6 +2,7 @@
 
 use rustls::CommonState;
 
+use crate::fingerprint::Fingerprint;
 use crate::handshake::fault::HandshakeFault;
 use crate::options::{Group, Suite, Version};
 
@@ -20,8 +21,10 @@ pub struct Agreed {
     pub retried: bool,
     /// The application protocol (RFC 7301).
     pub alpn: Option<Box<[u8]>>,
-    /// The peer's certificate, DER.
+    /// The client's certificate, DER.
     pub client_certificate: Option<Box<[u8]>>,
+    /// What stands for the certificate of a server that we connected to.
+    pub server_certificate: Option<Fingerprint>,
 }
 
 pub(super) fn suite_of(connection: &CommonState) -> Option<Suite> {
@@ -53,5 +56,6 @@ pub(crate) fn agreed_by(connection: &CommonState) -> Result<Agreed, HandshakeFau
         client_certificate: chain
             .and_then(|chain| chain.first())
             .map(|leaf| leaf[..].into()),
+        server_certificate: None,
     })
 }

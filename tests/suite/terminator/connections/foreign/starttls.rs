@@ -111,7 +111,7 @@ fn postgresql_that_requires_tls_gets_clients_without_it() {
     let other = service(&site, "other", &address).asking("postgres", &site.ca());
     let other = other.certificates(&certificates);
     let other = other.starting_tls("postgres", "required");
-    let _lariat = lariat([&client, &both, &other]);
+    let lariat = lariat([&client, &both, &other]);
     let verified = format!("sslmode=verify-full sslrootcert={}", site.ca().display());
     let direct = run(&mut psql(server.address, "sslmode=disable", WHO));
     direct.assert_stderr("no encryption");
@@ -129,8 +129,70 @@ fn postgresql_that_requires_tls_gets_clients_without_it() {
     };
     let bound = scram(&both, &format!("{verified} channel_binding=require"));
     assert_eq!(bound.success(), "ann|t\n");
-    scram(&other, &verified).assert_stderr("SCRAM channel binding check failed");
-    scram(&client, "sslmode=disable").assert_stderr("SCRAM-SHA-256-PLUS");
+    // A client that prefers it is told why it gets no further, and how.
+    let told = scram(&other, &verified);
+    told.assert_stderr("channel binding is impossible");
+    told.assert_stderr("HINT:  Connect with channel_binding=disable");
+    lariat.wait_for_line(&["\"service\":\"other\"", "channel-binding"]);
+    let unbound = scram(&other, &format!("{verified} channel_binding=disable"));
+    assert_eq!(unbound.success(), "ann|t\n");
+    // One without TLS is not offered what the server offers to Lariat.
+    for words in ["sslmode=disable", "sslmode=prefer"] {
+        assert_eq!(scram(&client, words).success(), "ann|t\n");
+    }
+    let wrong = scram(&client, "sslmode=disable password=wrong");
+    wrong.assert_stderr("password authentication failed");
+    scram(&client, "channel_binding=require").assert_stderr("channel binding");
+}
+
+#[test]
+fn a_request_to_cancel_reaches_the_server_that_it_is_for() {
+    let site = Site::new();
+    let hba = "host all all 127.0.0.1/32 scram-sha-256";
+    let servers = [(); 2].map(|()| postgres(hba, &["-c", "ssl=on"], &site));
+    // No connection comes to these, but a request to cancel does: to one that never answers, and to
+    // one that is gone.
+    let silent = Server::start(Behaviour::Hang);
+    let [one, two] = [0, 1].map(|index| servers[index].address);
+    let list = format!(
+        "[{{ address = '{}', backup = true }}, {{ address = '{}', backup = true }}, '{one}', '{two}']",
+        silent.address(),
+        free_address()
+    );
+    let new = |name| {
+        let service = service(&site, name, "127.0.0.1:1").servers(&list);
+        service.more("timeouts = { dial = '1s' }")
+    };
+    let plain = new("plain").starting_tls("postgres", "optional");
+    let both = new("both").starting_tls("postgres", "required");
+    let both = both.asking("postgres", &site.ca());
+    let client = new("client").asking("postgres", &site.ca()).mode("off");
+    let _lariat = lariat([&plain, &both, &client]);
+    let verified = format!("sslmode=verify-full sslrootcert={}", site.ca().display());
+    let sleep = "SELECT pg_sleep(600)";
+    let active = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '% pg_sleep(600)'";
+    for (service, words) in [
+        (&plain, verified.as_str()),
+        (&plain, "sslmode=disable"),
+        (&both, &verified),
+        (&client, "sslmode=disable"),
+    ] {
+        let mut waiting =
+            [(); 4].map(|()| Running::start(&mut psql(service.address, words, sleep)));
+        until_true("the statements to run", || {
+            waiting.iter_mut().for_each(Running::assert_running);
+            let running = servers.iter().map(|server| {
+                let said = run(&mut psql(server.address, "", active)).success();
+                said.trim().parse::<usize>().expect("a number")
+            });
+            running.sum::<usize>() == waiting.len()
+        });
+        for one in &mut waiting {
+            one.signal(Signal::INT);
+            one.wait();
+            assert_has(one.stderr(), "canceling statement due to user request");
+        }
+    }
 }
 
 /// A program of OpenLDAP at this address as the administrator, who trusts the site's authority.
