@@ -1,5 +1,5 @@
-//! Anything that peers say, decrypted, in any order: no panic, what is sent fits a datagram, and
-//! sessions that come in parts take bounded room.
+//! Anything that peers say, decrypted, in any order: no panic, what is sent fits a datagram and
+//! goes to peers alone, and sessions that come in parts take bounded room.
 #![no_main]
 
 use std::cell::Cell;
@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
 use session::Key;
-use session::mesh::{DatagramCipher, LocalSessions, Mesh, MeshOptions, Moment};
+use session::mesh::{
+    DatagramCipher, LocalSessions, Mesh, MeshOptions, Moment, Target, WalkedSession,
+};
 use telemetry::outcome::{ClusterRejection, SessionTier};
 use wire::cluster::{
     BODY_BYTES_MAX, DATAGRAM_BYTES_MAX, HEADER_BYTES, Header, Stream, TAG_BYTES, WHOLE_BYTES_MAX,
@@ -54,6 +56,31 @@ impl LocalSessions for Sessions {
     }
 
     fn remove(&self, _: &Key) {}
+
+    fn count(&self) -> usize {
+        50
+    }
+
+    fn walk(
+        &self,
+        place: &mut u64,
+        _: Duration,
+        _: Instant,
+    ) -> Option<Option<WalkedSession>> {
+        *place += 1;
+        (*place <= 50).then(|| {
+            let key = Key::new(&place.to_be_bytes()).filter(|_| *place % 3 > 0)?;
+            Some(WalkedSession {
+                key,
+                value: vec![7; 3000].into(),
+                lifetime: Duration::from_secs(60),
+            })
+        })
+    }
+}
+
+fn place(host: u8) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], u16::from(host)))
 }
 
 fn options() -> MeshOptions {
@@ -64,9 +91,9 @@ fn options() -> MeshOptions {
         receive_rate: 1000,
         send_rate: 1000,
         fetch_rate: 1000,
-        fetch_timeout: Duration::from_millis(5),
-        resync: 50,
-        copies: 2,
+        fetch_timeout: None,
+        resync_rate: 1000,
+        send_to: Some([1, 2].map(place).into()),
     }
 }
 
@@ -97,7 +124,7 @@ fuzz_target!(|bytes: &[u8]| {
             time_ms: moment.unix_ms,
         };
         let mut datagram = [&header.to_bytes(), body, &[0; TAG_BYTES]].concat();
-        let from = SocketAddr::from(([127, 0, 0, 1], u16::from(head & 3)));
+        let from = place(head & 3);
         // Why it was dropped is counted.
         let _ = mesh.receive(&mut datagram, from, moment, &sessions);
         if let Some(key) = body.get(..32).and_then(Key::new) {
@@ -106,8 +133,10 @@ fuzz_target!(|bytes: &[u8]| {
         while mesh.deadline() <= moment.now {
             mesh.tick(moment, &sessions);
         }
-        while let Some((_, datagram)) = mesh.poll_transmit() {
+        while let Some((target, datagram)) = mesh.poll_transmit() {
             assert!(datagram.len() <= DATAGRAM_BYTES_MAX);
+            let is_peer = |to| to == place(1) || to == place(2);
+            assert!(!matches!(target, Target::One(to) if !is_peer(to)));
         }
     }
     // Who waits is answered.

@@ -1,4 +1,5 @@
-//! Any bytes as a server's first, passing by: no panic, and the same session however they are cut.
+//! Any bytes as a server's first, passing by: no panic, and the same session however they are cut,
+//! by id or by ticket.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,8 +7,11 @@ use wire::server_session::{Outcome, Watch};
 
 fuzz_target!(|bytes: &[u8]| {
     let whole = Watch::default().take(bytes);
-    if let Outcome::Session(id) = whole {
-        assert!((1..=32).contains(&id.as_bytes().len()));
+    if let Outcome::Session(session) = whole {
+        let names = [session.id, session.ticket];
+        assert!(names.iter().any(Option::is_some));
+        let mut names = names.iter().flatten();
+        assert!(names.all(|name| (1..=32).contains(&name.as_bytes().len())));
     }
     // The last byte says how to cut; it is a part of the stream as well.
     let size = bytes.last().map_or(1, |last| usize::from(*last).max(1));

@@ -20,7 +20,9 @@ pub struct Weather {
     pub lost: usize,
     /// That come twice, of a thousand.
     pub repeated: usize,
-    /// How long each is under way at most. They overtake each other.
+    /// How long each is under way at least.
+    pub way: Duration,
+    /// How much longer at most. They overtake each other.
     pub delay: Duration,
 }
 
@@ -127,7 +129,7 @@ impl Place {
         let copies = 1 + usize::from(self.chance.below(1000) < self.weather.repeated);
         for _ in 0..copies {
             let delay = self.chance.below(self.weather.delay.as_micros() as usize);
-            let due = Instant::now() + Duration::from_micros(delay as u64);
+            let due = Instant::now() + self.weather.way + Duration::from_micros(delay as u64);
             let to = self.hosts[self.number];
             let flying = Reverse((due, sender, to, datagram.to_vec()));
             self.flying.send(flying).expect("it lands");

@@ -23,7 +23,7 @@
 use crate::cursor::Cursor;
 
 /// The version that is written and read.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// The longest datagram, in bytes: with the headers of IPv6 and UDP it fits the smallest packet
 /// that every IPv6 link carries whole (1280 bytes, RFC 8200 section 5).
@@ -60,8 +60,10 @@ const SESSION: u8 = 1;
 const GET: u8 = 2;
 const DELETE: u8 = 3;
 const RESYNC: u8 = 4;
-const RESYNC_END: u8 = 5;
+const RESYNCED: u8 = 5;
 const PART: u8 = 6;
+const PING: u8 = 7;
+const PONG: u8 = 8;
 
 /// Whom a datagram is for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -119,10 +121,28 @@ pub enum Message<'a> {
         /// In milliseconds since 1970.
         since_ms: u64,
     },
-    /// That peer has been sent all of them.
-    ResyncEnd {
+    /// That peer has been sent so many of them; all, if the two numbers are the same.
+    Resynced {
         /// The peer that asked.
         peer: [u8; 8],
+        /// Sessions sent.
+        sent: u32,
+        /// Sessions to be sent, about.
+        all: u32,
+    },
+    /// That peer is asked to answer at once.
+    Ping {
+        /// The peer.
+        peer: [u8; 8],
+        /// Comes back.
+        id: u32,
+    },
+    /// The answer.
+    Pong {
+        /// The peer that asked.
+        peer: [u8; 8],
+        /// What it sent.
+        id: u32,
     },
     /// A piece of a session that is longer than a datagram.
     Part(Part<'a>),
@@ -225,8 +245,18 @@ impl<'a> Message<'a> {
                 peer: cursor.array()?,
                 since_ms: cursor.array().map(u64::from_be_bytes)?,
             },
-            RESYNC_END => Self::ResyncEnd {
+            RESYNCED => Self::Resynced {
                 peer: cursor.array()?,
+                sent: cursor.u32()?,
+                all: cursor.u32()?,
+            },
+            PING => Self::Ping {
+                peer: cursor.array()?,
+                id: cursor.u32()?,
+            },
+            PONG => Self::Pong {
+                peer: cursor.array()?,
+                id: cursor.u32()?,
             },
             PART => Self::Part(Part {
                 id: cursor.u32()?,
@@ -270,8 +300,8 @@ impl<'a> Message<'a> {
         1 + match self {
             Self::Session { key, value, .. } => 1 + key.len() + 4 + 2 + value.len(),
             Self::Get { key } | Self::Delete { key } => 1 + key.len(),
-            Self::Resync { .. } => 16,
-            Self::ResyncEnd { .. } => 8,
+            Self::Resync { .. } | Self::Resynced { .. } => 16,
+            Self::Ping { .. } | Self::Pong { .. } => 12,
             Self::Part(part) => PART_HEAD_BYTES - 1 + part.bytes.len(),
         }
     }
@@ -308,10 +338,11 @@ impl<'a> Message<'a> {
                 body.extend_from_slice(peer);
                 body.extend_from_slice(&since_ms.to_be_bytes());
             }
-            Self::ResyncEnd { peer } => {
-                body.push(RESYNC_END);
-                body.extend_from_slice(peer);
+            Self::Resynced { peer, sent, all } => {
+                write_peer(RESYNCED, peer, &[*sent, *all], body);
             }
+            Self::Ping { peer, id } => write_peer(PING, peer, &[*id], body),
+            Self::Pong { peer, id } => write_peer(PONG, peer, &[*id], body),
             Self::Part(part) => {
                 body.push(PART);
                 body.extend_from_slice(&part.id.to_be_bytes());
@@ -328,7 +359,9 @@ impl<'a> Message<'a> {
             Self::Session { key, .. } | Self::Get { key } | Self::Delete { key } => {
                 (1..=KEY_BYTES_MAX).contains(&key.len())
             }
-            Self::Resync { .. } | Self::ResyncEnd { .. } => true,
+            Self::Resync { .. } | Self::Resynced { .. } | Self::Ping { .. } | Self::Pong { .. } => {
+                true
+            }
             Self::Part(part) => {
                 (2..=PARTS_MAX).contains(&part.count)
                     && part.index < part.count
@@ -342,6 +375,13 @@ impl<'a> Message<'a> {
 fn key<'a>(cursor: &mut Cursor<'a>) -> Option<&'a [u8]> {
     let key = cursor.vector8()?.rest();
     (1..=KEY_BYTES_MAX).contains(&key.len()).then_some(key)
+}
+
+fn write_peer(kind: u8, peer: &[u8; 8], numbers: &[u32], body: &mut Vec<u8>) {
+    body.push(kind);
+    body.extend_from_slice(peer);
+    let numbers = numbers.iter().flat_map(|number| number.to_be_bytes());
+    body.extend(numbers);
 }
 
 fn write_key(kind: u8, key: &[u8], body: &mut Vec<u8>) {
@@ -386,7 +426,7 @@ mod tests {
             Header::read(&bytes)
         };
         let malformed = Err(DatagramFault::Malformed);
-        assert_eq!(changed(0, 2), Err(DatagramFault::Version(2)));
+        assert_eq!(changed(0, 1), Err(DatagramFault::Version(1)));
         assert_eq!(changed(1, 2), malformed);
         assert_eq!(changed(2, 1), malformed);
         for bytes in [0, HEADER_BYTES + TAG_BYTES - 1, DATAGRAM_BYTES_MAX + 1] {
@@ -409,7 +449,19 @@ mod tests {
                 peer: [4; 8],
                 since_ms: 5,
             },
-            Message::ResyncEnd { peer: [6; 8] },
+            Message::Resynced {
+                peer: [6; 8],
+                sent: 70_000,
+                all: 100_000,
+            },
+            Message::Ping {
+                peer: [6; 8],
+                id: 9,
+            },
+            Message::Pong {
+                peer: [7; 8],
+                id: 9,
+            },
             Message::Part(Part {
                 id: 0x0102_0304,
                 index: PARTS_MAX - 1,

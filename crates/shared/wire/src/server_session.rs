@@ -1,9 +1,10 @@
-//! A server's handshake as it passes by: the session id of TLS 1.2 that its client may offer next.
+//! A server's handshake as it passes by: the session of TLS 1.2 that its client may offer next.
 //!
-//! Owns the reading of the ServerHello (RFC 5246 section 7.4.1.3, RFC 8446 section 4.1.3) and of
-//! the records from there to the server's ChangeCipherSpec, however they are cut. Before that the
-//! client has not finished its part, and there is no session yet. Decides nothing about servers: a
-//! stream that is something else just has no session.
+//! Owns the reading of the handshake's messages from the ServerHello to the server's
+//! ChangeCipherSpec, however they are cut: the session id (RFC 5246 section 7.4.1.3, RFC 8446
+//! section 4.1.3), and the ticket that comes last of them (RFC 5077 section 3.3). Before the
+//! ChangeCipherSpec the client has not finished its part, and there is no session yet. Decides
+//! nothing about servers: a stream that is something else just has no session.
 
 use std::ops::RangeInclusive;
 
@@ -17,17 +18,23 @@ const ID_BYTES_MAX: usize = 32;
 /// stay below 2 KiB.
 const HELLO_BYTES: RangeInclusive<usize> = 38..=4 << 10;
 
+/// Before a ticket: for how long it is good, and its length.
+const TICKET_HEAD_BYTES: usize = 6;
+
+/// How much of a ticket's end is part of its name.
+const TICKET_TAIL_BYTES: usize = ID_BYTES_MAX - size_of::<u64>();
+
 const RECORD_HEADER_BYTES: usize = 5;
 /// RFC 5246 section 6.2.3: what encryption may add is included.
 const RECORD_BYTES_MAX: usize = (1 << 14) + 2048;
-const HANDSHAKE_HEADER_BYTES: usize = 4;
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const HANDSHAKE: u8 = 22;
 const SERVER_HELLO: u8 = 2;
+const NEW_SESSION_TICKET: u8 = 4;
 const TLS_1_2: u16 = 0x0303;
 const SUPPORTED_VERSIONS: u16 = 43;
 
-/// A session id of 1 to 32 bytes.
+/// A session id of 1 to 32 bytes, or what stands for a ticket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SessionId {
     bytes: [u8; ID_BYTES_MAX],
@@ -43,10 +50,66 @@ impl SessionId {
         Some(Self { bytes, length })
     }
 
+    /// Stands for a ticket; an empty one is none (RFC 5077 section 3.3).
+    pub fn of_ticket(ticket: &[u8]) -> Option<Self> {
+        let mut name = TicketName::default();
+        name.take(ticket);
+        name.end()
+    }
+
     /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length.into()).unwrap_or_default()
     }
+}
+
+/// Makes a short name of a ticket as its bytes come: the same on all hosts and in all versions.
+///
+/// Because tickets end with what authenticates them (RFC 5077 section 4), their ends differ; a sum
+/// of all bytes (FNV-1a) tells those apart that end alike. A server that makes tickets of one name
+/// leads their clients to itself, and that is all.
+#[derive(Clone, Debug)]
+struct TicketName {
+    sum: u64,
+    tail: [u8; TICKET_TAIL_BYTES],
+    bytes: usize,
+}
+
+impl Default for TicketName {
+    fn default() -> Self {
+        Self {
+            sum: 0xcbf2_9ce4_8422_2325,
+            tail: [0; TICKET_TAIL_BYTES],
+            bytes: 0,
+        }
+    }
+}
+
+impl TicketName {
+    fn take(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.sum = (self.sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            self.tail[self.bytes % TICKET_TAIL_BYTES] = *byte;
+            self.bytes += 1;
+        }
+    }
+
+    fn end(&self) -> Option<SessionId> {
+        let mut bytes = [0; ID_BYTES_MAX];
+        bytes[..TICKET_TAIL_BYTES].copy_from_slice(&self.tail);
+        bytes[TICKET_TAIL_BYTES..].copy_from_slice(&self.sum.to_be_bytes());
+        SessionId::new(&bytes).filter(|_| self.bytes > 0)
+    }
+}
+
+/// The session that a handshake leaves its client with; one of the two at least.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct PassedSession {
+    /// The id in the ServerHello: a new one, or the client's own if the session was resumed, be it
+    /// by a ticket (RFC 5077 section 3.4).
+    pub id: Option<SessionId>,
+    /// The ticket that the server has issued.
+    pub ticket: Option<SessionId>,
 }
 
 /// What the bytes so far amount to.
@@ -55,8 +118,8 @@ pub enum Outcome {
     /// More is needed.
     Incomplete,
     /// The handshake made, or resumed, this session.
-    Session(SessionId),
-    /// There is no session with an id: TLS 1.3, tickets, an alert, something else than TLS.
+    Session(PassedSession),
+    /// There is no session of TLS 1.2 to come back to: TLS 1.3, an alert, something else than TLS.
     Nothing,
 }
 
@@ -67,8 +130,13 @@ pub struct Watch {
     header_bytes: usize,
     /// Bytes of the present record that are still to come.
     record_bytes_left: usize,
+    /// Of the present message: kind and length, and how much of it has come.
+    message: [u8; 4],
+    message_bytes: usize,
     hello: Vec<u8>,
-    session: Option<SessionId>,
+    is_read: bool,
+    ticket: TicketName,
+    session: PassedSession,
 }
 
 impl Watch {
@@ -80,7 +148,7 @@ impl Watch {
                 let count = self.record_bytes_left.min(bytes.len());
                 let (fragment, rest) = bytes.split_at(count);
                 self.record_bytes_left -= count;
-                if self.session.is_none() && !self.take_fragment(fragment) {
+                if self.take_fragment(fragment).is_none() {
                     return Outcome::Nothing;
                 }
                 bytes = rest;
@@ -108,48 +176,83 @@ impl Watch {
             return Some(Outcome::Nothing);
         }
         (self.header_bytes, self.record_bytes_left) = (0, length);
+        let is_some = self.session != PassedSession::default();
         match kind {
             HANDSHAKE => None,
-            CHANGE_CIPHER_SPEC => Some(self.session.map_or(Outcome::Nothing, Outcome::Session)),
+            CHANGE_CIPHER_SPEC if is_some => Some(Outcome::Session(self.session)),
             _ => Some(Outcome::Nothing),
         }
     }
 
-    /// Collects the ServerHello and reads it when it is whole; whether there can be a session.
-    fn take_fragment(&mut self, mut fragment: &[u8]) -> bool {
-        while !fragment.is_empty() {
-            let needed = match self.hello.first_chunk::<HANDSHAKE_HEADER_BYTES>() {
-                None => HANDSHAKE_HEADER_BYTES,
-                Some([kind, high, middle, low]) => {
-                    let length = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
-                    if *kind != SERVER_HELLO || !HELLO_BYTES.contains(&length) {
-                        return false;
-                    }
-                    HANDSHAKE_HEADER_BYTES + length
+    /// Goes through the messages; `None` = there can be no session.
+    fn take_fragment(&mut self, mut fragment: &[u8]) -> Option<()> {
+        while let Some((first, rest)) = fragment.split_first() {
+            let [kind, high, middle, low] = self.message;
+            let end = self.message.len() + u32::from_be_bytes([0, high, middle, low]) as usize;
+            if let Some(byte) = self.message.get_mut(self.message_bytes) {
+                (*byte, fragment) = (*first, rest);
+                self.message_bytes += 1;
+                if self.message_bytes == self.message.len() {
+                    self.begin_message()?;
                 }
-            };
-            let missing = needed - self.hello.len();
+                continue;
+            }
+            let missing = end - self.message_bytes;
             let (piece, rest) = fragment.split_at(missing.min(fragment.len()));
-            self.hello.extend_from_slice(piece);
+            let place = self.message_bytes - self.message.len();
+            match kind {
+                SERVER_HELLO => self.hello.extend_from_slice(piece),
+                NEW_SESSION_TICKET => {
+                    let head = TICKET_HEAD_BYTES.saturating_sub(place);
+                    self.ticket.take(piece.get(head..).unwrap_or_default());
+                }
+                _ => {}
+            }
+            self.message_bytes += piece.len();
             fragment = rest;
-            if needed > HANDSHAKE_HEADER_BYTES && missing == piece.len() {
-                let hello = std::mem::take(&mut self.hello);
-                self.session = session_of(&hello[HANDSHAKE_HEADER_BYTES..]);
-                return self.session.is_some();
+            if self.message_bytes == end {
+                self.end_message()?;
             }
         }
-        true
+        Some(())
+    }
+
+    /// A message's kind and length are known: the first is a ServerHello, and there is no other.
+    fn begin_message(&mut self) -> Option<()> {
+        let [kind, high, middle, low] = self.message;
+        let length = u32::from_be_bytes([0, high, middle, low]) as usize;
+        let is_hello = kind == SERVER_HELLO && HELLO_BYTES.contains(&length);
+        (is_hello != self.is_read && (is_hello || kind != SERVER_HELLO)).then_some(())?;
+        self.ticket = TicketName::default();
+        if length == 0 {
+            self.end_message()?;
+        }
+        Some(())
+    }
+
+    fn end_message(&mut self) -> Option<()> {
+        let [kind, ..] = std::mem::take(&mut self.message);
+        self.message_bytes = 0;
+        match kind {
+            SERVER_HELLO => {
+                self.is_read = true;
+                self.session.id = id_of(&std::mem::take(&mut self.hello))?;
+            }
+            NEW_SESSION_TICKET => self.session.ticket = self.ticket.end(),
+            _ => {}
+        }
+        Some(())
     }
 }
 
-/// The session id of a ServerHello that chooses TLS 1.2 or older.
-fn session_of(body: &[u8]) -> Option<SessionId> {
+/// The session id of a ServerHello, if it has one; `None` unless it chooses TLS 1.2 or older.
+fn id_of(body: &[u8]) -> Option<Option<SessionId>> {
     let mut cursor = Cursor::new(body);
     let version = cursor.u16()?;
     let _random: [u8; 32] = cursor.array()?;
-    let id = cursor.vector8()?;
+    let id = cursor.vector8()?.rest();
     let (_suite, _compression) = (cursor.u16()?, cursor.u8()?);
-    if !(0x0300..=TLS_1_2).contains(&version) {
+    if !(0x0300..=TLS_1_2).contains(&version) || id.len() > ID_BYTES_MAX {
         return None;
     }
     if !cursor.is_empty() {
@@ -162,7 +265,7 @@ fn session_of(body: &[u8]) -> Option<SessionId> {
             }
         }
     }
-    SessionId::new(id.rest())
+    Some(SessionId::new(id))
 }
 
 #[cfg(test)]
@@ -186,6 +289,34 @@ mod tests {
         body.extend(extensions);
         let length = (body.len() as u32).to_be_bytes();
         [&[SERVER_HELLO], &length[1..], &body].concat()
+    }
+
+    fn by_id(id: SessionId) -> Outcome {
+        Outcome::Session(PassedSession {
+            id: Some(id),
+            ticket: None,
+        })
+    }
+
+    /// A NewSessionTicket.
+    fn issued(ticket: &[u8]) -> Vec<u8> {
+        let length = (TICKET_HEAD_BYTES + ticket.len()) as u32;
+        let inner = (ticket.len() as u16).to_be_bytes();
+        let head = [
+            &[NEW_SESSION_TICKET],
+            &length.to_be_bytes()[1..],
+            &[0, 0, 1, 44],
+        ]
+        .concat();
+        [&head, &inner[..], ticket].concat()
+    }
+
+    /// In records of so many bytes.
+    fn records(messages: &[u8], bytes: usize) -> Vec<u8> {
+        messages
+            .chunks(bytes)
+            .flat_map(|one| record(22, one))
+            .collect()
     }
 
     /// With a Certificate behind the hello, in the same record and one of its own.
@@ -220,10 +351,57 @@ mod tests {
         let mut bytes = flight(&message(TLS_1_2, &[9; 32], &[0, 4, 0xff, 1, 0, 0]));
         assert_eq!(at_once(&bytes), Outcome::Incomplete);
         bytes.extend(CCS);
-        assert_eq!(at_once(&bytes), Outcome::Session(id));
+        assert_eq!(at_once(&bytes), by_id(id));
         let resumed = [record(22, &message(TLS_1_2, &[9; 32], &[])), CCS.to_vec()].concat();
-        assert_eq!(at_once(&resumed), Outcome::Session(id));
+        assert_eq!(at_once(&resumed), by_id(id));
         assert_eq!(id.as_bytes(), [9; 32]);
+    }
+
+    #[test]
+    fn a_ticket_is_known_by_what_its_client_will_offer() {
+        let longest = vec![3; (1 << 16) - 1];
+        let plain = message(TLS_1_2, &[], &[]);
+        for ticket in [&[7][..], &[8; 31], &[8; 32], &[9; 192], &longest] {
+            let messages = [&plain[..], &[14, 0, 0, 0], &issued(ticket)].concat();
+            for bytes in [1, 7, 100, 1 << 14] {
+                let stream = [records(&messages, bytes), CCS.to_vec()].concat();
+                let wanted = PassedSession {
+                    id: None,
+                    ticket: SessionId::of_ticket(ticket),
+                };
+                assert!(wanted.ticket.is_some());
+                assert_eq!(cut(&stream, &[3, 1000]), Outcome::Session(wanted));
+            }
+        }
+        let names = [&[8; 31][..], &[8; 32], &[9; 192], &longest, &[0], &[0; 2]];
+        let names: Vec<_> = names.map(SessionId::of_ticket).into();
+        for (place, name) in names.iter().enumerate() {
+            assert!(!names[..place].contains(name), "{place}");
+        }
+        // They end alike.
+        let [one, other] = [1, 2].map(|first| [&[first][..], &[5; 100]].concat());
+        assert_ne!(SessionId::of_ticket(&one), SessionId::of_ticket(&other));
+    }
+
+    #[test]
+    fn an_empty_ticket_is_none_and_the_last_one_counts() {
+        let with = |id: &[u8], more: &[Vec<u8>]| {
+            let messages = [message(TLS_1_2, id, &[]), more.concat()].concat();
+            at_once(&[record(22, &messages), CCS.to_vec()].concat())
+        };
+        assert_eq!(with(&[], &[issued(&[])]), Outcome::Nothing);
+        let id = SessionId::new(&[9; 32]);
+        let found = |ticket| Outcome::Session(PassedSession { id, ticket });
+        assert_eq!(with(&[9; 32], &[issued(&[])]), found(None));
+        let two = [issued(&[1; 40]), issued(&[2; 40])];
+        assert_eq!(with(&[9; 32], &two), found(SessionId::of_ticket(&[2; 40])));
+        // Cut short, and longer than its ticket says: what a client would refuse is nothing here.
+        assert_eq!(
+            with(&[], &[vec![NEW_SESSION_TICKET, 0, 0, 3, 0, 0, 0]]),
+            Outcome::Nothing
+        );
+        let hello = message(TLS_1_2, &[9; 32], &[]);
+        assert_eq!(with(&[9; 32], &[hello]), Outcome::Nothing, "a second hello");
     }
 
     #[test]
@@ -264,7 +442,7 @@ mod tests {
             let spread = [record(22, head), record(22, tail), CCS.to_vec()].concat();
             let together = [flight(&hello), CCS.to_vec()].concat();
             let wanted = match SessionId::new(&id) {
-                Some(id) if version <= TLS_1_2 => Outcome::Session(id),
+                Some(id) if version <= TLS_1_2 => by_id(id),
                 _ => Outcome::Nothing,
             };
             for bytes in [spread, together] {

@@ -11,5 +11,4 @@ pub mod places;
 pub mod pool;
 pub mod server;
 mod server_address;
-pub mod session_affinity;
 pub mod tried;

@@ -31,12 +31,13 @@ impl ServerId {
     const BITS: u32 = 48;
 
     /// That of these low bits.
-    pub(crate) fn from_bits(bits: u64) -> Self {
+    pub fn from_bits(bits: u64) -> Self {
         // 0 stands for no server.
         Self((bits & ((1 << Self::BITS) - 1)).max(1))
     }
 
-    pub(crate) fn bits(self) -> u64 {
+    /// As a number, the same on all hosts that call the server the same.
+    pub fn bits(self) -> u64 {
         self.0
     }
 }

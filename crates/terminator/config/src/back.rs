@@ -7,7 +7,6 @@ use std::time::Duration;
 use backend::options::{
     Balance, CheckKind, CheckOptions, Options, PassiveOptions, QueueOptions, ServerOptions,
 };
-use backend::session_affinity;
 use options::{Problem, Section, all};
 use proxy::options::{
     AddressFamily, BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, RateMin,
@@ -188,10 +187,8 @@ fn servers_options(
             ("source", Balance::Source),
         ],
     );
-    let affinity = match back.section_if_written("affinity") {
-        Some(section) => affinity(&section).map(Some),
-        None => Some(None),
-    };
+    let by_session = |back: &Section<'_>, name: &str| back.choice(name, &[("session-id", ())]);
+    let affinity = back.if_written("affinity", by_session);
     let passive = passive(&back.section("passive"));
     let resolve = back.duration("resolve");
     let resolve_family = back.choice(
@@ -218,7 +215,7 @@ fn servers_options(
     let tls = back_tls::read(back, &servers, shelf);
     Some(ServersOptions {
         tls: tls?,
-        affinity: affinity?,
+        affinity: affinity?.is_some(),
         pool: Options {
             servers,
             balance: balance?,
@@ -233,16 +230,6 @@ fn servers_options(
         source: source?,
         send_proxy: send_proxy?,
     })
-}
-
-fn affinity(affinity: &Section<'_>) -> Option<session_affinity::Options> {
-    let by = affinity.choice("by", &[("session-id", ())]);
-    let entries_max = affinity.count("entries");
-    let lifetime = affinity.duration("lifetime");
-    by.and(Some(session_affinity::Options {
-        entries_max: entries_max?,
-        lifetime: lifetime?,
-    }))
 }
 
 fn source(back: &Section<'_>) -> Option<SourceAddress> {

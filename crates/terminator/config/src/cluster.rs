@@ -68,19 +68,20 @@ pub(crate) fn shared_secret(
 
 fn peers(section: &Section<'_>) -> Option<PeersOptions> {
     let network = network(section);
-    let copies = match &network {
-        Some(PeerNetwork::Unicast { send_to, .. }) => u32::try_from(send_to.len()).ok()?,
-        Some(PeerNetwork::Multicast { .. }) | None => 1,
+    let send_to = match &network {
+        Some(PeerNetwork::Unicast { send_to, .. }) => Some(send_to.clone()),
+        Some(PeerNetwork::Multicast { .. }) | None => None,
     };
+    let copies = send_to.as_ref().map_or(1, Vec::len) as u64;
     let time_window = section.duration("time-window");
     let replay_window = section.count("replay-window");
     let senders: Option<u32> = section.count("senders");
     let receive_rate = section.count("receive-rate");
-    let send_rate = section.count("send-rate");
+    let send_rate: Option<u32> = section.count("send-rate");
     let fetch_rate = section.count("fetch-rate");
-    let fetch_timeout = section.duration("fetch-timeout");
-    let resync: Option<u32> = section.count("resync");
-    if send_rate.is_some_and(|rate| rate < copies) {
+    let fetch_timeout = section.if_written("fetch-timeout", Section::duration);
+    let resync_rate = section.count("resync-rate");
+    if send_rate.is_some_and(|rate| u64::from(rate) < copies) {
         let problem =
             format!("is less than the {copies} peers of `send-to`: nothing could be sent");
         let hint = "it counts a datagram once for each peer that it goes to";
@@ -97,8 +98,8 @@ fn peers(section: &Section<'_>) -> Option<PeersOptions> {
             send_rate: send_rate?,
             fetch_rate: fetch_rate?,
             fetch_timeout: fetch_timeout?,
-            resync: resync? as usize,
-            copies,
+            resync_rate: resync_rate?,
+            send_to,
         },
     })
 }

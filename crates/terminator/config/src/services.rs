@@ -221,7 +221,7 @@ fn speaks_to_files(tls: &Section<'_>, front: &mut FrontOptions) -> Option<()> {
 /// Sessions with servers are clients' only where their TLS stays closed.
 fn sees_no_session(written: &Section<'_>, back: &mut BackOptions) {
     if let BackOptions::Servers(servers) = back
-        && servers.affinity.take().is_some()
+        && std::mem::take(&mut servers.affinity)
     {
         let problem = Problem::new("has no effect: clients have no TLS session with the servers");
         let hint = "take it out, or write front.tls = \"passthrough\"; \

@@ -37,13 +37,13 @@ fn a_cluster_has_one_secret_for_tickets_and_peers() {
     let keys = KeySource::Shared(cluster.secrets.clone());
     assert_eq!(one.tickets.keys, keys);
     let peers = cluster.peers.unwrap();
-    assert_eq!(peers.mesh.fetch_timeout, Duration::from_millis(9));
+    assert_eq!(peers.mesh.fetch_timeout, Some(Duration::from_millis(9)));
     let network = config::PeerNetwork::Multicast {
         group: "[ff05::7]:88".parse().unwrap(),
         interface: Some("eth0".to_owned()),
         hops: 3,
     };
-    assert_eq!((peers.network, peers.mesh.copies), (network, 1));
+    assert_eq!((peers.network, peers.mesh.copies()), (network, 1));
     let both = with("[resumption]\ntickets = { secret = 'other.key' }\n")
         .tickets
         .keys;

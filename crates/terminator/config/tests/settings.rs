@@ -472,9 +472,6 @@ fn faults_in_flags_name_the_flag() {
     }
 }
 
-/// The least that has affinity.
-const BALANCING: &str = "--listen 127.0.0.1:443 --backend 127.0.0.1:80 --tls passthrough";
-
 #[test]
 fn every_default_is_valid_when_written_out() {
     let of_cluster = |key: &&options::Key| key.path.starts_with("cluster.");
@@ -491,7 +488,6 @@ fn every_default_is_valid_when_written_out() {
             }
             "service.front.starttls" => format!("{minimal} --starttls smtp"),
             "service.back.tls" => format!("{minimal} --backend-ca ca.pem"),
-            "service.back.affinity" => format!("{BALANCING} --affinity session-id"),
             "service.back.send-proxy" => format!("{minimal} --send-proxy v2"),
             "service.back.files" => minimal.replace("--backend 127.0.0.1:80", "--files /data"),
             _ => minimal.to_owned(),

@@ -28,14 +28,16 @@ pub struct CertificateAlgorithms {
     pub key: Cow<'static, str>,
 }
 
-/// The session ids of TLS 1.2 in a handshake that passes by.
+/// The session of TLS 1.2 in a handshake that passes by.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PassingSession {
-    /// What the client offers.
+    /// The client's ticket, or else its session id.
     pub offered: Option<SessionId>,
-    /// It offers TLS 1.3 as well, and then the id is mostly a random one (RFC 8446, D.4).
+    /// It offers TLS 1.3 as well, and no ticket: then the id is mostly random (RFC 8446, D.4).
     pub may_be_random: bool,
-    /// What the server and the client have agreed on.
+    /// The session id of its hello, which a server that takes the ticket repeats (RFC 5077, 3.4).
+    pub id: Option<SessionId>,
+    /// The session that the client may offer next, as the server has agreed.
     pub agreed: Option<SessionId>,
 }
 

@@ -242,8 +242,16 @@ fn take_hello(
             let mut protocols = hello.alpn_protocols();
             facts.only_protocol = protocols.next().map(Into::into);
             facts.only_protocol.take_if(|_| protocols.next().is_some());
-            facts.passing_session = settings.watches_sessions.then(|| offered_session(&hello));
-            return Ok(Hello::Passthrough);
+            let Some(sessions) = &settings.passing_sessions else {
+                return Ok(Hello::Passthrough);
+            };
+            let session = facts.passing_session.insert(offered_session(&hello));
+            let known = session.offered.filter(|_| !session.may_be_random);
+            let elsewhere = known.and_then(|known| sessions.elsewhere(known.as_bytes()));
+            return Ok(match elsewhere {
+                Some(key) if facts.session_tier.is_none() => Hello::ToBeFetched(key),
+                _ => Hello::Passthrough,
+            });
         }
     };
     if facts.session_tier.is_none()
@@ -279,9 +287,12 @@ fn take_hello(
 }
 
 fn offered_session(hello: &ClientHello<'_>) -> Box<PassingSession> {
+    let ticket = hello.session_ticket().and_then(SessionId::of_ticket);
+    let id = SessionId::new(hello.session_id());
     Box::new(PassingSession {
-        offered: SessionId::new(hello.session_id()),
-        may_be_random: hello.highest_version() > 0x0303,
+        offered: ticket.or(id),
+        may_be_random: ticket.is_none() && hello.highest_version() > 0x0303,
+        id,
         agreed: None,
     })
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tls::client::Client;
 use tls::options::{Cipher, Tls13Sessions, Version};
+use tls::resumption::PassingSessions;
 use tls::server::Server;
 use wire::starttls::{Dialect, HostNames, Policy, Sides};
 
@@ -17,8 +18,9 @@ pub struct Settings {
     pub send_proxy: SendProxy,
     /// Whether some clients are to send a PROXY header, so that no others may.
     pub accepts_proxy: bool,
-    /// Whether the sessions of TLS 1.2 matter that are made while TLS stays closed.
-    pub watches_sessions: bool,
+    /// Who has the sessions of TLS 1.2 that are made while TLS stays closed; `None` = that does not
+    /// matter.
+    pub passing_sessions: Option<PassingSessions>,
     /// How TLS is originated towards servers; `None` = they get plaintext.
     pub back_tls: Option<ServerTls>,
     /// The conversation before TLS; `None` = there is none.

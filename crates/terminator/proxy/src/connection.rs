@@ -550,7 +550,7 @@ impl Connection {
                 Action::NoteBackReady => self.dial.succeeded(&self.service, context.now),
                 Action::NoteSession => {
                     let facts = self.flow.facts();
-                    self.dial.learn_session(&self.service, facts, context.now);
+                    self.dial.learn_session(&self.service, facts);
                 }
                 Action::Offload => {
                     // What was sent before went another way.

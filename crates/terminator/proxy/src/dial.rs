@@ -155,7 +155,7 @@ impl Dial {
         let key = key_of(facts.route.source.map(|source| source.ip()));
         self.is_called = false;
         if self.dials == 0 {
-            self.affinity = affinity_of(service, facts, Instant::now());
+            self.affinity = affinity_of(service, facts);
         }
         if let Some(pause) = &mut self.pause {
             pause.until = None;
@@ -456,14 +456,14 @@ impl Dial {
     }
 
     /// Remembers which server the client's session is with.
-    pub(crate) fn learn_session(&self, service: &Service, facts: &Facts, now: Instant) {
+    pub(crate) fn learn_session(&self, service: &Service, facts: &Facts) {
         let session = facts.passing_session.as_ref().and_then(|one| one.agreed);
         let server = self.attempt.as_ref().map(|one| one.picked.server);
         let server = server.and_then(|server| service.pool.borrow().id(server));
-        if let (Some(sessions), Some(id), Some(server)) = (service.plan.sessions(), session, server)
-            && sessions.learn(id.as_bytes(), server, now)
+        if let (Some(sessions), Some(id), Some(server)) =
+            (&service.plan.passing_sessions, session, server)
         {
-            service.counters.count(ServiceCounter::AffinityDisplaced);
+            sessions.learn(id.as_bytes(), server.bits());
         }
     }
 
@@ -581,16 +581,16 @@ impl Dial {
 }
 
 /// What is known of the session that the client offers.
-fn affinity_of(service: &Service, facts: &Facts, now: Instant) -> Affinity {
-    let Some((sessions, session)) = service.plan.sessions().zip(facts.passing_session.as_ref())
-    else {
+fn affinity_of(service: &Service, facts: &Facts) -> Affinity {
+    let sessions = service.plan.passing_sessions.as_ref();
+    let Some((sessions, session)) = sessions.zip(facts.passing_session.as_ref()) else {
         return Affinity::None;
     };
     let Some(id) = session.offered else {
         return Affinity::None;
     };
-    match sessions.find(id.as_bytes(), now) {
-        Some(server) => Affinity::Home(server),
+    match sessions.find(id.as_bytes()) {
+        Some(server) => Affinity::Home(ServerId::from_bits(server)),
         None if session.may_be_random => Affinity::None,
         None => Affinity::Unknown,
     }

@@ -135,7 +135,7 @@ fn service(authority: &Authority, server: &str, places: Option<u32>) -> ServiceO
         },
         back: BackOptions::Servers(ServersOptions {
             pool,
-            affinity: None,
+            affinity: false,
             liveness: Liveness::default(),
             resolve: Duration::from_secs(10),
             resolve_family: AddressFamily::Any,

@@ -256,7 +256,7 @@ impl AddressFamily {
 pub struct ServersOptions {
     /// Which server a session of TLS 1.2 belongs to, where clients' TLS stays closed, if that
     /// counts; then before the balance.
-    pub affinity: Option<backend::session_affinity::Options>,
+    pub affinity: bool,
     /// The servers and the choice among them.
     pub pool: backend::options::Options,
     /// How a server that is gone is noticed.

@@ -1,13 +1,10 @@
 //! What the plane serves: built whole from options or not at all, then shared and never changed.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use backend::options::{Balance, PassiveOptions, QueueOptions};
 use backend::server::Target;
-use backend::session_affinity::{self, SessionAffinity};
 use flow::options::{Front, Offload, SendProxy, ServerTls, Starttls, Timeouts};
 use sys::beneath::Root;
 use tls::client::Client;
@@ -15,7 +12,7 @@ use tls::options::Cipher;
 use tls::options::Version;
 use tls::password;
 use tls::policy::SuiteOrder;
-use tls::resumption::Resumption;
+use tls::resumption::{PassingSessions, Resumption};
 use tls::server::{BuildError, Server, Warning};
 use wire::address::Address;
 use wire::network::Network;
@@ -63,9 +60,7 @@ pub struct ServicePlan {
     /// The places of servers with a limit, as `open` is shared.
     places: OnceLock<Arc<SharedPlaces>>,
     /// Which server a session belongs to, if that counts.
-    affinity: Option<session_affinity::Options>,
-    /// Shared by all workers and, after a reload that does not change it, the plans of this name.
-    sessions: OnceLock<Arc<SessionAffinity>>,
+    pub(crate) passing_sessions: Option<PassingSessions>,
     /// In their place, files, and how they are served.
     serving: Option<(Arc<static_files::options::Options>, FileTimeouts)>,
     pub(crate) files: Option<Arc<Files>>,
@@ -235,12 +230,6 @@ impl Plan {
                 let _ = service.open.set(same.open().clone());
                 let _ = service.places.set(Arc::clone(same.places()));
                 service.places().set_limits(&service.pool);
-                if let Some(sessions) = same
-                    .sessions()
-                    .filter(|_| service.affinity == same.affinity)
-                {
-                    let _ = service.sessions.set(Arc::clone(sessions));
-                }
             }
         }
     }
@@ -345,8 +334,7 @@ impl ServicePlan {
             source: SourceAddress::Any,
             is_limited: false,
             places: OnceLock::new(),
-            affinity: None,
-            sessions: OnceLock::new(),
+            passing_sessions: None,
             server_names: Vec::new(),
             targets: Vec::new(),
             disabled: Vec::new(),
@@ -362,7 +350,7 @@ impl ServicePlan {
         let servers = options.back.servers();
         let liveness = servers.map(|servers| servers.liveness);
         let source = servers.map(|servers| servers.source.clone());
-        let affinity = servers.and_then(|servers| servers.affinity);
+        let has_affinity = servers.is_some_and(|servers| servers.affinity);
         let front = match &options.front.tls {
             FrontTls::Terminate(tls) => {
                 let built =
@@ -398,8 +386,7 @@ impl ServicePlan {
             sources: options.front.sources,
             send_proxy,
             back_tls,
-            affinity,
-            sessions: OnceLock::new(),
+            passing_sessions: has_affinity.then(|| resumption.passing_sessions(&options.name)),
             starttls,
             liveness: liveness.unwrap_or_default(),
             source: source.unwrap_or_default(),
@@ -438,14 +425,6 @@ impl ServicePlan {
     /// The places of servers with a limit.
     pub(crate) fn places(&self) -> &Arc<SharedPlaces> {
         self.places.get_or_init(Arc::default)
-    }
-
-    /// The servers of sessions, if that counts.
-    pub(crate) fn sessions(&self) -> Option<&Arc<SessionAffinity>> {
-        let options = self.affinity?;
-        let secret = || RandomState::new().hash_one(());
-        let make = || Arc::new(SessionAffinity::new(options, secret(), Instant::now()));
-        Some(self.sessions.get_or_init(make))
     }
 
     /// Its name.

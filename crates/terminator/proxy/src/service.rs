@@ -66,7 +66,7 @@ impl Service {
             front: plan.front.clone(),
             send_proxy: plan.send_proxy.clone(),
             accepts_proxy: !plan.accept_proxy.is_empty(),
-            watches_sessions: plan.sessions().is_some(),
+            passing_sessions: plan.passing_sessions.clone(),
             back_tls: plan.back_tls.clone(),
             starttls: plan.starttls.clone(),
             timeouts: plan.timeouts,

@@ -18,14 +18,21 @@ use crate::cipher::Sealed;
 use crate::words::Words;
 
 /// Words of a block: four cache lines. A TLS 1.2 session takes about 110 bytes with its server
-/// name, which the first block holds with room for another hundred.
+/// name, and as its key 33, which the first block holds with room for another fifty.
 pub(crate) const BLOCK_WORDS: usize = 32;
+
+/// The longest key: a TLS session id has 32 bytes at most (RFC 5246, 7.4.1.2); as much again is for
+/// the caller's prefix.
+pub(crate) const KEY_BYTES_MAX: usize = 64;
 
 /// The longest value: a session with a chain of three client certificates, twice over.
 pub(crate) const VALUE_BYTES_MAX: usize = 16 << 10;
 
+/// The most that is sealed: a value, its key, and the key's length.
+pub(crate) const SEALED_BYTES_MAX: usize = VALUE_BYTES_MAX + KEY_BYTES_MAX + 1;
+
 /// Blocks that the longest value takes.
-pub(crate) const VALUE_BLOCKS_MAX: usize = blocks_of(VALUE_BYTES_MAX);
+pub(crate) const VALUE_BLOCKS_MAX: usize = blocks_of(SEALED_BYTES_MAX);
 
 const WORD_BYTES: usize = size_of::<u64>();
 const FIRST_WORDS: Range<usize> = 8..BLOCK_WORDS;

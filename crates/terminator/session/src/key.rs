@@ -5,7 +5,7 @@ use std::fmt::{self, Debug, Formatter};
 use wire::cluster::KEY_BYTES_MAX;
 
 /// A session's id, short enough to be copied about.
-#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Key {
     bytes: [u8; KEY_BYTES_MAX],
     length: u8,

@@ -27,6 +27,6 @@ pub use cipher::{Sealed, ValueCipher};
 pub use counters::Counters;
 pub use key::{Key, Offered};
 pub use memory::{Memory, Options};
-pub use store::{Expected, MemoryStore};
+pub use store::{Expected, MemoryStore, StoredEntry};
 pub use tiers::{FetchAnswer, Request, Tiers};
 pub use words::Machine;

@@ -22,22 +22,20 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
-use wire::cluster::{
-    BODY_BYTES_MAX, DatagramFault, HEADER_BYTES, Header, Message, Stream, TAG_BYTES,
-};
+use wire::cluster::{BODY_BYTES_MAX, DatagramFault, HEADER_BYTES, Header, Message, Stream};
 
 pub use bucket::Bucket;
+pub use catch_up::{CatchUp, CatchUpState};
 pub use counters::MeshCounters;
 pub use history::Deleted;
-pub use outside::{DatagramCipher, LocalSessions, MeshOptions, Moment, Target};
+pub use outside::{DatagramCipher, LocalSessions, MeshOptions, Moment, Target, WalkedSession};
 pub use senders::PeerFacts;
 
 use asked::Asked;
 use bucket::Incoming;
 use catch_up::{Missed, Replay, Replays};
 use fetches::Fetches;
-use history::Recent;
-use parts::Parts;
+use parts::{Parts, empty_body, session};
 use senders::{Arrival, Limits, Senders};
 
 use crate::key::Key;
@@ -51,12 +49,6 @@ const SILENCE: Duration = Duration::from_secs(4);
 /// How long a session waits for others that go with it: no client comes back as fast.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// Sessions that a peer which catches up is sent at a time, after how many bytes of them there are
-/// no more, and how long until the next ones.
-const REPLAY_SESSIONS: usize = 64;
-const REPLAY_BYTES: usize = 12 << 10;
-const REPLAY_PAUSE: Duration = Duration::from_millis(5);
-
 /// What the sender's clock may have gone on while the last datagrams before a silence were lost.
 const SILENCE_MARGIN_MS: u64 = 2000;
 
@@ -67,7 +59,8 @@ pub struct Mesh {
     sender: [u8; 8],
     boot: [u8; 8],
     started: Instant,
-    /// Datagrams that were sent before are not taken, whatever the time window.
+    /// Datagrams that were sent before are not taken: those that an earlier process took would come
+    /// in again.
     accepted_since_ms: u64,
     /// The next number of either stream.
     sequences: [u64; 2],
@@ -84,12 +77,12 @@ pub struct Mesh {
     parts: Parts,
     fetches: Fetches,
     fetched: VecDeque<(u64, SessionTier)>,
-    recent: Recent,
     deleted: Deleted,
     asked: Asked,
     missed: Missed,
     replays: Replays,
     replay_at: Instant,
+    ping_at: Instant,
     receiving: Incoming,
     sending: Bucket,
     fetching: Bucket,
@@ -112,7 +105,6 @@ impl Mesh {
             receiving: Incoming::new(options.receive_rate, now),
             sending: Bucket::new(options.send_rate, now),
             fetching: Bucket::new(options.fetch_rate, now),
-            recent: Recent::new(options.resync),
             options,
             cipher,
             sender,
@@ -135,6 +127,7 @@ impl Mesh {
             missed,
             replays: Replays::default(),
             replay_at: now,
+            ping_at: now,
             counters: MeshCounters::default(),
         }
     }
@@ -149,15 +142,14 @@ impl Mesh {
     ) {
         if options.time_window > self.options.time_window {
             // The narrower window has forgotten what it would not let in anyway.
-            let floor_ms = moment.unix_ms.saturating_sub(ms(self.options.time_window));
+            let floor_ms = moment.unix_ms.saturating_sub(self.options.window_ms());
             self.accepted_since_ms = self.accepted_since_ms.max(floor_ms);
         }
         self.receiving.set_rate(options.receive_rate);
         self.sending.set_rate(options.send_rate);
         self.fetching.set_rate(options.fetch_rate);
-        if options.resync != self.options.resync {
-            self.recent = Recent::new(options.resync);
-        }
+        self.senders
+            .relist(|address| options.listed(address).is_some());
         (self.options, self.cipher) = (options, cipher);
     }
 
@@ -175,6 +167,23 @@ impl Mesh {
         })
     }
 
+    /// How far it is with the sessions that it has missed.
+    pub fn catch_up(&self) -> CatchUp {
+        self.missed.progress()
+    }
+
+    /// How long a handshake waits for the peers; `None` = they would all answer too late, or there
+    /// is none.
+    pub fn wait(&self, now: Instant) -> Option<Duration> {
+        let trips = self.heard(now).map(|peer| peer.round_trip);
+        fetches::wait(self.options.fetch_timeout, trips)
+    }
+
+    /// The longest that a handshake may wait. Nobody waits for a peer whose round trip is longer.
+    pub fn longest_wait(&self) -> Duration {
+        self.options.fetch_timeout.unwrap_or(fetches::WAIT_MAX)
+    }
+
     /// Whether a peer was heard of late: it may be asked.
     pub fn hears(peer: &PeerFacts, now: Instant) -> bool {
         now.saturating_duration_since(peer.last_seen) < SILENCE
@@ -189,7 +198,6 @@ impl Mesh {
     pub fn publish(&mut self, key: Key, value: &[u8], lifetime: Duration, moment: Moment) {
         let message = session(&key, value, lifetime);
         let what = if self.send_all(&message, LINGER, moment) {
-            self.recent.add(key, moment.unix_ms);
             ClusterUpdate::Published
         } else {
             ClusterUpdate::TooLarge
@@ -211,17 +219,16 @@ impl Mesh {
         if self.fetches.join(&key, token) {
             return;
         }
-        let is_alone = self.heard(moment.now).next().is_none();
-        if is_alone
-            || self.deleted.contains(&key, moment.unix_ms)
-            || self.fetches.is_full()
-            || !self.fetching.take(1, moment.now)
-        {
+        let wait = self.wait(moment.now).filter(|_| {
+            !self.deleted.contains(&key, moment.unix_ms)
+                && !self.fetches.is_full()
+                && self.fetching.take(1, moment.now)
+        });
+        let Some(wait) = wait else {
             return self.answer(token, SessionTier::Nowhere);
-        }
+        };
         self.send_all(&Message::Get { key: key.bytes() }, Duration::ZERO, moment);
-        let timeout = self.options.fetch_timeout;
-        self.fetches.begin(key, token, moment.now, timeout);
+        self.fetches.begin(key, token, moment.now, wait);
     }
 
     /// The next session that was asked for: its token, and where it was found.
@@ -237,8 +244,13 @@ impl Mesh {
     /// When [`Self::tick`] is due.
     pub fn deadline(&self) -> Instant {
         let replay = (!self.replays.is_empty()).then_some(self.replay_at);
-        let dues = [self.flush_at, self.fetches.due(), replay].into_iter();
-        let dues = dues.flatten();
+        let dues = [
+            self.flush_at,
+            self.fetches.due(),
+            replay,
+            Some(self.ping_at),
+        ];
+        let dues = dues.into_iter().flatten();
         dues.fold(self.heartbeat_at, Instant::min)
     }
 
@@ -280,29 +292,30 @@ impl Mesh {
             .split_first_chunk_mut::<HEADER_BYTES>()
             .ok_or(ClusterRejection::Malformed)?;
         let body = self.cipher.open(&header, bytes, sealed)?;
-        // What was sent before this process began may have come in before it: a window that was
-        // lost with the process before must not let it in again.
-        if header.time_ms < self.accepted_since_ms {
-            return Err(ClusterRejection::OutOfTime);
+        let is_in_time = moment.unix_ms.abs_diff(header.time_ms) <= self.options.window_ms();
+        if is_in_time && header.time_ms < self.accepted_since_ms {
+            return Err(ClusterRejection::BeforeStart);
         }
+        let listed = self.options.listed(from);
         let arrival = self.senders.take(
             &header,
-            from,
+            (listed.unwrap_or(from), listed.is_some()),
             &Limits::from(&self.options),
             SILENCE,
             (moment.now, moment.unix_ms),
         )?;
         self.receiving.heard(from, self.options.senders, moment.now);
         let messages = Message::read_all(body).map_err(|_| ClusterRejection::Malformed)?;
-        self.greet(&header, from, arrival, moment);
+        let to = self.senders.place_of(header.sender);
+        self.greet(&header, to, arrival, moment);
         for message in messages {
-            self.handle(message, &header, from, moment, sessions);
+            self.handle(message, &header, to, moment, sessions);
         }
         Ok(())
     }
 
     /// A peer that is new hears of us at once; one that was not heard is asked for what it sent.
-    fn greet(&mut self, header: &Header, from: SocketAddr, arrival: Arrival, moment: Moment) {
+    fn greet(&mut self, header: &Header, to: Option<SocketAddr>, arrival: Arrival, moment: Moment) {
         if arrival.is_new {
             let soon = moment.now + LINGER;
             self.flush_at = Some(self.flush_at.map_or(soon, |at| at.min(soon)));
@@ -310,21 +323,21 @@ impl Mesh {
         if let Some(since_ms) = arrival.silent_since_ms {
             self.missed.note(since_ms.saturating_sub(SILENCE_MARGIN_MS));
         }
-        let is_answer = header.stream == Stream::One;
-        if let Some(since_ms) = self.missed.heard(header.sender, is_answer, moment.now) {
-            let ask = Message::Resync {
-                peer: header.sender,
-                since_ms,
-            };
-            self.send_one(from, &ask, moment);
+        if let Some(to) = to
+            && let Some(since_ms) = self.missed.heard(header.sender, moment.now)
+        {
+            let peer = header.sender;
+            self.send_one(to, &Message::Resync { peer, since_ms }, moment);
         }
     }
 
+    /// Does what a message says. A sender without a place gets no answer: somebody
+    /// else may have sent the datagram on.
     fn handle(
         &mut self,
         message: Message<'_>,
         header: &Header,
-        from: SocketAddr,
+        to: Option<SocketAddr>,
         moment: Moment,
         sessions: &dyn LocalSessions,
     ) {
@@ -340,8 +353,8 @@ impl Mesh {
                 }
             }
             Message::Get { key } => {
-                if let Some(key) = Key::new(key) {
-                    self.answer_get(&key, from, moment, sessions);
+                if let Some((key, to)) = Key::new(key).zip(to) {
+                    self.answer_get(&key, to, moment, sessions);
                 }
             }
             Message::Delete { key } => {
@@ -352,27 +365,41 @@ impl Mesh {
                 }
             }
             // A host that has begun just now has less than others, one of which is asked next.
-            Message::Resync { peer, since_ms } if peer == self.sender && !self.is_new(moment) => {
-                self.replays.begin(Replay {
-                    peer: header.sender,
-                    to: from,
-                    next: self.recent.since(since_ms),
-                });
+            Message::Resync { peer, since_ms }
+                if peer == self.sender && !self.is_new(moment) && self.options.resync_rate > 0 =>
+            {
+                let age = Duration::from_millis(moment.unix_ms.saturating_sub(since_ms));
+                let since = moment.now.checked_sub(age);
+                let peer = header.sender;
+                let begun = to.map(|to| Replay::new(peer, to, since));
+                begun.into_iter().for_each(|one| self.replays.begin(one));
             }
-            Message::ResyncEnd { peer } if peer == self.sender => {
-                self.missed.ended(header.sender);
+            Message::Resynced { peer, sent, all } if peer == self.sender => {
+                self.missed.sent(header.sender, (sent, all), moment.now);
+            }
+            Message::Ping { peer, id } if peer == self.sender => {
+                let peer = header.sender;
+                if let Some(to) = to {
+                    self.send_one(to, &Message::Pong { peer, id }, moment);
+                }
+            }
+            Message::Pong { peer, id } if peer == self.sender => {
+                self.senders.pong(header.sender, id, moment.now);
             }
             Message::Part(part) => {
                 let name = (header.sender, header.boot);
                 if let Some(whole) = self.parts.take(name, &part, moment.now) {
                     match Message::read_whole(&whole) {
-                        Ok(session) => self.handle(session, header, from, moment, sessions),
+                        Ok(session) => self.handle(session, header, to, moment, sessions),
                         Err(_) => self.counters.reject(ClusterRejection::Malformed),
                     }
                 }
             }
             // Multicast shows everybody what is for one.
-            Message::Resync { .. } | Message::ResyncEnd { .. } => {}
+            Message::Resync { .. }
+            | Message::Resynced { .. }
+            | Message::Ping { .. }
+            | Message::Pong { .. } => {}
         }
     }
 
@@ -388,7 +415,6 @@ impl Mesh {
             return;
         }
         if sessions.insert(&key, value, lifetime, moment.now) {
-            self.recent.add(key, moment.unix_ms);
             self.counters.update(ClusterUpdate::Stored);
         }
         for token in self.fetches.found(&key) {
@@ -399,14 +425,14 @@ impl Mesh {
     fn answer_get(
         &mut self,
         key: &Key,
-        from: SocketAddr,
+        to: SocketAddr,
         moment: Moment,
         sessions: &dyn LocalSessions,
     ) {
         let peers = self.heard(moment.now).count();
         if let Some((value, lifetime)) = sessions.find(key, moment.now)
             && self.asked.is_ours(key, self.sender, peers, moment.unix_ms)
-            && self.send_one(from, &session(key, &value, lifetime), moment)
+            && self.send_one(to, &session(key, &value, lifetime), moment)
         {
             self.counters.update(ClusterUpdate::Answered);
         }
@@ -418,14 +444,16 @@ impl Mesh {
     }
 
     fn remember_deleted(&mut self, key: Key, moment: Moment) {
-        let window_ms = ms(self.options.time_window);
+        let window_ms = self.options.window_ms();
         let until_ms = moment.unix_ms.saturating_add(window_ms.saturating_mul(2));
         self.deleted.add(key, until_ms, moment.unix_ms);
     }
 
-    /// Whether this host has begun a moment ago, and does not know yet what there is.
+    /// Whether this host has begun a moment ago, and does not know yet what there is, or is still
+    /// told.
     fn is_new(&self, moment: Moment) -> bool {
-        self.missed.is_open() && moment.now < self.started + SILENCE
+        let is_young = moment.now < self.started + SILENCE;
+        self.missed.is_open() && (is_young || self.missed.is_answered(moment.now))
     }
 
     /// Peers that were heard, and may still be there.
@@ -448,6 +476,13 @@ impl Mesh {
         if self.replay_at <= moment.now {
             self.replay(moment, sessions);
         }
+        if self.ping_at <= moment.now {
+            self.ping_at = moment.now + HEARTBEAT;
+            let is_heard = |peer: &PeerFacts| Self::hears(peer, moment.now);
+            for (peer, to, id) in self.senders.ping(moment.now, is_heard) {
+                self.send_one(to, &Message::Ping { peer, id }, moment);
+            }
+        }
         for (to, body) in std::mem::take(&mut self.answers) {
             self.flush_one(to, body, moment);
         }
@@ -457,30 +492,14 @@ impl Mesh {
         }
     }
 
-    /// Sends a peer that catches up a few of the sessions that it missed.
+    /// Sends a peer that catches up a few of the sessions that it missed, and how many these are.
     fn replay(&mut self, moment: Moment, sessions: &dyn LocalSessions) {
-        let Some(mut replay) = self.replays.take() else {
-            return;
-        };
-        let mut bytes = 0;
-        for _ in 0..REPLAY_SESSIONS {
-            let Some((key, next)) = self.recent.at(replay.next) else {
-                let peer = replay.peer;
-                self.send_one(replay.to, &Message::ResyncEnd { peer }, moment);
-                self.replay_at = moment.now;
-                return;
-            };
-            replay.next = next;
-            if let Some((value, lifetime)) = sessions.find(&key, moment.now) {
-                self.send_one(replay.to, &session(&key, &value, lifetime), moment);
-                bytes += value.len();
-            }
-            if bytes >= REPLAY_BYTES {
-                break;
-            }
-        }
-        self.replays.resume(replay);
-        self.replay_at = moment.now + REPLAY_PAUSE;
+        let mut replays = std::mem::take(&mut self.replays);
+        let rate = self.options.resync_rate;
+        let send = |to, message: &Message<'_>| self.send_one(to, message, moment);
+        let pause = replays.step(rate, moment.now, sessions, send);
+        self.replay_at = moment.now + pause;
+        self.replays = replays;
     }
 
     /// Puts a message into the datagram for all, which goes by then. `false` = it fits none.
@@ -544,7 +563,7 @@ impl Mesh {
 
     fn transmit(&mut self, stream: Stream, target: Target, mut body: Vec<u8>, moment: Moment) {
         let copies = match target {
-            Target::All => self.options.copies,
+            Target::All => self.options.copies(),
             Target::One(_) => 1,
         };
         if !self.sending.take(copies, moment.now) {
@@ -567,23 +586,6 @@ impl Mesh {
         self.counters.bytes_sent += datagram.len() as u64 * u64::from(copies);
         self.outgoing.push_back((target, datagram));
     }
-}
-
-/// Never grown, so that no copy of what it held stays behind unencrypted.
-fn empty_body() -> Vec<u8> {
-    Vec::with_capacity(BODY_BYTES_MAX + TAG_BYTES)
-}
-
-fn session<'m>(key: &'m Key, value: &'m [u8], lifetime: Duration) -> Message<'m> {
-    Message::Session {
-        key: key.bytes(),
-        lifetime_s: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
-        value,
-    }
-}
-
-fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Debug for Mesh {

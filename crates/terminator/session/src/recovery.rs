@@ -3,7 +3,7 @@
 //! Owns the judging: what has the form of an entry, once, and is young enough, survives. Whether
 //! its value was changed is seen when it is opened.
 
-use crate::blocks::{Blocks, Header, Slot, State, VALUE_BYTES_MAX, blocks_of};
+use crate::blocks::{Blocks, Header, SEALED_BYTES_MAX, Slot, State, blocks_of};
 
 /// Times of two processes are counted from the same moment, measured twice.
 const CLOCK_DIFFERENCE_MS: u64 = 1000;
@@ -53,7 +53,7 @@ fn entry(blocks: &Blocks, slot: Slot, state: State) -> Option<Survivor> {
     let State::First { length, next } = state else {
         return None;
     };
-    (usize::from(length) <= VALUE_BYTES_MAX).then(|| Survivor {
+    (usize::from(length) <= SEALED_BYTES_MAX).then(|| Survivor {
         first: slot,
         further: next.into_iter().collect(),
         header: blocks.header(slot),

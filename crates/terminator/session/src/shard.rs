@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::blocks::{Blocks, Header, Slot, VALUE_BYTES_MAX, blocks_of};
+use crate::blocks::{Blocks, Header, SEALED_BYTES_MAX, Slot, State, blocks_of};
 use crate::cipher::Sealed;
 use crate::counters::Counters;
 use crate::index::{List, Row, Rows, Thread};
@@ -93,7 +93,7 @@ impl Shard {
     /// Stores a sealed value; `false` = it is too large for the shard.
     pub(crate) fn put(&mut self, hash: u64, now_ms: u64, sealed: Sealed, value: &[u8]) -> bool {
         let wanted = blocks_of(value.len());
-        if value.len() > VALUE_BYTES_MAX || wanted > self.blocks.len() || self.entries_max == 0 {
+        if value.len() > SEALED_BYTES_MAX || wanted > self.blocks.len() || self.entries_max == 0 {
             return self.refuse();
         }
         if let Some((_, slot)) = self.find(hash) {
@@ -148,6 +148,28 @@ impl Shard {
         let slot = self.find_young(hash, now_ms)?;
         let header = self.blocks.header(slot);
         Some(self.read(slot, header))
+    }
+
+    /// A copy of the entry that begins in this block, if one does that is young enough; the outer
+    /// `None` = no block from this one on was ever used.
+    pub(crate) fn copy_at(
+        &self,
+        index: usize,
+        age_max_ms: u64,
+        now_ms: u64,
+    ) -> Option<Option<Found>> {
+        let slot = Slot::new(index).filter(|_| index < self.rows.len())?;
+        let begins = matches!(self.blocks.state(slot), State::First { .. })
+            && self.find_at(slot)
+            && now_ms.saturating_sub(self.rows.at(slot).put_at_ms) <= age_max_ms
+            && !self.is_expired(slot, now_ms);
+        Some(begins.then(|| self.read(slot, self.blocks.header(slot))))
+    }
+
+    /// Whether an entry of ours begins there: the block may say so that is another's.
+    fn find_at(&self, slot: Slot) -> bool {
+        let hash = self.rows.at(slot).hash;
+        self.table.find(hash, |one| one == slot).is_some()
     }
 
     /// Whether there is an entry that is young enough.

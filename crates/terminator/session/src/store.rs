@@ -10,22 +10,21 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
-use crate::blocks::{BLOCK_WORDS, Blocks, Header, VALUE_BYTES_MAX};
+use crate::blocks::{BLOCK_WORDS, Blocks, Header, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::counters::Counters;
 use crate::memory::{Memory, Options};
 use crate::shard::{Found, Shard};
 use crate::table::Table;
 use crate::words::Words;
 
-/// A TLS session id has 32 bytes at most (RFC 5246, 7.4.1.2); as much again is for the caller's
-/// prefix.
-const KEY_BYTES_MAX: usize = 64;
-
 /// Locks are held for well under a microsecond: even at 100,000 lookups a second over all workers,
 /// each of 64 is free 999 times of 1,000.
 const SHARDS_MAX: usize = 64;
+
+/// Blocks that are looked at for the next entry: some 10 µs of a walk's caller.
+const WALK_BLOCKS: usize = 256;
 
 /// A shard of fewer entries would be full while others are empty: keys do not spread evenly.
 const SHARD_ENTRIES_MIN: usize = 64;
@@ -52,6 +51,17 @@ struct Ground {
 /// A key that will be looked up.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected(u64);
+
+/// A copy of an entry, for somebody else's use.
+#[derive(Debug)]
+pub struct StoredEntry {
+    /// Its key.
+    pub key: Zeroizing<Vec<u8>>,
+    /// Its value.
+    pub value: Zeroizing<Vec<u8>>,
+    /// How long ago it was put.
+    pub age: Duration,
+}
 
 impl MemoryStore {
     /// The longest key, in bytes.
@@ -118,11 +128,13 @@ impl MemoryStore {
 
     fn store(&self, key: &[u8], mut value: Vec<u8>, now: Instant, is_proven: bool) -> bool {
         let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
-        let sealed = additional(key, now_ms).and_then(|(additional, length)| {
-            self.memory.seal.seal(&additional[..length], &mut value)
+        let whole = with_key(key, &value);
+        value.zeroize();
+        let sealed = whole.and_then(|mut whole| {
+            let sealed = self.memory.seal.seal(&now_ms.to_be_bytes(), &mut whole);
+            sealed.map(|sealed| (sealed, whole))
         });
-        let Some(sealed) = sealed else {
-            value.zeroize();
+        let Some((sealed, value)) = sealed else {
             return self.shard_of(hash).refuse();
         };
         let mut shard = self.shard_of(hash);
@@ -194,6 +206,35 @@ impl MemoryStore {
         Some((value, Duration::from_millis(age_ms)))
     }
 
+    /// The next entry of a walk through those that are no older: `place` is 0 at first, and behind
+    /// it afterwards. `None` = there is no more, `Some(None)` = not found yet. An entry that is put
+    /// meanwhile may be passed over.
+    pub fn walk(
+        &self,
+        place: &mut u64,
+        age_max: Duration,
+        now: Instant,
+    ) -> Option<Option<StoredEntry>> {
+        let age_max_ms = u64::try_from(age_max.as_millis()).unwrap_or(u64::MAX);
+        let now_ms = since_ms(self.memory.zero, now);
+        for _ in 0..WALK_BLOCKS {
+            let (shard, index) = ((*place >> 32) as usize, *place as u32 as usize);
+            let found = lock(self.shards.get(shard)?).copy_at(index, age_max_ms, now_ms);
+            *place = match found {
+                Some(_) => *place + 1,
+                None => (shard as u64 + 1) << 32,
+            };
+            if let Some(Found { header, mut value }) = found.flatten()
+                && let Some(key) = self.unseal(&header, &mut value)
+            {
+                let age = Duration::from_millis(now_ms.saturating_sub(header.put_at_ms));
+                let value = value.into();
+                return Some(Some(StoredEntry { key, value, age }));
+            }
+        }
+        Some(None)
+    }
+
     /// Whether there is one that is young enough; it counts as no look-up.
     pub fn contains(&self, key: &[u8], now: Instant) -> bool {
         let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
@@ -246,10 +287,19 @@ impl MemoryStore {
 
     /// Decrypts a value in place. `false` = it is damaged, or another key's.
     fn open(&self, key: &[u8], header: &Header, value: &mut Vec<u8>) -> bool {
-        additional(key, header.put_at_ms).is_some_and(|(additional, length)| {
-            let seal = &self.memory.seal;
-            seal.open(&additional[..length], header.sealed, value)
-        })
+        self.unseal(header, value).is_some_and(|own| **own == *key)
+    }
+
+    /// The same for whatever key it has.
+    fn unseal(&self, header: &Header, value: &mut Vec<u8>) -> Option<Zeroizing<Vec<u8>>> {
+        let additional = header.put_at_ms.to_be_bytes();
+        if !self.memory.seal.open(&additional, header.sealed, value) {
+            value.zeroize();
+            return None;
+        }
+        let key_bytes = usize::from(value.pop()?);
+        let key = value.split_off(value.len().checked_sub(key_bytes)?);
+        Some(key.into())
     }
 
     /// Keyed by a secret, so that nobody can choose keys that fall together.
@@ -269,14 +319,17 @@ impl MemoryStore {
     }
 }
 
-/// What a value is bound to: its key and the time of its put. `None` = the key is too long.
-fn additional(key: &[u8], put_at_ms: u64) -> Option<([u8; KEY_BYTES_MAX + 8], usize)> {
-    let mut bytes = [0; KEY_BYTES_MAX + 8];
-    bytes[..KEY_BYTES_MAX]
-        .get_mut(..key.len())?
-        .copy_from_slice(key);
-    bytes[key.len()..][..8].copy_from_slice(&put_at_ms.to_be_bytes());
-    Some((bytes, key.len() + 8))
+/// The bytes to be sealed: the value, and behind it the key, so that a walk finds it. `None` = one
+/// of them is too long.
+fn with_key(key: &[u8], value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let is_short = key.len() <= KEY_BYTES_MAX && value.len() <= VALUE_BYTES_MAX;
+    let key_bytes = u8::try_from(key.len()).ok().filter(|_| is_short)?;
+    // Never grown, so that no copy stays behind.
+    let mut whole = Zeroizing::new(Vec::with_capacity(value.len() + key.len() + 1));
+    whole.extend_from_slice(value);
+    whole.extend_from_slice(key);
+    whole.push(key_bytes);
+    Some(whole)
 }
 
 /// A panic under the lock ends the process, and a test's must not hide the first one.

@@ -205,9 +205,8 @@ catalogue! {
         Counter Count "lariat_file_task_failures_total" [kind] "Work for file threads that came to nothing: refused, as too much waits or the file system hangs, or not done within `timeouts.file`."
             { FileTasksRefused = "refused", FileTasksTimedOut = "timeout" }
         Counter Count "lariat_dial_retries_total" "Dials of a further server after one that failed." { DialRetries }
-        Counter Count "lariat_affinity_connections_total" [session] "Connections to services with `back.affinity` whose client offered a session id of TLS 1.2, by what was known of it: they reached its server, another one because that had no room or was not up, or no server was known for it. With TLS 1.3 clients send random ids: these are not counted."
+        Counter Count "lariat_affinity_connections_total" [session] "Connections to services with `back.affinity` whose client offered a session of TLS 1.2, by id or ticket, by what was known of it: they reached its server, another one because that had no room or was not up, or no server was known for it. With TLS 1.3 clients send random ids: these are not counted."
             { AffinityKept = "kept", AffinityMoved = "moved", AffinityUnknown = "unknown" }
-        Counter Count "lariat_affinity_displaced_total" "Sessions that `back.affinity` forgot before their time, because newer ones needed their place." { AffinityDisplaced }
         Counter Count "lariat_hello_retry_requests_total" "Handshakes that needed a HelloRetryRequest (RFC 8446, 4.1.4)." { HelloRetryRequests }
         Counter Count "lariat_starttls_plaintext_total" "Clients of services with `front.starttls` that did not ask for TLS and were relayed in plaintext, as the policy `optional` lets them." { StarttlsPlaintext }
         Counter Count "lariat_key_updates_total" "KeyUpdate messages received (RFC 8446, 4.6.3)." { KeyUpdates }
@@ -336,6 +335,7 @@ catalogue! {
                 ClusterForged = "forged",
                 ClusterReflected = "reflected",
                 ClusterOutOfTime = "out-of-time",
+                ClusterBeforeStart = "before-start",
                 ClusterReplayed = "replayed",
                 ClusterTooManySenders = "too-many-senders",
                 ClusterRateLimited = "rate-limited"

@@ -213,8 +213,11 @@ named! {
         Forged = "forged",
         /// It bears this host's own number: somebody sent it back, or multicast did.
         Reflected = "reflected",
-        /// It was sent before `cluster.peers.time-window`, after it, or before this process began.
+        /// It was sent before `cluster.peers.time-window`, or after it.
         OutOfTime = "out-of-time",
+        /// It was sent before this process began to take any, by its sender's clock. A few of them
+        /// come at each start.
+        BeforeStart = "before-start",
         /// It came before, or is older than the last `cluster.peers.replay-window` of its sender.
         Replayed = "replayed",
         /// It is of a new sender, and as many as `cluster.peers.senders` are known.

@@ -16,6 +16,7 @@
 
 pub mod cluster;
 pub mod key_file;
+mod passing;
 mod ring;
 mod service;
 mod state;
@@ -32,6 +33,7 @@ use rustls::server::{ProducesTickets, StoresServerSessions};
 use session::{Counters, Expected, MemoryStore, Request, Tiers};
 use zeroize::Zeroize;
 
+pub use passing::PassingSessions;
 pub use ring::{KeyPurpose, TicketKeyFacts};
 pub use service::BareSessions;
 pub(crate) use service::ResumptionPolicy;
@@ -246,6 +248,11 @@ impl Resumption {
             store: Arc::clone(&self.keeping.store),
             lifetime: self.keeping.stored_lifetime,
         }
+    }
+
+    /// The servers of the sessions that pass a service by.
+    pub fn passing_sessions(&self, service: &str) -> PassingSessions {
+        PassingSessions::new(self.keeping.clone(), service)
     }
 
     /// Whether a session is to be looked for beyond this host.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use rustix::process::{Signal, kill_process};
 use rustls::HandshakeKind;
+use serde_json::Value;
 use suite::lab::{self, Origin};
 use suite::lariat;
 use suite::load::{Load, Record};
@@ -55,8 +56,9 @@ impl Farm {
         }))
     }
 
-    /// With terminators that send each other their sessions through this weather, by this seed.
-    pub(super) fn with_peers(weather: Weather, seed: u64) -> Option<Self> {
+    /// With terminators that send each other their sessions through this weather, by this seed and
+    /// with these keys.
+    pub(super) fn with_peers(weather: Weather, seed: u64, more: &str) -> Option<Self> {
         let network = Network::new()?;
         Some(Self::with(network, |network, hosts| {
             let addresses: Vec<_> = hosts.iter().map(|host| host.at(CLUSTER_PORT)).collect();
@@ -64,7 +66,10 @@ impl Farm {
             let peers = |own: usize| {
                 let others = (0..addresses.len()).filter(|other| *other != own);
                 let others: Vec<_> = others.map(|other| relay.place(other).to_string()).collect();
-                format!("listen = \"{}\"\nsend-to = {others:?}", addresses[own])
+                format!(
+                    "listen = \"{}\"\nsend-to = {others:?}\n{more}",
+                    addresses[own]
+                )
             };
             (
                 (0..hosts.len())
@@ -79,7 +84,7 @@ impl Farm {
     /// With terminators that send each other their sessions by this group of multicast.
     pub(super) fn with_group(group: &str) -> Option<Self> {
         let keys = format!("multicast = {{ group = {group:?}, interface = \"eth0\" }}");
-        Self::start(&cluster(&keys))
+        Self::start(&cluster(&format!("{keys}\n{WAIT}")))
     }
 
     /// With tables, by the hosts of the terminators, and a relay between these.
@@ -171,6 +176,12 @@ impl Farm {
         host.within(|| lariat.sum(name, labels))
     }
 
+    /// The status of the terminator of this number.
+    pub(super) fn status(&self, node: usize) -> Value {
+        let Node { lariat, host, .. } = &self.nodes[node];
+        host.within(|| lariat.status())
+    }
+
     /// Waits until a metric of the terminator of this number is at least this.
     pub(super) fn wait_from(&self, node: usize, name: &str, labels: &[(&str, &str)], value: f64) {
         let Node { lariat, host, .. } = &self.nodes[node];
@@ -247,10 +258,12 @@ impl Farm {
     }
 }
 
-/// The table of a cluster with these keys of its peers. Sessions are waited for as long as may be:
-/// a busy host is not slow.
+/// Sessions are waited for as long as may be: a busy host is not slow.
+pub(super) const WAIT: &str = "fetch-timeout = \"100ms\"";
+
+/// The table of a cluster with these keys of its peers.
 fn cluster(peers: &str) -> String {
-    format!("[cluster]\nsecret = SECRET\n[cluster.peers]\nfetch-timeout = \"100ms\"\n{peers}\n")
+    format!("[cluster]\nsecret = SECRET\n[cluster.peers]\n{peers}\n")
 }
 
 /// At port 443 of a host, before these servers.

@@ -3,7 +3,7 @@
 use suite::load::Record;
 use suite::weather::Weather;
 
-use super::farm::{CLIENTS, Farm, TRANSACTIONS};
+use super::farm::{CLIENTS, Farm, TRANSACTIONS, WAIT};
 
 /// Nothing failed but what was in progress at the node that died.
 pub(super) fn assert_few_failed(record: &Record) {
@@ -63,7 +63,7 @@ pub(super) fn assert_resumed_by_id(record: &Record) {
 /// Peers have what the dead one had.
 #[test]
 fn session_ids_are_all_resumed_elsewhere_by_peers() {
-    let Some(farm) = Farm::with_peers(Weather::default(), 1) else {
+    let Some(farm) = Farm::with_peers(Weather::default(), 1, WAIT) else {
         return;
     };
     (0..3).for_each(|node| farm.hears(node, 2.0));
@@ -79,7 +79,7 @@ fn session_ids_are_resumed_elsewhere_by_peers_that_miss_datagrams() {
             lost,
             ..Weather::default()
         };
-        let Some(farm) = Farm::with_peers(weather, 5) else {
+        let Some(farm) = Farm::with_peers(weather, 5, WAIT) else {
             return;
         };
         (0..3).for_each(|node| farm.hears(node, 2.0));

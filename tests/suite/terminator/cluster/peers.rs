@@ -149,7 +149,7 @@ fn a_host_that_starts_later_gets_what_it_missed_and_what_a_stopped_one_made_is_k
 #[test]
 fn a_session_that_did_not_arrive_is_fetched_while_its_client_waits() {
     let mut farm = Farm::new(2);
-    farm.more = "resync = 0";
+    farm.more = "resync-rate = 0";
     let first = farm.start(0);
     let client = Client::without_tickets(&farm.site);
     assert_eq!(farm.visit(&client, 0), HandshakeKind::Full);
@@ -206,7 +206,7 @@ fn the_share_of_sessions_that_resume_on_another_host_is_a_number() {
 #[test]
 fn a_session_with_a_clients_chain_goes_to_others_at_once_and_when_they_ask() {
     let mut farm = Farm::new(3);
-    farm.more = "resync = 0";
+    farm.more = "resync-rate = 0";
     let root = Authority::root("club");
     let (one, two) = (root.intermediate("of the club"), "of the intermediate");
     let member = one
@@ -345,6 +345,7 @@ fn nothing_that_an_attacker_sends_enters_a_cache_and_nothing_they_see_is_a_secre
     };
     send(&changed(0), 1);
     rejected(&hosts[1], "version", 1.0);
+    hosts[1].wait_for_stderr(" have version 3, and this lariat speaks version 2 alone");
     send(&sample[..50], 1);
     rejected(&hosts[1], "malformed", 1.0);
     send(&changed(4), 1);
@@ -362,7 +363,42 @@ fn nothing_that_an_attacker_sends_enters_a_cache_and_nothing_they_see_is_a_secre
     hosts[1].kill_worker_process();
     hears(&hosts[1], 1.0);
     send(sample, 1);
-    rejected(&hosts[1], "out-of-time", 1.0);
+    rejected(&hosts[1], "before-start", 1.0);
+    assert_eq!(of_time(&hosts), [0.0, 0.0], "a start is no fault");
+}
+
+/// Datagrams that each host has dropped for their time.
+fn of_time(hosts: &[Lariat; 2]) -> [f64; 2] {
+    let reason = [("reason", "out-of-time")];
+    let name = "lariat_cluster_datagrams_rejected_total";
+    hosts.each_ref().map(|host| host.sum(name, &reason))
+}
+
+/// Somebody sends on what one host sends, from a place of their own.
+#[test]
+fn nobody_is_answered_at_a_place_that_is_no_peers() {
+    let farm = Farm::new(2);
+    let (spy, thief) = (farm.spy(), UdpSocket::bind("127.0.0.9:0").unwrap());
+    // It sends to the spy alone, and what comes from there is the thief's.
+    let all = farm.configuration(0, &[&farm.secret]);
+    let first = Lariat::start(&all.replace(&format!("\"{}\", ", farm.places[1]), ""));
+    let client = Client::without_tickets(&farm.site);
+    assert_eq!(farm.visit(&client, 0), HandshakeKind::Full);
+    let second = farm.start(1);
+    let place = thief.local_addr().unwrap();
+    let said = format!("a cluster peer is heard from {place}, which is not in");
+    until_true("the thief to be told from the peer", || {
+        let mut room = [0; 2000];
+        let (count, from) = spy.recv_from(&mut room).unwrap();
+        if from == farm.places[0] {
+            thief.send_to(&room[..count], farm.places[1]).unwrap();
+        }
+        second.stderr().contains(&said)
+    });
+    assert_has(second.ask("status").success(), "NOT LISTED");
+    thief.set_nonblocking(true).unwrap();
+    assert!(thief.recv(&mut [0; 2000]).is_err(), "it was answered");
+    drop(first);
 }
 
 /// Datagrams of a flood at most, and handshakes beside it.

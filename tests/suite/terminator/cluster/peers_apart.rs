@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use suite::prelude::*;
 use suite::weather::Weather;
 
-use super::farm::Farm;
+use super::farm::{Farm, WAIT};
 
 const CLIENTS: usize = 300;
 
@@ -14,12 +15,13 @@ fn storm(lost: usize) -> Weather {
         lost,
         repeated: 200,
         delay: Duration::from_millis(3),
+        ..Weather::default()
     }
 }
 
 /// How many of the sessions of a host that dies are resumed by the two others.
 fn resumed_after_death(weather: Weather, seed: u64) -> Option<usize> {
-    let farm = Farm::with_peers(weather, seed)?;
+    let farm = Farm::with_peers(weather, seed, WAIT)?;
     (0..3).for_each(|node| farm.hears(node, 2.0));
     let clients = farm.clients(CLIENTS);
     assert_eq!(farm.visit(&clients, 0), 0);
@@ -71,7 +73,7 @@ fn one_datagram_of_ten_lost_costs_few_sessions() {
 
 #[test]
 fn hosts_that_were_parted_catch_up() {
-    let Some(farm) = Farm::with_peers(storm(0), 4) else {
+    let Some(farm) = Farm::with_peers(storm(0), 4, WAIT) else {
         return;
     };
     let relay = farm.relay.as_ref().unwrap();
@@ -110,5 +112,48 @@ fn groups_of_multicast_share_sessions_and_a_host_that_starts_again_catches_up() 
         farm.start_again(0);
         farm.stored(0, 30.0);
         assert_eq!(farm.visit(&clients, 0), 30);
+    }
+}
+
+/// Hosts so far from each other, one of which has lost all that it had: how many of the sessions of
+/// another are resumed there.
+fn fetched_from_afar(way: Duration) -> Option<usize> {
+    let weather = Weather {
+        way,
+        ..Weather::default()
+    };
+    let mut farm = Farm::with_peers(weather, 5, "resync-rate = 0")?;
+    (0..3).for_each(|node| farm.hears(node, 2.0));
+    let clients = farm.clients(60);
+    assert_eq!(farm.visit(&clients, 0), 0);
+    farm.published(0, 60.0);
+    farm.kill(2);
+    farm.start_again(2);
+    farm.hears(2, 2.0);
+    until_true("round trips to be measured", || {
+        let status = farm.status(2);
+        let peers = status["cluster"]["peers"].as_array().unwrap();
+        peers.len() == 2 && peers.iter().all(|peer| peer["round_trip_ms"].is_f64())
+    });
+    let resumed = farm.visit(&clients, 2);
+    eprintln!(
+        "{way:?}: {resumed} of 60 resumed: {}",
+        farm.status(2)["cluster"]
+    );
+    Some(resumed)
+}
+
+/// Twice as far as a fixed time of 5 ms would reach.
+#[test]
+fn a_fetch_waits_for_hosts_that_are_milliseconds_away() {
+    if let Some(resumed) = fetched_from_afar(Duration::from_millis(6)) {
+        assert!(resumed >= 57, "{resumed}");
+    }
+}
+
+#[test]
+fn nobody_waits_for_hosts_that_are_too_far_away() {
+    if let Some(resumed) = fetched_from_afar(Duration::from_millis(40)) {
+        assert_eq!(resumed, 0);
     }
 }

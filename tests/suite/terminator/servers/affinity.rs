@@ -1,12 +1,17 @@
 //! Clients whose TLS stays closed go to the server that has their session.
 
+use std::net::UdpSocket;
+
+use rustix::process::Signal;
 use suite::prelude::*;
 
 /// Visits that would all meet the one server of three by chance: once in 729 times.
 const VISITS: usize = 6;
 
 /// Without tickets, sessions of TLS 1.2 have ids.
-const BY_ID: [&str; 2] = ["-tls1_2", "-no_ticket"];
+const BY_ID: &[&str] = &["-tls1_2", "-no_ticket"];
+/// OpenSSL's servers renew a ticket whenever it is used.
+const BY_TICKET: &[&str] = &["-tls1_2"];
 
 /// A balancer before three servers, each with sessions of its own.
 struct Farm {
@@ -46,14 +51,14 @@ impl Farm {
     }
 
     /// A visit with the session that is kept, if there is one; the session is kept afterwards.
-    fn return_visit(&self) -> bool {
+    fn return_visit(&self, kind: &[&str]) -> bool {
         let path = self.site.path("session");
         let path = path.to_str().unwrap();
         let mut arguments = vec!["-sess_out", path];
         if self.site.path("session").exists() {
             arguments.extend(["-sess_in", path]);
         }
-        arguments.extend(BY_ID);
+        arguments.extend(kind);
         self.visit(&arguments)
     }
 
@@ -77,7 +82,7 @@ impl Farm {
 #[test]
 fn openssl_reconnects_to_the_server_that_has_its_session() {
     let farm = Farm::start("affinity = 'session-id'");
-    let arguments = [&BY_ID[..], &["-reconnect"]].concat();
+    let arguments = [BY_ID, &["-reconnect"]].concat();
     let said = s_client(&farm.site, farm.service.address, &arguments).success();
     assert_eq!(said.matches("\nReused, TLSv1.2").count(), 5, "{said}");
     assert_eq!(farm.connections("kept"), 5.0);
@@ -87,16 +92,29 @@ fn openssl_reconnects_to_the_server_that_has_its_session() {
 
 #[test]
 fn a_dead_servers_client_moves_and_is_kept_where_it_went() {
-    let mut farm = Farm::start("affinity = { by = 'session-id', entries = 100 }");
-    assert!(!farm.return_visit());
-    (0..VISITS).for_each(|_| assert!(farm.return_visit()));
+    for kind in [BY_ID, BY_TICKET] {
+        moves_and_is_kept(kind);
+    }
+}
+
+fn moves_and_is_kept(kind: &[&str]) {
+    let mut farm = Farm::start("affinity = 'session-id'");
+    assert!(!farm.return_visit(kind));
+    let stay = |farm: &Farm, why| {
+        (0..VISITS).for_each(|_| assert!(farm.return_visit(kind), "{why}"));
+    };
+    stay(&farm, "it has a session");
     farm.lariat.reload().success();
-    (0..VISITS).for_each(|_| assert!(farm.return_visit(), "a reload forgets nothing"));
+    stay(&farm, "a reload forgets nothing");
+    farm.lariat.kill_worker_process();
+    stay(&farm, "nor does the death of the worker process");
+    farm.lariat.succeed().wait();
+    stay(&farm, "nor an upgrade");
     farm.servers.remove(farm.home());
-    assert!(!farm.return_visit(), "another server");
+    assert!(!farm.return_visit(kind), "another server");
     assert_eq!(farm.connections("moved"), 1.0);
-    (0..VISITS).for_each(|_| assert!(farm.return_visit()));
-    assert_eq!(farm.connections("kept"), 3.0 * VISITS as f64);
+    (0..VISITS).for_each(|_| assert!(farm.return_visit(kind)));
+    assert_eq!(farm.connections("kept"), 2.0 * VISITS as f64);
     assert_eq!(farm.connections("unknown"), 0.0);
 }
 
@@ -111,9 +129,9 @@ fn sessions_without_a_lasting_id_are_spread_and_not_counted() {
     let path = farm.site.path("session");
     let path = path.to_str().unwrap();
     let stranger = SServer::start(&farm.site, "site.pem", &["-www"]);
-    let of_stranger = [&BY_ID[..], &["-sess_out", path]].concat();
+    let of_stranger = [BY_ID, &["-sess_out", path]].concat();
     s_client(&farm.site, stranger.address, &of_stranger).success();
-    assert!(!farm.visit(&[&BY_ID[..], &["-sess_in", path]].concat()));
+    assert!(!farm.visit(&[BY_ID, &["-sess_in", path]].concat()));
     assert_eq!(
         (farm.connections("unknown"), farm.connections("")),
         (1.0, 1.0)
@@ -130,4 +148,64 @@ fn affinity_is_for_tls_that_stays_closed() {
         lariat.stderr(),
         "clients have no TLS session with the servers",
     );
+}
+
+/// Two balancers, and what a client does at the one is known at the other.
+#[test]
+fn hosts_of_a_cluster_share_which_server_has_a_session() {
+    let site = Site::new();
+    site.write("cluster.key", [7; 32]);
+    let servers = [(); 2].map(|()| SServer::start(&site, "site.pem", &["-www"]));
+    let list = servers.each_ref().map(|one| one.address.to_string());
+    let plain = Server::start(Behaviour::Hang);
+    let places = ["127.0.0.1:0", "127.0.0.2:0"].map(|place| {
+        let socket = UdpSocket::bind(place).unwrap();
+        socket.local_addr().unwrap()
+    });
+    let service = || {
+        Service::new(&site, &plain)
+            .mode("passthrough")
+            .servers(&format!("{list:?}"))
+            .back("affinity = 'session-id'")
+    };
+    let services = [service(), service()];
+    let start = |own: usize| {
+        Lariat::start(&format!(
+            "{}\n[cluster]\nsecret = {:?}\n[cluster.peers]\nlisten = \"{}\"\nsend-to = [\"{}\"]\n\
+             fetch-timeout = \"100ms\"\n",
+            services[own].toml(),
+            site.path("cluster.key"),
+            places[own],
+            places[1 - own]
+        ))
+    };
+    let mut hosts = [start(0), start(1)];
+    let hears = |host: &Lariat| host.wait_for_metric("lariat_cluster_peers", &[], 1.0);
+    hosts.iter().for_each(hears);
+    let path = site.path("session");
+    let path = path.to_str().unwrap();
+    for kind in [BY_ID, BY_TICKET] {
+        let visit = |host: usize, more: &[&str]| {
+            let arguments = [kind, &["-sess_out", path], more].concat();
+            let said = s_client(&site, services[host].address, &arguments).success();
+            said.contains("\nReused, TLSv1.2")
+        };
+        assert!(!visit(0, &[]));
+        for round in 0..VISITS {
+            assert!(visit(1, &["-sess_in", path]), "at the other, {round}");
+            assert!(visit(0, &["-sess_in", path]), "and back, {round}");
+        }
+        hosts[1].kill_worker_process();
+        assert!(visit(1, &["-sess_in", path]), "the worker process died");
+        hosts[0].succeed().wait();
+        assert!(visit(0, &["-sess_in", path]), "an upgrade");
+        // It has lost all, and learns it from the other one.
+        hosts[0].signal(Signal::TERM);
+        hosts[0].wait();
+        hosts[0] = start(0);
+        hosts.iter().for_each(hears);
+        for round in 0..VISITS {
+            assert!(visit(0, &["-sess_in", path]), "started again, {round}");
+        }
+    }
 }

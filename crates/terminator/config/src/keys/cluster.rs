@@ -86,11 +86,12 @@ pub(super) const CLUSTER: &[Key] = &[
         "cluster.peers.fetch-timeout",
         Kind::Duration(MS, MS.saturating_mul(100)),
     )
-    .default("5ms")
+    .absent("twice the longest round trip to a peer, at least 1 ms and at most 50 ms")
     .flag("cluster-fetch-timeout")
     .help(
         "How long a handshake waits for the peers when its client offers a session that this \
-         host does not have. Then it goes on as a full handshake.",
+         host does not have. Then it goes on as a full handshake. Nobody waits for a peer whose \
+         round trip is longer: `lariat status` shows them, and a message names it.",
     )
     .example(r#"fetch-timeout = "10ms""#),
     key("cluster.peers.fetch-rate", Kind::Count(0, RATE_MAX))
@@ -141,11 +142,15 @@ pub(super) const CLUSTER: &[Key] = &[
              beyond it are not sent, and counted.",
         )
         .example("send-rate = 100000"),
-    key("cluster.peers.resync", Kind::Count(0, 10_000_000))
+    key("cluster.peers.resync-rate", Kind::Count(0, 1_000_000))
         .default("10000")
-        .flag("cluster-resync")
-        .help("The newest sessions that a peer is sent which has started or was cut off.")
-        .example("resync = 100000"),
+        .flag("cluster-resync-rate")
+        .help(
+            "Sessions sent per second to peers that have started or were cut off, until they have \
+             all of the session cache, or all that they missed; 0 = none. No more than 5 MB per \
+             second are sent.",
+        )
+        .example("resync-rate = 50000"),
     key("cluster.store", Kind::Table)
         .absent("stored sessions go to no store")
         .shorthand("url")

@@ -336,43 +336,20 @@ pub(super) const BACK: &[Key] = &[
              client's address (consistent hash); all by weight.",
     )
     .example(r#"balance = "least-connections""#),
-    key("service.back.affinity", Kind::Table)
+    key("service.back.affinity", Kind::Choice(&["session-id"]))
         .absent("none")
-        .shorthand("by")
-        .help(
-            "Which clients go to the server that they were at before, whatever `balance` says; \
-             for services with `front.tls = \"passthrough\"`. By a client's address it is \
-             `balance = \"source\"`.",
-        )
-        .example(r#"affinity = "session-id""#),
-    key("service.back.affinity.by", Kind::Choice(&["session-id"]))
         .flag("affinity")
         .help(
-            "Those that offer a session id of TLS 1.2 (RFC 5246, 7.4.1.2) go to the server whose \
-             handshake made that session, or resumed it last, if it is up, not a backup while \
-             others are up, and has room. Lariat learns the id from the server's messages. With \
-             TLS 1.3 the id is random, so that `balance` decides.",
+            "Which clients go to the server that they were at before, whatever `balance` says; \
+             for services with `front.tls = \"passthrough\"`. With `session-id`, those that offer \
+             a session of TLS 1.2, by its id (RFC 5246, 7.4.1.2) or a ticket (RFC 5077), go to the \
+             server whose handshake made that session, or resumed it last, if it is up, not a \
+             backup while others are up, and has room. Lariat learns both from the server's \
+             messages, and remembers them in `resumption.session-cache`. With TLS 1.3 the id is \
+             random and the ticket encrypted, so that `balance` decides: by a client's address it \
+             is `balance = \"source\"`.",
         )
-        .example(r#"by = "session-id""#),
-    key("service.back.affinity.entries", Kind::Count(1, 100_000_000))
-        .default("100000")
-        .flag("affinity-entries")
-        .help(
-            "Sessions that are remembered, shared by all workers; each takes 32 bytes, from the \
-             start. When there are more, the oldest are forgotten.",
-        )
-        .example("entries = 20000"),
-    key(
-        "service.back.affinity.lifetime",
-        Kind::Duration(Duration::from_secs(1), DAY),
-    )
-    .default("1h")
-    .flag("affinity-lifetime")
-    .help(
-        "How long a session is remembered after the last handshake that made or resumed it: no \
-             shorter than the servers keep their sessions.",
-    )
-    .example(r#"lifetime = "5m""#),
+        .example(r#"affinity = "session-id""#),
     key("service.back.check", Kind::Table)
         .absent("servers are judged by their dials alone")
         .shorthand("kind")

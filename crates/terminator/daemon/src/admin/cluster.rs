@@ -4,16 +4,16 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use session::Tiers;
-use session::mesh::{MeshCounters, PeerFacts};
+use session::mesh::{CatchUp, CatchUpState, MeshCounters, PeerFacts};
 use telemetry::catalogue::{Process, ProcessMetric as Metric};
 use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
 use telemetry::snapshot::Counts;
 
 use super::cluster_text::rejection;
-use super::document::{ClusterStatus, PeerStatus};
+use super::document::{ClusterStatus, PeerStatus, ResyncState, ResyncStatus};
 use super::store::StoreNotes;
 
 /// What is known of the tiers beyond this host. Cloning shares it.
@@ -38,6 +38,10 @@ pub(crate) struct ClusterSnapshot {
     pub(crate) peers: Vec<(PeerFacts, bool)>,
     /// Those of the configuration that were never heard.
     pub(crate) unheard: Vec<SocketAddr>,
+    /// How this host gets the sessions that it has missed.
+    pub(crate) catch_up: CatchUp,
+    /// How long a handshake waits for peers; `None` = it does not.
+    pub(crate) wait: Option<Duration>,
     /// When it was made.
     pub(crate) now: Instant,
 }
@@ -108,7 +112,31 @@ impl ClusterSnapshot {
             address: self.address.clone(),
             peers,
             unheard: self.unheard.iter().map(SocketAddr::to_string).collect(),
+            fetch_wait_ms: self.wait.map(ms),
+            resync: self.resync(),
             store: None,
+        }
+    }
+
+    fn resync(&self) -> ResyncStatus {
+        let CatchUp {
+            state,
+            peer,
+            sent,
+            all,
+        } = self.catch_up;
+        let mut peers = self.peers.iter().map(|(peer, _)| peer);
+        let from = peers.find(|one| Some(one.sender) == peer);
+        ResyncStatus {
+            state: match state {
+                CatchUpState::Done => ResyncState::Done,
+                CatchUpState::Asking => ResyncState::Asking,
+                CatchUpState::Receiving => ResyncState::Receiving,
+                CatchUpState::GivenUp => ResyncState::GivenUp,
+            },
+            from: from.map_or_else(String::new, |peer| peer.address.to_string()),
+            sessions: sent.into(),
+            of: all.into(),
         }
     }
 
@@ -120,6 +148,8 @@ impl ClusterSnapshot {
             heard: *is_heard,
             silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
             lag_ms: peer.lag_ms,
+            round_trip_ms: peer.round_trip.map(ms),
+            listed: peer.is_listed,
             sent: peer.sent,
             received: peer.received,
             lost: peer.lost,
@@ -150,6 +180,11 @@ impl ClusterSnapshot {
             counts.set(update(*what), all.updates(*what));
         }
     }
+}
+
+/// To a hundredth.
+fn ms(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e5).round() / 100.0
 }
 
 fn found(tier: SessionTier) -> Metric {

@@ -4,7 +4,9 @@ use telemetry::catalogue::ProcessMetric as Metric;
 use telemetry::outcome::ClusterRejection;
 
 use super::display::{Align, Count, Table};
-use super::document::{ClusterStatus, PeerStatus, StatusDocument, StoreState, StoreStatus};
+use super::document::{
+    ClusterStatus, PeerStatus, ResyncState, StatusDocument, StoreState, StoreStatus,
+};
 
 /// Nothing if sessions stay on this host.
 pub(super) fn cluster_text(now: &StatusDocument) -> String {
@@ -30,6 +32,7 @@ pub(super) fn rejection(why: ClusterRejection) -> Metric {
         ClusterRejection::Forged => Metric::ClusterForged,
         ClusterRejection::Reflected => Metric::ClusterReflected,
         ClusterRejection::OutOfTime => Metric::ClusterOutOfTime,
+        ClusterRejection::BeforeStart => Metric::ClusterBeforeStart,
         ClusterRejection::Replayed => Metric::ClusterReplayed,
         ClusterRejection::TooManySenders => Metric::ClusterTooManySenders,
         ClusterRejection::RateLimited => Metric::ClusterRateLimited,
@@ -88,11 +91,12 @@ const STORE_REJECTED: [Metric; 6] = [
     Metric::StoreReplayed,
 ];
 
-const COLUMNS: [(&str, Align); 8] = [
+const COLUMNS: [(&str, Align); 9] = [
     ("PEER", Align::Left),
     ("STATE", Align::Left),
     ("SEEN", Align::Right),
     ("LAG", Align::Right),
+    ("ROUND TRIP", Align::Right),
     ("SENT", Align::Right),
     ("RECEIVED", Align::Right),
     ("LOST", Align::Right),
@@ -103,10 +107,10 @@ const COLUMNS: [(&str, Align); 8] = [
 fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
     let count = |metric| Count(now.process.metrics.get(metric));
     let rejected = ClusterRejection::ALL.iter().filter_map(|why| {
-        // Our own come back by multicast.
-        let is_own = *why == ClusterRejection::Reflected;
+        // Our own come back by multicast, and what was under way at a start is dropped.
+        let is_usual = [ClusterRejection::Reflected, ClusterRejection::BeforeStart].contains(why);
         let count = now.process.metrics.get(rejection(*why));
-        (!is_own && count > 0).then_some((why, count))
+        (!is_usual && count > 0).then_some((why, count))
     });
     let reasons = rejected
         .clone()
@@ -115,8 +119,8 @@ fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
     let rejected = Count(rejected.map(|(_, count)| count).sum());
     let mut text = format!(
         "\ncluster at {}: {} of {} peers heard\n  sessions      {} published, {} stored, {} deleted, \
-         {} incomplete, {} too large, {} dropped\n  fetched       {} from peers, {} nowhere\n  \
-         datagrams     {} sent, {} received, {} lost, {rejected} \
+         {} incomplete, {} too large, {} dropped\n  caught up     {}\n  fetched       {} from \
+         peers, {} nowhere, {}\n  datagrams     {} sent, {} received, {} lost, {rejected} \
          rejected{}\n",
         cluster.address,
         cluster.peers.iter().filter(|peer| peer.heard).count(),
@@ -127,8 +131,13 @@ fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
         count(Metric::ClusterIncomplete),
         count(Metric::ClusterTooLarge),
         count(Metric::ClusterDropped),
+        resync(cluster),
         count(Metric::ClusterFetchedPeers),
         count(Metric::ClusterFetchedNowhere),
+        cluster.fetch_wait_ms.map_or_else(
+            || "not waited for".to_owned(),
+            |ms| format!("waited for {ms:.1} ms at most")
+        ),
         count(Metric::ClusterDatagramsSent),
         count(Metric::ClusterDatagramsReceived),
         count(Metric::ClusterDatagramsLost),
@@ -151,13 +160,33 @@ fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
     text
 }
 
+/// How far this host is with the sessions that it has missed.
+fn resync(cluster: &ClusterStatus) -> String {
+    let resync = &cluster.resync;
+    let sessions = format!("{} sessions from {}", Count(resync.of), resync.from);
+    match resync.state {
+        ResyncState::Asking => "asks peers for what it missed".to_owned(),
+        ResyncState::Receiving => format!("{} of {sessions}", Count(resync.sessions)),
+        ResyncState::Done if resync.from.is_empty() => "has missed nothing".to_owned(),
+        ResyncState::Done => format!("all {sessions}"),
+        ResyncState::GivenUp if resync.from.is_empty() => "no peer has answered".to_owned(),
+        ResyncState::GivenUp => format!("STOPPED at {} of {sessions}", Count(resync.sessions)),
+    }
+}
+
 fn row(peer: &PeerStatus) -> Vec<String> {
-    let state = if peer.heard { "heard" } else { "SILENT" };
+    let state = match (peer.heard, peer.listed) {
+        (true, true) => "heard",
+        (true, false) => "NOT LISTED",
+        (false, _) => "SILENT",
+    };
     vec![
         peer.address.clone(),
         state.to_owned(),
         format!("{:.1} s ago", peer.silent_ms as f64 / 1e3),
         format!("{} ms", peer.lag_ms),
+        peer.round_trip_ms
+            .map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms")),
         Count(peer.sent).to_string(),
         Count(peer.received).to_string(),
         Count(peer.lost).to_string(),

@@ -119,6 +119,10 @@ pub(crate) struct ClusterStatus {
     pub(crate) peers: Vec<PeerStatus>,
     /// Addresses of the configuration at which no peer was ever heard.
     pub(crate) unheard: Vec<String>,
+    /// How long a handshake waits for the peers; `None` if all are too far away, or none is heard.
+    pub(crate) fetch_wait_ms: Option<f64>,
+    /// How this host got the sessions that peers had before it started, or while it was cut off.
+    pub(crate) resync: ResyncStatus,
     /// The session store; `None` if there is none.
     pub(crate) store: Option<StoreStatus>,
 }
@@ -146,20 +150,52 @@ pub(crate) enum StoreState {
     Down,
 }
 
+/// How a host catches up with its peers.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct ResyncStatus {
+    pub(crate) state: ResyncState,
+    /// The address of the peer that sends them; empty if none has.
+    pub(crate) from: String,
+    /// How many it has sent, and about how many it has.
+    pub(crate) sessions: u64,
+    pub(crate) of: u64,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ResyncState {
+    /// It has missed none, or was sent all.
+    #[default]
+    Done,
+    /// No peer has answered yet.
+    Asking,
+    /// A peer sends them.
+    Receiving,
+    /// No peer has answered, or one has stopped: what is missing is fetched session by session.
+    GivenUp,
+}
+
 /// A peer that was heard, as far as it was.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct PeerStatus {
     /// Its number, random for the life of its supervisor.
     pub(crate) sender: String,
-    /// Where its last datagram came from.
+    /// Where its last datagram came from; once that is a place of the configuration, no other
+    /// counts.
     pub(crate) address: String,
+    /// Whether it is one, and so is answered.
+    pub(crate) listed: bool,
     /// Whether it was heard in the last four seconds.
     pub(crate) heard: bool,
     /// Since its last datagram.
     pub(crate) silent_ms: u64,
     /// How much later than by its own clock that datagram came.
     pub(crate) lag_ms: i64,
+    /// The longest of the last times that it took to answer.
+    pub(crate) round_trip_ms: Option<f64>,
     /// Datagrams.
     pub(crate) sent: u64,
     pub(crate) received: u64,

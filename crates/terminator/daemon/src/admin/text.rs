@@ -317,7 +317,6 @@ fn affinity(service: &ServiceStatus) -> String {
         ("kept", ServiceCounter::AffinityKept),
         ("moved", ServiceCounter::AffinityMoved),
         ("unknown", ServiceCounter::AffinityUnknown),
-        ("displaced early", ServiceCounter::AffinityDisplaced),
     ];
     let counts = rows.map(|(name, row)| (name, service.metrics.get(row)));
     let texts = counts.iter().filter(|(_, count)| *count > 0);

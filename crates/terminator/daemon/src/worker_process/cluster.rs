@@ -23,7 +23,7 @@ use sys::wake::Waker;
 use telemetry::outcome::{ClusterRejection, SessionTier};
 use tls::resumption::cluster::{ClusterCipher, SharedSessions};
 use tls::resumption::store::StoreCipher;
-use wire::cluster::Header;
+use wire::cluster::{DatagramFault, Header};
 
 use watch::PeerWatch;
 
@@ -429,8 +429,13 @@ impl Node {
         from: SocketAddr,
         moment: Moment,
     ) {
-        let Ok(header) = Header::read(datagram) else {
-            return;
+        let header = match Header::read(datagram) {
+            Ok(header) => header,
+            Err(DatagramFault::Version(other)) if why == ClusterRejection::Version => {
+                let said = self.watch.other_version(other, from, moment.now);
+                return said.into_iter().for_each(|text| (self.say)(true, text));
+            }
+            Err(_) => return,
         };
         let lag_ms = moment
             .unix_ms
@@ -469,7 +474,10 @@ impl Node {
             (peer, is_heard)
         };
         let peers: Vec<_> = self.mesh.peers().map(with_state).collect();
-        let said = self.watch.look(&peers, now);
+        let catch_up = self.mesh.catch_up();
+        let mut said = self.watch.look(&peers, now);
+        said.extend(self.watch.judge(&peers, self.mesh.longest_wait()));
+        said.extend(self.watch.caught_up(&catch_up));
         said.into_iter()
             .for_each(|(warns, text)| (self.say)(warns, text));
         facts.set(Some(ClusterSnapshot {
@@ -479,6 +487,8 @@ impl Node {
             },
             counters: self.mesh.counters().clone(),
             unheard: self.watch.unheard(&peers),
+            catch_up,
+            wait: self.mesh.wait(now),
             peers,
             now,
         }));

@@ -108,8 +108,13 @@ impl Flow {
             return;
         };
         let outcome = watch.take(bytes);
-        if let (Outcome::Session(id), Some(session)) = (outcome, &mut self.facts.passing_session) {
-            session.agreed = Some(id);
+        if let (Outcome::Session(passed), Some(session)) =
+            (outcome, &mut self.facts.passing_session)
+        {
+            // A server that takes a ticket and issues no other one repeats the client's id.
+            let is_same = passed.id == session.id;
+            let by_id = if is_same { session.offered } else { passed.id };
+            session.agreed = passed.ticket.or(by_id);
             self.actions.add(Action::NoteSession);
         }
         self.session_watch

@@ -9,6 +9,7 @@ use flow::facts::Ending;
 use flow::options::{Front, ProxyTlvs, SendProxy};
 use telemetry::outcome::Reason;
 use tls::options::{Group, UnknownName};
+use tls::resumption::{Resumption, ResumptionOptions};
 
 use crate::simulation::{Run, Stage};
 
@@ -184,7 +185,8 @@ fn a_hello_that_stays_closed_is_passed_on_unchanged_however_it_is_cut() {
 fn a_session_of_tls_1_2_that_passes_by_is_noted_once_it_can_be_resumed() {
     let mut stage = with_front(&Stage::new(SendProxy::Off), Front::Passthrough);
     let settings = Rc::make_mut(&mut stage.settings);
-    settings.watches_sessions = true;
+    let resumption = Resumption::new(&ResumptionOptions::new([7; 32]));
+    settings.passing_sessions = Some(resumption.passing_sessions("web"));
     settings.back_tls = None;
     for is_tls13 in [false, true] {
         let choice = stage.choice(is_tls13, &[]).without_tickets();

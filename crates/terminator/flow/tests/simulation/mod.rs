@@ -159,7 +159,7 @@ fn settings(
     assert!(warnings.is_empty(), "{warnings:?}");
     Rc::new(Settings {
         accepts_proxy: true,
-        watches_sessions: false,
+        passing_sessions: None,
         front: Front::Terminate(Arc::new(server)),
         send_proxy,
         back_tls,

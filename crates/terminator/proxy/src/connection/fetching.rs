@@ -10,13 +10,14 @@ use crate::commands::Command;
 impl Connection {
     /// Asks for the session that the client offers.
     pub(super) fn fetch_session(&mut self, context: &mut Context<'_>) {
-        let (Some(key), Front::Terminate(server)) =
-            (self.flow.wanted_session(), &self.service.settings.front)
-        else {
-            return self.handle(Event::SessionFetched(SessionTier::Nowhere), context);
-        };
         let (mailbox, token) = (context.file_context.mailbox().clone(), self.back_token);
         let answer = move |tier| mailbox.send(Command::SessionFetched { token, tier });
-        server.fetch(key, Box::new(answer));
+        let settings = &self.service.settings;
+        let (wanted, passing) = (self.flow.wanted_session(), &settings.passing_sessions);
+        match (wanted, &settings.front, passing) {
+            (Some(key), Front::Terminate(server), _) => server.fetch(key, Box::new(answer)),
+            (Some(key), _, Some(sessions)) => sessions.fetch(key, Box::new(answer)),
+            _ => self.handle(Event::SessionFetched(SessionTier::Nowhere), context),
+        }
     }
 }

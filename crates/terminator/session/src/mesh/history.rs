@@ -1,49 +1,9 @@
-//! What is remembered of sessions that went by: which there are, for a peer that missed them, and
-//! which were deleted, so that an older datagram does not bring them back.
+//! What is remembered of sessions that were deleted, so that an older datagram does not bring them
+//! back.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::key::Key;
-
-/// Keys with the time at which each came, oldest first; bounded.
-#[derive(Debug)]
-pub(crate) struct Recent {
-    keys: VecDeque<(u64, Key)>,
-    /// The number of the oldest: places stay the same while others leave.
-    first: u64,
-    keys_max: usize,
-}
-
-impl Recent {
-    pub(crate) fn new(keys_max: usize) -> Self {
-        Self {
-            keys: VecDeque::new(),
-            first: 0,
-            keys_max,
-        }
-    }
-
-    pub(crate) fn add(&mut self, key: Key, now_ms: u64) {
-        self.keys.push_back((now_ms, key));
-        while self.keys.len() > self.keys_max {
-            self.keys.pop_front();
-            self.first += 1;
-        }
-    }
-
-    /// Where those begin that came at that time or later.
-    pub(crate) fn since(&self, since_ms: u64) -> u64 {
-        let older = self.keys.partition_point(|(time, _)| *time < since_ms);
-        self.first + older as u64
-    }
-
-    /// The key at a place, or the next one, with the place behind it; `None` = there is no more.
-    pub(crate) fn at(&self, place: u64) -> Option<(Key, u64)> {
-        let place = place.max(self.first);
-        let (_, key) = self.keys.get(usize::try_from(place - self.first).ok()?)?;
-        Some((*key, place + 1))
-    }
-}
 
 /// Keys that must not come back for a while; bounded.
 #[derive(Debug, Default)]
@@ -83,24 +43,6 @@ mod tests {
 
     fn key(number: u32) -> Key {
         Key::new(&number.to_be_bytes()).expect("four bytes are a key")
-    }
-
-    #[test]
-    fn recent_keys_are_bounded_and_found_by_their_time() {
-        let mut recent = Recent::new(3);
-        (0..5).for_each(|number| recent.add(key(number), u64::from(number) * 10));
-        let since = |since_ms| {
-            let mut place = recent.since(since_ms);
-            let mut found = Vec::new();
-            while let Some((key, next)) = recent.at(place) {
-                (place, _) = (next, found.push(key));
-            }
-            found
-        };
-        assert_eq!(since(0), [key(2), key(3), key(4)]);
-        assert_eq!(since(31), [key(4)]);
-        assert_eq!(since(99), []);
-        assert_eq!(recent.at(0).map(|(key, _)| key), Some(key(2)));
     }
 
     #[test]

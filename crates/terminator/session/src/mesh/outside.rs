@@ -35,12 +35,49 @@ pub struct MeshOptions {
     pub send_rate: u32,
     /// Sessions that peers are asked for per second.
     pub fetch_rate: u32,
-    /// How long a client's handshake waits for them.
-    pub fetch_timeout: Duration,
-    /// Sessions remembered for a peer that missed them.
-    pub resync: usize,
-    /// To how many peers each datagram for all is sent.
-    pub copies: u32,
+    /// How long a client's handshake waits for them; `None` = as long as peers take to answer.
+    pub fetch_timeout: Option<Duration>,
+    /// Sessions sent per second to peers that have missed some.
+    pub resync_rate: u32,
+    /// The peers' places, and the only ones that are answered; `None` = a multicast group, where
+    /// each datagram is for all.
+    pub send_to: Option<Vec<SocketAddr>>,
+}
+
+impl MeshOptions {
+    /// To how many places each datagram for all is sent.
+    pub fn copies(&self) -> u32 {
+        let places = self.send_to.as_ref().map_or(1, Vec::len);
+        u32::try_from(places).unwrap_or(u32::MAX)
+    }
+
+    /// The time window, in milliseconds.
+    pub(crate) fn window_ms(&self) -> u64 {
+        u64::try_from(self.time_window.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The place to answer what came from there, if that is a peer's. It may be written otherwise,
+    /// as an IPv4 address in IPv6, or without the zone.
+    pub(crate) fn listed(&self, from: SocketAddr) -> Option<SocketAddr> {
+        let is_same = |one: &&SocketAddr| {
+            (one.ip().to_canonical(), one.port()) == (from.ip().to_canonical(), from.port())
+        };
+        match &self.send_to {
+            Some(places) => places.iter().find(is_same).copied(),
+            None => Some(from),
+        }
+    }
+}
+
+/// A session of this host, for a peer that has missed it.
+#[derive(Debug)]
+pub struct WalkedSession {
+    /// Its key.
+    pub key: Key,
+    /// The session.
+    pub value: Zeroizing<Vec<u8>>,
+    /// For how long it is still good.
+    pub lifetime: Duration,
 }
 
 /// Authenticated encryption of datagrams, under keys of some secrets.
@@ -74,6 +111,18 @@ pub trait LocalSessions {
 
     /// Drops one.
     fn remove(&self, key: &Key);
+
+    /// How many there are, about.
+    fn count(&self) -> usize;
+
+    /// The next of a walk through those that are no older and that others may have: `place` is 0 at
+    /// first, and behind it afterwards. `None` = there is no more, `Some(None)` = not found yet.
+    fn walk(
+        &self,
+        place: &mut u64,
+        age_max: Duration,
+        now: Instant,
+    ) -> Option<Option<WalkedSession>>;
 }
 
 /// Where a datagram goes.

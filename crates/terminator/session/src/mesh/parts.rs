@@ -7,8 +7,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use wire::cluster::{Message, Part, WHOLE_BYTES_MAX};
+use wire::cluster::{BODY_BYTES_MAX, Message, Part, TAG_BYTES, WHOLE_BYTES_MAX};
 use zeroize::Zeroizing;
+
+use crate::key::Key;
 
 /// How long a session waits for its parts, which are sent at once: by then a client that needs it
 /// has asked for it.
@@ -28,6 +30,21 @@ const ALL_BYTES_MAX: usize = 4 << 20;
 const SESSION_BYTES: usize = 512;
 
 const _: () = assert!(WHOLE_BYTES_MAX <= BYTES_MAX, "one session may always wait");
+
+/// Room for the messages of a datagram. It never grows, so that no copy of what it held stays
+/// behind unencrypted.
+pub(crate) fn empty_body() -> Vec<u8> {
+    Vec::with_capacity(BODY_BYTES_MAX + TAG_BYTES)
+}
+
+/// The message that brings a session.
+pub(crate) fn session<'m>(key: &'m Key, value: &'m [u8], lifetime: Duration) -> Message<'m> {
+    Message::Session {
+        key: key.bytes(),
+        lifetime_s: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
+        value,
+    }
+}
 
 /// A session of which not all parts are there.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 //! sender, one of time. A boot is forgotten only when all that it sent before is outside of the
 //! time window, so that forgetting opens no way in.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -19,12 +20,23 @@ const BOOTS_MAX: usize = 8;
 /// How long a peer that is silent is still shown, at least.
 const SHOWN: Duration = Duration::from_secs(600);
 
+/// Round trips of a peer that are remembered: the longest counts, since what is waited for should
+/// seldom come too late.
+const ROUND_TRIPS: usize = 8;
+
+/// Peers whose round trips are measured at a time, so that many cost no more than a few.
+const PINGS_MAX: usize = 4;
+
+/// How long the answer to a ping is awaited before there is another.
+const PING_PATIENCE: Duration = Duration::from_secs(3);
+
 /// What limits the senders.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) senders: usize,
     pub(crate) replay_window: u32,
     pub(crate) time_window: Duration,
+    window_ms: u64,
 }
 
 impl From<&MeshOptions> for Limits {
@@ -33,6 +45,7 @@ impl From<&MeshOptions> for Limits {
             senders: options.senders,
             replay_window: options.replay_window,
             time_window: options.time_window,
+            window_ms: options.window_ms(),
         }
     }
 }
@@ -42,12 +55,16 @@ impl From<&MeshOptions> for Limits {
 pub struct PeerFacts {
     /// Its number, random for the life of its supervisor.
     pub sender: [u8; 8],
-    /// Where its last datagram came from.
+    /// The place of its last datagram; once that is one of the configuration, no other counts.
     pub address: SocketAddr,
+    /// Whether it is one, and so is answered.
+    pub is_listed: bool,
     /// When that was.
     pub last_seen: Instant,
     /// Our clock less its clock at that moment, with the time on the way, in milliseconds.
     pub lag_ms: i64,
+    /// The longest of the last times that it took to answer; `None` = it has not yet.
+    pub round_trip: Option<Duration>,
     /// Datagrams sent to it.
     pub sent: u64,
     /// Datagrams that came from it and were taken.
@@ -78,6 +95,12 @@ struct Sender {
     /// What boots that are forgotten had lost.
     lost_before: u64,
     boots: Vec<Boot>,
+    /// When something last came from its address.
+    there: Instant,
+    round_trips: VecDeque<Duration>,
+    /// When it was pinged last, and whether it has not answered.
+    pinged: Option<(Instant, bool)>,
+    pings: u32,
 }
 
 /// All that are known.
@@ -98,12 +121,12 @@ impl Senders {
     pub(crate) fn take(
         &mut self,
         header: &Header,
-        from: SocketAddr,
+        (from, is_listed): (SocketAddr, bool),
         limits: &Limits,
         silence: Duration,
         (now, now_ms): (Instant, u64),
     ) -> Result<Arrival, ClusterRejection> {
-        let is_in_time = now_ms.abs_diff(header.time_ms) <= window_ms(limits);
+        let is_in_time = now_ms.abs_diff(header.time_ms) <= limits.window_ms;
         let known = self.place(header.sender);
         if !is_in_time {
             if let Some(place) = known {
@@ -113,7 +136,7 @@ impl Senders {
         }
         let place = match known {
             Some(place) => place,
-            None => self.add(header, from, limits, now)?,
+            None => self.add(header, (from, is_listed), limits, now)?,
         };
         let sender = &mut self.0[place];
         let (boot, is_new) = sender.boot(header, limits, now)?;
@@ -129,7 +152,14 @@ impl Senders {
         let facts = &mut sender.facts;
         facts.received += 1;
         facts.boots += u64::from(is_new);
-        (facts.address, facts.last_seen) = (from, now);
+        facts.last_seen = now;
+        // Somebody else may send its datagrams on, from there or as if from another peer: they are
+        // taken, and answered where it is.
+        let is_gone = now.saturating_duration_since(sender.there) >= silence;
+        if facts.address == from || !facts.is_listed || is_listed && is_gone {
+            (facts.address, facts.is_listed) = (from, is_listed);
+            sender.there = now;
+        }
         facts.lag_ms = now_ms
             .cast_signed()
             .wrapping_sub(header.time_ms.cast_signed());
@@ -137,6 +167,59 @@ impl Senders {
             is_new,
             silent_since_ms,
         })
+    }
+
+    /// A sender's place, if that is one of the configuration.
+    pub(crate) fn place_of(&self, sender: [u8; 8]) -> Option<SocketAddr> {
+        let facts = &self.0.get(self.place(sender)?)?.facts;
+        facts.is_listed.then_some(facts.address)
+    }
+
+    /// The configuration names other places.
+    pub(crate) fn relist(&mut self, is_listed: impl Fn(SocketAddr) -> bool) {
+        for sender in &mut self.0 {
+            sender.facts.is_listed = is_listed(sender.facts.address);
+        }
+    }
+
+    /// The peers to be pinged now: who, where, and by which number. Those come first that were not
+    /// for the longest time.
+    pub(crate) fn ping(
+        &mut self,
+        now: Instant,
+        is_heard: impl Fn(&PeerFacts) -> bool,
+    ) -> Vec<([u8; 8], SocketAddr, u32)> {
+        let is_free = |one: &Sender| match one.pinged {
+            Some((at, true)) => now.saturating_duration_since(at) >= PING_PATIENCE,
+            Some((_, false)) | None => true,
+        };
+        let others = self.0.iter_mut();
+        let mut others: Vec<_> = others
+            .filter(|one| one.facts.is_listed && is_heard(&one.facts) && is_free(one))
+            .collect();
+        others.sort_by_key(|one| one.pinged.map(|(at, _)| at));
+        let ping = |one: &mut Sender| {
+            one.pinged = Some((now, true));
+            one.pings = one.pings.wrapping_add(1);
+            (one.facts.sender, one.facts.address, one.pings)
+        };
+        others.into_iter().take(PINGS_MAX).map(ping).collect()
+    }
+
+    /// A peer has answered the ping of that number.
+    pub(crate) fn pong(&mut self, sender: [u8; 8], id: u32, now: Instant) {
+        let found = self.0.iter_mut().find(|one| one.facts.sender == sender);
+        let Some((one, at)) = found.and_then(|one| match one.pinged {
+            Some((at, true)) if one.pings == id => Some((one, at)),
+            _ => None,
+        }) else {
+            return;
+        };
+        one.pinged = Some((at, false));
+        one.round_trips.truncate(ROUND_TRIPS - 1);
+        one.round_trips
+            .push_front(now.saturating_duration_since(at));
+        one.facts.round_trip = one.round_trips.iter().max().copied();
     }
 
     /// Counts a datagram that goes to a peer alone.
@@ -161,7 +244,7 @@ impl Senders {
     fn add(
         &mut self,
         header: &Header,
-        from: SocketAddr,
+        (address, is_listed): (SocketAddr, bool),
         limits: &Limits,
         now: Instant,
     ) -> Result<usize, ClusterRejection> {
@@ -174,9 +257,11 @@ impl Senders {
         self.0.push(Sender {
             facts: PeerFacts {
                 sender: header.sender,
-                address: from,
+                address,
+                is_listed,
                 last_seen: now,
                 lag_ms: 0,
+                round_trip: None,
                 sent: 0,
                 received: 0,
                 lost: 0,
@@ -186,6 +271,10 @@ impl Senders {
             },
             lost_before: 0,
             boots: Vec::new(),
+            there: now,
+            round_trips: VecDeque::new(),
+            pinged: None,
+            pings: 0,
         });
         Ok(self.0.len() - 1)
     }
@@ -227,8 +316,4 @@ impl Sender {
         let of_boots = of_boots.map(|boot| boot.windows[Stream::All as usize].missing());
         self.lost_before + of_boots.sum::<u64>()
     }
-}
-
-fn window_ms(limits: &Limits) -> u64 {
-    u64::try_from(limits.time_window.as_millis()).unwrap_or(u64::MAX)
 }

@@ -8,7 +8,7 @@ mod network;
 
 use std::time::Duration;
 
-use session::mesh::{LocalSessions, MeshOptions};
+use session::mesh::{CatchUp, CatchUpState, LocalSessions, MeshOptions, Target};
 use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
 
 use network::*;
@@ -112,12 +112,12 @@ fn a_wider_time_window_lets_nothing_in_again() {
     assert_eq!(network.arrive(1, 0, &first), Ok(()));
     let options = MeshOptions {
         time_window: Duration::from_secs(300),
-        ..Network::options(2)
+        ..Network::options(1, 2)
     };
     let moment = network.moment(1);
     let mesh = &mut network.hosts[1].0;
     mesh.reconfigure(options, Box::new(Tagged), moment);
-    let late = Err(ClusterRejection::OutOfTime);
+    let late = Err(ClusterRejection::BeforeStart);
     assert_eq!(network.arrive(1, 0, &datagram), late);
     let next = network.datagram(0);
     assert_eq!(network.arrive(1, 0, &next), Ok(()));
@@ -272,4 +272,165 @@ fn parts_are_authentic_come_once_and_wait_for_a_bounded_time() {
     assert_eq!(network.arrive(1, 0, &parts[2]), Ok(()));
     network.run(Duration::from_secs(3));
     assert!(!network.holds(1, 1) && incomplete(&network) == 2);
+}
+
+/// A host asks for all, and somebody sends on what it sends, from there and before it arrives. How
+/// many sessions it gets, and how many bytes went to others.
+fn sent_on(network: &mut Network, from: u16) -> (usize, usize) {
+    network.hosts[0] = (network.mesh(0, 2, 3), Cache::default());
+    let mut elsewhere = 0;
+    let end = network.now + Duration::from_secs(3);
+    while network.now < end {
+        network.now += Duration::from_millis(5);
+        for (_, datagram) in network.sent(0) {
+            let _ = network.arrive(1, from, &datagram);
+        }
+        for (target, datagram) in network.sent(1) {
+            if matches!(target, Target::One(to) if to != place(0)) {
+                elsewhere += datagram.len();
+            } else {
+                let _ = network.arrive(0, 1, &datagram);
+            }
+        }
+    }
+    let held = (0..200).filter(|number| network.holds(0, *number));
+    (held.count(), elsewhere)
+}
+
+#[test]
+fn who_sends_a_hosts_datagrams_on_gets_no_answer_and_the_host_does() {
+    // From a place that is no peer's, and as if another peer had sent them.
+    for from in [99, 2] {
+        let mut network = Network::new(3, 16, CLEAN);
+        (0..200).for_each(|number| network.publish(1, number));
+        network.run(Duration::from_secs(1));
+        let (held, elsewhere) = sent_on(&mut network, from);
+        // Another peer is pinged now and then.
+        assert!(
+            held == 200 && elsewhere < 200,
+            "from {from}: {held}, {elsewhere}"
+        );
+    }
+    // One that was never heard at its own place is answered nowhere, and shown.
+    let mut network = Network::new(3, 16, CLEAN);
+    network.hosts[1] = (network.mesh(1, 2, 3), Cache::default());
+    for number in 0..200 {
+        let now = network.now;
+        network.hosts[1]
+            .1
+            .insert(&key(number), &[7; 100], HOUR, now);
+    }
+    assert_eq!(sent_on(&mut network, 99), (0, 0));
+    let mut peers = network.hosts[1].0.peers();
+    assert!(peers.any(|peer| peer.address == place(99) && !peer.is_listed));
+}
+
+/// The same place in other words: an IPv4 address in IPv6, and a zone.
+#[test]
+fn a_place_is_known_however_it_is_written() {
+    let mut network = Network::new(2, 17, CLEAN);
+    let written = "[::ffff:127.0.0.1]:0".parse().unwrap();
+    let options = MeshOptions {
+        send_to: Some(vec![written]),
+        ..Network::options(1, 2)
+    };
+    let moment = network.moment(1);
+    network.hosts[1]
+        .0
+        .reconfigure(options, Box::new(Tagged), moment);
+    let datagram = network.datagram(0);
+    assert_eq!(network.arrive(1, 0, &datagram), Ok(()));
+    let peer = network.hosts[1].0.peers().next().unwrap();
+    assert!(peer.is_listed, "{peer:?}");
+}
+
+/// All of a large cache, each within the time that its sessions take at the rate.
+#[test]
+fn hosts_that_start_one_after_the_other_keep_nearly_all_sessions() {
+    const SESSIONS: u32 = 30_000;
+    let mut network = Network::new(3, 18, CLEAN);
+    for number in 0..SESSIONS {
+        network.publish(number as usize % 3, number);
+        network.run(Duration::from_micros(100));
+    }
+    for host in 0..3 {
+        network.hosts[host] = (network.mesh(host, 2, 3), Cache::default());
+        network.run(Duration::from_secs(3));
+        let CatchUp {
+            state, sent, all, ..
+        } = network.hosts[host].0.catch_up();
+        let is_amid = state == CatchUpState::Receiving && sent < all && all >= SESSIONS;
+        // The one that is asked first may be amid it itself.
+        let may_wait = host > 0 && state == CatchUpState::Asking;
+        assert!(is_amid || may_wait, "{host}: {state:?} {sent} {all}");
+        network.run(Duration::from_secs(3));
+    }
+    network.run(Duration::from_secs(10));
+    for host in 0..3 {
+        let progress = network.hosts[host].0.catch_up();
+        assert_eq!(progress.state, CatchUpState::Done);
+        assert_eq!(network.hosts[host].1.count(), SESSIONS as usize);
+    }
+}
+
+/// Ways of 5 and of 20 ms are waited for as long as they take, and one of 60 ms not at all.
+#[test]
+fn a_fetch_waits_as_long_as_peers_take_to_answer() {
+    let fetched = |way_ms: u64, fixed: Option<u64>| {
+        let way_us = way_ms * 1000;
+        let mut network = Network::new(2, 19, Weather { way_us, ..CLEAN });
+        let options = MeshOptions {
+            fetch_timeout: fixed.map(Duration::from_millis),
+            ..Network::options(1, 2)
+        };
+        let moment = network.moment(1);
+        network.hosts[1]
+            .0
+            .reconfigure(options, Box::new(Tagged), moment);
+        let lost = |number: &u32| {
+            network.publish(0, *number);
+            network.run(Duration::from_millis(200));
+            network.hosts[1].1.remove(&key(*number));
+            network.fetch(1, *number)
+        };
+        let count = (0..300).filter(lost).count();
+        let wait = network.hosts[1].0.wait(network.now);
+        (count, wait.map(|wait| wait.as_millis()))
+    };
+    assert_eq!(fetched(0, None), (300, Some(1)));
+    let (count, wait) = fetched(5, None);
+    assert!(
+        count == 300 && (20..23).contains(&wait.unwrap()),
+        "{wait:?}"
+    );
+    let (count, wait) = fetched(20, None);
+    assert_eq!((count, wait), (300, Some(50)));
+    // In vain: nobody waits.
+    assert_eq!(fetched(60, None), (0, None));
+    assert_eq!(fetched(5, Some(5)), (0, None));
+    assert_eq!(fetched(2, Some(9)), (300, Some(9)));
+}
+
+/// One peer is far away, and the other one near.
+#[test]
+fn a_peer_that_is_too_far_away_makes_nobody_wait() {
+    let mut network = Network::new(3, 20, CLEAN);
+    let options = MeshOptions {
+        fetch_timeout: None,
+        ..Network::options(1, 3)
+    };
+    let moment = network.moment(1);
+    network.hosts[1]
+        .0
+        .reconfigure(options, Box::new(Tagged), moment);
+    network.far = Some(2);
+    network.run(Duration::from_secs(20));
+    let trip = |host| {
+        let mut peers = network.hosts[1].0.peers();
+        let peer = peers.find(|peer| peer.address == place(host)).unwrap();
+        peer.round_trip.unwrap()
+    };
+    assert!(trip(0) < Duration::from_millis(1) && trip(2) > Duration::from_millis(100));
+    let wait = network.hosts[1].0.wait(network.now);
+    assert!(wait.unwrap() < Duration::from_millis(2), "{wait:?}");
 }

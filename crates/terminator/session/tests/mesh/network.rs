@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use session::Key;
-use session::mesh::{DatagramCipher, HEARTBEAT, LocalSessions, Mesh, MeshOptions, Moment, Target};
+use session::mesh::{
+    DatagramCipher, HEARTBEAT, LocalSessions, Mesh, MeshOptions, Moment, Target, WalkedSession,
+};
 use telemetry::outcome::{ClusterRejection, SessionTier};
 use testkit::chance::Chance;
 use wire::cluster::{HEADER_BYTES, Header, TAG_BYTES};
@@ -58,9 +60,12 @@ impl DatagramCipher for Tagged {
     }
 }
 
-/// A host's cache.
+/// A host's cache, and what it remembers of when each session came.
 #[derive(Default)]
-pub(crate) struct Cache(pub(crate) RefCell<HashMap<Key, Vec<u8>>>);
+pub(crate) struct Cache(
+    pub(crate) RefCell<HashMap<Key, Vec<u8>>>,
+    RefCell<Vec<(Key, Instant)>>,
+);
 
 impl LocalSessions for Cache {
     fn find(&self, key: &Key, _: Instant) -> Option<(Zeroizing<Vec<u8>>, Duration)> {
@@ -68,12 +73,34 @@ impl LocalSessions for Cache {
         Some((value.into(), HOUR))
     }
 
-    fn insert(&self, key: &Key, value: &[u8], _: Duration, _: Instant) -> bool {
+    fn insert(&self, key: &Key, value: &[u8], _: Duration, now: Instant) -> bool {
+        self.1.borrow_mut().push((*key, now));
         self.0.borrow_mut().insert(*key, value.to_vec()).is_none()
     }
 
     fn remove(&self, key: &Key) {
         self.0.borrow_mut().remove(key);
+    }
+
+    fn count(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    fn walk(
+        &self,
+        place: &mut u64,
+        age_max: Duration,
+        now: Instant,
+    ) -> Option<Option<WalkedSession>> {
+        let (key, at) = *self.1.borrow().get(*place as usize)?;
+        *place += 1;
+        let is_young = now.duration_since(at) <= age_max;
+        let found = self.find(&key, now).filter(|_| is_young);
+        Some(found.map(|(value, lifetime)| WalkedSession {
+            key,
+            value,
+            lifetime,
+        }))
     }
 }
 
@@ -83,18 +110,22 @@ pub(crate) struct Weather {
     pub(crate) lost: usize,
     pub(crate) repeated: usize,
     pub(crate) delay_us: usize,
+    /// How long each takes at least.
+    pub(crate) way_us: u64,
 }
 
 pub(crate) const CLEAN: Weather = Weather {
     lost: 0,
     repeated: 0,
     delay_us: 300,
+    way_us: 50,
 };
 
 pub(crate) const STORMY: Weather = Weather {
     lost: 0,
     repeated: 300,
     delay_us: 30_000,
+    way_us: 50,
 };
 
 /// To which host, from which, and the datagram.
@@ -113,6 +144,8 @@ pub(crate) struct Network {
     pub(crate) weather: Weather,
     /// Hosts below this number and the others do not reach each other.
     pub(crate) parted: usize,
+    /// A host that is 60 ms away from all others.
+    pub(crate) far: Option<usize>,
     /// Datagrams for one peer alone that are still to be lost, whatever the weather.
     pub(crate) taken_away: usize,
     pub(crate) start: Instant,
@@ -133,6 +166,7 @@ impl Network {
             chance: Chance::new(seed),
             weather,
             parted: 0,
+            far: None,
             taken_away: 0,
             start,
             now: start,
@@ -148,14 +182,15 @@ impl Network {
     pub(crate) fn mesh(&self, host: usize, boot: u64, hosts: usize) -> Mesh {
         let numbers = ((host as u64).to_be_bytes(), boot.to_be_bytes());
         Mesh::new(
-            Self::options(hosts),
+            Self::options(host, hosts),
             Box::new(Tagged),
             numbers,
             self.moment(host),
         )
     }
 
-    pub(crate) fn options(hosts: usize) -> MeshOptions {
+    pub(crate) fn options(host: usize, hosts: usize) -> MeshOptions {
+        let others = (0..hosts).filter(|other| *other != host);
         MeshOptions {
             time_window: Duration::from_secs(30),
             replay_window: 1024,
@@ -163,9 +198,9 @@ impl Network {
             receive_rate: RECEIVE_RATE,
             send_rate: 1_000_000,
             fetch_rate: 1000,
-            fetch_timeout: Duration::from_millis(5),
-            resync: 10_000,
-            copies: u32::try_from(hosts - 1).unwrap(),
+            fetch_timeout: Some(Duration::from_millis(5)),
+            resync_rate: 10_000,
+            send_to: Some(others.map(place).collect()),
         }
     }
 
@@ -195,7 +230,10 @@ impl Network {
             }
             let copies = 1 + usize::from(self.chance.below(1000) < self.weather.repeated);
             for _ in 0..copies {
-                let delay = 50 + self.chance.below(self.weather.delay_us) as u64;
+                let is_far = self.far.is_some_and(|far| far == host || far == from);
+                let far_us = if is_far { 60_000 } else { 0 };
+                let delay =
+                    far_us + self.weather.way_us + self.chance.below(self.weather.delay_us) as u64;
                 self.number += 1;
                 let at = (self.now + Duration::from_micros(delay), self.number);
                 self.flying.insert(at, (host, from, Rc::clone(&datagram)));
@@ -251,7 +289,7 @@ impl Network {
             let (host, from, datagram) = entry.remove();
             let moment = self.moment(host);
             let (mesh, cache) = &mut self.hosts[host];
-            let from = SocketAddr::from(([127, 0, 0, 1], u16::try_from(from).unwrap()));
+            let from = place(from);
             // Why it was dropped is counted.
             let _ = mesh.receive(&mut datagram.to_vec(), from, moment, cache);
             self.settle(host);
@@ -274,7 +312,7 @@ impl Network {
     pub(crate) fn fetch(&mut self, host: usize, number: u32) -> bool {
         let moment = self.moment(host);
         self.hosts[host].0.fetch(key(number), 9, moment);
-        let fetched = self.run(Duration::from_millis(10));
+        let fetched = self.run(Duration::from_millis(55));
         assert_eq!(fetched.len(), 1, "each is answered, once and in time");
         fetched[0] == (9, SessionTier::Peers)
     }
@@ -288,6 +326,16 @@ impl Network {
         let (to, datagram) = mesh.poll_transmit().unwrap();
         assert_eq!(to, Target::All);
         datagram
+    }
+
+    /// All that a host has to send.
+    pub(crate) fn sent(&mut self, host: usize) -> Vec<(Target, Vec<u8>)> {
+        let moment = self.moment(host);
+        let (mesh, cache) = &mut self.hosts[host];
+        while mesh.deadline() <= moment.now {
+            mesh.tick(moment, cache);
+        }
+        std::iter::from_fn(|| mesh.poll_transmit()).collect()
     }
 
     /// A datagram arrives now that seems to be from there.
@@ -310,6 +358,11 @@ impl Network {
     pub(crate) fn lost(&self, host: usize) -> u64 {
         self.hosts[host].0.peers().map(|peer| peer.lost).sum()
     }
+}
+
+/// Where a host is.
+pub(crate) fn place(host: usize) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], u16::try_from(host).unwrap()))
 }
 
 /// As long as a session id.

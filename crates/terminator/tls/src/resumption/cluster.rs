@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
 use aws_lc_rs::hkdf::Prk;
-use session::mesh::{DatagramCipher, LocalSessions};
-use session::{Key, MemoryStore};
+use session::mesh::{DatagramCipher, LocalSessions, WalkedSession};
+use session::{Key, MemoryStore, StoredEntry};
 use telemetry::outcome::ClusterRejection;
 use wire::cluster::{HEADER_BYTES, Header};
 use zeroize::Zeroizing;
@@ -180,6 +180,28 @@ impl LocalSessions for SharedSessions {
 
     fn remove(&self, key: &Key) {
         self.store.remove(key.bytes());
+    }
+
+    fn count(&self) -> usize {
+        self.store.len()
+    }
+
+    fn walk(
+        &self,
+        place: &mut u64,
+        age_max: Duration,
+        now: Instant,
+    ) -> Option<Option<WalkedSession>> {
+        let found = self.store.walk(place, age_max, now)?;
+        Some(found.and_then(|StoredEntry { key, value, age }| {
+            let key = Key::new(&key).filter(|_| value.first() == Some(&SHARED))?;
+            let lifetime = self.lifetime.saturating_sub(age);
+            Some(WalkedSession {
+                key,
+                value,
+                lifetime,
+            })
+        }))
     }
 }
 

@@ -7,7 +7,7 @@ use suite::prelude::*;
 use suite::tcpdump::{Capture, holds};
 use suite::weather::Weather;
 
-use super::super::farm::Farm;
+use super::super::farm::{Farm, WAIT};
 use super::node_death::farm_with_store;
 use super::store::bytes_of;
 
@@ -46,7 +46,7 @@ fn assert_nothing_is_seen(farm: &Farm, wait_until_sent: impl FnOnce()) {
 #[test]
 fn datagrams_of_peers_show_no_secret() {
     let farms = [
-        Farm::with_peers(Weather::default(), 1),
+        Farm::with_peers(Weather::default(), 1, WAIT),
         Farm::with_group("239.77.0.1:8888"),
         Farm::with_group("[ff05::77]:8888"),
     ];

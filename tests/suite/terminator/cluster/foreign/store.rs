@@ -148,7 +148,7 @@ fn what_peers_do_not_have_comes_from_the_store() {
     let peers = |own: usize| {
         let [own, other] = [places[own], places[1 - own]];
         format!(
-            "\n[cluster.peers]\nlisten = \"{own}\"\nsend-to = [\"{other}\"]\nresync = 0\n\
+            "\n[cluster.peers]\nlisten = \"{own}\"\nsend-to = [\"{other}\"]\nresync-rate = 0\n\
              fetch-timeout = \"100ms\"\n"
         )
     };
