@@ -143,6 +143,7 @@ mod terminator {
         mod peers;
         mod peers_apart;
         mod peers_watched;
+        mod store_posers;
         mod foreign {
             mod capture;
             mod node_death;

@@ -94,8 +94,6 @@ pub(super) const RESTRICTIONS: &[Restriction] = &[
     ("toml toml_edit", "options daemon lab xtask"),
     // Async runtimes and their servers: the control side.
     ("tokio hyper hyper-util futures", "daemon"),
-    // Clients of other systems: the control side.
-    ("redis", "daemon"),
     // System calls.
     (
         "libc rustix nix mio socket2 landlock seccompiler",

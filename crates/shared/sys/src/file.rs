@@ -3,13 +3,15 @@
 //! To open a named pipe waits for its other end, to open a terminal for its line. Neither happens
 //! here. A file system that does not answer still holds its caller.
 
-use std::fs::{File, FileType, OpenOptions};
+use std::fs::{File, FileType, OpenOptions, rename};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
+use rustix::fs::{
+    FileType as FileKind, FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat,
+};
 use rustix::io::Errno;
 
 /// Opens a regular file to be read.
@@ -34,6 +36,8 @@ fn refuse_irregular(kind: FileType) -> io::Result<()> {
         "a named pipe"
     } else if kind.is_socket() {
         "a socket"
+    } else if kind.is_symlink() {
+        "a symbolic link"
     } else {
         "a device"
     };
@@ -47,23 +51,58 @@ fn refuse_irregular(kind: FileType) -> io::Result<()> {
 /// # Errors
 /// Also if it is a named pipe that nobody reads (`ENXIO`).
 pub fn open_append(path: &Path, mode: u32) -> io::Result<File> {
-    let file = without_waiting()
-        .append(true)
-        .create(true)
-        .mode(mode)
-        .open(path)?;
+    open_waiting(without_waiting().create(true).mode(mode), path)
+}
+
+/// Opens it at its end without waiting; writes to it wait.
+fn open_waiting(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.append(true).open(path)?;
     fcntl_setfl(&file, fcntl_getfl(&file)?.difference(OFlags::NONBLOCK))?;
     Ok(file)
 }
 
-/// Replaces what is in a file, which is made if it is not there.
+/// The same file, to be handed to somebody who is only to write at its end: what it holds cannot be
+/// written over, and a terminal that is open for both ways not be read. A socket stays as it is.
+pub fn to_write_only(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let (flags, kind) = (
+        fcntl_getfl(fd)?,
+        FileKind::from_raw_mode(fstat(fd)?.st_mode),
+    );
+    if kind == FileKind::RegularFile {
+        fcntl_setfl(fd, flags | OFlags::APPEND)?;
+    }
+    if flags.intersection(OFlags::RWMODE) == OFlags::RDWR && kind != FileKind::Socket {
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        // One that belongs to another user, or has no path any more, is nothing to open anew.
+        if let Ok(file) = open_waiting(&mut without_waiting(), Path::new(&path)) {
+            return Ok(file.into());
+        }
+    }
+    fd.try_clone_to_owned()
+}
+
+/// Replaces a regular file by one with these bytes, or makes it: who reads it sees one or the other.
 ///
 /// # Errors
-/// Also if it is a named pipe that nobody reads (`ENXIO`), or whose reader is slow.
+/// Also if something else than a regular file is there: a symbolic link would have another file
+/// written over.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = without_waiting();
-    let mut file = options.write(true).create(true).truncate(true).open(path)?;
-    io::Write::write_all(&mut file, bytes)
+    match std::fs::symlink_metadata(path) {
+        Ok(found) => refuse_irregular(found.file_type())?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let number = std::process::id();
+    let new = path.with_file_name(format!(".{}.{number}", name.to_string_lossy()));
+    // What a process of this number has left behind.
+    let _ = std::fs::remove_file(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&new)?;
+    let replaced = io::Write::write_all(&mut file, bytes).and_then(|()| rename(&new, path));
+    if replaced.is_err() {
+        let _ = std::fs::remove_file(&new);
+    }
+    replaced
 }
 
 fn without_waiting() -> OpenOptions {
@@ -106,7 +145,7 @@ mod tests {
         let refused = |path: &Path| open_regular(path).unwrap_err();
         let [of_pipe, of_socket, of_folder] = [&pipe, &socket, base.path()].map(refused);
         let unread = open_append(&pipe, 0o600).unwrap_err();
-        let unread_too = replace(&pipe, b"1").unwrap_err();
+        let of_pipe_too = replace(&pipe, b"1").unwrap_err();
         assert_eq!(text, "text");
         assert!(
             of_pipe.to_string().contains("it is a named pipe"),
@@ -124,7 +163,7 @@ mod tests {
         );
         let no_reader = Some(Errno::NXIO.raw_os_error());
         assert_eq!(unread.raw_os_error(), no_reader);
-        assert_eq!(unread_too.raw_os_error(), no_reader);
+        assert_eq!(of_pipe_too.to_string(), of_pipe.to_string());
     }
 
     #[test]
@@ -137,6 +176,47 @@ mod tests {
         file.write_all(b"two\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
         assert!(!fcntl_getfl(&file).unwrap().contains(OFlags::NONBLOCK));
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_no_other_by_a_link() {
+        let directory = Directory::new();
+        let [path, other, link] = ["file", "other", "link"].map(|name| directory.join(name));
+        std::fs::write(&other, "other").unwrap();
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        let refused = replace(&link, b"1").unwrap_err();
+        assert!(refused.to_string().contains("a symbolic link"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "other");
+        replace(&path, b"before").unwrap();
+        let reader = File::open(&path).unwrap();
+        replace(&path, b"after").unwrap();
+        assert_eq!(io::read_to_string(reader).unwrap(), "before");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "after");
+        let names = std::fs::read_dir(directory.path()).unwrap();
+        assert_eq!(names.count(), 3, "nothing is left beside them");
+    }
+
+    #[test]
+    fn what_is_handed_over_to_be_written_is_neither_read_nor_written_over() {
+        let directory = Directory::new();
+        let path = directory.write("log", "before\n");
+        let mut options = File::options();
+        let both = options.read(true).write(true).open(&path).unwrap();
+        let mut handed = File::from(to_write_only(both.as_fd()).unwrap());
+        assert!(handed.read(&mut [0]).is_err());
+        handed.write_all(b"after\n").unwrap();
+        // One that can only be written has its own end, as a shell's `>` does not.
+        let written = File::options().write(true).open(&path).unwrap();
+        let mut handed = File::from(to_write_only(written.as_fd()).unwrap());
+        handed.write_all(b"last\n").unwrap();
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            "before\nafter\nlast\n"
+        );
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut handed = File::from(to_write_only(near.as_fd()).unwrap());
+        handed.write_all(b"x").unwrap();
+        far.read_exact(&mut [0]).unwrap();
     }
 
     #[test]

@@ -18,7 +18,7 @@ use landlock::{
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
+    SeccompRule, TargetArch, sock_filter,
 };
 
 use calls::{ABSENT, ALIEN, ALLOWED, DEADLY, FCNTL, FOR_FILES, SOCKET_OPTIONS, USELESS};
@@ -169,6 +169,7 @@ pub fn restrict_resolver_calls() -> io::Result<Enforcement> {
     };
     let forbidden = |rules, action| filter(rules, action, SeccompAction::Allow, arch);
     apply([
+        Ok(other_abi()),
         forbidden(deadly()?, SeccompAction::KillProcess),
         // So that the filter above sees by its flags whether it is a thread that is started.
         forbidden(
@@ -248,18 +249,21 @@ pub fn forbid_system_calls() -> io::Result<Enforcement> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(Enforcement::NotSupported);
     };
-    let mark = mark_of(ALIEN);
+    let mark = mark_of(&[ALIEN, &[X32_CALLS.into()]].concat());
     if is_marked(mark) {
         return Ok(Enforcement::Enforced);
     }
-    let marked = when_one_of(0, &[mark.into()])?;
-    // The mark comes last: where it is, all are forbidden.
-    for (rules, error) in [
-        (bare(ALIEN), libc::EPERM),
-        (Rules::from([(libc::SYS_prctl, marked)]), MARK_ERROR),
-    ] {
+    let marked = Rules::from([(libc::SYS_prctl, when_one_of(0, &[mark.into()])?)]);
+    let forbidden = |rules, error: i32| {
         let forbidden = SeccompAction::Errno(error as u32);
-        let program = filter(rules, forbidden, SeccompAction::Allow, arch)?;
+        filter(rules, forbidden, SeccompAction::Allow, arch)
+    };
+    // The mark comes last: where it is, all are forbidden.
+    for program in [
+        other_abi(),
+        forbidden(bare(ALIEN), libc::EPERM)?,
+        forbidden(marked, MARK_ERROR)?,
+    ] {
         let applied = enforced(seccompiler::apply_filter_all_threads(&program))?;
         if applied != Enforcement::Enforced {
             return Ok(applied);
@@ -286,6 +290,33 @@ fn is_marked(mark: u32) -> bool {
     // SAFETY: numbers only; the kernel has no such operation.
     let answer = unsafe { libc::prctl(mark as libc::c_int, 0, 0, 0, 0) };
     answer == -1 && io::Error::last_os_error().raw_os_error() == Some(MARK_ERROR)
+}
+
+/// The first number of a call of the x32 ABI. The kernel takes it for one of this architecture,
+/// whose numbers a list of forbidden calls has, and this one it has not.
+const X32_CALLS: u32 = 0x4000_0000;
+
+/// Denies what no list of forbidden calls sees: other ABIs' calls. seccompiler compares for equality
+/// alone.
+fn other_abi() -> BpfProgram {
+    let instruction = |code: u32, jt, jf, k| sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    // The number is the first word of `seccomp_data`.
+    vec![
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32_CALLS),
+        instruction(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+        ),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
 }
 
 fn install(program: BpfProgram) -> io::Result<Enforcement> {
@@ -433,6 +464,11 @@ fn conditional() -> io::Result<Rules> {
         (
             libc::SYS_prctl,
             when_one_of(0, &prctls.map(|option| option as u64))?,
+        ),
+        // 0 is the thread that calls; another may be of another process.
+        (
+            libc::SYS_sched_setaffinity,
+            when([vec![argument(0, SeccompCmpOp::Eq, 0)?]])?,
         ),
         // Limits are read, not set.
         (libc::SYS_prlimit64, when([vec![null(2)?]])?),

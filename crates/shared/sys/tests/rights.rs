@@ -23,7 +23,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use rustix::fs::{AtFlags, CWD};
+use rustix::fs::{AtFlags, CWD, OFlags};
 use rustix::net::ipproto;
 use sys::beneath::{Opened, Root};
 use sys::sandbox::{
@@ -35,8 +35,9 @@ use sys::{cpu, limit, memory, process};
 use wire::address::Address;
 
 use attempts::{
-    executable_memory, let_run_only_when_idle, limit_files, limit_files_of, open_by_openat2,
-    owned_by_a_signal, send_message_to, send_to, signal_a_thread_of, stream, type_into_a_terminal,
+    call_of_x32, executable_memory, let_run_only_when_idle, limit_files, limit_files_of,
+    open_by_openat2, overwrite, owned_by_a_signal, pin, send_message_to, send_to, set_flags,
+    signal_a_thread_of, stream, type_into_a_terminal,
 };
 
 const NO_MORE: SystemCalls = SystemCalls {
@@ -73,6 +74,8 @@ cases! {
     threads_and_sockets_work => End::Well,
     an_async_runtime_works => End::Well,
     other_calls_fail => End::Well,
+    a_log_is_written_at_its_end_alone => End::Well,
+    calls_of_another_abi_are_denied => End::Well,
     a_source_is_chosen_and_nothing_listens => End::Well,
     exec_is_deadly => End::By(libc::SIGSYS),
     starting_is_deadly => End::By(libc::SIGSYS),
@@ -434,6 +437,7 @@ fn other_calls_fail() {
     ));
     assert_denied(signal_a_thread_of(process::parent()));
     assert_denied(limit_files());
+    assert_denied(pin(process::parent()));
     // By a descriptor, and by a path that a descriptor's call also takes.
     let by_path = rustix::fs::statat(CWD, "/etc/passwd", AtFlags::EMPTY_PATH);
     assert_denied(by_path.map_err(io::Error::from));
@@ -447,6 +451,38 @@ fn other_calls_fail() {
         assert!(error.to_string().contains("not permitted"), "{error}");
         ErrorKind::PermissionDenied.into()
     }));
+}
+
+fn a_log_is_written_at_its_end_alone() {
+    let path = directory(process::parent()).join("log");
+    let mut log = sys::file::open_append(&path, 0o600).unwrap();
+    let written = File::open(&path).unwrap();
+    enter();
+    log.write_all(b"one\n").unwrap();
+    assert_denied(set_flags(&log, OFlags::empty()));
+    assert_denied(set_flags(&log, OFlags::NONBLOCK | OFlags::APPEND));
+    // With O_APPEND it is written at the end whatever the place (pwrite(2)).
+    rustix::io::pwrite(&log, b"two\n", 0).unwrap();
+    assert_denied(rustix::fs::ftruncate(&log, 0).map_err(io::Error::from));
+    let mode = rustix::fs::FallocateFlags::ZERO_RANGE;
+    assert_denied(rustix::fs::fallocate(&log, mode, 0, 4).map_err(io::Error::from));
+    assert_denied(overwrite(&log));
+    assert_eq!(io::read_to_string(&written).unwrap(), "one\ntwo\n");
+}
+
+/// Where a kernel has no x32, an answer of its own would be `ENOSYS`.
+fn calls_of_another_abi_are_denied() {
+    let pid = || call_of_x32(libc::SYS_getpid);
+    process::no_new_privileges().unwrap();
+    assert_eq!(forbid_system_calls().unwrap(), Enforcement::Enforced);
+    assert_denied(pid());
+    let resolver = std::thread::spawn(move || {
+        assert_eq!(restrict_resolver_calls().unwrap(), Enforcement::Enforced);
+        assert_denied(pid());
+    });
+    resolver.join().unwrap();
+    enter();
+    assert_denied(pid());
 }
 
 fn exec_is_deadly() {

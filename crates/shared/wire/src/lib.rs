@@ -14,5 +14,6 @@ pub mod network;
 pub mod proxy_header;
 pub mod server_session;
 pub mod starttls;
+pub mod store_reply;
 pub mod store_value;
 pub mod text;

@@ -193,8 +193,8 @@ impl Pool {
     pub fn nth(&self, number: usize) -> Option<Picked> {
         let servers = self.servers.iter().enumerate();
         let all = servers.flat_map(|(index, server)| {
-            let addresses = server.addresses().iter().enumerate();
-            addresses.map(move |(at, address)| (index, at, address))
+            let addresses = server.addresses.iter().enumerate();
+            addresses.map(move |(at, one)| (index, at, &one.address))
         });
         let (server, at, address) = all.into_iter().nth(number)?;
         Some(Picked {
@@ -205,6 +205,7 @@ impl Pool {
                 address: at as u16,
             },
             limit: None,
+            has_others: false,
         })
     }
 

@@ -183,10 +183,6 @@ impl Server {
         }
     }
 
-    pub(crate) fn addresses(&self) -> &[Address] {
-        &self.addresses
-    }
-
     pub(crate) fn id(&self) -> ServerId {
         ServerId::from_bits(self.seed)
     }

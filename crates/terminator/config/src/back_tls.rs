@@ -90,7 +90,14 @@ pub(crate) fn read(
 #[allow(clippy::option_option, reason = "as `read`")]
 fn verification(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Option<ServerVerification>> {
     let is_on = tls.choice("verify", &[("on", true), ("off", false)]);
-    let authorities = certificates::pem_files(tls, "ca", shelf);
+    if !is_on? {
+        for name in ["ca", "crl"].iter().filter(|name| tls.has(name)) {
+            let problem = Problem::new("has no effect: servers are not verified");
+            tls.warn(name, problem.hint("take out verify = \"off\""));
+        }
+        return Some(None);
+    }
+    let authorities = authorities(tls, shelf);
     let crls = certificates::pem_files(tls, "crl", shelf);
     let expired_lists = tls.choice(
         "crl-expired",
@@ -99,25 +106,20 @@ fn verification(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Option<Serve
             ("accept", ExpiredLists::Accept),
         ],
     );
-    if !is_on? {
-        for name in ["ca", "crl"].iter().filter(|name| tls.has(name)) {
-            let problem = Problem::new("has no effect: servers are not verified");
-            tls.warn(name, problem.hint("take out verify = \"off\""));
-        }
-        return Some(None);
-    }
-    let authorities = authorities?;
-    let are_of_host = !tls.has("ca");
     Some(Some(ServerVerification {
-        authorities: if are_of_host {
-            vec![host_bundle(tls, shelf)?]
-        } else {
-            authorities
-        },
-        are_of_host,
+        authorities: authorities?,
+        are_of_host: !tls.has("ca"),
         crls: crls?,
         expired_lists: expired_lists?,
     }))
+}
+
+/// Those of `ca`, or else of this host.
+pub(crate) fn authorities(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<PemSource>> {
+    match tls.has("ca") {
+        true => certificates::pem_files(tls, "ca", shelf),
+        false => host_bundle(tls, shelf).map(|bundle| vec![bundle]),
+    }
 }
 
 /// The authorities that this host trusts.

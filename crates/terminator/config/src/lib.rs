@@ -40,7 +40,7 @@ pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};
 pub use settings::{
     AdminToken, ClusterOptions, ControlOptions, LogDaemon, LogOutput, MessageForm, Password,
     PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions,
-    Settings, StoreAuthorities, StoreKind, StoreOptions,
+    Settings, StoreKind, StoreOptions,
 };
 pub use source::{STANDARD_INPUT, Source};
 

@@ -18,7 +18,7 @@ pub(crate) struct Preset {
     has_rsa: bool,
 }
 
-const GROUPS: &[Group] = &[
+pub(crate) const GROUPS: &[Group] = &[
     Group::X25519MlKem768,
     Group::X25519,
     Group::Secp256r1,

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use proxy::options::Facility;
 use session::mesh::MeshOptions;
+use tls::options::ClientOptions;
 use tls::resumption::key_file::SharedSecret;
 use wire::address::{Address, Endpoint, UnixName};
+use wire::network::NetworkSet;
 use zeroize::Zeroizing;
 
 /// Everything that a configuration says.
@@ -33,7 +35,7 @@ pub struct Settings {
 }
 
 /// The hosts that share their sessions.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClusterOptions {
     /// The first encrypts; at least one.
     pub secrets: Vec<SharedSecret>,
@@ -44,14 +46,16 @@ pub struct ClusterOptions {
 }
 
 /// Valkey or Redis, in which hosts find each other's sessions.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StoreOptions {
     /// Where it is, or where its nodes or sentinels are; at least one.
     pub nodes: Vec<Endpoint>,
     /// What is at these places.
     pub kind: StoreKind,
-    /// How its certificates are verified; `None` = plain text.
-    pub tls: Option<StoreAuthorities>,
+    /// The TLS that is spoken to it; `None` = plain text.
+    pub tls: Option<ClientOptions>,
+    /// Where nodes may be that are not among `nodes`, and that these name.
+    pub networks: NetworkSet,
     /// Its user; `None` = the default one.
     pub user: Option<String>,
     /// The user's password.
@@ -81,10 +85,6 @@ pub enum StoreKind {
         password: Option<Password>,
     },
 }
-
-/// Certificates of authorities, as PEM.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct StoreAuthorities(pub Vec<u8>);
 
 /// A password.
 #[derive(Clone, Eq, PartialEq)]

@@ -1,12 +1,13 @@
 //! The store in which hosts find each other's sessions: `[cluster.store]`.
 
 use options::{Problem, Section};
+use tls::options::{ClientOptions, ExpectedName, OfferedAlpn, ServerVerification, Suites, Version};
 use wire::address::{Address, Endpoint, UnixName};
 use zeroize::Zeroizing;
 
-use crate::certificates::{self, Shelf};
-use crate::files;
-use crate::settings::{Password, StoreAuthorities, StoreKind, StoreOptions};
+use crate::certificates::Shelf;
+use crate::settings::{Password, StoreKind, StoreOptions};
+use crate::{back_tls, networks, presets};
 
 /// Where Redis and Valkey listen, and where their sentinels do.
 const PORT: u16 = 6379;
@@ -42,7 +43,7 @@ pub(crate) fn read(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Store
     let password = password(section, "password-file", shelf);
     let sentinel = section.if_written("sentinel", Section::text);
     let sentinel_password = self::password(section, "sentinel-password-file", shelf);
-    let authorities = authorities(section, shelf);
+    let networks = networks::read(section, "networks", shelf);
     let prefix = section.text("prefix");
     let fetch_timeout = section.duration("fetch-timeout");
     let fetch_rate = section.count("fetch-rate");
@@ -73,15 +74,19 @@ pub(crate) fn read(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Store
         let problem = Problem::new("has no effect: the store is spoken to without TLS");
         section.warn("ca", problem.hint("write rediss:// in `url`"));
     }
-    let tls = if url.tls {
-        Some(authorities.unwrap_or_else(|| host_authorities(section, shelf))?)
-    } else {
-        None
+    if kind == StoreKind::Single && section.has("networks") {
+        let problem = Problem::new("have no effect: the store is one server, which names no other");
+        section.warn("networks", problem.hint("take them out"));
+    }
+    let tls = match url.tls {
+        true => Some(client(section, shelf)?),
+        false => None,
     };
     Some(StoreOptions {
         nodes: std::iter::once(url.node).chain(more).collect(),
         kind,
         tls,
+        networks: networks?,
         user: url.user,
         password: password.or(url.password),
         database: url.database,
@@ -91,41 +96,32 @@ pub(crate) fn read(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Store
     })
 }
 
-/// The authorities of `ca`; `None` = it is not written, `Some(None)` = it is wrong.
+/// The TLS of a store: a node proves the host by which it was found.
+fn client(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientOptions> {
+    Some(ClientOptions {
+        verification: Some(ServerVerification {
+            authorities: back_tls::authorities(section, shelf)?,
+            are_of_host: !section.has("ca"),
+            ..ServerVerification::default()
+        }),
+        pins: Vec::new(),
+        name: ExpectedName::OfClient,
+        certificate: None,
+        version_min: Version::Tls12,
+        version_max: Version::Tls13,
+        suites: Suites::Auto,
+        groups: presets::GROUPS.to_vec(),
+        alpn: OfferedAlpn::Fixed(Vec::new()),
+        // Connections last.
+        resumption: false,
+    })
+}
+
+/// The password in the file that a key names; `Some(None)` = it names none.
 #[allow(
     clippy::option_option,
     reason = "two kinds of absence meet here and are told apart"
 )]
-fn authorities(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Option<StoreAuthorities>> {
-    section.has("ca").then(|| {
-        let sources = certificates::pem_files(section, "ca", shelf)?;
-        let each = sources.into_iter().map(|source| source.pem);
-        let pem = each.collect::<Vec<_>>().join(&b'\n');
-        let text = String::from_utf8_lossy(&pem);
-        if !text.contains("-----BEGIN CERTIFICATE-----") {
-            let hint = "name PEM files with `-----BEGIN CERTIFICATE-----`";
-            section.refuse("ca", "holds no certificate", hint);
-            return None;
-        }
-        Some(StoreAuthorities(pem))
-    })
-}
-
-fn host_authorities(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<StoreAuthorities> {
-    let found = files::bundle_of_host(shelf.files);
-    if found.is_none() {
-        let hint = "write the authorities of the store, or install ca-certificates";
-        section.refuse(
-            "ca",
-            "names none, and this host has no bundle of them",
-            hint,
-        );
-    }
-    found.map(|(_, pem)| StoreAuthorities(pem))
-}
-
-/// The password in the file that a key names; `Some(None)` = it names none.
-#[allow(clippy::option_option, reason = "as `authorities`")]
 fn password(section: &Section<'_>, key: &str, shelf: &mut Shelf<'_>) -> Option<Option<Password>> {
     if !section.has(key) {
         return Some(None);

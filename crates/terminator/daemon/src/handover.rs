@@ -270,6 +270,9 @@ impl Fence {
     }
 }
 
+/// How long a worker process has to live until those that died before it are forgotten.
+pub(crate) const STEADY_AFTER: Duration = Duration::from_secs(60);
+
 /// What stays the same for a worker process's life.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Start {
@@ -277,6 +280,8 @@ pub(crate) struct Start {
     pub(crate) supervisor_start: SystemTime,
     /// Worker processes started again after one died, this one with them.
     pub(crate) restarts: u64,
+    /// How the ones before it died, if they died again and again.
+    pub(crate) dying: Option<String>,
     /// What ticket keys are derived from; the same for all worker processes of a supervisor, so
     /// that sessions outlive them.
     pub(crate) secret: [u8; 32],
@@ -570,6 +575,7 @@ mod tests {
             supervisor_pid: 1,
             supervisor_start: SystemTime::UNIX_EPOCH,
             restarts: 0,
+            dying: None,
             secret: [42; 32],
             number: 1,
             reloads: Reloads::default(),

@@ -9,6 +9,7 @@ mod collector;
 mod commands;
 mod console;
 mod demo;
+mod dialled;
 mod ending;
 mod exit;
 mod handover;

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sys::channel::Channel;
+use sys::limit;
 use sys::process;
 use sys::watch::Watch;
 
@@ -104,6 +105,8 @@ pub(crate) fn run() -> ExitCode {
 
 fn serve() -> io::Result<()> {
     rights::ignore_signals()?;
+    // It has the supervisor's rights, and the worker process may have its user.
+    limit::forbid_core_dumps()?;
     process::end_with_parent()?;
     process::set_name(WATCHER_NAME)?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);

@@ -458,6 +458,7 @@ fn admin_state(
         supervisor_pid: start.supervisor_pid,
         supervisor_start: start.supervisor_start,
         restarts: start.restarts,
+        dying: start.dying.clone(),
         worker_cpus: built.cpus.clone(),
         rights: RightsStatus {
             sentence: rights.to_string(),

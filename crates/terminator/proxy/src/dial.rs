@@ -193,7 +193,9 @@ impl Dial {
             self.attempt(service, picked, place, now);
             match connecting {
                 Ok((socket, is_connected)) => {
-                    self.try_ejected(service, driver, flow, token, now);
+                    if !flow.is_broadcast() {
+                        self.try_ejected(service, driver, flow, token, now);
+                    }
                     if is_connected {
                         return Dialled::Connected(socket);
                     }

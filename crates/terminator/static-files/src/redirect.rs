@@ -18,6 +18,9 @@ const HTTPS_PORT: u16 = 443;
 /// The longest name of a host (RFC 1035 section 2.3.4), in bytes.
 const NAME_BYTES_MAX: usize = 253;
 
+/// The longest part of one between two dots.
+const LABEL_BYTES_MAX: usize = 63;
+
 /// Whether a file at this path is served, if there is one, before anything is redirected.
 pub(crate) fn is_challenge(path: &[u8]) -> bool {
     let of_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
@@ -73,7 +76,11 @@ fn name_of(authority: &[u8]) -> Option<&[u8]> {
             None => (text, None),
         };
         let may_stand = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-        let fits = (1..=NAME_BYTES_MAX).contains(&host.len()) && host.bytes().all(may_stand);
+        // Labels as in RFC 1035 section 2.3.4; the root may be named at the end.
+        let mut labels = host.strip_suffix('.').unwrap_or(host).split('.');
+        let fits = (1..=NAME_BYTES_MAX).contains(&host.len())
+            && host.bytes().all(may_stand)
+            && labels.all(|label| (1..=LABEL_BYTES_MAX).contains(&label.len()));
         (fits.then_some(host)?, port)
     };
     let rest = text.len() - host.len();
@@ -128,6 +135,12 @@ mod tests {
             (None, "/"),
             (Some(""), "/"),
             (Some(":80"), "/"),
+            (Some("."), "/"),
+            (Some(".."), "/"),
+            (Some(".a"), "/"),
+            (Some("a..b:80"), "/"),
+            (Some("a.."), "/"),
+            (Some(&"a".repeat(LABEL_BYTES_MAX + 1)), "/"),
             (Some("a@evil"), "/"),
             (Some("a/evil"), "/"),
             (Some("a\\evil"), "/"),
@@ -156,8 +169,9 @@ mod tests {
             let found = told(443, host, target);
             assert!(found.is_err(), "{host:?} {target}: {found:?}");
         }
-        assert!(told(443, Some(&"a".repeat(NAME_BYTES_MAX)), "/").is_ok());
-        assert!(told(443, Some(&"a".repeat(NAME_BYTES_MAX + 1)), "/").is_err());
+        let long = "a.".repeat(NAME_BYTES_MAX / 2);
+        assert!(told(443, Some(&format!("{long}b")), "/").is_ok());
+        assert!(told(443, Some(&format!("{long}bc")), "/").is_err());
     }
 
     #[test]

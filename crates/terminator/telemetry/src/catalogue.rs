@@ -366,6 +366,7 @@ catalogue! {
                 StoreFull = "full",
                 StoreReadOnly = "read-only",
                 StoreUnready = "unready",
+                StoreRedirect = "redirect",
                 StoreRefused = "refused"
             }
         Counter Count "lariat_cluster_store_values_rejected_total" [reason] "Values of the session store that were not taken for sessions, by reason."

@@ -288,6 +288,8 @@ named! {
         ReadOnly = "read-only",
         /// It says that it cannot answer: it loads, or its cluster is down.
         Unready = "unready",
+        /// It names a node that the configuration does not allow.
+        Redirect = "redirect",
         /// Any other error that it answers with.
         Refused = "refused",
     }

@@ -95,6 +95,11 @@ impl Probe {
         Ok(())
     }
 
+    /// What was asked for has come: the server may send as much again.
+    pub fn answered(&mut self) {
+        self.received = 0;
+    }
+
     /// What has to be sent now; often nothing.
     pub fn output(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -142,3 +142,32 @@ fn balancers_without_a_token_or_a_host_are_answered_and_see_nothing_else() {
 fn fs_text(lariat: &Lariat) -> String {
     std::fs::read_to_string(lariat.configuration()).unwrap()
 }
+
+#[test]
+fn a_worker_process_that_dies_again_and_again_is_started_later_and_later_and_not_given_up() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    let ready = || asked(lariat.admin(), "/ready");
+    assert_eq!(ready(), answer("200", "ready"));
+    // More than ten deaths within a minute.
+    for deaths in 1..=11 {
+        lariat.kill_worker_process();
+        let restarts = f64::from(deaths);
+        lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], restarts);
+    }
+    let said = lariat.stderr();
+    for pause in ["50ms", "100ms", "1.6s", "5s"] {
+        let words = format!("the next one is started in {pause}\n");
+        assert_eq!(said.matches(&words).count(), 1, "{said}");
+    }
+    assert_has(
+        said,
+        "8 worker processes died one after the other, the last so: signal: 9",
+    );
+    let words = "worker processes died one after the other until a minute ago";
+    assert_eq!(ready(), answer("503", words));
+    assert_has(lariat.ask("status").success(), "NOT READY: 11 worker");
+    // It serves nevertheless: there is nobody else.
+    Client::new(&site).visit(service.address);
+}

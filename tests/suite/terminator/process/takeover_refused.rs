@@ -245,6 +245,36 @@ fn what_is_no_message_of_ours_is_turned_away() {
     running.assert_goes_on("");
 }
 
+/// A process connects, leaves its end of the connection to another one, and ends.
+const SPEAKS_FOR_A_DEAD_ONE: &str = r#"
+import os, socket, struct, sys
+near, far = socket.socketpair()
+child = os.fork()
+if child == 0:
+    asks = socket.socket(socket.AF_UNIX)
+    asks.connect(sys.argv[1])
+    socket.send_fds(far, [b"x"], [asks.fileno()])
+    os._exit(0)
+_, fds, _, _ = socket.recv_fds(near, 1, 1)
+os.waitpid(child, 0)
+asks = socket.socket(fileno=fds[0])
+hello = sys.argv[2].encode()
+asks.sendall(struct.pack("<II", len(hello), 0) + hello)
+print(asks.recv(4096))
+"#;
+
+#[test]
+fn who_speaks_for_a_process_that_has_ended_is_offered_nothing() {
+    let mut running = running();
+    let mut python = Command::new("python3");
+    python
+        .args(["-c", SPEAKS_FOR_A_DEAD_ONE])
+        .arg(running.socket());
+    let said = run(python.arg(running.hello("[1,1]"))).success();
+    assert_has(said, "Refused");
+    running.assert_goes_on("it has ended, or is a part of the running one");
+}
+
 #[test]
 fn older_and_newer_formats_are_told_apart_in_words() {
     let mut running = running();

@@ -43,14 +43,14 @@ pub(super) const DEADLY: &[i64] = &[
 ];
 
 /// Commands of fcntl(2). Not among them: who gets a signal when something happens to a descriptor
-/// (`F_SETOWN`, `F_SETSIG`), locks, leases, seals.
+/// (`F_SETOWN`, `F_SETSIG`), locks, leases, seals; and flags (`F_SETFL`), since a log without
+/// `O_APPEND` can be written over. Sockets are made non-blocking by ioctl(2) and when they are made.
 pub(super) const FCNTL: &[u64] = &[
     libc::F_DUPFD as u64,
     libc::F_DUPFD_CLOEXEC as u64,
     libc::F_GETFD as u64,
     libc::F_SETFD as u64,
     libc::F_GETFL as u64,
-    libc::F_SETFL as u64,
     libc::F_GET_SEALS as u64,
     libc::F_GETPIPE_SZ as u64,
     libc::F_SETPIPE_SZ as u64,
@@ -205,7 +205,6 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_getcpu,
     libc::SYS_rseq,
     libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
     libc::SYS_sched_yield,
     libc::SYS_set_robust_list,
     libc::SYS_set_tid_address,

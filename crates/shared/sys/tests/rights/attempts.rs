@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -43,6 +43,37 @@ pub(super) fn let_run_only_when_idle(other: u32) -> io::Result<()> {
     let (other, none) = (other.cast_signed(), -1);
     // SAFETY: it is read alone. There is no such policy: nothing changes.
     answered(unsafe { libc::sched_setscheduler(other, none, &raw const parameters) })
+}
+
+/// On the CPUs that this process may use.
+pub(super) fn pin(other: u32) -> io::Result<()> {
+    use rustix::process::Pid;
+    use rustix::thread::{sched_getaffinity, sched_setaffinity};
+    let cpus = sched_getaffinity(None)?;
+    let other = Pid::from_raw(other.try_into().unwrap());
+    Ok(sched_setaffinity(other, &cpus)?)
+}
+
+pub(super) fn set_flags(fd: &impl AsFd, flags: OFlags) -> io::Result<()> {
+    Ok(rustix::fs::fcntl_setfl(fd, flags)?)
+}
+
+/// At its beginning, whatever its flags (`RWF_NOAPPEND`, Linux 6.9).
+pub(super) fn overwrite(fd: &impl AsFd) -> io::Result<()> {
+    const RWF_NOAPPEND: libc::c_int = 0x20;
+    let bytes = libc::iovec {
+        iov_base: b"xxxx".as_ptr().cast_mut().cast(),
+        iov_len: 4,
+    };
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: the bytes are read alone, and outlive the call.
+    let wrote = unsafe { libc::pwritev2(fd, &raw const bytes, 1, 0, RWF_NOAPPEND) };
+    answered(wrote as libc::c_int)
+}
+
+pub(super) fn call_of_x32(number: libc::c_long) -> io::Result<()> {
+    // SAFETY: of calls without arguments alone.
+    answered(unsafe { libc::syscall(0x4000_0000 | number) } as libc::c_int)
 }
 
 /// A pipe is no terminal, which is another error than that of what is forbidden.

@@ -188,10 +188,22 @@ pub(super) const CLUSTER: &[Key] = &[
         .requires(&["url"])
         .help(
             "Nodes of a Redis Cluster, to which the host of `url` belongs as well; with \
-             `sentinel`, further sentinels. One that answers is enough: it names all others, by \
-             addresses.",
+             `sentinel`, further sentinels, and masters. One that answers is enough: it names \
+             others, which are dialled if they are listed here, or at the host of one that is \
+             listed, or in `networks`; or if `ca` is written, since its authority then vouches for \
+             them.",
         )
         .example(r#"nodes = ["10.0.0.6:6379", "10.0.0.7:6379"]"#),
+    key("cluster.store.networks", Kind::Networks)
+        .many()
+        .absent("none but the hosts of `url` and `nodes`")
+        .flag("cluster-store-network")
+        .requires(&["url"])
+        .help(
+            "Networks in which nodes may be that a Redis Cluster or sentinels name, or files that \
+             list them. Who could name others would be sent the password.",
+        )
+        .example(r#"networks = ["10.0.0.0/24"]"#),
     key("cluster.store.sentinel", Kind::Text("SERVICE"))
         .absent("no sentinel is asked")
         .flag("cluster-store-sentinel")

@@ -408,7 +408,8 @@ pub(super) const PROCESS: &[Key] = &[
     .help(
             "Where sessions of TLS 1.3 are kept. `tickets`: with the clients; nothing is \
              stored, and every host with the same keys resumes them. `cache`: in the \
-             session cache; each resumes once, on this host or a peer of the cluster. `auto` is \
+             session cache; each resumes once, on this host or a peer of the cluster (with a \
+             store and no peers, once here and once elsewhere). `auto` is \
              `tickets`, and `cache` for services with `early-data`.",
         )
     .example(r#"tls13 = "cache""#),

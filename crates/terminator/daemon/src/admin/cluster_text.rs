@@ -72,13 +72,14 @@ fn store_text(store: &StoreStatus, now: &StatusDocument) -> String {
     )
 }
 
-const STORE_FAILURES: [Metric; 7] = [
+const STORE_FAILURES: [Metric; 8] = [
     Metric::StoreTimeout,
     Metric::StoreConnection,
     Metric::StoreAuthentication,
     Metric::StoreFull,
     Metric::StoreReadOnly,
     Metric::StoreUnready,
+    Metric::StoreRedirect,
     Metric::StoreRefused,
 ];
 

@@ -56,6 +56,9 @@ pub(crate) struct ProcessStatus {
     pub(crate) supervisor_start_ms: u64,
     #[serde(default)]
     pub(crate) rights: RightsStatus,
+    /// How worker processes died one after the other before this one, for its first minute.
+    #[serde(default)]
+    pub(crate) dying: Option<String>,
     /// The warnings about the configuration that the supervisor was started with, if there are any.
     #[serde(default)]
     pub(crate) start_warnings: Option<String>,

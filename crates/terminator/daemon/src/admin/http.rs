@@ -125,7 +125,11 @@ enum Paths {
 async fn answer(request: &Request<Incoming>, state: &AdminState, paths: Paths) -> Answer {
     let verdict = match request.uri().path() {
         "/healthz" => Some(state.workers().health().await),
-        "/ready" => Some(state.workers().readiness(state.is_draining()).await),
+        "/ready" => Some({
+            let is_dying = state.dying().is_some();
+            let workers = state.workers();
+            workers.readiness(state.is_draining(), is_dying).await
+        }),
         _ => None,
     };
     if let Some(verdict) = verdict {
@@ -275,6 +279,7 @@ mod tests {
                 supervisor_pid: 1,
                 supervisor_start: SystemTime::now(),
                 restarts: 0,
+                dying: None,
                 worker_cpus: Vec::new(),
                 rights: RightsStatus::default(),
             };

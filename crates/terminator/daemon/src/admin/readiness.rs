@@ -61,9 +61,12 @@ impl Workers {
     }
 
     /// Whether a client that connects now is served.
-    pub(super) async fn readiness(&self, is_draining: bool) -> Verdict {
+    pub(super) async fn readiness(&self, is_draining: bool, is_dying: bool) -> Verdict {
         if is_draining {
             return Err("draining".to_owned());
+        }
+        if is_dying {
+            return Err("worker processes died one after the other until a minute ago".to_owned());
         }
         match self.stuck().await {
             Some((stuck, all)) if stuck < all => Ok("ready"),

@@ -73,6 +73,7 @@ mod tests {
                 supervisor_pid: 7,
                 supervisor_start: SystemTime::now(),
                 restarts: 0,
+                dying: None,
                 worker_cpus: Vec::new(),
                 rights: RightsStatus::default(),
             };

@@ -22,7 +22,7 @@ use tls::resumption::{KeyPurpose, Resumption};
 use tls::server::Expiries;
 use tls::validity::Ends;
 
-use crate::handover::{EndedReload, Reloads};
+use crate::handover::{EndedReload, Reloads, STEADY_AFTER};
 use crate::health::HealthReport;
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
@@ -69,6 +69,8 @@ pub(crate) struct StartFacts {
     pub(crate) supervisor_start: SystemTime,
     /// Worker processes started again after one died, this one with them.
     pub(crate) restarts: u64,
+    /// How those before it died, if they died again and again.
+    pub(crate) dying: Option<String>,
     /// One a worker: the CPU it is pinned to.
     pub(crate) worker_cpus: Vec<Option<u16>>,
     /// What it gave up.
@@ -159,6 +161,12 @@ impl AdminState {
     }
 
     /// Whether a drain has begun.
+    /// How worker processes died before this one, until it has lived long enough.
+    pub(super) fn dying(&self) -> Option<&str> {
+        let lived = self.start_time.elapsed().unwrap_or_default();
+        self.start.dying.as_deref().filter(|_| lived < STEADY_AFTER)
+    }
+
     pub(super) fn is_draining(&self) -> bool {
         self.facts().is_draining
     }
@@ -543,6 +551,7 @@ impl AdminState {
             start_ms: milliseconds(self.start_time),
             supervisor_start_ms: milliseconds(self.start.supervisor_start),
             rights: self.start.rights.clone(),
+            dying: self.dying().map(str::to_owned),
             start_warnings: Some(facts.reload.start_warnings.clone())
                 .filter(|text| !text.is_empty()),
             metrics: self.process_counts(facts),
@@ -606,6 +615,7 @@ mod tests {
             supervisor_pid: 7,
             supervisor_start: UNIX_EPOCH + Duration::from_secs(5),
             restarts: 2,
+            dying: None,
             worker_cpus: vec![Some(3)],
             rights: RightsStatus::default(),
         };

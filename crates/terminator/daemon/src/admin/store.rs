@@ -92,6 +92,7 @@ fn failure(why: StoreFailure) -> Metric {
         StoreFailure::Full => Metric::StoreFull,
         StoreFailure::ReadOnly => Metric::StoreReadOnly,
         StoreFailure::Unready => Metric::StoreUnready,
+        StoreFailure::Redirect => Metric::StoreRedirect,
         StoreFailure::Refused => Metric::StoreRefused,
     }
 }

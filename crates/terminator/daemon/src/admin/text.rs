@@ -99,6 +99,9 @@ fn header(now: &StatusDocument) -> String {
         push(&mut text, format_args!(", {restarts} restart{plural}"));
     }
     text.push('\n');
+    if let Some(dying) = &process.dying {
+        push(&mut text, format_args!("NOT READY: {dying}\n"));
+    }
     if !process.rights.sentence.is_empty() {
         push(
             &mut text,

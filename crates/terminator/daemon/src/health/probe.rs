@@ -2,21 +2,20 @@
 //!
 //! Owns what counts as an answer, and how much of it is read.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use backend::options::{CheckKind, CheckOptions};
 use proxy::options::{ServerTls, Starttls};
 use tls::probe::Probe;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
-use wire::address::{Address, Endpoint, UnixName, without_zone};
+use wire::address::{Address, Endpoint, without_zone};
 use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
+
+use crate::dialled::{self, HandshakeEnd, READ_BYTES, Stream, shake_hands};
 
 /// The head of an answer, with those of interim responses (1xx) before it: four times what servers
 /// send by their own limits.
@@ -25,9 +24,6 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// The content of an answer that is read, so that the server can finish it: it may log an error
 /// if the connection ends before. A page for checks has less.
 const CONTENT_BYTES_MAX: u64 = 1 << 20;
-
-/// A flight of a server's handshake seldom has more.
-const READ_BYTES: usize = 4096;
 
 /// What is asked of a server, made ready.
 #[derive(Clone, Debug)]
@@ -100,6 +96,15 @@ pub(super) enum ProbeFault {
     Starttls(starttls::Fault),
     #[error("{0}")]
     Tls(#[from] tls::probe::ProbeFault),
+}
+
+impl From<HandshakeEnd> for ProbeFault {
+    fn from(end: HandshakeEnd) -> Self {
+        match end {
+            HandshakeEnd::Broken(error) => Self::Broken(error),
+            HandshakeEnd::Tls(fault) => Self::Tls(fault),
+        }
+    }
 }
 
 impl Target {
@@ -334,9 +339,6 @@ fn request(path: &str, host: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
 /// Waits until then at the longest, which is this long.
 async fn within<T>(
     until: Instant,
@@ -349,24 +351,11 @@ async fn within<T>(
 
 /// Connects, and sends what goes before all else.
 async fn dial(address: &Address, preface: &[u8]) -> Result<Box<dyn Stream>, ProbeFault> {
-    let mut stream = connect(address).await.map_err(ProbeFault::Dial)?;
+    let mut stream = dialled::dial(address).await.map_err(ProbeFault::Dial)?;
     if !preface.is_empty() {
         stream.write_all(preface).await?;
     }
     Ok(stream)
-}
-
-async fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
-    Ok(match address {
-        Address::Ip(address) => Box::new(TcpStream::connect(address).await?),
-        Address::Unix(UnixName::Path(path)) => Box::new(UnixStream::connect(path).await?),
-        Address::Unix(UnixName::Abstract(name)) => {
-            // As the kernel writes it: a NUL, then the name.
-            let path = [b"\0", name.as_slice()].concat();
-            Box::new(UnixStream::connect(OsStr::from_bytes(&path)).await?)
-        }
-        Address::Inherited(_) => return Err(io::ErrorKind::NotFound.into()),
-    })
 }
 
 fn judge(status: u16) -> Result<Passed, ProbeFault> {
@@ -463,21 +452,6 @@ async fn ask_for_tls(stream: &mut dyn Stream, starttls: &Starttls) -> Result<(),
             count => dialog.server_sent(&buffer[..count]),
         };
     }
-}
-
-async fn shake_hands(stream: &mut dyn Stream, probe: &mut Probe) -> Result<(), ProbeFault> {
-    let mut buffer = [0; READ_BYTES];
-    while !probe.is_done() {
-        stream.write_all(&probe.output()).await?;
-        let count = stream.read(&mut buffer).await?;
-        if let Err(fault) = probe.input(&buffer[..count]) {
-            // The alert is a courtesy: the fault is what counts.
-            let _ = stream.write_all(&probe.output()).await;
-            return Err(fault.into());
-        }
-    }
-    stream.write_all(&probe.output()).await?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -301,10 +301,10 @@ fn listen(who: &str, address: &Address, options: &ListenOptions) -> Result<Owned
 }
 
 /// The log if it is a file, or else the descriptor that has been ours from the start.
-fn log_of(output: &LogOutput, file: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
-    let opened = match (output, file) {
-        (LogOutput::Stdout, _) => io::stdout().as_fd().try_clone_to_owned(),
-        (LogOutput::Stderr, _) => io::stderr().as_fd().try_clone_to_owned(),
+fn log_of(output: &LogOutput, opened: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
+    let handed = match (output, opened) {
+        (LogOutput::Stdout, _) => file::to_write_only(io::stdout().as_fd()),
+        (LogOutput::Stderr, _) => file::to_write_only(io::stderr().as_fd()),
         // One that is away is looked for again: [`AdminSockets::reconnect`].
         (LogOutput::Daemon(daemon), _) => {
             log_socket::open(&daemon.address()).map(|(socket, _)| socket)
@@ -316,5 +316,5 @@ fn log_of(output: &LogOutput, file: Option<OwnedFd>) -> Result<OwnedFd, Failure>
             ));
         }
     };
-    opened.map_err(Failure::host("open the log"))
+    handed.map_err(Failure::host("open the log"))
 }

@@ -13,6 +13,10 @@ use crate::handover::{Answer, Order, Rights};
 use crate::messages;
 use crate::observations::Observations;
 
+/// Deaths in a row after which a host had better get no new clients until one lives: fewer may be
+/// the doing of one of them.
+const DEATHS_UNREADY: u32 = 5;
+
 impl Supervisor<'_> {
     pub(super) fn heard(&mut self, number: u64, heard: Heard<Answer>) -> Result<Next, Failure> {
         if self.child.as_ref().map(Child::number) != Some(number) {
@@ -208,10 +212,19 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn restart(&mut self, how: String) -> Result<Next, Failure> {
-        let now = Instant::now();
-        let Some(pause) = self.backoff.died(now).filter(|_| !self.stop_asked) else {
+        if self.stop_asked {
             return Err(self.died(how));
-        };
+        }
+        let now = Instant::now();
+        let pause = self.backoff.died(now);
+        let deaths = self.backoff.deaths();
+        let dying =
+            format!("{deaths} worker processes died one after the other, the last so: {how}");
+        if self.backoff.is_longer() {
+            let next = format!("{dying}; the next one is started in {pause:?}");
+            messages::say(Level::Error, next);
+        }
+        self.dying = (deaths >= DEATHS_UNREADY).then_some(dying);
         self.phase = Phase::Restarting;
         if self.pending.take().is_some() {
             self.admin_sockets.withdraw_log();

@@ -1,43 +1,52 @@
-//! When a worker process that died is started again: at once, then later and later, then not.
+//! When a process that died is started again: at once, then later and later.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Deaths within [`WINDOW`] after which we give up: what kills it so often will go on doing so,
-/// and a service manager or a person should know.
-const DEATHS_MAX: usize = 10;
+use crate::handover::STEADY_AFTER;
 
-const WINDOW: Duration = Duration::from_secs(60);
-
-/// The second start within the window waits so long, each further one twice as long.
+/// The second start in a row waits so long, each further one twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 
 /// No start waits longer: connections queue up meanwhile, and clients give up in seconds.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// The deaths of the last minute.
+/// Deaths between which no process lived for [`STEADY_AFTER`].
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
-    deaths: VecDeque<Instant>,
+    deaths: u32,
+    last: Option<Instant>,
 }
 
 impl Backoff {
-    /// A process died now: how long to wait before the next is started; `None` = give up.
-    pub(super) fn died(&mut self, now: Instant) -> Option<Duration> {
-        let is_old = |death: &Instant| now.saturating_duration_since(*death) > WINDOW;
-        while self.deaths.front().is_some_and(is_old) {
-            self.deaths.pop_front();
+    /// A process died now: how long to wait before the next is started. It is started in any case:
+    /// what kills it (a client, a store, a full host) may be gone by then, and nobody else would
+    /// serve.
+    pub(super) fn died(&mut self, now: Instant) -> Duration {
+        let lived = |last: Instant| now.saturating_duration_since(last) > STEADY_AFTER;
+        if self.last.is_none_or(lived) {
+            self.deaths = 0;
         }
-        self.deaths.push_back(now);
-        match self.deaths.len() {
-            1 => Some(Duration::ZERO),
-            count if count > DEATHS_MAX => None,
-            count => {
-                let doublings = u32::try_from(count - 2).unwrap_or(u32::MAX);
-                let pause = PAUSE_FIRST.checked_mul(2u32.saturating_pow(doublings));
-                Some(pause.unwrap_or(PAUSE_MAX).min(PAUSE_MAX))
-            }
-        }
+        self.last = Some(now);
+        self.deaths = self.deaths.saturating_add(1);
+        self.pause(self.deaths)
+    }
+
+    /// Deaths in a row.
+    pub(super) fn deaths(&self) -> u32 {
+        self.deaths
+    }
+
+    /// Whether the last pause is longer than any of this row before it.
+    pub(super) fn is_longer(&self) -> bool {
+        self.deaths > 1 && self.pause(self.deaths) > self.pause(self.deaths - 1)
+    }
+
+    fn pause(&self, deaths: u32) -> Duration {
+        let Some(doublings) = deaths.checked_sub(2) else {
+            return Duration::ZERO;
+        };
+        let pause = PAUSE_FIRST.checked_mul(2u32.saturating_pow(doublings));
+        pause.unwrap_or(PAUSE_MAX).min(PAUSE_MAX)
     }
 }
 
@@ -48,25 +57,33 @@ mod tests {
     #[test]
     fn the_first_death_costs_no_time() {
         let mut backoff = Backoff::default();
-        assert_eq!(backoff.died(Instant::now()), Some(Duration::ZERO));
+        assert_eq!(backoff.died(Instant::now()), Duration::ZERO);
+        assert!(!backoff.is_longer());
     }
 
     #[test]
-    fn pauses_grow_to_their_limit_and_end() {
+    fn pauses_grow_to_their_limit_and_each_is_news_once() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
-        let pauses: Vec<_> = (0..=DEATHS_MAX).map(|_| backoff.died(now)).collect();
-        assert!(pauses.is_sorted_by_key(|pause| pause.unwrap_or(Duration::MAX)));
-        assert_eq!(pauses[1], Some(PAUSE_FIRST));
-        assert_eq!(pauses[DEATHS_MAX - 1], Some(PAUSE_MAX));
-        assert_eq!(pauses[DEATHS_MAX], None);
+        let mut news = Vec::new();
+        for _ in 0..1000 {
+            let pause = backoff.died(now);
+            news.extend(backoff.is_longer().then_some(pause.as_millis()));
+        }
+        assert_eq!(news, [50, 100, 200, 400, 800, 1600, 3200, 5000]);
+        assert_eq!(backoff.died(now), PAUSE_MAX);
+        assert_eq!(backoff.deaths(), 1001);
     }
 
     #[test]
-    fn old_deaths_are_forgotten() {
+    fn a_minute_without_a_death_begins_anew() {
         let (mut backoff, mut now) = (Backoff::default(), Instant::now());
         for _ in 0..100 {
-            now += WINDOW + Duration::from_millis(1);
-            assert_eq!(backoff.died(now), Some(Duration::ZERO));
+            backoff.died(now);
+            now += STEADY_AFTER + Duration::from_millis(1);
+            assert_eq!(backoff.died(now), Duration::ZERO);
+            now += STEADY_AFTER;
+            assert_eq!(backoff.died(now), PAUSE_FIRST);
+            now += STEADY_AFTER + Duration::from_millis(1);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A process without rights: starting it, speaking to it, hearing from it, ending it.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use sys::channel::{self, Channel};
+use sys::file::to_write_only;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -72,7 +73,8 @@ impl Child {
             .env_clear()
             .stdin(Stdio::from(theirs))
             // It may be the log, which is handed to the worker process alone.
-            .stdout(Stdio::null());
+            .stdout(Stdio::null())
+            .stderr(Stdio::from(to_write_only(io::stderr().as_fd())?));
         let variables = VARIABLES.iter();
         command.envs(variables.filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.envs([messages::form_variable()]);

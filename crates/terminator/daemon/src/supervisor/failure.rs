@@ -88,8 +88,8 @@ pub(crate) enum Failure {
          are to be given up"
     )]
     Rights(String),
-    /// The worker process died before it had served, while it drained, or too often: how it ended
-    /// the last time, and how often it was started again.
+    /// The worker process died before it had served, or while it was to end: how it ended the last
+    /// time, and how often it was started again.
     #[error("the worker process ended by itself{}: {how}", times(*.restarts))]
     Died { how: String, restarts: u64 },
 }

@@ -23,10 +23,6 @@ const RESOLVER: Program = Program {
     answer_bytes_max: REPLY_BYTES_MAX,
 };
 
-/// From one start to the next of a process that dies again and again: names keep the addresses
-/// that they had.
-const PAUSE_MAX: Duration = Duration::from_secs(10);
-
 /// What is known about names, and who looks them up.
 pub(super) struct Names {
     lookups: Lookups,
@@ -134,7 +130,7 @@ impl Names {
 
     fn start_again(&mut self) {
         let now = Instant::now();
-        let pause = self.backoff.died(now).unwrap_or(PAUSE_MAX);
+        let pause = self.backoff.died(now);
         self.lookups.start_again(now, pause);
     }
 

@@ -129,7 +129,10 @@ impl Supervisor<'_> {
         let notices = watchdog.map(|_| Notice::Watchdog).into_iter().collect();
         let status = match self.phase {
             Phase::Serving if self.pending.is_none() => self.status_sentence(),
-            Phase::Restarting => "starting the worker process again".to_owned(),
+            Phase::Restarting => self
+                .dying
+                .clone()
+                .unwrap_or_else(|| "starting the worker process again".to_owned()),
             _ => self.manager.status.clone(),
         };
         self.manager.say_status(notices, status);

@@ -44,8 +44,8 @@ impl Supervisor<'_> {
             Asked::Said(number, said) if self.is_on_trial(number) => Ok(self.trial_said(said)),
             Asked::Gone(number) if self.is_on_trial(number) => self.trial_failed(),
             // Those have no rights to gain by it, but their user may be ours.
-            Asked::TakeOver(link, _) | Asked::Upgrade(link) if self.is_own(&link) => {
-                self.turn_away(&link, "it is a part of the running one")
+            Asked::TakeOver(link, _) | Asked::Upgrade(link) if self.may_be_own(&link) => {
+                self.turn_away(&link, "it has ended, or is a part of the running one")
             }
             Asked::TakeOver(link, hello) => self.take_over_asked(link, hello),
             Asked::Upgrade(link) => {
@@ -95,10 +95,10 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether that is our worker process, or another that we have started and no successor.
-    fn is_own(&self, link: &Link) -> bool {
+    /// Whether that may be our worker process, or another that we have started and no successor.
+    fn may_be_own(&self, link: &Link) -> bool {
         let expected = self.succession.expected.map(|(_, pid)| pid);
-        expected != Some(link.pid) && link.is_child()
+        expected != Some(link.pid) && !link.is_foreign()
     }
 
     fn turn_away(&self, link: &Link, why: &str) -> Result<Next, Failure> {

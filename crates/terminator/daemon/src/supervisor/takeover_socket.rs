@@ -80,10 +80,11 @@ impl Link {
         self.channel.send(encode(message).bytes(), fds)
     }
 
-    /// Whether it is a process that this one has started.
-    pub(super) fn is_child(&self) -> bool {
+    /// Whether it is certain that this one has not started it. Of a process that has ended nobody
+    /// knows: a worker process may have left its end of the connection to another.
+    pub(super) fn is_foreign(&self) -> bool {
         let parent = self.process.as_ref().map(|process| process.parent());
-        matches!(parent, Some(Ok(pid)) if pid == std::process::id())
+        parent.is_some_and(|parent| parent.is_ok_and(|pid| pid != std::process::id()))
     }
 }
 

@@ -112,13 +112,8 @@ impl Watched {
             }
             Heard::End => {
                 say("warning: the process that watches files has ended");
-                match self.backoff.died(Instant::now()) {
-                    Some(pause) => {
-                        self.pause = pause;
-                        self.follow(options);
-                    }
-                    None => say("warning: changes of files are not seen until the next reload"),
-                }
+                self.pause = self.backoff.died(Instant::now());
+                self.follow(options);
                 false
             }
         }

@@ -4,7 +4,10 @@
 //! while. The order of the tiers is `cluster`'s; the form of what is stored is `tls`'s. Nobody
 //! waits for this thread longer than a fetch may take.
 
+mod cluster;
+mod fault;
 mod link;
+mod node;
 mod request;
 
 use std::future::pending;
@@ -24,10 +27,11 @@ use tokio::time::{MissedTickBehavior, sleep_until, timeout, timeout_at};
 use zeroize::Zeroizing;
 
 use crate::admin::{StoreNotes, StoreState, StoreStatus};
-use link::{Connection, Connector, Fault};
+use fault::Fault;
+use link::{Connection, Connector};
 use request::{Shared, Write};
 
-pub(super) use link::StoreNames;
+pub(super) use node::StoreNames;
 pub(super) use request::{Say, StoreSurroundings, UsedUp};
 
 /// Sessions that wait to be stored or deleted: half a second's worth on a large host. Some 2 MB.
@@ -52,6 +56,9 @@ const CLUSTER_FAILURES_MAX: u32 = 12;
 /// How often the store is asked for nothing in particular: a connection that broke while nobody
 /// needed it is noticed before somebody does.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// From one message that a node may not be dialled to the next.
+const REDIRECT_INTERVAL: Duration = Duration::from_secs(600);
 
 /// What a store is used with.
 pub(super) struct StoreSetup {
@@ -155,6 +162,8 @@ struct Store {
     writing: Breaker,
     /// Why it does not answer, or takes no sessions.
     why: Option<String>,
+    /// When it was last said that a node may not be dialled.
+    redirect_said: Option<Instant>,
     rate: Bucket,
     tasks: JoinSet<Done>,
     writes: usize,
@@ -194,6 +203,7 @@ impl Store {
             link: Breaker::new(failures_max),
             writing: Breaker::new(FAILURES_MAX),
             why: None,
+            redirect_said: None,
             tasks: JoinSet::new(),
             writes: 0,
             fetches: 0,
@@ -399,6 +409,7 @@ impl Store {
             // Sentinels may know another master by now.
             StoreFailure::ReadOnly if watched => self.connection = None,
             StoreFailure::ReadOnly => return,
+            StoreFailure::Redirect => self.names_another(fault),
             // A connection of a cluster repairs itself.
             StoreFailure::Connection if self.shared.options.kind != StoreKind::Cluster => {
                 self.connection = None;
@@ -408,6 +419,24 @@ impl Store {
         if self.link.failed(Instant::now()) {
             self.was_given_up(fault);
         }
+    }
+
+    /// A node of a cluster names another one that is not dialled; what the others have still comes.
+    fn names_another(&mut self, fault: &Fault) {
+        let is_news = self
+            .redirect_said
+            .is_none_or(|at| at.elapsed() > REDIRECT_INTERVAL);
+        if is_news {
+            self.redirect_said = Some(Instant::now());
+            let text = format!(
+                "is not asked for all sessions: {}{}",
+                fault.text,
+                fault.remedy()
+            );
+            self.say(true, &text);
+        }
+        self.why = Some(fault.text.clone());
+        self.note();
     }
 
     /// It cannot be connected to.

@@ -12,7 +12,9 @@ use tls::resumption::cluster::SharedSessions;
 use tls::resumption::store::{StoreCipher, StoreName};
 use zeroize::Zeroizing;
 
-use super::link::{Connection, Fault, StoreNames};
+use super::fault::Fault;
+use super::link::Connection;
+use super::node::StoreNames;
 use crate::admin::StoreNotes;
 
 /// Says something to the operator; `true` = it is a warning.

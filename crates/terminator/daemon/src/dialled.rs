@@ -1,0 +1,58 @@
+//! Connections that the control side makes itself, to check a server or to use the session store.
+//!
+//! Owns the dial and the drive of a TLS handshake; time limits are the caller's.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use tls::probe::{Probe, ProbeFault};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use wire::address::{Address, UnixName};
+
+/// A flight of a server's handshake seldom has more.
+pub(crate) const READ_BYTES: usize = 4096;
+
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Why there was no handshake.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HandshakeEnd {
+    #[error(transparent)]
+    Broken(#[from] io::Error),
+    #[error(transparent)]
+    Tls(#[from] ProbeFault),
+}
+
+pub(crate) async fn dial(address: &Address) -> io::Result<Box<dyn Stream>> {
+    Ok(match address {
+        Address::Ip(address) => Box::new(TcpStream::connect(address).await?),
+        Address::Unix(UnixName::Path(path)) => Box::new(UnixStream::connect(path).await?),
+        Address::Unix(UnixName::Abstract(name)) => {
+            // As the kernel writes it: a NUL, then the name.
+            let path = [b"\0", name.as_slice()].concat();
+            Box::new(UnixStream::connect(OsStr::from_bytes(&path)).await?)
+        }
+        Address::Inherited(_) => return Err(io::ErrorKind::NotFound.into()),
+    })
+}
+
+pub(crate) async fn shake_hands(
+    stream: &mut dyn Stream,
+    probe: &mut Probe,
+) -> Result<(), HandshakeEnd> {
+    let mut buffer = [0; READ_BYTES];
+    while !probe.is_done() {
+        stream.write_all(&probe.output()).await?;
+        let count = stream.read(&mut buffer).await?;
+        if let Err(fault) = probe.input(&buffer[..count]) {
+            // The alert is a courtesy: the fault is what counts.
+            let _ = stream.write_all(&probe.output()).await;
+            return Err(fault.into());
+        }
+    }
+    stream.write_all(&probe.output()).await?;
+    Ok(())
+}
