@@ -56,7 +56,7 @@ fn own_address() -> IpAddr {
         socket.connect(to).ok()?;
         Some(socket.local_addr().ok()?.ip())
     });
-    sources.next().unwrap_or(Ipv4Addr::LOCALHOST.into())
+    sources.next().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 #[cfg(test)]
