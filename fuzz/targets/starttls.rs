@@ -17,7 +17,7 @@ const NAMES: HostNames<'static> = HostNames {
     server: Some("localhost"),
 };
 
-/// How all begins that a client is told when its server's TLS is up, whatever the server said before.
+/// How all begins that a client is told when its server's TLS is up, whatever it said before.
 const GREETINGS: &[&[u8]] = &[
     b"220 localhost ESMTP\r\n",
     b"220 localhost LMTP\r\n",

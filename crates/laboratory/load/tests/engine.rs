@@ -79,11 +79,8 @@ fn sessions_move_from_one_server_to_the_other() {
         plan.target.addresses.push(other.address().parse().unwrap());
         let before = other.counts();
         let stays = run(&plan);
-        assert_eq!(
-            stays.handshakes_of(Kind::Full),
-            1,
-            "one client, one address"
-        );
+        let full = stays.handshakes_of(Kind::Full);
+        assert_eq!(full, 1, "one client, one address");
         assert_eq!((other.counts() - before).full, 0);
         plan.target.moves_sessions = true;
         let moves = run(&plan);

@@ -1,7 +1,8 @@
 //! What this host calls itself towards mail servers: a fully qualified name, or an address literal
 //! (RFC 5321 section 4.1.1.1).
 //!
-//! Asks no DNS: its answer may take seconds, and what a host does not know of itself is seldom there.
+//! Asks no DNS: its answer may take seconds, and what a host does not know of itself is seldom
+//! there.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -55,7 +56,7 @@ fn own_address() -> IpAddr {
         socket.connect(to).ok()?;
         Some(socket.local_addr().ok()?.ip())
     });
-    sources.next().unwrap_or(Ipv4Addr::LOCALHOST.into())
+    sources.next().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 #[cfg(test)]

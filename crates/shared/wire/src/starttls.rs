@@ -8,6 +8,7 @@
 //! No byte that came before TLS is ever taken as if it had come under it: a client that sends more
 //! behind its request, or a server behind its answer, is refused (CVE-2011-0411).
 
+mod capabilities;
 mod ldap;
 mod lines;
 mod mysql;

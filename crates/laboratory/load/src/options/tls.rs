@@ -29,7 +29,10 @@ pub(crate) fn offer(options: &Options, url: &Url, files: Files<'_>, top: &Sectio
     let checked = matches!(verification, Verification::Authority(_));
     Tls {
         starttls: options.starttls,
-        ehlo_name: options.ehlo_name.clone().unwrap_or_else(own_name::own_name),
+        ehlo_name: top
+            .text_if_written("ehlo-name")
+            .flatten()
+            .unwrap_or_else(own_name::own_name),
         versions,
         handshakes,
         suites: or_fitting(&options.suites, &Suite::ALL, |suite| {

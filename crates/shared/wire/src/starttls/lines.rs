@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 
+use super::capabilities::{CapabilityLists, begins, is_word, keyword, last_line};
 use super::step::{
     BEGINNING_BYTES, Fault, HANDSHAKE, HostNames, Next, Output, Policy, Sides, Steps, refusal,
 };
@@ -107,6 +108,14 @@ impl Lines {
 
     fn must_use_tls(&self) -> bool {
         self.sides.front == Some(Policy::Required) && !self.has_client_tls
+    }
+
+    fn lists(&self) -> CapabilityLists {
+        CapabilityLists {
+            words: self.words,
+            is_before_tls: self.is_before_tls(),
+            must_use_tls: self.must_use_tls(),
+        }
     }
 
     /// Whether the rest may pass as it is, at the price that a client under TLS may see an offer of
@@ -274,7 +283,7 @@ impl Lines {
             }
             let Some(expected) = self.expected else {
                 // Out of turn, such as the end of a transfer.
-                out.to_client.append(&mut self.edited(line));
+                out.to_client.append(&mut self.lists().edited(line));
                 continue;
             };
             let is_final = self.is_final(&line, expected);
@@ -282,7 +291,7 @@ impl Lines {
                 || expected == Expected::Greeting && self.words.greets_again;
             let is_collected = is_list && self.words.framing != Framing::Tagged;
             if self.phase == Phase::Open && !is_collected {
-                out.to_client.append(&mut self.edited(line));
+                out.to_client.append(&mut self.lists().edited(line));
             } else {
                 self.reply.extend_from_slice(&line);
             }
@@ -327,7 +336,7 @@ impl Lines {
     fn replied(&mut self, reply: Vec<u8>, out: &mut Output) {
         match self.phase {
             Phase::Open => {
-                out.to_client.append(&mut self.relisted(&reply));
+                out.to_client.append(&mut self.lists().relisted(&reply));
                 self.take_commands(out);
             }
             Phase::Greeting => self.greeted(reply, out),
@@ -421,106 +430,6 @@ impl Lines {
                 .any(|word| begins(text, word) && !text[word.len()..].starts_with(b"\"")),
         }
     }
-
-    // The capabilities.
-
-    /// Whether the client does not see a capability of the server.
-    fn is_hidden(&self, word: &[u8]) -> bool {
-        let before: &[&str] = if self.must_use_tls() {
-            self.words.hidden_before
-        } else {
-            &[]
-        };
-        let hidden = self.words.hidden.iter().chain(before);
-        hidden
-            .into_iter()
-            .any(|one| is_word(word, one) || one.ends_with('=') && begins(word, one.as_bytes()))
-    }
-
-    /// What the client sees in addition.
-    fn offered(&self) -> impl Iterator<Item = &'static str> {
-        let [always, if_required] = self.words.offered;
-        let always = if self.is_before_tls() { always } else { &[] };
-        let if_required = if self.must_use_tls() {
-            if_required
-        } else {
-            &[]
-        };
-        if_required.iter().chain(always).copied()
-    }
-
-    /// A line of a server whose capabilities are all in one (RFC 9051 section 7.2.2).
-    fn edited(&self, line: Vec<u8>) -> Vec<u8> {
-        const LIST: &[u8] = b"CAPABILITY ";
-        if self.words.framing != Framing::Tagged {
-            return line;
-        }
-        let upper = line.to_ascii_uppercase();
-        let is_begin = |at: &usize| upper[..*at].ends_with(b"[") || &upper[..*at] == b"* ";
-        let mut all = (0..upper.len()).filter(|at| upper[*at..].starts_with(LIST));
-        let Some(begin) = all.find(is_begin).map(|at| at + LIST.len()) else {
-            return line;
-        };
-        let rest = &line[begin..];
-        let is_end = |byte: &u8| matches!(byte, b']' | b'\r' | b'\n');
-        let (list, behind) = rest.split_at(rest.iter().position(is_end).unwrap_or(rest.len()));
-        let kept = list.split(|byte| *byte == b' ');
-        let kept = kept.filter(|word| !word.is_empty() && !self.is_hidden(word));
-        let offered = self.offered().map(str::as_bytes);
-        let all: Vec<&[u8]> = kept.chain(offered.map(|one| -> &[u8] { one })).collect();
-        [&line[..begin], &all.join(&b' '), behind].concat()
-    }
-
-    /// A reply that lists capabilities, one per line.
-    fn relisted(&self, reply: &[u8]) -> Vec<u8> {
-        let framing = self.words.framing;
-        let mut lines: Vec<_> = reply.split_inclusive(|byte| *byte == b'\n').collect();
-        let is_good = match framing {
-            Framing::Codes => reply.starts_with(b"2"),
-            Framing::CodesAndDot => reply.starts_with(b"101"),
-            Framing::Pop3 => begins(reply, b"+OK"),
-            Framing::Sieve => begins(last_line(reply), b"OK"),
-            Framing::Tagged => false,
-        };
-        if !is_good || lines.is_empty() {
-            return reply.to_vec();
-        }
-        let has_head = framing != Framing::Sieve;
-        let mut index = 0;
-        lines.retain(|line| {
-            index += 1;
-            has_head && index == 1 || !self.is_hidden(keyword(line, framing))
-        });
-        let code = &reply[..reply.len().min(3)];
-        let end = [code, b" End\r\n"].concat();
-        let added: Vec<_> = self
-            .offered()
-            .map(|one| match framing {
-                Framing::Codes if !one.starts_with(' ') => {
-                    [code, b"-", one.as_bytes(), b"\r\n"].concat()
-                }
-                _ => [one.as_bytes(), b"\r\n"].concat(),
-            })
-            .collect();
-        if lines.len() == 1 && added.iter().any(|one| one.starts_with(b" ")) {
-            // RFC 2389 section 3.2: a list of none has no line that closes it.
-            lines.push(&end);
-        }
-        // Before the last line, which closes the list in most protocols; never before the first.
-        let at = lines.len().saturating_sub(1).max(usize::from(has_head));
-        lines.splice(at..at, added.iter().map(|one| &one[..]));
-        let mut lines: Vec<_> = lines.into_iter().map(<[u8]>::to_vec).collect();
-        if framing == Framing::Codes {
-            let last = lines.len() - 1;
-            for (index, line) in lines.iter_mut().enumerate() {
-                let mark = if index == last { b' ' } else { b'-' };
-                if let Some(byte @ (b' ' | b'-')) = line.get_mut(3) {
-                    *byte = mark;
-                }
-            }
-        }
-        lines.concat()
-    }
 }
 
 impl Steps for Lines {
@@ -602,35 +511,8 @@ fn has_stray(line: &[u8]) -> bool {
     line.iter().any(|byte| matches!(byte, b'\r' | 0))
 }
 
-fn last_line(reply: &[u8]) -> &[u8] {
-    let mut lines = reply.split_inclusive(|byte| *byte == b'\n');
-    lines.next_back().unwrap_or_default()
-}
-
-/// Whether the text begins so, whatever the case.
-fn begins(text: &[u8], begin: &[u8]) -> bool {
-    let head = text.get(..begin.len());
-    head.is_some_and(|head| head.eq_ignore_ascii_case(begin))
-}
-
-fn is_word(word: &[u8], other: &str) -> bool {
-    word.eq_ignore_ascii_case(other.as_bytes())
-}
-
 /// Whether a command in upper case is that one, with arguments or without.
 fn is_command(command: &str, name: &str) -> bool {
     let rest = command.strip_prefix(name);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-}
-
-/// The word that a line of a list names a capability by.
-fn keyword(line: &[u8], framing: Framing) -> &[u8] {
-    let text = match (framing, line.get(3)) {
-        (Framing::Codes, Some(b' ' | b'-')) if line[0].is_ascii_digit() => &line[4..],
-        _ => line,
-    };
-    let text = text.trim_ascii();
-    let text = text.strip_prefix(b"\"").unwrap_or(text);
-    let is_end = |byte: &u8| matches!(byte, b' ' | b'"');
-    &text[..text.iter().position(is_end).unwrap_or(text.len())]
 }

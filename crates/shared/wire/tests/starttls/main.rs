@@ -6,3 +6,5 @@ mod mysql;
 mod others;
 mod script;
 mod under_tls;
+
+use script::NAMES;

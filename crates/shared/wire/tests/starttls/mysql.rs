@@ -1,8 +1,6 @@
 //! Logins of MySQL, byte by byte: what each side gets, and what is refused.
 
 use wire::starttls::{Dialect, Dialog, Fault, Next, Output, PasswordTask, Policy, Sides};
-
-use crate::script::NAMES;
 use wire::starttls::{MysqlCheck as Check, MysqlCheckStep as CheckStep};
 
 const TLS: u32 = 1 << 11;
@@ -103,7 +101,7 @@ use Step::{Client, ClientTls, Local, Password, Server, ServerTls, Then, ToClient
 
 /// Runs the steps with pieces of `piece` bytes.
 fn run(sides: Sides, steps: &[Step], piece: usize) {
-    let mut dialog = Dialog::new(Dialect::Mysql, sides, NAMES);
+    let mut dialog = Dialog::new(Dialect::Mysql, sides, crate::NAMES);
     let (mut to_client, mut to_server, mut next) = (Vec::new(), Vec::new(), Next::More);
     for (index, step) in steps.iter().enumerate() {
         let mut note = |output: Output| {
@@ -357,7 +355,7 @@ fn a_client_without_tls_gets_our_key() {
 
 #[test]
 fn what_follows_a_request_begins_the_handshake() {
-    let mut dialog = Dialog::new(Dialect::Mysql, TERMINATE, NAMES);
+    let mut dialog = Dialog::new(Dialect::Mysql, TERMINATE, crate::NAMES);
     dialog.server_sent(&greeting(CAPABILITIES));
     let request = packet(1, &request(CAPABILITIES | TLS));
     let output = dialog.client_sent(&[&request, b"\x16\x03\x01".as_slice()].concat());
@@ -374,7 +372,7 @@ fn error(sequence: u8, number: u16, state: &str) -> Vec<u8> {
 /// A login that ends with a fault, and how the packet with the words begins behind its length.
 fn refused(sides: Sides, steps: Vec<Step>, fault: Fault, begins: &[u8]) {
     for piece in [usize::MAX, 1] {
-        let mut dialog = Dialog::new(Dialect::Mysql, sides, NAMES);
+        let mut dialog = Dialog::new(Dialect::Mysql, sides, crate::NAMES);
         let mut output = None;
         for step in &steps {
             let (bytes, is_client) = match step {
@@ -521,7 +519,7 @@ fn a_server_that_speaks_before_its_handshake_is_refused() {
 
 #[test]
 fn a_client_that_says_nothing_asks_at_once() {
-    let mut dialog = Dialog::asking(Dialect::Mysql, NAMES);
+    let mut dialog = Dialog::asking(Dialect::Mysql, crate::NAMES);
     assert_eq!(dialog.server_connected(), Output::default());
     let output = dialog.server_sent(&greeting(CAPABILITIES | TLS));
     assert_eq!(output.next, Next::StartServerTls);
@@ -533,7 +531,7 @@ fn a_client_that_says_nothing_asks_at_once() {
 
 #[test]
 fn another_server_may_greet_while_the_client_was_not_greeted() {
-    let mut dialog = Dialog::new(Dialect::Mysql, ORIGINATE, NAMES);
+    let mut dialog = Dialog::new(Dialect::Mysql, ORIGINATE, crate::NAMES);
     let full = packet(0, b"\xff\x10\x04Too many connections");
     let output = dialog.server_sent(&full);
     assert!(matches!(output.next, Next::Fail(Fault::ServerRefused(_))));
@@ -554,7 +552,7 @@ fn another_server_may_greet_while_the_client_was_not_greeted() {
 
 #[test]
 fn a_client_without_a_server_is_told_in_words_of_mysql() {
-    let mut dialog = Dialog::new(Dialect::Mysql, ORIGINATE, NAMES);
+    let mut dialog = Dialog::new(Dialect::Mysql, ORIGINATE, crate::NAMES);
     assert_eq!(dialog.unavailable()[3..][..8], error(0, 1429, "Unab"));
     dialog.server_sent(&greeting(CAPABILITIES | TLS));
     let login = login(CAPABILITIES, b"scrambled", NATIVE);

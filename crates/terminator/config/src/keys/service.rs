@@ -390,7 +390,10 @@ pub(super) const BACK: &[Key] = &[
     )
     .default("1s")
     .flag("check-timeout")
-    .help("A check that takes longer has failed.")
+    .help(
+        "A check that takes longer has failed. A server of mail, news or files has \
+         `timeouts.greeting` in addition for its greeting.",
+    )
     .example(r#"timeout = "500ms""#),
     key("service.back.check.fall", Kind::Count(1, 100))
         .default("3")

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use suite::openssl::Talk;
 use suite::prelude::*;
 use suite::starttls::{
-    aiosmtpd, dovecot, inn, lariat, postgres, prosody, pyftpdlib, service, slapd,
+    Foreign, aiosmtpd, dovecot, inn, lariat, postgres, prosody, pyftpdlib, service, slapd,
 };
 
 /// Before this server: a service whose clients must ask for TLS, and one before that for clients
@@ -197,12 +197,16 @@ fn a_request_to_cancel_reaches_the_server_that_it_is_for() {
 
 /// A program of OpenLDAP at this address as the administrator, who trusts the site's authority.
 fn ldap(site: &Site, program: &str, address: SocketAddr, arguments: &[&str]) -> Finished {
+    // Of `localhost` it would verify the name that this host has elsewhere.
+    ldap_at(site, program, &format!("ldap://{address}"), arguments)
+}
+
+fn ldap_at(site: &Site, program: &str, url: &str, arguments: &[&str]) -> Finished {
     let mut command = Command::new(program);
     command
         .env("LDAPTLS_CACERT", site.ca())
         .args(["-x", "-D", "cn=admin,dc=example", "-w", "secret", "-H"])
-        // Of `localhost` it would verify the name that this host has elsewhere.
-        .arg(format!("ldap://{address}"))
+        .arg(url)
         .args(arguments);
     run(&mut command)
 }
@@ -237,19 +241,56 @@ fn a_directory_server_without_tls_gets_clients_with_it_and_one_with_tls_those_wi
     lariat.wait_for_line(&["starttls-required"]);
 }
 
-/// `examples/mail.toml` with what it names: each word with a colon is an address.
-fn example(site: &Site, places: &[(&str, String)]) -> String {
+/// Where the services of `examples/mail.toml` listen.
+const EXAMPLE_FRONTS: [&str; 8] = [
+    "[::]:8587",
+    "[::]:8465",
+    "[::]:8143",
+    "[::]:8993",
+    "[::]:8389",
+    "[::]:8636",
+    "[::]:5223",
+    "127.0.0.1:2525",
+];
+
+/// That file with the site's certificate and authority, and with these servers; where it listens.
+fn example(site: &Site, servers: &[(&str, String)]) -> (String, [SocketAddr; 8]) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mail.toml");
     let mut text = std::fs::read_to_string(path).unwrap();
-    let pem = site.path("site.pem").display().to_string();
     let ca = format!("tls = {{ ca = [\"{}\"]", site.ca().display());
     text = text.replace("tls = { ca = [\"certs/site.pem\"]", &ca);
+    let pem = site.path("site.pem").display().to_string();
     text = text.replace("certs/site.pem", &pem);
-    for (place, address) in places {
+    let fronts = EXAMPLE_FRONTS.map(|_| free_address());
+    let own = EXAMPLE_FRONTS
+        .into_iter()
+        .zip(fronts.map(|one| one.to_string()));
+    for (place, address) in own.chain(servers.iter().cloned()) {
         assert!(text.contains(place), "{place}");
-        text = text.replace(place, address);
+        text = text.replace(place, &address);
     }
-    text
+    (text, fronts)
+}
+
+/// Has `msmtp` send a message there, which has to come to this server.
+fn msmtp(site: &Site, address: SocketAddr, tls: &[&str], server: &Foreign) {
+    let message = "From: bob@example\nTo: ann@example\nSubject: by msmtp\n\nhello\n";
+    let (message, before) = (site.write("message", message), server.stdout());
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "msmtp \"$@\" < \"$0\""])
+        .arg(&message)
+        .args(["--host=localhost", "--from=bob@example", "--auth=off"])
+        .arg(format!("--port={}", address.port()))
+        .arg(format!("--tls-trust-file={}", site.ca().display()))
+        .args(tls)
+        .arg("ann@example");
+    run(&mut command).success();
+    until_true("the message", || {
+        let said = server.stdout();
+        let new = said.strip_prefix(&before);
+        new.is_some_and(|new| new.contains("Subject: by msmtp"))
+    });
 }
 
 #[test]
@@ -259,81 +300,46 @@ fn the_example_of_mail_serves_the_usual_clients() {
     let provider = aiosmtpd(&["--tlscert", &pem, "--tlskey", &pem]);
     let (mail, (_dovecot, [imap, ..])) = (aiosmtpd(&[]), dovecot());
     let (directory, chat) = (slapd(""), prosody(None));
-    let fronts = [(); 8].map(|()| free_address());
+    let servers = [
+        ("127.0.0.1:2587", mail.address.to_string()),
+        ("127.0.0.1:2143", imap.to_string()),
+        ("127.0.0.1:2389", directory.address.to_string()),
+        ("127.0.0.1:5222", chat.address.to_string()),
+        ("smtp.example", "localhost".to_owned()),
+        (
+            "localhost:587",
+            format!("localhost:{}", provider.address.port()),
+        ),
+    ];
+    let (text, fronts) = example(&site, &servers);
     let [
         submission,
         submissions,
-        imap_front,
+        imap,
         imaps,
-        ldap_front,
+        ldap,
         ldaps,
         xmpps,
         smarthost,
     ] = fronts;
-    let text = example(
-        &site,
-        &[
-            ("[::]:8587", submission.to_string()),
-            ("[::]:8465", submissions.to_string()),
-            ("[::]:8143", imap_front.to_string()),
-            ("[::]:8993", imaps.to_string()),
-            ("[::]:8389", ldap_front.to_string()),
-            ("[::]:8636", ldaps.to_string()),
-            ("[::]:5223", xmpps.to_string()),
-            ("127.0.0.1:2525", smarthost.to_string()),
-            ("127.0.0.1:2587", mail.address.to_string()),
-            ("127.0.0.1:2143", imap.to_string()),
-            ("127.0.0.1:2389", directory.address.to_string()),
-            ("127.0.0.1:5222", chat.address.to_string()),
-            (
-                "smtp.example:587",
-                format!("localhost:{}", provider.address.port()),
-            ),
-        ],
-    );
     let _lariat = Lariat::start(&text);
-    let message = "From: bob@example\nTo: ann@example\nSubject: by msmtp\n\nhello\n";
-    let (message, ca) = (
-        site.write("message", message),
-        site.ca().display().to_string(),
+    msmtp(&site, submission, &["--tls=on", "--tls-starttls=on"], &mail);
+    msmtp(
+        &site,
+        submissions,
+        &["--tls=on", "--tls-starttls=off"],
+        &mail,
     );
-    for (address, tls, server) in [
-        (submission, &["--tls=on", "--tls-starttls=on"][..], &mail),
-        (submissions, &["--tls=on", "--tls-starttls=off"], &mail),
-        (smarthost, &["--tls=off"], &provider),
-    ] {
-        let before = server.stdout();
-        let port = format!("--port={}", address.port());
-        let mut msmtp = Command::new("sh");
-        msmtp.args(["-c", "msmtp \"$@\" < \"$0\""]).arg(&message);
-        msmtp.args([
-            "--host=localhost",
-            &port,
-            "--from=bob@example",
-            "--auth=off",
-        ]);
-        msmtp
-            .args([&format!("--tls-trust-file={ca}"), "ann@example"])
-            .args(tls);
-        run(&mut msmtp).success();
-        until_true("the message", || {
-            let said = server.stdout();
-            said.strip_prefix(&before)
-                .is_some_and(|new| new.contains("Subject: by msmtp"))
-        });
-    }
-    for (scheme, address) in [("imap", imap_front), ("imaps", imaps)] {
+    msmtp(&site, smarthost, &["--tls=off"], &provider);
+    for (scheme, address) in [("imap", imap), ("imaps", imaps)] {
         let url = format!("{scheme}://localhost:{}/", address.port());
         let said = curl_as_ann(&site, &url, true).run().success();
         assert_has(said, "INBOX");
     }
-    for (address, url, start_tls) in [(ldap_front, "ldap", &["-ZZ"][..]), (ldaps, "ldaps", &[])] {
-        let mut who = Command::new("ldapwhoami");
-        who.env("LDAPTLS_CACERT", site.ca())
-            .args(["-x", "-D", "cn=admin,dc=example"]);
-        who.args(["-w", "secret", "-H", &format!("{url}://{address}")])
-            .args(start_tls);
-        assert_eq!(run(&mut who).success(), "dn:cn=admin,dc=example\n");
+    for (scheme, address, start_tls) in [("ldap", ldap, &["-ZZ"][..]), ("ldaps", ldaps, &[])] {
+        let url = format!("{scheme}://{address}");
+        let who = ldap_at(&site, "ldapwhoami", &url, start_tls);
+        assert_eq!(who.success(), "dn:cn=admin,dc=example\n");
     }
     let arguments = ["-alpn", "xmpp-client", "-verify_return_error"];
     let mut talk = Talk::start(&site, xmpps, &arguments);
