@@ -144,7 +144,7 @@ pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Proces
     let drain = section.duration("drain");
     let drain_delay = section.duration("drain-delay");
     let user = section.text_if_written("user");
-    let group = section.text_if_written("group");
+    let groups = section.texts("group");
     let pid_file = section.text_if_written("pid-file");
     let (sandbox, connect_ports) = (sandbox?, connect_ports?);
     if connect_ports.is_some() && !(sandbox.files && sandbox.system_calls) {
@@ -158,7 +158,7 @@ pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Proces
     }
     Some(ProcessOptions {
         user: user?,
-        group: group?,
+        groups: groups?,
         sandbox,
         connect_ports,
         drain: drain?,

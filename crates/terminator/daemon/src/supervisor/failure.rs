@@ -83,10 +83,7 @@ pub(crate) enum Failure {
         error: io::Error,
     },
     /// The worker process could not give up its rights.
-    #[error(
-        "the worker process cannot give up its rights: {0}\nhint: `[process] sandbox` says which \
-         are to be given up"
-    )]
+    #[error("the worker process cannot give up its rights: {}", with_hint(.0))]
     Rights(String),
     /// The worker process died before it had served, while it drained, or too often: how it ended
     /// the last time, and how often it was started again.
@@ -97,6 +94,13 @@ pub(crate) enum Failure {
 fn lines_of(diagnostics: &[Diagnostic]) -> String {
     let texts: Vec<_> = diagnostics.iter().map(Diagnostic::to_string).collect();
     texts.join("\n")
+}
+
+/// A step that has no hint of its own is one of the sandbox.
+fn with_hint(step: &str) -> String {
+    const HINT: &str = "\nhint: `[process] sandbox` says which are to be given up";
+    let hint = if step.contains("\nhint: ") { "" } else { HINT };
+    format!("{step}{hint}")
 }
 
 fn times(restarts: u64) -> String {
