@@ -10,8 +10,8 @@ use static_files::options::Redirect;
 use sys::socket::Zoned;
 use tls::identity::AllowedIdentity;
 use tls::options::{
-    ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer, ReplacedCertificates,
-    ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
+    BadCertificate, ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer,
+    ReplacedCertificates, ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::server::EARLY_DATA_BYTES_MIN;
 use wire::address::Address;
@@ -244,7 +244,7 @@ fn ktls_fits(tls: &Section<'_>, ktls: KtlsOptions, layer: RecordLayer) -> Option
     if layer == RecordLayer::InPlace || ktls.mode == KtlsMode::Off {
         return Some(ktls);
     }
-    let hint = "write record-layer = \"in-place\"";
+    let hint = "write record-layer = \"in-place\", and no `max-record-size`";
     if ktls.mode == KtlsMode::Require {
         let problem = Problem::new("needs keys that the TLS library's record layer keeps");
         tls.error("ktls", problem.hint(hint));
@@ -261,7 +261,15 @@ fn ktls_fits(tls: &Section<'_>, ktls: KtlsOptions, layer: RecordLayer) -> Option
 }
 
 fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<ServerOptions> {
-    let certificates = certificates::certificates(tls, shelf);
+    let bad_certificate = tls.choice(
+        "bad-certificate",
+        &[
+            ("refuse", BadCertificate::Refuse),
+            ("skip", BadCertificate::Skip),
+        ],
+    );
+    let bad = bad_certificate.unwrap_or(BadCertificate::Refuse);
+    let certificates = certificates::certificates(tls, bad, shelf);
     let alpn = alpn(tls, "alpn");
     let preset = presets::read(tls);
     let versions = match preset.flatten() {
@@ -288,11 +296,15 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
             ("library", RecordLayer::Library),
         ],
     );
+    let record_bytes_max = tls.if_written("max-record-size", Section::size);
     let both = versions.as_ref().zip(suites.as_ref());
     let fit = both.and_then(|(versions, suites)| suites_fit(tls, versions, suites));
     let versions = versions?;
+    let (certificates, left_out) = certificates?;
     let options = ServerOptions {
-        certificates: certificates?,
+        certificates,
+        bad_certificate: bad_certificate?,
+        left_out,
         unknown_name: unknown_name?,
         version_min: *versions.iter().min()?,
         version_max: *versions.iter().max()?,
@@ -303,7 +315,12 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
         resumption: resumption?,
         tls13_sessions: tls13_sessions(tls13, early_data?),
         replaced: replaced?,
-        record_layer: record_layer?,
+        record_layer: match record_bytes_max? {
+            // Ours fills records where they lie, and those have the size of TLS.
+            Some(_) => RecordLayer::Library,
+            None => record_layer?,
+        },
+        record_bytes_max: record_bytes_max?,
     };
     if let (Some(preset), Some(_)) = (preset?, shelf.inspector) {
         preset.departures(tls, &options);
@@ -466,12 +483,14 @@ fn client(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientVerification
         ],
     );
     let allow = allow(&section);
+    let omits_names = section.choice("ca-names", &[("send", false), ("omit", true)]);
     let client = ClientVerification {
         mode: mode?,
         authorities: authorities?,
         crls: crls?,
         expired_lists: expired_lists?,
         allow: allow?,
+        omits_names: omits_names?,
     };
     if client.mode != ClientMode::None && client.authorities.is_empty() {
         let problem = Problem::new("asks for certificates, but no `ca` says who may issue them");

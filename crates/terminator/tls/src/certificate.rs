@@ -9,6 +9,7 @@ mod fault;
 mod form;
 mod key;
 mod ocsp;
+pub mod pair;
 pub mod pem;
 
 use std::borrow::Cow;

@@ -24,6 +24,7 @@ use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, RecordLayer, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
+use crate::record::HEADER_BYTES;
 use crate::resumption::{FetchAnswer, OfferedSession, Resumption, ResumptionPolicy, SessionKey};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
@@ -70,6 +71,8 @@ pub struct Expiries {
     pub authorities: Ends,
     /// The revocation lists that the others' certificates are held against, by nextUpdate.
     pub lists: Ends,
+    /// What is wrong with certificates that are left out (`bad-certificate = "skip"`).
+    pub left_out: Vec<String>,
 }
 
 impl Expiries {
@@ -81,6 +84,7 @@ impl Expiries {
             staples: self.staples.and(other.staples),
             authorities: self.authorities.and(other.authorities),
             lists: self.lists.and(other.lists),
+            left_out: [self.left_out, other.left_out].concat(),
         }
     }
 }
@@ -128,6 +132,7 @@ struct Parts<'a> {
     alpn: &'a [Vec<u8>],
     /// Whether connections let go of their keys, for our own record layer.
     gives_keys: bool,
+    record_bytes_max: Option<usize>,
 }
 
 impl Server {
@@ -223,6 +228,7 @@ impl Server {
             staples: self.site.staple_ends(now),
             authorities,
             lists,
+            left_out: self.site.left_out.clone(),
         }
     }
 
@@ -248,6 +254,8 @@ impl Server {
         let (policy, policy_concerns) = Policy::new(options, order)?;
         concerns.extend(policy_concerns.into_iter().map(Concern::Policy));
         let verifier = verify::verifier(&options.client)?;
+        let left_out = verifier.as_ref().and_then(|one| one.unsent_names_bytes());
+        concerns.extend(left_out.map(Concern::AuthorityNames));
         let first = Moment { since: None, now };
         let trust = verifier.iter().flat_map(|one| one.chains().concerns(first));
         concerns.extend(trust.map(Concern::Verify));
@@ -274,6 +282,7 @@ impl Server {
             clock: clock.clone(),
             alpn: &options.alpn,
             gives_keys: options.record_layer == RecordLayer::InPlace,
+            record_bytes_max: options.record_bytes_max,
         };
         let variants = Variant::all(&policy, resumes)
             .map(|variant| Ok((variant, Arc::new(parts.config(variant)?))))
@@ -512,7 +521,7 @@ impl Parts<'_> {
         config.ignore_client_order = true;
         config.enable_secret_extraction = self.gives_keys;
         config.key_log = Arc::new(SecretListener);
-        config.max_fragment_size = None;
+        config.max_fragment_size = self.record_bytes_max.map(|bytes| bytes + HEADER_BYTES);
         config.alpn_protocols = self.alpn.to_vec();
         self.set_resumption(&mut config, variant);
         Ok(config)

@@ -31,8 +31,8 @@ use crate::observations::Observations;
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
 use super::document::{
-    ExpiryStatus, ProcessStatus, RightsStatus, RunState, ServiceStatus, StatusDocument, VERSION,
-    WorkerStatus,
+    CERTIFICATES_MAX, ExpiryStatus, ProcessStatus, RightsStatus, RunState, ServiceStatus,
+    StatusDocument, VERSION, WorkerStatus,
 };
 use super::history::{self, Question};
 use super::parts::{certificates, kernel_status, ktls, last_reload, since_epoch};
@@ -349,7 +349,10 @@ impl AdminState {
                 staples,
                 authorities,
                 lists,
+                left_out,
             } = &plan.expiries;
+            let gauge = ServiceGauge::CertificatesLeftOut;
+            service.counts.set(gauge, left_out.len() as u64);
             for (loaded, expired, ends) in [
                 (
                     ServiceGauge::Certificates,
@@ -513,6 +516,7 @@ impl AdminState {
                 staples,
                 authorities,
                 lists,
+                left_out: _,
             } = &service.expiries;
             for (family, ends) in [
                 (Labelled::CertificateExpiry, certificates),
@@ -571,6 +575,7 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
         server(one, checked.or(watched), workers, since_ms)
     });
     let first = |ends: &Ends| ends.first().map(since_epoch);
+    let left_out = plan.expiries.left_out.iter().take(CERTIFICATES_MAX);
     ServiceStatus {
         servers: servers.collect(),
         listeners: plan.listeners,
@@ -584,6 +589,7 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
             crls_seconds: first(&plan.expiries.lists),
         },
         certificates: certificates(&plan.expiries.certificates),
+        certificates_left_out: left_out.cloned().collect(),
         metrics: counts,
         name,
     }

@@ -210,6 +210,9 @@ fn service_text(
             field(name, end(now, loaded, expired, first));
         }
     }
+    for why in &service.certificates_left_out {
+        field("left out", why.clone());
+    }
     field("connections", connections(service, before));
     field("handshakes", handshakes(service, before));
     field("", kinds(service));

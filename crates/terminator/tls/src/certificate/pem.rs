@@ -274,7 +274,7 @@ fn check_between(text: &[u8], first_line: usize) -> Result<(), PemFault> {
     for (line, text) in lines.filter(|(_, text)| !is_comment(text)) {
         let upper = text.to_ascii_uppercase();
         let is_mark = |mark: &&[u8]| find(&upper, mark).is_some();
-        let marks: [&[u8]; 4] = [b"-BEGIN ", b"-END ", b"BEGIN CERTIFICATE", b"BEGIN X509"];
+        let marks: [&[u8]; 4] = [b"-BEGIN", b"-END", b"BEGIN CERTIFICATE", b"BEGIN X509"];
         if marks.iter().any(is_mark) {
             let (line, defect) = (Some(line), PemDefect::BadLine);
             return Err(PemFault { line, defect });
