@@ -140,7 +140,7 @@ fn tls_options(
             let ktls = ktls(&section.section("ktls"));
             let tls = tls(&section, tls13, shelf);
             let (tls, ktls) = (tls?, ktls?);
-            let ktls = ktls_fits(&section, ktls, tls.record_layer)?;
+            let ktls = ktls_fits(&section, ktls, &tls)?;
             return Some((FrontTls::Terminate(Box::new(tls)), ktls));
         }
         Mode::Passthrough => FrontTls::Passthrough,
@@ -240,11 +240,24 @@ fn ktls(ktls: &Section<'_>) -> Option<KtlsOptions> {
 }
 
 /// The kernel needs the keys, which the TLS library does not give away while it seals.
-fn ktls_fits(tls: &Section<'_>, ktls: KtlsOptions, layer: RecordLayer) -> Option<KtlsOptions> {
-    if layer == RecordLayer::InPlace || ktls.mode == KtlsMode::Off {
+fn ktls_fits(tls: &Section<'_>, ktls: KtlsOptions, own: &ServerOptions) -> Option<KtlsOptions> {
+    if ktls.mode == KtlsMode::Off {
         return Some(ktls);
     }
-    let hint = "write record-layer = \"in-place\", and no `max-record-size`";
+    if own.record_layer == RecordLayer::InPlace {
+        let mode = match own.record_bytes_max {
+            // The kernel's records have full size.
+            Some(_) if ktls.mode == KtlsMode::Require => {
+                let problem = Problem::new("makes records of full size");
+                tls.error("ktls", problem.hint("take out `max-record-size`"));
+                return None;
+            }
+            Some(_) => KtlsMode::Off,
+            None => ktls.mode,
+        };
+        return Some(KtlsOptions { mode, ..ktls });
+    }
+    let hint = "write record-layer = \"in-place\"";
     if ktls.mode == KtlsMode::Require {
         let problem = Problem::new("needs keys that the TLS library's record layer keeps");
         tls.error("ktls", problem.hint(hint));
@@ -315,11 +328,7 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
         resumption: resumption?,
         tls13_sessions: tls13_sessions(tls13, early_data?),
         replaced: replaced?,
-        record_layer: match record_bytes_max? {
-            // Ours fills records where they lie, and those have the size of TLS.
-            Some(_) => RecordLayer::Library,
-            None => record_layer?,
-        },
+        record_layer: record_layer?,
         record_bytes_max: record_bytes_max?,
     };
     if let (Some(preset), Some(_)) = (preset?, shelf.inspector) {

@@ -36,8 +36,7 @@ pub struct ServerOptions {
     pub replaced: ReplacedCertificates,
     /// What seals and opens after the handshake.
     pub record_layer: RecordLayer,
-    /// The most plaintext in a record that is sent; `None` = as much as TLS allows. Only the
-    /// library's record layer heeds it.
+    /// The most plaintext in a record that is sent; `None` = as much as TLS allows.
     pub record_bytes_max: Option<usize>,
 }
 

@@ -41,6 +41,10 @@ pub const EARLY_DATA_BYTES_MAX: u32 = 256 << 10;
 /// of a record with this, and could not skip one that is longer.
 pub const EARLY_DATA_BYTES_MIN: u32 = (16 << 10) + 256;
 
+/// The least that the plaintext of a record can be limited to: the least that clients can ask for
+/// by max_fragment_length (RFC 6066 section 4).
+pub const RECORD_BYTES_MIN: usize = 512;
+
 /// Among the suites: this hello is a second attempt, with an older version (RFC 7507).
 const FALLBACK_SCSV: u16 = 0x5600;
 
@@ -56,6 +60,7 @@ pub struct Server {
     policy: Policy,
     resumes: bool,
     tls13_sessions: Tls13Sessions,
+    record_bytes_max: Option<usize>,
     resumption: Arc<Resumption>,
     variants: Vec<(Variant, Arc<ServerConfig>)>,
 }
@@ -237,6 +242,11 @@ impl Server {
         self.tls13_sessions
     }
 
+    /// The most plaintext that a record may carry to a client; `None` = as much as TLS allows.
+    pub fn record_bytes_max(&self) -> Option<usize> {
+        self.record_bytes_max
+    }
+
     /// The suites spoken, most preferred first.
     pub fn suites(&self) -> &[Suite] {
         self.policy.suites()
@@ -291,6 +301,7 @@ impl Server {
             policy,
             resumes,
             tls13_sessions: options.tls13_sessions,
+            record_bytes_max: options.record_bytes_max,
             resumption: Arc::clone(resumption),
             variants,
             site,

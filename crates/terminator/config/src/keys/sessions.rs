@@ -5,8 +5,7 @@ use options::{Key, Kind, key};
 /// As many as `tls` takes.
 const EARLY_DATA_BYTES_MAX: u64 = tls::server::EARLY_DATA_BYTES_MAX as u64;
 
-/// The least that RFC 8449 section 4 lets a peer ask for, and all that TLS allows.
-const RECORD_BYTES_MIN: u64 = 64;
+const RECORD_BYTES_MIN: u64 = tls::server::RECORD_BYTES_MIN as u64;
 const RECORD_BYTES_MAX: u64 = tls::record::PLAINTEXT_BYTES_MAX as u64;
 
 /// The keys of `service.front.tls` about sessions and records.
@@ -76,7 +75,7 @@ pub(super) const SESSIONS: &[Key] = &[
         "The most plaintext in a record to clients, also in the handshake, for devices that have \
              no memory for 16 KiB. The extensions by which clients ask for it \
              (`max_fragment_length`, `record_size_limit`) are not answered, so that it holds for \
-             all clients of the service. It implies `record-layer = \"library\"`.",
+             all clients of the service. The kernel encrypts nothing then.",
     )
     .example("max-record-size = 512"),
     key("service.front.tls.ktls", Kind::Table)
