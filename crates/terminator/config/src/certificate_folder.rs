@@ -68,18 +68,18 @@ pub(crate) fn key_beside(files: &mut dyn Files, chain: &Path) -> Option<PathBuf>
 }
 
 /// A file that was read; `None` = it could not be, or holds nothing of PEM.
-type Looked = (PathBuf, Option<PemContents>);
+type LookedAt = (PathBuf, Option<PemContents>);
 
-/// How much of its chain a file has, and whether its key is in a file of its own: of two files with one
-/// certificate the higher one is served.
-type Rank = (usize, bool);
+/// How much of its chain a file has, and whether its key is in a file of its own: of two files with
+/// one certificate the higher one is served.
+type PairRank = (usize, bool);
 
 fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
     let names: BTreeSet<&Path> = listed.iter().map(PathBuf::as_path).collect();
     let looked = look_at_all(files, listed);
     let keys = keys_of(&looked);
     let only = only_chain(&names);
-    let mut pairs: Vec<(Rank, CertificateFiles)> = Vec::new();
+    let mut pairs: Vec<(PairRank, CertificateFiles)> = Vec::new();
     let mut places: HashMap<&[u8], usize> = HashMap::new();
     let mut keyless = Vec::new();
     let is_wanted = |path: &PathBuf| only.as_ref().is_none_or(|only| only == path);
@@ -115,7 +115,7 @@ fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
     }
 }
 
-fn look_at_all(files: &mut dyn Files, listed: &[PathBuf]) -> Vec<Looked> {
+fn look_at_all(files: &mut dyn Files, listed: &[PathBuf]) -> Vec<LookedAt> {
     let mut looked = Vec::new();
     let is_worth_it = |path: &&PathBuf| {
         let ending = path.extension().and_then(|ending| ending.to_str());
@@ -135,10 +135,10 @@ fn look_at_all(files: &mut dyn Files, listed: &[PathBuf]) -> Vec<Looked> {
 }
 
 /// Where the key of each public key is, and whether it is in a file of its own.
-type Keys<'l> = HashMap<&'l [u8], (&'l Path, bool)>;
+type KeyPlaces<'l> = HashMap<&'l [u8], (&'l Path, bool)>;
 
 /// A file of its own comes first.
-fn keys_of(looked: &[Looked]) -> Keys<'_> {
+fn keys_of(looked: &[LookedAt]) -> KeyPlaces<'_> {
     let mut keys = HashMap::new();
     for is_apart in [false, true] {
         let read = looked
@@ -157,9 +157,9 @@ fn keys_of(looked: &[Looked]) -> Keys<'_> {
 fn pair_of(
     path: &Path,
     contents: Option<&PemContents>,
-    keys: &Keys<'_>,
+    keys: &KeyPlaces<'_>,
     names: &BTreeSet<&Path>,
-) -> Option<(Rank, CertificateFiles)> {
+) -> Option<(PairRank, CertificateFiles)> {
     let by_name = || {
         key_names(path)
             .into_iter()
@@ -282,143 +282,108 @@ mod tests {
         between.leaf(&["a.example"]).issue()
     }
 
+    /// Whose folder, what is in it, the pairs, and what is passed over.
+    const FOLDERS: [[&str; 4]; 11] = [
+        [
+            "lego",
+            "x.crt=chain x.issuer.crt=ca x.json=text x.key=key",
+            "x.crt + x.key",
+            "x.issuer.crt x.json",
+        ],
+        [
+            "acme.sh",
+            "account.conf=text x/ca.cer=ca x/fullchain.cer=chain x/x.cer=leaf x/x.conf=text \
+             x/x.key=key",
+            "x/fullchain.cer + x/x.key",
+            "account.conf x/ca.cer x/x.cer x/x.conf",
+        ],
+        [
+            "certbot's live",
+            "README=text a/cert.pem=leaf a/chain.pem=ca a/fullchain.pem=chain a/privkey.pem=key \
+             b/fullchain.pem=chain2 b/privkey.pem=key2",
+            "a/fullchain.pem + a/privkey.pem, b/fullchain.pem + b/privkey.pem",
+            "README a/cert.pem a/chain.pem",
+        ],
+        [
+            "dehydrated",
+            "fullchain-17.pem=chain2 fullchain.pem=chain privkey-17.pem=key2 privkey.pem=key",
+            "fullchain.pem + privkey.pem",
+            "fullchain-17.pem privkey-17.pem",
+        ],
+        [
+            "HAProxy",
+            "a.pem=chain a.pem.issuer=ca a.pem.key=key a.pem.ocsp=text a.pem.sctl=text \
+             b.pem.ecdsa=whole2 b.pem.rsa=rsa dhparam.pem=dh",
+            "a.pem + a.pem.key + a.pem.ocsp, b.pem.ecdsa, b.pem.rsa",
+            "a.pem.issuer a.pem.sctl dhparam.pem",
+        ],
+        [
+            "mkcert",
+            "x-key.pem=key x.pem=chain",
+            "x.pem + x-key.pem",
+            "",
+        ],
+        [
+            "Kubernetes",
+            "..data=text ca.crt=ca tls-combined.pem=whole tls.crt=chain tls.key=key",
+            "tls.crt + tls.key",
+            "ca.crt tls-combined.pem",
+        ],
+        [
+            "Caddy",
+            "x/x.crt=chain x/x.json=text x/x.key=key",
+            "x/x.crt + x/x.key",
+            "x/x.json",
+        ],
+        [
+            "names that say nothing",
+            "a.key=key2 b.crt=chain c.crt=chain2 d.key=key",
+            "b.crt + d.key, c.crt + a.key",
+            "",
+        ],
+        [
+            "folders beside files",
+            "old/y.pem=whole2 x.pem=whole",
+            "x.pem",
+            "old",
+        ],
+        // What is wrong is said when they are read again.
+        [
+            "damaged and mismatched",
+            "x.crt=cut y.crt=chain y.key=key2 z.crt=text",
+            "x.crt, y.crt + y.key, z.crt",
+            "",
+        ],
+    ];
+
     #[test]
     fn the_folders_of_acme_clients_and_other_proxies_are_understood() {
         let (one, two) = (leaf(), leaf());
-        let rsa = Authority::root("r")
-            .leaf(&["a.example"])
-            .key(Key::Rsa2048)
-            .issue();
-        let issuer = Authority::root("root");
-        let [chain, other] = [&one, &two].map(Leaf::chain_pem);
-        let [bare, key, other_key] = [one.certificate_pem(), one.key_pem(), two.key_pem()];
-        let [whole, rsa_whole] = [&one, &rsa].map(Leaf::pem);
+        let root = Authority::root("r");
+        let rsa = root.leaf(&["a.example"]).key(Key::Rsa2048).issue();
         let dh = "-----BEGIN DH PARAMETERS-----\nAAAA\n-----END DH PARAMETERS-----\n";
-        let cases: [(&str, &[(&str, &str)], &[&str], &[&str]); 11] = [
-            (
-                "lego",
-                &[
-                    ("x.crt", &chain),
-                    ("x.issuer.crt", issuer.pem()),
-                    ("x.json", "{}"),
-                    ("x.key", key),
-                ],
-                &["x.crt + x.key"],
-                &["x.issuer.crt", "x.json"],
-            ),
-            (
-                "acme.sh",
-                &[
-                    ("x/ca.cer", issuer.pem()),
-                    ("x/fullchain.cer", &chain),
-                    ("x/x.cer", bare),
-                    ("x/x.conf", "Le_Domain"),
-                    ("x/x.key", key),
-                    ("account.conf", ""),
-                ],
-                &["x/fullchain.cer + x/x.key"],
-                &["account.conf", "x/ca.cer", "x/x.cer", "x/x.conf"],
-            ),
-            (
-                "certbot's live",
-                &[
-                    ("README", ""),
-                    ("a/cert.pem", bare),
-                    ("a/chain.pem", issuer.pem()),
-                    ("a/fullchain.pem", &chain),
-                    ("a/privkey.pem", key),
-                    ("b/fullchain.pem", &other),
-                    ("b/privkey.pem", other_key),
-                ],
-                &[
-                    "a/fullchain.pem + a/privkey.pem",
-                    "b/fullchain.pem + b/privkey.pem",
-                ],
-                &["README", "a/cert.pem", "a/chain.pem"],
-            ),
-            (
-                "dehydrated",
-                &[
-                    ("fullchain-17.pem", &other),
-                    ("fullchain.pem", &chain),
-                    ("privkey-17.pem", other_key),
-                    ("privkey.pem", key),
-                ],
-                &["fullchain.pem + privkey.pem"],
-                &["fullchain-17.pem", "privkey-17.pem"],
-            ),
-            (
-                "HAProxy",
-                &[
-                    ("a.pem", &chain),
-                    ("a.pem.issuer", issuer.pem()),
-                    ("a.pem.key", key),
-                    ("a.pem.ocsp", "O"),
-                    ("a.pem.sctl", "S"),
-                    ("b.pem.ecdsa", &two.pem()),
-                    ("b.pem.rsa", &rsa_whole),
-                    ("dhparam.pem", dh),
-                ],
-                &["a.pem + a.pem.key + a.pem.ocsp", "b.pem.ecdsa", "b.pem.rsa"],
-                &["a.pem.issuer", "a.pem.sctl", "dhparam.pem"],
-            ),
-            (
-                "mkcert",
-                &[("x-key.pem", key), ("x.pem", &chain)],
-                &["x.pem + x-key.pem"],
-                &[],
-            ),
-            (
-                "Kubernetes",
-                &[
-                    ("..data", ""),
-                    ("ca.crt", issuer.pem()),
-                    ("tls-combined.pem", &whole),
-                    ("tls.crt", &chain),
-                    ("tls.key", key),
-                ],
-                &["tls.crt + tls.key"],
-                &["ca.crt", "tls-combined.pem"],
-            ),
-            (
-                "Caddy",
-                &[("x/x.crt", &chain), ("x/x.json", "{}"), ("x/x.key", key)],
-                &["x/x.crt + x/x.key"],
-                &["x/x.json"],
-            ),
-            (
-                "names that say nothing",
-                &[
-                    ("a.key", other_key),
-                    ("b.crt", &chain),
-                    ("c.crt", &other),
-                    ("d.key", key),
-                ],
-                &["b.crt + d.key", "c.crt + a.key"],
-                &[],
-            ),
-            (
-                "folders beside files",
-                &[("old/y.pem", &two.pem()), ("x.pem", &whole)],
-                &["x.pem"],
-                &["old"],
-            ),
-            // What is wrong is said when they are read again.
-            (
-                "damaged and mismatched",
-                &[
-                    ("x.crt", "-----BEGIN"),
-                    ("y.crt", &chain),
-                    ("y.key", other_key),
-                ],
-                &["x.crt", "y.crt + y.key"],
-                &[],
-            ),
-        ];
-        for (whose, folder, pairs, passed_over) in cases {
-            let (found, keyless, others) = found(folder);
-            assert_eq!(found, pairs, "{whose}");
-            assert_eq!(others, passed_over, "{whose}");
+        let texts = HashMap::from([
+            ("chain", one.chain_pem()),
+            ("leaf", one.certificate_pem().to_owned()),
+            ("key", one.key_pem().to_owned()),
+            ("whole", one.pem()),
+            ("chain2", two.chain_pem()),
+            ("key2", two.key_pem().to_owned()),
+            ("whole2", two.pem()),
+            ("rsa", rsa.pem()),
+            ("ca", Authority::root("root").pem().to_owned()),
+            ("dh", dh.to_owned()),
+            ("cut", "-----BEGIN".to_owned()),
+            ("text", "{}".to_owned()),
+        ]);
+        for [whose, folder, pairs, passed_over] in FOLDERS {
+            let files = folder.split_whitespace().map(|file| {
+                let (name, what) = file.split_once('=').expect("a name and its content");
+                (name, texts[what].as_str())
+            });
+            let (found, keyless, others) = found(&files.collect::<Vec<_>>());
+            assert_eq!(found.join(", "), pairs, "{whose}");
+            assert_eq!(others.join(" "), passed_over, "{whose}");
             assert!(keyless.is_empty(), "{whose}: {keyless:?}");
         }
     }

@@ -22,7 +22,7 @@ pub(crate) struct Shelf<'f> {
     /// Who wants to know what is in them, while their keys are at hand.
     pub(crate) inspector: Option<&'f Inspector>,
     /// Certificates that cannot be read, while those may be left out; `None` = they are errors.
-    pub(crate) left_out: Option<Vec<String>>,
+    pub(crate) skipped: Option<Vec<String>>,
 }
 
 /// All certificates of a front, in the order written, and what is wrong with those that are left
@@ -32,25 +32,25 @@ pub(crate) fn certificates(
     bad: BadCertificate,
     shelf: &mut Shelf<'_>,
 ) -> Option<(Vec<CertificateSource>, Vec<String>)> {
-    shelf.left_out = (bad == BadCertificate::Skip).then(Vec::new);
+    shelf.skipped = (bad == BadCertificate::Skip).then(Vec::new);
     let entries = tls.sections("certificates");
     let read: Vec<_> = entries
         .iter()
         .map(|entry| certificate(entry, shelf))
         .collect();
-    let left_out = shelf.left_out.take();
-    let certificates: Vec<_> = match &left_out {
+    let skipped = shelf.skipped.take();
+    let certificates: Vec<_> = match &skipped {
         Some(_) => read.into_iter().flatten().flatten().collect(),
         None => all(read.into_iter())?.into_iter().flatten().collect(),
     };
-    let left_out = left_out.unwrap_or_default();
+    let skipped = skipped.unwrap_or_default();
     if certificates.is_empty() {
-        for text in &left_out {
+        for text in &skipped {
             tls.error("certificates", problem(text));
         }
         return None;
     }
-    Some((certificates, left_out))
+    Some((certificates, skipped))
 }
 
 /// PEM files that a list of paths names.
@@ -139,7 +139,7 @@ impl Found {
             shelf.is_private(entry, key, self.key.as_ref().unwrap_or(&self.chain));
         }
         if let Some(inspector) = shelf.inspector {
-            let severity = match shelf.left_out {
+            let severity = match shelf.skipped {
                 Some(_) => Severity::Warning,
                 None => Severity::Error,
             };
@@ -187,9 +187,10 @@ fn directory(
             keyless.display()
         );
         let hint = "put the key there, or move the certificate elsewhere";
-        let severity = match folder.found.is_empty() {
-            true => Severity::Error,
-            false => Severity::Warning,
+        let severity = if folder.found.is_empty() {
+            Severity::Error
+        } else {
+            Severity::Warning
         };
         entry.say(severity, "chain", Problem::new(problem).hint(hint));
     }
@@ -208,7 +209,7 @@ fn directory(
         found.read(entry, shelf)
     });
     let read: Vec<_> = read.collect();
-    if shelf.left_out.is_some() {
+    if shelf.skipped.is_some() {
         return Some(read.into_iter().flatten().collect());
     }
     all(read.into_iter())
@@ -223,7 +224,7 @@ fn passed_over(entry: &Section<'_>, path: &Path, folder: &FolderContents) {
     let others: Vec<_> = others.filter(|one| !folder.keyless.contains(one)).collect();
     let shown = others.iter().take(PASSED_OVER_MAX);
     let name = |one: &&PathBuf| one.strip_prefix(path).unwrap_or(one).display().to_string();
-    let mut names = shown.map(|one| name(one)).collect::<Vec<_>>().join(", ");
+    let mut names = shown.map(name).collect::<Vec<_>>().join(", ");
     match others.len().checked_sub(PASSED_OVER_MAX) {
         _ if others.is_empty() => return,
         Some(more @ 1..) => names = format!("{names} and {more} more"),
@@ -271,10 +272,10 @@ impl Shelf<'_> {
     ) -> Option<T> {
         let problem = format!("cannot read {}: {error}", path.display());
         let told = Problem::new(problem.as_str()).hint(hint_of_unreadable(error));
-        match &mut self.left_out {
-            Some(left_out) => {
+        match &mut self.skipped {
+            Some(skipped) => {
                 section.warn(name, told);
-                left_out.push(problem);
+                skipped.push(problem);
             }
             None => section.error(name, told),
         }

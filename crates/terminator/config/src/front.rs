@@ -313,11 +313,11 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
     let both = versions.as_ref().zip(suites.as_ref());
     let fit = both.and_then(|(versions, suites)| suites_fit(tls, versions, suites));
     let versions = versions?;
-    let (certificates, left_out) = certificates?;
+    let (certificates, skipped) = certificates?;
     let options = ServerOptions {
         certificates,
         bad_certificate: bad_certificate?,
-        left_out,
+        skipped,
         unknown_name: unknown_name?,
         version_min: *versions.iter().min()?,
         version_max: *versions.iter().max()?,

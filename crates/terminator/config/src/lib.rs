@@ -122,7 +122,7 @@ fn without_faults(source: &Source, files: &mut dyn Files, first: Option<Read>) -
             base: source.base(),
             files: &mut *files,
             inspector: None,
-            left_out: None,
+            skipped: None,
         };
         match settings(&Section::top(&TABLE, &root, &report), &mut shelf) {
             Some(read) if read.is_whole => return Some(read.settings),
@@ -146,7 +146,7 @@ fn read(
         base: source.base(),
         files,
         inspector,
-        left_out: None,
+        skipped: None,
     };
     let read = root.and_then(|root| {
         options::check(&root, &TABLE, &report);

@@ -61,7 +61,7 @@ pub(crate) enum DirectoryFailure {
     #[error(
         "cannot make the directory of the status socket, {}: {error}\n\
          hint: name a place that can be written with --status-socket (`admin.status-socket`); \
-         /dev/shm/lariat/status.sock is in memory",
+         /dev/shm/lariat.sock is in memory",
         .directory.display()
     )]
     Unmade {

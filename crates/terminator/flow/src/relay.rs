@@ -312,10 +312,8 @@ impl Down {
         let is_bulk = self.is_bulk;
         let records = self.records.get_or_insert_with(|| pool.take_for(is_bulk));
         let is_limited = self.sizing.limit.is_some();
-        let count_max = match records.is_large() && !is_limited {
-            true => RECORDS_LARGE,
-            false => 1,
-        };
+        let is_bulk = records.is_large() && !is_limited;
+        let count_max = if is_bulk { RECORDS_LARGE } else { 1 };
         let pieces = records
             .space()
             .chunks_exact_mut(layout.stride())

@@ -222,7 +222,7 @@ impl Client {
             staples: Ends::default(),
             authorities,
             lists,
-            left_out: Vec::new(),
+            skipped: Vec::new(),
         }
     }
 

@@ -13,7 +13,7 @@ pub struct ServerOptions {
     /// What becomes of the service if one of them cannot be served.
     pub bad_certificate: BadCertificate,
     /// What is wrong with certificates that were left out before.
-    pub left_out: Vec<String>,
+    pub skipped: Vec<String>,
     /// What a client gets whose name no certificate has.
     pub unknown_name: UnknownName,
     /// The lowest version spoken.
@@ -46,7 +46,7 @@ impl ServerOptions {
         Self {
             certificates,
             bad_certificate: BadCertificate::Refuse,
-            left_out: Vec::new(),
+            skipped: Vec::new(),
             unknown_name: UnknownName::Default,
             version_min: Version::Tls12,
             version_max: Version::Tls13,

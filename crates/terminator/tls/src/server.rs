@@ -76,8 +76,8 @@ pub struct Expiries {
     pub authorities: Ends,
     /// The revocation lists that the others' certificates are held against, by nextUpdate.
     pub lists: Ends,
-    /// What is wrong with certificates that are left out (`bad-certificate = "skip"`).
-    pub left_out: Vec<String>,
+    /// What is wrong with certificates that are skipped (`bad-certificate = "skip"`).
+    pub skipped: Vec<String>,
 }
 
 impl Expiries {
@@ -89,7 +89,7 @@ impl Expiries {
             staples: self.staples.and(other.staples),
             authorities: self.authorities.and(other.authorities),
             lists: self.lists.and(other.lists),
-            left_out: [self.left_out, other.left_out].concat(),
+            skipped: [self.skipped, other.skipped].concat(),
         }
     }
 }
@@ -233,7 +233,7 @@ impl Server {
             staples: self.site.staple_ends(now),
             authorities,
             lists,
-            left_out: self.site.left_out.clone(),
+            skipped: self.site.skipped.clone(),
         }
     }
 
@@ -264,8 +264,8 @@ impl Server {
         let (policy, policy_concerns) = Policy::new(options, order)?;
         concerns.extend(policy_concerns.into_iter().map(Concern::Policy));
         let verifier = verify::verifier(&options.client)?;
-        let left_out = verifier.as_ref().and_then(|one| one.unsent_names_bytes());
-        concerns.extend(left_out.map(Concern::AuthorityNames));
+        let unsent = verifier.as_ref().and_then(|one| one.unsent_names_bytes());
+        concerns.extend(unsent.map(Concern::AuthorityNames));
         let first = Moment { since: None, now };
         let trust = verifier.iter().flat_map(|one| one.chains().concerns(first));
         concerns.extend(trust.map(Concern::Verify));

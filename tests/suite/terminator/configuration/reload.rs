@@ -143,7 +143,7 @@ fn one_bad_certificate_takes_the_others_down_unless_it_may_be_skipped() {
         let place = format!("live/{name}/fullchain.pem");
         let leaf = site.leaf(&[&format!("{name}.example")]);
         site.write(&place, leaf.chain_pem());
-        site.write(&format!("live/{name}/privkey.pem"), leaf.key_pem());
+        site.write(format!("live/{name}/privkey.pem"), leaf.key_pem());
     }
     let service = Service::new(&site, &server);
     let service = service.certificates(&format!("[{:?}]", site.path("live")));
@@ -168,12 +168,12 @@ fn one_bad_certificate_takes_the_others_down_unless_it_may_be_skipped() {
     lariat.configure(&skipping.toml());
     let told = lariat.reload();
     assert_eq!(told.code(), 0, "{told:?}");
-    told.assert_stderr("left out (bad-certificate = \"skip\")");
+    told.assert_stderr("skipped (bad-certificate = \"skip\")");
     assert_eq!(subject("b.example"), "subject=CN = a.example");
-    lariat.wait_for_metric("lariat_certificates_left_out", &[], 1.0);
+    lariat.wait_for_metric("lariat_certificates_skipped", &[], 1.0);
     let status = lariat.status();
-    let left_out = status["services"][0]["certificates_left_out"][0].as_str();
-    assert!(left_out.is_some_and(|why| why.contains("live/b/fullchain.pem:1")));
+    let skipped = status["services"][0]["certificates_skipped"][0].as_str();
+    assert!(skipped.is_some_and(|why| why.contains("live/b/fullchain.pem:1")));
 
     // One at least is left.
     site.write("live/a/fullchain.pem", "cut");

@@ -91,7 +91,7 @@ pub(super) const TLS: &[Key] = &[
          or the reload fails as a whole, and what was served before still is. With `skip` the \
          others are served without it as long as one is left: its clients get another one, a \
          warning is logged, and `lariat status` and the metric \
-         `lariat_certificates_left_out` show it.",
+         `lariat_certificates_skipped` show it.",
     )
     .example(r#"bad-certificate = "skip""#),
     key("service.front.tls.alpn", Kind::Text("PROTOCOL"))

@@ -232,7 +232,7 @@ pub(crate) struct ServiceStatus {
     pub(crate) certificates: Vec<CertificateStatus>,
     /// What is wrong with those that are left out, at most [`CERTIFICATES_MAX`].
     #[serde(default)]
-    pub(crate) certificates_left_out: Vec<String>,
+    pub(crate) certificates_skipped: Vec<String>,
     #[serde(with = "metrics")]
     pub(crate) metrics: Counts<Service>,
     pub(crate) servers: Vec<ServerStatus>,

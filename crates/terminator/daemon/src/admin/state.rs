@@ -349,10 +349,10 @@ impl AdminState {
                 staples,
                 authorities,
                 lists,
-                left_out,
+                skipped,
             } = &plan.expiries;
-            let gauge = ServiceGauge::CertificatesLeftOut;
-            service.counts.set(gauge, left_out.len() as u64);
+            let gauge = ServiceGauge::CertificatesSkipped;
+            service.counts.set(gauge, skipped.len() as u64);
             for (loaded, expired, ends) in [
                 (
                     ServiceGauge::Certificates,
@@ -516,7 +516,7 @@ impl AdminState {
                 staples,
                 authorities,
                 lists,
-                left_out: _,
+                skipped: _,
             } = &service.expiries;
             for (family, ends) in [
                 (Labelled::CertificateExpiry, certificates),
@@ -575,7 +575,7 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
         server(one, checked.or(watched), workers, since_ms)
     });
     let first = |ends: &Ends| ends.first().map(since_epoch);
-    let left_out = plan.expiries.left_out.iter().take(CERTIFICATES_MAX);
+    let skipped = plan.expiries.skipped.iter().take(CERTIFICATES_MAX);
     ServiceStatus {
         servers: servers.collect(),
         listeners: plan.listeners,
@@ -589,7 +589,7 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
             crls_seconds: first(&plan.expiries.lists),
         },
         certificates: certificates(&plan.expiries.certificates),
-        certificates_left_out: left_out.cloned().collect(),
+        certificates_skipped: skipped.cloned().collect(),
         metrics: counts,
         name,
     }

@@ -210,8 +210,8 @@ fn service_text(
             field(name, end(now, loaded, expired, first));
         }
     }
-    for why in &service.certificates_left_out {
-        field("left out", why.clone());
+    for why in &service.certificates_skipped {
+        field("skipped", why.clone());
     }
     field("connections", connections(service, before));
     field("handshakes", handshakes(service, before));

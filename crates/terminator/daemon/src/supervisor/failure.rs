@@ -254,8 +254,8 @@ impl ListenFailure {
             io::ErrorKind::AddrInUse => Some("another process has it: `ss -lnp` shows which"),
             io::ErrorKind::AddrNotAvailable => Some("no interface of this host has that address"),
             io::ErrorKind::ReadOnlyFilesystem => Some(
-                "choose a path that can be written: --status-socket for the status socket; what is \
-                 in /dev/shm is in memory",
+                "choose a path that can be written; that of the status socket is --status-socket, \
+                 and /dev/shm/lariat.sock is in memory",
             ),
             io::ErrorKind::PermissionDenied => Some(
                 "ports below 1024 need root or CAP_NET_BIND_SERVICE, paths a writable directory",

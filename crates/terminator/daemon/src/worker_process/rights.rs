@@ -64,8 +64,8 @@ pub(crate) fn give_up_by(
         process::drop_user(Identity { user, group }, further_groups).map_err(|error| {
             format!(
                 "becoming another user: {error}\n\
-                 hint: give it CAP_SETUID, CAP_SETGID and CAP_SETPCAP, or start it as an ordinary \
-                 user, or with --user root, which leaves it who it is"
+                 hint: give it CAP_SETUID and CAP_SETGID, or start it as an ordinary user, or with \
+                 --user root, which leaves it who it is"
             )
         })?;
     }

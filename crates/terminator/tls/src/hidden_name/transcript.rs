@@ -23,7 +23,7 @@ pub(crate) fn suite(code: u16) -> Option<SupportedCipherSuite> {
 fn restoring(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     let common = |common: &CipherSuiteCommon| CipherSuiteCommon {
         suite: common.suite,
-        hash_provider: Box::leak(Box::new(Transcript(common.hash_provider))),
+        hash_provider: Box::leak(Box::new(TranscriptHash(common.hash_provider))),
         confidentiality_limit: common.confidentiality_limit,
     };
     match suite {
@@ -47,15 +47,16 @@ fn restoring(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     }
 }
 
-struct Transcript(&'static dyn Hash);
+struct TranscriptHash(&'static dyn Hash);
 
-impl Hash for Transcript {
+impl Hash for TranscriptHash {
     fn start(&self) -> Box<dyn Context> {
         let begun = self.0.start();
         // Other handshakes need none of this.
-        match context::with(|context| context.hidden.is_some()) {
-            true => Box::new(Restoring(begun)),
-            false => begun,
+        if context::with(|context| context.hidden.is_some()) {
+            Box::new(RestoringContext(begun))
+        } else {
+            begun
         }
     }
 
@@ -72,9 +73,9 @@ impl Hash for Transcript {
     }
 }
 
-struct Restoring(Box<dyn Context>);
+struct RestoringContext(Box<dyn Context>);
 
-impl Context for Restoring {
+impl Context for RestoringContext {
     fn fork_finish(&self) -> Output {
         self.0.fork_finish()
     }

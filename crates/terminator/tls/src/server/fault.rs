@@ -70,8 +70,8 @@ pub enum Concern {
         is_served: bool,
     },
     /// A certificate that cannot be served and does not keep the others from it.
-    #[error("left out (bad-certificate = \"skip\"): {0}")]
-    CertificateLeftOut(CertificateError),
+    #[error("skipped (bad-certificate = \"skip\"): {0}")]
+    CertificateSkipped(CertificateError),
     /// A certificate that no client gets: where it came from.
     #[error(
         "{0}: no client gets this certificate: it has no name that another with a key of the same \

@@ -14,7 +14,7 @@ pub(super) struct Site {
     pub(super) index: Index,
     pub(super) certificates: Vec<Certificate>,
     /// What is wrong with others of its certificates.
-    pub(super) left_out: Vec<String>,
+    pub(super) skipped: Vec<String>,
     pub(super) suites: Vec<Suite>,
 }
 
@@ -26,13 +26,13 @@ impl Site {
         concerns: &mut Vec<Concern>,
     ) -> Result<Self, BuildFault> {
         let mut certificates = Vec::with_capacity(options.certificates.len());
-        let mut left_out = options.left_out.clone();
+        let mut skipped = options.skipped.clone();
         for source in &options.certificates {
             let (certificate, found) = match Certificate::load(source) {
                 Ok(loaded) => loaded,
                 Err(error) if options.bad_certificate == BadCertificate::Skip => {
-                    left_out.push(error.to_string());
-                    concerns.push(Concern::CertificateLeftOut(error));
+                    skipped.push(error.to_string());
+                    concerns.push(Concern::CertificateSkipped(error));
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -55,7 +55,7 @@ impl Site {
         let site = Self {
             index: Index::build(entries, options.unknown_name),
             certificates,
-            left_out,
+            skipped,
             suites: policy.suites().to_vec(),
         };
         concerns.extend(site.concerns(Moment { since: None, now }));
