@@ -76,7 +76,10 @@ fn follow(
     let mut bytes = 0;
     loop {
         bytes += out.to_client.len() + out.to_server.len();
-        assert!(went + bytes <= 2 * OWN_BYTES_MAX + came * FACTOR, "{came} bytes, {bytes} more");
+        assert!(
+            went + bytes <= 2 * OWN_BYTES_MAX + came * FACTOR,
+            "{came} bytes, {bytes} more"
+        );
         assert!(dialog.unavailable().len() < OWN_BYTES_MAX);
         out = match out.next {
             Next::More => return Some(bytes),

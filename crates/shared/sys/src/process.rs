@@ -157,15 +157,16 @@ pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Becomes that user and group, in all threads, in no further group, for good; only root can.
+/// Becomes that user and group, in all threads, in these further groups alone, for good; only root
+/// can.
 ///
 /// An error may leave the process between the two: it must end then.
-pub fn drop_user(to: Identity) -> io::Result<()> {
+pub fn drop_user(to: Identity, groups: &[u32]) -> io::Result<()> {
     // It is root's to change.
     drop_bounding_set()?;
     // libc's calls change all threads; the kernel's, which rustix makes, one.
-    // SAFETY: no groups are read, since their count is 0.
-    checked(unsafe { libc::setgroups(0, std::ptr::null()) })?;
+    // SAFETY: as many groups are read as the slice has.
+    checked(unsafe { libc::setgroups(groups.len() as _, groups.as_ptr()) })?;
     // SAFETY: numbers only.
     checked(unsafe { libc::setresgid(to.group, to.group, to.group) })?;
     // SAFETY: numbers only.
@@ -249,6 +250,30 @@ pub fn lookup_user(name: &str) -> io::Result<Option<Identity>> {
 pub fn lookup_group(name: &str) -> io::Result<Option<u32>> {
     let found = find_group(&std::fs::read_to_string("/etc/group")?, name);
     Ok(found.or_else(|| name.parse().ok()))
+}
+
+/// The groups in which `/etc/group` has that user beside its own, by the user's name or number.
+pub fn further_groups(user: &str) -> io::Result<Vec<u32>> {
+    let passwd = std::fs::read_to_string("/etc/passwd")?;
+    let name = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (name == user || number == user).then_some(name)
+    });
+    let groups = std::fs::read_to_string("/etc/group")?;
+    Ok(name.map_or_else(Vec::new, |name| groups_of(&groups, name)))
+}
+
+fn groups_of(groups: &str, user: &str) -> Vec<u32> {
+    let member = |line: &str| {
+        let mut fields = line.split(':').skip(2);
+        let (number, members) = (fields.next()?, fields.next()?);
+        let mut members = members.split(',');
+        members
+            .any(|member| member == user)
+            .then(|| number.parse().ok())?
+    };
+    groups.lines().filter_map(member).collect()
 }
 
 /// passwd(5): `name:password:user:group:...`

@@ -508,13 +508,13 @@ fn a_user_left_stays_left() {
         group: 65534,
     };
     if !process::is_root() {
-        return assert_denied(process::drop_user(nobody));
+        return assert_denied(process::drop_user(nobody, &[]));
     }
-    process::drop_user(nobody).unwrap();
+    process::drop_user(nobody, &[]).unwrap();
     assert_eq!(process::identity(), nobody);
     assert!(rustix::process::getgroups().unwrap().is_empty());
     let root = process::Identity { user: 0, group: 0 };
-    assert_denied(process::drop_user(root));
+    assert_denied(process::drop_user(root, &[]));
     // Only root reads it.
     assert_denied(File::open("/etc/shadow"));
     std::thread::spawn(move || assert_eq!(process::identity(), nobody))

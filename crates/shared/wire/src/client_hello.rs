@@ -65,12 +65,11 @@ pub fn read(bytes: &[u8]) -> Result<Peek<'_>, HelloFault> {
     Reader::default().read(bytes)
 }
 
-/// A text as the host name that a hello may ask for (RFC 6066 section 3), without a closing dot;
-/// `None` if no hello may.
+/// A text as the host name that a hello can ask for, without a closing dot; `None` if it is none.
 pub fn host_name(text: &str) -> Option<&str> {
     match host_name::judge(text.as_bytes()) {
         HostName::Valid(length) => text.get(..length),
-        HostName::Address | HostName::Invalid => None,
+        HostName::Other => None,
     }
 }
 
@@ -163,10 +162,21 @@ impl<'a> ClientHello<'a> {
 
     /// The host name asked for, in the client's spelling, without a closing dot.
     ///
-    /// An IP address in its place is treated as no name.
+    /// Anything else in its place, such as an IP address, is treated as no name.
     pub fn server_name(&self) -> Option<&str> {
         let name = self.extensions.server_name?.within(&self.body);
         std::str::from_utf8(name).ok()
+    }
+
+    /// What stands in the place of a host name and is none.
+    pub fn other_name(&self) -> Option<&[u8]> {
+        Some(self.extensions.other_name?.within(&self.body))
+    }
+
+    /// Where in the body the extension with the name begins, and a type that no extension of the
+    /// hello has.
+    pub fn name_extension(&self) -> Option<(usize, u16)> {
+        self.extensions.name_extension
     }
 
     /// The application protocols (RFC 7301).

@@ -1,7 +1,7 @@
 //! The keys of a service's TLS towards its servers.
 
 use backend::options::ServerOptions;
-use options::{Problem, Section};
+use options::{Problem, Section, Severity};
 use proxy::options::BackTlsOptions;
 use tls::client::{is_server_name, parse_pin};
 use tls::options::{
@@ -155,7 +155,12 @@ fn certificate(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<CertificateSo
         shelf.is_private(tls, name, key.as_ref().unwrap_or(&chain));
     }
     if let Some(inspector) = shelf.inspector {
-        inspector.certificate(tls, "certificate", &source, Use::ToServers);
+        inspector.certificate(
+            tls,
+            "certificate",
+            &source,
+            (Use::ToServers, Severity::Error),
+        );
     }
     Some(source)
 }

@@ -2,16 +2,16 @@
 //!
 //! Finds and reads them; whether they hold what they should is judged in `tls`.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use options::{Problem, Section, all};
+use options::{Problem, Section, Severity, all};
 use tls::certificate::pem;
-use tls::options::{CertificateSource, PemSource};
+use tls::options::{BadCertificate, CertificateSource, PemSource};
 
+use crate::certificate_folder::{self, FolderContents};
 use crate::files::Files;
-use crate::inspection::{Inspector, Use};
+use crate::inspection::{Inspector, Use, problem};
 
 /// Files, and where relative paths to them begin.
 pub(crate) struct Shelf<'f> {
@@ -21,17 +21,36 @@ pub(crate) struct Shelf<'f> {
     pub(crate) files: &'f mut dyn Files,
     /// Who wants to know what is in them, while their keys are at hand.
     pub(crate) inspector: Option<&'f Inspector>,
+    /// Certificates that cannot be read, while those may be left out; `None` = they are errors.
+    pub(crate) skipped: Option<Vec<String>>,
 }
 
-/// All certificates of a front, in the order written.
+/// All certificates of a front, in the order written, and what is wrong with those that are left
+/// out because they cannot be read.
 pub(crate) fn certificates(
     tls: &Section<'_>,
+    bad: BadCertificate,
     shelf: &mut Shelf<'_>,
-) -> Option<Vec<CertificateSource>> {
+) -> Option<(Vec<CertificateSource>, Vec<String>)> {
+    shelf.skipped = (bad == BadCertificate::Skip).then(Vec::new);
     let entries = tls.sections("certificates");
-    let read = all(entries.iter().map(|entry| certificate(entry, shelf)))?;
-    let certificates: Vec<_> = read.into_iter().flatten().collect();
-    (!certificates.is_empty()).then_some(certificates)
+    let read: Vec<_> = entries
+        .iter()
+        .map(|entry| certificate(entry, shelf))
+        .collect();
+    let skipped = shelf.skipped.take();
+    let certificates: Vec<_> = match &skipped {
+        Some(_) => read.into_iter().flatten().flatten().collect(),
+        None => all(read.into_iter())?.into_iter().flatten().collect(),
+    };
+    let skipped = skipped.unwrap_or_default();
+    if certificates.is_empty() {
+        for text in &skipped {
+            tls.error("certificates", problem(text));
+        }
+        return None;
+    }
+    Some((certificates, skipped))
 }
 
 /// PEM files that a list of paths names.
@@ -68,17 +87,15 @@ fn certificate(entry: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<Certifi
         }
         return directory(entry, &chain, shelf);
     }
-    let found = Found {
-        key: match key {
-            Some(path) => Some(shelf.base.join(path?)),
-            None => None,
-        },
-        ocsp: match ocsp {
-            Some(path) => Staple::At(shelf.base.join(path?)),
-            None => Staple::IfThere(chain.with_extension("ocsp")),
-        },
-        chain,
+    let key = match key {
+        Some(path) => Some(shelf.base.join(path?)),
+        None => certificate_folder::key_beside(shelf.files, &chain),
     };
+    let ocsp = match ocsp {
+        Some(path) => Staple::At(shelf.base.join(path?)),
+        None => Staple::IfThere(chain.with_extension("ocsp")),
+    };
+    let found = Found { chain, key, ocsp };
     found.read(entry, shelf).map(|source| vec![source])
 }
 
@@ -105,7 +122,7 @@ impl Found {
             Staple::At(path) => Some(shelf.read(entry, "ocsp", path)),
             Staple::IfThere(path) => match shelf.files.read(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => Some(unreadable(entry, "ocsp", path, &error)),
+                Err(error) => Some(shelf.unreadable(entry, "ocsp", path, &error)),
                 Ok(bytes) => Some(Some(bytes)),
             },
             Staple::Nowhere => None,
@@ -122,7 +139,11 @@ impl Found {
             shelf.is_private(entry, key, self.key.as_ref().unwrap_or(&self.chain));
         }
         if let Some(inspector) = shelf.inspector {
-            inspector.certificate(entry, "chain", &source, Use::Shown);
+            let severity = match shelf.skipped {
+                Some(_) => Severity::Warning,
+                None => Severity::Error,
+            };
+            inspector.certificate(entry, "chain", &source, (Use::Shown, severity));
         }
         Some(source)
     }
@@ -150,77 +171,67 @@ fn directory(
     path: &Path,
     shelf: &mut Shelf<'_>,
 ) -> Option<Vec<CertificateSource>> {
-    let listed = match shelf.files.list(path) {
-        Ok(listed) => listed,
-        Err(error) => return unreadable(entry, "chain", path, &error),
+    let folder = match certificate_folder::look_through(shelf.files, path) {
+        Ok(folder) => folder,
+        Err(error) => return shelf.unreadable(entry, "chain", path, &error),
     };
-    let found = sorted_out(&listed);
-    if found.is_empty() {
+    if folder.found.is_empty() && folder.keyless.is_empty() {
         let problem = Problem::new(format!("{} holds no certificate", path.display()));
-        entry.error(
-            "chain",
-            problem.hint("put x.pem, or x.crt and x.key, into it"),
-        );
+        let hint = "put x.pem with its key, or x.crt and x.key, into it";
+        entry.error("chain", problem.hint(hint));
         return None;
     }
-    all(found.into_iter().map(|one| one.read(entry, shelf)))
-}
-
-/// Which files of a directory belong together.
-fn sorted_out(listed: &[PathBuf]) -> Vec<Found> {
-    let names: BTreeSet<&Path> = listed.iter().map(PathBuf::as_path).collect();
-    let beside = |path: &Path, ending: &str| {
-        let other = path.with_extension(ending);
-        names.contains(other.as_path()).then_some(other)
-    };
-    let staple = |path: &Path| beside(path, "ocsp").map_or(Staple::Nowhere, Staple::At);
-    if let Some(found) = certbot(&names) {
-        return vec![found];
+    for keyless in &folder.keyless {
+        let problem = format!(
+            "{} is passed over: its key is not beside it",
+            keyless.display()
+        );
+        let hint = "put the key there, or move the certificate elsewhere";
+        let severity = if folder.found.is_empty() {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
+        entry.say(severity, "chain", Problem::new(problem).hint(hint));
     }
-    let is_kubernetes = ["tls.crt", "tls.key"].map(|name| named(&names, name).is_some());
-    let is_beside = |path: &Path| {
-        let name = path.file_name().and_then(|name| name.to_str());
-        name.is_some_and(|name| BESIDE_TLS_CRT.contains(&name))
-    };
-    let chains = listed.iter().filter(|path| is_chain(path));
-    chains
-        .filter(|path| is_kubernetes != [true, true] || !is_beside(path))
-        .map(|path| Found {
-            chain: path.clone(),
-            key: beside(path, "key"),
-            ocsp: staple(path),
-        })
-        .collect()
+    if shelf.inspector.is_some() {
+        passed_over(entry, path, &folder);
+    }
+    if folder.found.is_empty() {
+        return None;
+    }
+    let read = folder.found.into_iter().map(|one| {
+        let found = Found {
+            chain: one.chain,
+            key: one.key,
+            ocsp: one.ocsp.map_or(Staple::Nowhere, Staple::At),
+        };
+        found.read(entry, shelf)
+    });
+    let read: Vec<_> = read.collect();
+    if shelf.skipped.is_some() {
+        return Some(read.into_iter().flatten().collect());
+    }
+    all(read.into_iter())
 }
 
-fn is_chain(path: &Path) -> bool {
-    let hidden = path
-        .file_name()
-        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    !hidden
-        && path
-            .extension()
-            .is_some_and(|ending| ending == "pem" || ending == "crt")
-}
+/// The most names in the note about files of no use.
+const PASSED_OVER_MAX: usize = 8;
 
-/// What a Secret of the type `kubernetes.io/tls` holds beside `tls.crt` and `tls.key`: the
-/// authority that issued it, and chain and key once more (cert-manager).
-const BESIDE_TLS_CRT: [&str; 2] = ["ca.crt", "tls-combined.pem"];
-
-fn named(names: &BTreeSet<&Path>, wanted: &str) -> Option<PathBuf> {
-    let mut all = names.iter();
-    let found = all.find(|path| path.file_name().is_some_and(|name| name == wanted));
-    found.map(|path| path.to_path_buf())
-}
-
-/// certbot's `live/NAME`: four files for one certificate.
-fn certbot(names: &BTreeSet<&Path>) -> Option<Found> {
-    let named = |wanted: &str| named(names, wanted);
-    Some(Found {
-        chain: named("fullchain.pem")?,
-        key: Some(named("privkey.pem")?),
-        ocsp: named("fullchain.ocsp").map_or(Staple::Nowhere, Staple::At),
-    })
+/// Notes what of a folder is no part of a certificate that is served.
+fn passed_over(entry: &Section<'_>, path: &Path, folder: &FolderContents) {
+    let others = folder.passed_over.iter();
+    let others: Vec<_> = others.filter(|one| !folder.keyless.contains(one)).collect();
+    let shown = others.iter().take(PASSED_OVER_MAX);
+    let name = |one: &&PathBuf| one.strip_prefix(path).unwrap_or(one).display().to_string();
+    let mut names = shown.map(name).collect::<Vec<_>>().join(", ");
+    match others.len().checked_sub(PASSED_OVER_MAX) {
+        _ if others.is_empty() => return,
+        Some(more @ 1..) => names = format!("{names} and {more} more"),
+        _ => {}
+    }
+    let problem = format!("of {} are passed over: {names}", path.display());
+    entry.say(Severity::Note, "chain", Problem::new(problem));
 }
 
 impl Shelf<'_> {
@@ -247,13 +258,33 @@ impl Shelf<'_> {
     ) -> Option<Vec<u8>> {
         match self.files.read(path) {
             Ok(bytes) => Some(bytes),
-            Err(error) => unreadable(section, name, path, &error),
+            Err(error) => self.unreadable(section, name, path, &error),
         }
+    }
+
+    /// Reports that a file cannot be read, as an error unless it may be left out.
+    fn unreadable<T>(
+        &mut self,
+        section: &Section<'_>,
+        name: &str,
+        path: &Path,
+        error: &io::Error,
+    ) -> Option<T> {
+        let problem = format!("cannot read {}: {error}", path.display());
+        let told = Problem::new(problem.as_str()).hint(hint_of_unreadable(error));
+        match &mut self.skipped {
+            Some(skipped) => {
+                section.warn(name, told);
+                skipped.push(problem);
+            }
+            None => section.error(name, told),
+        }
+        None
     }
 }
 
-fn unreadable<T>(section: &Section<'_>, name: &str, path: &Path, error: &io::Error) -> Option<T> {
-    let hint = match error.kind() {
+fn hint_of_unreadable(error: &io::Error) -> &'static str {
+    match error.kind() {
         io::ErrorKind::NotFound => {
             "relative paths begin at the directory of the configuration file, or for flags at the \
              working directory"
@@ -264,60 +295,5 @@ fn unreadable<T>(section: &Section<'_>, name: &str, path: &Path, error: &io::Err
         io::ErrorKind::FileTooLarge => "no file that a configuration names may exceed 64 MiB",
         io::ErrorKind::InvalidInput => "name a regular file, or a link to one",
         _ => "check what is at that path",
-    };
-    let problem = Problem::new(format!("cannot read {}: {error}", path.display())).hint(hint);
-    section.error(name, problem);
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn chains(names: &[&str]) -> Vec<(String, bool, bool)> {
-        let listed: Vec<_> = names.iter().map(PathBuf::from).collect();
-        let show = |found: Found| {
-            let stapled = matches!(found.ocsp, Staple::At(_));
-            (
-                found.chain.display().to_string(),
-                found.key.is_some(),
-                stapled,
-            )
-        };
-        sorted_out(&listed).into_iter().map(show).collect()
-    }
-
-    #[test]
-    fn pem_alone_and_crt_with_key() {
-        let found = chains(&[
-            "d/.x.pem", "d/a.ocsp", "d/a.pem", "d/b.crt", "d/b.key", "d/README",
-        ]);
-        let a = ("d/a.pem".to_owned(), false, true);
-        let b = ("d/b.crt".to_owned(), true, false);
-        assert_eq!(found, [a, b]);
-    }
-
-    #[test]
-    fn a_folder_of_a_kubernetes_secret_holds_one_certificate() {
-        let secret = ["d/ca.crt", "d/tls-combined.pem", "d/tls.crt", "d/tls.key"];
-        let tls = ("d/tls.crt".to_owned(), true, false);
-        assert_eq!(chains(&secret), std::slice::from_ref(&tls));
-        // Beside others it is still what it is, and another's ca.crt is a certificate.
-        let other = ("d/web.pem".to_owned(), false, false);
-        let mixed = ["d/ca.crt", "d/tls.crt", "d/tls.key", "d/web.pem"];
-        assert_eq!(chains(&mixed), [tls, other]);
-        let ca = ("d/ca.crt".to_owned(), true, false);
-        assert_eq!(chains(&["d/ca.crt", "d/ca.key"]), [ca]);
-    }
-
-    #[test]
-    fn a_directory_of_certbot_is_one_certificate() {
-        let found = chains(&[
-            "d/cert.pem",
-            "d/chain.pem",
-            "d/fullchain.pem",
-            "d/privkey.pem",
-        ]);
-        assert_eq!(found, [("d/fullchain.pem".to_owned(), true, false)]);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub trait Files {
     /// The bytes of a file. A directory is an error of the kind `IsADirectory`.
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// The files of a directory, by path, sorted; directories in it are left out.
+    /// What is in a directory, by path, sorted.
     fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>>;
 
     /// The CPUs that this process may run on, ascending; at least one.
@@ -23,8 +23,11 @@ pub trait Files {
 
     /// The bytes of the standard input.
     fn read_standard_input(&mut self) -> io::Result<Vec<u8>> {
-        Err(io::ErrorKind::Unsupported.into())
+        Err(ErrorKind::Unsupported.into())
     }
+
+    /// A file that was read turned out to be of no use, and nobody else needs its bytes.
+    fn forget(&mut self, _path: &Path) {}
 
     /// Whether every user of the host can read a file: by its mode, and those of the directories
     /// that it lies in. `false` where that cannot be seen.
@@ -40,6 +43,9 @@ pub struct Disk;
 /// No certificate, bundle or revocation list is larger.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
+/// No folder of certificates has more: each takes three of them, and is read at every reload.
+const FOLDER_ENTRIES_MAX: usize = 200_000;
+
 /// All that there is to read, of which so many bytes are expected.
 fn all_of(from: impl io::Read, expected: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     // All at once: a vector that grows leaves copies of what may be a key behind.
@@ -47,7 +53,7 @@ fn all_of(from: impl io::Read, expected: u64) -> io::Result<Zeroizing<Vec<u8>>> 
     let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
     io::Read::read_to_end(&mut from.take(FILE_BYTES_MAX + 1), &mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::ErrorKind::FileTooLarge.into());
+        return Err(ErrorKind::FileTooLarge.into());
     }
     Ok(bytes)
 }
@@ -62,9 +68,10 @@ impl Files for Disk {
     fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(directory)? {
-            let path = entry?.path();
-            if !path.is_dir() {
-                paths.push(path);
+            paths.push(entry?.path());
+            if paths.len() > FOLDER_ENTRIES_MAX {
+                let message = format!("it has more than {FOLDER_ENTRIES_MAX} entries");
+                return Err(io::Error::other(message));
             }
         }
         paths.sort();
@@ -134,9 +141,23 @@ impl<F: Files> Recorder<F> {
 
 impl<F: Files> Files for Recorder<F> {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
-        let bytes = self.files.read(path)?;
-        self.recording.insert(path, bytes.clone());
-        Ok(bytes)
+        match self.files.read(path) {
+            Ok(bytes) => {
+                self.recording.insert(path, bytes.clone());
+                Ok(bytes)
+            }
+            Err(error) => {
+                if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) {
+                    let failures = &mut self.recording.failures;
+                    failures.insert(path.to_owned(), error.to_string());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn forget(&mut self, path: &Path) {
+        self.recording.insert(path, FORGOTTEN.to_vec());
     }
 
     fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
@@ -152,6 +173,9 @@ impl<F: Files> Files for Recorder<F> {
     }
 }
 
+/// What is recorded of a file of no use: a block that is neither certificate nor key.
+const FORGOTTEN: &[u8] = b"-----BEGIN PARAMETERS-----\n-----END PARAMETERS-----\n";
+
 /// Files in memory: what a recorder saw, or what a test puts in.
 ///
 /// It holds private keys, so it shows nothing and is overwritten when it goes.
@@ -159,6 +183,8 @@ impl<F: Files> Files for Recorder<F> {
 pub struct Recording {
     files: BTreeMap<PathBuf, Vec<u8>>,
     lists: BTreeMap<PathBuf, Vec<PathBuf>>,
+    /// Files that are there and could not be read, and why.
+    failures: BTreeMap<PathBuf, String>,
     cpus: Vec<u16>,
 }
 
@@ -178,16 +204,17 @@ impl Recording {
 
 impl Files for Recording {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
-        match self.files.get(path) {
-            Some(bytes) => Ok(bytes.clone()),
-            None if self.lists.contains_key(path) => Err(io::ErrorKind::IsADirectory.into()),
-            None => Err(io::ErrorKind::NotFound.into()),
+        match (self.files.get(path), self.failures.get(path)) {
+            (Some(bytes), _) => Ok(bytes.clone()),
+            (None, Some(why)) => Err(io::Error::other(why.clone())),
+            _ if self.lists.contains_key(path) => Err(ErrorKind::IsADirectory.into()),
+            _ => Err(ErrorKind::NotFound.into()),
         }
     }
 
     fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
         let paths = self.lists.get(directory);
-        paths.cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+        paths.cloned().ok_or_else(|| ErrorKind::NotFound.into())
     }
 
     fn cpus(&mut self) -> Vec<u16> {
@@ -227,8 +254,8 @@ mod tests {
 
         let mut recording = recorder.into_recording();
         assert_eq!(read(&mut recording, "/a.pem").unwrap(), b"secret");
-        assert_eq!(read(&mut recording, "/b.pem"), Err(io::ErrorKind::NotFound));
-        assert_eq!(read(&mut recording, "/d"), Err(io::ErrorKind::IsADirectory));
+        assert_eq!(read(&mut recording, "/b.pem"), Err(ErrorKind::NotFound));
+        assert_eq!(read(&mut recording, "/d"), Err(ErrorKind::IsADirectory));
         assert_eq!(
             recording.list(Path::new("/d")).unwrap(),
             [PathBuf::from("/d/x.pem")]
@@ -245,6 +272,6 @@ mod tests {
     #[test]
     fn the_disk_says_what_is_a_directory() {
         let error = Disk.read(Path::new("/")).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(error.kind(), ErrorKind::IsADirectory);
     }
 }

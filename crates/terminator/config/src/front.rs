@@ -10,8 +10,8 @@ use static_files::options::Redirect;
 use sys::socket::Zoned;
 use tls::identity::AllowedIdentity;
 use tls::options::{
-    ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer, ReplacedCertificates,
-    ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
+    BadCertificate, ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer,
+    ReplacedCertificates, ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::server::EARLY_DATA_BYTES_MIN;
 use wire::address::Address;
@@ -140,7 +140,7 @@ fn tls_options(
             let ktls = ktls(&section.section("ktls"));
             let tls = tls(&section, tls13, shelf);
             let (tls, ktls) = (tls?, ktls?);
-            let ktls = ktls_fits(&section, ktls, tls.record_layer)?;
+            let ktls = ktls_fits(&section, ktls, &tls)?;
             return Some((FrontTls::Terminate(Box::new(tls)), ktls));
         }
         Mode::Passthrough => FrontTls::Passthrough,
@@ -240,9 +240,22 @@ fn ktls(ktls: &Section<'_>) -> Option<KtlsOptions> {
 }
 
 /// The kernel needs the keys, which the TLS library does not give away while it seals.
-fn ktls_fits(tls: &Section<'_>, ktls: KtlsOptions, layer: RecordLayer) -> Option<KtlsOptions> {
-    if layer == RecordLayer::InPlace || ktls.mode == KtlsMode::Off {
+fn ktls_fits(tls: &Section<'_>, ktls: KtlsOptions, own: &ServerOptions) -> Option<KtlsOptions> {
+    if ktls.mode == KtlsMode::Off {
         return Some(ktls);
+    }
+    if own.record_layer == RecordLayer::InPlace {
+        let mode = match own.record_bytes_max {
+            // The kernel's records have full size.
+            Some(_) if ktls.mode == KtlsMode::Require => {
+                let problem = Problem::new("makes records of full size");
+                tls.error("ktls", problem.hint("take out `max-record-size`"));
+                return None;
+            }
+            Some(_) => KtlsMode::Off,
+            None => ktls.mode,
+        };
+        return Some(KtlsOptions { mode, ..ktls });
     }
     let hint = "write record-layer = \"in-place\"";
     if ktls.mode == KtlsMode::Require {
@@ -261,7 +274,15 @@ fn ktls_fits(tls: &Section<'_>, ktls: KtlsOptions, layer: RecordLayer) -> Option
 }
 
 fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<ServerOptions> {
-    let certificates = certificates::certificates(tls, shelf);
+    let bad_certificate = tls.choice(
+        "bad-certificate",
+        &[
+            ("refuse", BadCertificate::Refuse),
+            ("skip", BadCertificate::Skip),
+        ],
+    );
+    let bad = bad_certificate.unwrap_or(BadCertificate::Refuse);
+    let certificates = certificates::certificates(tls, bad, shelf);
     let alpn = alpn(tls, "alpn");
     let preset = presets::read(tls);
     let versions = match preset.flatten() {
@@ -288,11 +309,15 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
             ("library", RecordLayer::Library),
         ],
     );
+    let record_bytes_max = tls.if_written("max-record-size", Section::size);
     let both = versions.as_ref().zip(suites.as_ref());
     let fit = both.and_then(|(versions, suites)| suites_fit(tls, versions, suites));
     let versions = versions?;
+    let (certificates, skipped) = certificates?;
     let options = ServerOptions {
-        certificates: certificates?,
+        certificates,
+        bad_certificate: bad_certificate?,
+        skipped,
         unknown_name: unknown_name?,
         version_min: *versions.iter().min()?,
         version_max: *versions.iter().max()?,
@@ -304,6 +329,7 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
         tls13_sessions: tls13_sessions(tls13, early_data?),
         replaced: replaced?,
         record_layer: record_layer?,
+        record_bytes_max: record_bytes_max?,
     };
     if let (Some(preset), Some(_)) = (preset?, shelf.inspector) {
         preset.departures(tls, &options);
@@ -466,12 +492,14 @@ fn client(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientVerification
         ],
     );
     let allow = allow(&section);
+    let omits_names = section.choice("ca-names", &[("send", false), ("omit", true)]);
     let client = ClientVerification {
         mode: mode?,
         authorities: authorities?,
         crls: crls?,
         expired_lists: expired_lists?,
         allow: allow?,
+        omits_names: omits_names?,
     };
     if client.mode != ClientMode::None && client.authorities.is_empty() {
         let problem = Problem::new("asks for certificates, but no `ca` says who may issue them");

@@ -144,7 +144,7 @@ pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Proces
     let drain = section.duration("drain");
     let drain_delay = section.duration("drain-delay");
     let user = section.text_if_written("user");
-    let group = section.text_if_written("group");
+    let groups = section.texts("group");
     let pid_file = section.text_if_written("pid-file");
     let (sandbox, connect_ports) = (sandbox?, connect_ports?);
     if connect_ports.is_some() && !(sandbox.files && sandbox.system_calls) {
@@ -158,7 +158,7 @@ pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Proces
     }
     Some(ProcessOptions {
         user: user?,
-        group: group?,
+        groups: groups?,
         sandbox,
         connect_ports,
         drain: drain?,
@@ -217,7 +217,17 @@ const fn sandbox(files: bool, system_calls: bool) -> SandboxOptions {
 /// Reads `[admin]`, and where the log and messages go.
 pub(crate) fn control(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ControlOptions> {
     let admin = top.section("admin");
-    let status_socket = admin.text_if_written("status-socket");
+    let status_socket = admin.if_written("status-socket", |admin, name| {
+        admin.read_as(name, |path| {
+            // A successor takes its place by renaming it.
+            let is_path = !path.starts_with('@') && !path.starts_with("unix:");
+            let problem = Problem::new("is a path in the file system, without \"unix:\" or \"@\"");
+            let hint = "for example /run/lariat/status.sock";
+            is_path
+                .then(|| path.to_owned())
+                .ok_or_else(|| problem.hint(hint))
+        })
+    });
     let listen = if admin.has("listen") {
         admin.one("listen", admin_address).map(Some)
     } else {

@@ -8,7 +8,7 @@ use proxy::options::FrontOptions;
 use proxy::routes::NamePattern;
 use tls::certificate::Certificate;
 use tls::certificate::chain::{self, KnownAuthorities};
-use tls::options::{CertificateSource, PemSource};
+use tls::options::{BadCertificate, CertificateSource, PemSource};
 use tls::verify;
 
 use crate::files::{self, Files};
@@ -44,11 +44,12 @@ impl Inspector {
         section: &Section<'_>,
         name: &str,
         source: &CertificateSource,
-        usage: Use,
+        (usage, severity): (Use, Severity),
     ) {
+        // One that is left out is a warning.
         let (certificate, first) = match Certificate::load(source) {
             Ok(loaded) => loaded,
-            Err(error) => return section.error(name, problem(&error.to_string())),
+            Err(error) => return section.say(severity, name, problem(&error.to_string())),
         };
         if let Some(concern) = first {
             let text = format!("{}: {concern}", source.place);
@@ -74,10 +75,12 @@ impl Inspector {
             return;
         };
         let loaded = tls.certificates.iter().map(Certificate::load);
-        let Ok(certificates) = loaded.collect::<Result<Vec<_>, _>>() else {
+        let certificates: Vec<_> = loaded.flatten().collect();
+        let is_whole = certificates.len() == tls.certificates.len();
+        if !is_whole && tls.bad_certificate == BadCertificate::Refuse {
             // Those that cannot be served have been reported.
             return;
-        };
+        }
         let names: Vec<&str> = certificates
             .iter()
             .flat_map(|(one, _)| one.names.iter().map(|name| &**name))

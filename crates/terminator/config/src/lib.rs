@@ -6,6 +6,7 @@
 
 mod back;
 mod back_tls;
+mod certificate_folder;
 mod certificates;
 mod cluster;
 pub mod dialects;
@@ -121,6 +122,7 @@ fn without_faults(source: &Source, files: &mut dyn Files, first: Option<Read>) -
             base: source.base(),
             files: &mut *files,
             inspector: None,
+            skipped: None,
         };
         match settings(&Section::top(&TABLE, &root, &report), &mut shelf) {
             Some(read) if read.is_whole => return Some(read.settings),
@@ -144,6 +146,7 @@ fn read(
         base: source.base(),
         files,
         inspector,
+        skipped: None,
     };
     let read = root.and_then(|root| {
         options::check(&root, &TABLE, &report);
@@ -194,7 +197,9 @@ pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> Strin
         let root = root.as_ref()?;
         let (entry, name) = section_of(&Section::top(&TABLE, root, &report), key);
         let named = base.join(entry.text_quietly(name)?);
-        (named == file || Some(&*named) == file.parent()).then_some(())
+        // A folder, or one in it.
+        let mut places = file.ancestors().take(3);
+        places.any(|place| place == named).then_some(())
     };
     let mut keys = (0..entries).map(|number| format!("{list}.{number}.chain"));
     keys.find(|key| is_named(key).is_some()).unwrap_or(list)

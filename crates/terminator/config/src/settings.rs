@@ -131,8 +131,8 @@ pub enum PeerNetwork {
 pub struct ProcessOptions {
     /// The user that the worker process becomes; `None` leaves the choice to the daemon.
     pub user: Option<String>,
-    /// Its group; `None` is the user's own.
-    pub group: Option<String>,
+    /// Its group, and further ones behind it; none are the user's own.
+    pub groups: Vec<String>,
     /// What is taken from the worker process before it sees a byte.
     pub sandbox: SandboxOptions,
     /// The TCP ports that the worker process can connect to; `None` = any.

@@ -173,10 +173,10 @@ fn shortened(sentence: String) -> String {
 }
 
 /// What is to be given up.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Fences {
     /// The user to become; `None` = stay who we are.
-    pub(crate) become_user: Option<User>,
+    pub(crate) become_user: Option<WorkerUser>,
     /// The file system.
     pub(crate) files: bool,
     /// System calls.
@@ -228,6 +228,14 @@ impl Reach {
 pub(crate) struct User {
     pub(crate) user: u32,
     pub(crate) group: u32,
+}
+
+/// Who the worker process becomes.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct WorkerUser {
+    pub(crate) user: User,
+    /// Beside the user's own group.
+    pub(crate) further_groups: Vec<u32>,
 }
 
 /// What was given up.

@@ -113,7 +113,7 @@ fn missing(settings: &Settings) -> Vec<Missing> {
     };
     let checks = [
         process.user.as_deref().and_then(missing_user),
-        process.group.as_deref().and_then(missing_group),
+        process.groups.iter().find_map(|group| missing_group(group)),
         log.and_then(|path| missing_directory("log.output", path)),
         process
             .pid_file

@@ -19,7 +19,7 @@ use sys::{file, limit, process, signal};
 use telemetry::printable;
 use wire::address::{Address, UnixName};
 
-use crate::handover::{Bundle, Secret, User, decode, encode};
+use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
 use crate::kernel::KernelTls;
 use crate::messages;
 use crate::preflight;
@@ -89,7 +89,7 @@ pub(crate) enum Reply {
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Found {
     /// The user that the worker process becomes; `None` = our own.
-    pub(crate) become_user: Option<User>,
+    pub(crate) become_user: Option<WorkerUser>,
     /// What the kernel does of TLS; `None` = nobody wants to know.
     pub(crate) kernel_tls: Option<KernelTls>,
     /// What deserves a second look.
@@ -201,7 +201,8 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     }
     preflight::check(source, settings).map_err(Refusal::Config)?;
     let become_user = user::choose(&settings.process).map_err(Refusal::User)?;
-    let mut concerns = preflight::concerns(source, settings, Some(user::identity(become_user)));
+    let mut concerns =
+        preflight::concerns(source, settings, Some(user::identity(become_user.as_ref())));
     // Notes are for who asks.
     concerns.retain(|one| one.severity == Severity::Warning);
     announce(channel, "trying the kernel's TLS".to_owned());

@@ -51,21 +51,43 @@ pub(crate) struct ForeignDirectory {
     why: &'static str,
 }
 
-/// Makes the status socket's directory if it is not there; if it cannot be made, listening there
-/// says why.
-pub(crate) fn make_directory(socket: &Path) -> Result<(), ForeignDirectory> {
+/// Why the status socket's directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DirectoryFailure {
+    /// It may be somebody else's.
+    #[error(transparent)]
+    Foreign(#[from] ForeignDirectory),
+    /// It is not there and cannot be made.
+    #[error(
+        "cannot make the directory of the status socket, {}: {error}\n\
+         hint: name a place that can be written with --status-socket (`admin.status-socket`); \
+         /dev/shm/lariat.sock is in memory",
+        .directory.display()
+    )]
+    Unmade {
+        directory: PathBuf,
+        error: std::io::Error,
+    },
+}
+
+/// Makes the status socket's directory if it is not there.
+pub(crate) fn make_directory(socket: &Path) -> Result<(), DirectoryFailure> {
     if let Some(directory) = socket.parent() {
         let mode = if is_beside_temporary_files(socket) {
             PRIVATE_MODE
         } else {
             SHARED_MODE
         };
-        let _ = DirBuilder::new()
+        let made = DirBuilder::new()
             .mode(mode)
             .recursive(true)
             .create(directory);
+        made.map_err(|error| DirectoryFailure::Unmade {
+            directory: directory.to_owned(),
+            error,
+        })?;
     }
-    check_directory(socket)
+    Ok(check_directory(socket)?)
 }
 
 /// Whether the status socket is where nobody else can have put it. Among the temporary files

@@ -306,7 +306,7 @@ impl<'a> Supervisor<'a> {
             roots: Roots::new(read.folders),
             admin_sockets,
             cluster_socket,
-            names: Names::new(fences, events.sender()),
+            names: Names::new(fences.clone(), events.sender()),
             watched: Watched::new(events.sender()),
             disabled: inherited.disabled,
             fences,
@@ -453,7 +453,7 @@ impl<'a> Supervisor<'a> {
         self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
         self.roots.keep(&self.served.summary.folders);
         let (enter, roots) = (
-            Order::Enter(self.fences, self.reach.clone()),
+            Order::Enter(self.fences.clone(), self.reach.clone()),
             self.roots.all(),
         );
         let sent = self.child.as_ref().map(|child| child.send(&enter, &roots));

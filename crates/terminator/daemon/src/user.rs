@@ -5,7 +5,7 @@ use std::io;
 use config::ProcessOptions;
 use sys::process::{self, Identity};
 
-use crate::handover::User;
+use crate::handover::{User, WorkerUser};
 
 /// The user that root's worker process becomes by default; every system has it.
 const USER_DEFAULT: &str = "nobody";
@@ -19,7 +19,7 @@ const NOBODY: Identity = Identity {
 /// The user that the worker process becomes; `None` = our own, since only root can choose.
 ///
 /// An error is a sentence with its hint.
-pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<User>, String> {
+pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<WorkerUser>, String> {
     let ours = process::identity();
     let chosen = match &options.user {
         None if !process::is_root() => ours,
@@ -29,13 +29,22 @@ pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<User>, String> {
             found(process::lookup_user(name)).ok_or_else(missing)?
         }
     };
-    let group = match &options.group {
+    let groups = options.groups.iter().map(|name| {
+        let missing = || format!("process.group: there is no group `{name}`");
+        found(process::lookup_group(name)).ok_or_else(missing)
+    });
+    let groups: Vec<u32> = groups.collect::<Result<_, String>>()?;
+    let further_groups = match (groups.split_first(), &options.user) {
+        (Some((_, further)), _) => further.to_vec(),
+        (None, user) => {
+            let user = user.as_deref().unwrap_or(USER_DEFAULT);
+            process::further_groups(user).unwrap_or_default()
+        }
+    };
+    let group = match groups.first() {
+        Some(group) => *group,
         None if chosen.user == ours.user => ours.group,
         None => chosen.group,
-        Some(name) => {
-            let missing = || format!("process.group: there is no group `{name}`");
-            found(process::lookup_group(name)).ok_or_else(missing)?
-        }
     };
     let chosen = Identity {
         user: chosen.user,
@@ -49,15 +58,21 @@ pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<User>, String> {
                        hint: start as root, or leave out `user` and `group`";
         return Err(message.to_owned());
     }
-    Ok(Some(User {
-        user: chosen.user,
-        group,
+    Ok(Some(WorkerUser {
+        user: User {
+            user: chosen.user,
+            group,
+        },
+        further_groups,
     }))
 }
 
 /// Who the worker process is going to be.
-pub(crate) fn identity(chosen: Option<User>) -> Identity {
-    let chosen = chosen.map(|User { user, group }| Identity { user, group });
+pub(crate) fn identity(chosen: Option<&WorkerUser>) -> Identity {
+    let chosen = chosen.map(|one| Identity {
+        user: one.user.user,
+        group: one.user.group,
+    });
     chosen.unwrap_or_else(process::identity)
 }
 
@@ -74,7 +89,7 @@ mod tests {
     fn options(user: Option<&str>, group: Option<&str>) -> ProcessOptions {
         ProcessOptions {
             user: user.map(str::to_owned),
-            group: group.map(str::to_owned),
+            groups: group.map(str::to_owned).into_iter().collect(),
             connect_ports: None,
             sandbox: SandboxOptions {
                 files: true,
@@ -90,7 +105,7 @@ mod tests {
     fn only_root_becomes_another() {
         let chosen = choose(&options(None, None)).unwrap();
         assert_eq!(chosen.is_some(), process::is_root());
-        assert_ne!(chosen.map(|user| user.user), Some(0));
+        assert_ne!(chosen.map(|one| one.user.user), Some(0));
     }
 
     #[test]
@@ -104,7 +119,7 @@ mod tests {
     fn a_number_without_a_name_will_do() {
         let chosen = choose(&options(Some("4000000000"), None));
         if process::is_root() {
-            assert_eq!(chosen.unwrap().unwrap().user, 4_000_000_000);
+            assert_eq!(chosen.unwrap().unwrap().user.user, 4_000_000_000);
         } else {
             assert!(chosen.is_err());
         }

@@ -413,6 +413,9 @@ impl Flow {
         let mut early = Vec::new();
         let (settings, facts) = (&self.settings, &mut self.facts);
         let progress = handshaking.advance(incoming, settings, facts, &mut out, &mut early);
+        if let Front::Terminate(server) = &self.settings.front {
+            self.down.limit_records(server.record_bytes_max());
+        }
         let is_first = self.down.is_sent();
         self.down.append(&out, pool);
         out.clear();

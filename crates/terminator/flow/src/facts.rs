@@ -52,8 +52,12 @@ pub struct Facts {
     pub route: Route,
     /// The PROXY header as it came, kept while it is to be passed on.
     pub proxy_header: Option<Box<[u8]>>,
+    /// Whether a PROXY header was accepted.
+    pub has_proxy_header: bool,
     /// The name that the client asked for.
     pub server_name: Option<Box<str>>,
+    /// What it sent in the place of a name and is none, for the log.
+    pub other_name: Option<Box<str>>,
     /// The only protocol (RFC 7301) that the client offers, where its TLS stays closed: what the
     /// server will choose is known if there is no other.
     pub only_protocol: Option<Box<[u8]>>,
@@ -106,7 +110,9 @@ impl Facts {
             accepted: now,
             route,
             proxy_header: None,
+            has_proxy_header: false,
             server_name: None,
+            other_name: None,
             only_protocol: None,
             passing_session: None,
             shown_certificate: None,

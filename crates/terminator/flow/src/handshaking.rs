@@ -198,6 +198,7 @@ fn take_proxy_header(
         facts.route.source = Some(source);
         facts.route.destination = parsed.header.addresses.destination();
     }
+    facts.has_proxy_header = true;
     let wire_bytes = parsed.wire_bytes;
     if settings.send_proxy == SendProxy::Pass {
         facts.proxy_header = incoming.data().get(..wire_bytes).map(Into::into);
@@ -230,11 +231,19 @@ fn take_hello(
     let hello = match reader.read(incoming.data()) {
         Ok(Peek::Incomplete) => return Ok(Hello::Incomplete),
         Ok(Peek::Hello(hello)) => hello,
+        Err(HelloFault::NotTls)
+            if facts.has_proxy_header
+                && proxy_header::likeness(incoming.data()) == Likeness::Yes =>
+        {
+            let detail = "a second one follows the first; of two balancers in a row let one add it";
+            return Err(Ending::with(Reason::ProxyHeaderMalformed, detail));
+        }
         Err(fault) => return Err(ending_of_hello(&fault, incoming.data(), out)),
     };
     facts.server_name = hello
         .server_name()
         .map(|name| name.to_ascii_lowercase().into());
+    facts.other_name = hello.other_name().map(printable_name);
     let server = match &settings.front {
         Front::Terminate(server) => server,
         Front::Shared => return Ok(Hello::ToBeRouted),
@@ -281,10 +290,19 @@ fn take_hello(
     }
     facts.handshake = Some(kind_if_resumed(&hello));
     facts.early_data = hello.offers_early_data().then_some(EarlyData::Refused);
-    let handshake =
-        Handshake::new(config, hello.offers_early_data()).map_err(ending_of_handshake)?;
+    let handshake = Handshake::new(config, &hello).map_err(ending_of_handshake)?;
     Ok(Hello::Begun(Box::new(handshake)))
 }
+
+/// What stands in the place of a name, for the log.
+fn printable_name(bytes: &[u8]) -> Box<str> {
+    let text = String::from_utf8_lossy(bytes);
+    let shown = text.chars().take(OTHER_NAME_CHARS_MAX);
+    shown.collect::<String>().into()
+}
+
+/// The most of what is no name that is logged: as much as of a name.
+const OTHER_NAME_CHARS_MAX: usize = 253;
 
 fn offered_session(hello: &ClientHello<'_>) -> Box<PassingSession> {
     let ticket = hello.session_ticket().and_then(SessionId::of_ticket);

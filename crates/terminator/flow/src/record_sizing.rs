@@ -27,13 +27,19 @@ const WHOLE_SEGMENTS: usize = 4;
 /// timeout (RFC 5681 section 4.1), which is at most this on paths without trouble (RFC 6298).
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
-/// The most bytes that short records add to one of full size.
-pub(crate) const SHORT_OVERHEAD_BYTES_MAX: usize = SHORT_RECORDS * tls::record::OVERHEAD_BYTES_MAX;
+/// The most bytes that short records add to one of full size: if it is cut into the shortest that a
+/// service can ask for.
+pub(crate) const SHORT_OVERHEAD_BYTES_MAX: usize =
+    PLAINTEXT_BYTES_MAX / tls::server::RECORD_BYTES_MIN * tls::record::OVERHEAD_BYTES_MAX;
+const _: () = assert!(PLAINTEXT_BYTES_MAX / tls::server::RECORD_BYTES_MIN > SHORT_RECORDS);
 
 /// How far a connection is from its start or its last pause.
 #[derive(Debug, Default)]
 pub(crate) struct RecordSizing {
     sent_bytes: usize,
+    /// The most that any record may carry, where the service limits it; then no more is laid out at
+    /// once than one record of full size carries.
+    pub(crate) limit: Option<usize>,
 }
 
 impl RecordSizing {
@@ -55,6 +61,14 @@ impl RecordSizing {
         let overhead = layout.head + layout.tail;
         let short = SEGMENT_BYTES - overhead;
         let first = count.min(PLAINTEXT_BYTES_MAX);
+        if let Some(short) = self.limit {
+            return Lengths {
+                first,
+                shorts: first.div_ceil(short),
+                short,
+                rest: count,
+            };
+        }
         let window = (SHORT_RECORDS * short).saturating_sub(self.sent_bytes);
         // Without a layout somebody else makes the records.
         let is_whole = overhead == 0 || count <= WHOLE_SEGMENTS * short;
@@ -172,6 +186,27 @@ mod tests {
         (plain, lengths)
     }
 
+    fn after(sent_bytes: usize) -> RecordSizing {
+        RecordSizing {
+            sent_bytes,
+            limit: None,
+        }
+    }
+
+    #[test]
+    fn no_record_is_longer_than_the_limit_of_the_service() {
+        for layout in LAYOUTS {
+            for (limit, count) in [(512, 16_384), (512, 16_383), (1000, 512), (4096, 4097)] {
+                let mut sizing = after(0);
+                sizing.limit = Some(limit);
+                let (plain, lengths) = laid_out(&mut sizing, count, layout);
+                assert!(plain == pattern(count), "{limit} {count}");
+                assert!(lengths.iter().all(|length| *length <= limit));
+                assert_eq!(lengths.len(), count.div_ceil(limit));
+            }
+        }
+    }
+
     #[test]
     fn no_byte_is_lost_or_moved_whatever_the_length() {
         let edges = [1, 1400, 5624, 14_060, 16_384, 32_768, 100_000, 262_144];
@@ -179,8 +214,7 @@ mod tests {
         for layout in LAYOUTS {
             for count in edges.into_iter().flat_map(near) {
                 for sent_bytes in [0, 1406, 9000, 14_059, usize::MAX] {
-                    let (plain, lengths) =
-                        laid_out(&mut RecordSizing { sent_bytes }, count, layout);
+                    let (plain, lengths) = laid_out(&mut after(sent_bytes), count, layout);
                     assert!(plain == pattern(count), "{count} after {sent_bytes}");
                     let is_good = |length: &usize| (1..=PLAINTEXT_BYTES_MAX).contains(length);
                     assert!(lengths.iter().all(is_good), "{count}: {lengths:?}");

@@ -311,12 +311,19 @@ impl Down {
         }
         let is_bulk = self.is_bulk;
         let records = self.records.get_or_insert_with(|| pool.take_for(is_bulk));
-        let count_max = if records.is_large() { RECORDS_LARGE } else { 1 };
+        let is_limited = self.sizing.limit.is_some();
+        let is_bulk = records.is_large() && !is_limited;
+        let count_max = if is_bulk { RECORDS_LARGE } else { 1 };
         let pieces = records
             .space()
             .chunks_exact_mut(layout.stride())
             .take(count_max);
         Some(pieces.map(move |record| &mut record[layout.head..][..PLAINTEXT_BYTES_MAX]))
+    }
+
+    /// No record carries more than this.
+    pub(crate) fn limit_records(&mut self, plain_bytes_max: Option<usize>) {
+        self.sizing.limit = plain_bytes_max;
     }
 
     /// Notes a pause: the first records after it are short again.
@@ -420,7 +427,7 @@ impl Down {
         pool: &mut Pool,
     ) -> Result<(), KeyExhausted> {
         let layout = seal.layout();
-        for part in bytes.chunks(PLAINTEXT_BYTES_MAX) {
+        for part in bytes.chunks(self.sizing.limit.unwrap_or(PLAINTEXT_BYTES_MAX)) {
             self.release();
             let records = self.records.get_or_insert_with(|| pool.take(Size::Small));
             // Without a record of its own for the first bytes after a pause: a reply is short.

@@ -173,7 +173,7 @@ impl ConnectionLog {
                 .source
                 .map_or(ClientAddress::Text("unix"), ClientAddress::Ip),
             listener: &connection.listener,
-            sni: facts.server_name.as_deref(),
+            sni: facts.server_name.as_deref().or(facts.other_name.as_deref()),
             version: agreed.map(|agreed| version_of(agreed.version)),
             suite: agreed
                 .and_then(|agreed| agreed.suite)

@@ -223,6 +223,7 @@ catalogue! {
         Gauge Count "lariat_queue_connections_limit" "As many connections may wait for a place at a server: `back.queue.length`." { QueueLimit }
         Gauge Count "lariat_certificates" "Certificates loaded." { Certificates }
         Gauge Count "lariat_certificates_expired" "Certificates past their notAfter." { CertificatesExpired }
+        Gauge Count "lariat_certificates_skipped" "Certificates that cannot be read or served and are skipped (`bad-certificate = \"skip\"`)." { CertificatesSkipped }
         Gauge Count "lariat_ocsp_responses" "OCSP responses loaded, to be stapled." { OcspResponses }
         Gauge Count "lariat_ocsp_responses_expired" "OCSP responses past their nextUpdate; they are not stapled." { OcspResponsesExpired }
         Gauge Count "lariat_authorities" "Certificates in `ca`, those of the host's own bundle apart." { Authorities }

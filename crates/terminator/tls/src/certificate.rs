@@ -9,6 +9,7 @@ mod fault;
 mod form;
 mod key;
 mod ocsp;
+pub mod pair;
 pub mod pem;
 
 use std::borrow::Cow;
@@ -171,25 +172,25 @@ impl Certificate {
 
 /// The certificates of a file, in its order.
 pub(crate) fn read_chain(bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
-    let blocks = pem::read(bytes).map_err(CertificateFault::Pem)?;
+    let blocks = pem::read(bytes).map_err(|fault| CertificateFault::Pem(fault.into()))?;
     let instead = pem::form_without(&blocks, BlockKind::Certificate);
     let chain = pem::all_of(blocks, BlockKind::Certificate).map(CertificateDer::from);
     let chain: Vec<_> = chain.collect();
     match instead {
-        Some(fault) if chain.is_empty() => Err(CertificateFault::Pem(fault)),
+        Some(fault) if chain.is_empty() => Err(CertificateFault::Pem(fault.into())),
         None if chain.is_empty() => Err(CertificateFault::NoCertificate),
         _ => Ok(chain),
     }
 }
 
 fn read_key(bytes: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateFault> {
-    let blocks = pem::read(bytes).map_err(CertificateFault::KeyPem)?;
+    let blocks = pem::read(bytes).map_err(|fault| CertificateFault::KeyPem(fault.into()))?;
     let is_encrypted = blocks.iter().any(|one| one.kind == BlockKind::EncryptedKey);
     let instead = pem::form_without(&blocks, BlockKind::PrivateKey);
     let mut keys: Vec<_> = pem::all_of(blocks, BlockKind::PrivateKey).collect();
     match (keys.len(), instead) {
         (0, _) if is_encrypted => Err(CertificateFault::EncryptedKey),
-        (0, Some(fault)) => Err(CertificateFault::KeyPem(fault)),
+        (0, Some(fault)) => Err(CertificateFault::KeyPem(fault.into())),
         (0, None) => Err(CertificateFault::NoKey),
         // By what is in it: labels of other containers than theirs are found on keys.
         (1, _) => {

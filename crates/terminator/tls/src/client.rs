@@ -222,6 +222,7 @@ impl Client {
             staples: Ends::default(),
             authorities,
             lists,
+            skipped: Vec::new(),
         }
     }
 

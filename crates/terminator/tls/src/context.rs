@@ -6,6 +6,7 @@
 //! They are called on the thread that drives the handshake. So its driver [`enter`]s the
 //! connection's context for the time of a step, and the callbacks work [`with`] it.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 use rustls::KeyLog;
@@ -13,6 +14,7 @@ use telemetry::outcome::ResumptionMiss;
 use zeroize::Zeroizing;
 
 use crate::fingerprint::Fingerprint;
+use crate::hidden_name::HiddenName;
 use crate::provenance::Provenance;
 use crate::secrets::Secret;
 
@@ -37,6 +39,8 @@ pub(crate) struct HandshakeContext {
     pub(crate) wanted: Wanted,
     /// Those that were.
     pub(crate) secrets: Secrets,
+    /// The name that is hidden from the library in this handshake's hello.
+    pub(crate) hidden: Option<HiddenName>,
     /// Why the client's certificate was refused, for the log: the library's errors have no room
     /// for it.
     pub(crate) refusal: Option<String>,
@@ -96,6 +100,12 @@ pub(crate) fn enter(context: HandshakeContext) -> Entered {
 /// Works with the thread's context.
 pub(crate) fn with<T>(work: impl FnOnce(&mut HandshakeContext) -> T) -> T {
     CURRENT.with_borrow_mut(work)
+}
+
+/// Messages of the handshake as the client sent them.
+pub(crate) fn as_sent(messages: &[u8]) -> Cow<'_, [u8]> {
+    let restored = with(|context| context.hidden.as_ref()?.restored(messages));
+    restored.map_or(Cow::Borrowed(messages), Cow::Owned)
 }
 
 /// A context that is the thread's.

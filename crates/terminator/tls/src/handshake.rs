@@ -15,6 +15,7 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, ReadEarlyData, UnbufferedStatus};
 use telemetry::outcome::{Reason, ResumptionMiss};
 use wire::alert;
+use wire::client_hello::ClientHello;
 
 pub use agreed::Agreed;
 pub(crate) use agreed::agreed_by;
@@ -24,6 +25,7 @@ use fault::LibraryAlert;
 
 use crate::context::{self, HandshakeContext, LookupResult, Wanted};
 use crate::early::{RecordClass, Skipper};
+use crate::hidden_name::HiddenName;
 use crate::options::Version;
 use crate::record::{
     ContentType, HEADER_BYTES, KeyExhausted, Layout, Opener, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX,
@@ -82,6 +84,8 @@ pub struct Handshake {
     has_client_changed: bool,
     /// Whether the configuration lets go of the keys, for our own record layer.
     gives_keys: bool,
+    /// Whether the hello has a name that the library is not to see.
+    hides_name: bool,
 }
 
 const RANDOM_BYTES: usize = 32;
@@ -93,13 +97,14 @@ const HANDSHAKE: u8 = 22;
 const HIDDEN: u8 = 23;
 
 impl Handshake {
-    /// Begins; the first bytes fed are those of a ClientHello that offers early data or does not.
-    pub fn new(config: Arc<ServerConfig>, offers_early_data: bool) -> Result<Self, HandshakeFault> {
+    /// Begins; the first bytes fed are those of this hello.
+    pub fn new(config: Arc<ServerConfig>, hello: &ClientHello<'_>) -> Result<Self, HandshakeFault> {
         let gives_keys = config.enable_secret_extraction;
         let connection = UnbufferedServerConnection::new(config)
             .map_err(|error| HandshakeFault::internal(error.to_string()))?;
         Ok(Self {
             gives_keys,
+            hides_name: HiddenName::of(hello).is_some(),
             sealed: 0,
             secret: None,
             client_secret: None,
@@ -111,7 +116,7 @@ impl Handshake {
             context: HandshakeContext::default(),
             early: Vec::new(),
             has_early: false,
-            skipper: offers_early_data.then(Skipper::new),
+            skipper: hello.offers_early_data().then(Skipper::new),
         })
     }
 
@@ -129,6 +134,9 @@ impl Handshake {
             Some(_) => Wanted::All,
             None => Wanted::Traffic,
         };
+        if self.hides_name && !self.is_sealing {
+            entering.hidden = HiddenName::hide_in(incoming).or(entering.hidden);
+        }
         let entered = context::enter(entering);
         let step = self.drive(incoming, outgoing);
         self.take_secrets();

@@ -12,6 +12,7 @@ mod context;
 mod early;
 pub mod fingerprint;
 pub mod handshake;
+mod hidden_name;
 mod hkdf;
 pub mod identity;
 pub mod names;

@@ -10,6 +10,10 @@ use crate::identity::AllowedIdentity;
 pub struct ServerOptions {
     /// In the order of the configuration: the first is the default for unknown names.
     pub certificates: Vec<CertificateSource>,
+    /// What becomes of the service if one of them cannot be served.
+    pub bad_certificate: BadCertificate,
+    /// What is wrong with certificates that were left out before.
+    pub skipped: Vec<String>,
     /// What a client gets whose name no certificate has.
     pub unknown_name: UnknownName,
     /// The lowest version spoken.
@@ -32,6 +36,8 @@ pub struct ServerOptions {
     pub replaced: ReplacedCertificates,
     /// What seals and opens after the handshake.
     pub record_layer: RecordLayer,
+    /// The most plaintext in a record that is sent; `None` = as much as TLS allows.
+    pub record_bytes_max: Option<usize>,
 }
 
 impl ServerOptions {
@@ -39,6 +45,8 @@ impl ServerOptions {
     pub fn new(certificates: Vec<CertificateSource>) -> Self {
         Self {
             certificates,
+            bad_certificate: BadCertificate::Refuse,
+            skipped: Vec::new(),
             unknown_name: UnknownName::Default,
             version_min: Version::Tls12,
             version_max: Version::Tls13,
@@ -50,6 +58,7 @@ impl ServerOptions {
             tls13_sessions: Tls13Sessions::Tickets,
             replaced: ReplacedCertificates::default(),
             record_layer: RecordLayer::InPlace,
+            record_bytes_max: None,
         }
     }
 }
@@ -120,6 +129,15 @@ pub enum RecordLayer {
     InPlace,
     /// The TLS library's: a copy more on every byte.
     Library,
+}
+
+/// What a certificate that cannot be served does to the others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum BadCertificate {
+    /// The whole configuration is refused.
+    Refuse,
+    /// It is left out, and the others are served.
+    Skip,
 }
 
 /// Certificates that the service showed once.
@@ -336,6 +354,8 @@ pub struct ClientVerification {
     pub expired_lists: ExpiredLists,
     /// Identities, one of which a certificate must have; empty = any certificate that verifies.
     pub allow: Vec<AllowedIdentity>,
+    /// Whether clients are not told which authorities these are.
+    pub omits_names: bool,
 }
 
 /// What a revocation list past its nextUpdate means for clients whose issuer's it is.

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use rustls::SupportedCipherSuite;
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 
+use crate::hidden_name::transcript;
 use crate::options::{Cipher, Group, ServerOptions, Suite, Suites, Version};
 
 /// Why there is no such policy.
@@ -175,15 +176,22 @@ impl Policy {
 
     /// The library's parts for connections that use this group.
     pub(crate) fn provider(&self, group: Group, chacha_first: bool) -> CryptoProvider {
-        self.provider_of(&[group], chacha_first)
+        self.provider_of(&[group], chacha_first, |suite| {
+            transcript::suite(suite.code())
+        })
     }
 
     /// The library's parts for connections that we open: all groups.
     pub(crate) fn client_provider(&self) -> CryptoProvider {
-        self.provider_of(&self.groups, false)
+        self.provider_of(&self.groups, false, library_suite)
     }
 
-    fn provider_of(&self, groups: &[Group], chacha_first: bool) -> CryptoProvider {
+    fn provider_of(
+        &self,
+        groups: &[Group],
+        chacha_first: bool,
+        library_suite: fn(Suite) -> Option<SupportedCipherSuite>,
+    ) -> CryptoProvider {
         let mut suites = self.suites.clone();
         if chacha_first {
             // A stable sort: the order is otherwise kept.

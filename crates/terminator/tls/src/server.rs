@@ -24,6 +24,7 @@ use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, RecordLayer, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
+use crate::record::HEADER_BYTES;
 use crate::resumption::{FetchAnswer, OfferedSession, Resumption, ResumptionPolicy, SessionKey};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
@@ -40,6 +41,10 @@ pub const EARLY_DATA_BYTES_MAX: u32 = 256 << 10;
 /// of a record with this, and could not skip one that is longer.
 pub const EARLY_DATA_BYTES_MIN: u32 = (16 << 10) + 256;
 
+/// The least that the plaintext of a record can be limited to: the least that clients can ask for
+/// by max_fragment_length (RFC 6066 section 4).
+pub const RECORD_BYTES_MIN: usize = 512;
+
 /// Among the suites: this hello is a second attempt, with an older version (RFC 7507).
 const FALLBACK_SCSV: u16 = 0x5600;
 
@@ -55,6 +60,7 @@ pub struct Server {
     policy: Policy,
     resumes: bool,
     tls13_sessions: Tls13Sessions,
+    record_bytes_max: Option<usize>,
     resumption: Arc<Resumption>,
     variants: Vec<(Variant, Arc<ServerConfig>)>,
 }
@@ -70,6 +76,8 @@ pub struct Expiries {
     pub authorities: Ends,
     /// The revocation lists that the others' certificates are held against, by nextUpdate.
     pub lists: Ends,
+    /// What is wrong with certificates that are skipped (`bad-certificate = "skip"`).
+    pub skipped: Vec<String>,
 }
 
 impl Expiries {
@@ -81,6 +89,7 @@ impl Expiries {
             staples: self.staples.and(other.staples),
             authorities: self.authorities.and(other.authorities),
             lists: self.lists.and(other.lists),
+            skipped: [self.skipped, other.skipped].concat(),
         }
     }
 }
@@ -128,6 +137,7 @@ struct Parts<'a> {
     alpn: &'a [Vec<u8>],
     /// Whether connections let go of their keys, for our own record layer.
     gives_keys: bool,
+    record_bytes_max: Option<usize>,
 }
 
 impl Server {
@@ -223,12 +233,18 @@ impl Server {
             staples: self.site.staple_ends(now),
             authorities,
             lists,
+            skipped: self.site.skipped.clone(),
         }
     }
 
     /// Where sessions of TLS 1.3 lie.
     pub fn tls13_sessions(&self) -> Tls13Sessions {
         self.tls13_sessions
+    }
+
+    /// The most plaintext that a record may carry to a client; `None` = as much as TLS allows.
+    pub fn record_bytes_max(&self) -> Option<usize> {
+        self.record_bytes_max
     }
 
     /// The suites spoken, most preferred first.
@@ -248,6 +264,8 @@ impl Server {
         let (policy, policy_concerns) = Policy::new(options, order)?;
         concerns.extend(policy_concerns.into_iter().map(Concern::Policy));
         let verifier = verify::verifier(&options.client)?;
+        let unsent = verifier.as_ref().and_then(|one| one.unsent_names_bytes());
+        concerns.extend(unsent.map(Concern::AuthorityNames));
         let first = Moment { since: None, now };
         let trust = verifier.iter().flat_map(|one| one.chains().concerns(first));
         concerns.extend(trust.map(Concern::Verify));
@@ -274,6 +292,7 @@ impl Server {
             clock: clock.clone(),
             alpn: &options.alpn,
             gives_keys: options.record_layer == RecordLayer::InPlace,
+            record_bytes_max: options.record_bytes_max,
         };
         let variants = Variant::all(&policy, resumes)
             .map(|variant| Ok((variant, Arc::new(parts.config(variant)?))))
@@ -282,6 +301,7 @@ impl Server {
             policy,
             resumes,
             tls13_sessions: options.tls13_sessions,
+            record_bytes_max: options.record_bytes_max,
             resumption: Arc::clone(resumption),
             variants,
             site,
@@ -512,7 +532,7 @@ impl Parts<'_> {
         config.ignore_client_order = true;
         config.enable_secret_extraction = self.gives_keys;
         config.key_log = Arc::new(SecretListener);
-        config.max_fragment_size = None;
+        config.max_fragment_size = self.record_bytes_max.map(|bytes| bytes + HEADER_BYTES);
         config.alpn_protocols = self.alpn.to_vec();
         self.set_resumption(&mut config, variant);
         Ok(config)

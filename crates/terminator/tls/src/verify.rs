@@ -51,6 +51,10 @@ use crate::validity::{Ends, Moment};
 use lists::{RevocationList, RevocationLists};
 use sources::{fault_in, read_revocation_lists};
 
+/// The most bytes of authorities' names in a request for a certificate. Their list has a length of
+/// 16 bits (RFC 8446 section 4.2.4), and clients take no message much longer.
+pub const NAMES_BYTES_MAX: usize = 60_000;
+
 /// The most characters of a distinguished name in a log line: the client writes it.
 const NAME_CHARS_MAX: usize = 120;
 
@@ -62,6 +66,7 @@ pub(crate) type Verifier = Option<Arc<ClientVerifier>>;
 pub(crate) struct ClientVerifier {
     chains: ChainVerifier,
     hints: Vec<DistinguishedName>,
+    unsent_names_bytes: Option<usize>,
     is_mandatory: bool,
     /// Empty = every client whose chain verifies.
     allowed: Vec<AllowedIdentity>,
@@ -83,8 +88,16 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
         return Ok(None);
     }
     let authorities = Authorities::read(&options.authorities, Peer::Client)?;
+    let mut hints = authorities.hints();
+    // Each has its length before it.
+    let names_bytes = hints.iter().map(|name| name.as_ref().len() + 2).sum();
+    let is_too_much = names_bytes > NAMES_BYTES_MAX && !options.omits_names;
+    if is_too_much || options.omits_names {
+        hints.clear();
+    }
     Ok(Some(Arc::new(ClientVerifier {
-        hints: authorities.hints(),
+        hints,
+        unsent_names_bytes: is_too_much.then_some(names_bytes),
         chains: ChainVerifier::new(
             authorities,
             &options.crls,
@@ -163,6 +176,11 @@ impl ClientVerifier {
     /// What chains are held against.
     pub(crate) fn chains(&self) -> &ChainVerifier {
         &self.chains
+    }
+
+    /// How long the list of authorities' names is, if that is too long to be sent.
+    pub(crate) fn unsent_names_bytes(&self) -> Option<usize> {
+        self.unsent_names_bytes
     }
 
     /// Whether this client is welcome at `now`: its chain leads to an authority, and nothing in it
@@ -380,7 +398,8 @@ impl ClientCertVerifier for ClientVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.chains.algorithms)
+        let message = context::as_sent(message);
+        verify_tls12_signature(&message, certificate, signature, &self.chains.algorithms)
     }
 
     fn verify_tls13_signature(

@@ -135,3 +135,49 @@ fn sighup_reloads() {
     lariat.wait_for_metric("lariat_reloads_total", &[("result", "ok")], 1.0);
     lariat.wait_for_metric("lariat_config_generation", &[], 2.0);
 }
+
+#[test]
+fn one_bad_certificate_takes_the_others_down_unless_it_may_be_skipped() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    for name in ["a", "b"] {
+        let place = format!("live/{name}/fullchain.pem");
+        let leaf = site.leaf(&[&format!("{name}.example")]);
+        site.write(&place, leaf.chain_pem());
+        site.write(format!("live/{name}/privkey.pem"), leaf.key_pem());
+    }
+    let service = Service::new(&site, &server);
+    let service = service.certificates(&format!("[{:?}]", site.path("live")));
+    let lariat = Lariat::start(&service.toml());
+    let subject = |name: &str| {
+        let answer = s_client(&site, service.address, &["-servername", name]);
+        let line = answer
+            .stdout
+            .lines()
+            .find(|line| line.starts_with("subject="));
+        line.unwrap_or_default().to_owned()
+    };
+    assert_eq!(subject("b.example"), "subject=CN = b.example");
+
+    site.write("live/b/fullchain.pem", "-----BEGIN CERTIFICATE-----\ncut");
+    let told = lariat.reload();
+    told.assert_stderr("live/b/fullchain.pem:1: is no valid PEM");
+    assert_ne!(told.code(), 0);
+    assert_eq!(subject("b.example"), "subject=CN = b.example");
+
+    let skipping = service.clone().tls("bad-certificate = 'skip'");
+    lariat.configure(&skipping.toml());
+    let told = lariat.reload();
+    assert_eq!(told.code(), 0, "{told:?}");
+    told.assert_stderr("skipped (bad-certificate = \"skip\")");
+    assert_eq!(subject("b.example"), "subject=CN = a.example");
+    lariat.wait_for_metric("lariat_certificates_skipped", &[], 1.0);
+    let status = lariat.status();
+    let skipped = status["services"][0]["certificates_skipped"][0].as_str();
+    assert!(skipped.is_some_and(|why| why.contains("live/b/fullchain.pem:1")));
+
+    // One at least is left.
+    site.write("live/a/fullchain.pem", "cut");
+    let told = lariat.reload();
+    assert_ne!(told.code(), 0, "{told:?}");
+    assert_eq!(subject("a.example"), "subject=CN = a.example");
+}

@@ -310,8 +310,9 @@ fn bad_hellos_reach_no_server_and_others_are_served_meanwhile() {
             hello(&names(&[b"a.example", b"b.example"]), &[]),
             "hello-malformed",
         ),
-        (hello(&names(&[b"a\0.example"]), &[]), "hello-malformed"),
-        (hello(&names(&[&long]), &[]), "hello-malformed"),
+        // No service here is for clients without a name.
+        (hello(&names(&[b"a\0.example"]), &[]), "name-missing"),
+        (hello(&names(&[&long]), &[]), "name-missing"),
         (hello(&names(&[b""]), &[]), "hello-malformed"),
         // What never ends: no byte, and all but the last.
         (Vec::new(), "handshake-timeout"),
@@ -347,6 +348,39 @@ fn an_encrypted_hello_goes_by_its_outer_name_unchanged() {
     .concat();
     let wire = hello(&names(&[b"public.example"]), &ech);
     shared.pass(&wire);
+}
+
+/// What a name may be is its server's to judge.
+#[test]
+fn closed_tls_is_routed_by_names_that_break_the_rules_of_hosts() {
+    let shared = Shared::new();
+    let _lariat = shared.start();
+    for name in [
+        &b"-a.example"[..],
+        b"a-.example",
+        b"1.2.example",
+        b"_.example",
+    ] {
+        shared.pass(&hello(&names(&[name]), &[]));
+    }
+}
+
+#[test]
+fn closed_tls_of_one_service_passes_whatever_stands_for_a_name() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
+    let service = Service::new(&site, &server).mode("passthrough");
+    let _lariat = Lariat::start(&service.toml());
+    for name in [
+        &b"a\0.example"[..],
+        b"\xff",
+        b"a.example:443",
+        b"192.0.2.1",
+        &[b'a'; 255],
+    ] {
+        let wire = hello(&names(&[name]), &[]);
+        let _open = raw(service.address, &wire);
+        server.wait_until(|all| all.iter().any(|one| one.bytes == wire));
+    }
 }
 
 #[test]

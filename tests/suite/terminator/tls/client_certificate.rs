@@ -275,3 +275,32 @@ fn a_session_made_before_a_reload_that_allows_fewer_does_not_enter() {
         lariat.wait_for_metric("lariat_resumption_misses_total", &labels, refused.into());
     }
 }
+
+#[test]
+fn names_of_authorities_are_sent_unless_they_are_too_many_or_omitted() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let authority = Authority::root("club");
+    let member = authority.client("member");
+    let long = "n".repeat(600);
+    let more: Vec<_> = (0..120)
+        .map(|number| Authority::root(&format!("{number}{long}")))
+        .collect();
+    let many: String = more.iter().map(Authority::pem).collect();
+    let few = site.write("few.pem", authority.pem());
+    let all = site.write("all.pem", many + authority.pem());
+    for (ca, names, told) in [
+        (&few, "send", "Acceptable client certificate CA names"),
+        (&few, "omit", "No client certificate CA names sent"),
+        (&all, "send", "No client certificate CA names sent"),
+    ] {
+        let service = Service::new(&site, &server).tls(&format!(
+            "client-certificates = {{ mode = 'required', ca = [{ca:?}], ca-names = '{names}' }}"
+        ));
+        let lariat = Lariat::start(&service.toml());
+        s_client(&site, service.address, &["-tls1_2"]).assert_stdout(told);
+        assert!(is_served(&Client::showing(&site, &member), &service));
+        if ca == &all {
+            lariat.wait_for_stderr("the names of the authorities in `ca` take ");
+        }
+    }
+}

@@ -1,6 +1,9 @@
 //! Our own record layer and the TLS library's give programs the same, whatever they ask for.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread;
 
 use suite::kernel::pattern;
 use suite::openssl::{Talk, s_client_sending};
@@ -136,6 +139,69 @@ fn the_end_is_told_by_close_notify() {
             let talk = Talk::start(&site, service.address, &[version, "-msg", "-ign_eof"]);
             talk.wait_for("warning close_notify", 1);
             assert!(talk.end().success().contains("all"), "{version}");
+        }
+    }
+}
+
+/// Stands before a service for one connection; gives back all that it sent.
+fn tapped(service: &Service) -> (std::net::SocketAddr, thread::JoinHandle<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, to) = (listener.local_addr().unwrap(), service.address);
+    let copy = move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut server = TcpStream::connect(to).unwrap();
+        let (mut from, mut into) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+        let up = thread::spawn(move || {
+            let _ended = std::io::copy(&mut from, &mut into);
+            let _ended = into.shutdown(Shutdown::Write);
+        });
+        let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+        while let Ok(bytes @ 1..) = server.read(&mut piece) {
+            all.extend_from_slice(&piece[..bytes]);
+            client.write_all(&piece[..bytes]).unwrap();
+        }
+        let _ended = client.shutdown(Shutdown::Both);
+        up.join().unwrap();
+        all
+    };
+    (address, thread::spawn(copy))
+}
+
+#[test]
+fn no_record_is_longer_than_a_service_allows() {
+    let body = pattern(300_000);
+    let site = Site::new();
+    let server = Server::start(Behaviour::Http(body.clone()));
+    let limited = services(&site, &server).map(|service| service.tls("max-record-size = 512"));
+    let _lariat = start(&limited);
+    for service in &limited {
+        for version in ["1.2", "1.3"] {
+            let (address, tap) = tapped(service);
+            let got = curl()
+                .args(&[
+                    "--tls-max",
+                    version,
+                    "--cacert",
+                    site.ca().to_str().unwrap(),
+                ])
+                .args(&[
+                    "--resolve",
+                    &format!("localhost:{}:127.0.0.1", address.port()),
+                ])
+                .args(&["--output", site.path("got").to_str().unwrap()])
+                .url(&format!("https://localhost:{}/", address.port()))
+                .run();
+            got.success();
+            assert!(fs::read(site.path("got")).unwrap() == body);
+            let sent = tap.join().unwrap();
+            let (mut rest, mut longest) = (&sent[..], 0);
+            while let [_, _, _, high, low, after @ ..] = rest {
+                let length = usize::from(u16::from_be_bytes([*high, *low]));
+                longest = longest.max(length);
+                rest = &after[length.min(after.len())..];
+            }
+            // A nonce or a content type, and the tag.
+            assert!((512..=512 + 24).contains(&longest), "{version}: {longest}");
         }
     }
 }

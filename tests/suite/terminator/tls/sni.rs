@@ -74,3 +74,42 @@ fn an_unknown_name_is_refused_if_so_configured() {
     assert!(!nameless.status.success(), "{nameless:?}");
     lariat.wait_for_reason("name-missing", 1);
 }
+
+/// RFC 6066 section 3 asks nobody to refuse them, and other servers give them the default.
+#[test]
+fn what_is_no_host_name_gets_the_default_certificate() {
+    let site = Site::new();
+    site.leaf(&["default.example"])
+        .write(&site.directory, "certs/a.pem");
+    site.leaf(&["odd-.example"])
+        .write(&site.directory, "certs/b.pem");
+    let server = Server::start(Behaviour::Echo);
+    let service = Service::new(&site, &server);
+    let service = service.certificates(&format!("[{:?}]", site.path("certs")));
+    let lariat = Lariat::start(&service.toml());
+    let names = Names {
+        site,
+        service,
+        _server: server,
+    };
+    for (asked, answered) in [
+        ("default.example:443", "default.example"),
+        ("-x.example", "default.example"),
+        ("a.1", "default.example"),
+        ("127.0.0.1", "default.example"),
+        ("b\u{fc}cher.example", "default.example"),
+        // A certificate can be for that one, though the TLS library takes no such name.
+        ("odd-.example", "odd-.example"),
+    ] {
+        // A group that makes a HelloRetryRequest, so that two hellos are in the transcript.
+        for how in [
+            &["-tls1_2"][..],
+            &["-tls1_3"],
+            &["-tls1_3", "-groups", "P-521:P-256"],
+        ] {
+            let arguments = [how, &["-servername", asked]].concat();
+            assert_eq!(subject(&names, &arguments), answered, "{arguments:?}");
+        }
+        lariat.wait_for_line(&[&format!("\"sni\":{asked:?}")]);
+    }
+}

@@ -1,5 +1,7 @@
 //! One pass over a hello's extensions: checks the form of those we use, notes where they lie.
 
+use std::ops::RangeInclusive;
+
 use super::fault::HelloFault;
 use super::host_name::{self, HostName};
 use super::span::Span;
@@ -11,6 +13,10 @@ use HelloFault::{Illegal, Malformed};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extensions {
     pub(super) server_name: Option<Span>,
+    /// What stands in its place and is no name.
+    pub(super) other_name: Option<Span>,
+    /// Where the extension with either begins, and a type that no extension has.
+    pub(super) name_extension: Option<(usize, u16)>,
     pub(super) alpn: Option<Span>,
     pub(super) supported_versions: Option<Span>,
     pub(super) supported_groups: Option<Span>,
@@ -35,6 +41,7 @@ pub(super) fn read(mut hello: Cursor<'_>) -> Result<Extensions, HelloFault> {
     }
     let mut seen = Seen([0; 1 << 10]);
     while !list.is_empty() {
+        let at = list.position();
         let kind = list.u16().ok_or(Malformed("extension type"))?;
         let data = list.vector16().ok_or(Malformed("extension length"))?;
         seen.note(kind)?;
@@ -42,6 +49,16 @@ pub(super) fn read(mut hello: Cursor<'_>) -> Result<Extensions, HelloFault> {
             return Err(Illegal("pre_shared_key is not the last extension"));
         }
         found.read_one(kind, data)?;
+        if kind == 0 {
+            found.name_extension = Some((at, 0));
+        }
+    }
+    if let Some((_, unused)) = &mut found.name_extension {
+        // A hello has no room for all of them.
+        *unused = PRIVATE_USE
+            .clone()
+            .find(|kind| !seen.has(*kind))
+            .unwrap_or_default();
     }
     Ok(found)
 }
@@ -49,7 +66,7 @@ pub(super) fn read(mut hello: Cursor<'_>) -> Result<Extensions, HelloFault> {
 impl Extensions {
     fn read_one(&mut self, kind: u16, data: Cursor<'_>) -> Result<(), HelloFault> {
         match kind {
-            0 => self.server_name = server_name(data)?,
+            0 => (self.server_name, self.other_name) = server_name(data)?,
             10 => self.supported_groups = Some(numbers16(data, "supported_groups")?),
             13 => self.signature_algorithms = Some(numbers16(data, "signature_algorithms")?),
             16 => self.alpn = Some(alpn(data)?),
@@ -74,7 +91,14 @@ impl Extensions {
 /// 4.1.2: unknown ones are ignored), so that the search for duplicates must not depend on it.
 struct Seen([u64; 1 << 10]);
 
+/// Types that are nobody's (RFC 8447 section 7), from those that are least used.
+static PRIVATE_USE: RangeInclusive<u16> = 0x8a00..=0xfeff;
+
 impl Seen {
+    fn has(&self, kind: u16) -> bool {
+        self.0[usize::from(kind >> 6)] & 1 << (kind & 63) != 0
+    }
+
     /// RFC 8446 section 4.2: no two extensions of one type.
     fn note(&mut self, kind: u16) -> Result<(), HelloFault> {
         let (word, bit) = (usize::from(kind >> 6), 1 << (kind & 63));
@@ -130,7 +154,9 @@ fn supported_versions(mut data: Cursor<'_>) -> Result<Span, HelloFault> {
 
 /// RFC 6066 section 3. Names of other types than host_name are skipped: each begins with its
 /// length.
-fn server_name(data: Cursor<'_>) -> Result<Option<Span>, HelloFault> {
+///
+/// What is no host name is the client's matter: it gets what clients without a name get.
+fn server_name(data: Cursor<'_>) -> Result<(Option<Span>, Option<Span>), HelloFault> {
     const NAME: &str = "server_name";
     let mut host_name = None;
     each(whole16(data, NAME)?, NAME, |list| {
@@ -140,9 +166,9 @@ fn server_name(data: Cursor<'_>) -> Result<Option<Span>, HelloFault> {
     })?;
     let mut name = host_name.ok_or(Illegal("server_name without a host name"))?;
     match host_name::judge(name.rest()) {
-        HostName::Valid(bytes) => Ok(name.part(bytes).as_ref().map(Span::of)),
-        HostName::Address => Ok(None),
-        HostName::Invalid => Err(Illegal("server_name is no host name")),
+        HostName::Valid(bytes) => Ok((name.part(bytes).as_ref().map(Span::of), None)),
+        HostName::Other if name.is_empty() => Err(Illegal("server_name is empty")),
+        HostName::Other => Ok((None, Some(Span::of(&name)))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which bytes of a server_name extension are a host name (RFC 6066 section 3, RFC 1123).
+//! Which bytes of a server_name extension are a host name (RFC 6066 section 3).
 
 use std::net::IpAddr;
 
@@ -6,39 +6,26 @@ use std::net::IpAddr;
 pub(super) enum HostName {
     /// A host name of this many bytes; one closing dot is not counted.
     Valid(usize),
-    /// An IP address, which is not permitted; treated as no name, since such clients exist and
-    /// mean no harm.
-    Address,
-    /// Anything else.
-    Invalid,
+    /// An IP address, which is not permitted, or anything else. Such clients exist and mean no
+    /// harm.
+    Other,
 }
 
-/// Labels of letters, digits, hyphens inside, and the underscore that service names use.
+/// All that DNS can look up and people write in ASCII: labels of letters, digits, hyphens and
+/// underscores. RFC 1123 is stricter about hyphens, and names that break it are in use.
 pub(super) fn judge(bytes: &[u8]) -> HostName {
     let name = bytes.strip_suffix(b".").unwrap_or(bytes);
-    if name.len() > 253 || !name.split(|b| *b == b'.').all(is_label) {
-        return if is_address(bytes) {
-            HostName::Address
-        } else {
-            HostName::Invalid
-        };
-    }
-    let last_label = name.rsplit(|b| *b == b'.').next().unwrap_or(name);
-    if !last_label.iter().all(u8::is_ascii_digit) {
+    let is_name = name.len() <= 253 && name.split(|byte| *byte == b'.').all(is_label);
+    if is_name && !is_address(name) {
         HostName::Valid(name.len())
-    } else if is_address(name) {
-        HostName::Address
     } else {
-        HostName::Invalid
+        HostName::Other
     }
 }
 
 fn is_label(label: &[u8]) -> bool {
     let allowed = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-    (1..=63).contains(&label.len())
-        && label.iter().all(allowed)
-        && label.first() != Some(&b'-')
-        && label.last() != Some(&b'-')
+    (1..=63).contains(&label.len()) && label.iter().all(allowed)
 }
 
 fn is_address(bytes: &[u8]) -> bool {
@@ -50,30 +37,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_addresses_and_neither() {
-        for name in ["localhost", "a.b", "A-1.example", "_x.y", "xn--a.b.", "1.a"] {
+    fn names_and_what_is_none() {
+        for name in [
+            "localhost",
+            "a.b",
+            "A-1.example",
+            "_x.y",
+            "xn--a.b.",
+            "1.a",
+            "-a",
+            "a-.b",
+            "1.2.3",
+            "a.1",
+        ] {
             let length = name.trim_end_matches('.').len();
             assert!(
                 matches!(judge(name.as_bytes()), HostName::Valid(n) if n == length),
                 "{name}"
             );
         }
-        for address in ["127.0.0.1", "::1", "2001:db8::1"] {
-            assert!(
-                matches!(judge(address.as_bytes()), HostName::Address),
-                "{address}"
-            );
-        }
         let long = "a.".repeat(127);
         for other in [
+            "127.0.0.1",
+            "127.0.0.1.",
+            "::1",
+            "2001:db8::1",
             "",
             ".",
             "a..b",
-            "-a",
-            "a-",
             "a b",
             "a\0b",
-            "1.2.3",
+            "a:443",
             "\u{e9}",
             "a/b",
             "a..",
@@ -82,7 +76,7 @@ mod tests {
             &"a".repeat(64),
         ] {
             assert!(
-                matches!(judge(other.as_bytes()), HostName::Invalid),
+                matches!(judge(other.as_bytes()), HostName::Other),
                 "{other:?}"
             );
         }

@@ -250,17 +250,24 @@ fn server_names_are_host_names() {
     assert_eq!(name("www.example.com."), Ok(Some("www.example.com".into())));
     assert_eq!(name("192.0.2.1"), Ok(None));
     assert_eq!(name("2001:db8::1"), Ok(None));
-    for wrong in [
-        "",
+    for unusual in ["-a", "a-.b", "a.1", "1.2.3"] {
+        assert_eq!(name(unusual), Ok(Some(unusual.into())));
+    }
+    // They are kept apart, for the log.
+    for other in [
+        "192.0.2.1",
         "a b",
         "a\0",
         "..",
-        "-a",
         "*.example.com",
         "ex\u{e4}mple",
+        "a.b:443",
     ] {
-        assert_eq!(name(wrong), Err(alert::ILLEGAL_PARAMETER), "{wrong:?}");
+        assert_eq!(name(other), Ok(None), "{other:?}");
+        let wire = Build::with(&[(0, &server_name(other.as_bytes()))]).wire();
+        assert_eq!(hello(&wire).other_name(), Some(other.as_bytes()));
     }
+    assert_eq!(name(""), Err(alert::ILLEGAL_PARAMETER));
 }
 
 #[test]

@@ -52,6 +52,18 @@ pub(super) const CLIENTS: &[Key] = &[
              warn, also before the list expires.",
     )
     .example(r#"crl-expired = "accept""#),
+    key(
+        "service.front.tls.client-certificates.ca-names",
+        Kind::Choice(&["send", "omit"]),
+    )
+    .default("send")
+    .flag("client-ca-names")
+    .help(
+        "Whether clients are sent the names of the authorities in `ca`, by which browsers choose \
+             a certificate. With `omit`, or where the names take more than 60,000 bytes, they are \
+             asked for a certificate of any authority.",
+    )
+    .example(r#"ca-names = "omit""#),
     key("service.front.tls.client-certificates.allow", Kind::Table)
         .absent("every certificate that verifies")
         .help(

@@ -126,10 +126,14 @@ pub(super) const PROCESS: &[Key] = &[
         .help("The user that the worker process changes to. This needs root at start.")
         .example(r#"user = "lariat""#),
     key("process.group", Kind::Text("GROUP"))
-        .absent("the user's own")
+        .many()
+        .absent("those of the user")
         .flag("group")
-        .help("The group of the worker process.")
-        .example(r#"group = "lariat""#),
+        .help(
+            "The group of the worker process, and further groups behind it. Where none is written \
+             it has all groups of its user (`/etc/group`), such as that of a server's Unix socket.",
+        )
+        .example(r#"group = ["lariat", "redis"]"#),
     key(
         "process.sandbox",
         Kind::Choice(&["on", "files", "system-calls", "off"]),

@@ -57,9 +57,10 @@ pub(super) const TLS: &[Key] = &[
         .flag("certificate")
         .help(
             "Certificates with their keys. Each is a PEM file that holds both, a table \
-             that names them separately, or a directory, of which every `x.pem`, every \
-             `x.crt` with `x.key`, and certbot's `fullchain.pem` with `privkey.pem` is \
-             loaded. A file `x.ocsp` beside one (DER) is stapled. The certificate is \
+             that names them separately, or a directory. Of a directory every certificate is \
+             loaded whose key is there, as ACME clients, other proxies and Kubernetes leave \
+             them; if there is none, those of the directories in it, as in certbot's `live`. \
+             A file `x.ocsp` beside one (DER) is stapled. The certificate is \
              chosen by server name; of two for one name, clients that can verify ECDSA \
              get that one, and others RSA. The first is the default for unknown names.",
         )
@@ -68,7 +69,9 @@ pub(super) const TLS: &[Key] = &[
         .help("The certificate chain as PEM, leaf first.")
         .example(r#"chain = "site.crt""#),
     key("service.front.tls.certificates.key", Kind::Path)
-        .absent("it is in the chain's file")
+        .absent(
+            "it is in the chain's file, or beside it under a usual name (`x.key`, `privkey.pem`)",
+        )
         .flag("key")
         .help("The private key as PEM, not encrypted. The flag follows its `--certificate`.")
         .example(r#"key = "site.key""#),
@@ -77,6 +80,20 @@ pub(super) const TLS: &[Key] = &[
         .flag("ocsp")
         .help("A DER-encoded OCSP response to staple. The flag follows its `--certificate`.")
         .example(r#"ocsp = "site.ocsp""#),
+    key(
+        "service.front.tls.bad-certificate",
+        Kind::Choice(&["refuse", "skip"]),
+    )
+    .default("refuse")
+    .flag("bad-certificate")
+    .help(
+        "What one certificate of many that cannot be read or served does. With `refuse` the start \
+         or the reload fails as a whole, and what was served before still is. With `skip` the \
+         others are served without it as long as one is left: its clients get another one, a \
+         warning is logged, and `lariat status` and the metric \
+         `lariat_certificates_skipped` show it.",
+    )
+    .example(r#"bad-certificate = "skip""#),
     key("service.front.tls.alpn", Kind::Text("PROTOCOL"))
         .many()
         .absent("no protocol is negotiated; `http/1.1` and `http/1.0` for files")

@@ -5,6 +5,9 @@ use options::{Key, Kind, key};
 /// As many as `tls` takes.
 const EARLY_DATA_BYTES_MAX: u64 = tls::server::EARLY_DATA_BYTES_MAX as u64;
 
+const RECORD_BYTES_MIN: u64 = tls::server::RECORD_BYTES_MIN as u64;
+const RECORD_BYTES_MAX: u64 = tls::record::PLAINTEXT_BYTES_MAX as u64;
+
 /// The keys of `service.front.tls` about sessions and records.
 pub(super) const SESSIONS: &[Key] = &[
     key("service.front.tls.resumption", Kind::Boolean)
@@ -62,6 +65,19 @@ pub(super) const SESSIONS: &[Key] = &[
              (`library`).",
     )
     .example(r#"record-layer = "library""#),
+    key(
+        "service.front.tls.max-record-size",
+        Kind::Size(RECORD_BYTES_MIN, RECORD_BYTES_MAX),
+    )
+    .absent("records carry up to 16,384 bytes, fewer at the start of a connection")
+    .flag("max-record-size")
+    .help(
+        "The most plaintext in a record to clients, also in the handshake, for devices that have \
+             no memory for 16 KiB. The extensions by which clients ask for it \
+             (`max_fragment_length`, `record_size_limit`) are not answered, so that it holds for \
+             all clients of the service. The kernel encrypts nothing then.",
+    )
+    .example("max-record-size = 512"),
     key("service.front.tls.ktls", Kind::Table)
         .absent("`auto`")
         .shorthand("mode")

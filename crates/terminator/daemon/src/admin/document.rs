@@ -233,6 +233,9 @@ pub(crate) struct ServiceStatus {
     pub(crate) expiry: ExpiryStatus,
     /// Those that expire first, at most [`CERTIFICATES_MAX`].
     pub(crate) certificates: Vec<CertificateStatus>,
+    /// What is wrong with those that are left out, at most [`CERTIFICATES_MAX`].
+    #[serde(default)]
+    pub(crate) certificates_skipped: Vec<String>,
     #[serde(with = "metrics")]
     pub(crate) metrics: Counts<Service>,
     pub(crate) servers: Vec<ServerStatus>,

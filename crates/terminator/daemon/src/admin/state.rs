@@ -31,8 +31,8 @@ use crate::observations::Observations;
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
 use super::document::{
-    ExpiryStatus, ProcessStatus, RightsStatus, RunState, ServiceStatus, StatusDocument, VERSION,
-    WorkerStatus,
+    CERTIFICATES_MAX, ExpiryStatus, ProcessStatus, RightsStatus, RunState, ServiceStatus,
+    StatusDocument, VERSION, WorkerStatus,
 };
 use super::history::{self, Question};
 use super::parts::{certificates, kernel_status, ktls, last_reload, since_epoch};
@@ -357,7 +357,10 @@ impl AdminState {
                 staples,
                 authorities,
                 lists,
+                skipped,
             } = &plan.expiries;
+            let gauge = ServiceGauge::CertificatesSkipped;
+            service.counts.set(gauge, skipped.len() as u64);
             for (loaded, expired, ends) in [
                 (
                     ServiceGauge::Certificates,
@@ -521,6 +524,7 @@ impl AdminState {
                 staples,
                 authorities,
                 lists,
+                skipped: _,
             } = &service.expiries;
             for (family, ends) in [
                 (Labelled::CertificateExpiry, certificates),
@@ -580,6 +584,7 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
         server(one, checked.or(watched), workers, since_ms)
     });
     let first = |ends: &Ends| ends.first().map(since_epoch);
+    let skipped = plan.expiries.skipped.iter().take(CERTIFICATES_MAX);
     ServiceStatus {
         servers: servers.collect(),
         listeners: plan.listeners,
@@ -593,6 +598,7 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
             crls_seconds: first(&plan.expiries.lists),
         },
         certificates: certificates(&plan.expiries.certificates),
+        certificates_skipped: skipped.cloned().collect(),
         metrics: counts,
         name,
     }

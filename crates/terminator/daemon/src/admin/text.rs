@@ -213,6 +213,9 @@ fn service_text(
             field(name, end(now, loaded, expired, first));
         }
     }
+    for why in &service.certificates_skipped {
+        field("skipped", why.clone());
+    }
     field("connections", connections(service, before));
     field("handshakes", handshakes(service, before));
     field("", kinds(service));

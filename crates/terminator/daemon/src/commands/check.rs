@@ -117,7 +117,8 @@ impl Findings {
         let missing = preflight::check(source, settings).err();
         self.diagnostics.extend(missing.into_iter().flatten());
         // Who it will be that cannot be found out is told when serving.
-        let reader = user::choose(&settings.process).ok().map(user::identity);
+        let reader = user::choose(&settings.process).ok();
+        let reader = reader.map(|chosen| user::identity(chosen.as_ref()));
         let concerns = preflight::concerns(source, settings, reader);
         self.diagnostics.extend(concerns);
         let kernel_tls = KernelTls::try_for(settings);

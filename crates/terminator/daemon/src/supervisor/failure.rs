@@ -9,7 +9,7 @@ use config::Diagnostic;
 use thiserror::Error;
 use wire::address::{Address, Endpoint, UnixName};
 
-use crate::status_socket::ForeignDirectory;
+use crate::status_socket::DirectoryFailure;
 
 /// Why the supervisor could not begin, or ended without being asked to. Shown as one or more lines;
 /// all but a configuration's diagnostics without a severity before them.
@@ -36,9 +36,9 @@ pub(crate) enum Failure {
     /// The running supervisor does not give way.
     #[error(transparent)]
     Takeover(#[from] TakeoverFailure),
-    /// The status socket's directory belongs to somebody else.
+    /// The status socket's directory cannot be used.
     #[error(transparent)]
-    StatusSocket(#[from] ForeignDirectory),
+    StatusSocket(#[from] DirectoryFailure),
     /// The user or group to run as does not exist, or cannot be become.
     #[error("{0}")]
     User(String),
@@ -77,16 +77,13 @@ pub(crate) enum Failure {
     )]
     ReadersStuck(usize),
     /// The host denies something that the supervisor needs: what was tried, and the answer.
-    #[error("cannot {what}: {error}")]
+    #[error("cannot {what}: {error}{}", without_proc(.error))]
     Host {
         what: &'static str,
         error: io::Error,
     },
     /// The worker process could not give up its rights.
-    #[error(
-        "the worker process cannot give up its rights: {0}\nhint: `[process] sandbox` says which \
-         are to be given up"
-    )]
+    #[error("the worker process cannot give up its rights: {}", with_hint(.0))]
     Rights(String),
     /// The worker process died before it had served, or while it was to end: how it ended the last
     /// time, and how often it was started again.
@@ -97,6 +94,24 @@ pub(crate) enum Failure {
 fn lines_of(diagnostics: &[Diagnostic]) -> String {
     let texts: Vec<_> = diagnostics.iter().map(Diagnostic::to_string).collect();
     texts.join("\n")
+}
+
+/// Our own program is started by the path that it has there.
+fn without_proc(error: &io::Error) -> &'static str {
+    let is_missing = error.kind() == io::ErrorKind::NotFound && !Path::new("/proc/self").exists();
+    if is_missing {
+        "\nhint: there is no /proc here, by which lariat starts its processes: mount it (`mount -t \
+         proc proc /proc`, also within a chroot)"
+    } else {
+        ""
+    }
+}
+
+/// A step that has no hint of its own is one of the sandbox.
+fn with_hint(step: &str) -> String {
+    const HINT: &str = "\nhint: `[process] sandbox` says which are to be given up";
+    let hint = if step.contains("\nhint: ") { "" } else { HINT };
+    format!("{step}{hint}")
 }
 
 fn times(restarts: u64) -> String {
@@ -238,6 +253,10 @@ impl ListenFailure {
             }
             io::ErrorKind::AddrInUse => Some("another process has it: `ss -lnp` shows which"),
             io::ErrorKind::AddrNotAvailable => Some("no interface of this host has that address"),
+            io::ErrorKind::ReadOnlyFilesystem => Some(
+                "choose a path that can be written; that of the status socket is --status-socket, \
+                 and /dev/shm/lariat.sock is in memory",
+            ),
             io::ErrorKind::PermissionDenied => Some(
                 "ports below 1024 need root or CAP_NET_BIND_SERVICE, paths a writable directory",
             ),

@@ -154,7 +154,7 @@ impl Names {
         let hear = move |heard| sender.send(Event::Resolver(number, heard));
         let process = Child::start(number, &RESOLVER, hear)?;
         let process = self.process.insert(process);
-        process.send(&Ask::Enter(self.fences), &[])?;
+        process.send(&Ask::Enter(self.fences.clone()), &[])?;
         process.send(&Ask::LookUp(names), &[])
     }
 }

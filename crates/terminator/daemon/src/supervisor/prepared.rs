@@ -12,7 +12,7 @@ use wire::address::{Address, Endpoint, UnixName};
 use super::failure::ReachFailure;
 use super::listeners::Wanted;
 use super::roots::Served;
-use crate::handover::{Fences, Reach, Secret, Sources, User};
+use crate::handover::{Fences, Reach, Secret, Sources, WorkerUser};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 use crate::server_target::Name;
@@ -144,7 +144,7 @@ impl ConfigSummary {
     }
 
     /// What a worker process that is started for it gives up.
-    pub(super) fn fences(&self, become_user: Option<User>) -> Fences {
+    pub(super) fn fences(&self, become_user: Option<WorkerUser>) -> Fences {
         let sandbox = self.process.sandbox;
         Fences {
             become_user,
@@ -208,7 +208,7 @@ impl ConfigSummary {
                 workers.file_threads != new.workers.file_threads,
             ),
             ("process.user", process.user != new.process.user),
-            ("process.group", process.group != new.process.group),
+            ("process.group", process.groups != new.process.groups),
             ("process.sandbox", process.sandbox != new.process.sandbox),
             (
                 "process.connect-ports",

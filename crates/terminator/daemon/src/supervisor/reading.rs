@@ -19,7 +19,7 @@ use sys::memory;
 use super::failure::Failure;
 use super::prepared::{ConfigSummary, Prepared};
 use super::roots::Open;
-use crate::handover::{Bundle, Secret, User, decode, encode};
+use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
 use crate::messages;
 use crate::reader::{Found, READER_ARGUMENT, READER_NAME, Refusal, Reply, Task};
 use crate::watcher::Stamps;
@@ -41,7 +41,7 @@ const READERS_MAX: usize = 4;
 pub(super) struct Read {
     pub(super) prepared: Prepared,
     pub(super) warnings: Vec<Diagnostic>,
-    pub(super) become_user: Option<User>,
+    pub(super) become_user: Option<WorkerUser>,
     pub(super) folders: Vec<Open>,
     /// `None` = the log is no file.
     pub(super) log: Option<OwnedFd>,

@@ -9,7 +9,7 @@ use sys::sandbox::{
 };
 use sys::{limit, signal};
 
-use crate::handover::{Fence, Fences, Reach, Rights, Sources, User};
+use crate::handover::{Fence, Fences, Reach, Rights, Sources, User, WorkerUser};
 
 /// Gives up what is to be given up, for good; afterwards `roots` can be read in, and what is in
 /// `reach` connected to. To be called before the first thread is started.
@@ -55,9 +55,19 @@ pub(crate) fn give_up_by(
     if keeps_right {
         process::keep_over_change_of_user().map_err(failed("keeping CAP_NET_RAW"))?;
     }
-    if let Some(User { user, group }) = fences.become_user {
-        let identity = Identity { user, group };
-        process::drop_user(identity).map_err(failed("becoming another user"))?;
+    if let Some(WorkerUser {
+        user: User { user, group },
+        further_groups,
+    }) = &fences.become_user
+    {
+        let (user, group) = (*user, *group);
+        process::drop_user(Identity { user, group }, further_groups).map_err(|error| {
+            format!(
+                "becoming another user: {error}\n\
+                 hint: give it CAP_SETUID and CAP_SETGID, or start it as an ordinary user, or with \
+                 --user root, which leaves it who it is"
+            )
+        })?;
     }
     // An ordinary user may have been given some, and root that stays root has all.
     if keeps_right {

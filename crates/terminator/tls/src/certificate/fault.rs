@@ -36,9 +36,9 @@ pub enum CertificateFault {
     /// The private key is encrypted.
     EncryptedKey,
     /// The chain's file is no valid PEM.
-    Pem(PemFault),
+    Pem(Box<PemFault>),
     /// The key's file is no valid PEM.
-    KeyPem(PemFault),
+    KeyPem(Box<PemFault>),
     /// This certificate of the chain, of which the first is 0, is no valid X.509.
     Malformed(usize),
     /// The key is of a kind that we know but does not parse.

@@ -5,7 +5,7 @@ use x509_parser::asn1_rs::{Any, FromDer};
 
 /// What a file is instead.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Form {
+pub enum ForeignForm {
     /// No byte.
     Empty,
     /// Certificates in a PKCS #7 (CMS) bundle, as PEM.
@@ -33,31 +33,31 @@ pub enum Form {
 }
 
 /// The labels of blocks, by the words in them; the first that fits counts.
-const LABELS: &[(&str, Form)] = &[
-    ("PKCS7", Form::Pkcs7),
-    ("PKCS #7", Form::Pkcs7),
-    ("CMS", Form::Pkcs7),
-    ("PKCS12", Form::Pkcs12),
-    ("OPENSSH PRIVATE KEY", Form::OpenSshKey),
-    ("PGP", Form::Pgp),
-    ("CERTIFICATE REQUEST", Form::Request),
-    ("PUBLIC KEY", Form::PublicKey),
-    ("CERTIFICATE", Form::OtherCertificate),
+const LABELS: &[(&str, ForeignForm)] = &[
+    ("PKCS7", ForeignForm::Pkcs7),
+    ("PKCS #7", ForeignForm::Pkcs7),
+    ("CMS", ForeignForm::Pkcs7),
+    ("PKCS12", ForeignForm::Pkcs12),
+    ("OPENSSH PRIVATE KEY", ForeignForm::OpenSshKey),
+    ("PGP", ForeignForm::Pgp),
+    ("CERTIFICATE REQUEST", ForeignForm::Request),
+    ("PUBLIC KEY", ForeignForm::PublicKey),
+    ("CERTIFICATE", ForeignForm::OtherCertificate),
 ];
 
 /// The first bytes of files.
-const OPENINGS: &[(&[u8], Form)] = &[
-    (b"\xfe\xed\xfe\xed", Form::JavaKeyStore),
-    (b"\xce\xce\xce\xce", Form::JavaKeyStore),
-    (b"PuTTY-User-Key-File", Form::PuttyKey),
-    (b"ssh-", Form::PublicKey),
-    (b"ecdsa-sha2-", Form::PublicKey),
+const OPENINGS: &[(&[u8], ForeignForm)] = &[
+    (b"\xfe\xed\xfe\xed", ForeignForm::JavaKeyStore),
+    (b"\xce\xce\xce\xce", ForeignForm::JavaKeyStore),
+    (b"PuTTY-User-Key-File", ForeignForm::PuttyKey),
+    (b"ssh-", ForeignForm::PublicKey),
+    (b"ecdsa-sha2-", ForeignForm::PublicKey),
 ];
 
 /// The content types signedData and data (RFC 5652 section 5.1), as DER.
 const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
 
-impl Form {
+impl ForeignForm {
     pub(super) fn of_label(label: &str) -> Option<Self> {
         let found = LABELS.iter().find(|(words, _)| label.contains(words));
         found.map(|(_, form)| *form)
@@ -72,7 +72,7 @@ impl Form {
         opening.map(|(_, form)| *form).or_else(|| match element()? {
             body if body.starts_with(SIGNED_DATA) => Some(Self::Pkcs7Der),
             // Version 3 (RFC 7292 section 4).
-            body if body.starts_with(&[2, 1, 3]) => Some(Self::Pkcs12),
+            [2, 1, 3, ..] => Some(Self::Pkcs12),
             _ => None,
         })
     }
@@ -106,7 +106,8 @@ impl Form {
                 format!("convert it with `openssl pkcs7 -in {place} -print_certs -out CHAIN.pem`")
             }
             Self::Pkcs7Der => format!(
-                "convert it with `openssl pkcs7 -inform der -in {place} -print_certs -out CHAIN.pem`"
+                "convert it with `openssl pkcs7 -inform der -in {place} -print_certs -out \
+                 CHAIN.pem`"
             ),
             Self::Pkcs12 => format!(
                 "convert it with `openssl pkcs12 -in {place} -nodes -out PEM` and protect the \
@@ -114,13 +115,13 @@ impl Form {
             ),
             Self::JavaKeyStore => format!(
                 "convert it with `keytool -importkeystore -srckeystore {place} -destkeystore \
-                 STORE.p12 -deststoretype PKCS12` and `openssl pkcs12 -in STORE.p12 -nodes -out PEM`"
+                 STORE.p12 -deststoretype PKCS12` and `openssl pkcs12 -in STORE.p12 -nodes -out \
+                 PEM`"
             ),
-            Self::OpenSshKey => {
-                format!(
-                    "convert a copy of it in place with `ssh-keygen -p -m PEM -N '' -f {place}`"
-                )
-            }
+            Self::OpenSshKey => format!(
+                "convert a copy of it in place with `ssh-keygen -p -m PEM -N '' -f {place}`; one \
+                 of Ed25519 cannot be, so get a certificate for a new key"
+            ),
             Self::PuttyKey => format!(
                 "convert it with `puttygen {place} -O private-openssh -o KEY` and \
                  `ssh-keygen -p -m PEM -N '' -f KEY`"

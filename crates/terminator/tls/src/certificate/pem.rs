@@ -12,7 +12,7 @@ use x509_parser::asn1_rs::Any;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
-use super::form::Form;
+use super::form::ForeignForm;
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 const DASHES: &[u8] = b"-----";
@@ -22,7 +22,7 @@ const LABEL_BYTES_MAX: usize = 64;
 
 /// A block of PEM, or a whole file of DER.
 #[derive(Debug)]
-pub struct Block {
+pub struct PemBlock {
     /// The line of its BEGIN, from 1.
     pub line: usize,
     /// What its BEGIN line names.
@@ -86,7 +86,7 @@ pub enum PemDefect {
     EscapedLines,
     /// The file, or a block of it, is of another form that holds certificates or keys.
     #[error("it is {}", .0.name())]
-    Form(Form),
+    Form(ForeignForm),
 }
 
 /// The blocks of a file in its order. A file that is one certificate, key or list in DER is read as
@@ -94,7 +94,7 @@ pub enum PemDefect {
 ///
 /// # Errors
 /// The first block that cannot be read, or another form of which a certificate might come.
-pub fn read(bytes: &[u8]) -> Result<Vec<Block>, PemFault> {
+pub fn read(bytes: &[u8]) -> Result<Vec<PemBlock>, PemFault> {
     let text = text_of(bytes);
     let mut blocks = Vec::new();
     let (mut rest, mut line) = (text.as_slice(), 1);
@@ -124,7 +124,8 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Block>, PemFault> {
 
 /// Whether a private key is in a file, as far as it can be read.
 pub fn holds_key(bytes: &[u8]) -> bool {
-    let is_key = |one: &Block| matches!(one.kind, BlockKind::PrivateKey | BlockKind::EncryptedKey);
+    let is_key =
+        |one: &PemBlock| matches!(one.kind, BlockKind::PrivateKey | BlockKind::EncryptedKey);
     read(bytes).is_ok_and(|blocks| blocks.iter().any(is_key))
 }
 
@@ -136,18 +137,18 @@ pub(crate) fn line_of(bytes: &[u8], kind: BlockKind, number: usize) -> Option<us
 }
 
 /// The content of all blocks of a kind.
-pub(crate) fn all_of(blocks: Vec<Block>, kind: BlockKind) -> impl Iterator<Item = Vec<u8>> {
+pub(crate) fn all_of(blocks: Vec<PemBlock>, kind: BlockKind) -> impl Iterator<Item = Vec<u8>> {
     let of_kind = blocks.into_iter().filter(move |block| block.kind == kind);
     of_kind.map(|mut block| std::mem::take(&mut *block.der))
 }
 
 /// Of blocks without one of this kind: a form among them that stands for it.
-pub(crate) fn form_without(blocks: &[Block], kind: BlockKind) -> Option<PemFault> {
+pub(crate) fn form_without(blocks: &[PemBlock], kind: BlockKind) -> Option<PemFault> {
     let is_key = kind == BlockKind::PrivateKey;
     let mut others = blocks.iter().filter(|one| one.kind == BlockKind::Other);
     others.find_map(|one| {
-        let form = Form::of_label(&one.label)?;
-        (is_key || form == Form::Request).then_some(PemFault {
+        let form = ForeignForm::of_label(&one.label)?;
+        (is_key || form == ForeignForm::Request).then_some(PemFault {
             line: Some(one.line),
             defect: PemDefect::Form(form),
         })
@@ -182,7 +183,7 @@ fn text_of(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
 }
 
 /// The block whose BEGIN opens `text`, and how many bytes it takes.
-fn block(text: &[u8], line: usize) -> Result<(Block, usize), PemFault> {
+fn block(text: &[u8], line: usize) -> Result<(PemBlock, usize), PemFault> {
     let fault = |defect| PemFault {
         line: Some(line),
         defect,
@@ -214,7 +215,7 @@ fn block(text: &[u8], line: usize) -> Result<(Block, usize), PemFault> {
     let used = BEGIN.len() + label.len() + DASHES.len() + end + closing.len();
     let label = name;
     Ok((
-        Block {
+        PemBlock {
             line,
             label,
             kind,
@@ -224,7 +225,7 @@ fn block(text: &[u8], line: usize) -> Result<(Block, usize), PemFault> {
     ))
 }
 
-fn kind_of(label: &str, content: &[u8]) -> Result<BlockKind, Form> {
+fn kind_of(label: &str, content: &[u8]) -> Result<BlockKind, ForeignForm> {
     Ok(match label {
         "CERTIFICATE" | "X509 CERTIFICATE" | "TRUSTED CERTIFICATE" => BlockKind::Certificate,
         "X509 CRL" => BlockKind::RevocationList,
@@ -236,7 +237,7 @@ fn kind_of(label: &str, content: &[u8]) -> Result<BlockKind, Form> {
             }
         }
         _ if label.ends_with("PARAMETERS") => BlockKind::Parameters,
-        _ => match Form::of_label(label) {
+        _ => match ForeignForm::of_label(label) {
             Some(form) if form.holds_certificate() => return Err(form),
             _ => BlockKind::Other,
         },
@@ -274,7 +275,7 @@ fn check_between(text: &[u8], first_line: usize) -> Result<(), PemFault> {
     for (line, text) in lines.filter(|(_, text)| !is_comment(text)) {
         let upper = text.to_ascii_uppercase();
         let is_mark = |mark: &&[u8]| find(&upper, mark).is_some();
-        let marks: [&[u8]; 4] = [b"-BEGIN ", b"-END ", b"BEGIN CERTIFICATE", b"BEGIN X509"];
+        let marks: [&[u8]; 4] = [b"-BEGIN", b"-END", b"BEGIN CERTIFICATE", b"BEGIN X509"];
         if marks.iter().any(is_mark) {
             let (line, defect) = (Some(line), PemDefect::BadLine);
             return Err(PemFault { line, defect });
@@ -290,19 +291,19 @@ fn is_comment(text: &[u8]) -> bool {
 }
 
 /// A file without BEGIN: DER, Base64 of DER, or neither.
-fn without_blocks(bytes: &[u8]) -> Result<Vec<Block>, Form> {
-    if let Some(form) = Form::of_bytes(bytes) {
+fn without_blocks(bytes: &[u8]) -> Result<Vec<PemBlock>, ForeignForm> {
+    if let Some(form) = ForeignForm::of_bytes(bytes) {
         return Err(form);
     }
     let packed: Vec<u8> = bytes.to_vec();
     let mut packed = Zeroizing::new(packed);
     packed.retain(|byte| !byte.is_ascii_whitespace());
     let der = match decode_packed(&packed) {
-        Some(text) if find(&text, BEGIN).is_some() => return Err(Form::EncodedTwice),
+        Some(text) if find(&text, BEGIN).is_some() => return Err(ForeignForm::EncodedTwice),
         Some(der) if !der.is_empty() => der,
         _ => Zeroizing::new(bytes.to_vec()),
     };
-    if let Some(form) = Form::of_bytes(&der) {
+    if let Some(form) = ForeignForm::of_bytes(&der) {
         return Err(form);
     }
     let is_whole = first_element(&der) == Some(der.len());
@@ -314,7 +315,7 @@ fn without_blocks(bytes: &[u8]) -> Result<Vec<Block>, Form> {
         () => return Ok(Vec::new()),
     };
     let (line, label) = (1, String::from("DER"));
-    Ok(vec![Block {
+    Ok(vec![PemBlock {
         line,
         label,
         kind,

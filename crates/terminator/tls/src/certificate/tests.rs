@@ -233,87 +233,80 @@ fn explicit_parameters_are_named_in_few_words() {
     assert!(error.len() < 250, "{error}");
 }
 
+/// Fails unless what is wrong with this file is told in these words.
+fn assert_told(text: impl Into<Vec<u8>>, form: &str, remedy: &str) {
+    let error = Certificate::load(&CertificateSource::whole("x.pem", text));
+    let error = error.expect_err(form).to_string();
+    assert!(
+        error.contains(form) && error.contains(remedy),
+        "{form}: {error}"
+    );
+}
+
 #[test]
-fn other_forms_are_named_with_what_makes_pem_of_them() {
-    let leaf = leaf(&["a.example"]);
-    let block = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
-    let twice = base64ct::Base64::encode_string(leaf.pem().as_bytes());
-    let pkcs7 = b"\x30\x0b\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02".to_vec();
+fn files_of_other_forms_are_named_with_what_makes_pem_of_them() {
+    let twice = base64ct::Base64::encode_string(leaf(&["a.example"]).pem().as_bytes());
+    let pkcs7 = b"\x30\x0b\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
     for (text, form, remedy) in [
-        (Vec::new(), "x.pem: is empty", "CA"),
-        (b"\n \n".to_vec(), "x.pem: is empty", "CA"),
+        (&b""[..], "x.pem: is empty", "CA"),
+        (b"\n \n", "x.pem: is empty", "CA"),
+        (b"\0\0\0", "x.pem: holds no certificate", "BEGIN"),
         (
-            b"\x30\x82\x0a\x13\x02\x01\x03\x30".to_vec(),
-            "x.pem: holds no",
-            "BEGIN",
-        ),
-        (
-            b"\x30\x03\x02\x01\x03".to_vec(),
-            "x.pem: is PKCS #12",
+            b"\x30\x03\x02\x01\x03",
+            "is PKCS #12",
             "openssl pkcs12 -in x.pem",
         ),
+        (pkcs7, "is PKCS #7", "openssl pkcs7 -inform der -in x.pem"),
+        (b"\xfe\xed\xfe\xed\0", "is a Java key store", "keytool"),
         (
-            pkcs7,
-            "x.pem: is PKCS #7",
-            "openssl pkcs7 -inform der -in x.pem",
+            b"PuTTY-User-Key-File-3: x",
+            "is a key of PuTTY",
+            "puttygen x.pem",
         ),
         (
-            block("PKCS7").into(),
-            "x.pem:1: is PKCS #7",
-            "openssl pkcs7 -in x.pem",
+            twice.as_bytes(),
+            "is encoded in Base64 once more",
+            "base64 -d x.pem",
         ),
+    ] {
+        assert_told(text, form, remedy);
+    }
+}
+
+#[test]
+fn blocks_of_other_forms_are_named_with_what_makes_pem_of_them() {
+    let chain = leaf(&["a.example"]).chain_pem();
+    let block = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
+    for (label, form, remedy) in [
+        ("PKCS7", "x.pem:1: is PKCS #7", "openssl pkcs7 -in x.pem"),
         (
-            (leaf.pem() + &block("CMS")).into(),
-            ": is PKCS #7",
-            "openssl pkcs7 -in x.pem",
-        ),
-        (
-            b"\xfe\xed\xfe\xed\0".to_vec(),
-            "x.pem: is a Java key store",
-            "keytool",
-        ),
-        (
-            block("CERTIFICATE REQUEST").into(),
+            "CERTIFICATE REQUEST",
             "x.pem:1: is a certificate request",
             "the CA",
         ),
         (
-            block("ATTRIBUTE CERTIFICATE").into(),
+            "ATTRIBUTE CERTIFICATE",
             "x.pem:1: is a certificate of a kind",
             "X.509",
         ),
+    ] {
+        assert_told(block(label), form, remedy);
+    }
+    for (label, form, remedy) in [
+        ("CMS", "is PKCS #7", "openssl pkcs7 -in x.pem"),
         (
-            twice.into(),
-            "x.pem: is encoded in Base64 once more",
-            "base64 -d x.pem",
-        ),
-        (
-            (leaf.chain_pem() + &block("OPENSSH PRIVATE KEY")).into(),
-            ": is a key of OpenSSH",
+            "OPENSSH PRIVATE KEY",
+            "is a key of OpenSSH",
             "ssh-keygen -p",
         ),
+        ("PUBLIC KEY", "is a public key", "private key"),
         (
-            (leaf.chain_pem() + &block("PUBLIC KEY")).into(),
-            ": is a public key",
-            "private key",
-        ),
-        (
-            (leaf.chain_pem() + &block("PGP PRIVATE KEY BLOCK")).into(),
-            ": is of OpenPGP",
-            "BEGIN CERTIFICATE",
-        ),
-        (
-            b"\0\0\0".to_vec(),
-            "x.pem: holds no certificate",
+            "PGP PRIVATE KEY BLOCK",
+            "is of OpenPGP",
             "BEGIN CERTIFICATE",
         ),
     ] {
-        let error = Certificate::load(&CertificateSource::whole("x.pem", text));
-        let error = error.expect_err(form).to_string();
-        assert!(
-            error.contains(form) && error.contains(remedy),
-            "{form}: {error}"
-        );
+        assert_told(chain.clone() + &block(label), form, remedy);
     }
 }
 

@@ -6,7 +6,7 @@ use wire::alert;
 use crate::certificate::{CertificateConcern, CertificateError};
 use crate::options::Version;
 use crate::policy::{PolicyConcern, PolicyFault};
-use crate::verify::{VerifyConcern, VerifyFault};
+use crate::verify::{NAMES_BYTES_MAX, VerifyConcern, VerifyFault};
 
 /// Why a service's TLS cannot be built: one sentence with service, place and remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -69,6 +69,9 @@ pub enum Concern {
         /// Whether some client gets it at that time.
         is_served: bool,
     },
+    /// A certificate that cannot be served and does not keep the others from it.
+    #[error("skipped (bad-certificate = \"skip\"): {0}")]
+    CertificateSkipped(CertificateError),
     /// A certificate that no client gets: where it came from.
     #[error(
         "{0}: no client gets this certificate: it has no name that another with a key of the same \
@@ -80,6 +83,13 @@ pub enum Concern {
         "{0}: this certificate is listed in `revoked` and still served; put a new one in its place"
     )]
     CertificateRevoked(String),
+    /// The names of the authorities of clients take so many bytes, and are not sent.
+    #[error(
+        "the names of the authorities in `ca` take {0} bytes, more than the {NAMES_BYTES_MAX} that \
+         clients are sent, so they are sent none; name fewer authorities, or write ca-names = \
+         \"omit\""
+    )]
+    AuthorityNames(usize),
     /// Versions, suites and groups.
     #[error(transparent)]
     Policy(#[from] PolicyConcern),

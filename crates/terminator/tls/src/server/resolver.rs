@@ -35,7 +35,10 @@ impl ResolvesServerCert for Resolver {
             &site.suites,
         );
         let now = seconds(self.clock.now());
-        match site.index.choose(hello.server_name(), signing, now) {
+        let hidden = context::with(|context| context.hidden.clone());
+        let hidden = hidden.as_ref().and_then(|hidden| hidden.name.as_deref());
+        let name = hello.server_name().or(hidden);
+        match site.index.choose(name, signing, now) {
             Ok(number) => {
                 let certificate = site.certificates.get(number)?;
                 context::with(|context| context.shown = certificate.fingerprint);
@@ -43,7 +46,7 @@ impl ResolvesServerCert for Resolver {
             }
             Err(NoCertificate::KindUnusable) if self.version == Version::Tls12 => {
                 let resuming = Usable::without_signature(suites, groups, &site.suites);
-                let number = site.index.choose(hello.server_name(), resuming, now).ok()?;
+                let number = site.index.choose(name, resuming, now).ok()?;
                 let key = &site.certificates.get(number)?.key.key;
                 Some(NotSigning::in_place_of(&**key))
             }

@@ -4,7 +4,7 @@ use super::fault::{BuildFault, Concern};
 use crate::certificate::Certificate;
 use crate::fingerprint::Fingerprint;
 use crate::names::{Entry, Index};
-use crate::options::{ServerOptions, Suite};
+use crate::options::{BadCertificate, ServerOptions, Suite};
 use crate::policy::Policy;
 use crate::validity::{Ends, Moment};
 
@@ -13,6 +13,8 @@ use crate::validity::{Ends, Moment};
 pub(super) struct Site {
     pub(super) index: Index,
     pub(super) certificates: Vec<Certificate>,
+    /// What is wrong with others of its certificates.
+    pub(super) skipped: Vec<String>,
     pub(super) suites: Vec<Suite>,
 }
 
@@ -24,8 +26,17 @@ impl Site {
         concerns: &mut Vec<Concern>,
     ) -> Result<Self, BuildFault> {
         let mut certificates = Vec::with_capacity(options.certificates.len());
+        let mut skipped = options.skipped.clone();
         for source in &options.certificates {
-            let (certificate, found) = Certificate::load(source)?;
+            let (certificate, found) = match Certificate::load(source) {
+                Ok(loaded) => loaded,
+                Err(error) if options.bad_certificate == BadCertificate::Skip => {
+                    skipped.push(error.to_string());
+                    concerns.push(Concern::CertificateSkipped(error));
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             concerns.extend(found.map(|concern| Concern::Certificate {
                 place: source.place.clone(),
                 concern,
@@ -44,6 +55,7 @@ impl Site {
         let site = Self {
             index: Index::build(entries, options.unknown_name),
             certificates,
+            skipped,
             suites: policy.suites().to_vec(),
         };
         concerns.extend(site.concerns(Moment { since: None, now }));

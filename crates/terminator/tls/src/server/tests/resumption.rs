@@ -352,8 +352,9 @@ mod early {
         let mut client = client_connection(&config, "a.example");
         assert!(client.early_data().is_some());
         let mut hello = written(&mut client);
-        let selected = server.select(&read_hello(&hello)).expect("a configuration");
-        let mut handshake = Handshake::new(selected, true).expect("a handshake");
+        let read = read_hello(&hello);
+        let selected = server.select(&read).expect("a configuration");
+        let mut handshake = Handshake::new(selected, &read).expect("a handshake");
         let mut answer = Vec::new();
         let step = handshake.advance(&mut hello, &mut answer).unwrap();
         assert!(!step.done);

@@ -105,7 +105,7 @@ impl Connection {
                     panic!("no hello");
                 };
                 let config = server.select(&hello).expect("a shared suite");
-                Handshake::new(config, false).expect("a handshake")
+                Handshake::new(config, &hello).expect("a handshake")
             });
             let step = shaking.advance(&mut incoming, &mut out).expect("no fault");
             incoming.drain(..step.consumed);

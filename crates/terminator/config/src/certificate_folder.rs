@@ -1,0 +1,408 @@
+//! Which files of a folder are certificates with their keys, as ACME clients, other proxies and
+//! Kubernetes leave them.
+//!
+//! Names say only what is worth reading: a certificate is paired with the key that fits it. What is
+//! wrong with a pair is judged in `tls`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tls::certificate::pair::PemContents;
+
+use crate::files::Files;
+
+/// Endings of names that certificates and keys are found under. HAProxy keeps two certificates of a
+/// site in `.rsa` and `.ecdsa`.
+const ENDINGS: [&str; 7] = ["pem", "crt", "cer", "cert", "rsa", "ecdsa", "key"];
+
+/// The files of one certificate.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct CertificateFiles {
+    pub(crate) chain: PathBuf,
+    /// `None` = the key is in the chain's file, or nowhere.
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) ocsp: Option<PathBuf>,
+}
+
+/// What a folder holds.
+#[derive(Debug, Default)]
+pub(crate) struct FolderContents {
+    /// In the order of their names.
+    pub(crate) found: Vec<CertificateFiles>,
+    /// Certificates of no authority whose key is not there.
+    pub(crate) keyless: Vec<PathBuf>,
+    /// What is none of these and no part of them.
+    pub(crate) passed_over: Vec<PathBuf>,
+}
+
+/// Looks through a folder; if no certificate is in it, through the folders in it, as in certbot's
+/// `live`.
+pub(crate) fn look_through(files: &mut dyn Files, folder: &Path) -> io::Result<FolderContents> {
+    let listed = files.list(folder)?;
+    let mut contents = sort_out(files, &listed);
+    if contents.found.is_empty() {
+        for inner in listed.iter().filter(|path| !is_hidden(path)) {
+            let Ok(listed) = files.list(inner) else {
+                continue;
+            };
+            let within = sort_out(files, &listed);
+            contents.passed_over.retain(|path| path != inner);
+            contents.found.extend(within.found);
+            contents.keyless.extend(within.keyless);
+            contents.passed_over.extend(within.passed_over);
+        }
+    }
+    Ok(contents)
+}
+
+/// The key of a certificate that was named alone: a file beside it of a usual name that fits.
+pub(crate) fn key_beside(files: &mut dyn Files, chain: &Path) -> Option<PathBuf> {
+    let contents = PemContents::of(&files.read(chain).ok()?).ok()?;
+    let (_, public_key) = contents.leaf.filter(|_| !contents.has_key)?;
+    key_names(chain).into_iter().find(|path| {
+        let beside = files.read(path).ok();
+        let beside = beside.and_then(|bytes| PemContents::of(&bytes).ok());
+        beside.is_some_and(|beside| beside.keys.contains(&public_key))
+    })
+}
+
+/// A file that was read; `None` = it could not be, or holds nothing of PEM.
+type LookedAt = (PathBuf, Option<PemContents>);
+
+/// How much of its chain a file has, and whether its key is in a file of its own: of two files with
+/// one certificate the higher one is served.
+type PairRank = (usize, bool);
+
+fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
+    let names: BTreeSet<&Path> = listed.iter().map(PathBuf::as_path).collect();
+    let looked = look_at_all(files, listed);
+    let keys = keys_of(&looked);
+    let only = only_chain(&names);
+    let mut pairs: Vec<(PairRank, CertificateFiles)> = Vec::new();
+    let mut places: HashMap<&[u8], usize> = HashMap::new();
+    let mut keyless = Vec::new();
+    let is_wanted = |path: &PathBuf| only.as_ref().is_none_or(|only| only == path);
+    for (path, contents) in looked.iter().filter(|(path, _)| is_wanted(path)) {
+        let leaf = contents.as_ref().and_then(|one| one.leaf.as_ref());
+        let leaf = leaf.map(|(der, _)| der.as_slice());
+        let Some(pair) = pair_of(path, contents.as_ref(), &keys, &names) else {
+            let of_authority = contents.as_ref().is_none_or(|one| one.is_of_authority);
+            keyless.extend(leaf.filter(|_| !of_authority).map(|leaf| (leaf, path)));
+            continue;
+        };
+        match leaf.and_then(|leaf| places.get(leaf)) {
+            Some(place) if pair.0 > pairs[*place].0 => pairs[*place] = pair,
+            Some(_) => {}
+            None => {
+                places.extend(leaf.map(|leaf| (leaf, pairs.len())));
+                pairs.push(pair);
+            }
+        }
+    }
+    // A copy of a certificate without its key is no loss.
+    keyless.retain(|(leaf, _)| !places.contains_key(leaf));
+    let found: Vec<_> = pairs.into_iter().map(|(_, found)| found).collect();
+    let used: BTreeSet<&Path> = found.iter().flat_map(CertificateFiles::paths).collect();
+    let of_no_use = |path: &&PathBuf| !used.contains(path.as_path()) && !is_hidden(path);
+    for (path, _) in looked.iter().filter(|(path, _)| of_no_use(&path)) {
+        files.forget(path);
+    }
+    FolderContents {
+        keyless: keyless.into_iter().map(|(_, path)| path.clone()).collect(),
+        passed_over: listed.iter().filter(of_no_use).cloned().collect(),
+        found,
+    }
+}
+
+fn look_at_all(files: &mut dyn Files, listed: &[PathBuf]) -> Vec<LookedAt> {
+    let mut looked = Vec::new();
+    let is_worth_it = |path: &&PathBuf| {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        !is_hidden(path) && ending.is_some_and(|ending| ENDINGS.contains(&ending))
+    };
+    for path in listed.iter().filter(is_worth_it) {
+        match files.read(path) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {}
+            read => {
+                let contents = read.ok().and_then(|bytes| PemContents::of(&bytes).ok());
+                let contents = contents.filter(|contents| !contents.is_blank);
+                looked.push((path.clone(), contents));
+            }
+        }
+    }
+    looked
+}
+
+/// Where the key of each public key is, and whether it is in a file of its own.
+type KeyPlaces<'l> = HashMap<&'l [u8], (&'l Path, bool)>;
+
+/// A file of its own comes first.
+fn keys_of(looked: &[LookedAt]) -> KeyPlaces<'_> {
+    let mut keys = HashMap::new();
+    for is_apart in [false, true] {
+        let read = looked
+            .iter()
+            .filter_map(|(path, contents)| Some((path, contents.as_ref()?)));
+        for (path, contents) in read.filter(|(_, one)| (one.certificates == 0) == is_apart) {
+            let place = (path.as_path(), is_apart);
+            keys.extend(contents.keys.iter().map(|key| (key.as_slice(), place)));
+        }
+    }
+    keys
+}
+
+/// The pair that a file's certificate is in. One that cannot be read is taken for a certificate
+/// unless its name says that it is a key: reading it again says what is wrong.
+fn pair_of(
+    path: &Path,
+    contents: Option<&PemContents>,
+    keys: &KeyPlaces<'_>,
+    names: &BTreeSet<&Path>,
+) -> Option<(PairRank, CertificateFiles)> {
+    let by_name = || {
+        key_names(path)
+            .into_iter()
+            .find(|key| names.contains(key.as_path()))
+    };
+    let (rank, key) = match contents {
+        None if path.extension().is_some_and(|ending| ending == "key") => return None,
+        None => ((0, false), by_name()),
+        Some(contents) if contents.certificates == 0 => return None,
+        Some(contents) if contents.has_key => ((contents.certificates, false), None),
+        Some(contents) => {
+            let public_key = contents.leaf.as_ref().map(|(_, key)| key.as_slice());
+            let fitting = public_key.and_then(|key| keys.get(key));
+            let (key, is_apart) = match fitting {
+                Some((key, is_apart)) => (key.to_path_buf(), *is_apart),
+                None => (by_name()?, true),
+            };
+            ((contents.certificates, is_apart), Some(key))
+        }
+    };
+    let staples = [path.with_extension("ocsp"), with_suffix(path, ".ocsp")];
+    let files = CertificateFiles {
+        ocsp: staples
+            .into_iter()
+            .find(|staple| names.contains(staple.as_path())),
+        chain: path.to_owned(),
+        key,
+    };
+    Some((rank, files))
+}
+
+/// The names under which the key of a certificate is found: most clients', HAProxy's and mkcert's,
+/// and that of certbot and dehydrated.
+fn key_names(chain: &Path) -> Vec<PathBuf> {
+    let stem = chain.file_stem().unwrap_or_default().to_string_lossy();
+    let is_certbot = matches!(&*stem, "fullchain" | "cert");
+    let mkcert = chain.with_file_name(format!("{stem}-key.pem"));
+    let mut names = vec![
+        chain.with_extension("key"),
+        with_suffix(chain, ".key"),
+        mkcert,
+    ];
+    names.extend(is_certbot.then(|| chain.with_file_name("privkey.pem")));
+    names
+}
+
+/// The one chain of a folder that certbot or dehydrated made for one certificate. The latter leaves
+/// those of earlier years beside it.
+fn only_chain(names: &BTreeSet<&Path>) -> Option<PathBuf> {
+    let folder = names.first()?.parent()?;
+    let [chain, key] = ["fullchain.pem", "privkey.pem"].map(|name| folder.join(name));
+    (names.contains(chain.as_path()) && names.contains(key.as_path())).then_some(chain)
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn is_hidden(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.as_encoded_bytes().starts_with(b".")
+}
+
+impl CertificateFiles {
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        let beside = [&self.key, &self.ocsp].into_iter().flatten();
+        [&self.chain]
+            .into_iter()
+            .chain(beside)
+            .map(PathBuf::as_path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::authority::Authority;
+    use testkit::leaf::{Key, Leaf};
+
+    use super::*;
+    use crate::files::Recording;
+
+    /// Finds in a folder that is given as names with their texts: the pairs, what has no key, and
+    /// what is passed over.
+    fn found(folder: &[(&str, &str)]) -> (Vec<String>, Vec<String>, Vec<String>) {
+        let mut files = Recording::default();
+        let mut lists: std::collections::BTreeMap<PathBuf, BTreeSet<PathBuf>> = Default::default();
+        for (name, text) in folder {
+            let path = Path::new("/d").join(name);
+            files.insert(&path, text.as_bytes().to_vec());
+            for (inner, outer) in path.ancestors().zip(path.ancestors().skip(1)) {
+                lists.entry(outer.into()).or_default().insert(inner.into());
+            }
+        }
+        for (outer, inner) in lists {
+            files.insert_list(outer, inner.into_iter().collect());
+        }
+        let contents = look_through(&mut files, Path::new("/d")).expect("a folder");
+        let name = |path: &Path| {
+            path.strip_prefix("/d")
+                .expect("in it")
+                .display()
+                .to_string()
+        };
+        let names = |paths: Vec<PathBuf>| paths.iter().map(|path| name(path)).collect();
+        let pairs = contents.found.iter().map(|one| {
+            let paths: Vec<_> = one.paths().map(name).collect();
+            paths.join(" + ")
+        });
+        (
+            pairs.collect(),
+            names(contents.keyless),
+            names(contents.passed_over),
+        )
+    }
+
+    fn leaf() -> Leaf {
+        let between = Authority::root("root").intermediate("between");
+        between.leaf(&["a.example"]).issue()
+    }
+
+    /// Whose folder, what is in it, the pairs, and what is passed over.
+    const FOLDERS: [[&str; 4]; 11] = [
+        [
+            "lego",
+            "x.crt=chain x.issuer.crt=ca x.json=text x.key=key",
+            "x.crt + x.key",
+            "x.issuer.crt x.json",
+        ],
+        [
+            "acme.sh",
+            "account.conf=text x/ca.cer=ca x/fullchain.cer=chain x/x.cer=leaf x/x.conf=text \
+             x/x.key=key",
+            "x/fullchain.cer + x/x.key",
+            "account.conf x/ca.cer x/x.cer x/x.conf",
+        ],
+        [
+            "certbot's live",
+            "README=text a/cert.pem=leaf a/chain.pem=ca a/fullchain.pem=chain a/privkey.pem=key \
+             b/fullchain.pem=chain2 b/privkey.pem=key2",
+            "a/fullchain.pem + a/privkey.pem, b/fullchain.pem + b/privkey.pem",
+            "README a/cert.pem a/chain.pem",
+        ],
+        [
+            "dehydrated",
+            "fullchain-17.pem=chain2 fullchain.pem=chain privkey-17.pem=key2 privkey.pem=key",
+            "fullchain.pem + privkey.pem",
+            "fullchain-17.pem privkey-17.pem",
+        ],
+        [
+            "HAProxy",
+            "a.pem=chain a.pem.issuer=ca a.pem.key=key a.pem.ocsp=text a.pem.sctl=text \
+             b.pem.ecdsa=whole2 b.pem.rsa=rsa dhparam.pem=dh",
+            "a.pem + a.pem.key + a.pem.ocsp, b.pem.ecdsa, b.pem.rsa",
+            "a.pem.issuer a.pem.sctl dhparam.pem",
+        ],
+        [
+            "mkcert",
+            "x-key.pem=key x.pem=chain",
+            "x.pem + x-key.pem",
+            "",
+        ],
+        [
+            "Kubernetes",
+            "..data=text ca.crt=ca tls-combined.pem=whole tls.crt=chain tls.key=key",
+            "tls.crt + tls.key",
+            "ca.crt tls-combined.pem",
+        ],
+        [
+            "Caddy",
+            "x/x.crt=chain x/x.json=text x/x.key=key",
+            "x/x.crt + x/x.key",
+            "x/x.json",
+        ],
+        [
+            "names that say nothing",
+            "a.key=key2 b.crt=chain c.crt=chain2 d.key=key",
+            "b.crt + d.key, c.crt + a.key",
+            "",
+        ],
+        [
+            "folders beside files",
+            "old/y.pem=whole2 x.pem=whole",
+            "x.pem",
+            "old",
+        ],
+        // What is wrong is said when they are read again.
+        [
+            "damaged and mismatched",
+            "x.crt=cut y.crt=chain y.key=key2 z.crt=text",
+            "x.crt, y.crt + y.key, z.crt",
+            "",
+        ],
+    ];
+
+    #[test]
+    fn the_folders_of_acme_clients_and_other_proxies_are_understood() {
+        let (one, two) = (leaf(), leaf());
+        let root = Authority::root("r");
+        let rsa = root.leaf(&["a.example"]).key(Key::Rsa2048).issue();
+        let dh = "-----BEGIN DH PARAMETERS-----\nAAAA\n-----END DH PARAMETERS-----\n";
+        let texts = HashMap::from([
+            ("chain", one.chain_pem()),
+            ("leaf", one.certificate_pem().to_owned()),
+            ("key", one.key_pem().to_owned()),
+            ("whole", one.pem()),
+            ("chain2", two.chain_pem()),
+            ("key2", two.key_pem().to_owned()),
+            ("whole2", two.pem()),
+            ("rsa", rsa.pem()),
+            ("ca", Authority::root("root").pem().to_owned()),
+            ("dh", dh.to_owned()),
+            ("cut", "-----BEGIN".to_owned()),
+            ("text", "{}".to_owned()),
+        ]);
+        for [whose, folder, pairs, passed_over] in FOLDERS {
+            let files = folder.split_whitespace().map(|file| {
+                let (name, what) = file.split_once('=').expect("a name and its content");
+                (name, texts[what].as_str())
+            });
+            let (found, keyless, others) = found(&files.collect::<Vec<_>>());
+            assert_eq!(found.join(", "), pairs, "{whose}");
+            assert_eq!(others.join(" "), passed_over, "{whose}");
+            assert!(keyless.is_empty(), "{whose}: {keyless:?}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_without_its_key_is_named_unless_it_is_a_copy_or_an_authority() {
+        let (one, two) = (leaf(), leaf());
+        let (chain, other) = (one.chain_pem(), two.chain_pem());
+        let folder = [
+            ("a.pem", one.pem()),
+            ("a2.crt", chain),
+            ("b.crt", other),
+            ("ca.crt", Authority::root("root").pem().to_owned()),
+        ];
+        let folder = folder.each_ref().map(|(name, text)| (*name, text.as_str()));
+        let (found, keyless, _) = found(&folder);
+        assert_eq!(
+            (found, keyless),
+            (vec!["a.pem".to_owned()], vec!["b.crt".to_owned()])
+        );
+    }
+}
