@@ -122,7 +122,7 @@ impl Stage {
             front: Front::Plain,
             send_proxy: SendProxy::Off,
             accepts_proxy: false,
-            watches_sessions: false,
+            passing_sessions: None,
             back_tls: Some(ServerTls {
                 client: Arc::new(built.expect("a client").0),
                 header_inside: false,

@@ -286,7 +286,7 @@ fn settings(record_layer: RecordLayer, pem: &str) -> Rc<Settings> {
         front: Front::Terminate(Arc::new(built.expect("a server").0)),
         send_proxy: SendProxy::Off,
         accepts_proxy: false,
-        watches_sessions: false,
+        passing_sessions: None,
         back_tls: None,
         starttls: None,
         timeouts: Timeouts {

@@ -444,6 +444,43 @@ mod tests {
         assert_eq!((first.len(), second.len()), (1, 0));
     }
 
+    /// All entries of the store, in steps.
+    fn walked(store: &MemoryStore, age_max: Duration, now: Instant) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut place = 0;
+        let steps = std::iter::from_fn(|| store.walk(&mut place, age_max, now));
+        let found = steps.flatten().map(|one| (one.key.to_vec(), one.value.to_vec()));
+        let mut found: Vec<_> = found.collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn a_walk_finds_each_entry_once_with_its_key_and_no_older_one() {
+        let (limits, now) = (options(1000), Instant::now());
+        let memory = memory_of(limits, now);
+        let store = MemoryStore::new(limits, memory.clone(), now);
+        let later = now + Duration::from_secs(10);
+        let mut all = Vec::new();
+        for number in 0..900u32 {
+            // Some take several blocks, and some leave free ones behind.
+            let (key, value) = (number.to_be_bytes().to_vec(), vec![number as u8; 600]);
+            assert!(store.put(&key, value.clone(), if number < 300 { now } else { later }));
+            if number % 3 == 0 {
+                store.remove(&key);
+            } else {
+                all.push((key, value));
+            }
+        }
+        assert_eq!(walked(&store, Duration::MAX, later), all);
+        assert_eq!(walked(&store, Duration::from_secs(1), later), all[200..]);
+        assert_eq!(walked(&store, Duration::MAX, later + HOUR), []);
+        // Another process finds them in its memory.
+        store.let_go();
+        assert_eq!(walked(&store, Duration::MAX, later), []);
+        let next = MemoryStore::new(limits, memory, later);
+        assert_eq!(walked(&next, Duration::MAX, later), all);
+    }
+
     #[test]
     fn the_shards_share_the_limits_exactly() {
         for entries_max in [0, 1, 63, 64, 130, 4096, 5000, 100_000] {

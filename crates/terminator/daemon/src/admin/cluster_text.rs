@@ -168,7 +168,7 @@ fn resync(cluster: &ClusterStatus) -> String {
     match resync.state {
         ResyncState::Asking => "asks peers for what it missed".to_owned(),
         ResyncState::Receiving => format!("{} of {sessions}", Count(resync.sessions)),
-        ResyncState::Done if resync.from.is_empty() => "has missed nothing".to_owned(),
+        ResyncState::Done if resync.of == 0 => "has missed nothing".to_owned(),
         ResyncState::Done => format!("all {sessions}"),
         ResyncState::GivenUp if resync.from.is_empty() => "no peer has answered".to_owned(),
         ResyncState::GivenUp => format!("STOPPED at {} of {sessions}", Count(resync.sessions)),

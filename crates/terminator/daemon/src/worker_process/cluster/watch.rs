@@ -151,7 +151,7 @@ impl PeerWatch {
         let before = std::mem::replace(&mut self.caught_up, progress.state);
         let CatchUp { sent, all, .. } = progress;
         match progress.state {
-            CatchUpState::Done if before != CatchUpState::Done => {
+            CatchUpState::Done if before != CatchUpState::Done && *sent > 0 => {
                 let text = format!("the cluster's peers have sent all {sent} sessions of theirs");
                 Some((false, text))
             }
@@ -389,6 +389,8 @@ mod tests {
         };
         assert_eq!(say(CatchUpState::Asking, 0, 0), None);
         assert_eq!(say(CatchUpState::GivenUp, 0, 0), None, "it is alone");
+        assert_eq!(say(CatchUpState::Asking, 0, 0), None);
+        assert_eq!(say(CatchUpState::Done, 0, 0), None, "there are none");
         assert_eq!(say(CatchUpState::Receiving, 5, 9), None);
         assert_eq!(say(CatchUpState::Done, 9, 9), Some((false, true)));
         assert_eq!(say(CatchUpState::Done, 9, 9), None);
