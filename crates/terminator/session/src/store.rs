@@ -448,7 +448,9 @@ mod tests {
     fn walked(store: &MemoryStore, age_max: Duration, now: Instant) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut place = 0;
         let steps = std::iter::from_fn(|| store.walk(&mut place, age_max, now));
-        let found = steps.flatten().map(|one| (one.key.to_vec(), one.value.to_vec()));
+        let found = steps
+            .flatten()
+            .map(|one| (one.key.to_vec(), one.value.to_vec()));
         let mut found: Vec<_> = found.collect();
         found.sort();
         found

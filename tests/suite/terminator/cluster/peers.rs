@@ -139,6 +139,8 @@ fn a_host_that_starts_later_gets_what_it_missed_and_what_a_stopped_one_made_is_k
     stored(&second, 20.0);
     first.signal(Signal::TERM);
     first.wait();
+    // It sends what is in its memory, and not what its process has seen.
+    second.kill_worker_process();
     let third = farm.start(2);
     stored(&third, 20.0);
     for client in &clients {
