@@ -21,6 +21,9 @@ const HELLO_BYTES: RangeInclusive<usize> = 38..=4 << 10;
 /// Before a ticket: for how long it is good, and its length.
 const TICKET_HEAD_BYTES: usize = 6;
 
+/// The longest ticket with these: its length has 16 bits.
+const TICKET_MESSAGE_BYTES_MAX: usize = TICKET_HEAD_BYTES + u16::MAX as usize;
+
 /// How much of a ticket's end is part of its name.
 const TICKET_TAIL_BYTES: usize = ID_BYTES_MAX - size_of::<u64>();
 
@@ -222,7 +225,12 @@ impl Watch {
         let [kind, high, middle, low] = self.message;
         let length = u32::from_be_bytes([0, high, middle, low]) as usize;
         let is_hello = kind == SERVER_HELLO && HELLO_BYTES.contains(&length);
-        (is_hello != self.is_read && (is_hello || kind != SERVER_HELLO)).then_some(())?;
+        let is_sound = match kind {
+            SERVER_HELLO => is_hello,
+            NEW_SESSION_TICKET => length <= TICKET_MESSAGE_BYTES_MAX,
+            _ => true,
+        };
+        (is_sound && is_hello != self.is_read).then_some(())?;
         self.ticket = TicketName::default();
         if length == 0 {
             self.end_message()?;
@@ -381,6 +389,22 @@ mod tests {
         // They end alike.
         let [one, other] = [1, 2].map(|first| [&[first][..], &[5; 100]].concat());
         assert_ne!(SessionId::of_ticket(&one), SessionId::of_ticket(&other));
+    }
+
+    /// A hostile server's: none of it is kept, and a ticket that is longer than any ends the watch.
+    #[test]
+    fn sixty_four_mebibytes_of_certificates_take_no_memory() {
+        let mut watch = Watch::default();
+        let hello = record(22, &message(TLS_1_2, &[9; 32], &[]));
+        assert_eq!(watch.take(&hello), Outcome::Incomplete);
+        let piece = record(22, &[&[11, 0xff, 0xff, 0xff][..], &[11; 16_000]].concat());
+        for _ in 0..(64 << 20) / piece.len() {
+            assert_eq!(watch.take(&piece), Outcome::Incomplete);
+        }
+        assert_eq!(watch.hello.capacity(), 0);
+        let long = [NEW_SESSION_TICKET, 1, 0, 6];
+        let of_long = [hello, record(22, &long)].concat();
+        assert_eq!(at_once(&of_long), Outcome::Nothing);
     }
 
     #[test]
