@@ -4,7 +4,6 @@
 //! sessions do. Servers' ids and sessions' names are the caller's. An entry is a hint: if it is
 //! wrong or lost, a client makes a full handshake.
 
-use std::fmt::{self, Debug, Formatter};
 use std::time::Instant;
 
 use aws_lc_rs::digest;
@@ -19,7 +18,7 @@ use super::ticket::{SERVICE_TAG_BYTES, ServiceTag};
 const RENEW_SHARE: u32 = 4;
 
 /// The servers of one service's sessions.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct PassingSessions {
     keeping: Keeping,
     /// The service's, and that of no service that terminates TLS: its clients find nothing here.
@@ -94,12 +93,6 @@ impl PassingSessions {
     fn key(&self, session: &[u8]) -> Option<Key> {
         let named = [&self.tag[..], session].concat();
         Key::new(digest::digest(&digest::SHA256, &named).as_ref())
-    }
-}
-
-impl Debug for PassingSessions {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PassingSessions").finish_non_exhaustive()
     }
 }
 
