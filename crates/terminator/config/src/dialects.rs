@@ -44,16 +44,14 @@ fn silence(dialect: Dialect) -> (Duration, &'static str) {
     }
 }
 
-/// How clients behave whose server offers a login that is bound to TLS (RFC 5802 section 6), such
-/// as SCRAM-SHA-256-PLUS; `None` = the protocol has none.
-fn binding(dialect: Dialect) -> Option<Severity> {
-    match dialect {
-        // Their usual clients bind wherever they can.
-        Dialect::Postgres | Dialect::Ldap | Dialect::Xmpp => Some(Severity::Warning),
-        Dialect::Ftp | Dialect::Mysql => None,
-        // Few do.
-        _ => Some(Severity::Note),
-    }
+/// Whether the protocol's usual clients bind a login to TLS wherever they can (RFC 5802 section 6).
+pub(crate) fn binds(dialect: Dialect) -> bool {
+    matches!(dialect, Dialect::Postgres | Dialect::Ldap | Dialect::Xmpp)
+}
+
+/// Whether some clients do: all that log in by SASL may.
+fn may_bind(dialect: Dialect) -> bool {
+    !binds(dialect) && !matches!(dialect, Dialect::Ftp | Dialect::Mysql)
 }
 
 /// `timeouts.idle`: what is written, or what the protocol needs.
@@ -86,14 +84,13 @@ pub(crate) fn remark(
         let message = format!("is less than the {silence_shown} that `{name}` needs: {why}");
         times.warn("idle", Problem::new(message).hint("take it out"));
     }
-    if let (Some(severity), FrontTls::Terminate(_), true) = (binding(dialect), front, has_back_tls)
-    {
+    if let (true, FrontTls::Terminate(_), true) = (may_bind(dialect), front, has_back_tls) {
         let message = format!(
             "both sides have TLS, of which a client of `{name}` sees one: a login that is bound to \
-             TLS (SCRAM-*-PLUS) fails"
+             TLS (SCRAM-*-PLUS, which few use) fails"
         );
         let hint = "give the front the server's own certificate (which tls-server-end-point is \
                     bound to), or the servers no TLS, or turn binding off in the clients";
-        section.say(severity, "starttls", Problem::new(message).hint(hint));
+        section.say(Severity::Note, "starttls", Problem::new(message).hint(hint));
     }
 }

@@ -289,8 +289,9 @@ fn something_is_encrypted(front: &Section<'_>, service: &ServiceOptions) {
     front.warn("tls", problem.hint(hint));
 }
 
-/// A login to PostgreSQL that is bound to the certificate which its client was shown needs a server
-/// that has the same. That it has can only be known of a key that is pinned.
+/// A login that is bound to the certificate which its client was shown needs a server that has the
+/// same. That it has can only be known of a key that is pinned. Of XMPP that does not help: its
+/// clients bind to TLS 1.3 itself (RFC 9266).
 fn channel_binding_holds(back: &Section<'_>, service: &ServiceOptions) {
     let of_servers = service.back.servers().and_then(|one| one.tls.as_ref());
     let (Some(front), Some(tls)) = (service.front.terminated(), of_servers) else {
@@ -306,14 +307,18 @@ fn channel_binding_holds(back: &Section<'_>, service: &ServiceOptions) {
         })
     };
     let is_same = !pins.is_empty() && front.certificates.iter().all(is_pinned);
-    if is_same || dialect != Some(Dialect::Postgres) && !speaks_directly {
+    let is_bound = dialect.map_or(speaks_directly, dialects::binds);
+    if is_same && dialect != Some(Dialect::Xmpp) || !is_bound {
         return;
     }
-    let message = "keeps out clients of PostgreSQL that prefer channel binding, as psql and most \
-                   drivers do, if a server has another certificate than the front";
+    let message = format!(
+        "keeps out clients of `{}` that prefer channel binding (SCRAM-*-PLUS), as many do, if a \
+         server has another certificate than the front",
+        dialect.unwrap_or(Dialect::Postgres).name()
+    );
     let hint = "let servers be without TLS on a way that you trust, such as a Unix socket, or give \
                 the front the server's own certificate and `pins` here its key, which says so; \
-                else each client needs channel_binding=disable";
+                else each client has to be told not to bind (PostgreSQL: channel_binding=disable)";
     back.warn("tls", Problem::new(message).hint(hint));
 }
 
