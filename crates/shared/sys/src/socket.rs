@@ -284,6 +284,11 @@ pub fn set_liveness(fd: impl AsFd, liveness: &Liveness) -> io::Result<()> {
     }
 }
 
+/// Acknowledges what has come without waiting for something to send it with (`TCP_QUICKACK`).
+pub fn acknowledge(fd: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_tcp_quickack(fd, true)?)
+}
+
 /// Sets [`Liveness::unacknowledged`].
 pub fn set_unacknowledged(fd: impl AsFd, limit: Option<Duration>) -> io::Result<()> {
     let timeout_ms = limit.map_or(0, |time| time.as_millis());

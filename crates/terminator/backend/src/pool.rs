@@ -192,11 +192,11 @@ impl Pool {
     /// for what goes to each of them. Its limit is not counted.
     pub fn nth(&self, number: usize) -> Option<Picked> {
         let servers = self.servers.iter().enumerate();
-        let all = servers.flat_map(|(index, server)| {
+        let mut all = servers.flat_map(|(index, server)| {
             let addresses = server.addresses.iter().enumerate();
             addresses.map(move |(at, one)| (index, at, &one.address))
         });
-        let (server, at, address) = all.into_iter().nth(number)?;
+        let (server, at, address) = all.nth(number)?;
         Some(Picked {
             server,
             address: address.clone(),

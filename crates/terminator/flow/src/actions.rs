@@ -21,6 +21,8 @@ pub enum Action {
     DialNext,
     /// Take note that the server's TLS handshake is over.
     NoteBackReady,
+    /// Have the kernel acknowledge at once what has come from the client.
+    Acknowledge,
     /// Remember which server the client's session is with
     /// ([`PassingSession::agreed`](crate::facts::PassingSession::agreed)).
     NoteSession,
@@ -43,7 +45,7 @@ pub enum Action {
     Close,
 }
 
-const ORDER: [Action; 16] = [
+const ORDER: [Action; 17] = [
     Action::Admit,
     Action::Route,
     Action::FetchSession,
@@ -51,6 +53,7 @@ const ORDER: [Action; 16] = [
     Action::Redial,
     Action::DialNext,
     Action::NoteBackReady,
+    Action::Acknowledge,
     Action::NoteSession,
     Action::Offload,
     Action::Rekey,

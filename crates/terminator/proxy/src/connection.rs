@@ -547,6 +547,7 @@ impl Connection {
                     }
                     self.dial(context);
                 }
+                Action::Acknowledge => self.front.acknowledge(),
                 Action::NoteBackReady => self.dial.succeeded(&self.service, context.now),
                 Action::NoteSession => {
                     let facts = self.flow.facts();

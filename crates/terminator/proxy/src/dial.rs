@@ -238,8 +238,11 @@ impl Dial {
     /// full, because they may have what connections are about that began before.
     fn choose_next(&mut self, service: &Service) -> Chosen {
         self.pause = None;
-        if let Some(attempt) = &self.attempt {
-            self.tried.insert(attempt.picked.place);
+        if self.looked_at == 0 {
+            // Of those dialled before, the one that was connected has it.
+            let connected = self.attempt.as_ref().map(|one| one.picked.place);
+            self.tried = Tried::new();
+            connected.into_iter().for_each(|one| self.tried.insert(one));
         }
         let pool = service.pool.borrow();
         while self.looked_at < BROADCAST_MAX {

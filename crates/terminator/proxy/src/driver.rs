@@ -426,6 +426,12 @@ impl Socket {
         ktls::install(self.fd.as_fd(), Half::Send, keys)
     }
 
+    /// Acknowledges what has come, at once.
+    pub(crate) fn acknowledge(&self) {
+        // A Unix socket has nothing to acknowledge.
+        let _ = socket::acknowledge(&self.fd);
+    }
+
     /// Ends our stream; the peer's goes on.
     pub(crate) fn end(&self) {
         // It fails only if the connection is gone, which the next event tells.

@@ -452,6 +452,9 @@ fn sessions_are_resumed_and_their_kind_is_known() {
             run.until("reply", |run| run.client_got == b"reply");
             assert_eq!(run.flow.facts().handshake, Some(expected));
             assert_eq!(run.client.is_resumed(), expected == kind);
+            // In all others the handshake's last bytes are ours, and acknowledge the client's.
+            let is_acknowledged = run.actions.contains(&Action::Acknowledge);
+            assert_eq!(is_acknowledged, expected == HandshakeKind::Ticket);
         }
     }
 }

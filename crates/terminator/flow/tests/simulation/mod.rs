@@ -503,7 +503,7 @@ impl Run {
                     assert!(self.kernel.is_some(), "there are keys");
                     self.handle(Event::KernelAnswered(true));
                 }
-                Action::NoteBackReady => {}
+                Action::NoteBackReady | Action::Acknowledge => {}
                 Action::NoteSession => {
                     let backend = self.backend.as_ref().expect("connected");
                     assert!(backend.is_shaken(), "there is no session before");

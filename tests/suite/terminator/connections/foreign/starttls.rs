@@ -102,7 +102,12 @@ fn postgresql_that_requires_tls_gets_clients_without_it() {
     let server = postgres(hba, &["-c", "ssl=on"], &site);
     let address = server.address.to_string();
     let client = service(&site, "client", &address).asking("postgres", &site.ca());
-    let both = service(&site, "both", &address).asking("postgres", &site.ca());
+    // That of the guide: the server's own certificate in front, and its key pinned.
+    let pin = suite::openssl::key_hash(&site, "site.pem");
+    let both = service(&site, "both", &address).back(&format!(
+        "starttls = 'postgres'\ntls = {{ ca = [{:?}], name = 'localhost', pins = ['sha256//{pin}'] }}",
+        site.ca()
+    ));
     let client = client.mode("off");
     let both = both.starting_tls("postgres", "required");
     site.leaf(&["localhost"])
@@ -121,6 +126,12 @@ fn postgresql_that_requires_tls_gets_clients_without_it() {
     ] {
         let said = run(&mut psql(address, words, WHO)).success();
         assert_eq!(said, "ann|t\n", "{words}");
+    }
+    // `check` warns of the one whose clients it keeps out, and of no other.
+    for (service, words) in [(&client, ""), (&both, ""), (&other, "keeps out clients")] {
+        let file = site.write("checked.toml", service.toml());
+        let checked = run(suite::lariat::command().arg("check").arg(file));
+        assert_eq!(checked.stderr.contains("keeps out"), !words.is_empty());
     }
     // Channel binding is to the certificate (RFC 5929, 4): it holds where both have the same.
     let scram = |service: &Service, words: &str| {
