@@ -384,7 +384,7 @@ pub(super) const BACK: &[Key] = &[
         "What passes: a connection that is accepted (`tcp`; with `starttls`, a greeting \
              that is no error), a TLS handshake that finishes (`tls`), or a `GET` answered \
              with a status from 200 to 399 (`http`). Interim answers (1xx) are passed over; the \
-             content is read as far as it comes within the check's time, up to 1 MiB, and does \
+             content is read as far as it comes without a pause of 100 ms, up to 1 MiB, and does \
              not count.",
     )
     .example(r#"kind = "tcp""#),
