@@ -141,7 +141,7 @@ fn defaults_of_files() {
     let files = service.back.files().unwrap();
     assert_eq!(files.folder, Some(PathBuf::from("data")));
     assert_eq!(files.serving, static_files::options::Options::default());
-    assert_eq!(tls_of(&service).alpn, [b"http/1.1"]);
+    assert_eq!(tls_of(&service).alpn, [b"http/1.1", b"http/1.0"]);
     assert!(tls_of(&of_files("alpn = []", "")).alpn.is_empty());
     assert_eq!(files.timeouts.request, Duration::from_secs(10));
     assert_eq!(files.timeouts.file, Duration::from_secs(30));

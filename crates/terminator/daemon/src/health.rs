@@ -348,9 +348,9 @@ impl Watch {
 
     fn tell(&self, known: &[Known]) {
         let down: Vec<_> = known.iter().filter(|one| !one.up).collect();
-        let shown = |one: &&Known| match self.names_addresses {
-            true => format!("{} {}", one.address, one.why),
-            false => one.why.clone(),
+        let shown = |one: &&Known| {
+            let address = self.names_addresses.then(|| format!("{} ", one.address));
+            address.unwrap_or_default() + &one.why
         };
         let words: Vec<_> = match &*down {
             [] => known.iter().take(1).map(|one| one.why.clone()).collect(),

@@ -444,7 +444,7 @@ impl Dial {
     }
 
     /// The server is connected, and what follows is the client's.
-    pub(crate) fn succeeded(&mut self, service: &Service, now: Instant) {
+    pub(crate) fn succeeded(&self, service: &Service, now: Instant) {
         let Some(attempt) = &self.attempt else {
             return;
         };

@@ -370,7 +370,10 @@ pub(super) const BACK: &[Key] = &[
     key("service.back.check", Kind::Table)
         .absent("servers are judged by their dials alone")
         .shorthand("kind")
-        .help("Active health checks of every server.")
+        .help(
+            "Active health checks of every server, at each of its addresses: it is down when all \
+             of them are.",
+        )
         .example(r#"check = { kind = "http", path = "/health" }"#),
     key(
         "service.back.check.kind",
@@ -380,7 +383,9 @@ pub(super) const BACK: &[Key] = &[
     .help(
         "What passes: a connection that is accepted (`tcp`; with `starttls`, a greeting \
              that is no error), a TLS handshake that finishes (`tls`), or a `GET` answered \
-             with a status from 200 to 399 (`http`).",
+             with a status from 200 to 399 (`http`). Interim answers (1xx) are passed over; the \
+             content is read as far as it comes without a pause of 100 ms, up to 1 MiB, and does \
+             not count.",
     )
     .example(r#"kind = "tcp""#),
     key("service.back.check.path", Kind::Text("PATH"))

@@ -239,7 +239,7 @@ impl WatchedServer {
 
     /// Which addresses went down and came back while others are up.
     fn look_at_addresses(&mut self, server: &ServerStatus, now: Instant) -> Vec<Said> {
-        let is_partial = server.state != ServerState::Down && server.addresses_down.len() > 0;
+        let is_partial = server.state != ServerState::Down && !server.addresses_down.is_empty();
         for address in server.addresses_down.iter().filter(|_| is_partial) {
             let new = || Change::new(now);
             self.addresses.entry(address.clone()).or_insert_with(new);

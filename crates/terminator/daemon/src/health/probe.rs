@@ -25,6 +25,10 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// if the connection ends before. A page for checks has less.
 const CONTENT_BYTES_MAX: u64 = 1 << 20;
 
+/// How long a server may pause within its content. One that answers clients in turn, and waits for
+/// the end of each connection, is not to be held up for the rest of the check's time.
+const CONTENT_PAUSE_MAX: Duration = Duration::from_millis(100);
+
 /// What is asked of a server, made ready.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
@@ -309,7 +313,10 @@ impl Answer {
             && content.bytes() < CONTENT_BYTES_MAX
         {
             self.bytes.clear();
-            self.read().await?;
+            let more = tokio::time::timeout(CONTENT_PAUSE_MAX, self.read()).await;
+            if !matches!(more, Ok(Ok(()))) {
+                break;
+            }
         }
         if let Some(probe) = self.probe {
             // A courtesy, as above.
