@@ -53,8 +53,8 @@ fn limit(resource: Resource) -> Limit {
     }
 }
 
-/// The memory that this process and those beside it in its control groups may have, in bytes (cgroup
-/// v2); `None` = any, or it is not known.
+/// The memory that this process and those beside it in its control groups may have, in bytes
+/// (cgroup v2); `None` = any, or it is not known.
 pub fn memory() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;

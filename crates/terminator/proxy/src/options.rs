@@ -325,8 +325,8 @@ pub struct Limits {
 const CONNECTION_STATE_BYTES: usize = 10 << 10;
 
 impl Options {
-    /// The memory that connections may come to take: each with bytes waiting in both directions, and
-    /// as many handshakes as there may be with the longest messages waiting.
+    /// The memory that connections may come to take: each with bytes waiting in both directions,
+    /// and as many handshakes as there may be with the longest messages waiting.
     pub fn memory_bytes_max(&self) -> u64 {
         let each = [
             (

@@ -166,9 +166,9 @@ impl SharedSecret {
         Ok(Self(Zeroizing::new(secret.to_vec())))
     }
 
-    /// Whether it looks like what people think of: few different characters, or words without a digit.
-    /// Who records one datagram or ticket can try such secrets at home. Those that programs draw at
-    /// random, as bytes, in hexadecimal or Base64, are not among them.
+    /// Whether it looks like what people think of: few different characters, or words without a
+    /// digit. Who records one datagram or ticket can try such secrets at home. Those that programs
+    /// draw at random, as bytes, in hexadecimal or Base64, are not among them.
     pub fn is_guessable(&self) -> bool {
         let different = self.0.iter().collect::<HashSet<_>>().len();
         let is_words = self.0.is_ascii() && !self.0.iter().any(u8::is_ascii_digit);
