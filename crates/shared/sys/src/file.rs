@@ -81,7 +81,7 @@ pub fn to_write_only(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fd.try_clone_to_owned()
 }
 
-/// Replaces a regular file by one with these bytes, or makes it: who reads it sees one or the other.
+/// Replaces a regular file by one with these bytes, or makes it: readers see one or the other.
 ///
 /// # Errors
 /// Also if something else than a regular file is there: a symbolic link would have another file

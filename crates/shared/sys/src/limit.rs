@@ -1,6 +1,7 @@
 //! Limits that the kernel keeps for a process.
 
 use std::io;
+use std::path::Path;
 
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
@@ -50,6 +51,18 @@ fn limit(resource: Resource) -> Limit {
         soft: limit.current,
         hard: limit.maximum,
     }
+}
+
+/// The memory that this process and those beside it in its control groups may have, in bytes
+/// (cgroup v2); `None` = any, or it is not known.
+pub fn memory() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let limit = |group: &Path| {
+        let file = Path::new("/sys/fs/cgroup").join(group).join("memory.max");
+        std::fs::read_to_string(file).ok()?.trim().parse().ok()
+    };
+    Path::new(own).ancestors().filter_map(limit).min()
 }
 
 /// Writes no memory image if the process crashes, and lets no other process of the same user

@@ -296,8 +296,8 @@ fn is_marked(mark: u32) -> bool {
 /// whose numbers a list of forbidden calls has, and this one it has not.
 const X32_CALLS: u32 = 0x4000_0000;
 
-/// Denies what no list of forbidden calls sees: other ABIs' calls. seccompiler compares for equality
-/// alone.
+/// Denies what no list of forbidden calls sees: other ABIs' calls. seccompiler compares for
+/// equality alone.
 fn other_abi() -> BpfProgram {
     let instruction = |code: u32, jt, jf, k| sock_filter {
         code: code as u16,

@@ -10,8 +10,9 @@
 
 #[path = "rights/attempts.rs"]
 mod attempts;
+#[path = "rights/sights.rs"]
+mod sights;
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, IoSliceMut, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
@@ -39,6 +40,7 @@ use attempts::{
     open_by_openat2, overwrite, owned_by_a_signal, pin, send_message_to, send_to, set_flags,
     signal_a_thread_of, stream, type_into_a_terminal,
 };
+use sights::{capabilities, memory_comes_and_goes, seccomp_filters, work_on};
 
 const NO_MORE: SystemCalls = SystemCalls {
     bind: false,
@@ -365,15 +367,6 @@ fn threads_and_sockets_work() {
     println!("a line");
 }
 
-fn work_on(cpu: u16) -> usize {
-    cpu::pin_current_thread(cpu).unwrap();
-    // Larger than what glibc's malloc keeps on its heap, and grown.
-    let mut block = vec![1u8; 1 << 20];
-    block.resize(64 << 20, 2);
-    let map: HashMap<_, _> = (0..1000).map(|n| (n, n)).collect();
-    block.len() + map.len()
-}
-
 fn an_async_runtime_works() {
     let listener = enter();
     listener.set_nonblocking(true).unwrap();
@@ -522,12 +515,6 @@ fn a_user_left_stays_left() {
         .unwrap();
 }
 
-fn capabilities() -> Vec<String> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let sets = status.lines().filter(|line| line.starts_with("Cap"));
-    sets.map(str::to_owned).collect()
-}
-
 /// As an ordinary user that was given one by a service manager.
 fn no_capability_is_left() {
     use rustix::thread::{
@@ -577,14 +564,6 @@ fn the_supervisor_is_no_debugger() {
     enter();
 }
 
-fn seccomp_filters() -> String {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("Seccomp_filters:"));
-    line.unwrap().to_owned()
-}
-
 /// The orphan holds the other end of the pipe, and nobody else does once its parent has ended:
 /// the pipe's end is the orphan's end. (If it lived on, this would wait for ever.)
 fn an_orphan_ends() {
@@ -617,20 +596,4 @@ fn orphan() {
     loop {
         std::thread::park();
     }
-}
-
-fn memory_comes_and_goes() {
-    const MIB: u64 = 1 << 20;
-    let gauge = memory::MemoryGauge::open().unwrap();
-    let before = gauge.resident_bytes().unwrap();
-    // Each too small to be mapped apart; the last one keeps the heap's end in use.
-    let blocks: Vec<_> = (0..64 * 1024).map(|_| vec![1u8; 1024]).collect();
-    let last = std::hint::black_box(vec![1u8; 1024]);
-    let full = gauge.resident_bytes().unwrap();
-    assert!(full > before + 60 * MIB, "{before} {full}");
-    drop(std::hint::black_box(blocks));
-    memory::return_freed();
-    let after = gauge.resident_bytes().unwrap();
-    assert!(after < before + 20 * MIB, "{before} {full} {after}");
-    drop(last);
 }

@@ -55,7 +55,7 @@ pub fn request(words: &[&[u8]]) -> Vec<u8> {
 }
 
 impl Reply {
-    /// Reads the reply at the front of these bytes, and how many it takes; `None` = more is to come.
+    /// Reads the reply at the front, and how many bytes it takes; `None` = more is to come.
     ///
     /// # Errors
     /// What comes is no reply, whatever follows.
@@ -119,8 +119,11 @@ impl Reply {
     }
 }
 
-/// The first line: its kind, what follows that, and where the next one begins.
-fn line(bytes: &[u8]) -> Result<Option<(u8, &[u8], usize)>, ReplyFault> {
+/// A line: its kind, what follows that, and where the next one begins.
+type Line<'b> = (u8, &'b [u8], usize);
+
+/// The first line.
+fn line(bytes: &[u8]) -> Result<Option<Line<'_>>, ReplyFault> {
     let Some((&kind, rest)) = bytes.split_first() else {
         return Ok(None);
     };

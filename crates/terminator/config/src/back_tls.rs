@@ -97,7 +97,7 @@ fn verification(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Option<Serve
         }
         return Some(None);
     }
-    let authorities = authorities(tls, shelf);
+    let authorities = certificates::authorities(tls, shelf);
     let crls = certificates::pem_files(tls, "crl", shelf);
     let expired_lists = tls.choice(
         "crl-expired",
@@ -112,26 +112,6 @@ fn verification(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Option<Serve
         crls: crls?,
         expired_lists: expired_lists?,
     }))
-}
-
-/// Those of `ca`, or else of this host.
-pub(crate) fn authorities(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<PemSource>> {
-    match tls.has("ca") {
-        true => certificates::pem_files(tls, "ca", shelf),
-        false => host_bundle(tls, shelf).map(|bundle| vec![bundle]),
-    }
-}
-
-/// The authorities that this host trusts.
-fn host_bundle(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<PemSource> {
-    let found = files::bundle_of_host(shelf.files);
-    let found = found.map(|(place, pem)| PemSource { place, pem });
-    if found.is_none() {
-        let problem = Problem::new("names no authorities, and this host has no bundle of them");
-        let hint = "write the authorities of the servers, or install ca-certificates";
-        tls.error("ca", problem.hint(hint));
-    }
-    found
 }
 
 fn certificate(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<CertificateSource> {

@@ -10,7 +10,7 @@ use tls::certificate::pem;
 use tls::options::{BadCertificate, CertificateSource, PemSource};
 
 use crate::certificate_folder::{self, FolderContents};
-use crate::files::Files;
+use crate::files::{Files, bundle_of_host};
 use crate::inspection::{Inspector, Use, problem};
 
 /// Files, and where relative paths to them begin.
@@ -72,6 +72,27 @@ pub(crate) fn pem_files(
         inspector.pem_files(section, name, &sources);
     }
     Some(sources)
+}
+
+/// Those of `ca`, or else of this host.
+pub(crate) fn authorities(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<PemSource>> {
+    if tls.has("ca") {
+        pem_files(tls, "ca", shelf)
+    } else {
+        host_bundle(tls, shelf).map(|bundle| vec![bundle])
+    }
+}
+
+/// The authorities that this host trusts.
+fn host_bundle(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<PemSource> {
+    let found = bundle_of_host(shelf.files);
+    let found = found.map(|(place, pem)| PemSource { place, pem });
+    if found.is_none() {
+        let problem = Problem::new("names no authorities, and this host has no bundle of them");
+        let hint = "write the authorities of the servers, or install ca-certificates";
+        tls.error("ca", problem.hint(hint));
+    }
+    found
 }
 
 fn certificate(entry: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<CertificateSource>> {

@@ -63,7 +63,12 @@ pub(crate) fn shared_secret(
     let fault =
         |fault: KeyFileFault| section.error(key, Problem::new(fault.to_string()).hint(hint));
     let secret = SharedSecret::read(&path.display().to_string(), bytes);
-    secret.map_err(fault).ok()
+    let secret = secret.map_err(fault).ok()?;
+    if secret.is_guessable() {
+        let problem = Problem::new(format!("can be guessed: {} is not random", path.display()));
+        section.warn(key, problem.hint("make one with `openssl rand -hex 32`"));
+    }
+    Some(secret)
 }
 
 fn peers(section: &Section<'_>) -> Option<PeersOptions> {

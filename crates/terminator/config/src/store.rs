@@ -5,9 +5,9 @@ use tls::options::{ClientOptions, ExpectedName, OfferedAlpn, ServerVerification,
 use wire::address::{Address, Endpoint, UnixName};
 use zeroize::Zeroizing;
 
-use crate::certificates::Shelf;
+use crate::certificates::{self, Shelf};
 use crate::settings::{Password, StoreKind, StoreOptions};
-use crate::{back_tls, networks, presets};
+use crate::{networks, presets};
 
 /// Where Redis and Valkey listen, and where their sentinels do.
 const PORT: u16 = 6379;
@@ -78,9 +78,10 @@ pub(crate) fn read(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Store
         let problem = Problem::new("have no effect: the store is one server, which names no other");
         section.warn("networks", problem.hint("take them out"));
     }
-    let tls = match url.tls {
-        true => Some(client(section, shelf)?),
-        false => None,
+    let tls = if url.tls {
+        Some(client(section, shelf)?)
+    } else {
+        None
     };
     Some(StoreOptions {
         nodes: std::iter::once(url.node).chain(more).collect(),
@@ -100,7 +101,7 @@ pub(crate) fn read(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Store
 fn client(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientOptions> {
     Some(ClientOptions {
         verification: Some(ServerVerification {
-            authorities: back_tls::authorities(section, shelf)?,
+            authorities: certificates::authorities(section, shelf)?,
             are_of_host: !section.has("ca"),
             ..ServerVerification::default()
         }),

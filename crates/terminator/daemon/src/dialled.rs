@@ -28,7 +28,12 @@ pub(crate) enum HandshakeEnd {
 
 pub(crate) async fn dial(address: &Address) -> io::Result<Box<dyn Stream>> {
     Ok(match address {
-        Address::Ip(address) => Box::new(TcpStream::connect(address).await?),
+        Address::Ip(address) => {
+            let stream = TcpStream::connect(address).await?;
+            // A request must not wait for the acknowledgement of the one before it.
+            stream.set_nodelay(true)?;
+            Box::new(stream)
+        }
         Address::Unix(UnixName::Path(path)) => Box::new(UnixStream::connect(path).await?),
         Address::Unix(UnixName::Abstract(name)) => {
             // As the kernel writes it: a NUL, then the name.

@@ -45,7 +45,7 @@ pub(crate) fn concerns(
     for one in &mut warnings {
         one.severity = Severity::Warning;
     }
-    warnings.extend(few_descriptors(source, settings));
+    warnings.extend(scarce(source, settings));
     warnings
 }
 
@@ -198,27 +198,49 @@ const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 /// loops, and files that it serves.
 const DESCRIPTORS_OF_ITSELF: u64 = 64;
 
-/// Whether there are fewer descriptors than connections may take. Who wrote no limit of these may
-/// never have so many.
-fn few_descriptors(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
+/// What the process takes beside connections and the cache: plans, certificates, code.
+const MEMORY_OF_ITSELF: u64 = 64 << 20;
+
+/// What there may be less of than connections take at worst. Who wrote no limit of these may never
+/// have so many.
+fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     const KEY: &str = "limits.connections";
-    let needed = descriptors_needed(settings);
-    let Some(limit) = limit::descriptors().hard.filter(|limit| *limit < needed) else {
-        return Vec::new();
-    };
     let connections = settings.plane.limits.connections;
-    let problem = Problem::new(format!(
-        "allows {connections} connections, which take {needed} file descriptors, and this process \
-         may have {limit}"
-    ));
-    let hint = "raise the limit (`LimitNOFILE=` of systemd, `ulimit -Hn`), or write fewer \
-                connections: further clients wait unanswered";
+    let mib = |bytes: u64| format!("{} MiB of memory", bytes >> 20);
+    let descriptors = |count: u64| format!("{count} file descriptors");
+    let (memory, files) = (memory_needed(settings), descriptors_needed(settings));
+    let (has_memory, has_files) = (limit::memory(), limit::descriptors().hard);
+    let rows: [(u64, Option<u64>, &dyn Fn(u64) -> String, &str); 2] = [
+        (
+            files,
+            has_files,
+            &descriptors,
+            "raise the limit (`LimitNOFILE=` of systemd, `ulimit -Hn`), or write fewer \
+             connections: further clients wait unanswered",
+        ),
+        (
+            memory,
+            has_memory,
+            &mib,
+            "raise the limit (`MemoryMax=` of systemd, that of the container), or write fewer \
+             connections: beyond it the worker process is killed",
+        ),
+    ];
     let severity = if config::is_written(source, KEY) {
         Severity::Warning
     } else {
         Severity::Note
     };
-    config::diagnose(source, severity, KEY, problem.hint(hint))
+    let each = rows.into_iter().filter_map(|(needed, has, text, hint)| {
+        let has = has.filter(|has| *has < needed)?;
+        let problem = Problem::new(format!(
+            "allows {connections} connections, which take {}, and this process may have {}",
+            text(needed),
+            text(has)
+        ));
+        Some(config::diagnose(source, severity, KEY, problem.hint(hint)))
+    });
+    each.flatten().collect()
 }
 
 /// The file descriptors that all connections together with the listeners take.
@@ -228,6 +250,12 @@ pub(crate) fn descriptors_needed(settings: &Settings) -> u64 {
     let listeners = (listeners.sum::<usize>() * plane.workers.cpus.len()) as u64;
     let connections = u64::from(plane.limits.connections) * DESCRIPTORS_PER_CONNECTION;
     connections + listeners + DESCRIPTORS_OF_ITSELF
+}
+
+/// The memory that a configuration may come to take.
+pub(crate) fn memory_needed(settings: &Settings) -> u64 {
+    let cache = settings.resumption.session_bytes as u64;
+    settings.plane.memory_bytes_max() + cache + MEMORY_OF_ITSELF
 }
 
 /// The folder's own permissions are looked at; those of what is in it are seen request by request.

@@ -1,6 +1,7 @@
 //! The status socket's path and its directory, where the configuration names none.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Metadata};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -105,20 +106,30 @@ fn is_beside_temporary_files(socket: &Path) -> bool {
 
 fn check_private(directory: &Path) -> Result<(), ForeignDirectory> {
     // Not what a symbolic link points to: its owner may point it elsewhere.
-    let Ok(meta) = std::fs::symlink_metadata(directory) else {
-        return Ok(());
+    let meta = match std::fs::symlink_metadata(directory) {
+        Ok(meta) => Some(meta),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(_) => None,
     };
-    let why = if !meta.is_dir() {
-        "is no directory"
-    } else if meta.uid() != sys::process::identity().user {
-        "belongs to another user"
-    } else if meta.mode() & 0o7777 != PRIVATE_MODE {
-        "has another mode than 0700"
+    let why = if let Some(meta) = meta {
+        fault_of(&meta)
     } else {
-        return Ok(());
+        Some("cannot be looked at")
     };
     let directory = directory.to_owned();
-    Err(ForeignDirectory { directory, why })
+    why.map_or(Ok(()), |why| Err(ForeignDirectory { directory, why }))
+}
+
+fn fault_of(meta: &Metadata) -> Option<&'static str> {
+    if !meta.is_dir() {
+        Some("is no directory")
+    } else if meta.uid() != sys::process::identity().user {
+        Some("belongs to another user")
+    } else if meta.mode() & 0o7777 != PRIVATE_MODE {
+        Some("has another mode than 0700")
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -157,5 +168,9 @@ mod tests {
         std::fs::remove_dir(&directory).unwrap();
         std::os::unix::fs::symlink("/", &directory).unwrap();
         assert_eq!(checked(), Err("is no directory"));
+        // What is not known is not safe.
+        let beyond = place.join("n".repeat(300));
+        let unknown = check_private(&beyond).map_err(|foreign| foreign.why);
+        assert_eq!(unknown, Err("cannot be looked at"));
     }
 }

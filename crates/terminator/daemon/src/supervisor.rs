@@ -261,8 +261,6 @@ struct Supervisor<'a> {
     rights: Option<Rights>,
     due: Option<(Instant, Due)>,
     backoff: Backoff,
-    /// Worker processes die again and again: how.
-    dying: Option<String>,
     sessions: Sessions,
     /// While this one takes over from it.
     predecessor: Option<From>,
@@ -330,7 +328,6 @@ impl<'a> Supervisor<'a> {
             rights: None,
             due: None,
             backoff: Backoff::default(),
-            dying: None,
             sessions: Sessions::new(inherited.secret, inherited.sessions)?,
             predecessor,
             watcher: None,
@@ -462,7 +459,7 @@ impl<'a> Supervisor<'a> {
             supervisor_pid: std::process::id(),
             supervisor_start: self.start,
             restarts: self.restarts(),
-            dying: self.dying.clone(),
+            dying: self.backoff.dying.clone(),
             secret: self.sessions.secret().0,
             number: u32::try_from(number).unwrap_or(u32::MAX),
             reloads: self.reloads.clone(),

@@ -35,6 +35,14 @@ const LARGE_IDLE_MAX: usize = 1;
 /// that many slow readers cannot have all memory.
 const LARGE_OUT_MAX: usize = 512;
 
+/// What a connection holds of small buffers at most: one for each direction.
+pub const CONNECTION_BYTES_MAX: usize = 2 * SMALL_BYTES;
+
+/// What a worker holds beside that at most: large buffers that are out, and small ones for the next
+/// who asks.
+pub const WORKER_BYTES_MAX: usize =
+    LARGE_OUT_MAX * LARGE_BYTES + SMALL_KEPT_MAX * SMALL_BYTES + LARGE_KEPT_MAX * LARGE_BYTES;
+
 /// How much room is wanted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Size {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use flow::buffer;
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, ServerTls, Starttls, Timeouts};
 pub use sys::socket::{Liveness, Transport};
 pub use telemetry::line::{Envelope, LineFormat};
@@ -317,6 +318,31 @@ pub struct Limits {
     pub handshakes: u32,
     /// What one source may take of them.
     pub per_source: SourceLimits,
+}
+
+/// What a connection and its TLS hold at most beside what waits in buffers: measured without it,
+/// and doubled.
+const CONNECTION_STATE_BYTES: usize = 10 << 10;
+
+impl Options {
+    /// The memory that connections may come to take: each with bytes waiting in both directions,
+    /// and as many handshakes as there may be with the longest messages waiting.
+    pub fn memory_bytes_max(&self) -> u64 {
+        let each = [
+            (
+                self.limits.connections as usize,
+                buffer::CONNECTION_BYTES_MAX + CONNECTION_STATE_BYTES,
+            ),
+            (
+                self.limits.handshakes.min(self.limits.connections) as usize,
+                tls::handshake::WAITING_BYTES_MAX,
+            ),
+            (self.workers.cpus.len(), buffer::WORKER_BYTES_MAX),
+        ];
+        each.iter()
+            .map(|(count, bytes)| (count * bytes) as u64)
+            .sum()
+    }
 }
 
 /// What one source may take over all workers: an IPv4 address, or an IPv6 network. 0 = no limit.

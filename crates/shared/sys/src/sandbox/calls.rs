@@ -44,7 +44,7 @@ pub(super) const DEADLY: &[i64] = &[
 
 /// Commands of fcntl(2). Not among them: who gets a signal when something happens to a descriptor
 /// (`F_SETOWN`, `F_SETSIG`), locks, leases, seals; and flags (`F_SETFL`), since a log without
-/// `O_APPEND` can be written over. Sockets are made non-blocking by ioctl(2) and when they are made.
+/// `O_APPEND` can be written over. Sockets are made non-blocking by ioctl(2), or from the start.
 pub(super) const FCNTL: &[u64] = &[
     libc::F_DUPFD as u64,
     libc::F_DUPFD_CLOEXEC as u64,

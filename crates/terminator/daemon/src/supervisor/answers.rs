@@ -224,7 +224,7 @@ impl Supervisor<'_> {
             let next = format!("{dying}; the next one is started in {pause:?}");
             messages::say(Level::Error, next);
         }
-        self.dying = (deaths >= DEATHS_UNREADY).then_some(dying);
+        self.backoff.dying = (deaths >= DEATHS_UNREADY).then_some(dying);
         self.phase = Phase::Restarting;
         if self.pending.take().is_some() {
             self.admin_sockets.withdraw_log();

@@ -15,6 +15,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Backoff {
     deaths: u32,
     last: Option<Instant>,
+    /// How they die again and again, for people.
+    pub(super) dying: Option<String>,
 }
 
 impl Backoff {

@@ -130,6 +130,7 @@ impl Supervisor<'_> {
         let status = match self.phase {
             Phase::Serving if self.pending.is_none() => self.status_sentence(),
             Phase::Restarting => self
+                .backoff
                 .dying
                 .clone()
                 .unwrap_or_else(|| "starting the worker process again".to_owned()),

@@ -14,6 +14,13 @@ use rustls_pki_types::ServerName;
 /// as many connections may begin before new tickets have come. Some 1 KiB each.
 const TICKETS_PER_NAME: usize = 256;
 
+/// Tickets that are kept of all names of one server. Each has [`TICKET_BYTES_MAX`] at most, and may
+/// be the only one that holds its server's chain (64 KiB, the longest message of a handshake): some
+/// 36 MiB of a server that means ill, and half of one of others.
+///
+/// [`TICKET_BYTES_MAX`]: crate::traffic::in_place::TICKET_BYTES_MAX
+const TICKETS_PER_SERVER: usize = 512;
+
 /// What is kept of one server.
 #[derive(Debug)]
 pub(super) struct Sessions {
@@ -88,6 +95,11 @@ impl ClientSessionStore for Sessions {
             }
             kept.tls13.push_back(ticket);
         });
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.values().map(|kept| kept.tls13.len()).sum::<usize>() > TICKETS_PER_SERVER {
+            let most = names.values_mut().max_by_key(|kept| kept.tls13.len());
+            most.and_then(|kept| kept.tls13.pop_front());
+        }
     }
 
     fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 
+use rustls::client::ClientSessionStore;
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion, version};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -177,6 +178,85 @@ fn handshakes_are_made_however_the_bytes_are_cut_and_resumed() {
         let again = connect(&client, &server, 20_000).expect("a handshake");
         assert!(!again.established.agreed.resumed);
     }
+}
+
+/// Tickets of this length, which hold the session in clear.
+#[derive(Debug)]
+struct Long(usize);
+
+impl rustls::server::ProducesTickets for Long {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        3600
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let length = u16::try_from(plain.len()).ok()?.to_be_bytes();
+        let mut ticket = [&length, plain].concat();
+        ticket.resize(self.0, 0);
+        Some(ticket)
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        let (length, rest) = ticket.split_first_chunk()?;
+        Some(rest[..u16::from_be_bytes(*length).into()].to_vec())
+    }
+}
+
+#[test]
+fn a_ticket_that_is_very_long_is_not_kept() {
+    let root = Authority::root("root");
+    let leaf = root.leaf(&["app.example"]).issue();
+    for (length, is_kept) in [(8000, true), (9000, false)] {
+        let client = client(&options(&root));
+        let mut config = (*server(&leaf, &[&version::TLS13])).clone();
+        config.ticketer = Arc::new(Long(length));
+        let config = Arc::new(config);
+        let resumed = || {
+            let mut connected = connect(&client, &config, 20_000).expect("a handshake");
+            connected.exchange();
+            connected.established.agreed.resumed
+        };
+        assert_eq!([resumed(), resumed()], [false, is_kept], "{length}");
+    }
+}
+
+#[test]
+fn a_server_fills_no_memory_with_tickets_for_many_names() {
+    let root = Authority::root("root");
+    let names = ["a.example", "b.example", "c.example", "d.example"];
+    let leaf = root.leaf(&names).issue();
+    let mut config = (*server(&leaf, &[&version::TLS13])).clone();
+    config.send_tls13_tickets = 300;
+    let server = Arc::new(config);
+    let sessions = Arc::new(Sessions::new(64));
+    let mut config = client(&options(&root)).config;
+    config.resumption = Resumption::store(Arc::clone(&sessions) as _);
+    let config = Arc::new(config);
+    let names = names.map(|name| ServerName::try_from(name).expect("a name"));
+    for name in &names {
+        let mut connection =
+            rustls::ClientConnection::new(Arc::clone(&config), name.clone()).expect("a client");
+        let mut server = ServerConnection::new(Arc::clone(&server)).expect("a server");
+        while connection.wants_write() || server.wants_write() {
+            let (mut up, mut down) = (Vec::new(), Vec::new());
+            connection.write_tls(&mut up).expect("memory");
+            deliver(&up, &mut server);
+            server.write_tls(&mut down).expect("memory");
+            let mut down = &down[..];
+            while !down.is_empty() {
+                connection.read_tls(&mut down).expect("memory");
+                connection.process_new_packets().expect("a handshake");
+            }
+        }
+    }
+    let taken = |name| std::iter::from_fn(|| sessions.take_tls13_ticket(name)).count();
+    let left: Vec<_> = names.iter().map(taken).collect();
+    assert_eq!(left.iter().sum::<usize>(), 512, "{left:?}");
+    assert!(left.iter().all(|count| *count > 100), "{left:?}");
 }
 
 /// Of the library's state, which is large, nothing stays once it has done its part.

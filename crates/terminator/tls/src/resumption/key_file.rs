@@ -4,6 +4,7 @@
 //! they seal by AES-CBC and HMAC, and what OpenSSL puts into a ticket nobody else reads. Hosts
 //! with the same files agree on their keys.
 
+use std::collections::HashSet;
 use std::fmt::{self, Debug, Formatter};
 
 use base64ct::{Base64, Encoding};
@@ -18,6 +19,10 @@ const LINES_ALIVE: usize = 3;
 
 /// A shorter secret could be guessed.
 const SECRET_BYTES_MIN: usize = 32;
+
+/// Different bytes of a secret: of 32 random digits of hexadecimal there are fewer than once in a
+/// billion.
+const DIFFERENT_BYTES_MIN: usize = 8;
 
 /// Ticket keys as an operator lists them; at least one.
 #[derive(Clone, Eq, PartialEq)]
@@ -161,6 +166,15 @@ impl SharedSecret {
         Ok(Self(Zeroizing::new(secret.to_vec())))
     }
 
+    /// Whether it looks like what people think of: few different characters, or words without a
+    /// digit. Who records one datagram or ticket can try such secrets at home. Those that programs
+    /// draw at random, as bytes, in hexadecimal or Base64, are not among them.
+    pub fn is_guessable(&self) -> bool {
+        let different = self.0.iter().collect::<HashSet<_>>().len();
+        let is_words = self.0.is_ascii() && !self.0.iter().any(u8::is_ascii_digit);
+        different < DIFFERENT_BYTES_MIN || is_words
+    }
+
     /// The bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
@@ -255,6 +269,30 @@ mod tests {
             read(&[b'\n'; 64]),
             Err(KeyFileFault::SecretShort("s".into(), 0))
         );
+    }
+
+    #[test]
+    fn a_secret_that_a_person_thought_of_is_told_from_a_random_one() {
+        let is_guessable = |text: &str| {
+            let secret = SharedSecret::read("s", text.into()).unwrap();
+            secret.is_guessable()
+        };
+        for text in [
+            &"s".repeat(64),
+            &"0123".repeat(16),
+            "correct horse battery staple and more of it",
+            "CHANGE-ME-CHANGE-ME-CHANGE-ME-CHANGE-ME",
+        ] {
+            assert!(is_guessable(text), "{text}");
+        }
+        for text in [
+            "c7b2f48d1e6a9035c7b2f48d1e6a9035",
+            "1yR0f9uXk3r9KQxqv0JXq1m8cTn5mJ4kXh2wQe7dLZb3V6sGtYaUoPiEwRzNcBvH",
+        ] {
+            assert!(!is_guessable(text), "{text}");
+        }
+        let drawn = SharedSecret::read("s", (0..32).map(|byte| byte * 7 | 0x80).collect());
+        assert!(!drawn.unwrap().is_guessable());
     }
 
     #[test]

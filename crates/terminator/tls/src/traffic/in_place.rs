@@ -68,6 +68,10 @@ pub(crate) struct Tickets {
 /// of the handshake; some begin with data before that, to clients that wait for it.
 const RECORDS_BEFORE_TICKETS_MAX: u8 = 8;
 
+/// The longest message with a ticket that is kept: servers' own have some hundred bytes, and with a
+/// client's chain in them a few thousand.
+pub(crate) const TICKET_BYTES_MAX: usize = 8 << 10;
+
 impl Tickets {
     pub(crate) fn new(library: KernelConnection<ClientConnectionData>) -> Self {
         Self {
@@ -83,7 +87,9 @@ impl Tickets {
         let library = &mut self.library;
         self.reader.take(content, |ticket| {
             self.are_there = true;
-            let library = library.as_mut();
+            let library = library
+                .as_mut()
+                .filter(|_| ticket.len() <= TICKET_BYTES_MAX);
             library.is_none_or(|library| library.handle_new_session_ticket(ticket).is_ok())
         })
     }

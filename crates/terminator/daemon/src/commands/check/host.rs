@@ -47,7 +47,10 @@ pub(super) fn limits(settings: &Settings, kernel_tls: Option<&KernelTls>) -> Vec
         let numbers = text.split_whitespace().map(|one| one.parse().ok());
         numbers.collect::<Option<Vec<u64>>>()
     };
-    let mut limits = vec![open_files(settings, limit::descriptors().hard)];
+    let mut limits = vec![
+        open_files(settings, limit::descriptors().hard),
+        memory(settings, limit::memory()),
+    ];
     limits.extend(of_kernel(settings, numbers));
     limits.extend(kernel_tls.map(|kernel_tls| Limit {
         name: "kernel TLS",
@@ -67,6 +70,19 @@ fn open_files(settings: &Settings, here: Option<u64>) -> Limit {
         remedy: here
             .filter(|here| *here < wanted)
             .map(|_| format!("LimitNOFILE={wanted} in the unit, or `ulimit -n {wanted}`")),
+    }
+}
+
+fn memory(settings: &Settings, here: Option<u64>) -> Limit {
+    let wanted = preflight::memory_needed(settings) >> 20;
+    let here = here.map(|bytes| bytes >> 20);
+    Limit {
+        name: "memory in MiB (MemoryMax=)",
+        here: here.map_or_else(|| "unlimited".to_owned(), |here| here.to_string()),
+        wanted: wanted.to_string(),
+        remedy: here
+            .filter(|here| *here < wanted)
+            .map(|_| format!("MemoryMax={wanted}M in the unit, or fewer `limits.connections`")),
     }
 }
 

@@ -47,7 +47,7 @@ impl Cluster {
         }
     }
 
-    /// The node to ask first about a slot: its owner, unless that does not answer, since another one
+    /// The node to ask first about a slot: its owner, or if that does not answer another one, which
     /// may know of its successor.
     pub(super) fn first(&self, slot: u16) -> Result<(Endpoint, Node), Fault> {
         let owner = self.lock().owners.get(&slot).cloned();

@@ -136,13 +136,14 @@ impl Connector {
         self.named(&host, &port, "is named as the master")
     }
 
-    /// The node that the store names so, if the configuration lets it be one: it is listed, its host
-    /// is, or its network; or whoever answers there has to prove it to the operator's authorities.
+    /// The node that the store names so, if the configuration allows it: it is listed, or its host,
+    /// or its network; or it has to have a certificate of the operator's authorities.
     fn named(&self, host: &str, port: &str, what: &str) -> Result<Endpoint, Fault> {
         let options = &self.0.options;
-        let text = match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
+        let text = if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
         };
         let refused = |why: &str| {
             Fault::of(
@@ -162,9 +163,10 @@ impl Connector {
         let is_allowed = options.nodes.contains(&node)
             || own_authorities.is_some_and(|verification| !verification.are_of_host)
             || ip.is_some_and(|ip| self.is_host(ip) || options.networks.contains(Some(ip)));
-        match is_allowed {
-            true => Ok(node),
-            false => Err(refused("`cluster.store` does not allow")),
+        if is_allowed {
+            Ok(node)
+        } else {
+            Err(refused("`cluster.store` does not allow"))
         }
     }
 

@@ -123,8 +123,8 @@ impl Node {
         node
     }
 
-    /// What it answers to a request; an error that it answers with is an answer. Requests are sent in
-    /// the order of these calls, whenever their answers are waited for.
+    /// The answer to a request, which may be an error of the store. Requests are sent in the order
+    /// of these calls, whenever their answers are waited for.
     pub(super) fn ask(&self, bytes: Vec<u8>) -> impl Future<Output = Result<Reply, Fault>> {
         let (answer, answered) = oneshot::channel();
         // One that has no room is dropped, and answered by that.
@@ -195,9 +195,10 @@ impl Way {
             other => return Err(Fault::connection(format!("{other} has no name for TLS"))),
         };
         let failed = |error: String| {
-            let hint = match error.contains("corrupt message") {
-                true => "if it speaks no TLS, write redis:// in `cluster.store.url`",
-                false => "its certificate has to be of an authority in `ca`, for this host's name",
+            let hint = if error.contains("corrupt message") {
+                "if it speaks no TLS, write redis:// in `cluster.store.url`"
+            } else {
+                "its certificate has to be of an authority in `ca`, for this host's name"
             };
             Fault::connection(error).hinting(hint)
         };
@@ -341,10 +342,10 @@ impl Link {
             self.answer(reply)?;
         }
         self.received.drain(..at);
-        match self.waiting.is_empty() && !self.received.is_empty() {
-            true => Err(self.ended(UNASKED)),
-            false => Ok(()),
+        if self.waiting.is_empty() && !self.received.is_empty() {
+            return Err(self.ended(UNASKED));
         }
+        Ok(())
     }
 
     fn answer(&mut self, reply: Reply) -> Result<(), Fault> {

@@ -1,0 +1,44 @@
+//! What a process sees of itself: its rights, its memory, its CPU.
+
+use std::collections::HashMap;
+
+use sys::{cpu, memory};
+
+pub(super) fn work_on(cpu: u16) -> usize {
+    cpu::pin_current_thread(cpu).unwrap();
+    // Larger than what glibc's malloc keeps on its heap, and grown.
+    let mut block = vec![1u8; 1 << 20];
+    block.resize(64 << 20, 2);
+    let map: HashMap<_, _> = (0..1000).map(|n| (n, n)).collect();
+    block.len() + map.len()
+}
+
+pub(super) fn capabilities() -> Vec<String> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let sets = status.lines().filter(|line| line.starts_with("Cap"));
+    sets.map(str::to_owned).collect()
+}
+
+pub(super) fn seccomp_filters() -> String {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("Seccomp_filters:"));
+    line.unwrap().to_owned()
+}
+
+pub(super) fn memory_comes_and_goes() {
+    const MIB: u64 = 1 << 20;
+    let gauge = memory::MemoryGauge::open().unwrap();
+    let before = gauge.resident_bytes().unwrap();
+    // Each too small to be mapped apart; the last one keeps the heap's end in use.
+    let blocks: Vec<_> = (0..64 * 1024).map(|_| vec![1u8; 1024]).collect();
+    let last = std::hint::black_box(vec![1u8; 1024]);
+    let full = gauge.resident_bytes().unwrap();
+    assert!(full > before + 60 * MIB, "{before} {full}");
+    drop(std::hint::black_box(blocks));
+    memory::return_freed();
+    let after = gauge.resident_bytes().unwrap();
+    assert!(after < before + 20 * MIB, "{before} {full} {after}");
+    drop(last);
+}
