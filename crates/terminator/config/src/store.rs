@@ -2,12 +2,13 @@
 
 use options::{Problem, Section};
 use tls::options::{ClientOptions, ExpectedName, OfferedAlpn, ServerVerification, Suites, Version};
+use tls::verify;
 use wire::address::{Address, Endpoint, UnixName};
 use zeroize::Zeroizing;
 
 use crate::certificates::{self, Shelf};
 use crate::settings::{Password, StoreKind, StoreOptions};
-use crate::{networks, presets};
+use crate::{inspection, networks, presets};
 
 /// Where Redis and Valkey listen, and where their sentinels do.
 const PORT: u16 = 6379;
@@ -99,9 +100,15 @@ pub(crate) fn read(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Store
 
 /// The TLS of a store: a node proves the host by which it was found.
 fn client(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientOptions> {
+    let authorities = certificates::authorities(section, shelf)?;
+    if section.has("ca") {
+        for concern in verify::concerns_of(&authorities) {
+            section.warn("ca", inspection::problem(&concern.to_string()));
+        }
+    }
     Some(ClientOptions {
         verification: Some(ServerVerification {
-            authorities: certificates::authorities(section, shelf)?,
+            authorities,
             are_of_host: !section.has("ca"),
             ..ServerVerification::default()
         }),

@@ -46,7 +46,7 @@ fn main() {
 fn sources(texts: Vec<String>) -> Vec<PemSource> {
     let source = |pem: String| PemSource {
         place: "a.pem".to_owned(),
-        pem: pem.into_bytes().into(),
+        pem: pem.into_bytes(),
     };
     texts.into_iter().map(source).collect()
 }

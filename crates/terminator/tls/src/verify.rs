@@ -47,7 +47,7 @@ pub use fault::{FileFault, TrustConcern, VerifyConcern, VerifyFault};
 use crate::context;
 use crate::identity::{AllowedIdentity, with_identities};
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
-use crate::validity::{Ends, Moment};
+use crate::validity::{Clock, Ends, Moment, seconds};
 use lists::{RevocationList, RevocationLists};
 use sources::{fault_in, read_revocation_lists};
 
@@ -119,6 +119,13 @@ fn read_lists(sources: &[PemSource]) -> Result<Vec<RevocationList>, VerifyFault>
         }
     }
     Ok(lists)
+}
+
+/// What an operator should know now of servers' authorities that no service has.
+pub fn concerns_of(authorities: &[PemSource]) -> Vec<VerifyConcern> {
+    let now = seconds(Clock::default().now());
+    let read = Authorities::read(authorities, Peer::Server).unwrap_or_default();
+    read.concerns(Moment { since: None, now }).collect()
 }
 
 /// What is wrong with files of authorities and of revocation lists: all of it, a fault for each

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use suite::footprint::Footprint;
 use suite::prelude::*;
 use suite::scripted;
+use testkit::authority::Trait;
 
 const FAILURES: &str = "lariat_cluster_store_failures_total";
 
@@ -151,6 +152,31 @@ fn a_host_that_a_poser_names_is_not_sent_the_password_unless_its_network_is_list
         let (_host, ..) = start(&format!("{keys}\nnetworks = [\"127.0.0.8/29\"]"));
         assert_has(heard(&trap), "AUTH");
     }
+}
+
+#[test]
+fn a_store_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
+    let site = Site::new();
+    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
+    let hostile = Authority::root("x").leaf(&["127.0.0.1"]).issue();
+    hostile.above(&flat).write(&site.directory, "hostile.pem");
+    let poser = SServer::start(&site, "hostile.pem", &[]);
+    let ca = site.ca();
+    let (host, ..) = start(&format!(
+        "url = \"rediss://{}\"\nca = [{ca:?}]",
+        poser.address
+    ));
+    host.wait_for_stderr("of 141 certificates sent with its own, more than 6");
+}
+
+#[test]
+fn an_expired_authority_of_the_store_is_said() {
+    let site = Site::new();
+    let past = Trait::Valid(1_577_836_800, 1_609_459_200);
+    let old = Authority::root_with("old root", &[], &[past]);
+    let old = old.write(&site.directory, "old.pem");
+    let (host, ..) = start(&format!("url = \"rediss://127.0.0.1:1\"\nca = [{old:?}]"));
+    host.wait_for_stderr("old.pem:1: the certificate of \"CN=old root\" expired");
 }
 
 #[test]

@@ -318,6 +318,19 @@ fn a_store_with_tls_is_verified_by_its_name_and_a_user_needs_few_rights() {
 }
 
 #[test]
+fn a_stores_own_certificate_in_ca_is_trusted() {
+    let site = Site::new();
+    let own = Authority::root_with("store", &["127.0.0.1"], &[]);
+    let ca = own.write(&site.directory, "own.pem");
+    own.as_leaf().write(&site.directory, "site.pem");
+    let redis = Redis::by_tls(&site, &["--tls-auth-clients", "no"]);
+    let url = format!("rediss://{}", redis.address);
+    let farm = Farm::new(&format!("url = \"{url}\"\nca = [{ca:?}]"));
+    let host = farm.start_anyhow(0);
+    host.wait_for_metric(UP, &[], 1.0);
+}
+
+#[test]
 fn what_lies_in_the_store_is_no_secret_and_nothing_that_was_changed_is_taken() {
     let redis = Redis::start(&[]);
     let farm = Farm::of(&redis);
