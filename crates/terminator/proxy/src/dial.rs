@@ -16,6 +16,7 @@ use telemetry::catalogue::{Histogram, ServerCounter, ServiceCounter, ServiceGaug
 use telemetry::outcome::Reason;
 
 use crate::attempt::{Attempt, Blame, judge};
+use crate::clock;
 use crate::driver::{Driver, Socket};
 use crate::places::{Caller, Calls, Chosen, Place, Waiting};
 use crate::rivals::{ATTEMPT_DELAY, Rivals, overtaken};
@@ -161,7 +162,7 @@ impl Dial {
             pause.until = None;
         }
         loop {
-            let now = Instant::now();
+            let now = clock::now();
             let request = Pick {
                 now,
                 key,

@@ -53,6 +53,12 @@ pub(crate) struct Socket {
     looked_at: Progress,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Whether an event tells that a server is connected, as from other hosts.
+    pub(crate) static CONNECTS_LATER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// A connection to be made.
 pub(crate) struct Connect<'a> {
     pub(crate) address: &'a Address,
@@ -141,6 +147,8 @@ impl Driver {
     pub(crate) fn connect(&self, dial: &Connect<'_>) -> io::Result<(Socket, bool)> {
         let &Connect { address, token, .. } = dial;
         let (fd, connected) = socket::connect_as(dial.source, address, dial.speaks_first)?;
+        #[cfg(test)]
+        let connected = connected && !CONNECTS_LATER.get();
         if let (Address::Ip(_), limit @ Some(_)) = (address, dial.unacknowledged) {
             socket::set_unacknowledged(&fd, limit)?;
         }

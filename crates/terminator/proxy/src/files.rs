@@ -231,7 +231,7 @@ impl FileBack {
             }
             Answer::Fetched(Ok(bytes)) if bytes > 0 => {
                 if let Output::File { offset, .. } = self.conversation.output() {
-                    self.ahead.cached = Some((offset + bytes as u64, Instant::now()));
+                    self.ahead.cached = Some((offset + bytes as u64, crate::clock::now()));
                 }
             }
             // The file is shorter than it was, or cannot be read.
@@ -314,7 +314,7 @@ impl FileBack {
             return 0;
         };
         let bytes = usize::try_from(bytes).map_or(PASS_BYTES_MAX, |all| all.min(PASS_BYTES_MAX));
-        let now = Instant::now();
+        let now = crate::clock::now();
         if let Some((end, at)) = self.ahead.cached
             && end > offset
             && now.saturating_duration_since(at) < CACHED_FOR
@@ -552,7 +552,7 @@ impl FileBack {
         });
         self.counters.raise(ServiceGauge::FileTasksWaiting);
         self.waiting = Some(Waiting {
-            since: Instant::now(),
+            since: crate::clock::now(),
             is_wanted: Arc::clone(&is_wanted),
         });
         let (token, number) = (self.token, self.tasks);

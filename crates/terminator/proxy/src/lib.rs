@@ -7,6 +7,7 @@
 mod allowance;
 mod attempt;
 mod back;
+mod clock;
 mod commands;
 mod connection;
 mod connection_log;

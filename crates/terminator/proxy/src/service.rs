@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use backend::pool::Pool;
 use backend::server::Health;
@@ -15,6 +15,7 @@ use telemetry::counters::ServiceCounters;
 use wire::address::Address;
 use wire::network::Network;
 
+use crate::clock;
 use crate::commands::ServerNews;
 use crate::displaceable::Displaceable;
 use crate::plan::{ServicePlan, Shared};
@@ -77,7 +78,7 @@ impl Service {
             pool.set_target(*server, target);
         }
         for server in &plan.disabled {
-            pool.set_disabled(*server, true, Instant::now());
+            pool.set_disabled(*server, true, clock::now());
         }
         if let Some(before) = before {
             pool.inherit(&before.pool.borrow());
@@ -109,7 +110,7 @@ impl Service {
 
     /// Notes what is known of a server.
     pub(crate) fn note(&self, server: usize, news: &ServerNews) {
-        let now = Instant::now();
+        let now = clock::now();
         let mut pool = self.pool.borrow_mut();
         match news {
             ServerNews::Target(target) => pool.set_target(server, target),
@@ -134,7 +135,7 @@ impl Service {
             counters.set_addresses_down(pool.addresses_down(server).map(Address::to_string));
         }
         if let Some(end) = pool.slow_start_end(server) {
-            let end = SystemTime::now() + end.saturating_duration_since(Instant::now());
+            let end = SystemTime::now() + end.saturating_duration_since(clock::now());
             let since_epoch = end.duration_since(UNIX_EPOCH).unwrap_or_default();
             counters.set(ServerGauge::SlowStartEnd, since_epoch.as_secs());
         }

@@ -21,6 +21,7 @@ use telemetry::counters::WorkerCounters;
 use telemetry::outcome::Reason;
 
 use crate::allowance::Allowances;
+use crate::clock;
 use crate::commands::Command;
 use crate::connection::{Context, Turn};
 use crate::connection_log::ConnectionLog;
@@ -104,7 +105,7 @@ impl Worker {
         let driver = Driver::new()?;
         driver.watch_waker(&waker, EventSource::Waker.token())?;
         let reserve = waker.as_fd().try_clone_to_owned()?;
-        let now = Instant::now();
+        let now = clock::now();
         let (calls, called) = Calls::new(&waker);
         Ok(Self {
             index,
@@ -152,13 +153,13 @@ impl Worker {
     pub(crate) fn run(mut self) -> io::Result<u64> {
         let mut woken = self.now;
         while !self.is_drained() {
-            let waited_from = Instant::now();
+            let waited_from = clock::now();
             let busy_us = waited_from.saturating_duration_since(woken).as_micros() as u64;
             self.counters.add(WorkerCounter::BusyMicroseconds, busy_us);
             let limit = self.wait_limit(waited_from);
             let mut batch = std::mem::take(&mut self.batch);
             self.driver.wait(limit, &mut batch)?;
-            self.now = Instant::now();
+            self.now = clock::now();
             woken = self.now;
             self.counters.count(WorkerCounter::LoopIterations);
             self.counters.add(WorkerCounter::Events, batch.len() as u64);
@@ -287,10 +288,10 @@ impl Worker {
                 connection.is_queued = false;
                 // Before the first of a turn there were events, timers and new connections.
                 if connection.class() == Class::Bulk {
-                    self.now = Instant::now();
+                    self.now = clock::now();
                 }
                 self.pump(id);
-                self.now = Instant::now();
+                self.now = clock::now();
             }
         }
     }
@@ -316,7 +317,8 @@ impl Worker {
         let moved = context.moved;
         if moved >= pace::BYTES_MIN {
             let is_offloaded = connection.flow.is_offloaded();
-            self.paces[usize::from(is_offloaded)].note(moved, self.now.elapsed());
+            self.paces[usize::from(is_offloaded)]
+                .note(moved, clock::now().saturating_duration_since(self.now));
         }
         if connection.is_counted_handshaking && !connection.flow.is_handshaking() {
             connection.is_counted_handshaking = false;
@@ -494,5 +496,7 @@ impl Worker {
     }
 }
 
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;

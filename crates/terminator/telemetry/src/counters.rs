@@ -106,7 +106,8 @@ impl<S: Scope, const N: usize> Cells<S, N> {
         self.values[row.slot()].store(value, Ordering::Relaxed);
     }
 
-    pub(crate) fn get(&self, row: impl Row<Scope = S>) -> u64 {
+    /// The value.
+    pub fn get(&self, row: impl Row<Scope = S>) -> u64 {
         self.values[row.slot()].load(Ordering::Relaxed)
     }
 

@@ -7,6 +7,7 @@ use flow::facts::Ending;
 
 use super::{Connection, Context};
 use crate::back::Back;
+use crate::clock;
 use crate::dial::Dialled;
 use crate::driver::Socket;
 use crate::files::FileBack;
@@ -59,7 +60,7 @@ impl Connection {
                 let counters = &self.service.counters;
                 let files = FileBack::new(files, counters, context.file_context, self.back_token);
                 self.back = Some(Back::Files(Box::new(files)));
-                let now = Instant::now();
+                let now = clock::now();
                 self.flow.handle(Event::BackConnected, now, context.pool);
             }
             None => self.dial_server(context),
@@ -142,7 +143,7 @@ impl Connection {
 
     fn connected(&mut self, context: &mut Context<'_>) {
         // The turn's own instant may lie before the dial began.
-        let now = Instant::now();
+        let now = clock::now();
         self.dial.connected(&self.service, now);
         let keepalive = self.service.plan.liveness.keepalive;
         self.keep_alive_at = keepalive.map(|_| now + KEEP_ALIVE_AFTER);

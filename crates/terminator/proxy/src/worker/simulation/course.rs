@@ -1,0 +1,552 @@
+//! A schedule that is under way: the worker, its peers, and what happens next.
+//!
+//! Owns the seam to the worker: which events it gets, in which order, and what time it is.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use sys::epoll::Event;
+use sys::socket::{self, Source, connect_as};
+use telemetry::outcome::SessionTier;
+use testkit::chance::Chance;
+
+use super::super::Worker;
+use super::host::{SERVERS, SERVICES, ServerKind, SimulatedHost, limits};
+use super::peers::{SimulatedClient, SimulatedServer};
+use super::script::{ClientStep, Script, ScriptStep, ServerStep};
+use crate::allowance::Allowances;
+use crate::clock;
+use crate::commands::{AssignedListener, Assignment, Command, Mailbox, ServerNews};
+use crate::connection_log::ConnectionLog;
+use crate::driver::CONNECTS_LATER;
+use crate::fixture::file_context;
+use crate::line_queue::LineQueue;
+use crate::token::{ConnectionId, EventSource};
+
+/// Turns that a schedule may need at the most; each may relay one byte.
+const TURNS_MAX: usize = 3000;
+
+/// Turns in which nothing happens, one after the other, without the time going on.
+const IDLE_TURNS_MAX: usize = 16;
+
+/// A schedule that is under way.
+pub(super) struct Simulation<'a> {
+    pub(super) host: &'a SimulatedHost,
+    script: &'a Script,
+    pub(super) worker: Worker,
+    mailbox: Mailbox,
+    pub(super) lines: Arc<LineQueue>,
+    now: Instant,
+    begun: Instant,
+    /// In the order in which they connect.
+    pub(super) clients: Vec<(usize, SimulatedClient)>,
+    pub(super) servers: Vec<SimulatedServer>,
+    /// The numbers of `SERVERS` that may be dialled.
+    dialled: Vec<usize>,
+    /// The services that are served.
+    pub(super) served: Vec<usize>,
+    batch: Option<Vec<Event>>,
+    holds_dials: bool,
+    held: VecDeque<(ConnectionId, u32, Event)>,
+    /// Something happened that may break a connection that is not at fault itself.
+    pub(super) is_rough: bool,
+    /// A server, or the way to it, was at fault.
+    pub(super) has_server_fault: bool,
+    pub(super) is_draining: bool,
+    turns: usize,
+    room: Vec<u8>,
+}
+
+impl<'a> Simulation<'a> {
+    pub(super) fn new(host: &'a SimulatedHost, script: &'a Script) -> Self {
+        let begun = Instant::now();
+        clock::simulated::set(begun);
+        clock::simulated::set_step(script.look);
+        CONNECTS_LATER.set(script.connects_later);
+        let wakers: Arc<[_]> = (0..1)
+            .map(|_| Arc::new(sys::wake::Waker::new().unwrap()))
+            .collect();
+        let (sender, commands) = channel();
+        let mailbox = Mailbox::new(sender, Arc::clone(&wakers[0]));
+        let lines = Arc::<LineQueue>::default();
+        let counters = host.registry.worker(0);
+        let log = ConnectionLog::new(
+            host.plans[0].log,
+            0,
+            Arc::clone(&lines),
+            Arc::clone(&counters),
+        );
+        let mut served: Vec<usize> = script.clients.iter().map(|part| part.service).collect();
+        if served.iter().any(|at| SERVICES[*at].shared_name.is_some()) {
+            served.extend([0, 1]);
+        }
+        served.sort_unstable();
+        served.dedup();
+        let mut dialled: Vec<usize> = served
+            .iter()
+            .flat_map(|at| SERVICES[*at].servers)
+            .copied()
+            .collect();
+        dialled.sort_unstable();
+        dialled.dedup();
+        let worker = Worker::new(
+            0,
+            Allowances::new(Arc::clone(&wakers)),
+            Arc::clone(&wakers[0]),
+            commands,
+            file_context(mailbox.clone()),
+            counters,
+            log,
+        );
+        let mut simulation = Self {
+            host,
+            script,
+            worker: worker.unwrap(),
+            mailbox,
+            lines,
+            now: begun,
+            begun,
+            clients: Vec::new(),
+            servers: Vec::new(),
+            dialled,
+            served,
+            batch: None,
+            holds_dials: false,
+            held: VecDeque::new(),
+            is_rough: script.connections_max < 1000,
+            has_server_fault: false,
+            is_draining: false,
+            turns: 0,
+            room: Vec::new(),
+        };
+        let assignment = simulation.assignment(0);
+        simulation.worker.apply_plan(assignment);
+        simulation
+    }
+
+    fn assignment(&self, plan: usize) -> Assignment {
+        let plan = &self.host.plans[plan];
+        let place = |service: usize| self.served.iter().position(|one| *one == service).unwrap();
+        let shared = self.served.contains(&0);
+        let listener = |service: usize| AssignedListener {
+            services: match SERVICES[service].shared_name {
+                Some(_) => vec![0, 1],
+                None => vec![place(service)],
+            },
+            address: self.host.fronts[service].1.clone(),
+            fd: self.host.fronts[service].0.try_clone().unwrap(),
+            is_shared: false,
+        };
+        let shared = plan.shared.iter().filter(|_| shared).map(Arc::clone);
+        Assignment {
+            services: self
+                .served
+                .iter()
+                .map(|at| Arc::clone(&plan.services[*at]))
+                .collect(),
+            counters: self
+                .served
+                .iter()
+                .map(|at| Arc::clone(&self.host.counters[*at]))
+                .collect(),
+            shared: shared.collect(),
+            listeners: self
+                .served
+                .iter()
+                .filter(|at| **at != 1)
+                .map(|at| listener(*at))
+                .collect(),
+            limits: limits(self.script.connections_max),
+            log: plan.log,
+        }
+    }
+
+    fn client(&mut self, number: usize) -> Option<&mut SimulatedClient> {
+        let mut clients = self.clients.iter_mut();
+        let found = clients
+            .find(|(one, _)| *one == number)
+            .map(|(_, client)| client);
+        found.filter(|client| client.end.is_open() && !client.is_dumb)
+    }
+
+    fn server(&mut self, number: usize) -> Option<&mut SimulatedServer> {
+        self.accept();
+        let found = self.servers.get_mut(number);
+        found.filter(|server| server.end.is_open() && !server.is_dumb)
+    }
+
+    fn connect(&mut self, number: usize) {
+        let part = self.script.clients[number];
+        let address = &self.host.fronts[part.service].1;
+        let Ok((fd, _)) = connect_as(Source::Any, address, false) else {
+            return;
+        };
+        let tag = SimulatedClient::tag(number);
+        let tls = usize::from(part.is_tls13);
+        let mut client = SimulatedClient::new(self.host, (part.service, tag), fd, part.bytes, tls);
+        (client.ends_first, client.is_odd) = (part.ends_first, part.is_odd);
+        self.clients.push((number, client));
+    }
+
+    /// Servers take the connections that they have got.
+    fn accept(&mut self) -> bool {
+        let mut has_new = false;
+        if self.holds_dials {
+            return false;
+        }
+        for at in &self.dialled {
+            let Some(listener) = &self.host.servers[*at].0 else {
+                continue;
+            };
+            while let Ok((fd, _)) = socket::accept(listener) {
+                let number = self.servers.len();
+                let mut server = SimulatedServer::new(self.host, (*at, SERVERS[*at]), number, fd);
+                (server.total, server.ends_first) = self.script.replies[number % 4];
+                self.servers.push(server);
+                has_new = true;
+            }
+        }
+        has_new
+    }
+
+    fn execute(&mut self, step: ScriptStep) {
+        use ScriptStep as Step;
+        let host = self.host;
+        let mut room = std::mem::take(&mut self.room);
+        match step {
+            Step::ClientConnects(number) => self.connect(number),
+            Step::EventsAreTaken(order) => self.take_events(order),
+            Step::Turn => self.turn(),
+            Step::DialsAreHeld(is_held) => {
+                self.holds_dials = is_held;
+                self.pass(Duration::ZERO);
+            }
+            Step::TimePasses(time) => self.pass(time),
+            Step::TimerIsDue => {
+                if let Some(time) = self.worker.wait_limit(self.now) {
+                    self.pass(time);
+                }
+            }
+            Step::DeadlineIsDue(number, more) => {
+                let ids = self.worker.connections.ids();
+                let found = ids
+                    .get(number)
+                    .and_then(|id| self.worker.connections.find(*id));
+                if let Some(deadline) = found.and_then(|one| one.deadline()) {
+                    let time = deadline.saturating_duration_since(self.now);
+                    self.pass(time + Duration::from_micros(more));
+                }
+            }
+            Step::Drain(_)
+            | Step::Reload(_)
+            | Step::ServerIsChecked(..)
+            | Step::Accepts(_)
+            | Step::AnswerComesTwice => self.command(step),
+            Step::FetchesAreAnswered => host.answer_fetches(),
+            Step::Client(number, step) => {
+                if let Some(client) = self.client(number) {
+                    of_client(client, step, host, &mut room);
+                    self.is_rough |= self.clients.iter().any(|(_, one)| one.is_faulty);
+                }
+            }
+            Step::Server(number, step) => {
+                if let Some(server) = self.server(number) {
+                    of_server(server, step, host, &mut room);
+                    let is_faulty = self.servers.iter().any(|one| one.is_faulty);
+                    self.has_server_fault |= is_faulty;
+                    self.is_rough |= is_faulty;
+                }
+            }
+        }
+        self.room = room;
+    }
+
+    /// The control thread asks for something.
+    fn command(&mut self, step: ScriptStep) {
+        use ScriptStep as Step;
+        match step {
+            Step::Drain(time) => {
+                (self.is_draining, self.is_rough) = (true, true);
+                self.mailbox.send(Command::Drain(self.now + time));
+            }
+            Step::Reload(plan) => {
+                if !self.is_draining {
+                    let assignment = Box::new(self.assignment(plan));
+                    self.mailbox.send(Command::Replace(assignment, channel().0));
+                }
+            }
+            Step::ServerIsChecked(server, up) => {
+                (self.is_rough, self.has_server_fault) = (true, true);
+                self.mailbox.send(Command::Server {
+                    service: SERVICES[self.served[0]].name.into(),
+                    server: server % SERVICES[self.served[0]].servers.len(),
+                    news: ServerNews::Checked(up),
+                });
+            }
+            Step::Accepts(accepts) => self.mailbox.send(Command::Accept(accepts, channel().0)),
+            Step::AnswerComesTwice => {
+                for id in self.worker.connections.ids() {
+                    self.mailbox.send(Command::SessionFetched {
+                        token: EventSource::Back(id).token(),
+                        tier: SessionTier::Nowhere,
+                    });
+                }
+            }
+            _ => unreachable!("no other step is a command"),
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        let is_long = self.now > self.begun + Duration::from_millis(900);
+        self.is_rough |= is_long;
+        let is_tls = self
+            .dialled
+            .iter()
+            .any(|at| matches!(SERVERS[*at], ServerKind::Tls | ServerKind::SmtpTls));
+        // Servers that have not answered by now are late.
+        self.has_server_fault |= is_long && (self.holds_dials || is_tls);
+    }
+
+    /// Takes what the kernel reports, but for answers to dials that are still on their way.
+    fn take_events(&mut self, order: usize) {
+        if self.batch.is_some() {
+            return;
+        }
+        self.worker.wait_limit(self.now);
+        let mut batch = Vec::new();
+        self.worker
+            .driver
+            .wait(Some(Duration::ZERO), &mut batch)
+            .unwrap();
+        let holds = self.holds_dials;
+        batch.retain(|event| {
+            let EventSource::Back(id) = EventSource::of(event.token) else {
+                return true;
+            };
+            let dialling = self
+                .worker
+                .connections
+                .find(id)
+                .filter(|one| one.dial.is_under_way());
+            let Some(connection) = dialling.filter(|_| holds) else {
+                return true;
+            };
+            self.held.push_back((id, connection.dial.retries(), *event));
+            false
+        });
+        if !holds {
+            for (id, dial, event) in self.held.drain(..) {
+                let found = self.worker.connections.find(id);
+                if found.is_some_and(|one| one.dial.is_under_way() && one.dial.retries() == dial) {
+                    batch.push(event);
+                }
+            }
+        }
+        let mut chance = Chance::new(order as u64);
+        for at in (1..batch.len()).rev() {
+            batch.swap(at, chance.below(at + 1));
+        }
+        self.batch = Some(batch);
+    }
+
+    fn turn(&mut self) {
+        self.take_events(0);
+        let batch = self.batch.take().unwrap_or_default();
+        clock::simulated::set(self.now);
+        self.worker.now = self.now;
+        self.worker.turn(&batch);
+        self.now = self.now.max(clock::simulated::now().unwrap_or(self.now));
+        self.turns += 1;
+        assert!(self.turns < TURNS_MAX, "it never comes to an end");
+        assert!(
+            self.worker.pool.in_use() <= 64,
+            "a connection holds many buffers"
+        );
+    }
+
+    /// All peers that are not dumb do what they have to; returns whether anything moved.
+    fn act(&mut self) -> bool {
+        let mut moved = self.accept();
+        if !self.script.never_answers {
+            self.host.answer_fetches();
+        }
+        let mut room = std::mem::take(&mut self.room);
+        for (_, client) in &mut self.clients {
+            if client.is_dumb || !client.end.is_open() {
+                continue;
+            }
+            client.say(usize::MAX);
+            moved |= client.end.write(usize::MAX) > 0;
+            while client.read(self.host, usize::MAX, &mut room) > 0 {
+                moved = true;
+            }
+            let is_over = client.end.is_ended || client.is_closed_by_server();
+            let is_first = client.ends_first && client.said == client.total;
+            let is_ready = client.was_established || !client.is_tls();
+            if is_over || is_first && is_ready {
+                moved |= client.finish();
+            }
+            if client.end.is_reset || client.end.is_ended && client.end.has_shut {
+                client.end.close();
+                moved = true;
+            }
+        }
+        for server in &mut self.servers {
+            if server.is_dumb || !server.end.is_open() {
+                continue;
+            }
+            while server.read(self.host, usize::MAX, &mut room) > 0 {
+                moved = true;
+            }
+            server.say(usize::MAX);
+            moved |= server.end.write(usize::MAX) > 0;
+            let is_asked = server.end.is_ended || server.is_closed_by_client;
+            let is_done = server.said == server.total && server.may_say();
+            if is_done && (server.ends_first || is_asked) || server.end.is_ended {
+                moved |= server.finish();
+            }
+            if server.end.is_reset || server.end.is_ended && server.end.has_shut {
+                server.end.close();
+                moved = true;
+            }
+        }
+        self.room = room;
+        moved
+    }
+
+    /// Lets everybody do what he does until nothing happens before that time.
+    fn settle(&mut self, until: Instant) {
+        let mut idle = 0;
+        loop {
+            let moved = self.act();
+            self.take_events(0);
+            let has_events = self.batch.as_ref().is_some_and(|batch| !batch.is_empty());
+            let is_busy = !self.worker.schedule.is_empty();
+            if moved || has_events || is_busy {
+                idle = 0;
+                self.turn();
+                continue;
+            }
+            let wait = self.worker.wait_limit(self.now);
+            let Some(wait) = wait.filter(|_| !self.worker.is_drained()) else {
+                return;
+            };
+            idle = if wait.is_zero() { idle + 1 } else { 0 };
+            assert!(
+                idle < IDLE_TURNS_MAX,
+                "a busy loop: {:?}",
+                self.worker.timers.next(self.now)
+            );
+            if self.now + wait > until {
+                return;
+            }
+            self.now += wait;
+            self.turn();
+        }
+    }
+
+    /// Everything happens that the schedule says, and then what follows until nothing moves.
+    pub(super) fn follow(&mut self) {
+        for step in &self.script.steps {
+            self.execute(*step);
+        }
+        self.holds_dials = false;
+        self.mailbox.send(Command::Accept(true, channel().0));
+        if self.batch.is_some() {
+            self.turn();
+        }
+        self.settle(self.begun + Duration::from_secs(2).max(self.now - self.begun));
+    }
+
+    /// Time passes until all connections have ended.
+    pub(super) fn end(&mut self) {
+        for _ in 0..100 {
+            if self.worker.connections.is_empty() {
+                break;
+            }
+            let wait = self.worker.wait_limit(self.now);
+            let wait = wait.expect("a connection is left that no timer ends");
+            self.settle(self.now + wait + Duration::from_secs(60));
+        }
+    }
+}
+
+fn of_client(
+    client: &mut SimulatedClient,
+    step: ClientStep,
+    host: &SimulatedHost,
+    room: &mut Vec<u8>,
+) {
+    match step {
+        ClientStep::Says(count) => {
+            client.say(count);
+            client.end.write(usize::MAX);
+        }
+        ClientStep::Sends(count) => _ = client.end.write(count),
+        ClientStep::Reads(count) => _ = client.read(host, count, room),
+        ClientStep::UpdatesKeys => client.update_keys(),
+        ClientStep::ClosesItsTls => client.close_notify(),
+        ClientStep::EndsItsStream => client.fin(),
+        ClientStep::Stalls => (client.is_dumb, client.is_faulty) = (true, true),
+        ClientStep::SendsGarbage if !client.is_tls() => {}
+        ClientStep::SendsGarbage => {
+            client
+                .end
+                .out
+                .extend_from_slice(b"\x17\x03\x03\x00\x20garbage");
+            client.is_faulty = true;
+        }
+        ClientStep::Closes => {
+            client.fin();
+            client.is_faulty = true;
+            client.end.close();
+        }
+        ClientStep::Resets => {
+            client.is_faulty = true;
+            if !SERVICES[client.service].is_tcp {
+                // A Unix socket knows no reset but that of bytes unread.
+                client.fin();
+            }
+            client.end.reset();
+        }
+    }
+}
+
+fn of_server(
+    server: &mut SimulatedServer,
+    step: ServerStep,
+    host: &SimulatedHost,
+    room: &mut Vec<u8>,
+) {
+    match step {
+        ServerStep::Says(count) => {
+            server.say(count);
+            server.end.write(usize::MAX);
+        }
+        ServerStep::Sends(count) => _ = server.end.write(count),
+        ServerStep::Reads(count) => _ = server.read(host, count, room),
+        ServerStep::UpdatesKeys => server.update_keys(),
+        ServerStep::Ends => {
+            if server.said == server.total && server.may_say() {
+                server.finish();
+            }
+        }
+        ServerStep::EndsItsStream => server.fin(),
+        ServerStep::Stalls => (server.is_dumb, server.is_faulty) = (true, true),
+        ServerStep::Closes => {
+            server.fin();
+            server.is_faulty = true;
+            server.end.close();
+        }
+        ServerStep::Resets => {
+            server.is_faulty = true;
+            if SERVERS[server.at] != ServerKind::Tcp {
+                server.fin();
+            }
+            server.end.reset();
+        }
+    }
+}
