@@ -51,9 +51,11 @@ impl Flow {
         self.close_gracefully(Ending::new(Reason::LifetimeReached), now, pool);
     }
 
-    /// Ends at once.
+    /// Ends at once. One that has only its last bytes to send has ended for another reason.
     pub(super) fn stop(&mut self, ending: Ending, pool: &mut Pool) {
-        self.ending = Some(ending);
+        if !matches!(self.stage, Stage::Closing { .. }) {
+            self.ending = Some(ending);
+        }
         self.finish(pool);
     }
 

@@ -167,7 +167,7 @@ fn schedules_that_have_found_something_hold() {
     let due = Step::DeadlineIsDue(0, 60_000);
     let connects = Step::ClientConnects(0);
     let (held, let_go) = (Step::DialsAreHeld(true), Step::DialsAreHeld(false));
-    let (host, mut failures) = (SimulatedHost::new(), Vec::new());
+    let mut failures = Vec::new();
     for (what, service, steps) in [
         (
             "a server's answer in the turn of its dial timeout: another got the client's bytes",
@@ -201,7 +201,7 @@ fn schedules_that_have_found_something_hold() {
             ],
         ),
     ] {
-        let ended = outcome(&host, &scripted(service, steps));
+        let ended = outcome(&SimulatedHost::new(), &scripted(service, steps));
         failures.extend(ended.err().map(|words| format!("{what}: {words}")));
     }
     assert!(failures.is_empty(), "{failures:#?}");
