@@ -77,6 +77,25 @@ impl FileThreads {
         }))
     }
 
+    /// Without a thread: [`Self::perform_next`] does what is asked.
+    #[cfg(test)]
+    pub(crate) fn unattended() -> Self {
+        let threads = Self::new(1);
+        threads.0.lock().threads = 1;
+        threads
+    }
+
+    /// Does the oldest job here and now; returns whether there was one.
+    #[cfg(test)]
+    pub(crate) fn perform_next(&self) -> bool {
+        let job = self.0.lock().queue.pop_front();
+        job.map(|job| {
+            job.source.waiting.fetch_sub(1, Ordering::Relaxed);
+            (job.work)();
+        })
+        .is_some()
+    }
+
     /// Has a thread do the job.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Refused> {
         let mut state = self.0.lock();

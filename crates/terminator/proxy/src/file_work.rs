@@ -14,6 +14,12 @@ use crate::plan::Files;
 /// Bytes that are read at once into the page cache for somebody else to send.
 const FETCH_BYTES: usize = 256 << 10;
 
+#[cfg(test)]
+thread_local! {
+    /// Nothing is in memory.
+    pub(crate) static IS_COLD: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// What a conversation has open.
 #[derive(Clone, Debug)]
 pub(crate) enum Open {
@@ -63,6 +69,10 @@ impl Files {
 
     /// What is at a path; `None` = only a thread that waits can tell.
     pub(crate) fn find_cached(&self, path: &[u8]) -> Option<(Found, Option<Open>)> {
+        #[cfg(test)]
+        if IS_COLD.get() {
+            return None;
+        }
         match &self.root {
             Some(root) => root.find_cached(path).map(|opened| self.judge(opened)),
             None => Some((Found::Missing, None)),

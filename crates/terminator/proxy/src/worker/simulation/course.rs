@@ -21,7 +21,8 @@ use crate::clock;
 use crate::commands::{AssignedListener, Assignment, Command, Mailbox, ServerNews};
 use crate::connection_log::ConnectionLog;
 use crate::driver::CONNECTS_LATER;
-use crate::fixture::file_context;
+use crate::file_work::IS_COLD;
+use crate::files::FileContext;
 use crate::line_queue::LineQueue;
 use crate::token::{ConnectionId, EventSource};
 
@@ -34,7 +35,7 @@ const IDLE_TURNS_MAX: usize = 16;
 /// A schedule that is under way.
 pub(super) struct Simulation<'a> {
     pub(super) host: &'a SimulatedHost,
-    script: &'a Script,
+    pub(super) script: &'a Script,
     pub(super) worker: Worker,
     mailbox: Mailbox,
     pub(super) lines: Arc<LineQueue>,
@@ -49,6 +50,8 @@ pub(super) struct Simulation<'a> {
     pub(super) served: Vec<usize>,
     batch: Option<Vec<Event>>,
     holds_dials: bool,
+    /// There was a turn since servers looked for new connections.
+    may_have_dialled: bool,
     held: VecDeque<(ConnectionId, u32, Event)>,
     /// Something happened that may break a connection that is not at fault itself.
     pub(super) is_rough: bool,
@@ -65,6 +68,8 @@ impl<'a> Simulation<'a> {
         clock::simulated::set(begun);
         clock::simulated::set_step(script.look);
         CONNECTS_LATER.set(script.connects_later);
+        // Half of the schedules ask threads for what is not in memory.
+        IS_COLD.set(script.connects_later);
         let wakers: Arc<[_]> = (0..1)
             .map(|_| Arc::new(sys::wake::Waker::new().unwrap()))
             .collect();
@@ -78,25 +83,14 @@ impl<'a> Simulation<'a> {
             Arc::clone(&lines),
             Arc::clone(&counters),
         );
-        let mut served: Vec<usize> = script.clients.iter().map(|part| part.service).collect();
-        if served.iter().any(|at| SERVICES[*at].shared_name.is_some()) {
-            served.extend([0, 1]);
-        }
-        served.sort_unstable();
-        served.dedup();
-        let mut dialled: Vec<usize> = served
-            .iter()
-            .flat_map(|at| SERVICES[*at].servers)
-            .copied()
-            .collect();
-        dialled.sort_unstable();
-        dialled.dedup();
+        let served = Self::served(script);
+        let dialled = Self::dialled(&served);
         let worker = Worker::new(
             0,
             Allowances::new(Arc::clone(&wakers)),
             Arc::clone(&wakers[0]),
             commands,
-            file_context(mailbox.clone()),
+            Arc::new(FileContext::new(host.file_threads.clone(), mailbox.clone())),
             counters,
             log,
         );
@@ -114,6 +108,7 @@ impl<'a> Simulation<'a> {
             served,
             batch: None,
             holds_dials: false,
+            may_have_dialled: false,
             held: VecDeque::new(),
             is_rough: script.connections_max < 1000,
             has_server_fault: false,
@@ -124,6 +119,42 @@ impl<'a> Simulation<'a> {
         let assignment = simulation.assignment(0);
         simulation.worker.apply_plan(assignment);
         simulation
+    }
+
+    /// The services of a schedule, in their order: those that share an address are served together.
+    fn served(script: &Script) -> Vec<usize> {
+        let parts = script.clients.iter();
+        let mut served: Vec<usize> = parts.map(|part| part.service).collect();
+        if served.iter().any(|at| SERVICES[*at].shared_name.is_some()) {
+            served.extend([0, 1]);
+        }
+        served.sort_unstable();
+        served.dedup();
+        served
+    }
+
+    /// The servers of these services.
+    fn dialled(served: &[usize]) -> Vec<usize> {
+        let servers = served.iter().flat_map(|at| SERVICES[*at].servers);
+        let mut dialled: Vec<usize> = servers.copied().collect();
+        dialled.sort_unstable();
+        dialled.dedup();
+        dialled
+    }
+
+    /// Takes out of the queues what nobody has taken: it is not the next schedule's.
+    pub(super) fn clear(host: &SimulatedHost, script: &Script) {
+        CONNECTS_LATER.set(false);
+        IS_COLD.set(false);
+        while host.file_threads.perform_next() {}
+        let served = Self::served(script);
+        for at in &served {
+            while socket::accept(&host.fronts[*at].0).is_ok() {}
+        }
+        for at in Self::dialled(&served) {
+            let listener = host.servers[at].0.as_ref();
+            while listener.is_some_and(|listener| socket::accept(listener).is_ok()) {}
+        }
     }
 
     fn assignment(&self, plan: usize) -> Assignment {
@@ -193,7 +224,7 @@ impl<'a> Simulation<'a> {
     /// Servers take the connections that they have got.
     fn accept(&mut self) -> bool {
         let mut has_new = false;
-        if self.holds_dials {
+        if self.holds_dials || !std::mem::take(&mut self.may_have_dialled) {
             return false;
         }
         for at in &self.dialled {
@@ -245,6 +276,7 @@ impl<'a> Simulation<'a> {
             | Step::Accepts(_)
             | Step::AnswerComesTwice => self.command(step),
             Step::FetchesAreAnswered => host.answer_fetches(),
+            Step::FileIsThere => _ = host.file_threads.perform_next(),
             Step::Client(number, step) => {
                 if let Some(client) = self.client(number) {
                     of_client(client, step, host, &mut room);
@@ -277,6 +309,7 @@ impl<'a> Simulation<'a> {
                     self.mailbox.send(Command::Replace(assignment, channel().0));
                 }
             }
+            Step::ServerIsChecked(..) if SERVICES[self.served[0]].is_files => {}
             Step::ServerIsChecked(server, up) => {
                 (self.is_rough, self.has_server_fault) = (true, true);
                 self.mailbox.send(Command::Server {
@@ -360,6 +393,7 @@ impl<'a> Simulation<'a> {
         self.worker.turn(&batch);
         self.now = self.now.max(clock::simulated::now().unwrap_or(self.now));
         self.turns += 1;
+        self.may_have_dialled = true;
         assert!(self.turns < TURNS_MAX, "it never comes to an end");
         assert!(
             self.worker.pool.in_use() <= 64,
@@ -372,6 +406,9 @@ impl<'a> Simulation<'a> {
         let mut moved = self.accept();
         if !self.script.never_answers {
             self.host.answer_fetches();
+            while self.host.file_threads.perform_next() {
+                moved = true;
+            }
         }
         let mut room = std::mem::take(&mut self.room);
         for (_, client) in &mut self.clients {
@@ -380,9 +417,7 @@ impl<'a> Simulation<'a> {
             }
             client.say(usize::MAX);
             moved |= client.end.write(usize::MAX) > 0;
-            while client.read(self.host, usize::MAX, &mut room) > 0 {
-                moved = true;
-            }
+            moved |= client.read(self.host, usize::MAX, &mut room) > 0;
             let is_over = client.end.is_ended || client.is_closed_by_server();
             let is_first = client.ends_first && client.said == client.total;
             let is_ready = client.was_established || !client.is_tls();
@@ -398,9 +433,7 @@ impl<'a> Simulation<'a> {
             if server.is_dumb || !server.end.is_open() {
                 continue;
             }
-            while server.read(self.host, usize::MAX, &mut room) > 0 {
-                moved = true;
-            }
+            moved |= server.read(self.host, usize::MAX, &mut room) > 0;
             server.say(usize::MAX);
             moved |= server.end.write(usize::MAX) > 0;
             let is_asked = server.end.is_ended || server.is_closed_by_client;

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use backend::options::{Balance, PassiveOptions, QueueOptions, ServerOptions as BackendServer};
 use flow::options::{ProxyTlvs, SendProxy, Starttls, Timeouts};
+use sys::beneath::Root;
 use sys::socket::{ListenOptions, Liveness, PeerAddress, Transport, listen, local_address};
 use telemetry::counters::ServiceCounters;
 use telemetry::registry::Registry;
 use testkit::authority::Authority;
 use testkit::client::ClientChoice;
+use testkit::directory::Directory;
 use testkit::tls_server::TlsServerChoice;
 use tls::options::{
     CertificateSource, ClientOptions, ExpectedName, Group, OfferedAlpn, PemSource, RecordLayer,
@@ -21,10 +23,11 @@ use tls::resumption::{Resumption, ResumptionOptions};
 use wire::address::Address;
 use wire::starttls::{Dialect, Policy, Sides};
 
+use crate::file_threads::FileThreads;
 use crate::options::{
-    BackOptions, BackTlsOptions, Envelope, FrontOptions, FrontTls, KtlsMode, KtlsOptions, Limits,
-    LineFormat, LogConnections, LogOptions, Options, ServersOptions, ServiceOptions, SourceAddress,
-    SourceLimits, SourceRules, WorkerOptions,
+    BackOptions, BackTlsOptions, Envelope, FileTimeouts, FilesOptions, FrontOptions, FrontTls,
+    KtlsMode, KtlsOptions, Limits, LineFormat, LogConnections, LogOptions, Options, ServersOptions,
+    ServiceOptions, SourceAddress, SourceLimits, SourceRules, WorkerOptions,
 };
 use crate::plan::Plan;
 
@@ -63,6 +66,8 @@ pub(super) struct ServiceKind {
     pub(super) shared_name: Option<&'static str>,
     /// Its clients offer sessions of another host.
     pub(super) is_fetched: bool,
+    /// Files stand behind it.
+    pub(super) is_files: bool,
 }
 
 const fn service(name: &'static str, front: FrontKind, servers: &'static [usize]) -> ServiceKind {
@@ -78,6 +83,7 @@ const fn service(name: &'static str, front: FrontKind, servers: &'static [usize]
         is_tcp: false,
         shared_name: None,
         is_fetched: false,
+        is_files: false,
     }
 }
 
@@ -105,7 +111,7 @@ pub(super) const SERVERS: [ServerKind; 7] = [
     ServerKind::SmtpTls,
 ];
 
-pub(super) const SERVICES: [ServiceKind; 16] = [
+pub(super) const SERVICES: [ServiceKind; 17] = [
     ServiceKind {
         shared_name: Some("localhost"),
         sends_header: Some(1),
@@ -166,6 +172,10 @@ pub(super) const SERVICES: [ServiceKind; 16] = [
         is_fetched: true,
         ..service("fetched", FrontKind::Terminate, &[0])
     },
+    ServiceKind {
+        is_files: true,
+        ..service("files", FrontKind::Terminate, &[])
+    },
 ];
 
 /// What all schedules of a thread share.
@@ -183,6 +193,10 @@ pub(super) struct SimulatedHost {
     pub(super) server_tls: TlsServerChoice,
     /// Another host, whose sessions nobody here has.
     foreign: TlsServerChoice,
+    /// What the service of files serves.
+    _folder: Directory,
+    /// Those whose answers come when the schedule says.
+    pub(super) file_threads: FileThreads,
     sessions: ResumptionOptions,
     /// A hello that is passed on.
     pub(super) hello: Vec<u8>,
@@ -234,6 +248,8 @@ impl SimulatedHost {
         let sessions = ResumptionOptions::new([7; 32]);
         sessions.tiers.open(|| {});
         let resumption = Arc::new(Resumption::new(&sessions));
+        let folder = Directory::new();
+        folder.write("a", content());
         let servers_of = |kind: &ServiceKind| {
             kind.servers
                 .iter()
@@ -242,9 +258,12 @@ impl SimulatedHost {
         };
         let plan = |is_reversed| {
             let built = services(&fronts, servers_of, is_reversed, (&authority, &leaf.pem()));
-            Plan::build(options(built), &resumption)
-                .expect("the options are sound")
-                .0
+            let built = Plan::build(options(built), &resumption);
+            let (mut plan, _) = built.expect("the options are sound");
+            let root = Root::open(folder.path()).expect("it was just made");
+            let files = SERVICES.iter().position(|kind| kind.is_files);
+            plan.set_root(files.expect("there is one"), root);
+            plan
         };
         let plans = [plan(false), plan(true)];
         plans[1].succeed(&plans[0]);
@@ -265,6 +284,8 @@ impl SimulatedHost {
             choices,
             server_tls: TlsServerChoice::new(&leaf, true),
             foreign: TlsServerChoice::new(&leaf, false),
+            _folder: folder,
+            file_threads: FileThreads::unattended(),
             sessions,
         }
     }
@@ -349,26 +370,30 @@ fn options_of(
     ServiceOptions {
         name: kind.name.to_owned(),
         front: front_of(kind, front, leaf),
-        back: BackOptions::Servers(ServersOptions {
-            pool,
-            affinity: None,
-            liveness: Liveness::default(),
-            resolve: Duration::from_secs(10),
-            source: SourceAddress::Any,
-            send_proxy: match kind.sends_header {
-                None => SendProxy::Off,
-                Some(1) => SendProxy::V1,
-                Some(_) => SendProxy::V2(ProxyTlvs {
-                    alpn: false,
-                    authority: false,
-                    ssl: true,
-                    crc32c: true,
-                    unique_id: true,
-                    client_certificate: None,
-                }),
-            },
-            tls: has_tls.then(|| Box::new(back_tls(authority))),
-        }),
+        back: if kind.is_files {
+            files()
+        } else {
+            BackOptions::Servers(ServersOptions {
+                pool,
+                affinity: None,
+                liveness: Liveness::default(),
+                resolve: Duration::from_secs(10),
+                source: SourceAddress::Any,
+                send_proxy: match kind.sends_header {
+                    None => SendProxy::Off,
+                    Some(1) => SendProxy::V1,
+                    Some(_) => SendProxy::V2(ProxyTlvs {
+                        alpn: false,
+                        authority: false,
+                        ssl: true,
+                        crc32c: true,
+                        unique_id: true,
+                        client_certificate: None,
+                    }),
+                },
+                tls: has_tls.then(|| Box::new(back_tls(authority))),
+            })
+        },
         starttls: is_starttls.then_some(Starttls {
             dialect: Dialect::Smtp,
             sides: Sides {
@@ -383,6 +408,23 @@ fn options_of(
         },
         connections_max: None,
     }
+}
+
+/// What a file of the service of files has in it.
+pub(super) fn content() -> Vec<u8> {
+    (0..20_000).map(|at| (at / 7) as u8).collect()
+}
+
+fn files() -> BackOptions {
+    BackOptions::Files(FilesOptions {
+        folder: None,
+        serving: static_files::options::Options::default(),
+        timeouts: FileTimeouts {
+            request: Duration::from_secs(10),
+            file: Duration::from_secs(20),
+            rate_min: None,
+        },
+    })
 }
 
 fn front_of(kind: &ServiceKind, front: &Address, leaf: &str) -> FrontOptions {
@@ -469,13 +511,5 @@ impl SimulatedHost {
                 .expect("they agree");
         }
         choice
-    }
-
-    /// Takes out of the queues what nobody has taken: it is not the next schedule's.
-    pub(super) fn clear(&self) {
-        let fronts = self.fronts.iter().map(|(fd, _)| fd);
-        for listener in fronts.chain(self.servers.iter().filter_map(|(fd, _)| fd.as_ref())) {
-            while sys::socket::accept(listener).is_ok() {}
-        }
     }
 }

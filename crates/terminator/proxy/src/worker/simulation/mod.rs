@@ -26,6 +26,8 @@ mod verdict;
 thread_local! {
     /// Panics are told by who looks for the shortest way to one.
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+    /// Where the last of them was.
+    static PLACE: Cell<String> = const { Cell::new(String::new()) };
 }
 
 /// Has the panics of schedules say nothing by themselves.
@@ -34,7 +36,10 @@ fn be_quiet() {
     ONCE.call_once(|| {
         let loud = take_hook();
         set_hook(Box::new(move |panic| {
-            if !IS_QUIET.get() {
+            if IS_QUIET.get() {
+                let place = panic.location().map(ToString::to_string);
+                PLACE.set(place.unwrap_or_default());
+            } else {
                 loud(panic);
             }
         }));
@@ -56,11 +61,11 @@ fn outcome(host: &SimulatedHost, script: &Script) -> Result<Vec<(&'static str, S
     let ended = catch_unwind(AssertUnwindSafe(|| run(host, script)));
     IS_QUIET.set(false);
     clock::simulated::end();
-    host.clear();
+    Simulation::clear(host, script);
     ended.map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let word = panic.downcast_ref::<&str>().copied();
-        text.unwrap_or_else(|| word.unwrap_or("a panic").to_owned())
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        format!("{} ({})", text.unwrap_or("a panic"), PLACE.take())
     })
 }
 

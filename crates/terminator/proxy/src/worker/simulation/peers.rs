@@ -115,6 +115,8 @@ pub(super) fn stretch(stream: u8, from: usize, count: usize) -> impl Iterator<It
 const CLIENT: u8 = 0xc0;
 const SERVER: u8 = 0xa0;
 
+const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
 /// What a client with a PROXY header begins with.
 pub(super) const HEADER: &[u8] = b"PROXY TCP4 192.0.2.1 192.0.2.2 1000 443\r\n";
 
@@ -158,11 +160,15 @@ impl SimulatedClient {
         host: &SimulatedHost,
         (service, number): (usize, u8),
         fd: OwnedFd,
-        total: usize,
+        mut total: usize,
         tls: usize,
     ) -> Self {
         let kind = &SERVICES[service];
         let mut end = PeerEnd::new(fd);
+        if kind.is_files {
+            // Its request is all.
+            total = 0;
+        }
         if kind.takes_header {
             end.out.extend_from_slice(HEADER);
         }
@@ -179,6 +185,9 @@ impl SimulatedClient {
                     host.choices[tls].clone()
                 };
                 let mut client = choice.connect("localhost");
+                if kind.is_files {
+                    client.send(REQUEST);
+                }
                 end.out.extend(client.take_wire());
                 Speech::Tls(Box::new(client))
             }

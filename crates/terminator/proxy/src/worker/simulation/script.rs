@@ -33,6 +33,8 @@ pub(super) enum ScriptStep {
     Accepts(bool),
     /// Sessions that are looked for on other hosts are found nowhere.
     FetchesAreAnswered,
+    /// A thread that waits for files has done what it was asked.
+    FileIsThere,
     /// The same is told all connections, though few wait for it.
     AnswerComesTwice,
 }
@@ -94,7 +96,8 @@ pub(super) struct Script {
     pub(super) connects_later: bool,
     /// How long each look at the clock takes.
     pub(super) look: Duration,
-    /// Nobody says whether a session that is looked for on other hosts was found.
+    /// Nobody says whether a session that is looked for on other hosts was found, and threads that
+    /// wait for files do for ever.
     pub(super) never_answers: bool,
     pub(super) steps: Vec<ScriptStep>,
 }
@@ -102,8 +105,8 @@ pub(super) struct Script {
 const SIZES: [usize; 8] = [0, 1, 1, 20, 300, 3000, 20_000, 300_000];
 const PIECES: [usize; 8] = [1, 5, 16, 100, 517, 4000, 100_000, usize::MAX];
 /// Plain ones cost least, so there are more of them.
-const CHOSEN: [usize; 27] = [
-    2, 2, 2, 3, 3, 3, 3, 4, 4, 10, 10, 8, 5, 5, 6, 6, 7, 9, 9, 11, 0, 1, 12, 13, 14, 15, 15,
+const CHOSEN: [usize; 29] = [
+    2, 2, 2, 3, 3, 3, 3, 4, 4, 10, 10, 8, 5, 5, 6, 6, 7, 9, 9, 11, 0, 1, 12, 13, 14, 15, 15, 16, 16,
 ];
 
 pub(super) fn write(seed: u64) -> Script {
@@ -237,9 +240,10 @@ fn step(chance: &mut Chance, count: usize, is_rough: bool) -> ScriptStep {
             0 => ScriptStep::Drain(Duration::from_secs([0, 1, 30][chance.below(3)])),
             up => ScriptStep::ServerIsChecked(chance.below(2), up == 1),
         },
-        _ => match chance.below(3) {
+        _ => match chance.below(4) {
             0 => ScriptStep::Accepts(chance.one_in(2)),
-            1 => ScriptStep::FetchesAreAnswered,
+            1 => ScriptStep::FileIsThere,
+            2 => ScriptStep::FetchesAreAnswered,
             _ => ScriptStep::AnswerComesTwice,
         },
     }

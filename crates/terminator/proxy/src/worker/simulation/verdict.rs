@@ -4,8 +4,17 @@ use telemetry::catalogue::{ServerGauge, ServiceGauge, WorkerGauge};
 use wire::proxy_header;
 
 use super::course::Simulation;
-use super::host::{FrontKind, SERVERS, SERVICES, ServerKind, SimulatedHost};
+use super::host::{FrontKind, SERVERS, SERVICES, ServerKind, SimulatedHost, content};
 use super::peers::{PeerEnd, SimulatedClient, SimulatedServer, stretch};
+
+/// How the answer begins to a client that asked for a file.
+const FOUND: &[u8] = b"HTTP/1.1 200 ";
+
+/// Whether an answer has the whole file behind its head.
+fn is_whole_file(got: &[u8]) -> bool {
+    let head = got.windows(4).position(|end| end == b"\r\n\r\n");
+    got.starts_with(FOUND) && head.is_some_and(|head| got[head + 4..] == content())
+}
 
 /// Bytes for a message.
 fn shortened(bytes: &[u8]) -> String {
@@ -132,6 +141,11 @@ pub(super) fn of_settled(simulation: &Simulation<'_>) {
         let (_, client) = &simulation.clients[at];
         let is_tls = client.is_tls();
         assert!(client.fault.is_none(), "a client says: {:?}", client.fault);
+        if SERVICES[client.service].is_files {
+            let is_whole = simulation.script.never_answers || is_whole_file(&client.got);
+            assert!(is_whole, "a file does not come: {}", shortened(&client.got));
+            continue;
+        }
         let speaker = speaker(simulation, client);
         let pair = pairs.iter().position(|one| *one == Some(at));
         if let (Some(pair), Some(speaker)) = (pair, speaker) {
@@ -177,7 +191,8 @@ pub(super) fn of_settled(simulation: &Simulation<'_>) {
             "an end is not passed on"
         );
     }
-    let someone_waits = simulation.servers.iter().any(|one| !one.has_closed);
+    let is_kept = simulation.script.never_answers;
+    let someone_waits = is_kept || simulation.servers.iter().any(|one| !one.has_closed);
     let silent = simulation.clients.iter().any(|(_, one)| !one.has_closed);
     assert!(
         someone_waits || silent || simulation.worker.connections.is_empty(),
@@ -336,6 +351,14 @@ fn judge(simulation: &mut Simulation<'_>, at: usize, reason: &str, pairs: &[Opti
     let is_closed = simulation.clients[at].1.is_closed_by_server();
     let (number, client) = &simulation.clients[at];
     let kind = &SERVICES[client.service];
+    if kind.is_files {
+        let looks_whole = is_closed && !client.got.is_empty() && client.got.starts_with(FOUND);
+        assert!(
+            !looks_whole || is_whole_file(&client.got),
+            "a part of a file looks whole"
+        );
+        return;
+    }
     let speaker = speaker(simulation, client);
     let pair = pairs.iter().position(|one| *one == Some(at));
     if let (Some(pair), Some(speaker)) = (pair, speaker) {
