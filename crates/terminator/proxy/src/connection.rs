@@ -330,7 +330,7 @@ impl Connection {
             return 0;
         };
         let can_pass = self.flow.can_pass();
-        let may_splice = || can_pass && server.is_readable();
+        let may_splice = || can_pass && server.can_fill();
         if self.splice.is_holding() || may_splice() && self.splice.is_ready(context.pipes) {
             return if can_pass { self.splice(context) } else { 0 };
         }
@@ -472,12 +472,12 @@ impl Connection {
         let Some(Back::Server(server)) = &mut self.back else {
             return 0;
         };
-        let received = if server.is_readable() {
+        let received = if server.can_fill() {
             self.splice.receive(server)
         } else {
             Received::Nothing
         };
-        let is_readable = server.is_readable();
+        let is_readable = server.can_fill();
         let mut moved = received.bytes();
         if self.splice.is_holding() && self.front.is_writable() {
             let sent = self.splice.send(&mut self.front);
@@ -494,6 +494,10 @@ impl Connection {
             other => other,
         };
         self.handle(Event::BackReceived(end), context);
+        if moved == 0 && !is_readable && !self.splice.is_holding() {
+            // What is behind a mark of urgent data comes through our buffers.
+            return self.server_in(context);
+        }
         moved
     }
 

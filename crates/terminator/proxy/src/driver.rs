@@ -388,9 +388,20 @@ impl Socket {
         }
     }
 
-    /// Receives into a pipe that is empty.
+    /// Whether something may be received into a pipe. splice(2) does not pass the mark of urgent
+    /// data, where recv(2) does.
+    pub(crate) fn can_fill(&self) -> bool {
+        self.readable && !self.stops_at_mark
+    }
+
+    /// Receives into a pipe that is empty. At the mark of urgent data, which no event may have told
+    /// of yet, splice(2) takes the peer's FIN behind it for the next thing to come.
     pub(crate) fn fill(&mut self, pipe: &Pipe) -> Received {
         let result = pipe.fill(&self.fd, pipe.capacity());
+        if matches!(result, Ok(0)) && !self.peek(&mut [0]).is_empty() {
+            self.stops_at_mark = true;
+            return Received::Nothing;
+        }
         // How much fits depends on the pieces that the bytes came in: only an empty queue says
         // that it is empty.
         self.received(result, 0)

@@ -7,6 +7,7 @@ use rustix::process::{Signal, kill_process};
 use suite::prelude::*;
 use suite::process::status_line;
 use suite::proxy_header::ProxyHeader;
+use suite::scripted;
 
 fn serve_plain(behaviour: Behaviour, front: &str) -> (Server, SocketAddr, Lariat) {
     let (_site, server, service, lariat) =
@@ -239,4 +240,27 @@ fn a_header_of_a_client_that_may_send_none_ends_the_connection() {
     lariat.wait_for_reason("proxy-header-untrusted", 2);
     let heard = server.connections();
     assert!(heard.iter().all(|one| !one.bytes.starts_with(b"PROXY")));
+}
+
+#[test]
+fn what_a_plain_server_sends_behind_urgent_data_is_relayed_by_the_kernel_or_us() {
+    const BODY: [u8; 4 << 20] = [b'b'; 4 << 20];
+    let server = scripted::serve(|stream| {
+        stream.write_all(&BODY).unwrap();
+        rustix::net::send(&*stream, b"!", rustix::net::SendFlags::OOB).unwrap();
+        stream.write_all(b"behind").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let _end = stream.read(&mut [0]);
+    });
+    let (site, unused) = (Site::new(), Server::start(Behaviour::Hang));
+    let service = Service::new(&site, &unused).mode("off");
+    let service = service.servers(&format!("['{server}']"));
+    let lariat = Lariat::start(&service.toml());
+    let mut got = Vec::new();
+    connect(service.address).read_to_end(&mut got).unwrap();
+    assert_eq!(got.len(), BODY.len() + 6);
+    assert!(got.ends_with(b"behind"));
+    lariat.wait_for_reason("backend-closed", 1);
+    let spliced = lariat.sum("lariat_sent_bytes_total", &[("path", "splice")]);
+    assert!(spliced > 0.0, "none was spliced");
 }

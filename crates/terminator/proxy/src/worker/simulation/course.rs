@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 
 use sys::epoll::Event;
 use sys::socket::{self, Source, connect_as};
+use telemetry::catalogue::ServerCounter;
 use telemetry::outcome::SessionTier;
 use testkit::chance::Chance;
 
 use super::super::Worker;
+use super::deeds::{of_client, of_server};
 use super::host::{SERVERS, SERVICES, ServerKind, SimulatedHost, limits};
 use super::peers::{SimulatedClient, SimulatedServer};
-use super::script::{ClientStep, Script, ScriptStep, ServerStep};
+use super::script::{Script, ScriptStep};
 use crate::allowance::Allowances;
 use crate::clock;
 use crate::commands::{AssignedListener, Assignment, Command, Mailbox, ServerNews};
@@ -31,6 +33,14 @@ const TURNS_MAX: usize = 3000;
 
 /// Turns in which nothing happens, one after the other, without the time going on.
 const IDLE_TURNS_MAX: usize = 16;
+
+/// What is held against a server.
+const FAILURES: [ServerCounter; 4] = [
+    ServerCounter::DialsRefused,
+    ServerCounter::DialsTimedOut,
+    ServerCounter::DialsUnreachable,
+    ServerCounter::DialsTls,
+];
 
 /// A schedule that is under way.
 pub(super) struct Simulation<'a> {
@@ -57,6 +67,8 @@ pub(super) struct Simulation<'a> {
     pub(super) is_rough: bool,
     /// A server, or the way to it, was at fault.
     pub(super) has_server_fault: bool,
+    /// Dials of good servers that had failed before.
+    failures_before: u64,
     pub(super) is_draining: bool,
     turns: usize,
     room: Vec<u8>,
@@ -112,13 +124,32 @@ impl<'a> Simulation<'a> {
             held: VecDeque::new(),
             is_rough: script.connections_max < 1000,
             has_server_fault: false,
+            failures_before: 0,
             is_draining: false,
             turns: 0,
             room: Vec::new(),
         };
+        simulation.failures_before = simulation.failures();
         let assignment = simulation.assignment(0);
         simulation.worker.apply_plan(assignment);
         simulation
+    }
+
+    /// How often dials of servers that are there have failed in this schedule.
+    pub(super) fn failures(&self) -> u64 {
+        let host = self.host;
+        let good =
+            |(server, at): (usize, &usize)| (SERVERS[*at] != ServerKind::Nobody).then_some(server);
+        let of_service = |service: &usize| -> u64 {
+            let servers = SERVICES[*service].servers.iter().enumerate();
+            let each = servers.filter_map(good).map(|server| {
+                let counters = host.counters[0][*service].server(server);
+                FAILURES.map(|row| counters.get(row)).iter().sum::<u64>()
+            });
+            each.sum()
+        };
+        let all: u64 = self.served.iter().map(of_service).sum();
+        all - self.failures_before
     }
 
     /// The services of a schedule, in their order: those that share an address are served together.
@@ -157,8 +188,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn assignment(&self, plan: usize) -> Assignment {
-        let plan = &self.host.plans[plan];
+    fn assignment(&self, number: usize) -> Assignment {
+        let plan = &self.host.plans[number];
         let place = |service: usize| self.served.iter().position(|one| *one == service).unwrap();
         let shared = self.served.contains(&0);
         let listener = |service: usize| AssignedListener {
@@ -180,7 +211,7 @@ impl<'a> Simulation<'a> {
             counters: self
                 .served
                 .iter()
-                .map(|at| Arc::clone(&self.host.counters[*at]))
+                .map(|at| Arc::clone(&self.host.counters[number][*at]))
                 .collect(),
             shared: shared.collect(),
             listeners: self
@@ -217,7 +248,9 @@ impl<'a> Simulation<'a> {
         let tag = SimulatedClient::tag(number);
         let tls = usize::from(part.is_tls13);
         let mut client = SimulatedClient::new(self.host, (part.service, tag), fd, part.bytes, tls);
-        (client.ends_first, client.is_odd) = (part.ends_first, part.is_odd);
+        client.ends_first = part.ends_first;
+        // Where servers speak TLS too, nobody answers for them.
+        client.is_odd = part.is_odd && SERVICES[part.service].servers != [6];
         self.clients.push((number, client));
     }
 
@@ -312,10 +345,19 @@ impl<'a> Simulation<'a> {
             Step::ServerIsChecked(..) if SERVICES[self.served[0]].is_files => {}
             Step::ServerIsChecked(server, up) => {
                 (self.is_rough, self.has_server_fault) = (true, true);
+                let service = self.served[0];
+                let servers = SERVICES[service].servers;
+                let server = server % servers.len();
+                let address = &self.host.servers[servers[server]].1;
+                let down = if up {
+                    Vec::new()
+                } else {
+                    vec![address.clone()]
+                };
                 self.mailbox.send(Command::Server {
-                    service: SERVICES[self.served[0]].name.into(),
-                    server: server % SERVICES[self.served[0]].servers.len(),
-                    news: ServerNews::Checked(up),
+                    service: SERVICES[service].name.into(),
+                    server,
+                    news: ServerNews::Checked(down.into()),
                 });
             }
             Step::Accepts(accepts) => self.mailbox.send(Command::Accept(accepts, channel().0)),
@@ -503,83 +545,6 @@ impl<'a> Simulation<'a> {
             let wait = self.worker.wait_limit(self.now);
             let wait = wait.expect("a connection is left that no timer ends");
             self.settle(self.now + wait + Duration::from_secs(60));
-        }
-    }
-}
-
-fn of_client(
-    client: &mut SimulatedClient,
-    step: ClientStep,
-    host: &SimulatedHost,
-    room: &mut Vec<u8>,
-) {
-    match step {
-        ClientStep::Says(count) => {
-            client.say(count);
-            client.end.write(usize::MAX);
-        }
-        ClientStep::Sends(count) => _ = client.end.write(count),
-        ClientStep::Reads(count) => _ = client.read(host, count, room),
-        ClientStep::UpdatesKeys => client.update_keys(),
-        ClientStep::ClosesItsTls => client.close_notify(),
-        ClientStep::EndsItsStream => client.fin(),
-        ClientStep::Stalls => (client.is_dumb, client.is_faulty) = (true, true),
-        ClientStep::SendsGarbage if !client.is_tls() => {}
-        ClientStep::SendsGarbage => {
-            client
-                .end
-                .out
-                .extend_from_slice(b"\x17\x03\x03\x00\x20garbage");
-            client.is_faulty = true;
-        }
-        ClientStep::Closes => {
-            client.fin();
-            client.is_faulty = true;
-            client.end.close();
-        }
-        ClientStep::Resets => {
-            client.is_faulty = true;
-            if !SERVICES[client.service].is_tcp {
-                // A Unix socket knows no reset but that of bytes unread.
-                client.fin();
-            }
-            client.end.reset();
-        }
-    }
-}
-
-fn of_server(
-    server: &mut SimulatedServer,
-    step: ServerStep,
-    host: &SimulatedHost,
-    room: &mut Vec<u8>,
-) {
-    match step {
-        ServerStep::Says(count) => {
-            server.say(count);
-            server.end.write(usize::MAX);
-        }
-        ServerStep::Sends(count) => _ = server.end.write(count),
-        ServerStep::Reads(count) => _ = server.read(host, count, room),
-        ServerStep::UpdatesKeys => server.update_keys(),
-        ServerStep::Ends => {
-            if server.said == server.total && server.may_say() {
-                server.finish();
-            }
-        }
-        ServerStep::EndsItsStream => server.fin(),
-        ServerStep::Stalls => (server.is_dumb, server.is_faulty) = (true, true),
-        ServerStep::Closes => {
-            server.fin();
-            server.is_faulty = true;
-            server.end.close();
-        }
-        ServerStep::Resets => {
-            server.is_faulty = true;
-            if SERVERS[server.at] != ServerKind::Tcp {
-                server.fin();
-            }
-            server.end.reset();
         }
     }
 }

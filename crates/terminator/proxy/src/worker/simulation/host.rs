@@ -25,9 +25,9 @@ use wire::starttls::{Dialect, Policy, Sides};
 
 use crate::file_threads::FileThreads;
 use crate::options::{
-    BackOptions, BackTlsOptions, Envelope, FileTimeouts, FilesOptions, FrontOptions, FrontTls,
-    KtlsMode, KtlsOptions, Limits, LineFormat, LogConnections, LogOptions, Options, ServersOptions,
-    ServiceOptions, SourceAddress, SourceLimits, SourceRules, WorkerOptions,
+    AddressFamily, BackOptions, BackTlsOptions, Envelope, FileTimeouts, FilesOptions, FrontOptions,
+    FrontTls, KtlsMode, KtlsOptions, Limits, LineFormat, LogConnections, LogOptions, Options,
+    ServersOptions, ServiceOptions, SourceAddress, SourceLimits, SourceRules, WorkerOptions,
 };
 use crate::plan::Plan;
 
@@ -35,6 +35,7 @@ pub(super) const TIMEOUTS: Timeouts = Timeouts {
     handshake: Duration::from_secs(10),
     dial: Duration::from_secs(3),
     idle: Duration::from_secs(60),
+    greeting: Duration::from_secs(8),
     lifetime: None,
 };
 
@@ -183,7 +184,8 @@ pub(super) struct SimulatedHost {
     /// The second has the servers in another order.
     pub(super) plans: [Plan; 2],
     pub(super) registry: Registry,
-    pub(super) counters: Vec<Arc<ServiceCounters>>,
+    /// Of each plan.
+    pub(super) counters: [Vec<Arc<ServiceCounters>>; 2],
     /// A listener and its address for each service.
     pub(super) fronts: Vec<(OwnedFd, Address)>,
     /// The same for each server.
@@ -268,10 +270,11 @@ impl SimulatedHost {
         let plans = [plan(false), plan(true)];
         plans[1].succeed(&plans[0]);
         let registry = Registry::new(2);
-        let counters = plans[0].services.iter();
-        let counters = counters
-            .map(|one| registry.service(0, &one.name, &one.server_names))
-            .collect();
+        let counters = [0, 1].map(|plan: usize| {
+            let services = plans[plan].services.iter();
+            let each = services.map(|one| registry.service(0, &one.name, &one.server_names));
+            each.collect()
+        });
         let choices =
             [false, true].map(|is_tls13| ClientChoice::new(authority.pem(), is_tls13, &[]));
         Self {
@@ -375,9 +378,10 @@ fn options_of(
         } else {
             BackOptions::Servers(ServersOptions {
                 pool,
-                affinity: None,
+                affinity: false,
                 liveness: Liveness::default(),
                 resolve: Duration::from_secs(10),
+                resolve_family: AddressFamily::Any,
                 source: SourceAddress::Any,
                 send_proxy: match kind.sends_header {
                     None => SendProxy::Off,
@@ -394,14 +398,7 @@ fn options_of(
                 tls: has_tls.then(|| Box::new(back_tls(authority))),
             })
         },
-        starttls: is_starttls.then_some(Starttls {
-            dialect: Dialect::Smtp,
-            sides: Sides {
-                front: Some(Policy::Required),
-                back: asks,
-            },
-            server_name: None,
-        }),
+        starttls: is_starttls.then(|| starttls(asks)),
         timeouts: Timeouts {
             lifetime: kind.lifetime,
             ..TIMEOUTS
@@ -413,6 +410,18 @@ fn options_of(
 /// What a file of the service of files has in it.
 pub(super) fn content() -> Vec<u8> {
     (0..20_000).map(|at| (at / 7) as u8).collect()
+}
+
+fn starttls(back: bool) -> Starttls {
+    Starttls {
+        dialect: Dialect::Smtp,
+        sides: Sides {
+            front: Some(Policy::Required),
+            back,
+        },
+        server_name: None,
+        own_name: "mx.example".to_owned(),
+    }
 }
 
 fn files() -> BackOptions {

@@ -18,6 +18,7 @@ use host::{SERVICES, SimulatedHost};
 use script::{ClientStep, Part, Script, ScriptStep};
 
 mod course;
+mod deeds;
 mod host;
 mod peers;
 mod script;

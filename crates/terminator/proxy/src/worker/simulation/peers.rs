@@ -279,7 +279,7 @@ impl SimulatedClient {
             Speech::Smtp(lines, step) => {
                 lines.extend_from_slice(room);
                 let (expected, answer): (&[u8], &[u8]) = match step {
-                    0 => (b"220 mx\r\n", SMTP_ASKED),
+                    0 => (b"\r\n", SMTP_ASKED),
                     1 => (b"250 STARTTLS\r\n", b"STARTTLS\r\n"),
                     _ => (b"start TLS\r\n", b""),
                 };
