@@ -15,7 +15,7 @@ use wire::certificate_chain::CertificateNames;
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 use super::fault::{FileFault, TrustConcern, VerifyConcern, VerifyFault};
-use super::sources::{fault_in, line_of_certificate, read_certificates};
+use super::sources::{fault_in, read_certificates};
 use crate::options::PemSource;
 use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
 
@@ -44,7 +44,7 @@ pub(super) struct Authorities {
 #[derive(Debug)]
 struct Entry {
     place: Box<str>,
-    line: Option<usize>,
+    line: usize,
     /// Its distinguished name, for people.
     subject: Box<str>,
     /// The same and its issuer's, encoded, without their tags.
@@ -64,10 +64,9 @@ impl Authorities {
         let mut all = Self::default();
         for source in sources {
             let certificates = read_certificates(source)?;
-            for (number, certificate) in (1..).zip(&certificates) {
+            for (number, (line, certificate)) in (1..).zip(&certificates) {
                 let malformed = || fault_in(source, FileFault::AuthorityMalformed(number));
-                let line = line_of_certificate(source, number);
-                let place = (&*source.place, line);
+                let place = (&*source.place, *line);
                 all.add(place, certificate, peer).ok_or_else(malformed)?;
             }
         }
@@ -82,8 +81,8 @@ impl Authorities {
         };
         for source in sources {
             let certificates = read_certificates(source)?;
-            for certificate in &certificates {
-                all.add((&*source.place, None), certificate, peer);
+            for (line, certificate) in &certificates {
+                all.add((&*source.place, *line), certificate, peer);
             }
         }
         all.unless_empty(VerifyFault::NoHostAuthority)
@@ -100,7 +99,7 @@ impl Authorities {
     /// `None` = it cannot be read.
     fn add(
         &mut self,
-        (place, line): (&str, Option<usize>),
+        (place, line): (&str, usize),
         der: &CertificateDer<'_>,
         peer: Peer,
     ) -> Option<()> {
@@ -266,9 +265,7 @@ impl Entry {
     }
 
     fn shown_place(&self) -> String {
-        let place = &self.place;
-        self.line
-            .map_or_else(|| place.to_string(), |line| format!("{place}:{line}"))
+        format!("{}:{}", self.place, self.line)
     }
 }
 

@@ -3,15 +3,16 @@
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 
 use super::fault::{FileFault, VerifyFault};
-use crate::certificate::pem::{self, BlockKind};
+use crate::certificate::pem::{self, Block, BlockKind};
 use crate::options::PemSource;
 
-/// All certificates of a file; there is one at least.
+/// All certificates of a file, each with the line where it begins; there is one at least.
 pub(super) fn read_certificates(
     source: &PemSource,
-) -> Result<Vec<CertificateDer<'static>>, VerifyFault> {
+) -> Result<Vec<(usize, CertificateDer<'static>)>, VerifyFault> {
     let read = read_blocks(source, BlockKind::Certificate, FileFault::NoCertificate)?;
-    Ok(read.into_iter().map(CertificateDer::from).collect())
+    let certificate = |mut block: Block| (block.line, std::mem::take(&mut *block.der).into());
+    Ok(read.into_iter().map(certificate).collect())
 }
 
 /// All revocation lists of a file; there is one at least.
@@ -19,31 +20,34 @@ pub(super) fn read_revocation_lists(
     source: &PemSource,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, VerifyFault> {
     let read = read_blocks(source, BlockKind::RevocationList, FileFault::NoList)?;
-    Ok(read.into_iter().map(From::from).collect())
+    let list = |mut block: Block| std::mem::take(&mut *block.der).into();
+    Ok(read.into_iter().map(list).collect())
 }
 
 fn read_blocks(
     source: &PemSource,
     kind: BlockKind,
     empty: FileFault,
-) -> Result<Vec<Vec<u8>>, VerifyFault> {
-    let blocks = pem::read(&source.pem).map_err(|fault| {
+) -> Result<Vec<Block>, VerifyFault> {
+    let mut blocks = pem::read(&source.pem).map_err(|fault| {
         let line = fault.line.map(|line| format!(":{line}"));
         let place = format!("{}{}", source.place, line.unwrap_or_default());
         VerifyFault::File(place, FileFault::Pem(fault.sentence(&source.place)))
     })?;
-    let of_kind: Vec<_> = pem::all_of(blocks, kind).collect();
-    if of_kind.is_empty() {
+    blocks.retain(|block| block.kind == kind);
+    if blocks.is_empty() {
         return Err(fault_in(source, empty));
     }
-    Ok(of_kind)
+    Ok(blocks)
 }
 
 /// With the line of the block at fault, if it is one.
 pub(super) fn fault_in(source: &PemSource, fault: FileFault) -> VerifyFault {
     let place = &source.place;
     let line = match fault {
-        FileFault::AuthorityMalformed(number) => line_of_certificate(source, number),
+        FileFault::AuthorityMalformed(number) => {
+            pem::line_of(&source.pem, BlockKind::Certificate, number - 1)
+        }
         FileFault::ListMalformed(number) | FileFault::ListUnsupported(number, _) => {
             pem::line_of(&source.pem, BlockKind::RevocationList, number - 1)
         }
@@ -51,9 +55,4 @@ pub(super) fn fault_in(source: &PemSource, fault: FileFault) -> VerifyFault {
     };
     let place = line.map_or_else(|| place.clone(), |line| format!("{place}:{line}"));
     VerifyFault::File(place, fault)
-}
-
-/// The line where a certificate of a file begins; they count from 1.
-pub(super) fn line_of_certificate(source: &PemSource, number: usize) -> Option<usize> {
-    pem::line_of(&source.pem, BlockKind::Certificate, number - 1)
 }
