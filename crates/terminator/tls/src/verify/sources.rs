@@ -3,7 +3,7 @@
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 
 use super::fault::{FileFault, VerifyFault};
-use crate::certificate::pem::{self, Block, BlockKind};
+use crate::certificate::pem::{self, BlockKind, PemBlock};
 use crate::options::PemSource;
 
 /// All certificates of a file, each with the line where it begins; there is one at least.
@@ -11,7 +11,7 @@ pub(super) fn read_certificates(
     source: &PemSource,
 ) -> Result<Vec<(usize, CertificateDer<'static>)>, VerifyFault> {
     let read = read_blocks(source, BlockKind::Certificate, FileFault::NoCertificate)?;
-    let certificate = |mut block: Block| (block.line, std::mem::take(&mut *block.der).into());
+    let certificate = |mut block: PemBlock| (block.line, std::mem::take(&mut *block.der).into());
     Ok(read.into_iter().map(certificate).collect())
 }
 
@@ -20,7 +20,7 @@ pub(super) fn read_revocation_lists(
     source: &PemSource,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, VerifyFault> {
     let read = read_blocks(source, BlockKind::RevocationList, FileFault::NoList)?;
-    let list = |mut block: Block| std::mem::take(&mut *block.der).into();
+    let list = |mut block: PemBlock| std::mem::take(&mut *block.der).into();
     Ok(read.into_iter().map(list).collect())
 }
 
@@ -28,7 +28,7 @@ fn read_blocks(
     source: &PemSource,
     kind: BlockKind,
     empty: FileFault,
-) -> Result<Vec<Block>, VerifyFault> {
+) -> Result<Vec<PemBlock>, VerifyFault> {
     let mut blocks = pem::read(&source.pem).map_err(|fault| {
         let line = fault.line.map(|line| format!(":{line}"));
         let place = format!("{}{}", source.place, line.unwrap_or_default());
