@@ -207,21 +207,17 @@ impl Server {
 
     /// What an operator of the service of this name should know because of the time.
     pub fn warnings(&self, service: &str, moment: Moment) -> Vec<Warning> {
-        let trust = self
-            .verifier
-            .iter()
-            .flat_map(|one| one.chains().concerns(moment));
+        let trust = self.verifier.iter();
+        let trust = trust.flat_map(|one| one.chains().concerns(moment));
         let concerns = trust.map(Concern::Verify).chain(self.site.concerns(moment));
         Warning::of_all(service, concerns.collect())
     }
 
     /// The next second after `now` (Unix seconds) at which there may be other warnings.
     pub fn next_change(&self, now: i64) -> Option<i64> {
-        let trust = self
-            .verifier
-            .iter()
-            .map(|one| one.chains().next_change(now));
-        trust.flatten().chain(self.site.next_change(now)).min()
+        let trust = self.verifier.iter();
+        let trust = trust.filter_map(|one| one.chains().next_change(now));
+        trust.chain(self.site.next_change(now)).min()
     }
 
     /// When what it goes by ends, at `now` (Unix seconds).
