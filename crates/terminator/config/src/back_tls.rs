@@ -5,13 +5,11 @@ use options::{Problem, Section, Severity};
 use proxy::options::BackTlsOptions;
 use tls::client::{is_server_name, parse_pin};
 use tls::options::{
-    CertificateSource, ClientOptions, ExpectedName, ExpiredLists, OfferedAlpn, PemSource,
-    ServerVerification,
+    CertificateSource, ClientOptions, ExpectedName, ExpiredLists, OfferedAlpn, ServerVerification,
 };
 use wire::address::{Address, Endpoint};
 
 use crate::certificates::{self, Shelf, holds_key};
-use crate::files;
 use crate::front;
 use crate::inspection::Use;
 
