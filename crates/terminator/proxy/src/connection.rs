@@ -287,18 +287,6 @@ impl Connection {
         self.flow.handle(Event::Timeout, now, pool);
     }
 
-    /// Whether one of the two takes what the kernel has for it; `None` = that has to be seen.
-    fn takes(&mut self) -> Option<bool> {
-        let server = match &mut self.back {
-            Some(Back::Server(server)) => server.takes(),
-            _ => Some(false),
-        };
-        match (self.front.takes(), server) {
-            (Some(true), _) | (_, Some(true)) => Some(true),
-            (front, server) => front.and(server),
-        }
-    }
-
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
         self.flow.handle(event, context.now, context.pool);
     }

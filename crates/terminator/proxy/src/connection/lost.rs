@@ -6,6 +6,7 @@ use flow::events::Event;
 use telemetry::outcome::Reason;
 
 use super::{Connection, Context};
+use crate::back::Back;
 use crate::driver::is_unreachable;
 use crate::options::RateMin;
 
@@ -52,6 +53,18 @@ impl Connection {
             let progress = self.front.progress();
             self.slow_client.is_too_slow(rate, now, progress)
         })
+    }
+
+    /// Whether one of the two takes what the kernel has for it; `None` = that has to be seen.
+    pub(super) fn takes(&mut self) -> Option<bool> {
+        let server = match &mut self.back {
+            Some(Back::Server(server)) => server.takes(),
+            _ => Some(false),
+        };
+        match (self.front.takes(), server) {
+            (Some(true), _) | (_, Some(true)) => Some(true),
+            (front, server) => front.and(server),
+        }
     }
 
     /// How fast the client must take what it is sent.

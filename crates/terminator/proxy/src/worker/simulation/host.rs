@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backend::options::{Balance, PassiveOptions, QueueOptions, ServerOptions as BackendServer};
+use backend::server::Target;
 use flow::options::{ProxyTlvs, SendProxy, Starttls, Timeouts};
 use sys::beneath::Root;
 use sys::socket::{ListenOptions, Liveness, PeerAddress, Transport, listen, local_address};
@@ -20,7 +21,7 @@ use tls::options::{
     ServerOptions, ServerVerification, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::resumption::{Resumption, ResumptionOptions};
-use wire::address::Address;
+use wire::address::{Address, Endpoint};
 use wire::starttls::{Dialect, Policy, Sides};
 
 use crate::file_threads::FileThreads;
@@ -69,6 +70,8 @@ pub(super) struct ServiceKind {
     pub(super) is_fetched: bool,
     /// Files stand behind it.
     pub(super) is_files: bool,
+    /// Its servers are addresses of one name.
+    pub(super) is_raced: bool,
 }
 
 const fn service(name: &'static str, front: FrontKind, servers: &'static [usize]) -> ServiceKind {
@@ -85,6 +88,7 @@ const fn service(name: &'static str, front: FrontKind, servers: &'static [usize]
         shared_name: None,
         is_fetched: false,
         is_files: false,
+        is_raced: false,
     }
 }
 
@@ -102,7 +106,7 @@ pub(super) enum ServerKind {
     SmtpTls,
 }
 
-pub(super) const SERVERS: [ServerKind; 7] = [
+pub(super) const SERVERS: [ServerKind; 9] = [
     ServerKind::Plain,
     ServerKind::Plain,
     ServerKind::Nobody,
@@ -110,9 +114,11 @@ pub(super) const SERVERS: [ServerKind; 7] = [
     ServerKind::Smtp,
     ServerKind::Tcp,
     ServerKind::SmtpTls,
+    ServerKind::Tcp,
+    ServerKind::Tcp,
 ];
 
-pub(super) const SERVICES: [ServiceKind; 17] = [
+pub(super) const SERVICES: [ServiceKind; 18] = [
     ServiceKind {
         shared_name: Some("localhost"),
         sends_header: Some(1),
@@ -176,6 +182,10 @@ pub(super) const SERVICES: [ServiceKind; 17] = [
     ServiceKind {
         is_files: true,
         ..service("files", FrontKind::Terminate, &[])
+    },
+    ServiceKind {
+        is_raced: true,
+        ..service("raced", FrontKind::Plain, &[7, 8])
     },
 ];
 
@@ -265,6 +275,7 @@ impl SimulatedHost {
             let root = Root::open(folder.path()).expect("it was just made");
             let files = SERVICES.iter().position(|kind| kind.is_files);
             plan.set_root(files.expect("there is one"), root);
+            plan.set_target("raced", 0, &raced(&servers));
             plan
         };
         let plans = [plan(false), plan(true)];
@@ -303,6 +314,7 @@ fn services(
     let all = SERVICES.iter().zip(fronts);
     let service = |(kind, (_, front)): (_, &(_, _))| {
         let mut servers = servers_of(kind);
+        servers.truncate(if kind.is_raced { 1 } else { servers.len() });
         if is_reversed {
             servers.reverse();
         }
@@ -340,6 +352,27 @@ pub(super) fn limits(connections: u32) -> Limits {
     }
 }
 
+/// What the name of the service with two addresses stands for.
+fn raced(servers: &[(Option<OwnedFd>, Address)]) -> Target {
+    let of = |at: usize| match &servers[at].1 {
+        Address::Ip(address) => *address,
+        other => panic!("{other} is not over TCP"),
+    };
+    Target {
+        addresses: vec![of(7), of(8)],
+        record: None,
+    }
+}
+
+fn endpoint(kind: &ServiceKind, server: &Address) -> Endpoint {
+    let text = if kind.is_raced {
+        "raced.example:443".to_owned()
+    } else {
+        server.to_string()
+    };
+    text.parse().expect("a server")
+}
+
 fn options_of(
     kind: &ServiceKind,
     front: &Address,
@@ -347,7 +380,7 @@ fn options_of(
     (authority, leaf): (&Authority, &str),
 ) -> ServiceOptions {
     let servers = servers.iter().map(|server| BackendServer {
-        endpoint: server.to_string().parse().expect("an address"),
+        endpoint: endpoint(kind, server),
         weight: 1,
         backup: false,
         connections_max: kind.places,

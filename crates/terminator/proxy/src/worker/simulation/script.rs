@@ -105,8 +105,9 @@ pub(super) struct Script {
 const SIZES: [usize; 8] = [0, 1, 1, 20, 300, 3000, 20_000, 300_000];
 const PIECES: [usize; 8] = [1, 5, 16, 100, 517, 4000, 100_000, usize::MAX];
 /// Plain ones cost least, so there are more of them.
-const CHOSEN: [usize; 29] = [
-    2, 2, 2, 3, 3, 3, 3, 4, 4, 10, 10, 8, 5, 5, 6, 6, 7, 9, 9, 11, 0, 1, 12, 13, 14, 15, 15, 16, 16,
+const CHOSEN: [usize; 31] = [
+    2, 2, 2, 3, 3, 3, 3, 4, 4, 10, 10, 8, 5, 5, 6, 6, 7, 9, 9, 11, 0, 1, 12, 13, 14, 15, 15, 16,
+    16, 17, 17,
 ];
 
 pub(super) fn write(seed: u64) -> Script {
