@@ -88,6 +88,7 @@ mod terminator {
         mod sources;
         mod starttls;
         mod foreign {
+            mod example_of_mail;
             mod mysql;
             mod passthrough;
             mod proxy_header_in;

@@ -185,12 +185,6 @@ impl Flow {
         of_stage.into_iter().chain(others).min()
     }
 
-    fn handshake_deadline(&self) -> Option<Instant> {
-        let conversation = self.conversation.as_ref();
-        let is_login_due = conversation.is_some_and(|one| one.dialog.is_login_due());
-        (self.is_handshaking() || is_login_due).then(|| self.handshake_end())
-    }
-
     /// Takes an event, and makes what follows from it: more to send, actions, the next stage.
     pub fn handle(&mut self, event: Event, now: Instant, pool: &mut Pool) {
         if self.is_over() {

@@ -39,8 +39,15 @@ impl Flow {
         starttls.is_some_and(|one| one.dialect.greets_late())
     }
 
+    /// When the handshake has lasted too long, if it goes on, or a login behind it.
+    pub(super) fn handshake_deadline(&self) -> Option<Instant> {
+        let conversation = self.conversation.as_ref();
+        let is_login_due = conversation.is_some_and(|one| one.dialog.is_login_due());
+        (self.is_handshaking() || is_login_due).then(|| self.handshake_end())
+    }
+
     /// When the time for the client's handshake is over: the pause of a server is not the client's.
-    pub(super) fn handshake_end(&self) -> Instant {
+    fn handshake_end(&self) -> Instant {
         let Timeouts {
             handshake,
             greeting,

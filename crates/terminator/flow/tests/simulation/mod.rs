@@ -21,9 +21,8 @@ use testkit::client::{Client, ClientChoice};
 use testkit::kernel::{Handed, KernelSealer};
 use testkit::leaf::Leaf;
 use testkit::tls_server::TlsServerChoice;
-use tls::options::Cipher;
 use tls::options::{
-    CertificateSource, ClientMode, ClientVerification, Group, PemSource, ServerOptions,
+    CertificateSource, Cipher, ClientMode, ClientVerification, Group, PemSource, ServerOptions,
     Tls13Sessions, UnknownName, Version,
 };
 use tls::policy::SuiteOrder;

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use suite::openssl::Talk;
 use suite::prelude::*;
 use suite::starttls::{
-    Foreign, aiosmtpd, dovecot, inn, lariat, postgres, prosody, pyftpdlib, service, slapd,
+    aiosmtpd, dovecot, inn, lariat, postgres, prosody, pyftpdlib, service, slapd,
 };
 
 /// Before this server: a service whose clients must ask for TLS, and one before that for clients
@@ -212,7 +212,7 @@ fn ldap(site: &Site, program: &str, address: SocketAddr, arguments: &[&str]) -> 
     ldap_at(site, program, &format!("ldap://{address}"), arguments)
 }
 
-fn ldap_at(site: &Site, program: &str, url: &str, arguments: &[&str]) -> Finished {
+pub(super) fn ldap_at(site: &Site, program: &str, url: &str, arguments: &[&str]) -> Finished {
     let mut command = Command::new(program);
     command
         .env("LDAPTLS_CACERT", site.ca())
@@ -250,115 +250,6 @@ fn a_directory_server_without_tls_gets_clients_with_it_and_one_with_tls_those_wi
     let plain = ldap(&site, "ldapwhoami", front.address, &[]);
     plain.assert_stderr("Confidentiality required (13)");
     lariat.wait_for_line(&["starttls-required"]);
-}
-
-/// Where the services of `examples/mail.toml` listen.
-const EXAMPLE_FRONTS: [&str; 8] = [
-    "[::]:8587",
-    "[::]:8465",
-    "[::]:8143",
-    "[::]:8993",
-    "[::]:8389",
-    "[::]:8636",
-    "[::]:5223",
-    "127.0.0.1:2525",
-];
-
-/// That file with the site's certificate and authority, and with these servers; where it listens.
-fn example(site: &Site, servers: &[(&str, String)]) -> (String, [SocketAddr; 8]) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mail.toml");
-    let mut text = std::fs::read_to_string(path).unwrap();
-    let ca = format!("tls = {{ ca = [\"{}\"]", site.ca().display());
-    text = text.replace("tls = { ca = [\"certs/site.pem\"]", &ca);
-    let pem = site.path("site.pem").display().to_string();
-    text = text.replace("certs/site.pem", &pem);
-    let fronts = EXAMPLE_FRONTS.map(|_| free_address());
-    let own = EXAMPLE_FRONTS
-        .into_iter()
-        .zip(fronts.map(|one| one.to_string()));
-    for (place, address) in own.chain(servers.iter().cloned()) {
-        assert!(text.contains(place), "{place}");
-        text = text.replace(place, &address);
-    }
-    (text, fronts)
-}
-
-/// Has `msmtp` send a message there, which has to come to this server.
-fn msmtp(site: &Site, address: SocketAddr, tls: &[&str], server: &Foreign) {
-    let message = "From: bob@example\nTo: ann@example\nSubject: by msmtp\n\nhello\n";
-    let (message, before) = (site.write("message", message), server.stdout());
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "msmtp \"$@\" < \"$0\""])
-        .arg(&message)
-        .args(["--host=localhost", "--from=bob@example", "--auth=off"])
-        .arg(format!("--port={}", address.port()))
-        .arg(format!("--tls-trust-file={}", site.ca().display()))
-        .args(tls)
-        .arg("ann@example");
-    run(&mut command).success();
-    until_true("the message", || {
-        let said = server.stdout();
-        let new = said.strip_prefix(&before);
-        new.is_some_and(|new| new.contains("Subject: by msmtp"))
-    });
-}
-
-#[test]
-fn the_example_of_mail_serves_the_usual_clients() {
-    let site = Site::new();
-    let pem = site.path("site.pem").display().to_string();
-    let provider = aiosmtpd(&["--tlscert", &pem, "--tlskey", &pem]);
-    let (mail, (_dovecot, [imap, ..])) = (aiosmtpd(&[]), dovecot());
-    let (directory, chat) = (slapd(""), prosody(None));
-    let servers = [
-        ("127.0.0.1:2587", mail.address.to_string()),
-        ("127.0.0.1:2143", imap.to_string()),
-        ("127.0.0.1:2389", directory.address.to_string()),
-        ("127.0.0.1:5222", chat.address.to_string()),
-        ("smtp.example", "localhost".to_owned()),
-        (
-            "localhost:587",
-            format!("localhost:{}", provider.address.port()),
-        ),
-    ];
-    let (text, fronts) = example(&site, &servers);
-    let [
-        submission,
-        submissions,
-        imap,
-        imaps,
-        ldap,
-        ldaps,
-        xmpps,
-        smarthost,
-    ] = fronts;
-    let _lariat = Lariat::start(&text);
-    msmtp(&site, submission, &["--tls=on", "--tls-starttls=on"], &mail);
-    msmtp(
-        &site,
-        submissions,
-        &["--tls=on", "--tls-starttls=off"],
-        &mail,
-    );
-    msmtp(&site, smarthost, &["--tls=off"], &provider);
-    for (scheme, address) in [("imap", imap), ("imaps", imaps)] {
-        let url = format!("{scheme}://localhost:{}/", address.port());
-        let said = curl_as_ann(&site, &url, true).run().success();
-        assert_has(said, "INBOX");
-    }
-    for (scheme, address, start_tls) in [("ldap", ldap, &["-ZZ"][..]), ("ldaps", ldaps, &[])] {
-        let url = format!("{scheme}://{address}");
-        let who = ldap_at(&site, "ldapwhoami", &url, start_tls);
-        assert_eq!(who.success(), "dn:cn=admin,dc=example\n");
-    }
-    let arguments = ["-alpn", "xmpp-client", "-verify_return_error"];
-    let mut talk = Talk::start(&site, xmpps, &arguments);
-    talk.say(STREAM);
-    talk.wait_for("</stream:features>", 1);
-    talk.say(LOGIN);
-    talk.wait_for("<success", 1);
-    talk.end();
 }
 
 /// A login of 12,288 octets (RFC 4954 section 4), and what IMAP servers take in one line.
@@ -405,7 +296,7 @@ fn long_lines_under_tls_are_for_the_server_to_judge() {
 }
 
 /// `curl` as `ann`, with TLS that it must have or without any.
-fn curl_as_ann(site: &Site, url: &str, is_tls: bool) -> suite::curl::Curl {
+pub(super) fn curl_as_ann(site: &Site, url: &str, is_tls: bool) -> suite::curl::Curl {
     let ca = site.ca().display().to_string();
     let tls = ["--ssl-reqd", "--cacert", &ca];
     curl()
@@ -534,9 +425,9 @@ fn an_ftp_server_without_tls_gets_clients_with_it() {
 }
 
 /// The head of a stream, and the login of `ann`.
-const STREAM: &str = "<stream:stream to='localhost' xmlns='jabber:client' \
+pub(super) const STREAM: &str = "<stream:stream to='localhost' xmlns='jabber:client' \
                       xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
-const LOGIN: &str = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>\
+pub(super) const LOGIN: &str = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>\
                      AGFubgBzZWNyZXQ=</auth>";
 
 /// Says this in plaintext, and waits after each for an answer; all that the server said.
