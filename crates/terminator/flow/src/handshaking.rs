@@ -251,16 +251,7 @@ fn take_hello(
             let mut protocols = hello.alpn_protocols();
             facts.only_protocol = protocols.next().map(Into::into);
             facts.only_protocol.take_if(|_| protocols.next().is_some());
-            let Some(sessions) = &settings.passing_sessions else {
-                return Ok(Hello::Passthrough);
-            };
-            let session = facts.passing_session.insert(offered_session(&hello));
-            let known = session.offered.filter(|_| !session.may_be_random);
-            let elsewhere = known.and_then(|known| sessions.elsewhere(known.as_bytes()));
-            return Ok(match elsewhere {
-                Some(key) if facts.session_tier.is_none() => Hello::ToBeFetched(key),
-                _ => Hello::Passthrough,
-            });
+            return Ok(pass_by(&hello, settings, facts));
         }
     };
     if facts.session_tier.is_none()
@@ -303,6 +294,20 @@ fn printable_name(bytes: &[u8]) -> Box<str> {
 
 /// The most of what is no name that is logged: as much as of a name.
 const OTHER_NAME_CHARS_MAX: usize = 253;
+
+/// Leaves a client's TLS closed, once it is known where its session is, if that matters.
+fn pass_by(hello: &ClientHello<'_>, settings: &Settings, facts: &mut Facts) -> Hello {
+    let Some(sessions) = &settings.passing_sessions else {
+        return Hello::Passthrough;
+    };
+    let session = facts.passing_session.insert(offered_session(hello));
+    let known = session.offered.filter(|_| !session.may_be_random);
+    let elsewhere = known.and_then(|known| sessions.elsewhere(known.as_bytes()));
+    match elsewhere {
+        Some(key) if facts.session_tier.is_none() => Hello::ToBeFetched(key),
+        _ => Hello::Passthrough,
+    }
+}
 
 fn offered_session(hello: &ClientHello<'_>) -> Box<PassingSession> {
     let ticket = hello.session_ticket().and_then(SessionId::of_ticket);
