@@ -49,8 +49,9 @@ fn silence(dialect: Dialect) -> (Duration, &'static str) {
 fn binding(dialect: Dialect) -> Option<Severity> {
     match dialect {
         // Their usual clients bind wherever they can.
-        Dialect::Postgres | Dialect::Ldap | Dialect::Xmpp => Some(Severity::Warning),
-        Dialect::Ftp | Dialect::Mysql => None,
+        Dialect::Ldap | Dialect::Xmpp => Some(Severity::Warning),
+        // Of PostgreSQL's more is known: `services` looks at it.
+        Dialect::Ftp | Dialect::Mysql | Dialect::Postgres => None,
         // Few do.
         _ => Some(Severity::Note),
     }
