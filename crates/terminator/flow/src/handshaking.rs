@@ -8,6 +8,7 @@ use tls::handshake::{Agreed, Established, Handshake, HandshakeFault};
 use tls::options::{Tls13Sessions, Version};
 use tls::record::{Layout, RecordSealer};
 use tls::resumption::OfferedSession;
+use tls::server::Server;
 use wire::client_hello::{self, ClientHello, HelloFault, Peek, Reader};
 use wire::proxy_header::{self, Likeness, ProxyFault};
 use wire::server_session::SessionId;
@@ -284,10 +285,7 @@ fn take_hello(
                 key: one.key_algorithm.clone(),
             });
     }
-    if settings.starttls.is_some() && settings.back_tls.is_some() {
-        let shown = server.certificate_for(&hello);
-        facts.shown_certificate = shown.map(|one| one.fingerprint);
-    }
+    note_shown_certificate(server, &hello, settings, facts);
     facts.handshake = Some(kind_if_resumed(&hello));
     facts.early_data = hello.offers_early_data().then_some(EarlyData::Refused);
     let handshake = Handshake::new(config, &hello).map_err(ending_of_handshake)?;
@@ -303,6 +301,19 @@ fn printable_name(bytes: &[u8]) -> Box<str> {
 
 /// The most of what is no name that is logged: as much as of a name.
 const OTHER_NAME_CHARS_MAX: usize = 253;
+
+/// Where a login may be bound to the certificate that the client is shown, it is compared later.
+fn note_shown_certificate(
+    server: &Server,
+    hello: &ClientHello<'_>,
+    settings: &Settings,
+    facts: &mut Facts,
+) {
+    if settings.starttls.is_some() && settings.back_tls.is_some() {
+        let shown = server.certificate_for(hello);
+        facts.shown_certificate = shown.map(|one| one.fingerprint);
+    }
+}
 
 fn offered_session(hello: &ClientHello<'_>) -> Box<PassingSession> {
     let ticket = hello.session_ticket().and_then(SessionId::of_ticket);
