@@ -488,17 +488,7 @@ impl Flow {
             self.facts.early_bytes_max = u32::try_from(self.facts.bytes_up).ok();
         }
         self.traffic = Some(established.traffic);
-        let is_all = self
-            .up
-            .records
-            .as_ref()
-            .is_none_or(|one| one.data().is_empty());
-        if is_all && self.down.pending().is_empty() {
-            // The client's Finished is the last of the handshake, as where TLS 1.2 resumes. A client
-            // that leaves Nagle's algorithm on (RFC 896) sends its first data when that is
-            // acknowledged, and the kernel waits some 40 ms for something to acknowledge it with.
-            self.actions.add(Action::Acknowledge);
-        }
+        self.acknowledge_finished();
         self.consider_kernel();
         if matches!(self.stage, Stage::Handshaking) {
             self.begin_dial(now);

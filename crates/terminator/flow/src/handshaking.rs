@@ -8,6 +8,7 @@ use tls::handshake::{Agreed, Established, Handshake, HandshakeFault};
 use tls::options::{Tls13Sessions, Version};
 use tls::record::{Layout, RecordSealer};
 use tls::resumption::OfferedSession;
+use tls::server::Server;
 use wire::client_hello::{self, ClientHello, HelloFault, Peek, Reader};
 use wire::proxy_header::{self, Likeness, ProxyFault};
 use wire::server_session::SessionId;
@@ -275,10 +276,7 @@ fn take_hello(
                 key: one.key_algorithm.clone(),
             });
     }
-    if settings.starttls.is_some() && settings.back_tls.is_some() {
-        let shown = server.certificate_for(&hello);
-        facts.shown_certificate = shown.map(|one| one.fingerprint);
-    }
+    note_shown_certificate(server, &hello, settings, facts);
     facts.handshake = Some(kind_if_resumed(&hello));
     facts.early_data = hello.offers_early_data().then_some(EarlyData::Refused);
     let handshake = Handshake::new(config, &hello).map_err(ending_of_handshake)?;
@@ -306,6 +304,19 @@ fn pass_by(hello: &ClientHello<'_>, settings: &Settings, facts: &mut Facts) -> H
     match elsewhere {
         Some(key) if facts.session_tier.is_none() => Hello::ToBeFetched(key),
         _ => Hello::Passthrough,
+    }
+}
+
+/// Where a login may be bound to the certificate that the client is shown, it is compared later.
+fn note_shown_certificate(
+    server: &Server,
+    hello: &ClientHello<'_>,
+    settings: &Settings,
+    facts: &mut Facts,
+) {
+    if settings.starttls.is_some() && settings.back_tls.is_some() {
+        let shown = server.certificate_for(hello);
+        facts.shown_certificate = shown.map(|one| one.fingerprint);
     }
 }
 
