@@ -352,36 +352,7 @@ impl AdminState {
             let mut service =
                 at.map_or_else(ServiceSnapshot::default, |at| counted.services.remove(at));
             service.name.clone_from(&plan.name);
-            let Expiries {
-                certificates,
-                staples,
-                authorities,
-                lists,
-                skipped,
-            } = &plan.expiries;
-            let gauge = ServiceGauge::CertificatesSkipped;
-            service.counts.set(gauge, skipped.len() as u64);
-            for (loaded, expired, ends) in [
-                (
-                    ServiceGauge::Certificates,
-                    ServiceGauge::CertificatesExpired,
-                    certificates,
-                ),
-                (
-                    ServiceGauge::OcspResponses,
-                    ServiceGauge::OcspResponsesExpired,
-                    staples,
-                ),
-                (
-                    ServiceGauge::Authorities,
-                    ServiceGauge::AuthoritiesExpired,
-                    authorities,
-                ),
-                (ServiceGauge::Crls, ServiceGauge::CrlsExpired, lists),
-            ] {
-                service.counts.set(loaded, ends.loaded);
-                service.counts.set(expired, ends.expired);
-            }
+            count_expiries(&mut service, &plan.expiries);
             service
                 .counts
                 .set(ServiceGauge::QueueLimit, plan.queue_limit);
@@ -602,6 +573,34 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
         metrics: counts,
         name,
     }
+}
+
+/// How many of each a service has, how many are over, and how many are skipped.
+fn count_expiries(service: &mut ServiceSnapshot, expiries: &Expiries) {
+    let counts = &mut service.counts;
+    use ServiceGauge as Gauge;
+    for (loaded, expired, ends) in [
+        (
+            Gauge::Certificates,
+            Gauge::CertificatesExpired,
+            &expiries.certificates,
+        ),
+        (
+            Gauge::OcspResponses,
+            Gauge::OcspResponsesExpired,
+            &expiries.staples,
+        ),
+        (
+            Gauge::Authorities,
+            Gauge::AuthoritiesExpired,
+            &expiries.authorities,
+        ),
+        (Gauge::Crls, Gauge::CrlsExpired, &expiries.lists),
+    ] {
+        counts.set(loaded, ends.loaded);
+        counts.set(expired, ends.expired);
+    }
+    counts.set(Gauge::CertificatesSkipped, expiries.skipped.len() as u64);
 }
 
 #[cfg(test)]
