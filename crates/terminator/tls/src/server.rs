@@ -440,9 +440,8 @@ impl Server {
 fn revoked_fingerprints(options: &ServerOptions) -> Result<Vec<Fingerprint>, BuildFault> {
     let mut fingerprints = Vec::new();
     for source in &options.replaced.revoked {
-        let certificates = read_chain(&source.pem);
         let fault = |fault| BuildFault::Revoked(CertificateError::of_file(source, fault));
-        let certificates = certificates.map_err(fault)?;
+        let certificates = read_chain(&source.pem).map_err(fault)?;
         fingerprints.extend(
             certificates
                 .iter()

@@ -35,7 +35,7 @@ use super::document::{
     StatusDocument, VERSION, WorkerStatus,
 };
 use super::history::{self, Question};
-use super::parts::{certificates, kernel_status, ktls, last_reload, since_epoch};
+use super::parts::{certificates, count_expiries, kernel_status, ktls, last_reload, since_epoch};
 use super::readiness::Workers;
 use super::server_state::{ServerStates, milliseconds, observed, server};
 use super::server_watch::{Said, ServerWatch};
@@ -573,34 +573,6 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
         metrics: counts,
         name,
     }
-}
-
-/// How many of each a service has, how many are over, and how many are skipped.
-fn count_expiries(service: &mut ServiceSnapshot, expiries: &Expiries) {
-    let counts = &mut service.counts;
-    use ServiceGauge as Gauge;
-    for (loaded, expired, ends) in [
-        (
-            Gauge::Certificates,
-            Gauge::CertificatesExpired,
-            &expiries.certificates,
-        ),
-        (
-            Gauge::OcspResponses,
-            Gauge::OcspResponsesExpired,
-            &expiries.staples,
-        ),
-        (
-            Gauge::Authorities,
-            Gauge::AuthoritiesExpired,
-            &expiries.authorities,
-        ),
-        (Gauge::Crls, Gauge::CrlsExpired, &expiries.lists),
-    ] {
-        counts.set(loaded, ends.loaded);
-        counts.set(expired, ends.expired);
-    }
-    counts.set(Gauge::CertificatesSkipped, expiries.skipped.len() as u64);
 }
 
 #[cfg(test)]
