@@ -232,14 +232,7 @@ fn take_hello(
     let hello = match reader.read(incoming.data()) {
         Ok(Peek::Incomplete) => return Ok(Hello::Incomplete),
         Ok(Peek::Hello(hello)) => hello,
-        Err(HelloFault::NotTls)
-            if facts.has_proxy_header
-                && proxy_header::likeness(incoming.data()) == Likeness::Yes =>
-        {
-            let detail = "a second one follows the first; of two balancers in a row let one add it";
-            return Err(Ending::with(Reason::ProxyHeaderMalformed, detail));
-        }
-        Err(fault) => return Err(ending_of_hello(&fault, incoming.data(), out)),
+        Err(fault) => return Err(ending_of_hello(&fault, incoming.data(), facts, out)),
     };
     facts.server_name = hello
         .server_name()
@@ -370,12 +363,16 @@ pub(crate) fn early_bytes_max(settings: &Settings) -> u32 {
     }
 }
 
-fn ending_of_hello(fault: &HelloFault, bytes: &[u8], out: &mut Vec<u8>) -> Ending {
+fn ending_of_hello(fault: &HelloFault, bytes: &[u8], facts: &Facts, out: &mut Vec<u8>) -> Ending {
     if let Some(alert) = fault.alert() {
         out.extend_from_slice(&client_hello::alert_record(alert));
     }
     let reason = match fault {
         HelloFault::NotTls if proxy_header::likeness(bytes) == Likeness::Yes => {
+            if facts.has_proxy_header {
+                let detail = "a second one follows the first; of two balancers let one add it";
+                return Ending::with(Reason::ProxyHeaderMalformed, detail);
+            }
             Reason::ProxyHeaderUntrusted
         }
         HelloFault::NotTls => Reason::NotTls,

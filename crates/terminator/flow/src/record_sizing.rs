@@ -30,8 +30,8 @@ pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 /// The most bytes that short records add to one of full size: if it is cut into the shortest that a
 /// service can ask for.
 pub(crate) const SHORT_OVERHEAD_BYTES_MAX: usize =
-    PLAINTEXT_BYTES_MAX / tls::server::RECORD_BYTES_MIN * tls::record::OVERHEAD_BYTES_MAX;
-const _: () = assert!(PLAINTEXT_BYTES_MAX / tls::server::RECORD_BYTES_MIN > SHORT_RECORDS);
+    PLAINTEXT_BYTES_MAX / tls::options::RECORD_BYTES_MIN * tls::record::OVERHEAD_BYTES_MAX;
+const _: () = assert!(PLAINTEXT_BYTES_MAX / tls::options::RECORD_BYTES_MIN > SHORT_RECORDS);
 
 /// How far a connection is from its start or its last pause.
 #[derive(Debug, Default)]

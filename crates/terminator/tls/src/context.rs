@@ -11,6 +11,7 @@ use std::cell::RefCell;
 
 use rustls::KeyLog;
 use telemetry::outcome::ResumptionMiss;
+use wire::client_hello::ClientHello;
 use zeroize::Zeroizing;
 
 use crate::fingerprint::Fingerprint;
@@ -126,6 +127,14 @@ impl Drop for Entered {
 }
 
 impl HandshakeContext {
+    /// Of the handshake that this hello begins.
+    pub(crate) fn of(hello: &ClientHello<'_>) -> Self {
+        Self {
+            hidden: HiddenName::of(hello),
+            ..Self::default()
+        }
+    }
+
     /// Whether another session may be looked up for this hello.
     pub(crate) fn may_look_up(&mut self) -> bool {
         self.lookups = self.lookups.saturating_add(1);

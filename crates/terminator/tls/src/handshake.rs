@@ -84,8 +84,6 @@ pub struct Handshake {
     has_client_changed: bool,
     /// Whether the configuration lets go of the keys, for our own record layer.
     gives_keys: bool,
-    /// Whether the hello has a name that the library is not to see.
-    hides_name: bool,
 }
 
 const RANDOM_BYTES: usize = 32;
@@ -104,7 +102,6 @@ impl Handshake {
             .map_err(|error| HandshakeFault::internal(error.to_string()))?;
         Ok(Self {
             gives_keys,
-            hides_name: HiddenName::of(hello).is_some(),
             sealed: 0,
             secret: None,
             client_secret: None,
@@ -113,7 +110,7 @@ impl Handshake {
             has_client_changed: false,
             connection,
             held: 0,
-            context: HandshakeContext::default(),
+            context: HandshakeContext::of(hello),
             early: Vec::new(),
             has_early: false,
             skipper: hello.offers_early_data().then(Skipper::new),
@@ -134,7 +131,7 @@ impl Handshake {
             Some(_) => Wanted::All,
             None => Wanted::Traffic,
         };
-        if self.hides_name && !self.is_sealing {
+        if entering.hidden.is_some() && !self.is_sealing {
             entering.hidden = HiddenName::hide_in(incoming).or(entering.hidden);
         }
         let entered = context::enter(entering);

@@ -20,6 +20,10 @@ const MESSAGE_HEADER_BYTES: usize = 4;
 /// The type of server_name.
 const SERVER_NAME: [u8; 2] = [0, 0];
 
+/// Where in the extension the type of the first name is, behind its own type and two lengths.
+const FIRST_TYPE_AT: usize = 6;
+const HOST_NAME: u8 = 0;
+
 /// A server name that is hidden from the library.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct HiddenName {
@@ -37,7 +41,12 @@ impl HiddenName {
         let name = hello.server_name();
         let is_taken = |bytes: &[u8]| ServerName::try_from(bytes).is_ok();
         let sent = name.map(str::as_bytes).or_else(|| hello.other_name())?;
-        let (at, unused) = hello.name_extension().filter(|_| !is_taken(sent))?;
+        let (at, unused) = hello.name_extension()?;
+        // Nor does the library look for a name behind one of another type.
+        let is_first = hello.body().get(at + FIRST_TYPE_AT) == Some(&HOST_NAME);
+        if is_first && is_taken(sent) {
+            return None;
+        }
         Some(Self {
             at: MESSAGE_HEADER_BYTES + at,
             stand_in: unused.to_be_bytes(),
@@ -87,5 +96,71 @@ fn within_records(mut records: &mut [u8], mut at: usize) -> Option<&mut u8> {
         }
         at -= length;
         records = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The message of a hello with these names, each with its type.
+    fn hello(names: &[(u8, &str)]) -> Vec<u8> {
+        let length = |bytes: &[u8]| (bytes.len() as u16).to_be_bytes();
+        let list: Vec<u8> = names
+            .iter()
+            .flat_map(|(kind, name)| {
+                [&[*kind][..], &length(name.as_bytes()), name.as_bytes()].concat()
+            })
+            .collect();
+        let data = [&length(&list)[..], &list].concat();
+        let extension = [&[0, 0][..], &length(&data), &data].concat();
+        let body = [
+            &[3, 3][..],
+            &[7; 32],
+            &[0, 0, 2, 0xc0, 0x2b, 1, 0],
+            &length(&extension),
+            &extension,
+        ]
+        .concat();
+        [&[CLIENT_HELLO, 0][..], &length(&body), &body].concat()
+    }
+
+    /// The same in records of so many bytes.
+    fn records(message: &[u8], bytes: usize) -> Vec<u8> {
+        let record = |part: &[u8]| [&[22, 3, 1, 0, part.len() as u8][..], part].concat();
+        message.chunks(bytes).flat_map(record).collect()
+    }
+
+    #[test]
+    fn what_the_library_refuses_is_hidden_and_nothing_else_is_changed() {
+        for (names, is_hidden) in [
+            (&[(0, "a.example")][..], false),
+            (&[(0, "_a.example.")], false),
+            (&[(0, "a-.example")], true),
+            (&[(0, "a.example:443")], true),
+            (&[(0, "\u{e9}")], true),
+            (&[(9, "?"), (0, "a.example")], true),
+        ] {
+            let message = hello(names);
+            for bytes in [1, 50, 200] {
+                let sent = records(&message, bytes);
+                let mut shown = sent.clone();
+                let hidden = HiddenName::hide_in(&mut shown);
+                assert_eq!(hidden.is_some(), is_hidden, "{names:?}");
+                let Some(hidden) = hidden else {
+                    assert_eq!(shown, sent);
+                    continue;
+                };
+                let Ok(Peek::Hello(read)) = client_hello::read(&shown) else {
+                    panic!("no hello");
+                };
+                assert_eq!((read.server_name(), read.other_name()), (None, None));
+                let altered = [&message[..MESSAGE_HEADER_BYTES], read.body()].concat();
+                assert_eq!(hidden.restored(&altered), Some(message.clone()));
+                assert_eq!(hidden.restored(&message), None);
+                // Hidden once, it is not found again.
+                assert_eq!(HiddenName::hide_in(&mut shown), None);
+            }
+        }
     }
 }

@@ -5,6 +5,10 @@ use zeroize::Zeroize;
 
 use crate::identity::AllowedIdentity;
 
+/// The least that the plaintext of a record can be limited to: the least that clients can ask for
+/// by max_fragment_length (RFC 6066 section 4).
+pub const RECORD_BYTES_MIN: usize = 512;
+
 /// The TLS of a service's front.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerOptions {

@@ -41,10 +41,6 @@ pub const EARLY_DATA_BYTES_MAX: u32 = 256 << 10;
 /// of a record with this, and could not skip one that is longer.
 pub const EARLY_DATA_BYTES_MIN: u32 = (16 << 10) + 256;
 
-/// The least that the plaintext of a record can be limited to: the least that clients can ask for
-/// by max_fragment_length (RFC 6066 section 4).
-pub const RECORD_BYTES_MIN: usize = 512;
-
 /// Among the suites: this hello is a second attempt, with an older version (RFC 7507).
 const FALLBACK_SCSV: u16 = 0x5600;
 
@@ -440,9 +436,8 @@ impl Server {
 fn revoked_fingerprints(options: &ServerOptions) -> Result<Vec<Fingerprint>, BuildFault> {
     let mut fingerprints = Vec::new();
     for source in &options.replaced.revoked {
-        let certificates = read_chain(&source.pem);
         let fault = |fault| BuildFault::Revoked(CertificateError::of_file(source, fault));
-        let certificates = certificates.map_err(fault)?;
+        let certificates = read_chain(&source.pem).map_err(fault)?;
         fingerprints.extend(
             certificates
                 .iter()

@@ -39,6 +39,26 @@ fn the_worker_process_has_no_rights() {
 }
 
 #[test]
+fn the_worker_process_has_the_groups_that_it_is_to_have() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    for (groups, own, further) in [("'7'", "7", ""), ("['7', '8', '9']", "7", "8 9")] {
+        let process = format!("[process]\nuser = 'nobody'\ngroup = {groups}\n");
+        let lariat = Lariat::start(&(process + &service.toml()));
+        let worker = lariat.worker_process();
+        assert!(
+            status_line(worker, "Gid")
+                .split_whitespace()
+                .all(|id| id == own)
+        );
+        assert_eq!(status_line(worker, "Groups").trim(), further);
+    }
+}
+
+#[test]
 fn the_supervisor_has_no_more_system_calls_than_it_needs() {
     let (_site, _server, _service, lariat) = serve(Behaviour::Http("hello".into()));
     let supervisor = lariat.supervisor();

@@ -5,7 +5,7 @@ use options::{Key, Kind, key};
 /// As many as `tls` takes.
 const EARLY_DATA_BYTES_MAX: u64 = tls::server::EARLY_DATA_BYTES_MAX as u64;
 
-const RECORD_BYTES_MIN: u64 = tls::server::RECORD_BYTES_MIN as u64;
+const RECORD_BYTES_MIN: u64 = tls::options::RECORD_BYTES_MIN as u64;
 const RECORD_BYTES_MAX: u64 = tls::record::PLAINTEXT_BYTES_MAX as u64;
 
 /// The keys of `service.front.tls` about sessions and records.

@@ -55,3 +55,34 @@ pub(super) fn ktls(options: KtlsOptions) -> KtlsStatus {
 pub(super) fn since_epoch(unix_seconds: i64) -> u64 {
     u64::try_from(unix_seconds).unwrap_or(0)
 }
+
+/// How many of each a service has, how many are over, and how many are skipped.
+pub(super) fn count_expiries(
+    service: &mut telemetry::snapshot::ServiceSnapshot,
+    expiries: &tls::server::Expiries,
+) {
+    let counts = &mut service.counts;
+    use telemetry::catalogue::ServiceGauge as Gauge;
+    for (loaded, expired, ends) in [
+        (
+            Gauge::Certificates,
+            Gauge::CertificatesExpired,
+            &expiries.certificates,
+        ),
+        (
+            Gauge::OcspResponses,
+            Gauge::OcspResponsesExpired,
+            &expiries.staples,
+        ),
+        (
+            Gauge::Authorities,
+            Gauge::AuthoritiesExpired,
+            &expiries.authorities,
+        ),
+        (Gauge::Crls, Gauge::CrlsExpired, &expiries.lists),
+    ] {
+        counts.set(loaded, ends.loaded);
+        counts.set(expired, ends.expired);
+    }
+    counts.set(Gauge::CertificatesSkipped, expiries.skipped.len() as u64);
+}

@@ -35,7 +35,7 @@ use super::document::{
     StatusDocument, VERSION, WorkerStatus,
 };
 use super::history::{self, Question};
-use super::parts::{certificates, kernel_status, ktls, last_reload, since_epoch};
+use super::parts::{certificates, count_expiries, kernel_status, ktls, last_reload, since_epoch};
 use super::readiness::Workers;
 use super::server_state::{ServerStates, milliseconds, observed, server};
 use super::server_watch::{Said, ServerWatch};
@@ -352,36 +352,7 @@ impl AdminState {
             let mut service =
                 at.map_or_else(ServiceSnapshot::default, |at| counted.services.remove(at));
             service.name.clone_from(&plan.name);
-            let Expiries {
-                certificates,
-                staples,
-                authorities,
-                lists,
-                skipped,
-            } = &plan.expiries;
-            let gauge = ServiceGauge::CertificatesSkipped;
-            service.counts.set(gauge, skipped.len() as u64);
-            for (loaded, expired, ends) in [
-                (
-                    ServiceGauge::Certificates,
-                    ServiceGauge::CertificatesExpired,
-                    certificates,
-                ),
-                (
-                    ServiceGauge::OcspResponses,
-                    ServiceGauge::OcspResponsesExpired,
-                    staples,
-                ),
-                (
-                    ServiceGauge::Authorities,
-                    ServiceGauge::AuthoritiesExpired,
-                    authorities,
-                ),
-                (ServiceGauge::Crls, ServiceGauge::CrlsExpired, lists),
-            ] {
-                service.counts.set(loaded, ends.loaded);
-                service.counts.set(expired, ends.expired);
-            }
+            count_expiries(&mut service, &plan.expiries);
             service
                 .counts
                 .set(ServiceGauge::QueueLimit, plan.queue_limit);

@@ -83,7 +83,7 @@ fn public_key_of(der: &[u8]) -> Option<PublicKeyBits> {
     Some(read.subject_public_key.data.to_vec())
 }
 
-/// Modulus and exponent as they stand in the key (RFC 8017 appendix A.1.2): to load an RSA key costs
+/// Modulus and exponent as they stand in the key (RFC 8017 appendix A.1.2): loading one costs
 /// the library a quarter of a millisecond.
 fn public_rsa_key(key: &PrivateKeyDer<'_>) -> Option<PublicKeyBits> {
     let pkcs1 = match key {

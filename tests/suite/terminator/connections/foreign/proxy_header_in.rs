@@ -62,6 +62,21 @@ fn a_header_from_a_stranger_is_refused() {
     lariat.wait_for_reason("proxy-header-untrusted", 1);
 }
 
+#[test]
+fn a_second_header_of_a_trusted_balancer_is_called_that() {
+    let (_site, _server, service, lariat) = serve_as(Behaviour::Echo, |service| {
+        service.front("accept-proxy = ['127.0.0.0/8']")
+    });
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    let header = b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n";
+    stream.write_all(&[*header, *header].concat()).unwrap();
+    let _closed_or_reset = stream.read_to_end(&mut Vec::new());
+    lariat.wait_for_reason("proxy-header-malformed", 1);
+    let line = lariat.wait_for_line(&["proxy-header-malformed"]);
+    let detail = line["detail"].as_str().unwrap_or_default();
+    assert!(detail.starts_with("a second one follows"), "{line}");
+}
+
 /// The server takes what comes first for the header, so that a client without one could forge it.
 #[test]
 fn where_headers_are_passed_on_a_client_that_may_send_none_reaches_no_server() {
