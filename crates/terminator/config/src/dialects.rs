@@ -70,9 +70,10 @@ pub(crate) fn remark(
     has_back_tls: bool,
 ) {
     let (front_section, times) = (service.section("front"), service.section("timeouts"));
-    let (side, section) = match front_section.has("starttls") {
-        true => ("front.starttls", front_section),
-        false => ("back.starttls", service.section("back")),
+    let (side, section) = if front_section.has("starttls") {
+        ("front.starttls", front_section)
+    } else {
+        ("back.starttls", service.section("back"))
     };
     let (silence, why) = silence(dialect);
     let (name, silence_shown) = (dialect.name(), quantity::show_duration(silence));

@@ -28,6 +28,10 @@ pub(crate) const WORKER_NAME: &str = "lariat: worker";
 
 /// What the supervisor says. The worker process obeys; it has no say.
 #[derive(Debug, Deserialize, Serialize)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an order is made and read once, and none is stored"
+)]
 pub(crate) enum Order {
     /// The first: give up these rights, but for reading in the folders that come with it and
     /// connecting to these places. No secret comes before it.

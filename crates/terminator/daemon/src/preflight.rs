@@ -210,18 +210,19 @@ fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     let descriptors = |count: u64| format!("{count} file descriptors");
     let (memory, files) = (memory_needed(settings), descriptors_needed(settings));
     let (has_memory, has_files) = (limit::memory(), limit::descriptors().hard);
-    let rows: [(u64, Option<u64>, &dyn Fn(u64) -> String, &str); 2] = [
+    type InWords<'a> = &'a dyn Fn(u64) -> String;
+    let rows = [
         (
             files,
             has_files,
-            &descriptors,
+            &descriptors as InWords<'_>,
             "raise the limit (`LimitNOFILE=` of systemd, `ulimit -Hn`), or write fewer \
              connections: further clients wait unanswered",
         ),
         (
             memory,
             has_memory,
-            &mib,
+            &mib as InWords<'_>,
             "raise the limit (`MemoryMax=` of systemd, that of the container), or write fewer \
              connections: beyond it the worker process is killed",
         ),

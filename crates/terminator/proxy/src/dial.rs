@@ -178,7 +178,7 @@ impl Dial {
                 Chosen::Picked(picked, place) => (picked, place),
                 Chosen::Waits => return self.wait(service, now),
                 Chosen::QueueFull(servers) => {
-                    return Dialled::Exhausted(queue_full(service, servers));
+                    return Dialled::Exhausted(service.queue_full(servers));
                 }
                 Chosen::Nothing => {
                     self.leave_queue(service);
@@ -194,9 +194,7 @@ impl Dial {
             self.attempt(service, picked, place, now);
             match connecting {
                 Ok((socket, is_connected)) => {
-                    if !flow.is_broadcast() {
-                        self.try_ejected(service, driver, flow, token, now);
-                    }
+                    self.try_ejected(service, driver, flow, token, now);
                     if is_connected {
                         return Dialled::Connected(socket);
                     }
@@ -275,7 +273,7 @@ impl Dial {
         token: u64,
         now: Instant,
     ) {
-        if !self.rivals.has_room() {
+        if !self.rivals.has_room() || flow.is_broadcast() {
             return;
         }
         let Some(picked) = service.pool.borrow_mut().trial(now, &self.tried) else {
@@ -427,7 +425,7 @@ impl Dial {
         }
         let Some(pause) = &mut self.pause else {
             let last = self.last_failure.take();
-            return Dialled::Exhausted(last.unwrap_or_else(|| none_available(service)));
+            return Dialled::Exhausted(last.unwrap_or_else(|| service.none_available()));
         };
         pause.until = Some(now + pause.length);
         pause.length = (pause.length * 2).min(PAUSE_MAX);
@@ -600,27 +598,6 @@ fn affinity_of(service: &Service, facts: &Facts) -> Affinity {
         None if session.may_be_random => Affinity::None,
         None => Affinity::Unknown,
     }
-}
-
-/// None was up; servers that an operator disabled are named as the cause that can be undone.
-fn none_available(service: &Service) -> Ending {
-    match service.pool.borrow().disabled() {
-        (0, _) => Ending::new(Reason::NoServerAvailable),
-        (disabled, all) => {
-            let detail = format!("{disabled} of {all} servers are disabled by `lariat server`");
-            Ending::with(Reason::NoServerAvailable, detail)
-        }
-    }
-}
-
-/// All servers have as many connections as they take, and as many wait as may.
-fn queue_full(service: &Service, servers: usize) -> Ending {
-    let length = service.plan.pool.queue.length;
-    let detail = format!(
-        "all {servers} servers have `max-connections`, and {length} connections wait \
-         (`back.queue.length`)"
-    );
-    Ending::with(Reason::ServerQueueFull, detail)
 }
 
 #[cfg(test)]

@@ -8,10 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use backend::pool::Pool;
 use backend::server::Health;
 use flow::connection::Flow;
+use flow::facts::Ending;
 use flow::options::{SendProxy, Settings};
 use sys::socket::PeerAddress;
 use telemetry::catalogue::ServerGauge;
 use telemetry::counters::ServiceCounters;
+use telemetry::outcome::Reason;
 use wire::address::Address;
 use wire::network::Network;
 
@@ -57,6 +59,27 @@ pub(crate) struct Service {
 }
 
 impl Service {
+    /// No server was up; those that an operator disabled are named as the cause that can be undone.
+    pub(crate) fn none_available(&self) -> Ending {
+        match self.pool.borrow().disabled() {
+            (0, _) => Ending::new(Reason::NoServerAvailable),
+            (disabled, all) => {
+                let detail = format!("{disabled} of {all} servers are disabled by `lariat server`");
+                Ending::with(Reason::NoServerAvailable, detail)
+            }
+        }
+    }
+
+    /// All servers have as many connections as they take, and as many wait as may.
+    pub(crate) fn queue_full(&self, servers: usize) -> Ending {
+        let length = self.plan.pool.queue.length;
+        let detail = format!(
+            "all {servers} servers have `max-connections`, and {length} connections wait \
+             (`back.queue.length`)"
+        );
+        Ending::with(Reason::ServerQueueFull, detail)
+    }
+
     pub(crate) fn new(
         plan: Arc<ServicePlan>,
         worker: usize,

@@ -244,7 +244,7 @@ fn a_header_of_a_client_that_may_send_none_ends_the_connection() {
 
 #[test]
 fn what_a_plain_server_sends_behind_urgent_data_is_relayed_by_the_kernel_or_us() {
-    const BODY: [u8; 4 << 20] = [b'b'; 4 << 20];
+    static BODY: [u8; 4 << 20] = [b'b'; 4 << 20];
     let server = scripted::serve(|stream| {
         stream.write_all(&BODY).unwrap();
         rustix::net::send(&*stream, b"!", rustix::net::SendFlags::OOB).unwrap();

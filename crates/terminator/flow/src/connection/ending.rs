@@ -32,9 +32,9 @@ impl Flow {
         self.advance(pool);
     }
 
-    /// Ends the handshake of a client whose Finished is the last of it, as where TLS 1.2 resumes. If
-    /// it leaves Nagle's algorithm on (RFC 896), it sends its first data when that is acknowledged,
-    /// and the kernel waits some 40 ms for something to acknowledge it with.
+    /// Ends the handshake of a client whose Finished is the last of it, as where TLS 1.2 resumes.
+    /// If it leaves Nagle's algorithm on (RFC 896), it sends its first data when that is
+    /// acknowledged, and the kernel waits some 40 ms for something to acknowledge it with.
     pub(super) fn acknowledge_finished(&mut self) {
         let records = self.up.records.as_ref();
         let is_all = records.is_none_or(|one| one.data().is_empty());

@@ -291,7 +291,7 @@ mod tests {
         ] {
             assert!(!is_guessable(text), "{text}");
         }
-        let drawn = SharedSecret::read("s", (0..32).map(|byte| byte * 7 | 0x80).collect());
+        let drawn = SharedSecret::read("s", (0..32).map(|byte| (byte * 7) | 0x80).collect());
         assert!(!drawn.unwrap().is_guessable());
     }
 
