@@ -23,10 +23,8 @@ use crate::rivals::{ATTEMPT_DELAY, Rivals, overtaken};
 use crate::service::Service;
 use crate::token::EventSource;
 
-/// How long to wait at first before busy servers are dialled again; each time twice as long, up to
-/// [`PAUSE_MAX`], until the dial's own limit.
+/// Before busy servers are dialled again, at first; then twice as long each time, up to the second.
 const PAUSE: Duration = Duration::from_millis(50);
-
 const PAUSE_MAX: Duration = Duration::from_millis(800);
 
 /// Addresses of servers to which one client's bytes go that are for each of them: more than the
