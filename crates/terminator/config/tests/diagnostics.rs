@@ -14,7 +14,7 @@ fn files() -> Recording {
         files.insert(name, b"PEM".to_vec());
     }
     files.insert("token", vec![b't'; 16]);
-    files.insert("cluster.key", vec![b'c'; 32]);
+    files.insert("cluster.key", (0x80..0xa0).collect());
     let list = (0..30).map(|number| format!("10.0.0.0/{}\n", 20 + number));
     let list = format!(
         "\u{feff}# two\n\n::1 # host\n{}so \"odd\"\n",
