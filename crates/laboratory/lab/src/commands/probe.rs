@@ -480,7 +480,7 @@ mod tests {
             ("127.0.0.1 --timeout 0", "is no time from 10ms to 10m"),
             ("127.0.0.1 --attempts 0", "is no number from 1 to 100"),
             ("127.0.0.1 --send-proxy v3", "is not one of: v1, v2"),
-            ("127.0.0.1 --connect localhost", "is no ADDRESS:PORT"),
+            ("127.0.0.1 --connect localhost", "has no port"),
             ("127.0.0.1 --request a", "is no path"),
             ("127.0.0.1 --ca /nowhere", "--ca names a file"),
         ] {

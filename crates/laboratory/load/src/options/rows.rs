@@ -282,7 +282,6 @@ const KEYS: &[Key] = &[
         .help("The name that servers of smtp and lmtp are told.")
         .example(r#"ehlo-name = "mx.example.org""#),
     row(TLS, "greeting-timeout", SOME_TIME)
-        .requires(&["starttls"])
         .default("30s")
         .help(
             "Time that a server of mail, news or files has to greet, in addition to --timeout: \
