@@ -292,6 +292,7 @@ fn settings(record_layer: RecordLayer, pem: &str) -> Rc<Settings> {
         timeouts: Timeouts {
             handshake: Duration::from_secs(10),
             dial: Duration::from_secs(3),
+            greeting: Duration::from_secs(30),
             idle: Duration::from_secs(60),
             lifetime: None,
         },

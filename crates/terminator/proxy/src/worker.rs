@@ -497,6 +497,4 @@ impl Worker {
 }
 
 #[cfg(test)]
-mod simulation;
-#[cfg(test)]
 mod tests;

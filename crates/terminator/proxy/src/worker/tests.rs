@@ -1,5 +1,7 @@
 //! A worker's turns over real sockets, in which nothing happens but what the test says.
 
+mod simulation;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::channel;

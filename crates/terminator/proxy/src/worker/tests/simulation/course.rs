@@ -13,7 +13,6 @@ use telemetry::catalogue::ServerCounter;
 use telemetry::outcome::SessionTier;
 use testkit::chance::Chance;
 
-use super::super::Worker;
 use super::deeds::{of_client, of_server};
 use super::host::{SERVERS, SERVICES, ServerKind, SimulatedHost, limits};
 use super::peers::{SimulatedClient, SimulatedServer};
@@ -27,6 +26,7 @@ use crate::file_work::IS_COLD;
 use crate::files::FileContext;
 use crate::line_queue::LineQueue;
 use crate::token::{ConnectionId, EventSource};
+use crate::worker::Worker;
 
 /// Turns that a schedule may need at the most; each may relay one byte.
 const TURNS_MAX: usize = 3000;
