@@ -131,6 +131,7 @@ impl Stage {
             timeouts: Timeouts {
                 handshake: Duration::from_secs(10),
                 dial: Duration::from_secs(3),
+                greeting: Duration::from_secs(30),
                 idle: Duration::from_secs(60),
                 lifetime: None,
             },
