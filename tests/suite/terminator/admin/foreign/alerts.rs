@@ -11,6 +11,7 @@ use serde_json::Value;
 use suite::patience::pause;
 use suite::prelude::*;
 use suite::prometheus::Prometheus;
+use testkit::authority::Trait;
 use testkit::client::ClientChoice;
 
 /// Descriptors of the host that runs out of them: sixteen are kept, which is less than a tenth.
@@ -170,9 +171,12 @@ fn broken(site: &Site, server: &Server) -> Service {
         .certificates(&format!("[{:?}]", site.path("broken")))
 }
 
-/// Its clients' certificates are checked against a list that has expired.
+/// Its clients' certificates are checked against a list that has expired, and their authority's own
+/// will soon.
 fn club(site: &Site, server: &Server) -> Service {
-    let authority = Authority::root("club");
+    let now = now_seconds();
+    let valid = Trait::Valid(now - 864_000, now + 864_000);
+    let authority = Authority::root_with("club", &[], &[valid]);
     let ca = authority.write(&site.directory, "club.pem");
     let list = authority.revocation_list_for(&[], 1_704_153_600, now_seconds() - 100);
     let list = site.write("club.crl", list);
