@@ -163,7 +163,7 @@ impl AdminState {
     /// Whether a drain has begun.
     /// How worker processes died before this one, until it has lived long enough.
     pub(super) fn dying(&self) -> Option<&str> {
-        let lived = self.start_time.elapsed().unwrap_or_default();
+        let lived = self.start_time.elapsed().unwrap_or(STEADY_AFTER);
         self.start.dying.as_deref().filter(|_| lived < STEADY_AFTER)
     }
 

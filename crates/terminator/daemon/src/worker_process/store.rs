@@ -403,6 +403,9 @@ impl Store {
             return;
         }
         let watched = matches!(self.shared.options.kind, StoreKind::Sentinel { .. });
+        // As where an answer did not come in time: the next question has a connection of its own.
+        let has_ended = self.connection.as_ref().is_some_and(Connection::has_ended);
+        self.connection.take_if(|_| has_ended);
         match fault.why {
             // It answered.
             StoreFailure::Full => return,

@@ -34,6 +34,13 @@ fn read_blocks(
         let place = format!("{}{}", source.place, line.unwrap_or_default());
         VerifyFault::File(place, FileFault::Pem(fault.sentence(&source.place)))
     })?;
+    // OpenSSL writes behind such a certificate what it is trusted for, and what not.
+    if let Some(block) = blocks.iter().find(|one| one.label == "TRUSTED CERTIFICATE") {
+        let text = "has a TRUSTED CERTIFICATE, whose trusted and rejected uses are not read; name a \
+                    file of plain certificates (`openssl x509 -in FILE -out FILE.pem` writes one)";
+        let place = format!("{}:{}", source.place, block.line);
+        return Err(VerifyFault::File(place, FileFault::Pem(text.to_owned())));
+    }
     blocks.retain(|block| block.kind == kind);
     if blocks.is_empty() {
         return Err(fault_in(source, empty));

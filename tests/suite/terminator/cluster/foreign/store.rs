@@ -433,7 +433,12 @@ fn a_cluster_of_three_is_found_by_one_of_its_nodes_and_outlives_another() {
         });
     }
     let address = nodes[0].0.address;
-    let farm = Farm::new(&format!("{}\nnodes = [\"{address}\"]", url(address)));
+    // Two that are gone stand before it.
+    let [dead, gone] = [free_address(), free_address()];
+    let farm = Farm::new(&format!(
+        "{}\nnodes = [\"{gone}\", \"{address}\"]",
+        url(dead)
+    ));
     let hosts = [farm.start(0), farm.start(1)];
     let clients: Vec<_> = (0..20)
         .map(|before| farm.client_of(0, &hosts[0], before.into()))

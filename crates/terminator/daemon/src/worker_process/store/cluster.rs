@@ -73,6 +73,15 @@ impl Cluster {
         Err(fault)
     }
 
+    /// A node that is connected, in place of one that cannot answer for its cluster.
+    pub(super) fn other(&self, slot: u16, not: &Endpoint) -> Option<(Endpoint, Node)> {
+        let mut known = self.lock();
+        known.owners.remove(&slot);
+        let mut nodes = known.nodes.iter();
+        let (at, node) = nodes.find(|(at, node)| *at != not && node.is_up())?;
+        Some((at.clone(), node.clone()))
+    }
+
     /// The node at a place, which is connected to if it is not.
     pub(super) fn node(&self, at: &Endpoint) -> Result<Node, Fault> {
         let mut known = self.lock();

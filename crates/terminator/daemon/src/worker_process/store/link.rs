@@ -79,7 +79,11 @@ impl Connector {
         let mut fault = Fault::of(StoreFailure::Unready, "no node was asked");
         for at in nodes {
             let time = self.share();
-            let asked = timeout(time, cluster.node(at)?.ask(request(&[b"PING"]))).await;
+            // One that has failed already leaves its time to the others.
+            let asked = match cluster.node(at) {
+                Ok(node) => timeout(time, node.ask(request(&[b"PING"]))).await,
+                Err(why) => Ok(Err(why)),
+            };
             match Fault::unless(asked, time) {
                 Ok(_) => return Ok(Connection::Cluster(self.clone(), Arc::new(cluster))),
                 Err(why) => fault = why.at(at),
@@ -199,7 +203,7 @@ impl Connector {
     /// The answer of the node of a cluster that has the name.
     async fn ask(&self, cluster: &Cluster, name: &[u8], bytes: &[u8]) -> Result<Reply, Fault> {
         let (mut at, mut node) = cluster.first(slot(name))?;
-        let mut asking = false;
+        let (mut asking, mut has_changed) = (false, false);
         for _ in 0..=REDIRECTS_MAX {
             // It is about the next request on the connection.
             let permission = asking.then(|| node.ask(request(&[b"ASKING"])));
@@ -211,7 +215,18 @@ impl Connector {
                 _ => None,
             };
             let Some(to) = redirect else {
-                return Ok(reply);
+                // One that loads, or was cut off from its cluster, speaks for itself alone.
+                let other = match &reply {
+                    Reply::Error(error) if !has_changed && is_unready(error) => {
+                        cluster.other(slot(name), &at)
+                    }
+                    _ => None,
+                };
+                let Some(other) = other else {
+                    return Ok(reply);
+                };
+                ((at, node), asking, has_changed) = (other, false, true);
+                continue;
             };
             let host = match (&to.host[..], &at) {
                 ("", Endpoint::Address(Address::Ip(address))) => address.ip().to_string(),
@@ -231,6 +246,11 @@ impl Connector {
 }
 
 impl Connection {
+    /// Whether nothing can come on it any more. A connection of a cluster repairs itself.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self, Self::Server(node) if node.end().is_some())
+    }
+
     /// The value of that name; with `once`, it is deleted in the same step.
     pub(super) async fn get(&mut self, name: &str, once: bool) -> Result<Option<Vec<u8>>, Fault> {
         let verb = if once { "GETDEL" } else { "GET" };
@@ -275,6 +295,10 @@ impl Connection {
             reply => Ok(reply),
         }
     }
+}
+
+fn is_unready(error: &str) -> bool {
+    Fault::answered(error).why == StoreFailure::Unready
 }
 
 /// An answer to another question, or an error.

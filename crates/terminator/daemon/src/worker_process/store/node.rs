@@ -359,9 +359,18 @@ impl Link {
         match (asked.answer, reply) {
             // Who has asked may wait no longer.
             (Some(answer), reply) => drop(answer.send(Ok(reply))),
-            (None, Reply::Error(error)) => return Err(Fault::answered(&error)),
+            (None, Reply::Error(error)) => return Err(Fault::answered(shown_of_login(&error))),
             (None, _) => {}
         }
         Ok(())
+    }
+}
+/// What is said of an error that answers the login: others than Redis' own may repeat what they were
+/// sent, which is the password.
+fn shown_of_login(error: &str) -> &str {
+    let own = ["WRONGPASS", "NOAUTH", "NOPERM", "LOADING"];
+    match error.split(' ').next() {
+        Some(code) if own.contains(&code) => error,
+        _ => "ERR the login (AUTH, SELECT) is refused",
     }
 }

@@ -267,7 +267,11 @@ fn bad_bundles_and_lists_are_named() {
                 made it";
     let half = FileFault::Pem(half.to_owned());
     let old = FileFault::ListUnsupported(1, "it is an X.509 CRL of version 1".to_owned());
+    let marked = BAD_DER.replace("CERTIFICATE", "TRUSTED CERTIFICATE");
+    let uses = "has a TRUSTED CERTIFICATE, whose trusted and rejected uses are not read; name a file \
+                of plain certificates (`openssl x509 -in FILE -out FILE.pem` writes one)";
     for (is_list, text, wanted) in [
+        (false, &*marked, FileFault::Pem(uses.to_owned())),
         (false, "text", FileFault::NoCertificate),
         (false, BAD_DER, FileFault::AuthorityMalformed(1)),
         (false, &BAD_DER[..40], half),
