@@ -251,6 +251,9 @@ impl Server {
     /// Another address for a connection that waits for one of this server: none that was ejected.
     pub(crate) fn take_other(&self, index: usize, tried: &Tried) -> Option<(Place, Address)> {
         let number = self.next(index, tried, ServerAddress::is_up)?;
+        if self.disabled {
+            return None;
+        }
         let one = self.addresses.get(number)?;
         Some((place(index, number), one.address.clone()))
     }

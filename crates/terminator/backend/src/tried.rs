@@ -57,6 +57,16 @@ impl Tried {
         }
     }
 
+    /// Forgets dials that were given up and had not failed.
+    pub fn remove(&mut self, places: &[Place]) {
+        for place in places {
+            if let Some(at) = self.places().iter().position(|one| one == place) {
+                self.count -= 1;
+                self.places.swap(at, usize::from(self.count));
+            }
+        }
+    }
+
     fn places(&self) -> &[Place] {
         &self.places[..self.count()]
     }

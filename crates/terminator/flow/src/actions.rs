@@ -51,8 +51,8 @@ const ORDER: [Action; 17] = [
     Action::FetchSession,
     Action::Dial,
     Action::Redial,
-    Action::DialNext,
     Action::NoteBackReady,
+    Action::DialNext,
     Action::Acknowledge,
     Action::NoteSession,
     Action::Offload,
@@ -84,9 +84,10 @@ impl Actions {
         }
     }
 
-    /// What was done once may be done once more.
+    /// What was done once may be done once more, later: what is due is for the server before.
     pub(crate) fn allow_again(&mut self, action: Action) {
         self.done &= !(1 << action as u8);
+        self.due &= !(1 << action as u8);
     }
 
     pub(crate) fn is_empty(self) -> bool {

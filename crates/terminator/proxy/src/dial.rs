@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use backend::affinity::key_of;
 use backend::pool::{Choice, Pick, Picked};
-use backend::server::ServerId;
 use backend::tried::Tried;
 use flow::connection::Flow;
 use flow::facts::{Ending, Facts};
 use telemetry::catalogue::{Histogram, ServerCounter, ServiceCounter, ServiceGauge};
 use telemetry::outcome::Reason;
 
+use crate::affinity::{Affinity, affinity_of};
 use crate::attempt::{Attempt, Blame, judge};
 use crate::clock;
 use crate::driver::{Driver, Socket};
@@ -51,27 +51,6 @@ pub(crate) struct Dial {
     /// How many of all addresses were looked at, for what goes to each of them.
     looked_at: usize,
     affinity: Affinity,
-}
-
-/// What is known of the session that a client offers.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Affinity {
-    /// Nothing is to be known.
-    #[default]
-    None,
-    /// It offers one, and no server is known to have it.
-    Unknown,
-    /// This server has it.
-    Home(ServerId),
-}
-
-impl Affinity {
-    fn home(self) -> Option<ServerId> {
-        match self {
-            Self::Home(server) => Some(server),
-            Self::None | Self::Unknown => None,
-        }
-    }
 }
 
 /// Servers are busy.
@@ -290,8 +269,6 @@ impl Dial {
         (picked, is_trial): (Picked, bool),
         now: Instant,
     ) -> bool {
-        self.tried.insert(picked.place);
-        self.passed_over.insert(picked.place);
         let EventSource::Back(id) = EventSource::of(token) else {
             return false;
         };
@@ -299,6 +276,8 @@ impl Dial {
         if place.as_ref().is_some_and(Option::is_none) {
             return false;
         }
+        self.tried.insert(picked.place);
+        self.passed_over.insert(picked.place);
         let place = place.flatten();
         let token = EventSource::Rival(id).token();
         let connecting = Attempt::connect(&picked, service, driver, flow, token);
@@ -340,6 +319,7 @@ impl Dial {
         while self.rivals.is_due(service.plan.timeouts.dial, now) {
             while let Some((attempt, socket)) = self.rivals.answered(service, now) {
                 if !self.is_under_way() {
+                    self.forget(&[attempt.picked.place]);
                     attempt.accepted_in_vain(service, now);
                     continue;
                 }
@@ -376,9 +356,10 @@ impl Dial {
             .borrow()
             .other_address(attempt.picked.server, &tried);
         if let Some(picked) = next {
-            self.dials += 1;
+            let before = self.tried.count();
             let is_begun = self.add_rival(service, driver, flow, token, (picked, false), now);
-            let delay = if is_begun {
+            // Where the server has no room nothing is noted, and the next one would be the same.
+            let delay = if is_begun || self.tried.count() == before {
                 ATTEMPT_DELAY
             } else {
                 Duration::ZERO
@@ -435,8 +416,15 @@ impl Dial {
     pub(crate) fn connected(&mut self, service: &Service, now: Instant) {
         self.is_answered = true;
         if let Some(attempt) = &self.attempt {
-            self.rivals.settle(service, attempt.started, now);
+            let unharmed = self.rivals.settle(service, attempt.started, now);
+            self.forget(&unharmed);
         }
+    }
+
+    /// Addresses that have not failed may be dialled again.
+    fn forget(&mut self, places: &[backend::tried::Place]) {
+        self.tried.remove(places);
+        self.passed_over.remove(places);
     }
 
     /// The server is connected, and what follows is the client's.
@@ -579,22 +567,6 @@ impl Dial {
                 .server(server)
                 .add(ServerCounter::BytesDown, down);
         }
-    }
-}
-
-/// What is known of the session that the client offers.
-fn affinity_of(service: &Service, facts: &Facts) -> Affinity {
-    let sessions = service.plan.passing_sessions.as_ref();
-    let Some((sessions, session)) = sessions.zip(facts.passing_session.as_ref()) else {
-        return Affinity::None;
-    };
-    let Some(id) = session.offered else {
-        return Affinity::None;
-    };
-    match sessions.find(id.as_bytes()) {
-        Some(server) => Affinity::Home(ServerId::from_bits(server)),
-        None if session.may_be_random => Affinity::None,
-        None => Affinity::Unknown,
     }
 }
 

@@ -4,6 +4,7 @@
 //! `flow`'s.
 #![forbid(unsafe_code)]
 
+mod affinity;
 mod allowance;
 mod attempt;
 mod back;

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use backend::tried::Place;
 use telemetry::outcome::Reason;
 
 use crate::attempt::{Attempt, Blame, judge};
@@ -114,15 +115,24 @@ impl Rivals {
     }
 
     /// Another one was answered that was begun then. Of those that it has overtaken no connection
-    /// is to wait again; trials go on.
-    pub(crate) fn settle(&mut self, service: &Service, winner_started: Instant, now: Instant) {
+    /// is to wait again; trials go on. Returns the places of those that have not failed.
+    pub(crate) fn settle(
+        &mut self,
+        service: &Service,
+        winner_started: Instant,
+        now: Instant,
+    ) -> Vec<Place> {
         self.next_at = None;
         let (trials, lost) = std::mem::take(&mut self.all)
             .into_iter()
             .partition(|one| one.is_trial);
         self.all = trials;
-        lost.into_iter()
-            .for_each(|one: Rival| overtaken(one.attempt, service, winner_started, now));
+        let lost = lost.into_iter().filter_map(|one: Rival| {
+            let place = one.attempt.picked.place;
+            let has_failed = overtaken(one.attempt, service, winner_started, now);
+            (!has_failed).then_some(place)
+        });
+        lost.collect()
     }
 
     /// The connection is over.
@@ -135,16 +145,18 @@ impl Rivals {
 }
 
 /// An address that was not answered though another one was that was begun a delay later has failed,
-/// as if it had taken too long: else each connection that begins with it would wait.
+/// as if it had taken too long: else each connection that begins with it would wait. Whether it has.
 pub(crate) fn overtaken(
     mut attempt: Attempt,
     service: &Service,
     winner_started: Instant,
     now: Instant,
-) {
-    if attempt.started + ATTEMPT_DELAY <= winner_started {
+) -> bool {
+    let has_failed = attempt.started + ATTEMPT_DELAY <= winner_started;
+    if has_failed {
         attempt.failed(service, Blame::Server, Reason::BackendTimeout, now);
     } else {
         attempt.release(service);
     }
+    has_failed
 }

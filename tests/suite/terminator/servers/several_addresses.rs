@@ -40,13 +40,17 @@ impl BlackHole {
 
 /// Two addresses of `app.test`, which has this back.
 fn start(site: &Site, server: &Server, other: &str, back: &str) -> (Service, Lariat) {
-    let port = server.address().rsplit(':').next().unwrap();
+    let service = Service::new(site, server)
+        .servers(&format!("['{}']", at_port_of(server, "app.test")))
+        .back(back)
+        .more(DIAL_TIME);
+    start_service(site, other, service)
+}
+
+fn start_service(site: &Site, other: &str, service: Service) -> (Service, Lariat) {
     let hosts = site.path("hosts");
     fs::write(&hosts, format!("{other} app.test\n127.0.0.1 app.test\n")).unwrap();
-    let service = Service::new(site, server)
-        .servers(&format!("['app.test:{port}']"))
-        .back(&format!("resolve = '1s'\n{back}"))
-        .more(DIAL_TIME);
+    let service = service.back("resolve = '1s'");
     let toml = format!("[workers]\nthreads = 1\n{}", service.toml());
     let lariat = Lariat::start_with_file(&hosts, "/etc/hosts", &toml);
     lariat.wait_for_metric("lariat_server_addresses", &[], 2.0);
@@ -169,4 +173,21 @@ fn one_family_can_be_asked_for() {
         let failed = lariat.sum("lariat_dial_failures_total", &[]);
         assert!(family != "ipv4" || failed == 0.0, "{failed}");
     }
+}
+
+#[test]
+fn a_server_without_room_for_a_race_is_dialled_at_its_other_address_later() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let _hole = BlackHole::open(&at_port_of(&server, "127.0.0.66"));
+    let place = at_port_of(&server, "app.test");
+    let service = Service::new(&site, &server)
+        .servers(&format!("[{{ address = '{place}', max-connections = 1 }}]"))
+        .back("passive = { failures = 0 }")
+        .more("timeouts = { dial = '400ms' }");
+    let (service, lariat) = start_service(&site, "127.0.0.66", service);
+    hello(&site, &service, 4);
+    assert!(lariat.sum("lariat_dial_failures_total", &[("kind", "timeout")]) > 0.0);
 }

@@ -48,7 +48,7 @@ impl Flow {
 
     /// Goes on with the next server.
     pub(super) fn pass_on(&mut self, now: Instant, pool: &mut Pool) {
-        let is_sent = self.is_up_sent();
+        let is_sent = self.is_up_sent() && !self.up.is_refused;
         if let Some(broadcast) = &mut self.broadcast {
             broadcast.has_reached_one |= is_sent;
         }
