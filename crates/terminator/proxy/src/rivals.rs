@@ -145,7 +145,8 @@ impl Rivals {
 }
 
 /// An address that was not answered though another one was that was begun a delay later has failed,
-/// as if it had taken too long: else each connection that begins with it would wait. Whether it has.
+/// as if it had taken too long: else each connection that begins with it would wait. Returns
+/// whether it has.
 pub(crate) fn overtaken(
     mut attempt: Attempt,
     service: &Service,

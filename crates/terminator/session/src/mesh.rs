@@ -150,10 +150,7 @@ impl Mesh {
         self.fetching.set_rate(options.fetch_rate);
         self.senders
             .relist(|address| options.listed(address).is_some());
-        if options.resync_rate == 0 {
-            // None would come to its end, and who is sent one asks no other host.
-            self.replays = Replays::default();
-        }
+        self.replays.end_without(options.resync_rate);
         (self.options, self.cipher) = (options, cipher);
     }
 
@@ -296,12 +293,7 @@ impl Mesh {
             .split_first_chunk_mut::<HEADER_BYTES>()
             .ok_or(ClusterRejection::Malformed)?;
         let body = self.cipher.open(&header, bytes, sealed)?;
-        if self.accepted_since_ms > moment.unix_ms {
-            // Our clock was set back: by the new one we began so long ago.
-            let lived = moment.now.saturating_duration_since(self.started);
-            let lived_ms = u64::try_from(lived.as_millis()).unwrap_or(u64::MAX);
-            self.accepted_since_ms = moment.unix_ms.saturating_sub(lived_ms);
-        }
+        self.accepted_since_ms = moment.not_ahead(self.accepted_since_ms, self.started);
         let is_in_time = moment.unix_ms.abs_diff(header.time_ms) <= self.options.window_ms();
         if is_in_time && header.time_ms < self.accepted_since_ms {
             return Err(ClusterRejection::BeforeStart);

@@ -191,6 +191,14 @@ impl Replay {
 pub(crate) struct Replays(VecDeque<Replay>);
 
 impl Replays {
+    /// Ends all if there is no rate: none would come to its end, and who is sent one asks no other
+    /// host.
+    pub(crate) fn end_without(&mut self, rate: u32) {
+        if rate == 0 {
+            self.0.clear();
+        }
+    }
+
     /// A peer asks, perhaps again. Beyond the bound it has to ask another one.
     pub(crate) fn begin(&mut self, replay: Replay) {
         self.0.retain(|other| other.peer != replay.peer);

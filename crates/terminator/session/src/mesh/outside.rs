@@ -20,6 +20,19 @@ pub struct Moment {
     pub unix_ms: u64,
 }
 
+impl Moment {
+    /// A time of ours, unless it lies ahead, because our clock was set back: then the time at
+    /// which we started, by the new clock.
+    pub(crate) fn not_ahead(self, unix_ms: u64, started: Instant) -> u64 {
+        if unix_ms <= self.unix_ms {
+            return unix_ms;
+        }
+        let lived = self.now.saturating_duration_since(started).as_millis();
+        let lived_ms = u64::try_from(lived).unwrap_or(u64::MAX);
+        self.unix_ms.saturating_sub(lived_ms)
+    }
+}
+
 /// The limits of the tier.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MeshOptions {

@@ -365,8 +365,9 @@ impl Link {
         Ok(())
     }
 }
-/// What is said of an error that answers the login: others than Redis' own may repeat what they were
-/// sent, which is the password.
+
+/// An error that answers the login, as it may be shown: others than Redis' own may repeat what they
+/// were sent, which is the password.
 fn shown_of_login(error: &str) -> &str {
     let own = ["WRONGPASS", "NOAUTH", "NOPERM", "LOADING"];
     match error.split(' ').next() {
