@@ -21,7 +21,6 @@ const INTRUDERS: [&[u8]; 10] = [
     &[23, 3, 3, 0x48, 1],
 ];
 
-/// The actions of [`Wire::disturb`].
 pub const DISTURBANCES: u8 = 6;
 
 /// What one side has sent and the other has not received.

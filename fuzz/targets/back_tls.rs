@@ -150,7 +150,6 @@ struct Play<'c> {
     servers: usize,
     is_server_broken: bool,
     to_flow: Wire,
-    /// What the client has sent.
     sent: usize,
     got_by_server: Vec<u8>,
     got_by_client: Vec<u8>,

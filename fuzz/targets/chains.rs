@@ -98,7 +98,6 @@ fn leads(signer: Signer, links: &[Link]) -> bool {
 /// What all runs share; making keys is slow.
 struct Stage {
     verifier: BareVerifier,
-    /// By who has signed them.
     leaves: Vec<Vec<u8>>,
     /// By their key, and by who has signed them.
     certificates: Vec<Vec<Vec<u8>>>,

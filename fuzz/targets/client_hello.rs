@@ -22,7 +22,6 @@ fn last_two(bytes: &[u8]) -> usize {
         .map_or(0, |two| u16::from_le_bytes(*two).into())
 }
 
-/// What a prefix decided stays decided.
 fn check_prefix(prefix: Result<Peek<'_>, HelloFault>, whole: &Result<Peek<'_>, HelloFault>) {
     match (prefix, whole) {
         (Ok(Peek::Incomplete), _) => {}

@@ -17,9 +17,7 @@ const HEADER_BYTES: usize = 1 + 8;
 
 struct Hosts {
     ours: BareSessions,
-    /// Of the same host.
     other_service: BareSessions,
-    /// Of another secret.
     stranger: BareSessions,
 }
 
@@ -48,7 +46,6 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Nobody guesses a ticket.
 fn check_foreign(ticket: &[u8]) {
     assert!(HOSTS.ours.open_ticket(ticket).is_err());
 }

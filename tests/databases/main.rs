@@ -30,7 +30,6 @@ fn source(file: &str) -> PathBuf {
         .join(file)
 }
 
-/// Where a client connects, and as whom.
 #[derive(Clone, Copy)]
 struct Login<'a> {
     address: SocketAddr,
@@ -58,7 +57,6 @@ fn service(site: &Site, name: &str, server: &str) -> Service {
     suite::starttls::service(site, name, server).more("timeouts = { handshake = '1m' }")
 }
 
-/// A driver's program.
 fn program(driver: &str) -> Command {
     let folder = folder();
     let of = |program: PathBuf, words: &[&str]| {

@@ -27,15 +27,12 @@ const DRIVERS: [(&str, &[Ability]); 7] = [
 
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Ability {
-    /// `COM_CHANGE_USER`.
     Change,
     Compress,
     /// Without TLS, to ask for the key by which its password is encrypted.
     FetchKey,
     Prepare,
-    /// Logins by `sha256_password`.
     Sha256,
-    /// Logins by `client_ed25519`.
     Signed,
 }
 use Ability::{Change, Compress, FetchKey, Prepare, Sha256, Signed};

@@ -7,10 +7,8 @@ use std::process::Command;
 use suite::lariat::command;
 use suite::prelude::*;
 
-/// What systemd runs, which ends with it.
 const SESSION: &str = include_str!("systemd/session.sh");
 
-/// What is installed.
 const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../pkg/systemd/lariat.service");
 
 /// The machine's files are gone with it: this writes to `/etc` and `/usr/bin`.

@@ -34,7 +34,6 @@ impl Browser {
         }
     }
 
-    /// Its process.
     pub fn running(&mut self) -> &mut Running {
         &mut self.running
     }

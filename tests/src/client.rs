@@ -128,7 +128,6 @@ impl Connection {
         self.try_end().expect("the connection is open");
     }
 
-    /// The same.
     pub fn try_end(&mut self) -> io::Result<()> {
         self.0.conn.send_close_notify();
         self.0.flush()
@@ -232,7 +231,6 @@ impl Connection {
         group.expect("the handshake is over").name()
     }
 
-    /// The TCP socket beneath.
     pub fn socket(&self) -> &TcpStream {
         &self.0.sock
     }

@@ -12,7 +12,6 @@ use crate::site::Site;
 #[must_use]
 pub struct Service {
     name: String,
-    /// Where it listens.
     pub address: SocketAddr,
     listen: String,
     certificates: String,
@@ -37,7 +36,6 @@ impl Service {
         Self::before(site, &format!("files = {folder:?}"))
     }
 
-    /// As logs and metrics call it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -66,13 +64,11 @@ impl Service {
         }
     }
 
-    /// With another name.
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// At another address.
     pub fn at(mut self, address: SocketAddr) -> Self {
         self.address = address;
         self.listen = format!("{:?}", [address.to_string()]);
@@ -127,7 +123,6 @@ impl Service {
         self
     }
 
-    /// The text.
     pub fn toml(&self) -> String {
         let Self {
             name,

@@ -42,18 +42,15 @@ pub fn curl_tls_for(site: &Site, address: SocketAddr, paths: &[&str]) -> Curl {
 pub struct Curl(Command);
 
 impl Curl {
-    /// With a URL.
     pub fn url(self, url: &str) -> Self {
         self.args(&[url])
     }
 
-    /// With more arguments.
     pub fn args(mut self, arguments: &[&str]) -> Self {
         self.0.args(arguments);
         self
     }
 
-    /// Starts it.
     pub fn start(mut self) -> Running {
         Running::start(&mut self.0)
     }

@@ -52,18 +52,15 @@ load = { size = "1k" }
 /// A folder of its own with `small.toml`, from which runs are started.
 #[derive(Debug)]
 pub struct Desk {
-    /// The folder.
     pub directory: Directory,
 }
 
 impl Desk {
-    /// With [`SMALL`].
     #[expect(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
         Self::with(SMALL)
     }
 
-    /// With another question.
     pub fn with(scenario: &str) -> Self {
         let directory = Directory::new();
         fs::write(directory.join("small.toml"), scenario).expect("the scenario is written");
@@ -121,7 +118,6 @@ impl Desk {
             .collect()
     }
 
-    /// Those of a kind.
     pub fn of_kind(&self, kind: &str) -> Vec<Value> {
         let mut events = self.events();
         events.retain(|event| event["event"] == kind);

@@ -4,7 +4,6 @@ use std::fs;
 
 use rustix::process::Pid;
 
-/// What a process held at one moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Footprint {
     /// All of its memory that is in RAM, in KiB.
@@ -13,9 +12,7 @@ pub struct Footprint {
     pub anonymous_kib: u64,
     /// The resident memory with what is shared divided by those who share it, in KiB.
     pub proportional_kib: u64,
-    /// Open descriptors.
     pub descriptors: u64,
-    /// Threads.
     pub threads: u64,
     /// CPU time used since its start, in ticks of 10 ms.
     pub cpu_ticks: u64,

@@ -17,7 +17,6 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 /// What the file system does when it is asked for a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Temper {
-    /// It answers.
     Prompt,
     /// It opens the file, and gives its bytes when it is released.
     HoldsBytes,

@@ -11,10 +11,8 @@ use testkit::server::free_address;
 use crate::patience::until_true;
 use crate::program::Running;
 
-/// A running `hitch`.
 #[derive(Debug)]
 pub struct Hitch {
-    /// Where it listens.
     pub address: SocketAddr,
     running: Running,
     _directory: Directory,

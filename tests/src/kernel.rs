@@ -17,7 +17,6 @@ use crate::lariat::Lariat;
 use crate::patience::{until, until_true};
 use crate::site::Site;
 
-/// The kernel's own counts.
 const COUNTS: &str = "/proc/net/tls_stat";
 
 /// The file that is small whatever the settings.
@@ -61,13 +60,10 @@ impl KernelCounts {
 /// A bench in turn: a site, files, a service and a running Lariat.
 #[derive(Debug)]
 pub struct Bench {
-    /// Ended first.
     pub lariat: Lariat,
-    /// Certificates.
     pub site: Site,
     /// The files `small`, `large` and, if the test makes them, others.
     pub folder: Directory,
-    /// The one service.
     pub service: Service,
     before: KernelCounts,
     _turn: MutexGuard<'static, ()>,

@@ -25,7 +25,6 @@ pub fn command() -> Command {
 /// A running `lariat-lab origin`; killed on drop.
 #[derive(Debug)]
 pub struct Origin {
-    /// Where it listens.
     pub address: SocketAddr,
     running: Running,
 }
@@ -61,7 +60,6 @@ impl Origin {
         format!("http://{}{path}", self.address)
     }
 
-    /// Its process id.
     pub fn id(&self) -> u32 {
         self.running.id()
     }

@@ -169,7 +169,6 @@ impl Lariat {
         self.directory.join("lariat.toml")
     }
 
-    /// The status document.
     pub fn status(&self) -> Value {
         until("the status document", || self.try_status())
     }
@@ -183,7 +182,6 @@ impl Lariat {
         self.admin
     }
 
-    /// What `/metrics` says.
     pub fn metrics(&self) -> Metrics {
         Metrics::parse(
             &curl()
@@ -245,12 +243,10 @@ impl Lariat {
         self.running.wait_for_stderr(words);
     }
 
-    /// The supervisor's process id.
     pub fn supervisor(&self) -> Pid {
         process_id(self.running.id())
     }
 
-    /// The worker process's id.
     pub fn worker_process(&self) -> Pid {
         self.process("lariat: worker")
     }
@@ -285,7 +281,6 @@ impl Lariat {
         self.running.ended()
     }
 
-    /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
         self.running.wait()
     }

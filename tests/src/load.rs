@@ -57,7 +57,6 @@ impl Load {
         self
     }
 
-    /// With one more word.
     pub fn arg(mut self, word: impl AsRef<OsStr>) -> Self {
         self.command.arg(word);
         self
@@ -75,7 +74,6 @@ impl Load {
         loaded.record()
     }
 
-    /// Begins.
     pub fn start(mut self) -> Loading {
         if !self.command.get_args().any(|word| word == "--timeout") {
             // A busy host is no failure.
@@ -88,7 +86,6 @@ impl Load {
     }
 }
 
-/// A load under way.
 #[derive(Debug)]
 pub struct Loading {
     running: Running,
@@ -106,12 +103,10 @@ impl Loading {
         self.running.assert_running();
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         self.running.signal(signal);
     }
 
-    /// Waits for its end.
     pub fn wait(mut self) -> Loaded {
         let status = self.running.wait();
         let finished = Finished {
@@ -135,7 +130,6 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Its record.
     pub fn record(&self) -> Record {
         let text = fs::read_to_string(self.path());
         Record::read(&text.unwrap_or_else(|error| panic!("{error}: {:?}", self.finished)))
@@ -179,7 +173,6 @@ impl Record {
         assert_eq!(measured.sum::<u64>(), succeeded, "{self:?}");
     }
 
-    /// Attempted, succeeded and failed.
     pub fn totals(&self) -> [u64; 3] {
         ["attempted", "succeeded", "failed"].map(|name| self.number(&format!("/totals/{name}")))
     }

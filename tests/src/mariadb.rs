@@ -21,7 +21,6 @@ const USERS: &str = "\
 /// A running server, on TCP and on a Unix socket.
 #[derive(Debug)]
 pub struct Mariadb {
-    /// Where it listens.
     pub address: SocketAddr,
     /// The same on this host.
     pub socket: PathBuf,
@@ -138,7 +137,6 @@ pub fn values(command: &mut Command) -> String {
     run(command).success().trim_end().to_owned()
 }
 
-/// What a client was refused with.
 pub fn refused(command: &mut Command) -> Finished {
     let finished = run(command);
     assert!(!finished.status.success(), "{finished:?}");

@@ -1,6 +1,5 @@
 //! The Prometheus text, read back.
 
-/// What `/metrics` said.
 #[derive(Clone, Debug)]
 pub struct Metrics(Vec<Sample>);
 

@@ -48,7 +48,6 @@ impl Network {
         with_arguments(self.bridge.command(), program)
     }
 
-    /// One more host.
     pub fn host(&mut self) -> Host {
         self.hosts += 1;
         let (number, namespace) = (self.hosts, Namespace::new());
@@ -87,7 +86,6 @@ impl Network {
 }
 
 impl Host {
-    /// Its address of IPv4.
     pub fn ipv4(&self) -> IpAddr {
         Ipv4Addr::new(10, 77, 0, self.number).into()
     }
@@ -97,7 +95,6 @@ impl Host {
         Ipv4Addr::new(10, 78, 0, self.number).into()
     }
 
-    /// Its address of IPv6.
     pub fn ipv6(&self) -> IpAddr {
         Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, self.number.into()).into()
     }

@@ -11,10 +11,8 @@ use testkit::server::free_address;
 
 use crate::program::Running;
 
-/// A running `nginx`.
 #[derive(Debug)]
 pub struct Nginx {
-    /// Where it listens.
     pub address: SocketAddr,
     running: Running,
     directory: Directory,

@@ -5,13 +5,11 @@
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// Any seed will do.
     pub fn new(seed: u64) -> Self {
         // Xorshift stays at 0 for ever, and seeds close to each other begin alike.
         Self(mixed(seed).max(1))
     }
 
-    /// The next one.
     #[expect(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
@@ -25,7 +23,6 @@ impl Numbers {
         (self.next() % bound as u64) as usize
     }
 
-    /// One of these.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }

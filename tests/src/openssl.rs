@@ -83,7 +83,6 @@ impl Talk {
 /// A running `openssl s_server`: by default it prints what comes and sends what it is told to say.
 #[derive(Debug)]
 pub struct SServer {
-    /// Where it listens.
     pub address: SocketAddr,
     running: Running,
     input: ChildStdin,

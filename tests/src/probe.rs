@@ -7,7 +7,6 @@ use serde_json::Value;
 use crate::lab;
 use crate::program::{Finished, run};
 
-/// For what never comes.
 pub const BRIEF: &str = "1s";
 
 /// A time that is over on no host, however busy it is.

@@ -4,7 +4,6 @@ use std::fs;
 
 use rustix::process::Pid;
 
-/// A field of `/proc/<pid>/status`.
 pub fn status_line(process: Pid, key: &str) -> String {
     let path = format!("/proc/{}/status", process.as_raw_nonzero());
     let status = fs::read_to_string(path).expect("the process is there");

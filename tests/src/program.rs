@@ -11,19 +11,14 @@ use testkit::directory::Directory;
 
 use crate::patience::{until, until_true};
 
-/// What a program that ended had said.
 #[derive(Debug)]
 pub struct Finished {
-    /// How it ended.
     pub status: ExitStatus,
-    /// Its standard output.
     pub stdout: String,
-    /// Its standard error.
     pub stderr: String,
 }
 
 impl Finished {
-    /// The exit code.
     pub fn code(&self) -> i32 {
         self.status
             .code()
@@ -97,7 +92,6 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it, without input.
     pub fn start(command: &mut Command) -> Self {
         Self::start_with(command, Stdio::null())
     }
@@ -142,7 +136,6 @@ impl Running {
         });
     }
 
-    /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
         let name = format!("{} to end", self.name);
         until(&name, || self.ended())
@@ -170,12 +163,10 @@ impl Running {
         self.child.stdin.take()
     }
 
-    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         assert!(self.try_signal(signal), "{} runs", self.name);
     }

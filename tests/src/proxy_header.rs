@@ -5,21 +5,17 @@ use std::net::{IpAddr, SocketAddr};
 /// A header, and what came after it.
 #[derive(Debug)]
 pub struct ProxyHeader {
-    /// 1 or 2.
     pub version: u8,
     /// The client and the address that it connected to; `None` for LOCAL and UNKNOWN.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// Type and value, in their order.
     pub tlvs: Vec<(u8, Vec<u8>)>,
-    /// The header itself.
     pub bytes: Vec<u8>,
-    /// What came after it.
     pub rest: Vec<u8>,
 }
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// PP2_TYPE_CRC32C.
 const CRC32C: u8 = 0x03;
 
 impl ProxyHeader {
@@ -66,7 +62,6 @@ impl ProxyHeader {
     }
 }
 
-/// What PP2_TYPE_SSL says.
 #[derive(Debug)]
 pub struct Ssl {
     /// PP2_CLIENT_SSL 1, PP2_CLIENT_CERT_CONN 2, PP2_CLIENT_CERT_SESS 4.

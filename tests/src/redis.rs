@@ -18,13 +18,11 @@ use crate::site::Site;
 /// A running `redis-server` that keeps nothing.
 #[derive(Debug)]
 pub struct Redis {
-    /// Where it listens.
     pub address: SocketAddr,
     running: Running,
     directory: Directory,
 }
 
-/// The program, without arguments.
 pub fn command() -> Command {
     Command::new(env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into()))
 }
@@ -145,12 +143,10 @@ impl Redis {
         self.directory.join(name)
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         self.running.signal(signal);
     }
 
-    /// Ends it at once.
     pub fn kill(mut self) {
         self.signal(Signal::KILL);
         self.running.wait();

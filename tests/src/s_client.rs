@@ -18,7 +18,6 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects as `localhost`.
     pub fn start(site: &Site, address: SocketAddr, arguments: &[&str]) -> Self {
         let mut command = s_client_command(site, address, arguments);
         // Quiet, so that only what the server sends is on its output; that alone would have it
@@ -75,7 +74,6 @@ impl Session {
         received
     }
 
-    /// Has it end the connection.
     pub fn quit(mut self) -> (ExitStatus, String) {
         self.write("Q\n");
         self.wait()

@@ -95,7 +95,6 @@ struct State {
 const DESCRIPTORS_MAX: usize = 250;
 
 impl Keeper {
-    /// It keeps nothing yet.
     pub fn new() -> Self {
         let directory = Directory::new();
         let socket = UnixDatagram::bind(directory.join("notify")).expect("the host can");

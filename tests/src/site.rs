@@ -9,9 +9,7 @@ use testkit::leaf::Leaf;
 /// A directory, an authority that the clients trust, and a certificate for `localhost`.
 #[derive(Debug)]
 pub struct Site {
-    /// Everything lies in it.
     pub directory: Directory,
-    /// What the clients trust.
     pub authority: Authority,
 }
 
@@ -43,7 +41,6 @@ impl Site {
         self.directory.write(name, content)
     }
 
-    /// The path of `name`.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }

@@ -49,9 +49,7 @@ pub fn lariat<'s>(services: impl IntoIterator<Item = &'s Service>) -> Lariat {
 /// further processes, or hold what is not freed if they are killed.
 #[derive(Debug)]
 pub struct Foreign {
-    /// Where it listens.
     pub address: SocketAddr,
-    /// What it wrote and reads lies there.
     pub directory: Directory,
     running: Running,
 }
@@ -67,7 +65,6 @@ impl Foreign {
         }
     }
 
-    /// What it printed so far.
     pub fn stdout(&self) -> String {
         self.running.stdout()
     }

@@ -18,7 +18,6 @@ pub struct Strace {
 }
 
 impl Strace {
-    /// Begins to count.
     pub fn attach(process: Pid) -> Self {
         let directory = Directory::new();
         let mut command = Command::new("strace");

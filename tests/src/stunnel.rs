@@ -9,10 +9,8 @@ use testkit::server::free_address;
 
 use crate::program::Running;
 
-/// A running `stunnel`.
 #[derive(Debug)]
 pub struct Stunnel {
-    /// Where it listens.
     pub address: SocketAddr,
     _running: Running,
     _directory: Directory,

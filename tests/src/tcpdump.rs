@@ -7,7 +7,6 @@ use crate::network::{Host, Network};
 use crate::patience::until;
 use crate::program::Running;
 
-/// What is sent when all else was.
 const MARK: &[u8] = b"here the capture may end";
 
 /// All packets of some kind that pass a network's bridge.

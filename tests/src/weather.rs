@@ -13,10 +13,8 @@ use testkit::chance::Chance;
 
 use crate::network::Host;
 
-/// What happens to datagrams.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
-    /// Lost, of a thousand.
     pub lost: usize,
     /// That come twice, of a thousand.
     pub repeated: usize,

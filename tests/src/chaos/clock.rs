@@ -58,7 +58,6 @@ time_t time(time_t *to) {
 /// Begins a program with that `/etc`, whose upper folder is `$0`.
 const SHELL: &str = "mount -t overlay overlay -o lowerdir=\"$0\":/etc /etc && exec \"$@\"";
 
-/// The clock.
 #[derive(Debug)]
 pub(super) struct Clock {
     folder: Directory,

@@ -6,9 +6,7 @@ use crate::numbers::mixed;
 /// A round: the client's head, its bytes, and then the server's bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Head {
-    /// The connection's own number.
     pub(super) salt: u64,
-    /// Rounds before this one.
     pub(super) round: u32,
     /// Bytes that the client sends behind the head.
     pub(super) up: u32,
@@ -56,7 +54,6 @@ impl Head {
         Stream(mixed(self.salt ^ u64::from(self.round) << 1))
     }
 
-    /// Where the server's come from.
     pub(super) fn down_stream(&self) -> Stream {
         Stream(mixed(self.salt ^ (u64::from(self.round) << 1 | 1)))
     }

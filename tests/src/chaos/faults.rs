@@ -25,7 +25,6 @@ const FEW: u32 = 100;
 /// How far the clock jumps: further than any session lives, and each ticket key with it.
 const JUMP_SECONDS: i64 = 8 * 86_400;
 
-/// What has to be mended.
 #[derive(Debug)]
 pub(super) struct Faults {
     frozen: Option<Pid>,
@@ -44,7 +43,6 @@ impl Faults {
         }
     }
 
-    /// Makes one.
     pub(super) fn begin(&mut self, rig: &mut Rig, fault: Fault) {
         match fault {
             Fault::Kill => kill(rig),
@@ -87,7 +85,6 @@ impl Faults {
         }
     }
 
-    /// Mends it.
     pub(super) fn end(&mut self, rig: &mut Rig, fault: Fault) {
         match fault {
             Fault::Freeze => {

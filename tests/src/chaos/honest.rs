@@ -15,14 +15,12 @@ use super::sockets::is_timeout;
 /// The file that is served: longer than what the kernel seals, and no multiple of anything.
 pub(super) const FILE_BYTES: usize = (1 << 20) + 77;
 
-/// What is in it.
 pub(super) const FILE: Stream = Stream(0xf11e);
 
 /// No honest client waits longer for a byte: a stall of ours is shorter, and so is the time in
 /// which a worker process is replaced.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
     /// Rounds with a checking server behind this address.
@@ -31,12 +29,9 @@ pub(super) enum Target {
     File(SocketAddr),
 }
 
-/// What became of visits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    /// Begun.
     pub(super) visits: u64,
-    /// To their proper end.
     pub(super) whole: u64,
     /// Handshakes of exchanges that were finished.
     pub(super) handshakes: u64,
@@ -47,7 +42,6 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Adds another's.
     pub(super) fn add(&mut self, other: Self) {
         self.visits += other.visits;
         self.whole += other.whole;
@@ -62,7 +56,6 @@ pub(super) struct Visitor<'a> {
     journal: &'a Journal,
     clients: [Client; 3],
     numbers: Numbers,
-    /// Nothing may fail.
     is_calm: bool,
     tally: Tally,
 }
@@ -83,12 +76,10 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    /// Their sum.
     pub(super) fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// One more visit.
     pub(super) fn visit(&mut self, target: Target) {
         self.tally.visits += 1;
         let client = self.numbers.pick(&self.clients).clone();

@@ -13,10 +13,8 @@ use super::honest::{connect, finish, receive};
 use super::journal::Journal;
 use super::sockets::reset_on_close;
 
-/// What such a client does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Hostility {
-    /// Connects and says nothing.
     Silent,
     /// Sends what looks like a hello, byte by byte.
     Dribbling,
@@ -36,7 +34,6 @@ pub enum Hostility {
     NeverReading,
 }
 
-/// All of them.
 pub(super) const ALL: [Hostility; 9] = [
     Hostility::Silent,
     Hostility::Dribbling,

@@ -42,12 +42,10 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Notes a step.
     pub fn step(&self, what: &str) {
         self.write(what);
     }
 
-    /// Notes a broken promise.
     pub fn broken(&self, what: &str) {
         let line = self.write(&format!("BROKEN: {what}"));
         let mut pages = self.pages();
@@ -108,7 +106,6 @@ impl Journal {
         self.is_down.store(is_down, Ordering::Release);
     }
 
-    /// Whether nobody listens.
     pub(super) fn is_down(&self) -> bool {
         self.is_down.load(Ordering::Acquire)
     }

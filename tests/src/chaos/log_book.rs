@@ -22,7 +22,6 @@ pub(super) struct PipeReader {
 }
 
 impl PipeReader {
-    /// Begins to read.
     pub(super) fn start(pipe: impl Read + Send + 'static) -> Self {
         let (lines, is_paused) = (Arc::default(), Arc::default());
         let reader = Self { lines, is_paused };
@@ -65,7 +64,6 @@ fn lock(lines: &Mutex<Vec<String>>) -> MutexGuard<'_, Vec<String>> {
     lines.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What lines about connections say in all.
 #[derive(Debug, Default)]
 pub(super) struct LogBook {
     /// Connections by reason, with those whose lines were left out.
@@ -77,7 +75,6 @@ pub(super) struct LogBook {
 }
 
 impl LogBook {
-    /// Reads lines.
     pub(super) fn read(lines: &[String]) -> Self {
         let (mut book, mut seen) = (Self::default(), HashMap::new());
         for line in lines {
@@ -100,7 +97,6 @@ impl LogBook {
         book
     }
 
-    /// All connections.
     pub(super) fn count(&self) -> u64 {
         self.ended.values().sum()
     }

@@ -15,7 +15,6 @@ use super::hostile::{self, Hostility};
 use super::rig::Rig;
 use super::script::{Fault, Phase};
 
-/// What the clients have counted.
 #[derive(Debug)]
 pub(super) struct Counted {
     /// The honest ones of ours.

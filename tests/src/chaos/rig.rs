@@ -35,7 +35,6 @@ pub(super) const FILE_THREADS: u32 = 4;
 /// to go, and room for a loaded machine.
 const END_MAX: Duration = Duration::from_secs(DRAIN_SECONDS + 5 + 20);
 
-/// What a reload may change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choice {
     /// The log goes to a full disk.
@@ -46,7 +45,6 @@ pub(super) struct Choice {
     pub(super) is_broken: bool,
 }
 
-/// All of it.
 #[derive(Debug)]
 pub(super) struct Rig {
     pub(super) journal: Arc<Journal>,
@@ -72,16 +70,13 @@ pub(super) struct Rig {
 pub(super) struct Services {
     /// Before the servers that check each byte.
     pub(super) exchange: Service,
-    /// Before the laboratory's origin.
     pub(super) web: Service,
-    /// Files.
     pub(super) files: Service,
     /// One that comes and goes with reloads.
     extra: Service,
 }
 
 impl Rig {
-    /// Starts everything.
     pub(super) fn start(journal: &Arc<Journal>) -> Self {
         let (site, folder, origin) = (Site::new(), Directory::new(), Origin::start());
         folder.write("file", FILE.bytes(0, FILE_BYTES));
@@ -207,7 +202,6 @@ impl Services {
         }
     }
 
-    /// The whole configuration.
     fn toml(&self, choice: Choice) -> String {
         let (output, balance) = match (choice.is_disk_full, choice.is_other) {
             (true, _) => ("/dev/full", "round-robin"),

@@ -21,16 +21,13 @@ use super::phase::{self, Counted};
 use super::rig::{FILE_THREADS, Rig};
 use super::script::{Fault, Phase};
 
-/// What a run is.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// All else follows from it.
     pub seed: u64,
     /// The first phase, to go on where another run broke.
     pub first: u64,
-    /// Phases at most.
     pub phases: u64,
-    /// No phase begins later.
     pub time: Duration,
 }
 
@@ -142,7 +139,6 @@ fn watch(journal: &Journal, watched: &Mutex<Option<PathBuf>>, stop: &AtomicBool)
 /// What the books of a worker process say.
 #[derive(Clone, Debug, Default)]
 struct Books {
-    /// Which worker process it is.
     pid: i64,
     ended: BTreeMap<String, u64>,
     handshakes: BTreeMap<&'static str, u64>,

@@ -6,7 +6,6 @@ use crate::numbers::{Numbers, mixed};
 
 use super::hostile::{self, Hostility};
 
-/// Something that breaks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
     /// The worker process is killed (SIGKILL).
@@ -25,7 +24,6 @@ pub enum Fault {
     BadCertificate,
     /// Servers die and come back.
     ServersDie,
-    /// Servers refuse new connections.
     ServersRefuse,
     /// Servers neither read nor write.
     ServersStall,
@@ -43,7 +41,6 @@ pub enum Fault {
     JumpClock,
 }
 
-/// All of them.
 pub const FAULTS: [Fault; 16] = [
     Fault::Kill,
     Fault::Freeze,
@@ -84,7 +81,6 @@ const LOADS: [&str; 11] = [
 /// One phase of a run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Phase {
-    /// Phases before it.
     pub number: u64,
     /// Whether nothing breaks in it.
     pub is_calm: bool,
@@ -103,16 +99,13 @@ pub struct Phase {
 /// One step of a phase.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Step {
-    /// Since the phase's begin.
     pub at: Duration,
-    /// What.
     pub fault: Fault,
     /// Whether it ends now, and does not begin.
     pub is_end: bool,
 }
 
 impl Phase {
-    /// That of a seed.
     pub fn by_seed(seed: u64, number: u64) -> Self {
         let mut numbers = Numbers::new(seed ^ mixed(number));
         let is_calm = number.is_multiple_of(CALM_EVERY);

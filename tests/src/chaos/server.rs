@@ -18,10 +18,8 @@ const LOOK: Duration = Duration::from_millis(50);
 
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// What it does with its connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Mood {
-    /// Answers.
     Serve,
     /// Accepts, and neither reads nor writes.
     Stall,
@@ -31,7 +29,6 @@ pub(super) enum Mood {
     Refuse,
     /// Refuses new connections and has reset all others, as if it had been killed.
     Dead,
-    /// For ever.
     Ended,
 }
 
@@ -41,7 +38,6 @@ impl Mood {
     }
 }
 
-/// It ends on drop.
 #[derive(Debug)]
 pub(super) struct CheckingServer {
     address: SocketAddr,
@@ -58,7 +54,6 @@ struct Shared {
 }
 
 impl CheckingServer {
-    /// On a port of loopback.
     pub(super) fn start(journal: &Arc<Journal>) -> Self {
         let address = free_address();
         let shared = Arc::new(Shared {
@@ -74,7 +69,6 @@ impl CheckingServer {
         Self { address, shared }
     }
 
-    /// Where it listens.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -131,11 +125,9 @@ fn listen(first: TcpListener, address: SocketAddr, shared: &Arc<Shared>) {
     }
 }
 
-/// One connection.
 struct Visit {
     socket: TcpStream,
     shared: Arc<Shared>,
-    /// Kills before it began.
     kills: u64,
 }
 

@@ -27,14 +27,11 @@ const GROWTH_KIB_MAX: u64 = 2048;
 /// Quiet samples that a quarter needs for its median to mean anything.
 const QUARTER_MIN: usize = 3;
 
-/// What both processes held at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Since the run began.
     pub at: Duration,
     /// Whether no connection was open.
     pub is_quiet: bool,
-    /// Supervisor and worker process.
     pub held: [Footprint; 2],
 }
 

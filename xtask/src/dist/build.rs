@@ -6,11 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What is made, and of what.
 pub(super) struct Dist {
-    /// The sources.
     pub(super) root: PathBuf,
-    /// Where it goes.
     pub(super) output: PathBuf,
     /// The platform, as rustc calls it.
     pub(super) triple: String,
@@ -56,7 +53,6 @@ impl Dist {
         format!("{}-1", self.version)
     }
 
-    /// Builds both programs.
     pub(super) fn build(&self) -> Result<()> {
         let home = std::env::var("CARGO_HOME")
             .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")))?;

@@ -15,7 +15,6 @@ use crate::supply;
 pub(super) struct Parts {
     /// As `cargo metadata` describes them, by their ids.
     packages: BTreeMap<String, Json>,
-    /// Who needs whom.
     needs: BTreeSet<(String, String)>,
     /// The digest of each source, by name and version.
     digests: BTreeMap<(String, String), String>,
@@ -63,7 +62,6 @@ impl Parts {
         })
     }
 
-    /// The bill of materials.
     pub(super) fn spdx(&self, dist: &Dist) -> Result<String> {
         let name = format!("lariat-{}-{}", dist.version, dist.triple);
         let lock = said(Command::new("sha256sum").arg(dist.root.join("Cargo.lock")))?;

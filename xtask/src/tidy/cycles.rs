@@ -48,7 +48,6 @@ fn cycles_among(sources: &[&Source]) -> Vec<Violation> {
     violations
 }
 
-/// Which files each file imports.
 fn graph(sources: &[&Source]) -> Vec<BTreeSet<usize>> {
     let modules: BTreeMap<Vec<String>, usize> = sources
         .iter()

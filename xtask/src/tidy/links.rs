@@ -3,7 +3,6 @@
 use super::tree::{Text, Tree};
 use super::violation::Violation;
 
-/// Checks every Markdown page.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     tree.pages
         .iter()

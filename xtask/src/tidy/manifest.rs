@@ -3,13 +3,11 @@
 use anyhow::{Context, Result};
 use toml::{Table, Value};
 
-/// A package's manifest.
 #[derive(Debug)]
 pub(super) struct Manifest {
     pub(super) name: String,
     /// What the product is built from, build scripts included.
     pub(super) dependencies: Vec<String>,
-    /// What only its tests are built from.
     pub(super) for_tests: Vec<String>,
     /// Whether it takes the workspace's lints.
     pub(super) lints: bool,

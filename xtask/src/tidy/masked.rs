@@ -11,7 +11,6 @@ pub(super) struct Masked {
 }
 
 impl Masked {
-    /// Masks a file.
     pub(super) fn new(text: &str) -> Self {
         let text = mask(text);
         let lines: Vec<&str> = text.lines().collect();
@@ -24,7 +23,6 @@ impl Masked {
         Self { text, tests }
     }
 
-    /// All lines.
     pub(super) fn lines(&self) -> impl Iterator<Item = &str> {
         self.text.lines()
     }

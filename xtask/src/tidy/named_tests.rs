@@ -10,7 +10,6 @@ const PAGE: &str = "docs/threat-model.md";
 /// A name in code font with this many underscores is that of a test.
 const UNDERSCORES_MIN: usize = 3;
 
-/// Checks the page.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let sources = tree.sources.iter().flat_map(|source| source.text.lines());
     let functions: HashSet<_> = sources.filter_map(function).collect();

@@ -5,7 +5,6 @@ use super::layers::{self, UNSAFE};
 use super::tree::{Source, Tree};
 use super::violation::Violation;
 
-/// Checks every file.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for source in &tree.sources {

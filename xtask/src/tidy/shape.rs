@@ -19,7 +19,6 @@ const PROMISES: &[&str] = &[
     concat!("XX", "X"),
 ];
 
-/// Checks every file.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations: Vec<Violation> = tree.sources.iter().flat_map(rules).collect();
     for page in tree.pages.iter().chain(&tree.manifests) {

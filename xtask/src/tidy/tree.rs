@@ -11,7 +11,6 @@ use super::masked::Masked;
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) manifests: Vec<Text>,
-    /// Configurations, scenarios and targets.
     pub(super) data: Vec<Text>,
     pub(super) pages: Vec<Text>,
     pub(super) sources: Vec<Source>,
@@ -26,7 +25,6 @@ pub(super) struct Text {
     pub(super) text: String,
 }
 
-/// A file of Rust.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) path: String,
@@ -34,7 +32,6 @@ pub(super) struct Source {
     pub(super) masked: Masked,
 }
 
-/// What is made, not written.
 const SKIPPED: &[&str] = &[".git", "artifacts", "corpus", "target"];
 
 impl Tree {

@@ -8,7 +8,6 @@ pub(super) struct Violation {
 }
 
 impl Violation {
-    /// In a file, or anywhere else.
     pub(super) fn new(place: impl Into<String>, rule: impl Into<String>) -> Self {
         Self {
             place: place.into(),

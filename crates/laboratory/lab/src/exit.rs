@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-/// How the program ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Exit {
     Success = 0,
@@ -16,7 +15,6 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// What each means, for help and reference.
     pub(crate) const ALL: [(Self, &str); 8] = [
         (Self::Success, "It did what it was asked."),
         (Self::Failed, "Something failed at run time."),

@@ -35,13 +35,9 @@ const FAILURES_MAX: u32 = 2;
 
 /// All that a run goes by.
 pub(crate) struct Experiment<'a> {
-    /// As the record begins.
     pub(crate) plan: &'a experiment::Plan,
-    /// Its scenarios, in the same order.
     pub(crate) scenarios: &'a [Expanded],
-    /// Its targets, in the same order.
     pub(crate) resolved: &'a [ResolvedTarget],
-    /// What this host has for it.
     pub(crate) means: Means,
     /// The folder of the run: programs read and write there.
     pub(crate) folder: &'a Path,
@@ -73,12 +69,10 @@ pub(crate) enum RunFault {
 #[derive(Debug, Default)]
 pub(crate) struct Past(BTreeMap<(String, String), Done>);
 
-/// What it holds of a configuration.
 #[derive(Clone, Debug, Default)]
 struct Done {
     repeats: BTreeSet<u32>,
     measurements: u32,
-    /// In a row, up to now.
     failures: u32,
 }
 
@@ -193,7 +187,6 @@ impl Experiment<'_> {
     }
 }
 
-/// A run in progress.
 struct Running<'r, 'a, 'b> {
     run: &'r Experiment<'a>,
     bench: Bench<'b>,

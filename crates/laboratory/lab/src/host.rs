@@ -25,7 +25,6 @@ use text::{read, value, with_remedy};
 /// How long keys and ciphers are measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Timing {
-    /// Which of them.
     pub(crate) rows: Rows,
     /// CPU time of each row; of the system's OpenSSL the next whole seconds, which it wants.
     pub(crate) each: Duration,

@@ -60,7 +60,6 @@ const RELOAD_AFTER: Duration = Duration::from_millis(500);
 /// A load in the background is ended when the measured one is over.
 const BACKGROUND_MAX: Duration = Duration::from_secs(3600);
 
-/// What all configurations of a run share.
 pub(crate) struct Bench<'a> {
     certificates: &'a Certificates,
     folder: &'a Path,
@@ -68,7 +67,6 @@ pub(crate) struct Bench<'a> {
     origin: Origin,
 }
 
-/// What is to be measured.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) planned: &'a Planned,
@@ -284,7 +282,6 @@ impl Session<'_, '_> {
         Ok(plan)
     }
 
-    /// Fails if nothing succeeds.
     fn run(&self, plan: &Plan) -> Result<Loaded, Failure> {
         let event = self.node_loss();
         let loaded = loaded::run(plan, &self.watched, event.as_ref(), self.cancel)?;
@@ -374,7 +371,6 @@ impl Session<'_, '_> {
         found.filter(|_| !is_shared)
     }
 
-    /// What every measurement has.
     fn common(
         &self,
         elapsed: Duration,
@@ -405,7 +401,6 @@ impl Session<'_, '_> {
         }
     }
 
-    /// Measures by another program.
     fn call(&self, load: &ProgramLoad) -> Result<Measurement, Failure> {
         let planned = self.subject.planned;
         let missing = || Failure::Failed("no program makes the load".to_owned());

@@ -30,10 +30,8 @@ use worker::Worker;
 
 pub(crate) use connection::Totals;
 
-/// Its options.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Where it listens. Never empty.
     pub(crate) listen: Vec<Address>,
     /// How many threads serve; at least one.
     pub(crate) threads: u16,
@@ -50,11 +48,7 @@ pub(crate) enum Fault {
     #[error("cannot listen at {address}: {error}")]
     Listen { address: Address, error: io::Error },
     #[error("cannot run on CPU {cpu}: {error}")]
-    Cpu {
-        /// To which CPU.
-        cpu: u16,
-        error: io::Error,
-    },
+    Cpu { cpu: u16, error: io::Error },
     #[error("the kernel refused: {0}")]
     Kernel(#[from] io::Error),
 }
@@ -66,13 +60,11 @@ const BACKLOG: u32 = 4096;
 pub(crate) struct Origin {
     options: Options,
     signals: Signals,
-    /// A list a thread.
     listeners: Vec<Vec<(Arc<OwnedFd>, bool)>>,
     /// Where it listens, with the ports that the kernel chose.
     addresses: Vec<Address>,
 }
 
-/// What main and the workers share.
 struct Shared {
     /// Woken when a worker has ended by itself.
     ended: Waker,

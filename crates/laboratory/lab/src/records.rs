@@ -25,17 +25,13 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Records of one kind, in the order in which they were named.
 #[derive(Debug)]
 pub(crate) struct Named<T> {
-    /// What files made from each begin with.
     pub(crate) names: Vec<String>,
-    /// As many.
     pub(crate) records: Vec<T>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Records {
-    /// What `load` writes.
     Loads(Named<Record>),
-    /// What `run` writes.
     Experiments(Named<Experiment>),
     /// Some of each; how many.
     Mixed(usize, usize),
@@ -54,7 +50,6 @@ impl<T> Named<T> {
         self.records.push(record);
     }
 
-    /// Each with its name.
     pub(crate) fn list(&self) -> Vec<(&str, &T)> {
         let names = self.names.iter().map(String::as_str);
         names.zip(&self.records).collect()
@@ -207,7 +202,6 @@ impl fmt::Display for Unread<'_> {
     }
 }
 
-/// A path for people.
 pub(crate) fn shown(path: &Path) -> String {
     tame(&path.to_string_lossy())
 }

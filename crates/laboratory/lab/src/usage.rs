@@ -4,7 +4,6 @@ use std::fmt;
 
 use options::{Problem, nearest};
 
-/// Why arguments say nothing, and what would.
 #[derive(Debug)]
 pub(crate) struct UsageError {
     message: String,

@@ -25,8 +25,10 @@ pub struct Schedule {
 /// Where the next instant comes from, in transactions since the beginning.
 #[derive(Clone, Debug)]
 enum Source {
-    /// At regular distances.
-    Constant { next: u64, step: u64 },
+    Constant {
+        next: u64,
+        step: u64,
+    },
     /// At random distances with this mean.
     Poisson {
         reached: f64,

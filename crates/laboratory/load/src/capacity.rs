@@ -16,7 +16,6 @@ const RATE_MIN_PER_S: f64 = 0.5;
 /// The greatest rate is doubled until the server does not follow.
 const GROWTH: f64 = 2.0;
 
-/// A search under way.
 #[derive(Debug)]
 pub struct Finder {
     plan: Plan,

@@ -34,9 +34,7 @@ pub(crate) struct Channel {
     /// Goes out before anything else of the layer: a PROXY header, plain bytes, or what the
     /// socket had no room for.
     pending: Vec<u8>,
-    /// What the hello offers to resume.
     offered: Handshake,
-    /// So much of it has gone out.
     sent: usize,
 }
 
@@ -48,7 +46,6 @@ struct Opening {
     hello: Vec<u8>,
 }
 
-/// What a handshake came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Shaken {
     /// `Full` if it was one, else the kind of resumption.
@@ -58,7 +55,6 @@ pub(crate) struct Shaken {
 }
 
 impl Channel {
-    /// Without TLS.
     pub(crate) fn plain(preface: Vec<u8>) -> Self {
         Self::new(Layer::Plain, preface, Handshake::Full)
     }
@@ -333,12 +329,9 @@ impl Channel {
     }
 }
 
-/// Whether everything was written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Flushed {
-    /// It was.
     All,
-    /// The socket is full.
     Part,
 }
 

@@ -11,7 +11,6 @@ use crate::plan::{ClientSelection, Clients, Handshake, Plan};
 /// The number of grades by which sessions differ in how far they are used.
 const PHASES_MAX: usize = 256;
 
-/// One thread's clients.
 #[derive(Debug)]
 pub(crate) struct ClientPool {
     rules: Clients,
@@ -29,7 +28,6 @@ pub(crate) struct ClientPool {
     arrivals: Option<Arrivals>,
 }
 
-/// How new clients arrive.
 #[derive(Debug)]
 struct Arrivals {
     /// Requests that each of them makes.
@@ -42,7 +40,6 @@ struct Arrivals {
     step: u32,
 }
 
-/// One client.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     /// What it wants of every connection but the first of a session.
@@ -130,12 +127,10 @@ impl ClientPool {
         client_pool
     }
 
-    /// Whether new clients arrive.
     pub(crate) fn has_arrivals(&self) -> bool {
         self.arrivals.is_some()
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.clients.len()
     }

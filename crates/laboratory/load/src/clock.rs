@@ -11,16 +11,13 @@ const LATE_MAX: Duration = Duration::from_millis(100);
 /// When what begins and ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// The warm-up begins.
     pub(crate) begin: Instant,
-    /// The figures begin.
     pub(crate) zero: Instant,
     /// No transaction begins any more.
     pub(crate) end: Instant,
 }
 
 impl Clock {
-    /// Of a plan that begins then.
     pub(crate) fn new(plan: &Plan, begin: Instant) -> Self {
         let zero = begin + plan.warm_up;
         Self {
@@ -39,7 +36,6 @@ impl Clock {
         }
     }
 
-    /// One that stands.
     pub(crate) fn unstarted() -> Self {
         let now = Instant::now();
         Self {

@@ -17,7 +17,6 @@ use crate::reply::{Progress, Reply};
 /// from all others.
 const READS_MAX: usize = 16;
 
-/// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     fd: OwnedFd,
@@ -43,13 +42,10 @@ pub(crate) struct Connection {
 pub(crate) struct Marks {
     /// The first byte of the hello went out.
     pub(crate) hello: Option<Instant>,
-    /// Data could be sent.
     pub(crate) open: Option<Instant>,
-    /// Data came.
     pub(crate) first_byte: Option<Instant>,
 }
 
-/// Where a connection stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stage {
     /// The dial is on its way.
@@ -58,7 +54,6 @@ pub(crate) enum Stage {
     Handshake,
     /// It can be used, and nothing is asked.
     Open,
-    /// A reply is awaited.
     Reply,
     /// It did its work, and waits for the server's end.
     Closing,
@@ -75,14 +70,11 @@ impl Stage {
     }
 }
 
-/// What happened to a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Step {
-    /// Nothing that anybody waits for.
     Waiting,
     /// Data can be sent now, for the first time.
     Opened,
-    /// The reply is whole.
     Replied,
     /// The connection is at its end, as it should be.
     Over,
@@ -250,7 +242,6 @@ impl Connection {
         }
     }
 
-    /// The reply is whole.
     fn replied(&mut self) -> Step {
         self.stage = Stage::Open;
         Step::Replied
@@ -379,7 +370,6 @@ impl Connection {
         }
     }
 
-    /// The connection broke.
     fn broken(&mut self, error: &io::Error) -> Step {
         use io::ErrorKind::{BrokenPipe, ConnectionReset};
         let is_reset = matches!(error.kind(), ConnectionReset | BrokenPipe);
@@ -415,7 +405,6 @@ impl Connection {
     }
 }
 
-/// Why a dial failed.
 pub(crate) fn dial_failure(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Failure::ConnectRefused,

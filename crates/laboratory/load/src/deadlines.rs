@@ -8,7 +8,6 @@ use std::time::Instant;
 pub(crate) struct Deadline {
     /// The end of its time.
     pub(crate) at: Instant,
-    /// Its place.
     pub(crate) key: usize,
     /// Its number: the place may have gone to another.
     pub(crate) serial: u32,

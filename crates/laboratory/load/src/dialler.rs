@@ -22,7 +22,6 @@ use crate::thread_context::ThreadContext;
 use crate::tls::configurations::{Configurations, TlsFault};
 use crate::transaction::Transaction;
 
-/// What opens one thread's connections.
 pub(crate) struct Dialler {
     plan: Arc<Plan>,
     tls: Option<Configurations>,
@@ -111,7 +110,6 @@ impl Dialler {
         sources.get(self.source % sources.len().max(1)).copied()
     }
 
-    /// Where this connection of a client goes.
     fn next_address(&mut self, client: u32) -> Address {
         let target = &self.plan.target;
         let place = &mut self.places[client as usize];

@@ -1,6 +1,5 @@
 //! Which libraries this build was made from.
 
-/// What cargo resolved.
 const LOCK_FILE: &str = include_str!("../../../../Cargo.lock");
 
 /// The version of a library that is in this build.

@@ -49,7 +49,6 @@ pub trait Limited: Read + Write {
     fn shorten(&mut self, limit: Duration);
 }
 
-/// What is done on a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conversation<'a> {
     /// Sent after the handshake; `None` = our close_notify alone.
@@ -63,10 +62,8 @@ pub struct Conversation<'a> {
 /// How a server ended its stream.
 pub use measure::probe::End;
 
-/// What was seen of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// `TLSv1.3`.
     pub version: String,
     /// The suite, by its standard name.
     pub suite: String,
@@ -112,7 +109,6 @@ pub struct Observed {
     pub alert: Option<u8>,
 }
 
-/// Why a handshake came to nothing.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Fault {
     /// The server's alert, by its number.
@@ -127,7 +123,6 @@ pub enum Fault {
     /// What came was no TLS: its first bytes.
     #[error("what the server sent is no TLS")]
     NotTls(Vec<u8>),
-    /// What came breaks the protocol.
     #[error("{0}")]
     Protocol(String),
 }
@@ -276,7 +271,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One connection.
 struct Talk<'s, S> {
     connection: ClientConnection,
     stream: &'s mut S,
@@ -285,7 +279,6 @@ struct Talk<'s, S> {
     observed: Observed,
 }
 
-/// What came of one read.
 enum Came {
     Bytes,
     End,

@@ -32,24 +32,19 @@ pub struct Outcome {
 /// What a record tells that the load does not know.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// What measured.
     pub version: String,
-    /// The command line.
     pub command: Vec<String>,
     /// When it began: RFC 3339, UTC.
     pub started: String,
-    /// What it ran on.
     pub host: Host,
 }
 
 impl Outcome {
-    /// How it ended.
     #[must_use]
     pub fn ending(&self) -> Ending {
         self.ending
     }
 
-    /// All transactions.
     #[must_use]
     pub fn totals(&self) -> Counts {
         self.tally.totals
@@ -125,7 +120,6 @@ impl Outcome {
         }
     }
 
-    /// The record.
     #[must_use]
     pub fn record(self, plan: &Plan, frame: Frame, capacity: Option<Capacity>) -> Record {
         let cpu_ns = self.threads.iter().map(|thread| thread.cpu_ns).sum();

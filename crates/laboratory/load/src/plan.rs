@@ -12,7 +12,6 @@ pub use measure::choice::{
 use wire::address::Address;
 use wire::starttls::Dialect;
 
-/// A whole load.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The server, and what to ask it for.
@@ -25,11 +24,9 @@ pub struct Plan {
     pub tls: Option<Tls>,
     /// What is asked on a connection; `None` = nothing, the handshake is all.
     pub request: Option<Request>,
-    /// How connections end.
     pub ending: ConnectionEnding,
     /// The clients: each has its own sessions, its own connection, and does one thing at a time.
     pub clients: Clients,
-    /// When transactions are due.
     pub arrival: Arrival,
     /// Transactions before the figures begin, for this long.
     pub warm_up: Duration,
@@ -81,16 +78,13 @@ impl Plan {
     }
 }
 
-/// The server.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// As it was given.
     pub url: String,
     /// Where connections go; at least one. Clients have them in turn.
     pub addresses: Vec<Address>,
     /// Whether each new connection of a client goes to the next address, with its session.
     pub moves_sessions: bool,
-    /// The `Host` header.
     pub authority: String,
 }
 
@@ -103,7 +97,6 @@ impl Target {
     }
 }
 
-/// How TLS is spoken.
 #[derive(Clone, Debug)]
 pub struct Tls {
     /// The protocol in which the server is asked for TLS first; `None` = TLS begins at once.
@@ -141,7 +134,6 @@ pub struct Tls {
 pub struct ClientCertificate {
     /// The chain as PEM, leaf first.
     pub chain_pem: Vec<u8>,
-    /// The key as PEM.
     pub key_pem: Vec<u8>,
 }
 
@@ -158,16 +150,13 @@ pub enum Verification {
     Authority(Vec<u8>),
 }
 
-/// What is asked.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Request {
-    /// `GET`, `HEAD`, `POST`, …
     pub method: String,
     /// The path with the query.
     pub path: String,
     /// Further headers, without `Host`, `Connection` and `Content-Length`.
     pub headers: Vec<(String, String)>,
-    /// The body, if any.
     pub body: Vec<u8>,
 }
 
@@ -188,7 +177,6 @@ pub struct Clients {
     pub selection: ClientSelection,
 }
 
-/// When transactions are due.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrival {
     /// When one is done, the next begins: a fixed number at once.
@@ -200,7 +188,6 @@ pub enum Arrival {
     Open {
         /// Stretches of time with their rates, one after the other; they fill the duration.
         stretches: Vec<Stretch>,
-        /// How the instants lie.
         spacing: Spacing,
         /// Whether each instant brings a new client without a session, in place of a request of a
         /// free client. Its first request is due at that instant, each other one when the one
@@ -225,7 +212,6 @@ impl Arrival {
 /// A stretch of time in which the rate goes evenly from one value to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
-    /// How long it is.
     pub length: Duration,
     /// Transactions a second at its beginning.
     pub from_per_s: f64,
@@ -233,10 +219,8 @@ pub struct Stretch {
     pub to_per_s: f64,
 }
 
-/// Threads.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Threads {
-    /// How many.
     pub count: u16,
     /// The CPUs that they are pinned to, in turn; none = not pinned.
     pub cpus: Vec<u16>,

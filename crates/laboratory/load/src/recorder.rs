@@ -13,7 +13,6 @@ use crate::thread_context::{Report, ThreadContext};
 /// Records the transactions of one thread.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    /// Counted for all figures.
     pub(crate) tally: Tally,
     /// Counted by the connections themselves.
     pub(crate) traffic: Traffic,
@@ -36,7 +35,6 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// With nothing recorded.
     pub(crate) fn new(plan: &Plan, context: ThreadContext) -> Self {
         let step_ends = step_ends(&plan.arrival);
         Self {
@@ -55,7 +53,6 @@ impl Recorder {
         }
     }
 
-    /// The clock runs.
     pub(crate) fn start(&mut self, clock: Clock) {
         self.clock = clock;
     }
@@ -110,7 +107,6 @@ impl Recorder {
         self.context.show(open, received_bytes, succeeded);
     }
 
-    /// Nothing more is recorded.
     pub(crate) fn finish(&mut self) {
         self.pass(Instant::now());
         let is_empty = self.second == SecondTally::default() && self.late.is_empty();
@@ -134,7 +130,6 @@ impl Recorder {
         self.step_ends.iter().position(|end| at < *end)
     }
 
-    /// A transaction was due.
     #[inline]
     pub(crate) fn attempt(&mut self, due: Instant) {
         if !self.is_counted(due) {
@@ -176,7 +171,6 @@ impl Recorder {
         }
     }
 
-    /// A transaction succeeded.
     #[inline]
     pub(crate) fn succeed(&mut self, due: Instant, timing: &Timing) {
         if !self.is_counted(due) {
@@ -196,7 +190,6 @@ impl Recorder {
         }
     }
 
-    /// A transaction failed.
     pub(crate) fn fail(&mut self, due: Instant, failure: Failure) {
         if !self.is_counted(due) {
             self.tally.warm_up.failed += 1;

@@ -32,9 +32,7 @@ pub(crate) struct Malformed;
 /// How far a reply got with the bytes that came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Progress {
-    /// More has to come.
     Partial,
-    /// The reply is complete.
     Whole,
 }
 

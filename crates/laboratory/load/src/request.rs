@@ -9,7 +9,6 @@ use crate::plan::{Plan, Request};
 pub(crate) struct Requests {
     stays: Vec<u8>,
     closes: Vec<u8>,
-    /// Its reply has no body.
     pub(crate) to_head: bool,
 }
 

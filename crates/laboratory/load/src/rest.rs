@@ -46,7 +46,6 @@ impl Rest {
         self.changed.notify_all();
     }
 
-    /// When it was over.
     pub(crate) fn over(&self) -> Option<Instant> {
         self.lock().over
     }

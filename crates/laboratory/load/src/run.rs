@@ -20,7 +20,6 @@ use crate::thread_context::{Common, Report, ThreadContext};
 use crate::tls::configurations::warm_thread;
 use crate::worker::Worker;
 
-/// A load under way.
 #[derive(Debug)]
 pub struct Run {
     plan: Arc<Plan>,
@@ -38,7 +37,6 @@ pub struct Run {
 /// What happened in a second.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// Its figures.
     pub second: Second,
     /// Failures in it, by reason.
     pub failures: BTreeMap<String, u64>,
@@ -167,7 +165,6 @@ fn spawn(
 }
 
 impl Run {
-    /// What ends it early.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()

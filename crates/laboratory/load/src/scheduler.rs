@@ -11,7 +11,6 @@ use crate::clock::Clock;
 use crate::plan::Plan;
 use crate::thread_context::ThreadContext;
 
-/// What a thread has to begin.
 pub(crate) struct Scheduler {
     /// Planned instants; `None` = closed load.
     schedule: Option<Peekable<Schedule>>,
@@ -38,12 +37,10 @@ impl Scheduler {
         }
     }
 
-    /// The clock runs.
     pub(crate) fn start(&mut self, clock: Clock) {
         self.clock = clock;
     }
 
-    /// Whether instants are planned.
     pub(crate) fn is_open(&self) -> bool {
         self.schedule.is_some()
     }

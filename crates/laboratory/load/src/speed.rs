@@ -17,10 +17,8 @@ use sys::cpu::thread_time;
 
 use crate::library;
 
-/// How many rows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rows {
-    /// What today's servers mostly do.
     Quick,
     /// Every kind of key, group and cipher that scenarios use, and every size.
     Full,

@@ -56,7 +56,6 @@ pub(crate) struct Tally {
 /// Transactions that were planned in one stretch.
 #[derive(Debug, Default)]
 pub(crate) struct StepTally {
-    /// Of those that were planned in it.
     pub(crate) counts: Counts,
     /// Successes that ended in it, whenever they were planned.
     pub(crate) ended: u64,
@@ -111,7 +110,6 @@ impl Tally {
         }
     }
 
-    /// Counts a handshake.
     pub(crate) fn shake_hands(&mut self, negotiated: Negotiated) {
         self.add_handshakes(negotiated, 1);
     }
@@ -153,7 +151,6 @@ impl Tally {
         }
     }
 
-    /// Failures by their names.
     pub(crate) fn failures_by_name(&self) -> BTreeMap<String, u64> {
         by_name(&self.failures)
     }
@@ -186,7 +183,6 @@ impl SecondTally {
         add_all(&mut self.failures, other.failures);
     }
 
-    /// As a record has it.
     pub(crate) fn second(&self, at_s: u64) -> Second {
         Second {
             at_s,
@@ -203,7 +199,6 @@ impl SecondTally {
         }
     }
 
-    /// Failures by their names.
     pub(crate) fn failures_by_name(&self) -> BTreeMap<String, u64> {
         by_name(&self.failures)
     }

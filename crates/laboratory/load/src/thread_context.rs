@@ -14,7 +14,6 @@ use crate::tally::SecondTally;
 /// What one thread has, and what it shares with the others.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadContext {
-    /// The thread's number.
     pub(crate) index: u16,
     /// How many threads there are.
     pub(crate) threads: u16,
@@ -22,11 +21,9 @@ pub(crate) struct ThreadContext {
     pub(crate) waker: Arc<Waker>,
     /// Where its seconds go.
     pub(crate) reports: Sender<Report>,
-    /// What all have in common.
     pub(crate) common: Arc<Common>,
 }
 
-/// What a thread reports while it runs.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// The number of the thread.
@@ -42,14 +39,11 @@ pub(crate) struct Report {
 /// What a thread lets others see of it.
 #[derive(Debug, Default)]
 struct Shown {
-    /// Connections that are open.
     open: AtomicU64,
     received_bytes: AtomicU64,
-    /// Transactions that succeeded.
     succeeded: AtomicU64,
 }
 
-/// What all threads look at.
 #[derive(Debug)]
 pub(crate) struct Common {
     stopped: AtomicBool,
@@ -75,14 +69,12 @@ impl Common {
         }
     }
 
-    /// Nothing is to be begun any more.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Relaxed);
         self.rest.end();
         self.wake_all();
     }
 
-    /// Where threads rest.
     pub(crate) fn rest(&self) -> &Rest {
         &self.rest
     }

@@ -10,7 +10,6 @@ use crate::failure::Failure;
 use crate::plan::Handshake;
 use crate::tally::{Negotiated, Timing};
 
-/// One transaction.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     /// Its planned instant: durations count from here.
@@ -19,13 +18,11 @@ pub(crate) struct Transaction {
     pub(crate) sends_early: bool,
     /// A session is to be resumed.
     must_resume: bool,
-    /// One is offered.
     offers: bool,
     kind: Kind,
     fault: Option<Failure>,
 }
 
-/// How a transaction ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Verdict {
     Success(Timing),
@@ -33,7 +30,6 @@ pub(crate) enum Verdict {
 }
 
 impl Transaction {
-    /// With a handshake.
     pub(crate) fn new(due: Instant, must_resume: bool, offers: bool, sends_early: bool) -> Self {
         Self {
             due,
@@ -45,7 +41,6 @@ impl Transaction {
         }
     }
 
-    /// On a new connection without TLS.
     pub(crate) fn plain(due: Instant) -> Self {
         Self {
             kind: Kind::Plain,

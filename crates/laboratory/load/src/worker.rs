@@ -29,7 +29,6 @@ use crate::transaction::{Transaction, Verdict};
 /// Bytes read at once: four records of the greatest size.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Events taken at once.
 const EVENTS_MAX: usize = 256;
 
 /// Transactions begun in a row before events are looked at again, when the schedule lags.
@@ -46,7 +45,6 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 const TIMER: u64 = u64::MAX;
 const WAKER: u64 = u64::MAX - 1;
 
-/// One thread's load.
 pub(crate) struct Worker {
     plan: Arc<Plan>,
     context: ThreadContext,
@@ -405,7 +403,6 @@ impl Worker {
         }
     }
 
-    /// The handshake is over.
     fn opened(&mut self, key: usize) -> Step {
         let Some(slot) = self.slots.get_mut(key) else {
             return Step::Waiting;
@@ -556,7 +553,6 @@ impl Worker {
         }
     }
 
-    /// Nothing is waited for any more.
     fn abandon(&mut self) {
         let keys: Vec<_> = self.slots.iter().map(|(key, _)| key).collect();
         for key in keys {

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::Nanoseconds;
 
-/// What one rate of attempts brought.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {

@@ -54,7 +54,6 @@ impl Scale {
         }
     }
 
-    /// The value of equals.
     pub fn neutral(self) -> f64 {
         self.leave(0.0)
     }

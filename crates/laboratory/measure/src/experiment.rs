@@ -19,7 +19,6 @@ use crate::record::{
 /// The form that this build writes. It rises when a field changes its meaning or goes.
 pub const FORMAT: u32 = 3;
 
-/// A line.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
@@ -35,7 +34,6 @@ pub enum Event {
     Ended(Ended),
 }
 
-/// A moment.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moment {
@@ -55,25 +53,20 @@ pub struct Ended {
     pub is_complete: bool,
 }
 
-/// All that was planned.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// [`FORMAT`] of the program that wrote it.
     pub format: u32,
-    /// What measured.
     pub tool: Tool,
     /// The command line that repeats it, a word an entry.
     pub command: Vec<String>,
-    /// When it began.
     pub started: String,
     /// `quick` or `full`, or `own` where times or repeats were given.
     pub mode: String,
     /// Decides the order of configurations.
     pub seed: u64,
-    /// What it ran on.
     pub host: HostReport,
-    /// Which CPUs each part ran on.
     pub placement: Placement,
     /// Programs under test, in the order of tables; the others are compared with the first.
     pub targets: Vec<Target>,
@@ -81,7 +74,6 @@ pub struct Plan {
     pub scenarios: Vec<Scenario>,
 }
 
-/// Which CPUs each part ran on.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placement {
@@ -91,13 +83,11 @@ pub struct Placement {
     pub client: Vec<u16>,
 }
 
-/// A program under test.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// The name of its folder; in tables and flags.
     pub name: String,
-    /// What it is, in a line.
     pub title: String,
     /// The file that ran, by its last name; empty where it could not be found.
     pub program: String,
@@ -124,15 +114,12 @@ fn https() -> String {
     "https".to_owned()
 }
 
-/// A scenario.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// The name of its file; in flags.
     pub name: String,
-    /// What it asks, as a sentence.
     pub question: String,
-    /// What is done, in a few sentences.
     pub method: String,
     /// The publications with the tables that it repeats.
     pub sources: Vec<Source>,
@@ -148,15 +135,12 @@ pub struct Scenario {
     pub published: Vec<Published>,
     /// How often each configuration is to be measured.
     pub repeats: u32,
-    /// What is to be measured.
     pub configurations: Vec<Configuration>,
 }
 
-/// Where a question comes from.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// Author, title, year.
     pub title: String,
     /// The table of it that is repeated, in words.
     pub table: String,
@@ -166,21 +150,17 @@ pub struct Source {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Omission {
-    /// For example `RC4`.
     pub what: String,
     /// For example `prohibited by RFC 7465`.
     pub why: String,
 }
 
-/// What was varied.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Factor {
-    /// In flags and keys of configurations.
     pub name: String,
     /// At the head of tables.
     pub title: String,
-    /// Its values, in the order of tables.
     pub values: Vec<Value>,
 }
 
@@ -188,9 +168,7 @@ pub struct Factor {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
-    /// In flags and keys of configurations.
     pub name: String,
-    /// In tables.
     pub title: String,
     /// Where it lies on an axis; none for values that are not numbers. Bytes, requests, multiples.
     pub number: Option<f64>,
@@ -208,7 +186,6 @@ pub struct Published {
     pub columns: Vec<String>,
     /// Rows, as text, each as long as the columns. `-` is no figure.
     pub rows: Vec<Vec<String>>,
-    /// What to know when comparing.
     pub note: Option<String>,
 }
 
@@ -218,7 +195,6 @@ pub struct Published {
 pub struct Configuration {
     /// `target=lariat suite=aes-128`: names it in events and flags.
     pub key: String,
-    /// The target's name.
     pub target: String,
     /// The value of each factor.
     pub values: BTreeMap<String, String>,
@@ -232,13 +208,9 @@ pub struct Configuration {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measurement {
-    /// The scenario's name.
     pub scenario: String,
-    /// The configuration's key.
     pub configuration: String,
-    /// From 0.
     pub repeat: u32,
-    /// When it began.
     pub at: String,
     /// How long was measured: from the end of the warm-up until nothing is begun any more, and on
     /// until the last success.
@@ -250,9 +222,7 @@ pub struct Measurement {
     /// What succeeded a second of that load, until nothing was begun any more.
     #[serde(default)]
     pub goodput_per_s: Option<f64>,
-    /// Transactions.
     pub counts: Counts,
-    /// Failed ones by reason.
     pub failures: BTreeMap<String, u64>,
     /// What the server did in that time, and its CPU time is divided by; see
     /// [`Scenario::operation`]. Of open load, these are also transactions of the warm-up that ended
@@ -294,15 +264,12 @@ pub struct Measurement {
     pub handshake: Durations,
     /// Bytes.
     pub traffic: Traffic,
-    /// What was negotiated, warm-up included.
     pub handshakes: Vec<Handshakes>,
     /// Second by second, where the rate changes; else empty.
     pub seconds: Vec<Second>,
     /// Rate by rate, where there are several.
     pub steps: Vec<Step>,
-    /// What can be read off them.
     pub read_offs: Option<ReadOffs>,
-    /// What else happened on the machine meanwhile.
     pub noise: Noise,
     /// Why the metrics may be those of the client instead of the server.
     pub warnings: Vec<Warning>,
@@ -324,22 +291,15 @@ pub struct Reload {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Durations {
-    /// How many.
     pub count: u64,
-    /// The arithmetic mean.
     pub mean_ns: u64,
-    /// The median.
     pub p50_ns: u64,
-    /// The 90th percentile.
     pub p90_ns: u64,
     /// The 95th; 0 in records that did not have it yet.
     #[serde(default)]
     pub p95_ns: u64,
-    /// The 99th.
     pub p99_ns: u64,
-    /// The 99.9th.
     pub p999_ns: u64,
-    /// The longest.
     pub max_ns: u64,
 }
 
@@ -364,15 +324,10 @@ pub struct Noise {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
-    /// The scenario's name.
     pub scenario: String,
-    /// The configuration's key.
     pub configuration: String,
-    /// From 0.
     pub repeat: u32,
-    /// When.
     pub at: String,
-    /// In which way.
     pub kind: FailureKind,
     /// Why, for people; with the target's own words, if there were any.
     pub why: String,
@@ -390,14 +345,11 @@ pub enum FailureKind {
     Void,
 }
 
-/// A whole file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// The first line.
     pub plan: Plan,
     /// All measurements, in the order of the file.
     pub measurements: Vec<Measurement>,
-    /// All failures.
     pub failures: Vec<Failure>,
     /// The last end that was written, if any.
     pub ended: Option<Ended>,

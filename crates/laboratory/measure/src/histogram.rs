@@ -34,7 +34,6 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one duration.
     #[inline]
     pub fn record(&mut self, duration: Duration) {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(LONGEST_NS);
@@ -52,12 +51,10 @@ impl Histogram {
         self.0.add(&other.0).expect("it grows up to the longest");
     }
 
-    /// How many were counted.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// Whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -4,11 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Host;
 
-/// All of it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostReport {
-    /// What every record holds.
     pub host: Host,
     /// Features of the CPU that matter here, in the order of the table.
     pub features: Vec<Feature>,
@@ -22,7 +20,6 @@ pub struct HostReport {
     pub limits: Vec<Fact>,
     /// Network cards and their queues, without loopback.
     pub networks: Vec<Fact>,
-    /// What the kernel can do for us.
     pub abilities: Vec<Ability>,
     /// How fast keys and ciphers are, by library.
     pub speeds: Vec<Speed>,
@@ -32,25 +29,19 @@ pub struct HostReport {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
-    /// `AES-NI`.
     pub name: String,
     /// Whether the CPU has it.
     pub is_there: bool,
-    /// What it is good for.
     pub use_for: String,
 }
 
-/// A CPU.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Core {
-    /// Its number in the kernel.
     pub cpu: u16,
     /// The physical core; CPUs of the same share its units.
     pub core: u32,
-    /// The socket.
     pub package: u32,
-    /// The memory node.
     pub node: u32,
     /// The last-level cache; CPUs with the same number share it.
     pub cache: u32,
@@ -60,21 +51,16 @@ pub struct Core {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fact {
-    /// Of what.
     pub name: String,
-    /// In the kernel's words, or in ours.
     pub value: String,
     /// What to do about it, where something should be done.
     pub remedy: Option<String>,
 }
 
-/// What a kernel can or cannot do.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ability {
-    /// `kTLS`, `io_uring`.
     pub name: String,
-    /// Whether it can.
     pub is_there: bool,
     /// How that was found out, or why it cannot.
     pub why: String,
@@ -86,7 +72,6 @@ pub struct Ability {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Speed {
-    /// `aws-lc-rs 1.19`, `OpenSSL 3.0.17`.
     pub library: String,
     /// What is done: `sign`, `verify`, `agree`, `encrypt`.
     pub operation: String,
@@ -99,7 +84,6 @@ pub struct Speed {
 }
 
 impl HostReport {
-    /// One JSON document.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("names are strings, and no number is an error")
     }

@@ -7,7 +7,6 @@ use crate::choice::named;
 named! {
     /// How a transaction came to its keys, as the client saw it.
     Kind {
-        /// A full handshake.
         Full = "full",
         /// Resumed by session id (TLS 1.2, RFC 5246 section 7.3).
         SessionId = "session-id",

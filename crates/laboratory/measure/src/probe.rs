@@ -14,7 +14,6 @@ pub const FORMAT: u32 = 1;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeReport {
-    /// [`FORMAT`].
     pub format: u32,
     /// What was asked for, as it was given.
     pub hosts: Vec<String>,
@@ -26,15 +25,12 @@ pub struct ProbeReport {
     pub nodes: Vec<Node>,
     /// Sessions of one address that were offered to the same or another one.
     pub resumption: Vec<Resumption>,
-    /// What is thought of all that.
     pub verdicts: Vec<Verdict>,
 }
 
-/// One address.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// `192.0.2.1:443`.
     pub address: String,
     /// Why nothing more was found out, or not all; `None` = it speaks TLS, and all was asked.
     pub trouble: Option<Trouble>,
@@ -44,13 +40,11 @@ pub struct Node {
     /// 7507); `None` = there is one version alone, or another answer came.
     #[serde(default)]
     pub fallback_refused: Option<bool>,
-    /// What each kind of client gets.
     pub clients: Vec<Client>,
     /// The certificate that it sends in clear text up to TLS 1.2, read where no kind of client gets
     /// a handshake.
     #[serde(default)]
     pub plaintext_certificate: Option<Certificate>,
-    /// What answers a name that nobody has.
     pub unknown_name: Option<UnknownName>,
     /// A connection with a request, to its end.
     pub exchange: Option<Exchange>,
@@ -62,17 +56,14 @@ pub struct Node {
     pub handshakes: Vec<HandshakeTime>,
 }
 
-/// Why a connection came to nothing.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trouble {
-    /// One word.
     pub kind: TroubleKind,
     /// A sentence without a full stop.
     pub text: String,
 }
 
-/// What went wrong with a connection.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TroubleKind {
@@ -90,7 +81,6 @@ pub enum TroubleKind {
     Timeout,
     /// It closed or reset the connection.
     Closed,
-    /// What it sent breaks the protocol.
     Malformed,
     /// It refused by an alert.
     Refused,
@@ -100,7 +90,6 @@ pub enum TroubleKind {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Version {
-    /// `TLSv1.3`.
     pub name: String,
     /// Whether the server went on with it.
     pub spoken: bool,
@@ -125,26 +114,19 @@ pub struct Version {
 }
 
 named! {
-    /// Whose order of suites decides.
     Order {
-        /// The server's own.
         Server = "server",
-        /// The client's.
         Client = "client",
     }
 }
 
-/// What one kind of client gets.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
     /// `modern`, `tls12`, `rsa-only`, `ecdsa-only`, `post-quantum`.
     pub kind: String,
-    /// Why there was no handshake.
     pub trouble: Option<Trouble>,
-    /// `TLSv1.3`.
     pub version: String,
-    /// What was negotiated.
     pub suite: String,
     /// The group of the key exchange.
     pub group: String,
@@ -156,7 +138,6 @@ pub struct Client {
     pub signature: String,
     /// The application protocol, of those that browsers offer; empty = none.
     pub alpn: String,
-    /// The certificate.
     pub certificate: Option<Certificate>,
 }
 
@@ -166,9 +147,7 @@ pub struct Client {
 pub struct Certificate {
     /// SHA-256 of the certificate, in hexadecimal.
     pub fingerprint: String,
-    /// The subject.
     pub subject: String,
-    /// The issuer.
     pub issuer: String,
     /// `RSA 2048`, `ECDSA P-256`, `Ed25519`.
     pub key: String,
@@ -180,7 +159,6 @@ pub struct Certificate {
     /// Subjects of those in the chain that are signed with MD5 or SHA-1, without roots.
     #[serde(default)]
     pub weak_signatures: Vec<String>,
-    /// The alternative names.
     pub names: Vec<String>,
     /// Whether the name in SNI is one of them; `None` = there was no name.
     pub name_matches: Option<bool>,
@@ -190,7 +168,6 @@ pub struct Certificate {
     pub not_after_s: u64,
     /// The subjects of the whole chain as it was sent, the leaf first.
     pub chain: Vec<String>,
-    /// How the chain is.
     pub chain_state: ChainState,
     /// Whether each certificate is followed by its issuer.
     pub chain_ordered: bool,
@@ -200,7 +177,6 @@ pub struct Certificate {
     pub ocsp_responder: String,
     /// Whether it demands a staple (RFC 7633).
     pub must_staple: bool,
-    /// The stapled OCSP response.
     pub staple: Option<Staple>,
 }
 
@@ -266,11 +242,9 @@ named! {
     End {
         /// It did not end it while it was watched.
         Open = "open",
-        /// close_notify.
         CloseNotify = "close-notify",
         /// The end of the TCP stream alone, as an attacker could cut it.
         Truncated = "truncated",
-        /// A reset.
         Reset = "reset",
     }
 }
@@ -279,7 +253,6 @@ named! {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientCertificate {
-    /// In a full handshake.
     pub asked: bool,
     /// Whether clients without one are refused.
     pub required: bool,
@@ -291,7 +264,6 @@ pub struct ClientCertificate {
 }
 
 named! {
-    /// A kind of resumption.
     Resumes {
         /// TLS 1.2, RFC 5246 section 7.3.
         SessionId = "session-id",
@@ -312,11 +284,9 @@ impl Resumes {
     }
 }
 
-/// What a server gives for resumption.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tickets {
-    /// Of which kind.
     pub kind: Resumes,
     /// Tickets after a full handshake; of session ids, 1 if there was one.
     pub count: u32,
@@ -336,11 +306,9 @@ pub struct Tickets {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resumption {
-    /// How they were offered.
     pub kind: Resumes,
     /// Where the sessions began: an index into the nodes.
     pub from: usize,
-    /// Where they were offered.
     pub to: usize,
     /// How often one was offered.
     pub offered: u32,
@@ -350,13 +318,10 @@ pub struct Resumption {
     pub trouble: Option<Trouble>,
 }
 
-/// How long handshakes took.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandshakeTime {
-    /// `full TLSv1.3`, `psk`.
     pub kind: String,
-    /// How many there were.
     pub count: u32,
     /// The median from the first byte of the hello to the end of the handshake, in microseconds.
     pub median_us: u64,
@@ -364,26 +329,21 @@ pub struct HandshakeTime {
     pub round_trips: u32,
 }
 
-/// A judgement.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
     /// The point, by its name in the list of points.
     pub point: String,
-    /// How bad it is.
     pub level: Level,
     /// The addresses that it is about.
     pub nodes: Vec<String>,
-    /// What was seen.
     pub seen: String,
-    /// Why it matters.
     pub why: String,
     /// The setting to change, by program.
     pub advice: Vec<(String, String)>,
 }
 
 named! {
-    /// How bad something is.
     Level {
         /// Clients fail, pay for full handshakes that they need not make, or are not safe.
         Fault = "fault",
@@ -395,7 +355,6 @@ named! {
 }
 
 impl Node {
-    /// What is known of a version.
     pub fn version(&self, name: &str) -> Option<&Version> {
         self.versions.iter().find(|version| version.name == name)
     }
@@ -412,7 +371,6 @@ impl Node {
         found.is_some_and(|found| found.required && !found.shown)
     }
 
-    /// What a kind of client got.
     pub fn client(&self, kind: &str) -> Option<&Client> {
         self.clients.iter().find(|client| client.kind == kind)
     }
@@ -447,7 +405,6 @@ impl ProbeReport {
         (is_met && !node.lacks_our_certificate()).then_some(own)
     }
 
-    /// One JSON document.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("names are strings, and no number is an error")
     }

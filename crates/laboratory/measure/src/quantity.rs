@@ -49,9 +49,7 @@ impl fmt::Display for Count {
 /// A share of a whole, as a percentage: `75 %`, `0.012 %`, `100 %`. Only all is 100 %.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// How many of them.
     pub part: u64,
-    /// How many there are.
     pub whole: u64,
 }
 

@@ -19,23 +19,18 @@ use crate::kind::Kind;
 /// The form that this build writes. It rises when a field changes its meaning or goes.
 pub const FORMAT: u32 = 3;
 
-/// A run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// [`FORMAT`] of the program that wrote it.
     pub format: u32,
-    /// What measured.
     pub tool: Tool,
     /// The command line that repeats it, a word an entry.
     pub command: Vec<String>,
-    /// What was planned.
     pub plan: Plan,
     /// When the load began, as RFC 3339 in UTC.
     pub started: String,
-    /// What the load ran on.
     pub host: Host,
-    /// What was loaded.
     pub target: Target,
     /// How it came to its end.
     pub ending: Ending,
@@ -43,7 +38,6 @@ pub struct Record {
     pub elapsed_ns: u64,
     /// Transactions of the warm-up, which are in no other figure but [`Self::handshakes`].
     pub warm_up: Counts,
-    /// All transactions.
     pub totals: Counts,
     /// Failed ones by reason (`docs/reference/failures.md`).
     pub failures: BTreeMap<String, u64>,
@@ -59,19 +53,15 @@ pub struct Record {
     pub steps: Vec<Step>,
     /// What was searched and found, if a search was asked for.
     pub capacity: Option<Capacity>,
-    /// What the client itself took.
     pub client: Client,
     /// Why the results may be those of the client instead of the server.
     pub warnings: Vec<Warning>,
 }
 
-/// The program that measured.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tool {
-    /// `lariat-lab`.
     pub name: String,
-    /// Its version.
     pub version: String,
     /// What made the handshakes: library and version.
     pub tls: String,
@@ -92,9 +82,7 @@ pub struct Plan {
     pub tls: Option<Tls>,
     /// What was asked; `None` = nothing, the handshake was all.
     pub request: Option<Request>,
-    /// How connections ended.
     pub ending: ConnectionEnding,
-    /// When transactions are due.
     pub arrival: Arrival,
     /// How the instants of open load lie.
     pub spacing: Option<Spacing>,
@@ -123,7 +111,6 @@ pub struct Plan {
     pub threads: u16,
     /// The CPUs that they are pinned to, in turn; none = they are not.
     pub cpus: Vec<u16>,
-    /// Decides what is random.
     pub seed: u64,
 }
 
@@ -136,9 +123,7 @@ pub struct Tls {
     pub starttls: Option<String>,
     /// The versions that were offered where the kind of handshake does not say it.
     pub versions: Versions,
-    /// What clients wanted, in turn.
     pub handshakes: Vec<Handshake>,
-    /// Suites that were offered.
     pub suites: Vec<Suite>,
     /// Groups that were offered; the first had the key share.
     pub groups: Vec<Group>,
@@ -160,21 +145,16 @@ pub struct Tls {
     pub early_data: bool,
 }
 
-/// What was asked.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// `GET` or another.
     pub method: String,
-    /// With the query.
     pub path: String,
     /// Names and values of further headers.
     pub headers: Vec<(String, String)>,
-    /// Of the body.
     pub body_bytes: u64,
 }
 
-/// When transactions are due.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrival {
@@ -192,7 +172,6 @@ pub struct PlannedRate {
     pub from_per_s: f64,
     /// Transactions per second at the end.
     pub to_per_s: f64,
-    /// How long it takes.
     pub length_ns: u64,
 }
 
@@ -214,13 +193,10 @@ pub struct Host {
     pub load_average: f64,
 }
 
-/// What was loaded.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// As it was given.
     pub url: String,
-    /// Where connections went.
     pub address: String,
 }
 
@@ -239,21 +215,16 @@ pub enum Ending {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
-    /// Planned and due.
     pub attempted: u64,
     /// With everything that was wanted: the kind of handshake, the reply.
     pub succeeded: u64,
-    /// All others.
     pub failed: u64,
 }
 
-/// Handshakes of one outcome.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Handshakes {
-    /// Full or how resumed.
     pub kind: Kind,
-    /// `TLSv1.2` or `TLSv1.3`.
     pub version: String,
     /// The suite by its standard name.
     pub suite: String,
@@ -261,13 +232,11 @@ pub struct Handshakes {
     pub group: Option<String>,
     /// The scheme of the server's signature; none where it did not sign.
     pub signature: Option<String>,
-    /// The application protocol.
     pub alpn: Option<String>,
     /// Whether the server asked for a second hello (HelloRetryRequest).
     pub retried: bool,
     /// What became of early data; none where none was sent.
     pub early_data_accepted: Option<bool>,
-    /// How many.
     pub count: u64,
 }
 
@@ -275,13 +244,9 @@ pub struct Handshakes {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Traffic {
-    /// Connections that were begun.
     pub connections: u64,
-    /// Read from sockets.
     pub received_bytes: u64,
-    /// Written to sockets.
     pub sent_bytes: u64,
-    /// Bodies of replies.
     pub body_bytes: u64,
 }
 
@@ -304,23 +269,16 @@ pub struct Latencies {
 pub struct Second {
     /// How many seconds after the beginning of the load it began.
     pub at_s: u64,
-    /// Transactions that were due.
     pub attempted: u64,
-    /// Transactions that succeeded.
     pub succeeded: u64,
-    /// Transactions that failed.
     pub failed: u64,
     /// Handshakes that resumed a session.
     pub resumed: u64,
-    /// Full handshakes.
     pub full: u64,
     /// Mean response time of those that succeeded; 0 if none did.
     pub mean_ns: u64,
-    /// Its median.
     pub median_ns: u64,
-    /// Its 99th percentile.
     pub p99_ns: u64,
-    /// The longest.
     pub max_ns: u64,
     /// Open connections at its end.
     pub open: u64,
@@ -330,12 +288,10 @@ pub struct Second {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Background {
-    /// What its clients received, encrypted.
     pub received_bytes: u64,
     /// Transactions that succeeded; `None` = the record is of before they were counted.
     #[serde(default)]
     pub succeeded: Option<u64>,
-    /// In this time.
     pub elapsed_ns: u64,
 }
 
@@ -345,11 +301,8 @@ pub struct Background {
 pub struct Step {
     /// When it began, after the beginning of the load.
     pub from_ns: u64,
-    /// How long it lasted.
     pub length_ns: u64,
-    /// Of transactions that were planned in it.
     pub counts: Counts,
-    /// What it brought.
     pub point: Point,
 }
 
@@ -357,7 +310,6 @@ pub struct Step {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
-    /// The limit.
     pub limit: Limit,
     /// The search ended when the rates that kept and broke it were as close as this share.
     pub precision: f64,
@@ -369,15 +321,12 @@ pub struct Capacity {
     pub read_offs: ReadOffs,
 }
 
-/// What the load itself took.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
     /// CPU time of all its threads during the load, warm-up not included.
     pub cpu_ns: u64,
-    /// Greatest resident memory.
     pub resident_bytes_max: u64,
-    /// Thread by thread.
     pub threads: Vec<Thread>,
 }
 
@@ -393,23 +342,18 @@ pub struct Thread {
     pub lag: Histogram,
 }
 
-/// What makes results doubtful.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Warning {
-    /// What was seen.
     pub seen: String,
-    /// What to do about it.
     pub hint: String,
 }
 
-/// Why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordFault {
     /// It is no JSON document with a number `format`.
     #[error("this is no record: {0}")]
     Foreign(serde_json::Error),
-    /// Another build wrote it.
     #[error("a record of format {0}; this build reads format {FORMAT}")]
     Format(u32),
     /// It names its format but is not of it.
@@ -420,7 +364,6 @@ pub enum RecordFault {
     DamagedLine(usize, serde_json::Error),
 }
 
-/// What can be read of any format.
 #[derive(Deserialize)]
 struct Head {
     format: u32,
@@ -459,12 +402,10 @@ impl Record {
         serde_json::from_str(text).map_err(RecordFault::Damaged)
     }
 
-    /// The document.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("maps with names as keys, and no NaN is an error")
     }
 
-    /// Handshakes of a kind.
     pub fn handshakes_of(&self, kind: Kind) -> u64 {
         let of_kind = self.handshakes.iter().filter(|row| row.kind == kind);
         of_kind.map(|row| row.count).sum()

@@ -3,15 +3,11 @@
 /// Describes a list of samples, in their unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The number of samples.
     pub count: usize,
-    /// The least.
     pub min: f64,
     /// The middle one, or the mean of the two in the middle.
     pub median: f64,
-    /// The arithmetic mean.
     pub mean: f64,
-    /// The greatest.
     pub max: f64,
     /// The standard deviation of the sample (divided by one less than the count); 0 of one.
     pub deviation: f64,

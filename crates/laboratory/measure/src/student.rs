@@ -2,7 +2,6 @@
 //!
 //! Student, "The probable error of a mean", Biometrika 6 (1908).
 
-/// How sure intervals are.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// The number of deviations to either side of the mean that hold the share `confidence` (above 0,

@@ -11,7 +11,6 @@ use x509_parser::der_parser::parse_der;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::public_key::PublicKey;
 
-/// What certificates are compared with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expected {
     pub(crate) roots: Option<Roots>,
@@ -269,7 +268,6 @@ fn read_ocsp(der: &[u8]) -> Option<Staple> {
     })
 }
 
-/// What stands under an explicit tag.
 fn inside<'a>(object: &BerObject<'a>) -> Option<BerObject<'a>> {
     let BerObjectContent::Unknown(any) = &object.content else {
         return None;
@@ -277,7 +275,6 @@ fn inside<'a>(object: &BerObject<'a>) -> Option<BerObject<'a>> {
     parse_der(any.data).ok().map(|(_, inner)| inner)
 }
 
-/// Of a GeneralizedTime.
 fn seconds(object: &BerObject<'_>) -> Option<u64> {
     let BerObjectContent::GeneralizedTime(time) = &object.content else {
         return None;

@@ -6,7 +6,6 @@ use options::{Entry, Node, Problem, Report, Value as Typed, document, nearest};
 use crate::facts::{Fact, Value, all};
 use crate::points;
 
-/// What is expected of every address.
 pub struct Expectations(Vec<Expectation>);
 
 struct Expectation {
@@ -14,7 +13,6 @@ struct Expectation {
     wanted: Vec<Wanted>,
 }
 
-/// A condition.
 #[derive(Clone, Debug, PartialEq)]
 enum Wanted {
     Is(Value),
@@ -32,11 +30,8 @@ enum Wanted {
 /// An expectation that does not hold.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Unmet {
-    /// The fact.
     pub fact: String,
-    /// Where it is otherwise.
     pub address: String,
-    /// What was expected, in words.
     pub wanted: String,
     /// What there is, or that nothing is known of it, and why.
     pub found: String,
@@ -53,7 +48,6 @@ impl Expectations {
         (report.errors() == 0).then_some(Self(found))
     }
 
-    /// Whether nothing is expected.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

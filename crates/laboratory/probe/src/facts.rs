@@ -15,7 +15,6 @@ pub enum Value {
     Text(String),
     /// A number in the unit that the name ends with.
     Number(u64),
-    /// `true` or `false`.
     Boolean(bool),
     /// Names, whose order does not matter.
     List(Vec<String>),
@@ -23,7 +22,6 @@ pub enum Value {
 
 /// A fact: its name, and how it is read off a report.
 pub struct Fact {
-    /// `modern.suite`.
     pub name: String,
     /// A sentence without a full stop.
     pub help: &'static str,

@@ -32,17 +32,14 @@ const RENEGOTIATION_INFO: u16 = 0xff01;
 /// A server's first flight that is longer is none: 256 KiB.
 const FLIGHT_BYTES_MAX: usize = 256 << 10;
 
-/// What is offered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hello<'a> {
-    /// The newest first.
     pub(crate) versions: &'a [u16],
     pub(crate) suites: &'a [u16],
     pub(crate) groups: &'a [u16],
     pub(crate) server_name: Option<&'a str>,
 }
 
-/// What a server chose.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Choice {
     pub(crate) version: u16,
@@ -52,7 +49,6 @@ pub(crate) struct Choice {
     pub(crate) dh_bits: Option<u32>,
     /// Whether it takes a PSK.
     pub(crate) psk: bool,
-    /// Whether it compresses.
     pub(crate) compression: bool,
     /// Whether it binds a renegotiation to what was before (RFC 5746).
     pub(crate) secure_renegotiation: bool,
@@ -60,11 +56,9 @@ pub(crate) struct Choice {
     pub(crate) chain: Vec<Vec<u8>>,
 }
 
-/// What a server answers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Answer {
     Choice(Choice),
-    /// A fatal alert.
     Alert(u8),
 }
 

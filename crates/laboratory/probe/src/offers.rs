@@ -107,7 +107,6 @@ pub(crate) fn has_key(name: &str) -> bool {
     known.iter().any(|kind| name.starts_with(kind))
 }
 
-/// What every offer has in common.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Common {
     pub(crate) server_name: Option<String>,

@@ -6,16 +6,11 @@ use std::sync::OnceLock;
 use measure::probe::Level;
 use options::{Node, Report, document};
 
-/// A point.
 #[derive(Debug)]
 pub struct Point {
-    /// As expectations and documents name it.
     pub name: String,
-    /// How bad it is.
     pub level: Level,
-    /// Why it matters, in sentences.
     pub why: String,
-    /// By program.
     pub(crate) advice: Vec<(String, String)>,
 }
 

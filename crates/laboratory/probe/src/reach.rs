@@ -25,11 +25,9 @@ const TRIES: u32 = 3;
 /// How long is waited at the most.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// For one connection.
     pub connection: Duration,
     /// In addition where TLS is asked for, and servers may greet after a pause.
     pub greeting: Duration,
-    /// For all connections to an address together.
     pub address: Duration,
 }
 
@@ -42,9 +40,7 @@ pub(crate) struct Reach {
     pub(crate) timeout: Duration,
     /// Of the server's greeting, where it may be late, in addition; none after one that never came.
     greeting: Cell<Duration>,
-    /// Of all connections together.
     max_time: Duration,
-    /// What they took so far.
     spent: Cell<Duration>,
     timeouts: Cell<u32>,
     /// Whether a connection was not tried.
@@ -68,7 +64,6 @@ impl Drop for Spending<'_> {
     }
 }
 
-/// What comes before TLS on each connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BeforeTls {
     pub(crate) proxy: Option<ProxyVersion>,

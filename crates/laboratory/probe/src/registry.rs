@@ -3,7 +3,6 @@
 /// A number with its name.
 pub(crate) type Named = (u16, &'static str);
 
-/// The newest first.
 pub(crate) const VERSIONS: [Named; 4] = [
     (0x0304, "TLSv1.3"),
     (0x0303, "TLSv1.2"),

@@ -17,12 +17,9 @@ use crate::reach::{BeforeTls, Reach, trouble};
 use crate::resumption::{Way, found};
 use crate::visit::Visit;
 
-/// What is probed, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What was asked for, for the report.
     pub hosts: Vec<String>,
-    /// The addresses, each once.
     pub addresses: Vec<SocketAddr>,
     /// Hosts that have no address, with the reason.
     pub unresolved: Vec<(String, String)>,
@@ -42,7 +39,6 @@ pub struct Options {
     pub roots_pem: Option<Vec<u8>>,
     /// What is sent to get a reply; empty = nothing.
     pub request: Vec<u8>,
-    /// How long is waited.
     pub limits: Limits,
     /// How often a session is offered at the same address.
     pub attempts: u32,

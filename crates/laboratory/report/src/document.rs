@@ -4,7 +4,6 @@
 
 use crate::figure::Plot;
 
-/// A report.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
     pub(crate) title: String,
@@ -13,7 +12,6 @@ pub struct Document {
     pub(crate) blocks: Vec<Block>,
     /// Figures as files of their own, by name.
     pub(crate) files: Vec<(String, Plot)>,
-    /// Data for other programs.
     pub(crate) sheets: Vec<Sheet>,
     pub(crate) footer: String,
 }
@@ -32,14 +30,12 @@ pub(crate) enum Block {
     Items(Vec<Item>),
     Warnings(Vec<Warning>),
     Table(Table),
-    /// On the page alone.
     Figure(Box<Figure>),
     /// A command line, a word per entry.
     Command(Vec<String>),
     Section(Section),
 }
 
-/// Blocks under a title.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
     pub(crate) kind: Kind,
@@ -52,9 +48,7 @@ pub(crate) struct Section {
 /// What a section is, and where it is shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
-    /// A chapter.
     Article,
-    /// Blocks that belong together.
     Card,
     /// A part of a card, in the colour of a verdict; long ones are folded on the page.
     Group(&'static str),
@@ -75,7 +69,6 @@ pub(crate) enum Kind {
 pub(crate) struct Card {
     pub(crate) name: String,
     pub(crate) value: Cell,
-    /// Further values, between words.
     pub(crate) note: Vec<Cell>,
     pub(crate) is_bad: bool,
 }
@@ -94,11 +87,9 @@ pub(crate) struct Item {
     /// The anchor that the head leads to; none if empty.
     pub(crate) link: String,
     pub(crate) head: String,
-    /// Names with their texts.
     pub(crate) parts: Vec<(String, String)>,
 }
 
-/// What makes results doubtful.
 #[derive(Clone, Debug)]
 pub(crate) struct Warning {
     /// What it is about; none if empty.
@@ -181,7 +172,6 @@ impl Section {
         }
     }
 
-    /// With an anchor.
     pub(crate) fn at(self, id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -221,7 +211,6 @@ impl Warning {
         }
     }
 
-    /// One of a record.
     pub(crate) fn of(warning: &measure::record::Warning) -> Self {
         Self {
             hint: Some(warning.hint.clone()),
@@ -258,7 +247,6 @@ impl Table {
         }
     }
 
-    /// Adds a row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(Row::Cells(cells.into_iter().collect()));
     }
@@ -294,14 +282,12 @@ impl Cell {
         }
     }
 
-    /// Of a value that may be missing.
     pub(crate) fn maybe(text: Option<impl ToString>) -> Self {
         text.map_or_else(|| Self::from(NONE), Self::from)
     }
 }
 
 impl Figure {
-    /// For both sizes of screens.
     pub(crate) fn both(id: &str, wide: impl Into<Plot>, narrow: impl Into<Plot>) -> Block {
         Block::Figure(Box::new(Self {
             id: id.to_owned(),

@@ -222,7 +222,6 @@ fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Block> {
     section(Kind::Page, title, drawn.into_iter().collect())
 }
 
-/// What the source printed.
 fn published(scenario: &Scenario) -> Option<Block> {
     let tables = scenario.published.iter().map(|it: &Published| {
         let note = it.note.iter().cloned().map(Block::Paragraph);
@@ -301,7 +300,6 @@ fn how(experiment: &Experiment, number: usize) -> Block {
         .into()
 }
 
-/// How far it came.
 fn state(experiment: &Experiment) -> String {
     let plan = &experiment.plan;
     let takes_part = |it: &&Configuration| {

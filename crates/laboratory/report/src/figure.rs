@@ -24,7 +24,6 @@ use layout::Layout;
 pub(crate) const PALETTE: &str = include_str!("style/palette.css");
 pub(crate) const STYLE: &str = include_str!("style/figure.css");
 
-/// What can be drawn.
 #[derive(Clone, Debug)]
 pub(crate) enum Plot {
     Chart(Chart),
@@ -96,7 +95,6 @@ impl Plot {
         format!("{svg}\n")
     }
 
-    /// With width and height.
     fn shapes(&self, size: Size, columns: usize) -> (Vec<Element>, f64, f64) {
         match self {
             Self::Chart(chart) => {

@@ -135,7 +135,6 @@ fn threads(members: &[&Core]) -> String {
     format!("; threads of one core: {}", cores.join(" "))
 }
 
-/// `0-3, 8`.
 fn ranges(numbers: &[u16]) -> String {
     let ranges = numbers.chunk_by(|a, b| a.checked_add(1) == Some(*b));
     let range = |range: &[u16]| match range {
@@ -188,7 +187,6 @@ fn speeds(speeds: &[Speed]) -> Table {
     table
 }
 
-/// As short as it can be.
 fn size(bytes: u32) -> String {
     match bytes % 1024 {
         0 => format!("{} KiB", bytes / 1024),

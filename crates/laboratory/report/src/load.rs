@@ -272,7 +272,6 @@ fn headline(record: &Record) -> String {
     }
 }
 
-/// What a search found.
 fn found(capacity: &Capacity) -> String {
     let limit = &capacity.limit;
     let broken = match capacity.broken_at_per_s {

@@ -25,7 +25,6 @@ const VOID: [&str; 4] = ["br", "input", "link", "meta"];
 /// Elements of SVG that may be closed at once.
 const SHAPES: [&str; 4] = ["circle", "line", "path", "rect"];
 
-/// An empty element.
 pub(crate) fn element(name: &'static str) -> Element {
     Element {
         name,
@@ -35,13 +34,11 @@ pub(crate) fn element(name: &'static str) -> Element {
 }
 
 impl Element {
-    /// Sets an attribute.
     pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.attributes.push((name, value.to_string()));
         self
     }
 
-    /// Adds text.
     pub(crate) fn text(mut self, text: impl ToString) -> Self {
         self.children.push(Child::Text(text.to_string()));
         self
@@ -64,20 +61,17 @@ impl Element {
         self
     }
 
-    /// Adds an element.
     pub(crate) fn child(mut self, child: Self) -> Self {
         self.children.push(Child::Element(child));
         self
     }
 
-    /// Adds elements.
     pub(crate) fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
         self.children
             .extend(children.into_iter().map(Child::Element));
         self
     }
 
-    /// Writes it.
     pub(crate) fn write(&self, out: &mut String) {
         out.push('<');
         out.push_str(self.name);

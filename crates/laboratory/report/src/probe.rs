@@ -9,7 +9,6 @@ use measure::quantity::Nanoseconds;
 
 use crate::document::{Block, Cell, Document, Fact, Kind, NONE, Section, Table};
 
-/// One probe.
 pub fn document(report: &ProbeReport) -> Document {
     let hosts = report.hosts.join(", ");
     let mut blocks = vec![Block::Headline(headline(report))];
@@ -127,7 +126,6 @@ fn headline(report: &ProbeReport) -> String {
     format!("{hosts}, {addresses}: {judgement}")
 }
 
-/// A number of things.
 fn counted(number: usize, thing: &str) -> String {
     let plural = match (number, thing.ends_with('s')) {
         (1, _) => "",

@@ -4,7 +4,6 @@ use crate::document::{Block, Document, Fact, Item, Kind, Row, Section, Table, Wa
 use crate::sanitize::sanitized;
 use crate::shell::command_lines;
 
-/// Between two columns.
 const GAP: &str = "  ";
 
 /// Where the words of a fact begin, and how long its name may be beside them.
@@ -26,9 +25,7 @@ impl Document {
 /// How text is to look.
 #[derive(Clone, Copy, Debug)]
 struct Look {
-    /// Characters in a line.
     width: usize,
-    /// Whether there are colours.
     colour: bool,
 }
 

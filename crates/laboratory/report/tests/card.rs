@@ -7,7 +7,6 @@ use experiments::whole;
 use measure::experiment::Experiment;
 use report::experiment::{Subject, card};
 
-/// Of a scenario and context.
 fn of(experiment: &Experiment, scenario: &str, context: &str) -> Result<String, String> {
     let named = |name: &'static str| (!name.is_empty()).then_some(name);
     let [scenario, context] = [scenario, context].map(|text| named(text.to_owned().leak()));

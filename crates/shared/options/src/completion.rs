@@ -7,11 +7,8 @@ use crate::manual::{Flag, Holds, Program};
 /// A shell that completes commands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shell {
-    /// GNU's.
     Bash,
-    /// Z shell.
     Zsh,
-    /// The friendly one.
     Fish,
 }
 
@@ -147,7 +144,6 @@ complete -F {function} {name}\n",
         )
     }
 
-    /// For fish.
     fn fish_completion(&self) -> String {
         let name = self.name;
         let mut script = format!("# Completes `{name}` in fish.\ncomplete -c {name} -f\n");
@@ -245,7 +241,6 @@ fn fish_flag(flag: &Flag<'_>) -> String {
     line
 }
 
-/// With blanks between them.
 fn join<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> String {
     let mut line = String::new();
     for word in words {

@@ -18,18 +18,15 @@ pub struct Diagnostic {
     pub subject: Option<String>,
     /// One sentence without a full stop.
     pub message: String,
-    /// Where it was written.
     pub place: Place,
     /// The line it was written in.
     pub excerpt: Option<Excerpt>,
-    /// The remedy.
     pub hint: Option<String>,
 }
 
 /// Whether a diagnostic stops the program.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum Severity {
-    /// Nothing starts.
     Error,
     /// It starts, and somebody should look.
     Warning,
@@ -38,7 +35,6 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Its word, before each diagnostic.
     pub fn word(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -48,21 +44,16 @@ impl Severity {
     }
 }
 
-/// Where something was written.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum Place {
-    /// In the configuration as a whole.
     Nowhere,
-    /// In a file.
     File {
         /// The path as it was given.
         path: String,
         /// From 1; 0 = the file as a whole.
         line: usize,
-        /// In characters, from 1.
         column: usize,
     },
-    /// On the command line.
     Flag(String),
 }
 
@@ -82,12 +73,10 @@ pub struct Excerpt {
 pub struct Problem {
     /// One sentence without a full stop.
     pub message: String,
-    /// The remedy.
     pub hint: Option<String>,
 }
 
 impl Problem {
-    /// With no remedy yet.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -95,14 +84,12 @@ impl Problem {
         }
     }
 
-    /// With that remedy.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 }
 
-/// Where a value came from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Spot {
     /// Bytes of the file.
@@ -123,9 +110,7 @@ pub struct Complaint {
     pub severity: Severity,
     /// The key or flag that it is about, unless the message names it.
     pub subject: Option<String>,
-    /// What is wrong, and the remedy.
     pub problem: Problem,
-    /// Where it was written.
     pub spot: Spot,
 }
 
@@ -399,7 +384,6 @@ impl fmt::Display for Diagnostic {
 /// Colours of ECMA-48, where they are wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Paint {
-    /// Whether they are.
     pub colour: bool,
 }
 
@@ -413,17 +397,14 @@ impl Paint {
         }
     }
 
-    /// As of errors.
     pub fn red(self, text: &str) -> String {
         self.wrap("1;31", text)
     }
 
-    /// As of warnings.
     pub fn yellow(self, text: &str) -> String {
         self.wrap("1;33", text)
     }
 
-    /// As of hints.
     pub fn cyan(self, text: &str) -> String {
         self.wrap("1;36", text)
     }

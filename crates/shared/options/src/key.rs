@@ -2,24 +2,20 @@
 
 use std::time::Duration;
 
-/// One key.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// Its tables and its name, with dots: `service.front.listen`.
     pub path: &'static str,
-    /// What it holds.
     pub kind: Kind,
     /// Whether it holds a list of that.
     pub many: bool,
     /// For a table: a value that is no table means this key of it.
     pub shorthand: Option<&'static str>,
-    /// What holds if nobody writes it.
     pub default: Default,
     /// The flag of the same meaning, without dashes.
     pub flag: Option<&'static str>,
     /// What its flag means without a value, where it may stand so.
     pub alone: Option<&'static str>,
-    /// Its heading in the help.
     pub group: &'static str,
     /// Whether a list may be written as one text with commas.
     pub commas: bool,
@@ -34,28 +30,21 @@ pub struct Key {
     pub synonyms: &'static [(&'static str, &'static str)],
     /// One or more sentences; the first is the short help.
     pub help: &'static str,
-    /// A line of TOML.
     pub example: &'static str,
 }
 
-/// What a key holds.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Further keys.
     Table,
     /// A place to listen at.
     Address,
-    /// A place to dial.
     Endpoint,
-    /// A set of addresses.
     Network,
     /// A set of addresses, or a file with one per line.
     Networks,
-    /// A file or directory.
     Path,
     /// Free text; the word says what of.
     Text(&'static str),
-    /// `true` or `false`.
     Boolean,
     /// A number in a range.
     Count(u64, u64),
@@ -65,7 +54,6 @@ pub enum Kind {
     Size(u64, u64),
     /// `true` or `false`; its flag alone means `true`.
     Switch,
-    /// One of these.
     Choice(&'static [&'static str]),
     /// A TCP port, or a range of them.
     Ports,
@@ -73,10 +61,8 @@ pub enum Kind {
     Threads,
 }
 
-/// What holds if nobody writes a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Default {
-    /// It must be written.
     Required,
     /// Nothing; the words say what that means.
     Absent(&'static str),
@@ -120,7 +106,6 @@ impl Key {
         self
     }
 
-    /// Under that heading.
     pub const fn group(mut self, title: &'static str) -> Self {
         self.group = title;
         self
@@ -144,7 +129,6 @@ impl Key {
         self
     }
 
-    /// With that flag.
     pub const fn flag(mut self, name: &'static str) -> Self {
         self.flag = Some(name);
         self
@@ -168,19 +152,16 @@ impl Key {
         self
     }
 
-    /// Its flag replaces these in a document.
     pub const fn replaces(mut self, keys: &'static [&'static str]) -> Self {
         self.replaces = keys;
         self
     }
 
-    /// Whose words other programs call so.
     pub const fn synonyms(mut self, words: &'static [(&'static str, &'static str)]) -> Self {
         self.synonyms = words;
         self
     }
 
-    /// With that help.
     pub const fn help(mut self, help: &'static str) -> Self {
         self.help = help;
         self

@@ -12,11 +12,8 @@ use crate::table::Table;
 /// A program with its commands.
 #[derive(Debug)]
 pub struct Program<'a> {
-    /// As it is called.
     pub name: &'a str,
-    /// Its version.
     pub version: &'a str,
-    /// What it is, in half a sentence.
     pub purpose: &'a str,
     /// Its commands, in the order of the help.
     pub commands: Vec<Command<'a>>,
@@ -27,9 +24,7 @@ pub struct Program<'a> {
 /// A command and what it takes.
 #[derive(Debug)]
 pub struct Command<'a> {
-    /// As it is called.
     pub name: &'a str,
-    /// What it does, in half a sentence.
     pub purpose: &'a str,
     /// Its flags: those of its table, then those that only its usage shows.
     pub flags: Vec<Flag<'a>>,
@@ -40,38 +35,29 @@ pub struct Command<'a> {
     body: &'a str,
 }
 
-/// A flag.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Flag<'a> {
-    /// Without dashes.
     pub name: &'a str,
-    /// Its letter.
     pub letter: Option<char>,
-    /// What follows it.
     pub value: Option<Value<'a>>,
     /// What it means, as far as the help says so.
     pub help: String,
 }
 
-/// What follows a flag.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Value<'a> {
-    /// What the help calls it.
     pub name: &'a str,
     /// Whether the flag may stand alone.
     pub is_optional: bool,
-    /// What it may be.
     pub holds: Holds<'a>,
 }
 
 /// What a value may be, as far as a shell can propose it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Holds<'a> {
-    /// One of these.
     Words(Vec<&'a str>),
     /// The path of a file or directory.
     Path,
-    /// Something else.
     Text,
 }
 
@@ -275,7 +261,6 @@ fn head(name: &str, section: u8, program: &str, version: &str, purpose: &str) ->
     )
 }
 
-/// What the lines before a line were.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Block {
     Gap,

@@ -5,26 +5,19 @@ use crate::diagnostic::Spot;
 /// A value and where it was written.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What was written.
     pub value: Value,
-    /// Where.
     pub spot: Spot,
 }
 
-/// A typed value.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A string.
     Text(String),
     /// `None` is a number below zero or too large for any key.
     Integer(Option<u64>),
     /// A number with a fraction, as it was written.
     Float(String),
-    /// `true` or `false`.
     Boolean(bool),
-    /// An array.
     List(Vec<Node>),
-    /// A table.
     Table(Vec<Entry>),
     /// A kind of value that no key takes: its name.
     Other(&'static str),
@@ -35,9 +28,7 @@ pub enum Value {
 pub struct Entry {
     /// The key as it was written.
     pub key: String,
-    /// Where the key stands.
     pub key_spot: Spot,
-    /// Its value.
     pub node: Node,
 }
 
@@ -109,7 +100,6 @@ impl Node {
 }
 
 impl Value {
-    /// What it is, with its article.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "a string",

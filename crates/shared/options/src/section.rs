@@ -28,7 +28,6 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The whole document.
     pub fn top(table: &'static Table, root: &'a Node, report: &'a Report<'a>) -> Self {
         Self {
             table,
@@ -183,7 +182,6 @@ impl<'a> Section<'a> {
         self.list(name, parse)
     }
 
-    /// Free text.
     pub fn text(&self, name: &str) -> Option<String> {
         self.one(name, |value, _| Ok(text(value)?.to_owned()))
     }
@@ -210,7 +208,6 @@ impl<'a> Section<'a> {
         self.list(name, |value, _| Ok(text(value)?.to_owned()))
     }
 
-    /// `true` or `false`.
     pub fn boolean(&self, name: &str) -> Option<bool> {
         self.one(name, |value, _| match value {
             Value::Boolean(boolean) => Ok(*boolean),

@@ -8,9 +8,7 @@ use crate::key::{Key, Kind};
 pub struct Table {
     /// Every key, in the order of the reference; a table before the keys in it.
     pub keys: &'static [Key],
-    /// Keys of former versions.
     pub renamed: &'static [Renamed],
-    /// What other programs call keys and flags.
     pub foreign: &'static [Foreign],
     /// Paths that a later version will know: a document that has them is ahead of this program.
     pub later: &'static [&'static str],
@@ -21,20 +19,15 @@ pub struct Table {
 /// A key of a former version.
 #[derive(Clone, Copy, Debug)]
 pub struct Renamed {
-    /// Its path then.
     pub path: &'static str,
-    /// Its flag then.
     pub flag: &'static str,
-    /// Its path now.
     pub now: &'static str,
 }
 
 /// What another program calls a key or a flag.
 #[derive(Clone, Copy, Debug)]
 pub struct Foreign {
-    /// Its name there, without dashes before it.
     pub name: &'static str,
-    /// The programs.
     pub of: &'static str,
     /// The path of the key here.
     pub now: &'static str,

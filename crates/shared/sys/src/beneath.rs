@@ -49,7 +49,6 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// By `statfs(2)`'s magic number.
     fn of(fd: &OwnedFd) -> Self {
         const MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9fa0]; // tmpfs, ramfs, proc
         const DISK: [u64; 9] = [
@@ -75,7 +74,6 @@ impl Storage {
 /// How a path is opened.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Manner {
-    /// However long it takes.
     Waiting,
     /// Only if that takes nothing but memory.
     AtOnce,
@@ -84,18 +82,13 @@ enum Manner {
 /// What tells a file or folder from all others of this host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Identity {
-    /// Of the file system.
     pub device: u64,
-    /// Within it.
     pub inode: u64,
 }
 
-/// What is at a path.
 #[derive(Debug)]
 pub enum Opened {
-    /// A regular file.
     File(File),
-    /// A folder.
     Folder(Folder),
     /// Something that is neither: a device, a socket, a pipe. It has not been waited for.
     Other,
@@ -118,7 +111,6 @@ pub struct File {
     pub bytes: u64,
     /// When its content was last changed.
     pub modified: SystemTime,
-    /// Which file it is.
     pub identity: Identity,
 }
 
@@ -129,7 +121,6 @@ pub struct Folder {
     path: Vec<u8>,
 }
 
-/// What is in a folder.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Entries {
     /// The files and folders, without `.` and `..`, in no order.
@@ -163,7 +154,6 @@ impl Root {
         }
     }
 
-    /// Which folder it is.
     pub fn identity(&self) -> io::Result<Identity> {
         Ok(Identity::of(&fstat(&self.fd)?))
     }

@@ -19,7 +19,6 @@ pub struct Interest(EventFlags);
 impl Interest {
     /// Bytes to read, or the peer's end of stream (`EPOLLIN | EPOLLRDHUP`).
     pub const READ: Self = Self(EventFlags::IN.union(EventFlags::RDHUP));
-    /// Room to write (`EPOLLOUT`).
     pub const WRITE: Self = Self(EventFlags::OUT);
     /// Report changes only, once each (`EPOLLET`).
     pub const EDGE: Self = Self(EventFlags::ET);
@@ -54,7 +53,6 @@ impl BitOrAssign for Interest {
     }
 }
 
-/// One epoll instance.
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
@@ -133,14 +131,12 @@ impl Events {
         Self { list }
     }
 
-    /// What the last wait found.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Event> + '_ {
         self.list.iter().map(Event::from_kernel)
     }
 }
 
-/// What happened to one descriptor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Event {
     /// The caller's name for the descriptor.

@@ -35,7 +35,6 @@ pub enum Unusable {
     NoStream,
     /// It is a connection, or was never told to listen.
     NoListener,
-    /// Its address is of another family.
     Family,
     /// The host said something else.
     Host(io::Error),

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// `sizeof(struct io_uring_params)` (linux/io_uring.h).
 const PARAMS_BYTES: usize = 120;
 
 /// Makes a ring of one entry and closes it. `Unsupported` = the kernel has none;

@@ -11,7 +11,6 @@ pub mod probe;
 
 use crate::socket::set_option;
 
-/// A version of TLS.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Version {
     /// RFC 5246.
@@ -23,20 +22,15 @@ pub enum Version {
 /// A cipher that kernels may know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cipher {
-    /// AES-128-GCM.
     Aes128Gcm,
-    /// AES-256-GCM.
     Aes256Gcm,
-    /// ChaCha20-Poly1305.
     ChaCha20Poly1305,
 }
 
 /// Which half of a connection the kernel is to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Half {
-    /// EncryptedBy what is sent.
     Send,
-    /// Opening what is received.
     Receive,
 }
 
@@ -56,11 +50,8 @@ pub const IV_BYTES: usize = 12;
 /// What the kernel needs to go on where we stopped.
 #[derive(Clone, Copy)]
 pub struct Keys<'a> {
-    /// The version agreed on.
     pub version: Version,
-    /// The cipher agreed on.
     pub cipher: Cipher,
-    /// The key: [`Cipher::key_bytes`].
     pub key: &'a [u8],
     /// The initialisation vector, which the kernel combines with the sequence number. With AES-GCM
     /// in TLS 1.2: the salt, then the explicit part of the first nonce, from which the kernel
@@ -71,7 +62,6 @@ pub struct Keys<'a> {
 }
 
 impl Cipher {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305];
 
     /// The bytes of a key.

@@ -31,7 +31,6 @@ pub fn open_files() -> u64 {
 pub struct Limit {
     /// What holds now; the process itself may raise it to the hard one.
     pub soft: Option<u64>,
-    /// What only root may raise.
     pub hard: Option<u64>,
 }
 

@@ -9,7 +9,6 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use crate::process;
 
-/// Where hosts keep their own names.
 const HOSTS: &str = "/etc/hosts";
 
 /// The host's name where it is fully qualified, or `/etc/hosts` knows it so; else the address that

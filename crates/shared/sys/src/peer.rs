@@ -70,7 +70,6 @@ impl Process {
         Ok(Self { pid, fd })
     }
 
-    /// Its number.
     pub fn pid(&self) -> u32 {
         self.pid
     }

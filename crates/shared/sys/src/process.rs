@@ -21,9 +21,7 @@ use crate::answer::checked;
 /// A user and a group, by number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Identity {
-    /// The user's number.
     pub user: u32,
-    /// The group's number.
     pub group: u32,
 }
 
@@ -56,7 +54,6 @@ pub fn parent() -> u32 {
     std::os::unix::process::parent_id()
 }
 
-/// What this host calls itself.
 pub fn host_name() -> String {
     // The kernel's are shorter (`__NEW_UTS_LEN`), and the last byte stays a NUL.
     let mut name = [0_u8; 256];
@@ -276,7 +273,6 @@ fn groups_of(groups: &str, user: &str) -> Vec<u32> {
     groups.lines().filter_map(member).collect()
 }
 
-/// passwd(5): `name:password:user:group:...`
 fn find_user(passwd: &str, name: &str) -> Option<Identity> {
     passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -290,7 +286,6 @@ fn find_user(passwd: &str, name: &str) -> Option<Identity> {
     })
 }
 
-/// group(5): `name:password:group:members`
 fn find_group(groups: &str, name: &str) -> Option<u32> {
     groups.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -26,7 +26,6 @@ use calls::{ABSENT, ALIEN, ALLOWED, DEADLY, FCNTL, FOR_FILES, SOCKET_OPTIONS, US
 /// How much of a restriction this kernel enforces.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Enforcement {
-    /// All of it.
     Enforced,
     /// What it knows of it: it is older than the restriction's newest part.
     Partly,
@@ -180,7 +179,6 @@ pub fn restrict_resolver_calls() -> io::Result<Enforcement> {
     ])
 }
 
-/// What fails in the resolver.
 fn useless() -> io::Result<Rules> {
     const F_SETSIG: u64 = 10;
     const F_SETOWN_EX: u64 = 15;
@@ -434,7 +432,6 @@ fn allowed(calls: SystemCalls) -> io::Result<Rules> {
     Ok(rules)
 }
 
-/// What is allowed with some arguments only.
 fn conditional() -> io::Result<Rules> {
     let thread = libc::CLONE_THREAD as u64;
     let executable = libc::PROT_EXEC as u64;

@@ -16,19 +16,13 @@ use crate::answer::checked;
 pub enum Signal {
     /// SIGCHLD: a child has ended.
     Child,
-    /// SIGHUP.
     Hangup,
-    /// SIGINT, as from Ctrl-C.
     Interrupt,
     /// SIGRTMIN, with a number that says what is ordered; each one sent is read.
     Order,
-    /// SIGPIPE.
     Pipe,
-    /// SIGTERM.
     Terminate,
-    /// SIGUSR1.
     User1,
-    /// SIGUSR2.
     User2,
 }
 

@@ -21,7 +21,6 @@ use wire::address::{Address, AddressError, UnixName};
 
 use crate::answer::checked;
 
-/// How a socket listens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ListenOptions {
     /// Connections that the kernel keeps for us before we accept them; the kernel caps it at
@@ -46,7 +45,6 @@ pub struct Transport {
     pub mptcp: bool,
 }
 
-/// Where a connection comes from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Source {
     /// An address that the kernel chooses.
@@ -289,7 +287,6 @@ pub fn acknowledge(fd: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_tcp_quickack(fd, true)?)
 }
 
-/// Sets [`Liveness::unacknowledged`].
 pub fn set_unacknowledged(fd: impl AsFd, limit: Option<Duration>) -> io::Result<()> {
     let timeout_ms = limit.map_or(0, |time| time.as_millis());
     let timeout_ms = u32::try_from(timeout_ms).unwrap_or(u32::MAX);

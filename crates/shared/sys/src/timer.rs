@@ -20,7 +20,6 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// A timer at rest.
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;

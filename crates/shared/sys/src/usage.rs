@@ -24,7 +24,6 @@ pub struct Usage {
 /// Memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Memory {
-    /// In the host's memory now.
     pub resident_bytes: u64,
     /// Mapped, whether or not it is used.
     pub virtual_bytes: u64,
@@ -64,7 +63,6 @@ impl Usage {
         }
     }
 
-    /// proc_pid_status(5).
     fn status(&self) -> Option<String> {
         let mut bytes = vec![0; STATUS_BYTES_MAX];
         let length = self.status.as_ref()?.read_at(&mut bytes, 0).ok()?;

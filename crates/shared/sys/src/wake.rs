@@ -12,7 +12,6 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A waker at rest.
     pub fn new() -> io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { fd })

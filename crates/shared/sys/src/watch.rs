@@ -12,7 +12,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
 use rustix::io::{read, retry_on_intr};
 
-/// Directories that are watched.
 #[derive(Debug)]
 pub struct Watch {
     fd: OwnedFd,

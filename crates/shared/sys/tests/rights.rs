@@ -57,7 +57,6 @@ const WITH_FILES: SystemCalls = SystemCalls {
 /// How a case's process must end.
 enum End {
     Well,
-    /// By this signal.
     By(i32),
 }
 

@@ -38,11 +38,8 @@ static SERIAL: AtomicU64 = AtomicU64::new(0x1000);
 /// What an authority's own certificate has that others do not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Trait {
-    /// It says CA:FALSE.
     EndEntity,
-    /// Its key usage has no keyCertSign.
     WithoutCertSign,
-    /// Its pathLenConstraint.
     PathLength(u8),
     /// It is for servers alone.
     ForServers,
@@ -50,7 +47,6 @@ pub enum Trait {
     Valid(u64, u64),
     /// So many domains are each that of the names below it (RFC 5280 section 4.2.1.10).
     NameConstraints(u16),
-    /// So many small extensions that nobody knows.
     Extensions(u16),
     /// So many parts of its name that nobody knows.
     NameParts(u16),
@@ -59,7 +55,6 @@ pub enum Trait {
 }
 
 impl Authority {
-    /// A self-signed root.
     pub fn root(name: &str) -> Self {
         Self::root_with(name, &[], &[])
     }
@@ -133,7 +128,6 @@ impl Authority {
         }
     }
 
-    /// This authority's own certificate.
     pub fn pem(&self) -> &str {
         &self.certificate_pem
     }
@@ -388,7 +382,6 @@ impl LeafRequest<'_> {
         self
     }
 
-    /// For a client, not a server.
     pub fn for_client(mut self) -> Self {
         self.usage = ExtendedKeyUsagePurpose::ClientAuth;
         self
@@ -400,7 +393,6 @@ impl LeafRequest<'_> {
         self
     }
 
-    /// With this organizational unit.
     pub fn unit(mut self, unit: &str) -> Self {
         self.unit = Some(unit.to_owned());
         self
@@ -419,7 +411,6 @@ impl LeafRequest<'_> {
         self
     }
 
-    /// Expired since 2025.
     pub fn expired(self) -> Self {
         self.valid(1_704_067_200, 1_735_689_600)
     }
@@ -436,7 +427,6 @@ impl LeafRequest<'_> {
         self
     }
 
-    /// Signs it.
     pub fn issue(self) -> Leaf {
         let key = self.key.generate();
         let (mut params, serial) = params(&self.common_name, &self.names);

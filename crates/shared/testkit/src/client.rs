@@ -76,7 +76,6 @@ impl ClientChoice {
         Self(Arc::new(config))
     }
 
-    /// The TLS library's own.
     pub(crate) fn config(&self) -> &ClientConfig {
         &self.0
     }
@@ -171,7 +170,6 @@ impl Client {
             .map_err(|error| error.to_string())
     }
 
-    /// Ends its stream.
     pub fn close(&mut self) {
         self.0.send_close_notify();
     }

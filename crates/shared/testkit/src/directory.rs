@@ -34,7 +34,6 @@ impl Directory {
         Self(path)
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -12,17 +12,13 @@ const TAG_BYTES: usize = 16;
 pub struct Handed<'a> {
     /// TLS 1.3, and not 1.2.
     pub is_tls13: bool,
-    /// ChaCha20-Poly1305, and not AES-GCM.
     pub is_chacha: bool,
     /// The key; of AES its length says which.
     pub key: &'a [u8],
-    /// Salt and IV.
     pub iv: [u8; NONCE_LEN],
-    /// The next record's number.
     pub sequence: u64,
 }
 
-/// The kernel's half.
 pub struct KernelSealer {
     key: LessSafeKey,
     iv: [u8; NONCE_LEN],
@@ -32,7 +28,6 @@ pub struct KernelSealer {
 }
 
 impl KernelSealer {
-    /// Takes the keys.
     pub fn new(handed: &Handed<'_>) -> Self {
         let algorithm = match (handed.is_chacha, handed.key.len()) {
             (true, _) => &CHACHA20_POLY1305,

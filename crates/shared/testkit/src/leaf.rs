@@ -14,11 +14,8 @@ use crate::directory::Directory;
 /// The kind of a leaf's key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Key {
-    /// ECDSA on P-256.
     EcdsaP256,
-    /// ECDSA on P-384.
     EcdsaP384,
-    /// Ed25519.
     Ed25519,
     /// RSA of 2048 bits; one key a process, because making one is slow.
     Rsa2048,
@@ -57,7 +54,6 @@ pub fn certificates(pem: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What a certificate authority issued.
 #[derive(Clone, Debug)]
 pub struct Leaf {
     pub(crate) certificate_pem: String,
@@ -68,7 +64,6 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    /// The leaf alone.
     pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
     }
@@ -78,17 +73,14 @@ impl Leaf {
         format!("{}{}", self.certificate_pem, self.above_pem)
     }
 
-    /// The leaf alone.
     pub fn certificate_der(&self) -> &[u8] {
         &self.certificate_der
     }
 
-    /// The serial number.
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// PKCS #8.
     pub fn key_pem(&self) -> &str {
         &self.key_pem
     }
@@ -110,7 +102,6 @@ impl Leaf {
         directory.write(name, self.pem())
     }
 
-    /// Writes `name`.crt and `name`.key.
     pub fn write_apart(&self, directory: &Directory, name: &str) -> (PathBuf, PathBuf) {
         let chain = directory.write(format!("{name}.crt"), self.chain_pem());
         let key = directory.write(format!("{name}.key"), &self.key_pem);

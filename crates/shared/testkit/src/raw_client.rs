@@ -29,7 +29,6 @@ pub const ALERT: u8 = 21;
 /// A KeyUpdate that asks for none in return, and one that does (RFC 8446 section 4.6.3).
 pub const KEY_UPDATES: [[u8; 5]; 2] = [[24, 0, 0, 1, 0], [24, 0, 0, 1, 1]];
 
-/// One direction's key.
 struct Direction {
     key: LessSafeKey,
     iv: [u8; NONCE_LEN],

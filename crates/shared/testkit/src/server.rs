@@ -16,7 +16,6 @@ use crate::stream::Stream;
 /// loaded machine is no failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a server does with each connection.
 #[derive(Clone, Debug)]
 pub enum Behaviour {
     /// Sends back what comes, and its end after the client's end.
@@ -52,7 +51,6 @@ struct Seen {
     changed: Condvar,
 }
 
-/// What one connection brought so far.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Connection {
     /// All bytes read.
@@ -197,7 +195,6 @@ impl Seen {
     }
 }
 
-/// One connection being served.
 struct Visitor<S> {
     index: usize,
     seen: Arc<Seen>,

@@ -4,7 +4,6 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 
-/// A connected socket.
 pub trait Stream: Read + Send + Write {
     /// Sends FIN: the peer reads the end of the stream, and we still read what it sends.
     fn end(&self) -> io::Result<()>;

@@ -138,14 +138,12 @@ impl TlsServer {
         self.connection.refresh_traffic_keys().expect("TLS 1.3");
     }
 
-    /// Sends close_notify, once.
     pub fn close(&mut self) {
         if !std::mem::replace(&mut self.has_closed, true) {
             self.connection.send_close_notify();
         }
     }
 
-    /// What goes onto the wire.
     pub fn take_wire(&mut self) -> Vec<u8> {
         let mut wire = Vec::new();
         while self.connection.wants_write() {

@@ -37,13 +37,9 @@ pub enum UnixName {
 /// A place to dial, which may first have to be resolved.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Endpoint {
-    /// Nothing to resolve.
     Address(Address),
-    /// `app.example:8080`.
     Name {
-        /// A host name.
         host: String,
-        /// A TCP port.
         port: u16,
     },
     /// `srv:_http._tcp.example`: one of the servers that SRV records (RFC 2782) name.
@@ -52,12 +48,10 @@ pub enum Endpoint {
         host: String,
         /// Which of them, from 1 on.
         number: u16,
-        /// How many are used.
         count: u16,
     },
 }
 
-/// Why a text is no address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AddressError {
     /// No `:port` at the end, and not `unix:`.
@@ -75,7 +69,6 @@ pub enum AddressError {
     /// An address was wanted, a name was given.
     #[error("is a name where an IP address is wanted")]
     NameNotAllowed,
-    /// No `FileDescriptorName=` has it.
     #[error("is no name of a socket that is handed over (1 to 255 printable characters, no colon)")]
     InheritedName,
     /// Each network of the host has addresses of these; which one is meant (RFC 4007)?
@@ -95,7 +88,6 @@ pub enum AddressError {
 /// The kernel's `sun_path` holds 108 bytes, one of them the leading or closing NUL.
 const UNIX_NAME_BYTES_MAX: usize = 107;
 
-/// systemd's limit (`FDNAME_MAX`).
 const INHERITED_NAME_BYTES_MAX: usize = 255;
 
 impl Endpoint {

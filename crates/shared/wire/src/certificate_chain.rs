@@ -40,9 +40,7 @@ pub enum ChainFault {
 /// The issuer and the subject of a certificate, as they are encoded, without their tag and length.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CertificateNames<'c> {
-    /// Who signed it.
     pub issuer: &'c [u8],
-    /// Whose it is.
     pub subject: &'c [u8],
 }
 

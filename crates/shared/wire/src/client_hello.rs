@@ -27,7 +27,6 @@ const TLS_1_3: u16 = 0x0304;
 /// What the bytes so far amount to.
 #[derive(Clone, Debug)]
 pub enum Peek<'a> {
-    /// Nothing wrong yet, and more is needed.
     Incomplete,
     /// The whole hello is there.
     Hello(ClientHello<'a>),
@@ -145,7 +144,6 @@ impl<'a> ClientHello<'a> {
         self.legacy_version
     }
 
-    /// The client's random.
     pub fn random(&self) -> &[u8; 32] {
         &self.random
     }
@@ -155,7 +153,6 @@ impl<'a> ClientHello<'a> {
         self.session_id.within(&self.body)
     }
 
-    /// The cipher suites.
     pub fn cipher_suites(&self) -> impl Iterator<Item = u16> + Clone {
         numbers(self.cipher_suites.within(&self.body))
     }
@@ -191,7 +188,6 @@ impl<'a> ClientHello<'a> {
         numbers(self.extension(self.extensions.supported_versions))
     }
 
-    /// The key exchange groups.
     pub fn supported_groups(&self) -> impl Iterator<Item = u16> + Clone {
         numbers(self.extension(self.extensions.supported_groups))
     }

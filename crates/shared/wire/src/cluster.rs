@@ -29,13 +29,11 @@ pub const VERSION: u8 = 2;
 /// that every IPv6 link carries whole (1280 bytes, RFC 8200 section 5).
 pub const DATAGRAM_BYTES_MAX: usize = 1200;
 
-/// Length of the header.
 pub const HEADER_BYTES: usize = 40;
 
 /// Length of the tag of AES-256-GCM.
 pub const TAG_BYTES: usize = 16;
 
-/// The longest body.
 pub const BODY_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES - TAG_BYTES;
 
 /// The longest key of a session: a session id (RFC 5246 section 7.4.1.2).
@@ -50,7 +48,6 @@ pub const PARTS_MAX: u8 = 16;
 /// What stands before the bytes of a part: kind, number, place, count, length.
 const PART_HEAD_BYTES: usize = 1 + 4 + 1 + 1 + 2;
 
-/// The longest part.
 pub const PART_BYTES_MAX: usize = BODY_BYTES_MAX - PART_HEAD_BYTES;
 
 /// The longest message that can be sent in parts.
@@ -71,20 +68,15 @@ const PONG: u8 = 8;
 pub enum Stream {
     /// All peers: who misses a number has lost a datagram.
     All = 0,
-    /// One peer.
     One = 1,
 }
 
 /// What stands before the body, in clear and authenticated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
-    /// Whom it is for.
     pub stream: Stream,
-    /// Which secret's key sealed the body.
     pub key_id: [u8; 4],
-    /// Who sent it.
     pub sender: [u8; 8],
-    /// In which life.
     pub boot: [u8; 8],
     /// Its place among the sender's datagrams of this boot and stream.
     pub sequence: u64,
@@ -97,21 +89,16 @@ pub struct Header {
 pub enum Message<'a> {
     /// This session is good for so many seconds.
     Session {
-        /// What it is found by.
         key: &'a [u8],
         /// For how long it may still be resumed, in seconds.
         lifetime_s: u32,
-        /// The session.
         value: &'a [u8],
     },
-    /// Who has this session?
     Get {
-        /// What it is found by.
         key: &'a [u8],
     },
     /// This session is good no more.
     Delete {
-        /// What it was found by.
         key: &'a [u8],
     },
     /// That peer is asked for the sessions that it has learnt of since a time of its own clock.
@@ -123,25 +110,18 @@ pub enum Message<'a> {
     },
     /// That peer has been sent so many of them; all, if the two numbers are the same.
     Resynced {
-        /// The peer that asked.
         peer: [u8; 8],
-        /// Sessions sent.
         sent: u32,
         /// Sessions to be sent, about.
         all: u32,
     },
     /// That peer is asked to answer at once.
     Ping {
-        /// The peer.
         peer: [u8; 8],
-        /// Comes back.
         id: u32,
     },
-    /// The answer.
     Pong {
-        /// The peer that asked.
         peer: [u8; 8],
-        /// What it sent.
         id: u32,
     },
     /// A piece of a session that is longer than a datagram.
@@ -153,15 +133,12 @@ pub enum Message<'a> {
 pub struct Part<'a> {
     /// The same in all parts of a session: a number that the sender does not use again for long.
     pub id: u32,
-    /// Its place, from 0.
     pub index: u8,
     /// How many there are: 2 to [`PARTS_MAX`].
     pub count: u8,
-    /// The piece.
     pub bytes: &'a [u8],
 }
 
-/// What is wrong with a datagram.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DatagramFault {
     /// It is of a version that is not spoken here.

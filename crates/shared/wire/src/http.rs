@@ -18,7 +18,6 @@ const CODE_END: usize = "HTTP/1.1 200".len();
 /// The head of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestHead<'a> {
-    /// Its length, with the empty line.
     pub bytes: usize,
     /// The method, as it was sent.
     pub method: &'a str,
@@ -39,11 +38,8 @@ pub struct RequestHead<'a> {
 /// The head of a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ResponseHead {
-    /// Its length, with the empty line.
     pub bytes: usize,
-    /// The status code.
     pub status: u16,
-    /// Where its content ends.
     pub content: ContentEnd,
     /// Whether the server takes further requests on the connection.
     pub keeps_alive: bool,
@@ -56,7 +52,6 @@ pub enum HeadFault {
     Malformed(&'static str),
     /// More bytes than are allowed, or more than [`FIELDS_MAX`] fields.
     TooLarge,
-    /// Another version of HTTP.
     Version,
     /// A request with a transfer coding other than `chunked`.
     TransferCoding,

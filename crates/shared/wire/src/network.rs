@@ -41,7 +41,6 @@ impl Network {
         }
     }
 
-    /// Its first and its last address.
     fn range(&self) -> Range {
         let Self::Ip { base, prefix_bits } = self else {
             return Range::Unix;
@@ -101,7 +100,6 @@ impl<T: Copy + Ord> Ranges<T> {
 }
 
 impl NetworkSet {
-    /// Without a network.
     pub const EMPTY: Self = Self {
         v4: Ranges(Vec::new()),
         v6: Ranges(Vec::new()),

@@ -19,7 +19,6 @@ pub use v2::{ClientTls, HEADER_BYTES_MAX, HeaderTooLong, HeaderV2};
 /// A header, and how many bytes of input it took.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Parsed<'a> {
-    /// What the header says.
     pub header: Header<'a>,
     /// Where the connection's own bytes begin; before it lies what a pass-through sends on as is.
     pub wire_bytes: usize,
@@ -44,7 +43,6 @@ pub fn read(bytes: &[u8]) -> Result<Option<Parsed<'_>>, ProxyFault> {
 /// Whether bytes begin a PROXY header, valid or not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Likeness {
-    /// They do not.
     No,
     /// They may yet, with more of them.
     Perhaps,

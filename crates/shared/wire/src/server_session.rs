@@ -118,7 +118,6 @@ pub struct PassedSession {
 /// What the bytes so far amount to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// More is needed.
     Incomplete,
     /// The handshake made, or resumed, this session.
     Session(PassedSession),
@@ -306,7 +305,6 @@ mod tests {
         })
     }
 
-    /// A NewSessionTicket.
     fn issued(ticket: &[u8]) -> Vec<u8> {
         let length = (TICKET_HEAD_BYTES + ticket.len()) as u32;
         let inner = (ticket.len() as u16).to_be_bytes();

@@ -44,9 +44,7 @@ pub enum Dialect {
     Sieve,
     /// RFC 4642.
     Nntp,
-    /// MySQL and MariaDB.
     Mysql,
-    /// PostgreSQL.
     Postgres,
     /// RFC 4511.
     Ldap,
@@ -70,7 +68,6 @@ impl Dialect {
         ("xmpp", Self::Xmpp),
     ];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         let mut all = Self::ALL.iter();
         all.find(|(_, one)| *one == self)
@@ -90,7 +87,6 @@ impl Dialect {
     }
 }
 
-/// One connection's conversation.
 pub struct Dialog {
     steps: Box<dyn Steps + Send>,
     is_greeted: bool,

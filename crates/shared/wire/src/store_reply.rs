@@ -17,18 +17,15 @@ pub const REPLY_BYTES_MAX: usize = ELEMENTS_MAX * LINE_BYTES_MAX + VALUE_BYTES_M
 /// Slots of a cluster, among which names are divided.
 const SLOTS: u16 = 16384;
 
-/// What a store answers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
     /// A value, or a word such as `OK`.
     Text(Vec<u8>),
     /// An error: its code and its sentence.
     Error(String),
-    /// A number.
     Number(i64),
     /// There is no such value.
     Nothing,
-    /// Some of these.
     List(Vec<Self>),
 }
 
@@ -122,7 +119,6 @@ impl Reply {
 /// A line: its kind, what follows that, and where the next one begins.
 type Line<'b> = (u8, &'b [u8], usize);
 
-/// The first line.
 fn line(bytes: &[u8]) -> Result<Option<Line<'_>>, ReplyFault> {
     let Some((&kind, rest)) = bytes.split_first() else {
         return Ok(None);
@@ -152,7 +148,6 @@ pub struct Redirect {
     pub slot: u16,
     /// Empty = the host of the node that says so.
     pub host: String,
-    /// Its port.
     pub port: u16,
 }
 

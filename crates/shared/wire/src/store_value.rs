@@ -15,7 +15,6 @@ use crate::cursor::Cursor;
 /// The version that is written and read.
 pub const VERSION: u8 = 1;
 
-/// What stands before the session.
 pub const HEADER_BYTES: usize = 25;
 
 /// Length of the tag of AES-256-GCM.
@@ -27,15 +26,12 @@ pub const VALUE_BYTES_MAX: usize = 1 << 16;
 /// What stands before the session, in clear and authenticated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
-    /// Which secret's key encrypted the session.
     pub key_id: [u8; 4],
     /// When the session ends, in milliseconds since 1970.
     pub ends_ms: u64,
-    /// Of the cipher.
     pub nonce: [u8; 12],
 }
 
-/// What is wrong with a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ValueFault {
     /// It is of a version that is not spoken here.

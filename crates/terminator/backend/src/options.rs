@@ -16,11 +16,9 @@ pub const WEIGHT_MAX: u16 = 256;
 pub struct Options {
     /// In the order of the configuration; 1 to [`SERVERS_MAX`].
     pub servers: Vec<ServerOptions>,
-    /// How one is chosen.
     pub balance: Balance,
     /// When failed dials take a server out.
     pub passive: PassiveOptions,
-    /// Active checks, if any.
     pub check: Option<CheckOptions>,
     /// How long a server that came back up has less than its whole share; zero = it has it at once.
     pub slow_start: Duration,
@@ -28,10 +26,8 @@ pub struct Options {
     pub queue: QueueOptions,
 }
 
-/// One server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerOptions {
-    /// Where it is.
     pub endpoint: Endpoint,
     /// Its share against the others', 1 to [`WEIGHT_MAX`].
     pub weight: u16,
@@ -56,7 +52,6 @@ pub struct QueueOptions {
 pub enum Balance {
     /// Fewest open connections for its weight.
     LeastConnections,
-    /// In turn, by weight.
     RoundRobin,
     /// By the client's address, so that a client stays with its server (consistent hash).
     Source,
@@ -74,7 +69,6 @@ pub struct PassiveOptions {
 /// An active check, made on a schedule by the control side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckOptions {
-    /// What counts as an answer.
     pub kind: CheckKind,
     /// From one check's start to the next one's.
     pub interval: Duration,
@@ -86,17 +80,14 @@ pub struct CheckOptions {
     pub rise: u32,
 }
 
-/// What a check does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckKind {
     /// `GET path` over HTTP/1.1; any status from 200 to 399 is good.
     Http {
-        /// The request's path.
         path: String,
         /// The `Host` field; `None` sends the endpoint's.
         host: Option<String>,
     },
-    /// The connection is accepted.
     Tcp,
     /// A TLS handshake finishes; the certificate is not judged.
     Tls {

@@ -29,21 +29,18 @@ pub struct Pool {
 /// A connection that wants a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Pick {
-    /// The present.
     pub now: Instant,
     /// The client, from [`affinity::key_of`]; only [`Balance::Source`] looks at it.
     pub key: u64,
     /// The server that it belongs to, if one is known: chosen if no other is better and it has
     /// room, whatever the balance.
     pub home: Option<ServerId>,
-    /// What this connection has dialled in vain.
     pub tried: Tried,
 }
 
 /// A server that was chosen.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Picked {
-    /// Its index in the options.
     pub server: usize,
     /// Where to dial it. An owned copy; only that of a Unix socket's name allocates.
     pub address: Address,
@@ -58,11 +55,9 @@ pub struct Picked {
 /// What there is for a connection that wants a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Choice {
-    /// This server.
     Picked(Picked),
     /// Servers, all of which have as many connections as they take.
     Full(Vec<Limit>),
-    /// No server.
     Nothing,
 }
 
@@ -1175,7 +1170,6 @@ mod tests {
     #[derive(Clone, Debug)]
     enum AddressEvent {
         Resolve(usize, u8),
-        /// Those of the mask are down.
         Check(usize, u8),
         Dial(usize, u8, bool),
         Pass(u64),

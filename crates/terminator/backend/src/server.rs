@@ -42,14 +42,11 @@ impl ServerId {
     }
 }
 
-/// What can be said about a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ServerState {
-    /// Whether it is used.
     pub health: Health,
     /// Open connections, those being dialled among them.
     pub open: u32,
-    /// Addresses at hand.
     pub addresses: usize,
 }
 
@@ -65,11 +62,9 @@ pub enum Health {
     Ejected,
     /// Its name has no address yet: it cannot be used.
     Unresolved,
-    /// It is used.
     Up,
 }
 
-/// What a server's name stands for.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Target {
     /// None makes the server unusable.

@@ -16,7 +16,6 @@ pub(crate) struct ServerAddress {
     pub(crate) failures: u32,
     /// Ejected, and when the next trial is due.
     trial_at: Option<Instant>,
-    /// Its active check failed.
     is_checked_down: bool,
 }
 
@@ -37,7 +36,6 @@ impl ServerAddress {
         self.is_checked_down &= is_checked;
     }
 
-    /// Its active check has nothing against it.
     pub(crate) fn is_usable(&self) -> bool {
         !self.is_checked_down
     }

@@ -21,7 +21,6 @@ pub struct Place {
 }
 
 impl Tried {
-    /// None yet.
     pub fn new() -> Self {
         Self::default()
     }

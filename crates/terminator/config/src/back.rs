@@ -23,7 +23,6 @@ use crate::front::liveness;
 /// A connection remembers the servers it tried; this many fit.
 const SERVERS_MAX: usize = 1024;
 
-/// What only servers can be told.
 const KEYS_OF_SERVERS: &[&str] = &[
     "keepalive",
     "source",

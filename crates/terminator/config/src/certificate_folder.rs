@@ -25,10 +25,8 @@ pub(crate) struct CertificateFiles {
     pub(crate) ocsp: Option<PathBuf>,
 }
 
-/// What a folder holds.
 #[derive(Debug, Default)]
 pub(crate) struct FolderContents {
-    /// In the order of their names.
     pub(crate) found: Vec<CertificateFiles>,
     /// Certificates of no authority whose key is not there.
     pub(crate) keyless: Vec<PathBuf>,

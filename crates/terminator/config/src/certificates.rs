@@ -17,7 +17,6 @@ use crate::inspection::{Inspector, Use, problem};
 pub(crate) struct Shelf<'f> {
     /// The directory of the configuration file.
     pub(crate) base: PathBuf,
-    /// Who opens them.
     pub(crate) files: &'f mut dyn Files,
     /// Who wants to know what is in them, while their keys are at hand.
     pub(crate) inspector: Option<&'f Inspector>,
@@ -127,7 +126,6 @@ struct Found {
     ocsp: Staple,
 }
 
-/// Where an OCSP response is.
 enum Staple {
     At(PathBuf),
     IfThere(PathBuf),

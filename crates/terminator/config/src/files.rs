@@ -120,7 +120,6 @@ pub struct Recorder<F> {
 }
 
 impl<F: Files> Recorder<F> {
-    /// Begins with nothing read.
     pub fn new(files: F) -> Self {
         Self {
             files,
@@ -133,7 +132,6 @@ impl<F: Files> Recorder<F> {
         &mut self.files
     }
 
-    /// All that was read.
     pub fn into_recording(self) -> Recording {
         self.recording
     }
@@ -189,7 +187,6 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Adds a file.
     pub fn insert(&mut self, path: impl Into<PathBuf>, bytes: Vec<u8>) {
         if let Some(mut before) = self.files.insert(path.into(), bytes) {
             before.zeroize();

@@ -21,7 +21,6 @@ use crate::host::Tls13Choice;
 use crate::networks;
 use crate::presets;
 
-/// Reads `service.front`.
 pub(crate) fn read(
     front: &Section<'_>,
     has_back_tls: bool,

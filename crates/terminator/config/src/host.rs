@@ -27,7 +27,6 @@ const THREADS_MAX: u64 = 1024;
 /// dial; and a longer list limits little.
 const CONNECT_PORTS_MAX: usize = 4096;
 
-/// Reads `[workers]`.
 pub(crate) fn workers(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<WorkerOptions> {
     let allowed = shelf.files.cpus();
     let cpus = section.one("threads", |value, _| threads(value, &allowed));
@@ -94,7 +93,6 @@ fn not_public() -> impl Iterator<Item = Network> {
     parsed.map(|network| network.expect("a network in CIDR notation"))
 }
 
-/// Reads `[limits]`.
 pub(crate) fn limits(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Limits> {
     let connections = section.count("connections");
     let handshakes = section.count("handshakes");
@@ -125,7 +123,6 @@ fn per_source(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<SourceLimi
     })
 }
 
-/// Reads `[process]`.
 pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<ProcessOptions> {
     let sandbox = section.choice(
         "sandbox",
@@ -167,7 +164,6 @@ pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Proces
     })
 }
 
-/// Reads `[reload]`.
 pub(crate) fn reload(section: &Section<'_>) -> Option<ReloadOptions> {
     let watch = section.boolean("watch");
     let debounce = section.duration("debounce");
@@ -323,7 +319,6 @@ fn admin_address(value: &Value, key: &Key) -> Result<std::net::SocketAddr, Probl
     }
 }
 
-/// Reads `resumption.session-cache`.
 pub(crate) fn resumption(section: &Section<'_>) -> Option<ResumptionOptions> {
     let cache = section.section("session-cache");
     let session_entries = cache.count("entries");
@@ -336,18 +331,14 @@ pub(crate) fn resumption(section: &Section<'_>) -> Option<ResumptionOptions> {
     })
 }
 
-/// What `resumption.tls13` says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Tls13Choice {
     /// Tickets, but the cache where early data is taken.
     Auto,
-    /// Tickets.
     Tickets,
-    /// The session cache.
     Cache,
 }
 
-/// Reads `resumption.tls13`.
 pub(crate) fn tls13(section: &Section<'_>) -> Option<Tls13Choice> {
     section.choice(
         "tls13",

@@ -19,12 +19,9 @@ pub(crate) struct Inspector {
     known: KnownAuthorities,
 }
 
-/// What a certificate is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Use {
-    /// Clients are shown it.
     Shown,
-    /// Servers are shown it.
     ToServers,
 }
 

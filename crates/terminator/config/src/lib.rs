@@ -48,10 +48,8 @@ pub use source::{STANDARD_INPUT, Source};
 use certificates::Shelf;
 use inspection::Inspector;
 
-/// A configuration without errors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
-    /// What it means.
     pub settings: Settings,
     /// What deserves a second look.
     pub warnings: Vec<Diagnostic>,

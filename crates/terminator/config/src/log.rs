@@ -43,7 +43,6 @@ pub(crate) fn lines(section: &Section<'_>) -> Option<LogOptions> {
     })
 }
 
-/// Where lines and messages go.
 pub(crate) struct Outputs {
     pub(crate) connections: LogOutput,
     pub(crate) message_form: MessageForm,

@@ -8,7 +8,6 @@ use options::{Problem, Section, Severity};
 use tls::certificate::{Certificate, KeyKind};
 use tls::options::{Group, ServerOptions, Suite, Suites, Version};
 
-/// A recommendation.
 #[derive(Debug)]
 pub(crate) struct Preset {
     name: &'static str,

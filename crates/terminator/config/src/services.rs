@@ -38,7 +38,6 @@ pub(crate) struct Services {
     pub(crate) are_whole: bool,
 }
 
-/// Reads `[[service]]`.
 pub(crate) fn read(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Services {
     let sections = top.sections("service");
     let tls13 = host::tls13(&top.section("resumption"));
@@ -439,7 +438,6 @@ impl Sharer<'_> {
             || starttls.is_some_and(|one| one.sides.front.is_some())
     }
 
-    /// Its name, and where it stands.
     fn named(&self) -> String {
         let name = &self.service.name;
         match self.section.place() {

@@ -18,13 +18,10 @@ use zeroize::Zeroizing;
 /// Everything that a configuration says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// For the data plane.
     pub plane: proxy::options::Options,
-    /// For the processes and their rights.
     pub process: ProcessOptions,
     /// When it is read again.
     pub reload: ReloadOptions,
-    /// For those who watch and steer.
     pub control: ControlOptions,
     /// For the session cache, which all services share.
     pub resumption: ResumptionOptions,
@@ -50,7 +47,6 @@ pub struct ClusterOptions {
 pub struct StoreOptions {
     /// Where it is, or where its nodes or sentinels are; at least one.
     pub nodes: Vec<Endpoint>,
-    /// What is at these places.
     pub kind: StoreKind,
     /// The TLS that is spoken to it; `None` = plain text.
     pub tls: Option<ClientOptions>,
@@ -58,11 +54,8 @@ pub struct StoreOptions {
     pub networks: NetworkSet,
     /// Its user; `None` = the default one.
     pub user: Option<String>,
-    /// The user's password.
     pub password: Option<Password>,
-    /// Number of the database.
     pub database: u16,
-    /// What all names begin with.
     pub prefix: String,
     /// How long a handshake waits for it.
     pub fetch_timeout: Duration,
@@ -70,23 +63,17 @@ pub struct StoreOptions {
     pub fetch_rate: u32,
 }
 
-/// What a store consists of.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum StoreKind {
-    /// One server.
     Single,
-    /// A Redis Cluster.
     Cluster,
     /// Sentinels that say where the master is.
     Sentinel {
-        /// What they call it.
         service: String,
-        /// Their own password.
         password: Option<Password>,
     },
 }
 
-/// A password.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Password(pub Zeroizing<String>);
 
@@ -99,25 +86,17 @@ impl fmt::Debug for Password {
 /// How stored sessions go to the other hosts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PeersOptions {
-    /// Where they are.
     pub network: PeerNetwork,
-    /// The limits.
     pub mesh: MeshOptions,
 }
 
-/// Where peers are.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum PeerNetwork {
-    /// Each at an address.
     Unicast {
-        /// Ours.
         listen: SocketAddr,
-        /// Theirs.
         send_to: Vec<SocketAddr>,
     },
-    /// In a group.
     Multicast {
-        /// Its address and port.
         group: SocketAddr,
         /// The network interface; `None` = as the routing table says.
         interface: Option<String>,
@@ -141,7 +120,6 @@ pub struct ProcessOptions {
     pub drain_delay: Duration,
     /// How long connections may finish after a drain began.
     pub drain: Duration,
-    /// Where the supervisor writes its process id.
     pub pid_file: Option<PathBuf>,
 }
 
@@ -174,7 +152,6 @@ pub struct ControlOptions {
     pub hosts: Vec<String>,
     /// What must be given to be answered there; `None` = nothing.
     pub token: Option<AdminToken>,
-    /// Where the lines about connections go.
     pub log: LogOutput,
     /// How messages are written to the standard error.
     pub messages: MessageForm,
@@ -182,12 +159,10 @@ pub struct ControlOptions {
     pub messages_daemon: Option<LogDaemon>,
 }
 
-/// How messages are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MessageForm {
     /// As suits the reader of the standard error.
     Auto,
-    /// For a person, without time.
     Plain,
     /// With time and level before each line.
     Text,
@@ -212,7 +187,6 @@ impl AdminToken {
         fits.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The token.
     pub fn text(&self) -> &str {
         &self.0
     }
@@ -224,16 +198,11 @@ impl fmt::Debug for AdminToken {
     }
 }
 
-/// Where the lines about connections go.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum LogOutput {
-    /// To a log daemon.
     Daemon(LogDaemon),
-    /// Appended to a file.
     File(PathBuf),
-    /// The standard error.
     Stderr,
-    /// The standard output.
     Stdout,
 }
 
@@ -242,7 +211,6 @@ pub enum LogOutput {
 pub enum LogDaemon {
     /// RFC 5424, over a Unix datagram socket or UDP.
     Syslog {
-        /// Where it is.
         address: Address,
         /// What kind of program it takes us for.
         facility: Facility,
@@ -252,7 +220,6 @@ pub enum LogDaemon {
 }
 
 impl LogDaemon {
-    /// Where it takes entries.
     pub fn address(&self) -> Address {
         match self {
             Self::Syslog { address, .. } => address.clone(),
@@ -271,10 +238,8 @@ impl fmt::Display for LogDaemon {
     }
 }
 
-/// The session cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ResumptionOptions {
-    /// Sessions in the cache.
     pub session_entries: usize,
     /// Bytes of the cache.
     pub session_bytes: usize,

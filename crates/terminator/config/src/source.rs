@@ -15,7 +15,6 @@ pub enum Source {
     File {
         /// The path as it was given.
         place: String,
-        /// The text.
         text: String,
     },
     /// Flags of `lariat serve`, which describe one service: name without dashes, and value.
@@ -65,7 +64,6 @@ impl Source {
         Ok(Self::File { place, text })
     }
 
-    /// Where relative paths begin.
     pub(crate) fn base(&self) -> PathBuf {
         match self {
             Self::File { place, .. } => Path::new(place)

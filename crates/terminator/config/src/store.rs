@@ -17,7 +17,6 @@ const SENTINEL_PORT: u16 = 26379;
 const EXAMPLE: &str = "write for example \"redis://10.0.0.5:6379/0\", \"rediss://lariat@sessions.example\" \
                        or \"unix:/run/redis/redis.sock\"";
 
-/// What a URL says.
 #[derive(Debug, Eq, PartialEq)]
 struct StoreUrl {
     node: Endpoint,
@@ -27,7 +26,6 @@ struct StoreUrl {
     database: u16,
 }
 
-/// Reads `cluster.store`.
 pub(crate) fn read(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<StoreOptions> {
     let has_sentinel = section.has("sentinel");
     let port = if has_sentinel { SENTINEL_PORT } else { PORT };

@@ -17,14 +17,12 @@ use crate::reader::{ConfigSource, READER_ARGUMENT};
 use crate::resolve::RESOLVER_ARGUMENT;
 use crate::watcher::WATCHER_ARGUMENT;
 
-/// What is to be done.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Explain a command, or all of them.
     Help(Topic),
     /// Explain keys of a configuration.
     HelpOnKeys(Vec<&'static Key>),
-    /// Say the version.
     Version,
     /// Print the script by which a shell completes commands.
     Completion(Shell),
@@ -32,41 +30,33 @@ pub(crate) enum Command {
     Manual(Page),
     /// Show what the program does, without any file.
     Demo(DemoOptions),
-    /// Serve.
     Serve(ConfigSource),
     /// Say what is wrong with a configuration.
     Check(CheckOptions),
     /// Say what the running one does.
     Status {
-        /// Where it answers.
         socket: StatusSocket,
         /// The document as it is.
         json: bool,
     },
     /// Make the running one read its configuration again.
     Reload {
-        /// Where it answers.
         socket: StatusSocket,
         /// Whether warnings are an exit code of their own.
         strict: bool,
     },
     /// Make the running one finish.
     Drain {
-        /// Where it answers.
         socket: StatusSocket,
     },
     /// Have another process of the program take over from the running one.
     Upgrade {
-        /// Where it answers.
         socket: StatusSocket,
     },
     /// Take a server of the running one out of use, or back in.
     Server {
-        /// Where it answers.
         socket: StatusSocket,
-        /// Which of both.
         change: Change,
-        /// Which server.
         name: ServerName,
     },
     /// Be the worker process of a supervisor.
@@ -82,27 +72,20 @@ pub(crate) enum Command {
 /// What `lariat check` is to look at.
 #[derive(Debug)]
 pub(crate) struct CheckOptions {
-    /// The configuration.
     pub(crate) config: ConfigSource,
-    /// Whether warnings are refused.
     pub(crate) strict: bool,
     /// Whether the addresses are tried.
     pub(crate) bind: bool,
-    /// Whether programs read it.
     pub(crate) json: bool,
     /// Whether the host's limits are shown beside it.
     pub(crate) host: bool,
 }
 
-/// Where a running one answers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum StatusSocket {
-    /// At the usual place.
     #[default]
     Usual,
-    /// At this path.
     Path(PathBuf),
-    /// Where this configuration says.
     Of(ConfigSource),
 }
 
@@ -125,36 +108,22 @@ impl StatusSocket {
 /// A page of the manual.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Page {
-    /// Of the commands.
     Commands,
-    /// Of the configuration file.
     Configuration,
 }
 
-/// What is to be explained.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Topic {
-    /// All commands.
     Program,
-    /// `lariat check`.
     Check,
-    /// `lariat completion`.
     Completion,
-    /// `lariat demo`.
     Demo,
-    /// `lariat drain`.
     Drain,
-    /// `lariat manual`.
     Manual,
-    /// `lariat reload`.
     Reload,
-    /// `lariat serve`.
     Serve,
-    /// `lariat server`.
     Server,
-    /// `lariat status`.
     Status,
-    /// `lariat upgrade`.
     Upgrade,
 }
 
@@ -180,7 +149,6 @@ impl Topic {
     }
 }
 
-/// Why the arguments say nothing.
 #[derive(Debug)]
 pub(crate) struct UsageError {
     message: String,

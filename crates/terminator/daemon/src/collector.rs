@@ -28,12 +28,9 @@ enum Protocol {
     Journal,
 }
 
-/// Why an entry is not taken.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// It reads too slowly.
     Full,
-    /// It is not there.
     Away {
         why: io::Error,
         /// Whether that is the answer to the entry before, which did not arrive either. The socket

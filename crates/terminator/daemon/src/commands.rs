@@ -22,7 +22,6 @@ use crate::demo;
 use crate::exit::Exit;
 use crate::init;
 
-/// Does it.
 pub(crate) fn run(command: Command, console: Console) -> ExitCode {
     let exit = match command {
         Command::Help(topic) => {

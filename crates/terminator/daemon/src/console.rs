@@ -29,7 +29,6 @@ impl Console {
         }
     }
 
-    /// Whether diagnostics have colours.
     pub(crate) fn colour(self) -> bool {
         self.paint.colour
     }
@@ -66,7 +65,6 @@ impl Console {
         }
     }
 
-    /// Lines without a label.
     pub(crate) fn say(self, text: impl Display) {
         write_line(lines(&text.to_string()));
     }

@@ -20,10 +20,8 @@ use crate::supervisor::{self, Failure, Request, Started};
 
 use stage::Stage;
 
-/// What the demo can be told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DemoOptions {
-    /// Where TLS is terminated.
     pub(crate) listen: SocketAddr,
     /// Where the status page is; `None` = the usual port, or another if that is taken.
     pub(crate) admin: Option<SocketAddr>,
@@ -42,7 +40,6 @@ fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// Shows it until Ctrl-C.
 pub(crate) fn run(options: DemoOptions, console: Console) -> Exit {
     match set_up(options) {
         Ok((stage, server)) => serve(options, &stage, server, console),

@@ -17,7 +17,6 @@ pub(crate) const READ_BYTES: usize = 4096;
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Why there was no handshake.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeEnd {
     #[error(transparent)]

@@ -16,7 +16,6 @@ pub(crate) fn end_of(ended: Result<(), Failure>, console: Console) -> Exit {
     exit_of(&failure)
 }
 
-/// What a failure means for the program.
 pub(crate) fn exit_of(failure: &Failure) -> Exit {
     match failure {
         Failure::Config(_)

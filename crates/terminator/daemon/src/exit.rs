@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-/// How the program ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Exit {
     /// It did what it was asked.
@@ -33,7 +32,6 @@ impl Exit {
         Self::Warned,
     ];
 
-    /// One sentence.
     pub(crate) fn help(self) -> &'static str {
         match self {
             Self::Success => "It did what it was asked.",

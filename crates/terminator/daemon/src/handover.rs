@@ -44,7 +44,6 @@ pub(crate) enum Order {
     Resolved(Resolved),
     /// An operator has disabled these servers and no others.
     Disabled(BTreeSet<ServerName>),
-    /// How reloads went.
     Reloads(Reloads),
     /// Say whether the workers go on, by `Alive`.
     AreYouWell,
@@ -60,14 +59,12 @@ pub(crate) enum Order {
     Accept(Observations),
     /// Accept no more, let connections finish, and end.
     Drain {
-        /// For so long.
         time: Duration,
         /// Another worker process has the sockets now, the admin's and the cluster's too.
         is_succeeded: bool,
     },
 }
 
-/// What the worker process says.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Answer {
     /// To `Enter`: what was given up.
@@ -76,16 +73,13 @@ pub(crate) enum Answer {
     Stuck(String),
     /// To `Start` and `Replace`: that plan is served.
     Ready {
-        /// The plan's number.
         generation: u64,
         /// What deserves a second look.
         warnings: Vec<String>,
     },
     /// To `Start` and `Replace`: that plan cannot be served.
     Refused {
-        /// The plan's number.
         generation: u64,
-        /// What is wrong with it.
         message: String,
     },
     /// Without an order: that something is well again.
@@ -94,16 +88,13 @@ pub(crate) enum Answer {
     LogAway,
     /// To `Pause`: no connection and no session comes here any more, and this was observed.
     Paused(Observations),
-    /// To `Accept`: they do.
     Accepting,
     /// To `AreYouWell`, once every worker has answered.
     Alive {
-        /// That are open now.
         connections: u64,
     },
     /// To `Drain`: the last connection has ended, or the time was over.
     Drained {
-        /// That were open then.
         cut: u64,
     },
     /// Without an order: what an operator should know, or what deserves a second look by now.
@@ -176,14 +167,11 @@ fn shortened(sentence: String) -> String {
     }
 }
 
-/// What is to be given up.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Fences {
     /// The user to become; `None` = stay who we are.
     pub(crate) become_user: Option<WorkerUser>,
-    /// The file system.
     pub(crate) files: bool,
-    /// System calls.
     pub(crate) system_calls: bool,
     /// Our parent: if it is another when this is read, it has died.
     pub(crate) supervisor_pid: u32,
@@ -195,19 +183,15 @@ pub(crate) struct Fences {
 pub(crate) struct Reach {
     /// TCP ports; `None` = any.
     pub(crate) tcp_ports: Option<BTreeSet<u16>>,
-    /// Whether abstract Unix sockets.
     pub(crate) abstract_sockets: bool,
-    /// From which addresses.
     pub(crate) sources: Sources,
 }
 
 /// Which addresses a worker process may connect from; each may what those before it may.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(crate) enum Sources {
-    /// Those that the kernel chooses.
     #[default]
     Any,
-    /// Any of this host.
     Own,
     /// Those of other hosts, for which it keeps a right.
     Foreign,
@@ -242,7 +226,6 @@ pub(crate) struct WorkerUser {
     pub(crate) further_groups: Vec<u32>,
 }
 
-/// What was given up.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Rights {
     /// Who the worker process is now.
@@ -260,18 +243,14 @@ pub(crate) struct Rights {
 /// How far a right is given up.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Fence {
-    /// Not asked for.
     Off,
-    /// Wholly.
     Full,
-    /// As far as this kernel can.
     Partly,
     /// Not at all: this kernel cannot.
     Absent,
 }
 
 impl Fence {
-    /// As the status document has it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -309,7 +288,6 @@ pub(crate) struct Serve {
     pub(crate) generation: u64,
     /// How many threads carry connections, whatever the plan says: a reload changes none.
     pub(crate) workers: usize,
-    /// What stored sessions are sealed with.
     pub(crate) session_key: SessionKey,
     /// What each descriptor that comes with this is for.
     pub(crate) roles: Vec<Role>,
@@ -342,7 +320,6 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// What a descriptor is for.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Role {
     /// Lines about connections are written to it.
@@ -362,7 +339,6 @@ pub(crate) enum Role {
     },
     /// A service listens on it.
     Listener {
-        /// The worker's number.
         worker: u32,
         /// The service's place in the plan.
         service: u32,
@@ -373,7 +349,6 @@ pub(crate) enum Role {
     },
 }
 
-/// What a name of servers stands for.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Resolved {
     pub(crate) name: Name,
@@ -425,7 +400,6 @@ impl Reloads {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct EndedReload {
     pub(crate) time: SystemTime,
-    /// Why it was refused, if it was.
     pub(crate) refused: Option<String>,
     /// What of the configuration deserves a second look, each beginning with `warning: `; empty =
     /// nothing.
@@ -496,7 +470,6 @@ pub(crate) fn decode<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, postc
 }
 
 impl fmt::Display for Rights {
-    /// As one sentence without a full stop.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let User { user, group } = self.user;
         write!(f, "runs as user {user}, group {group}")?;

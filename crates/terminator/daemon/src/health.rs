@@ -104,15 +104,12 @@ fn preface_of(send_proxy: &SendProxy) -> Vec<u8> {
 /// done.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct HealthReport {
-    /// The service's name.
     pub(crate) service: String,
     /// The server's index in the pool's options.
     pub(crate) server: usize,
-    /// Its addresses that must not be used.
     pub(crate) down: Vec<Address>,
     /// Whether it may be used: not if all addresses are down.
     pub(crate) up: bool,
-    /// What the deciding checks saw.
     pub(crate) why: String,
 }
 
@@ -125,7 +122,6 @@ pub(crate) struct Checks {
     watched: HashMap<(String, usize), Watched>,
 }
 
-/// One server under check.
 struct Watched {
     endpoint: Endpoint,
     addresses: watch::Sender<Vec<Address>>,
@@ -193,7 +189,6 @@ impl Checks {
         watched.is_some_and(|watched| watched.known.borrow().is_empty())
     }
 
-    /// Where a server is checked.
     pub(crate) fn addresses(&self, service: &str, server: usize) -> Vec<Address> {
         let watched = self.watched.get(&(service.to_owned(), server));
         watched.map_or_else(Vec::new, |watched| watched.addresses.borrow().clone())
@@ -256,7 +251,6 @@ fn bounded(why: &str) -> String {
     why.chars().take(WHY_CHARS_MAX).collect()
 }
 
-/// What the task of one server has.
 struct Watch {
     service: Arc<CheckedService>,
     server: usize,
@@ -449,7 +443,6 @@ mod tests {
         runtime.enable_all().build().unwrap().block_on(future)
     }
 
-    /// What the first check says.
     fn first(service: CheckedService) -> (bool, String) {
         block_on(async {
             let report = Running::new(vec![service]).next().await;

@@ -12,7 +12,6 @@ use sys::ktls::probe::{CIPHER_REMEDY, Found, probe};
 use sys::ktls::{Cipher, Half, PAIRS, Version};
 use tls::options::{Suite, Suites};
 
-/// What this host's kernel does of TLS.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KernelTls {
     /// As one sentence without its subject and full stop.
@@ -42,12 +41,10 @@ impl KernelTls {
         }
     }
 
-    /// Whether it seals anything.
     pub(crate) fn is_there(&self) -> bool {
         self.seals.contains(&true)
     }
 
-    /// What it seals.
     pub(crate) fn sealed(&self) -> Vec<(Version, Cipher)> {
         let pairs = PAIRS.into_iter().zip(self.seals);
         pairs

@@ -47,12 +47,10 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// What is done to a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Change {
     /// It gets no new connection.
     Disable,
-    /// It gets connections again.
     Enable,
 }
 

@@ -25,7 +25,6 @@ const ROOM_TIME_MAX: Duration = Duration::from_secs(1);
 /// How long a daemon's host may take to refuse a message: within that it is known which one it is.
 const CONFIRM_TIME_MAX: Duration = Duration::from_millis(100);
 
-/// Something that is said.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) time_us: u64,
@@ -119,11 +118,9 @@ impl MessageSender {
     }
 }
 
-/// What the thread knows.
 struct Way<F> {
     daemon: LogDaemon,
     collector: Option<Collector>,
-    /// What was sent last.
     last: Option<Said>,
     /// Messages that went elsewhere since the daemon took one.
     diverted: u64,

@@ -31,7 +31,6 @@ pub(crate) enum Form {
     Text,
     /// One JSON object per message.
     Json,
-    /// With priorities, for journald.
     Priority,
 }
 

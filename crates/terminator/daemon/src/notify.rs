@@ -41,15 +41,12 @@ const STATUS_CHARACTERS_MAX: usize = 400;
 pub(crate) enum Notice {
     /// Started, or reloaded: connections are accepted.
     Ready,
-    /// A reload has begun.
     Reloading,
     /// It ends, and takes no longer than that.
     Stopping(Duration),
-    /// What it does, in a sentence.
     Status(String),
     /// The service is another process now, of this number.
     MainProcess(u32),
-    /// It is well.
     Watchdog,
 }
 
@@ -151,7 +148,6 @@ impl Notifier {
         }
     }
 
-    /// Has it keep nothing by that name.
     pub(crate) fn forget(&mut self, name: &str) {
         let text = format!("FDSTOREREMOVE=1\nFDNAME={name}");
         self.queue(text, Vec::new());

@@ -11,10 +11,8 @@ use crate::maintenance::ServerName;
 /// into an answer, and escaped as JSON into a message between supervisors.
 const SERVERS_BYTES_MAX: usize = 256 << 10;
 
-/// See [`SERVERS_BYTES_MAX`].
 pub(crate) const HISTORY_BYTES_MAX: usize = 640 << 10;
 
-/// Observed until now.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Observations {
@@ -31,7 +29,6 @@ pub(crate) struct ObservedServer {
     pub(crate) server: String,
     /// As the status document has it: `up`, `partly`, `down`.
     pub(crate) state: String,
-    /// In milliseconds since the epoch.
     pub(crate) since_ms: u64,
     /// Why it is not up, if that is known and no operator's order.
     pub(crate) cause: Option<String>,

@@ -39,14 +39,12 @@ const LOG_MODE: u32 = 0o640;
 /// Where a configuration comes from, each time that it is read.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum ConfigSource {
-    /// A TOML file.
     File(PathBuf),
     /// Flags of `lariat serve`: name without dashes, and value.
     Flags(Vec<(String, String)>),
 }
 
 impl ConfigSource {
-    /// What was typed.
     pub(crate) fn read(&self, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
         match self {
             Self::File(path) => Source::read(path, files),
@@ -55,18 +53,15 @@ impl ConfigSource {
     }
 }
 
-/// What the reader is to do.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Task {
     /// Read a configuration and all that it names; open its folders and its log.
     Read(ConfigSource),
     /// Open a log that has this path.
     OpenLog(PathBuf),
-    /// Remove these files.
     Remove(Vec<PathBuf>),
 }
 
-/// What the reader says.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Reply {
     /// What it does from now on, such as `reading /etc/lariat/site.pem`.
@@ -81,7 +76,6 @@ pub(crate) enum Reply {
     Opened,
     /// To `Remove`: none of the files is there any more, as far as possible.
     Removed,
-    /// It cannot be done.
     Refused(Refusal),
 }
 
@@ -98,7 +92,6 @@ pub(crate) struct Found {
     pub(crate) folders: Vec<(PathBuf, [u64; 2])>,
 }
 
-/// Why something cannot be done.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Refusal {
     /// The configuration says no valid thing on this host.

@@ -68,16 +68,13 @@ const LIBRARIES: &[&str] = &["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/l
 /// in `resolv.conf`.
 const TCP_PORTS: [u16; 1] = [53];
 
-/// What the supervisor says.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Ask {
     /// The first: give up these rights.
     Enter(Fences),
-    /// Look these up.
     LookUp(Vec<Name>),
 }
 
-/// What the resolver says.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Reply {
     /// To `Enter`: it could not be done.

@@ -16,11 +16,9 @@ pub(crate) const ADDRESSES_MAX: usize = 256;
 pub(crate) struct Name {
     /// A host name, or the name that SRV records have.
     pub(crate) host: String,
-    /// Where the servers are by that name.
     pub(crate) port: Port,
 }
 
-/// Where the servers of a name are.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(crate) enum Port {
     /// One, at this TCP port.
@@ -71,9 +69,7 @@ pub(crate) struct Instance {
     pub(crate) priority: u16,
     /// Its share among those of its priority, 1 to [`WEIGHT_MAX`].
     pub(crate) weight: u16,
-    /// Its host name.
     pub(crate) host: String,
-    /// Its TCP port.
     pub(crate) port: u16,
     /// None = the host name could not be resolved.
     pub(crate) addresses: Vec<SocketAddr>,

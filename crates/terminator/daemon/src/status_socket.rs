@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use config::ControlOptions;
 
-/// Of a directory beside other users'.
 const PRIVATE_MODE: u32 = 0o700;
 
 /// Of a directory in a place of our own.

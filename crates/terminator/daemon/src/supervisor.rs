@@ -93,7 +93,6 @@ pub(crate) struct Request<'a> {
     pub(crate) config: ConfigSource,
     /// Called once, when the first plan is served.
     pub(crate) started: &'a mut dyn FnMut(&Started),
-    /// Whether diagnostics have colours.
     pub(crate) colour: bool,
 }
 
@@ -102,9 +101,7 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Started {
     /// Each service's name and an address it listens at, with the ports that the kernel chose.
     pub(crate) listeners: Vec<(String, Address)>,
-    /// Where the status page is.
     pub(crate) admin: Option<SocketAddr>,
-    /// Where the status socket is.
     pub(crate) status_socket: PathBuf,
     /// What the worker process gave up, as a sentence without a full stop.
     pub(crate) rights: String,
@@ -234,9 +231,7 @@ struct Supervisor<'a> {
     /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
     fences: Fences,
-    /// Where worker processes can connect to.
     reach: Reach,
-    /// As many as the first plan wanted.
     workers: usize,
     /// What is served, or shall be by the next worker process.
     served: Prepared,
@@ -250,12 +245,10 @@ struct Supervisor<'a> {
     readers: Readers,
     is_reading: bool,
     reloads: Reloads,
-    /// Of the reload that is under way.
     warnings: Vec<String>,
     child: Option<Child>,
     /// Of the last worker process. They go on from a predecessor's.
     last_number: u64,
-    /// Worker processes started here.
     children: u64,
     phase: Phase,
     rights: Option<Rights>,

@@ -100,7 +100,6 @@ pub(crate) enum Successor {
     Upgrade,
 }
 
-/// What the running supervisor says.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Predecessor {
     /// To `Hello`: what is handed over. The descriptors come with it.
@@ -122,12 +121,7 @@ pub(crate) enum Predecessor {
     /// hears it from now on.
     Released,
     /// To `Upgrade`: that process serves.
-    Upgraded {
-        /// The successor's process.
-        pid: u32,
-        /// Its version.
-        program: String,
-    },
+    Upgraded { pid: u32, program: String },
 }
 
 /// Who would take over. This stays readable in every format.
@@ -135,7 +129,6 @@ pub(crate) enum Predecessor {
 pub(crate) struct Hello {
     /// The formats that it speaks, the oldest and the newest.
     pub(crate) formats: [u32; 2],
-    /// Its version.
     pub(crate) program: String,
     /// Which configuration it serves; see [`identity`].
     pub(crate) configuration: String,
@@ -150,12 +143,10 @@ pub(crate) struct Hello {
 pub(crate) struct Offer {
     /// The format that it is in.
     pub(crate) format: u32,
-    /// The predecessor's version.
     pub(crate) program: String,
     /// Fields that who does not know them must not leave out.
     #[serde(default)]
     pub(crate) must_understand: Vec<String>,
-    /// What ticket keys are derived from.
     pub(crate) secret: SessionKey,
     /// Worker processes up to this number have used the session memory.
     pub(crate) last_number: u64,
@@ -165,10 +156,8 @@ pub(crate) struct Offer {
     /// Servers that an operator has disabled.
     #[serde(default)]
     pub(crate) disabled: Vec<ServerName>,
-    /// Listening sockets of services.
     #[serde(default)]
     pub(crate) listeners: Vec<ListenerOffer>,
-    /// Where the status page is, as configured.
     #[serde(default)]
     pub(crate) admin: Option<String>,
     /// Where datagrams of the cluster's peers come, as configured.
@@ -191,9 +180,7 @@ pub(crate) struct SessionsOffer {
 /// The listening sockets of one address.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct ListenerOffer {
-    /// As configured.
     pub(crate) address: String,
-    /// The only network interface.
     #[serde(default)]
     pub(crate) interface: Option<String>,
     #[serde(default)]
@@ -201,18 +188,15 @@ pub(crate) struct ListenerOffer {
     /// How many equal addresses stand before it, if the kernel chooses their ports.
     #[serde(default)]
     pub(crate) place: usize,
-    /// How many descriptors.
     pub(crate) sockets: usize,
     /// Whether a service manager has opened them: a path among them is its own to remove.
     #[serde(default)]
     pub(crate) handed_over: bool,
-    /// What the service manager calls them.
     #[serde(default)]
     pub(crate) name: Option<String>,
 }
 
 impl SessionsOffer {
-    /// The limits.
     pub(crate) fn limits(&self) -> session::Options {
         session::Options {
             entries_max: self.entries_max,

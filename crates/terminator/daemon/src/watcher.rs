@@ -64,7 +64,6 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Of what is at this path now.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let meta = fs::metadata(path).ok()?;
         Some(Self {
@@ -77,7 +76,6 @@ impl Stamp {
     }
 }
 
-/// What the supervisor says, once.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Ask {
     /// The files as they were when they were read.
@@ -91,9 +89,7 @@ pub(crate) struct Ask {
 /// That files have changed: some of them, and how many more.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Changed {
-    /// The first few.
     pub(crate) files: Vec<PathBuf>,
-    /// How many others.
     pub(crate) more: usize,
 }
 

@@ -151,7 +151,6 @@ struct Control {
     /// Of the memory that its sessions lie in.
     session_key: SessionKey,
     admin: Arc<AdminState>,
-    /// Where operators are served.
     doors: Doors,
     cluster: Cluster,
     /// What goes with the order to accept: how sessions go to other hosts.

@@ -37,7 +37,6 @@ pub enum Action {
     ShutdownFront,
     /// When the server's connection is closed, close it by a reset.
     ResetBack,
-    /// Close the server's connection.
     CloseBack,
     /// When the client's connection is closed, close it by a reset.
     ResetFront,

@@ -16,7 +16,6 @@ use crate::relay::{Down, RelayFault, StreamEnd, keep_rest, room_for_message};
 /// One connection to a server.
 pub(crate) struct BackTls {
     state: State,
-    /// Records as they came.
     incoming: Option<Buffer>,
     /// What is not yet sent: a PROXY header, the handshake's messages, records.
     outgoing: Option<Buffer>,
@@ -78,7 +77,6 @@ impl BackTls {
         matches!(self.state, State::Waiting(_))
     }
 
-    /// Begins the handshake.
     pub(crate) fn begin(&mut self) {
         self.state = match std::mem::replace(&mut self.state, State::Failed) {
             State::Waiting(handshake) => State::Handshaking(handshake),
@@ -86,7 +84,6 @@ impl BackTls {
         };
     }
 
-    /// What the server has sent before TLS.
     pub(crate) fn take_plaintext(&mut self, pool: &mut Pool) -> Vec<u8> {
         take_all(&mut self.incoming, pool)
     }
@@ -137,7 +134,6 @@ impl BackTls {
         self.state = State::Failed;
     }
 
-    /// Where to receive.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
         if self.is_handshaking() {
             return room_for_message(&mut self.incoming, pool);
@@ -238,7 +234,6 @@ impl BackTls {
         Ok(())
     }
 
-    /// What waits to be sent.
     pub(crate) fn pending(&self) -> &[u8] {
         self.outgoing.as_ref().map_or(&[], Buffer::data)
     }
@@ -271,7 +266,6 @@ impl BackTls {
         }
     }
 
-    /// Lets go of everything.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         pool.give_all(&mut self.incoming);
         pool.give_all(&mut self.outgoing);

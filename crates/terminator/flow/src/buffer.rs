@@ -46,9 +46,7 @@ pub const WORKER_BYTES_MAX: usize =
 /// How much room is wanted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Size {
-    /// One record.
     Small,
-    /// [`RECORDS_LARGE`] records.
     Large,
 }
 
@@ -79,7 +77,6 @@ impl Buffer {
         &mut self.bytes[self.start..self.end]
     }
 
-    /// The room behind them.
     pub fn space(&mut self) -> &mut [u8] {
         &mut self.bytes[self.end..]
     }
@@ -147,7 +144,6 @@ impl Buffer {
     }
 }
 
-/// A worker's spare buffers.
 #[derive(Debug, Default)]
 pub struct Pool {
     small: Spare,
@@ -243,7 +239,6 @@ impl Pool {
         self.in_use
     }
 
-    /// How many wait here.
     pub fn spare(&self) -> usize {
         self.small.buffers.len() + self.large.buffers.len()
     }

@@ -39,7 +39,6 @@ mod starttls;
 /// The most bytes that a client may send after an alert.
 const CLOSING_BYTES_MAX: usize = 256 << 10;
 
-/// A connection.
 pub struct Flow {
     settings: Rc<Settings>,
     stage: Stage,
@@ -127,7 +126,6 @@ impl Flow {
         flow
     }
 
-    /// What is known so far.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -170,7 +168,6 @@ impl Flow {
         !self.actions.is_empty()
     }
 
-    /// When [`Flow::handle_timeout`] is due.
     pub fn deadline(&self) -> Option<Instant> {
         let (timeouts, last_byte) = (&self.settings.timeouts, self.last_byte);
         let of_stage = match self.stage {

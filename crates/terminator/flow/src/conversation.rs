@@ -17,7 +17,6 @@ pub(crate) struct Conversation {
     incoming: Option<Buffer>,
 }
 
-/// What goes to all servers.
 pub(crate) struct Broadcast {
     pub(crate) bytes: Vec<u8>,
     pub(crate) has_reached_one: bool,
@@ -35,12 +34,10 @@ impl Conversation {
         }
     }
 
-    /// Where a server's plaintext is received.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
         room_for_message(&mut self.incoming, pool)
     }
 
-    /// What was received there.
     pub(crate) fn received(&mut self, count: usize, pool: &mut Pool) -> Vec<u8> {
         if let Some(incoming) = &mut self.incoming {
             incoming.fill(count);
@@ -48,7 +45,6 @@ impl Conversation {
         take_all(&mut self.incoming, pool)
     }
 
-    /// Lets go of everything.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         pool.give_all(&mut self.incoming);
     }

@@ -29,18 +29,15 @@ use telemetry::outcome::{Reason, SessionTier};
 use crate::facts::Ending;
 use crate::options::Settings;
 
-/// What came of receiving.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Received {
     /// This number of bytes.
     Bytes(usize),
     /// This number of bytes, and they are the last.
     Last(usize),
-    /// The stream has ended.
     End,
     /// No bytes have come since the last call; an event reports when there are some.
     Nothing,
-    /// The connection is broken.
     Failed,
 }
 
@@ -59,7 +56,6 @@ impl Received {
     }
 }
 
-/// What happened to a connection.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The client's bytes were received into
@@ -69,7 +65,6 @@ pub enum Event {
     FrontSent(usize),
     /// This number of bytes went from the back to the client past our buffers.
     FrontPassed(usize),
-    /// [`Flow::front_record`](crate::connection::Flow::front_record) was sent.
     FrontRecordSent,
     /// The client's connection is broken.
     FrontFailed,
@@ -90,7 +85,6 @@ pub enum Event {
     DialStarted,
     /// The server that is being dialled.
     ServerChosen {
-        /// Its index in the options.
         server: usize,
         /// Whether it is on a Unix socket.
         is_local: bool,
@@ -113,7 +107,6 @@ pub enum Event {
     /// The back takes no more bytes. What it has sent is still to be received: a server that
     /// refuses an upload answers first and resets then.
     BackRefused,
-    /// [`Flow::deadline`](crate::connection::Flow::deadline) may have passed.
     Timeout,
     /// The connection ends for a reason of the host's: a drain deadline, a limit.
     Stopped(Reason),

@@ -13,7 +13,6 @@ use wire::server_session::SessionId;
 /// Where the two ends of the client's connection are; `None` is a Unix socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Route {
-    /// The client.
     pub source: Option<SocketAddr>,
     /// The address it connected to.
     pub destination: Option<SocketAddr>,
@@ -41,12 +40,10 @@ pub struct PassingSession {
     pub agreed: Option<SessionId>,
 }
 
-/// What is known so far.
 #[derive(Debug)]
 pub struct Facts {
     /// Its number in the log and in PP2_TYPE_UNIQUE_ID.
     pub id: u64,
-    /// When it was accepted.
     pub accepted: Instant,
     /// The addresses of the client, by the PROXY header if one was accepted, else by the socket.
     pub route: Route,
@@ -68,9 +65,7 @@ pub struct Facts {
     pub shown_certificate: Option<Fingerprint>,
     /// The server certificate's algorithms, if the PROXY header shows them.
     pub certificate: Option<CertificateAlgorithms>,
-    /// What the handshake agreed on.
     pub agreed: Option<Agreed>,
-    /// The kind of handshake.
     pub handshake: Option<HandshakeKind>,
     /// Why the session that the client offered was not resumed.
     pub resumption_miss: Option<ResumptionMiss>,
@@ -145,17 +140,13 @@ impl Facts {
     }
 }
 
-/// How a connection ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ending {
-    /// Why.
     pub reason: Reason,
-    /// What else the log can say.
     pub detail: Option<Box<str>>,
 }
 
 impl Ending {
-    /// An end without details.
     pub fn new(reason: Reason) -> Self {
         Self {
             reason,
@@ -163,7 +154,6 @@ impl Ending {
         }
     }
 
-    /// An end with details.
     pub fn with(reason: Reason, detail: impl Into<Box<str>>) -> Self {
         Self {
             reason,

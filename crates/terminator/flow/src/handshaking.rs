@@ -36,13 +36,10 @@ pub(crate) enum Handshaking {
     Handshake(Box<Handshake>),
 }
 
-/// What has come of it so far.
 pub(crate) enum Progress {
-    /// More is needed.
     Waiting,
     /// The hello is whole, and the client's TLS stays closed.
     Passthrough,
-    /// The handshake is over.
     Established(Established),
 }
 
@@ -63,7 +60,6 @@ impl Handshaking {
         }
     }
 
-    /// Before the ClientHello.
     pub(crate) fn hello() -> Self {
         Self::Hello(Reader::default())
     }
@@ -174,7 +170,6 @@ impl Handshaking {
         self.layout().and_then(|_| self.sealer())
     }
 
-    /// What encrypts it.
     pub(crate) fn sealer(&mut self) -> Option<&mut Handshake> {
         match self {
             Self::Handshake(handshake) => Some(handshake),
@@ -208,7 +203,6 @@ fn take_proxy_header(
     Ok(true)
 }
 
-/// What a hello leads to.
 enum Hello {
     Incomplete,
     ToBeRouted,

@@ -8,19 +8,19 @@ use std::collections::VecDeque;
 use tls::record::PLAINTEXT_BYTES_MAX;
 use tls::traffic::kernel::ControlRecord;
 
-/// What encrypts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Encryption {
     /// Our record layer, to the end.
     #[default]
     Ours,
     /// Our record layer while little is sent; the bytes that have come in one go.
-    OursSoFar { run_bytes: u64 },
+    OursSoFar {
+        run_bytes: u64,
+    },
     /// Our record layer, until all that it encrypted has been sent.
     Wanted,
     /// Nothing: the kernel was asked and has not answered.
     Asked,
-    /// The kernel.
     Kernel,
     /// The kernel, once it has the key that follows a KeyUpdate.
     KernelRekeying,

@@ -9,10 +9,8 @@ use tls::resumption::PassingSessions;
 use tls::server::Server;
 use wire::starttls::{Dialect, HostNames, Policy, Sides};
 
-/// What all connections of a service share.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is done with a client's TLS.
     pub front: Front,
     /// The PROXY header that servers get.
     pub send_proxy: SendProxy,
@@ -34,7 +32,6 @@ pub struct Settings {
 /// Which sides begin in plaintext and ask for TLS, and by which protocol.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Starttls {
-    /// The protocol.
     pub dialect: Dialect,
     /// Clients, servers or both. Clients need [`Front::Terminate`], servers `back_tls`.
     pub sides: Sides,
@@ -60,10 +57,8 @@ impl Starttls {
     }
 }
 
-/// What is done with a client's TLS.
 #[derive(Clone, Debug)]
 pub enum Front {
-    /// It is terminated.
     Terminate(Arc<Server>),
     /// It stays closed: the server gets the client's records as they came.
     Passthrough,
@@ -97,7 +92,6 @@ pub struct ServerTls {
 pub struct Offload {
     /// From which length on it is asked where the length is known before, in bytes.
     pub from: u64,
-    /// What it can encrypt.
     pub taken: Vec<(Version, Cipher)>,
     /// Whether it can be given the key that follows a KeyUpdate. If not, a connection ends when its
     /// client asks for one.
@@ -127,11 +121,9 @@ impl Offload {
 /// The PROXY header sent to servers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SendProxy {
-    /// None.
     Off,
     /// The incoming header as it came, byte for byte; needs `accept_proxy`.
     Pass,
-    /// Version 1, text.
     V1,
     /// Version 2, binary, with these TLVs.
     V2(ProxyTlvs),
@@ -140,13 +132,10 @@ pub enum SendProxy {
 /// Which TLVs a version 2 header carries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProxyTlvs {
-    /// PP2_TYPE_ALPN.
     pub alpn: bool,
-    /// PP2_TYPE_AUTHORITY: the server name.
     pub authority: bool,
     /// PP2_TYPE_SSL with version, cipher, client CN, verify result, signature and key algorithm.
     pub ssl: bool,
-    /// PP2_TYPE_CRC32C.
     pub crc32c: bool,
     /// PP2_TYPE_UNIQUE_ID: the connection id of our log.
     pub unique_id: bool,
@@ -157,9 +146,7 @@ pub struct ProxyTlvs {
 /// How a certificate is written into a TLV.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CertificateForm {
-    /// DER.
     Der,
-    /// PEM.
     Pem,
 }
 

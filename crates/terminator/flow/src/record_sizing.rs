@@ -43,7 +43,6 @@ pub(crate) struct RecordSizing {
 }
 
 impl RecordSizing {
-    /// Notes a pause.
     pub(crate) fn restart(&mut self) {
         self.sent_bytes = 0;
     }
@@ -89,9 +88,7 @@ impl RecordSizing {
 /// How many bytes of plaintext each record carries, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Lengths {
-    /// Of those that filled the first piece.
     first: usize,
-    /// Short records to come.
     shorts: usize,
     /// Bytes in each of them.
     short: usize,

@@ -25,9 +25,7 @@ pub(crate) const AS_IS: Layout = Layout { head: 0, tail: 0 };
 /// How a side's stream of bytes ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum StreamEnd {
-    /// With close_notify.
     CloseNotify,
-    /// With TCP's FIN alone.
     Fin,
     /// With TCP's FIN, where no TLS of ours could say more.
     Plain,
@@ -38,11 +36,9 @@ pub(crate) enum StreamEnd {
 pub(crate) struct Decrypted {
     /// Bytes of application data.
     pub(crate) bytes: usize,
-    /// Records that carried none.
     pub(crate) controls: u32,
 }
 
-/// Why handshaking stopped for good.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum DecryptFault {
     /// A record or message that is not allowed.
@@ -130,7 +126,6 @@ impl Up {
         room_for_message(&mut self.records, pool)
     }
 
-    /// Where to receive what nobody reads.
     pub(crate) fn dropping_room(&mut self, pool: &mut Pool) -> &mut [u8] {
         let dropped = self.records.get_or_insert_with(|| pool.take(Size::Small));
         dropped.consume(dropped.data().len());
@@ -245,7 +240,6 @@ impl Up {
         pool.give_if_empty(&mut self.plain);
     }
 
-    /// Lets go of everything.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         pool.give_all(&mut self.records);
         pool.give_all(&mut self.plain);
@@ -450,7 +444,6 @@ impl Down {
         }
     }
 
-    /// Has be sent what was held.
     pub(crate) fn release(&mut self) {
         self.held_until = None;
     }
@@ -469,7 +462,6 @@ impl Down {
         pool.scratch = out;
     }
 
-    /// What is to be sent now.
     pub(crate) fn pending(&self) -> &[u8] {
         let records = self.records.as_ref().filter(|_| self.held_until.is_none());
         records.map_or(&[], |records| records.data())
@@ -489,7 +481,6 @@ impl Down {
         pool.give_if_empty(&mut self.records);
     }
 
-    /// Lets go of everything.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         self.release();
         pool.give_all(&mut self.records);

@@ -16,7 +16,6 @@ const CLOSING_MAX: Duration = Duration::from_secs(2);
 /// sends has a reader only if the server closed one direction, and few do.
 const HALF_CLOSED_MAX: Duration = Duration::from_secs(60);
 
-/// Where a connection is in its life.
 pub(crate) enum Stage {
     /// Up to the end of the handshake, or to the first byte of early data.
     Handshaking,

@@ -17,5 +17,4 @@ const RECORD_LAYER: RecordLayer = RecordLayer::InPlace;
 /// Whether the kernel is asked to seal.
 const KERNEL: bool = false;
 
-/// Whether servers speak TLS.
 const BACK_TLS: bool = true;

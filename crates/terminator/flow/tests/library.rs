@@ -16,5 +16,4 @@ const RECORD_LAYER: RecordLayer = RecordLayer::Library;
 /// Whether the kernel is asked to seal.
 const KERNEL: bool = false;
 
-/// Whether servers speak TLS.
 const BACK_TLS: bool = false;

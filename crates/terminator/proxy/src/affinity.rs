@@ -8,12 +8,10 @@ use crate::service::Service;
 /// What is known of the session that a client offers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Affinity {
-    /// Nothing is to be known.
     #[default]
     None,
     /// It offers one, and no server is known to have it.
     Unknown,
-    /// This server has it.
     Home(ServerId),
 }
 

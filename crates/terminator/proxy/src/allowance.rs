@@ -27,7 +27,6 @@ pub(crate) fn is_worth_displacing(displaceable: u64, all: u64) -> bool {
     displaceable > 0 && displaceable * DISPLACEABLE_PART >= all
 }
 
-/// How many there are.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowance(Arc<Shared>);
 
@@ -57,7 +56,6 @@ impl PerWorker {
 }
 
 impl Allowance {
-    /// Of that many workers.
     pub(crate) fn new(workers: usize) -> Self {
         Self(Arc::new(Shared {
             taken: AtomicU32::new(0),
@@ -79,7 +77,6 @@ impl Allowance {
         self.0.taken.load(Ordering::Relaxed) <= most / 2
     }
 
-    /// Gives one back.
     pub(crate) fn give(&self) {
         self.0.taken.fetch_sub(1, Ordering::Relaxed);
     }
@@ -136,13 +133,11 @@ pub(crate) struct Allowances {
     pub(crate) handshakes: Allowance,
     /// To make a worker look whether it owes a place.
     pub(crate) wakers: Arc<[Arc<Waker>]>,
-    /// What each source has taken.
     pub(crate) sources: Arc<SourceTable>,
     descriptors: Descriptors,
 }
 
 impl Allowances {
-    /// Of the workers with these wakers.
     pub(crate) fn new(wakers: Arc<[Arc<Waker>]>) -> Self {
         Self {
             connections: Allowance::new(wakers.len()),

@@ -29,7 +29,6 @@ pub(crate) struct Attempt {
     is_released: bool,
 }
 
-/// What a failed dial speaks against.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Blame {
     /// The server, at this address.
@@ -137,7 +136,6 @@ impl Attempt {
         self.release(service);
     }
 
-    /// Its socket is closed, answered or not.
     pub(crate) fn release(&mut self, service: &Service) {
         if !std::mem::replace(&mut self.is_released, true) {
             self.place = None;

@@ -10,16 +10,13 @@ use flow::events::Received;
 use crate::driver::{Driver, PIECES_MAX, Socket};
 use crate::files::FileBack;
 
-/// A connection's back.
 pub(crate) enum Back {
     /// A server that is connected, or being connected.
     Server(Socket),
-    /// Files beneath a folder.
     Files(Box<FileBack>),
 }
 
 impl Back {
-    /// Notes an event.
     pub(crate) fn note(&mut self, event: &sys::epoll::Event) {
         if let Self::Server(socket) = self {
             socket.note(event);
@@ -63,7 +60,6 @@ impl Back {
         }
     }
 
-    /// When [`Self::time_out`] is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Server(_) => None,

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-/// Now.
 pub(crate) fn now() -> Instant {
     #[cfg(test)]
     if let Some(now) = simulated::now() {

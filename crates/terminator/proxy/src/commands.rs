@@ -39,15 +39,12 @@ impl Mailbox {
 
 /// What a thread that waits for files has found out.
 pub(crate) struct Reply {
-    /// The connection that asked.
     pub(crate) token: u64,
-    /// Which of its tasks it was.
     pub(crate) task: u64,
     pub(crate) files: Arc<Files>,
     pub(crate) answer: Answer,
 }
 
-/// One thing told.
 pub(crate) enum Command {
     /// Serve this from now on; connections that are open stay with what they began with.
     Replace(Box<Assignment>, Sender<()>),
@@ -66,17 +63,11 @@ pub(crate) enum Command {
     /// A connection of files goes on.
     Replied(Box<Reply>),
     /// A session that a connection waits for was found there, or nowhere.
-    SessionFetched {
-        /// The connection that asked.
-        token: u64,
-        tier: SessionTier,
-    },
+    SessionFetched { token: u64, tier: SessionTier },
 }
 
-/// What is known of a server.
 #[derive(Clone)]
 pub(crate) enum ServerNews {
-    /// What its name stands for.
     Target(Arc<Target>),
     /// Active checks have found that these of its addresses are down, and the others are not.
     Checked(Arc<[Address]>),
@@ -94,7 +85,6 @@ pub(crate) struct AssignedListener {
     pub(crate) is_shared: bool,
 }
 
-/// What a worker serves.
 pub(crate) struct Assignment {
     pub(crate) services: Vec<Arc<ServicePlan>>,
     pub(crate) counters: Vec<Arc<ServiceCounters>>,

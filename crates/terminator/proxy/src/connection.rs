@@ -40,7 +40,6 @@ mod lost;
 /// writes. One step more is the most that it moves, so that no debt is kept.
 pub(crate) const BYTES_PER_TURN: [usize; 2] = [128 << 10, 1 << 20];
 
-/// What a connection needs of its worker.
 pub(crate) struct Context<'a> {
     pub(crate) driver: &'a Driver,
     pub(crate) pool: &'a mut Pool,
@@ -61,14 +60,11 @@ pub(crate) struct Context<'a> {
 /// ended as idle.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
-/// What a connection wants after its turn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Turn {
-    /// Nothing until the next event.
     Wait,
     /// Another turn, after the others.
     Again,
-    /// Nothing any more.
     Over,
 }
 
@@ -88,7 +84,6 @@ pub(crate) struct Connection {
     /// The hello is there to choose by.
     pub(crate) is_to_be_routed: bool,
     pub(crate) listener: Rc<str>,
-    /// Its source's count.
     pub(crate) source: Option<SourcePlace>,
     pub(crate) dial: Dial,
     pub(crate) front: Socket,
@@ -99,7 +94,6 @@ pub(crate) struct Connection {
     pub(crate) is_queued: bool,
     /// Since when it lingers, or lingered (`lingering`): once at the most.
     pub(crate) lingers_since: Option<Instant>,
-    /// Its last turn moved much.
     is_bulk: bool,
     /// It is counted among the handshakes in progress.
     pub(crate) is_counted_handshaking: bool,

@@ -23,7 +23,6 @@ use crate::service::Service;
 /// which it has nothing else to do.
 const BATCH_BYTES: usize = 16 << 10;
 
-/// One worker's lines.
 pub(crate) struct ConnectionLog {
     options: LogOptions,
     worker: usize,
@@ -223,7 +222,6 @@ impl ConnectionLog {
         }
     }
 
-    /// When [`ConnectionLog::summarise`] is due.
     pub(crate) fn summary_due(&self) -> Option<Instant> {
         self.summary_due
     }

@@ -15,7 +15,6 @@ pub(crate) fn first_number(worker: usize) -> u64 {
     micros << 8 | worker as u64 & 0xff
 }
 
-/// The connections.
 #[derive(Default)]
 pub(crate) struct Connections {
     /// Boxed, so that a place that is free takes a pointer's room and no more.
@@ -58,7 +57,6 @@ impl Connections {
         self.slots.is_empty()
     }
 
-    /// All numbers in use.
     pub(crate) fn ids(&self) -> Vec<ConnectionId> {
         self.slots.iter().map(|(_, slot)| slot.0).collect()
     }

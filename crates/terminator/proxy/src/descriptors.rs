@@ -41,13 +41,11 @@ impl Descriptors {
         number(fd) < self.0 / 2
     }
 
-    /// As if there were none at all.
     #[cfg(test)]
     pub(crate) fn none() -> Self {
         Self(0)
     }
 
-    /// Of very few, half are kept.
     fn suffice(self, number: u64, kept: u64) -> bool {
         number < self.0 - kept.min(self.0 / 2)
     }

@@ -42,7 +42,6 @@ pub(crate) struct Dial {
     waiting: Option<Waiting>,
     is_called: bool,
     attempt: Option<Attempt>,
-    /// The server has accepted.
     is_answered: bool,
     rivals: Rivals,
     last_failure: Option<Ending>,
@@ -53,7 +52,6 @@ pub(crate) struct Dial {
     affinity: Affinity,
 }
 
-/// Servers are busy.
 #[derive(Clone, Copy)]
 struct Pause {
     length: Duration,
@@ -61,11 +59,8 @@ struct Pause {
     until: Option<Instant>,
 }
 
-/// How a dial began.
 pub(crate) enum Dialled {
-    /// It is already over.
     Connected(Socket),
-    /// An event will tell.
     UnderWay(Socket),
     /// All that are left are busy or full: [`Dial::retries_at`] says when to start again.
     Later,
@@ -95,7 +90,6 @@ impl Dial {
         self.attempt.as_ref().is_some_and(Attempt::is_local)
     }
 
-    /// Dials after the first.
     pub(crate) fn retries(&self) -> u32 {
         self.dials.saturating_sub(1)
     }
@@ -300,7 +294,6 @@ impl Dial {
         self.rivals.note();
     }
 
-    /// When [`Self::race`] is due.
     pub(crate) fn race_due(&self, service: &Service) -> Option<Instant> {
         self.rivals.due(service.plan.timeouts.dial)
     }

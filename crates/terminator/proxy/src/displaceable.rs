@@ -20,11 +20,9 @@ pub(crate) enum Stage {
 
 impl Stage {
     pub(crate) const ALL: &'static [Self] = &[Self::Silent, Self::Answered, Self::Unused];
-    /// Those whose handshake is under way.
     pub(crate) const HANDSHAKING: &'static [Self] = &[Self::Silent, Self::Answered];
 }
 
-/// Where a connection stands here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Key(usize);
 
@@ -69,7 +67,6 @@ impl Displaceable {
         key
     }
 
-    /// Takes a connection out.
     pub(crate) fn remove(&mut self, key: Key) {
         let node = self.nodes.remove(key.0);
         let list = &mut self.lists[node.stage as usize];

@@ -79,7 +79,6 @@ pub(crate) enum FileSent {
     NoFile,
     /// The file is of a kind that has to be read.
     Unfit,
-    /// The connection is broken.
     Failed,
 }
 
@@ -114,7 +113,6 @@ impl Driver {
         self.epoll.add(fd, token, interest)
     }
 
-    /// Stops watching a listener.
     pub(crate) fn ignore(&self, fd: &OwnedFd) {
         // It may not be watched, or no longer; either way it is not watched now.
         let _ = self.epoll.remove(fd);
@@ -224,7 +222,6 @@ impl Socket {
         }
     }
 
-    /// Notes an event.
     pub(crate) fn note(&mut self, event: &Event) {
         self.readable |= event.readable || event.read_closed || event.hung_up || event.urgent;
         self.stops_at_mark |= event.urgent;
@@ -283,7 +280,6 @@ impl Socket {
         room.get(..count).unwrap_or_default()
     }
 
-    /// Receives into one piece.
     pub(crate) fn receive(&mut self, room: &mut [u8]) -> Received {
         let result = socket::read(&self.fd, room);
         self.received(result, room.len())

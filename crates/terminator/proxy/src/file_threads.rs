@@ -34,7 +34,6 @@ pub(crate) struct Source {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Refused;
 
-/// A piece of work.
 pub(crate) struct Job {
     pub(crate) source: Arc<Source>,
     /// How long it may take before its thread counts as stuck.
@@ -96,7 +95,6 @@ impl FileThreads {
         .is_some()
     }
 
-    /// Has a thread do the job.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Refused> {
         let mut state = self.0.lock();
         state.note_stuck(Instant::now());

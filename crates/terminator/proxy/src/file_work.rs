@@ -16,11 +16,9 @@ const FETCH_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
 thread_local! {
-    /// Nothing is in memory.
     pub(crate) static IS_COLD: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// What a conversation has open.
 #[derive(Clone, Debug)]
 pub(crate) enum Open {
     File(Arc<File>),
@@ -30,9 +28,7 @@ pub(crate) enum Open {
 /// Work that may have to wait for a disk.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// What is at that path?
     Find(Vec<u8>),
-    /// What is in that folder?
     List(Arc<Folder>),
     /// Reads this number of bytes from that offset, or up to the file's end.
     Read(Arc<File>, u64, usize),

@@ -56,7 +56,6 @@ pub(crate) struct FileBack {
     files: Arc<Files>,
     counters: Arc<ServiceCounters>,
     file_context: Arc<FileContext>,
-    /// What the worker knows the connection by.
     token: u64,
     conversation: Conversation,
     open: Option<Open>,
@@ -97,7 +96,6 @@ struct Ahead {
     must_wait: bool,
 }
 
-/// What of a file goes out next.
 pub(crate) struct FileRange<'a> {
     pub(crate) file: &'a Arc<File>,
     pub(crate) offset: u64,
@@ -168,7 +166,6 @@ impl FileBack {
         }
     }
 
-    /// When [`Self::time_out`] is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let timeouts = &self.files.timeouts;
         let request = self.unfinished.map(|(_, since)| since + timeouts.request);
@@ -652,7 +649,6 @@ mod tests {
         }
     }
 
-    /// What comes of one call.
     fn said(back: &mut FileBack) -> (Received, String) {
         let mut memory = vec![0; 256 << 10];
         let received = back.receive(&mut memory.chunks_mut(16 << 10), None);

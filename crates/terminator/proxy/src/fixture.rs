@@ -84,7 +84,6 @@ impl Fixture {
         Rc::new(Service::new(plan, 0, counters, None))
     }
 
-    /// ConnectionLog that nobody reads.
     pub(crate) fn lines(&self, worker: usize) -> ConnectionLog {
         let (queue, counters) = (Arc::default(), self.registry.worker(worker));
         ConnectionLog::new(self.plan.log, worker, queue, counters)

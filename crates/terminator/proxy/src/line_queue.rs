@@ -15,13 +15,11 @@ const BATCH_BYTES: usize = 64 << 10;
 /// What waits for a writer that does not keep up.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
-/// Whole lines that wait.
 #[derive(Debug, Default)]
 pub struct LineQueue {
     waiting: Mutex<Waiting>,
     /// The writer has a reason to look.
     is_due: Condvar,
-    /// What was waiting has been written.
     is_written: Condvar,
 }
 

@@ -30,7 +30,6 @@ pub(crate) struct Listener {
     pub(crate) fd: OwnedFd,
     /// The service; where several share the address, what stands for them until one is chosen.
     pub(crate) service: Rc<Service>,
-    /// Those that share it.
     pub(crate) shared: Option<Rc<SharedServices>>,
     pub(crate) text: Rc<str>,
     address: Address,
@@ -49,7 +48,6 @@ pub(crate) struct Listeners {
     is_held: bool,
 }
 
-/// Which listeners have a connection waiting.
 #[derive(Default)]
 pub(crate) struct ReadyListeners(u64);
 
@@ -123,7 +121,6 @@ impl Listeners {
         self.watch(driver, now)
     }
 
-    /// Closes all.
     pub(crate) fn close(&mut self, driver: &Driver) {
         self.ignore(driver);
         self.all.clear();

@@ -15,7 +15,6 @@ use wire::network::{Network, NetworkSet};
 
 use crate::routes::{NamePattern, Wish};
 
-/// The whole plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// In the order of the configuration; at least one.
@@ -24,7 +23,6 @@ pub struct Options {
     pub workers: WorkerOptions,
     /// Limits of the whole process.
     pub limits: Limits,
-    /// What is written about connections.
     pub log: LogOptions,
 }
 
@@ -33,9 +31,7 @@ pub struct Options {
 pub struct ServiceOptions {
     /// Unique; in logs and labels.
     pub name: String,
-    /// Who connects to us.
     pub front: FrontOptions,
-    /// What we connect to.
     pub back: BackOptions,
     /// The conversation before TLS, on either side; `None` = there is none.
     pub starttls: Option<Starttls>,
@@ -57,7 +53,6 @@ pub struct FrontOptions {
     pub protocols: Vec<Vec<u8>>,
     /// Connections from these networks begin with a PROXY header, v1 or v2; others' must not.
     pub accept_proxy: Vec<Network>,
-    /// Which clients may come in.
     pub sources: SourceRules,
     /// How a client that is gone is noticed.
     pub liveness: Liveness,
@@ -66,20 +61,16 @@ pub struct FrontOptions {
     /// Whether the kernel keeps clients over TCP until they have sent something, for a second at
     /// most.
     pub defer_accept: bool,
-    /// What is done with clients' TLS.
     pub tls: FrontTls,
     /// Whether the kernel encrypts what is long.
     pub ktls: KtlsOptions,
 }
 
-/// What is done with clients' TLS.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FrontTls {
-    /// It is terminated.
     Terminate(Box<tls::options::ServerOptions>),
     /// It stays closed: servers get the clients' records as they came.
     Passthrough,
-    /// Clients speak none.
     Plain,
 }
 
@@ -138,29 +129,23 @@ impl SourceRules {
 /// When the kernel encrypts what is sent to clients (kernel TLS).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KtlsOptions {
-    /// Whether.
     pub mode: KtlsMode,
     /// From which length of a response on, in bytes.
     pub from: u64,
 }
 
-/// Whether the kernel encrypts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KtlsMode {
-    /// Never.
     Off,
-    /// Where it can.
     Auto,
     /// A host whose kernel cannot do it for every suite of the service does not serve.
     Require,
 }
 
-/// What stands behind a service.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BackOptions {
     /// Servers that we connect to.
     Servers(ServersOptions),
-    /// Files of this host.
     Files(FilesOptions),
 }
 
@@ -203,7 +188,6 @@ impl BackOptions {
 pub struct FilesOptions {
     /// The folder; nothing outside of it is read. `None` = there are no files.
     pub folder: Option<PathBuf>,
-    /// What of it is served, and how.
     pub serving: static_files::options::Options,
     /// How long what is asked may take.
     pub timeouts: FileTimeouts,
@@ -235,9 +219,7 @@ pub enum AddressFamily {
     /// All: if one does not answer, the next one is dialled.
     #[default]
     Any,
-    /// Those of IPv4 alone.
     Ipv4,
-    /// Those of IPv6 alone.
     Ipv6,
 }
 
@@ -264,9 +246,7 @@ pub struct ServersOptions {
     pub liveness: Liveness,
     /// From an answer about a server's name to the next look-up of it.
     pub resolve: Duration,
-    /// Which of the addresses found count.
     pub resolve_family: AddressFamily,
-    /// Where connections to servers come from.
     pub source: SourceAddress,
     /// What we tell a server about the client, before the first byte.
     pub send_proxy: SendProxy,
@@ -274,7 +254,6 @@ pub struct ServersOptions {
     pub tls: Option<Box<BackTlsOptions>>,
 }
 
-/// Where connections to servers come from.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum SourceAddress {
     /// An address that the kernel chooses.
@@ -286,7 +265,6 @@ pub enum SourceAddress {
     Client,
 }
 
-/// TLS towards servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackTlsOptions {
     /// What servers are offered and have to prove.
@@ -312,11 +290,8 @@ impl ServersOptions {
 /// Limits of the whole process.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// Open connections.
     pub connections: u32,
-    /// Handshakes under way.
     pub handshakes: u32,
-    /// What one source may take of them.
     pub per_source: SourceLimits,
 }
 
@@ -348,20 +323,16 @@ impl Options {
 /// What one source may take over all workers: an IPv4 address, or an IPv6 network. 0 = no limit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SourceLimits {
-    /// Open connections.
     pub connections: u32,
-    /// Handshakes under way.
     pub handshakes: u32,
     /// New connections per second; as many may come at once.
     pub connections_per_second: u32,
     /// The bits of an IPv6 address that make a source.
     pub ipv6_prefix_bits: u8,
-    /// Sources without these limits.
     pub exempt: NetworkSet,
 }
 
 impl SourceLimits {
-    /// No limit.
     pub const OFF: Self = Self {
         connections: 0,
         handshakes: 0,
@@ -384,14 +355,11 @@ pub struct WorkerOptions {
     pub file_threads: usize,
 }
 
-/// What is written about connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LogOptions {
-    /// Which connections get a line.
     pub connections: LogConnections,
     /// How a line is written.
     pub format: LineFormat,
-    /// What it is written within.
     pub envelope: Envelope,
     /// Lines a second and worker for each reason of failure; more are counted, not written.
     pub failures_per_second: u32,
@@ -401,13 +369,9 @@ pub struct LogOptions {
     pub sample: u32,
 }
 
-/// Which connections get a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LogConnections {
-    /// Each one.
     All,
-    /// Those that ended by somebody's fault.
     Failed,
-    /// None.
     None,
 }

@@ -18,7 +18,6 @@ const _: () = assert!(BYTES_MIN >= BYTES_PER_TURN[0]);
 /// Above what a turn (`BYTES_PER_TURN`) and a call (`PASS_BYTES_MAX`) may move.
 const BYTES_MAX: usize = 4 << 20;
 
-/// What has been seen of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     bytes: usize,

@@ -21,7 +21,6 @@ const PIPE_BYTES_MIN: usize = 64 << 10;
 /// Pipes kept for the next one who asks: few, since they are descriptors.
 const PIPES_KEPT_MAX: usize = 8;
 
-/// The pipes.
 #[derive(Debug)]
 pub(crate) struct Pipes {
     spare: Vec<Pipe>,

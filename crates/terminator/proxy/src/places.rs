@@ -25,7 +25,6 @@ pub(crate) struct SharedPlaces(Mutex<Places<Caller>>);
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) calls: Calls,
-    /// What its worker knows it by.
     pub(crate) token: u64,
 }
 
@@ -57,19 +56,15 @@ pub(crate) struct Waiting {
     turn: Turn,
     pub(crate) since: Instant,
     pub(crate) until: Instant,
-    /// When to look again.
     pub(crate) look_at: Instant,
 }
 
-/// What there is for a connection.
 pub(crate) enum Chosen {
-    /// This server.
     Picked(Picked, Option<Place>),
     /// A place in the queue.
     Waits,
     /// Not even that: all of so many servers have as many connections as they take.
     QueueFull(usize),
-    /// No server.
     Nothing,
 }
 

@@ -46,7 +46,6 @@ pub struct ServicePlan {
     pub(crate) send_proxy: SendProxy,
     pub(crate) back_tls: Option<ServerTls>,
     pub(crate) starttls: Option<Starttls>,
-    /// Of connections to servers.
     pub(crate) liveness: Liveness,
     pub(crate) source: SourceAddress,
     pub(crate) timeouts: Timeouts,
@@ -65,7 +64,6 @@ pub struct ServicePlan {
     serving: Option<(Arc<static_files::options::Options>, FileTimeouts)>,
     pub(crate) files: Option<Arc<Files>>,
     ktls: KtlsOptions,
-    /// What the kernel may encrypt of it.
     pub(crate) offload: Option<Offload>,
     /// The servers' names, in the order of the options, for logs and labels.
     pub(crate) server_names: Vec<String>,
@@ -109,10 +107,8 @@ pub struct Inspection {
     pub outcome: Result<Vec<Warning>, BuildError>,
 }
 
-/// Why no plan could be built.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// One service's TLS.
     #[error(transparent)]
     Tls(#[from] BuildError),
     /// Two services are for the same clients at one address.
@@ -427,12 +423,10 @@ impl ServicePlan {
         self.places.get_or_init(Arc::default)
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its TLS, if it terminates any.
     pub fn tls(&self) -> Option<&Server> {
         match &self.front {
             Front::Terminate(server) => Some(server),
@@ -483,7 +477,6 @@ fn offload_of(options: KtlsOptions, taken: &[(Version, Cipher)], rekeys: bool) -
     (options.mode != KtlsMode::Off).then_some(offload)
 }
 
-/// Where files stand in their place.
 fn no_servers() -> backend::options::Options {
     backend::options::Options {
         servers: Vec::new(),

@@ -33,9 +33,7 @@ use crate::worker::Worker;
 pub struct BoundListener {
     /// The services, by their indices in the options, in their order; at least one.
     pub services: Vec<usize>,
-    /// The address as configured.
     pub address: Address,
-    /// The socket.
     pub fd: OwnedFd,
     /// Whether other workers have it too.
     pub is_shared: bool,
@@ -178,7 +176,6 @@ impl Plane {
         self.workers.len()
     }
 
-    /// What each client address has taken.
     pub fn sources(&self) -> Arc<SourceTable> {
         Arc::clone(&self.sources)
     }

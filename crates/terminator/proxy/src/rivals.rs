@@ -135,7 +135,6 @@ impl Rivals {
         lost.collect()
     }
 
-    /// The connection is over.
     pub(crate) fn release(&mut self, service: &Service) {
         self.next_at = None;
         for mut rival in self.all.drain(..) {

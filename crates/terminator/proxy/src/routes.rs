@@ -19,7 +19,6 @@ const PROTOCOLS_MAX: usize = 64;
 /// A name that clients ask for, or all names beneath one: lower case, without a closing dot.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum NamePattern {
-    /// `shop.example`.
     Exact(Box<str>),
     /// `*.shop.example`: names with any number of labels in front, but not `shop.example`.
     Beneath(Box<str>),
@@ -28,10 +27,8 @@ pub enum NamePattern {
 /// Why a text is no [`NamePattern`], said of the text.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NoName {
-    /// The bare asterisk.
     #[error("is no name: a service without `names` takes all that no other has")]
     All,
-    /// An asterisk elsewhere.
     #[error("has an asterisk that is not its whole first label, as in \"*.example\"")]
     Asterisk,
     /// Letters that hellos do not carry.

@@ -29,7 +29,6 @@ pub(crate) struct SharedServices {
 }
 
 impl SharedServices {
-    /// Of all the worker's services.
     pub(crate) fn new(plan: Arc<Shared>, all: &[Rc<Service>]) -> Self {
         let services = plan.places.iter().map(|place| Rc::clone(&all[*place]));
         Self {

@@ -16,7 +16,6 @@ pub(crate) struct Progress {
     pub(crate) acknowledged: u64,
 }
 
-/// Watches one client.
 #[derive(Debug, Default)]
 pub(crate) struct SlowClient {
     /// When the window ends, and what was so when it began.
@@ -30,7 +29,6 @@ impl SlowClient {
             .get_or_insert_with(|| (now + rate.window, progress()));
     }
 
-    /// When [`Self::is_too_slow`] is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.window.map(|(end, _)| end)
     }

@@ -37,7 +37,6 @@ struct Part {
     sweep_at: usize,
 }
 
-/// What one source has taken.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     connections: u32,
@@ -77,7 +76,6 @@ impl SourceTable {
         parts.map(|part| self.lock(part).sources.len()).sum()
     }
 
-    /// Where a source is counted.
     fn part(&self, source: u128) -> MutexGuard<'_, Part> {
         self.lock(self.hasher.hash_one(source) as usize % PARTS)
     }
@@ -134,7 +132,6 @@ impl SourceLimits {
 }
 
 impl Sources {
-    /// With these limits.
     pub fn new(table: Arc<SourceTable>, limits: SourceLimits) -> Self {
         Self { table, limits }
     }
@@ -177,7 +174,6 @@ impl Sources {
 }
 
 impl SourcePlace {
-    /// The handshake is over.
     pub fn end_handshake(&mut self) {
         if std::mem::take(&mut self.is_handshaking) {
             self.change(|source| source.handshakes -= 1);

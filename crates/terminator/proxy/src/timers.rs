@@ -6,7 +6,6 @@
 
 use std::time::{Duration, Instant};
 
-/// The wheel's resolution.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// Ticks in one turn: 51.2 s. A deadline further away is looked at once a turn.
@@ -15,9 +14,7 @@ const SLOTS: usize = 1024;
 /// Deadlines by the tick in which they fall.
 pub(crate) struct Timers {
     start: Instant,
-    /// Ticks that are over.
     ticks: u64,
-    /// Owner and tick.
     slots: Vec<Vec<(u64, u64)>>,
     /// One bit a slot: it has entries.
     occupied: [u64; SLOTS / 64],

@@ -3,7 +3,6 @@
 //! An event may arrive for a connection that ended earlier in the same batch and whose place has
 //! been taken since. So a token carries, beside the place, how often that place was used.
 
-/// What a token names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum EventSource {
     /// The client's socket of a connection.
@@ -14,7 +13,6 @@ pub(crate) enum EventSource {
     Rival(ConnectionId),
     /// A listener, by its place.
     Listener(usize),
-    /// The other threads' calls.
     Waker,
 }
 

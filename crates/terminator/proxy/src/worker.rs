@@ -49,7 +49,6 @@ mod control;
 /// How long a spare buffer waits to be taken before its memory is given back.
 const SHED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A worker.
 pub(crate) struct Worker {
     index: usize,
     driver: Driver,
@@ -80,7 +79,6 @@ pub(crate) struct Worker {
     /// A descriptor that is given up when none is left.
     reserve: Option<OwnedFd>,
     drain_deadline: Option<Instant>,
-    /// Connections that it ended.
     cut: u64,
     /// When spare buffers were last looked at.
     shed: Instant,

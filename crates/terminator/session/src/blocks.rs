@@ -83,18 +83,15 @@ impl Slot {
     }
 }
 
-/// What an entry is, beside its value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Header {
     pub(crate) hash: u64,
-    /// In milliseconds since the memory's zero.
     pub(crate) put_at_ms: u64,
     /// Bytes of the value.
     pub(crate) length: u16,
     pub(crate) sealed: Sealed,
 }
 
-/// What a block says of itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum State {
     Never,

@@ -45,7 +45,6 @@ impl Breaker {
         }
     }
 
-    /// Whether all go through.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }

@@ -20,6 +20,5 @@ pub trait ValueCipher: Debug + Send + Sync {
 pub struct Sealed {
     /// What no other value under the key was sealed with.
     pub nonce: [u8; 12],
-    /// What proves that nothing was changed.
     pub tag: [u8; 16],
 }

@@ -35,7 +35,6 @@ impl Key {
 /// A session that a client offers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Offered {
-    /// What it is found by.
     pub key: Key,
     /// Whether it may be resumed once only: it is of TLS 1.3.
     pub once: bool,

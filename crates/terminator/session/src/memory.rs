@@ -20,7 +20,6 @@ pub(crate) const BLOCK_COST_BYTES: usize = 320;
 
 const _: () = assert!(BLOCK_WORDS * 8 + size_of::<Row>() + ENTRY_BYTES <= BLOCK_COST_BYTES);
 
-/// What a store is told at start.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Options {
     /// Entries it may hold; 0 = it holds nothing.

@@ -69,7 +69,6 @@ pub struct Mesh {
     body: Vec<u8>,
     flush_at: Option<Instant>,
     heartbeat_at: Instant,
-    /// For one peer each.
     answers: BTreeMap<SocketAddr, Vec<u8>>,
     outgoing: VecDeque<(Target, Vec<u8>)>,
     /// The number of the last session that was sent in parts, and what came in parts.
@@ -154,12 +153,10 @@ impl Mesh {
         (self.options, self.cipher) = (options, cipher);
     }
 
-    /// What it has done.
     pub fn counters(&self) -> &MeshCounters {
         &self.counters
     }
 
-    /// What is known of its peers.
     pub fn peers(&self) -> impl Iterator<Item = PeerFacts> {
         let to_all = self.sequences[Stream::All as usize];
         self.senders.facts().map(move |peer| PeerFacts {
@@ -242,7 +239,6 @@ impl Mesh {
         self.outgoing.pop_front()
     }
 
-    /// When [`Self::tick`] is due.
     pub fn deadline(&self) -> Instant {
         let replay = (!self.replays.is_empty()).then_some(self.replay_at);
         let dues = [

@@ -12,13 +12,11 @@ const CLOCK_DIFFERENCE_MS: u64 = 1000;
 #[derive(Debug)]
 pub(crate) struct Survivor {
     pub(crate) first: Slot,
-    /// Its other blocks, in order.
     pub(crate) further: Vec<Slot>,
     pub(crate) header: Header,
     pub(crate) was_used: bool,
 }
 
-/// Which entries are of use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) now_ms: u64,

@@ -49,7 +49,6 @@ pub(crate) struct Shard {
     age: List,
     trial: List,
     proven: List,
-    /// Of the entry that is being put.
     taken: Vec<Slot>,
     counts: Counters,
 }
@@ -217,7 +216,6 @@ impl Shard {
         self.age.len()
     }
 
-    /// Blocks that entries take.
     pub(crate) fn blocks_used(&self) -> usize {
         self.rows.len() - self.free_len
     }
@@ -341,7 +339,6 @@ impl Shard {
         self.proven.first()
     }
 
-    /// Blocks that are free.
     fn room(&self) -> usize {
         self.free_len + self.blocks.len() - self.rows.len()
     }
@@ -468,7 +465,6 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     const LIFETIME_MS: u64 = 100;
-    /// As good as any.
     const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
 
     fn shard_of(entries_max: usize, blocks: usize, words: &Arc<Vec<AtomicU64>>, now: u64) -> Shard {
@@ -614,7 +610,6 @@ mod tests {
             Some(held.value)
         }
 
-        /// Another process takes over.
         fn recover(&mut self, now: u64) {
             for list in [&mut self.trial, &mut self.proven] {
                 list.retain(|held| now - held.put_at_ms < LIFETIME_MS);

@@ -55,9 +55,7 @@ pub struct Expected(u64);
 /// A copy of an entry, for somebody else's use.
 #[derive(Debug)]
 pub struct StoredEntry {
-    /// Its key.
     pub key: Zeroizing<Vec<u8>>,
-    /// Its value.
     pub value: Zeroizing<Vec<u8>>,
     /// How long ago it was put.
     pub age: Duration,
@@ -254,12 +252,10 @@ impl MemoryStore {
         self.each_shard().for_each(|mut shard| shard.sweep(now_ms));
     }
 
-    /// Entries held.
     pub fn len(&self) -> usize {
         self.each_shard().map(|shard| shard.len()).sum()
     }
 
-    /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -337,7 +333,6 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A power of two.
 fn shard_count(entries_max: usize) -> usize {
     let wanted = (entries_max / SHARD_ENTRIES_MIN).clamp(1, SHARDS_MAX);
     1 << wanted.ilog2()

@@ -24,7 +24,6 @@ pub(crate) const ENTRY_BYTES: usize = LINE_WORDS * size_of::<u64>() / ENTRIES_PE
 /// Found again since it was proven, or since it was last spared.
 const USED: u64 = 1 << 32;
 
-/// Found at least once.
 const PROVEN: u64 = 1 << 33;
 
 const TAG_SHIFT: u32 = 34;
@@ -62,7 +61,6 @@ impl Table {
         }
     }
 
-    /// Takes all entries out.
     pub(crate) fn clear(&self) {
         let words = self.words.at(0, self.words.len()).iter();
         // What was never written is only read: it takes no memory.

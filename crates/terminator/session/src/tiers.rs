@@ -23,31 +23,23 @@ const WAITING_MAX: usize = 16 << 10;
 /// Is told where a session was found. A session that was found is in the cache by then.
 pub type FetchAnswer = Box<dyn FnOnce(SessionTier) + Send>;
 
-/// What a worker asks of the tiers.
 pub enum Request {
     /// Give this session to the tiers.
     Publish {
-        /// What it is found by.
         key: Key,
         /// Whether it may be resumed once only.
         once: bool,
         /// The entry of the cache.
         value: Zeroizing<Vec<u8>>,
-        /// For how long it may be resumed.
         lifetime: Duration,
     },
     /// A session that may be resumed once was used up.
-    Delete {
-        /// What it was found by.
-        key: Key,
-    },
+    Delete { key: Key },
     /// Bring this session into the cache. It is answered in any case.
     Fetch {
-        /// What it is found by.
         key: Key,
         /// Whether it may be resumed once only.
         once: bool,
-        /// Who is told.
         answer: FetchAnswer,
     },
 }
@@ -115,7 +107,6 @@ impl Tiers {
         state.waiting.drain(..count_max).collect()
     }
 
-    /// Whether requests wait.
     pub fn has_waiting(&self) -> bool {
         !self.lock().waiting.is_empty()
     }

@@ -30,7 +30,6 @@ impl Default for Machine {
     }
 }
 
-/// Some of the words.
 #[derive(Clone)]
 pub(crate) struct Words {
     all: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,

@@ -14,7 +14,6 @@ use crate::status::Status;
 /// What a client that expects it is sent before it sends content (RFC 9110 section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Its length.
 const CONTINUE_BYTES: usize = CONTINUE.len();
 
 /// One client's connection.
@@ -43,13 +42,9 @@ pub struct Conversation {
 
 #[derive(Debug)]
 enum Stage {
-    /// A head is awaited.
     Head,
-    /// Its content is read and dropped.
     Content(Box<Content>),
-    /// Something must be known.
     Asking(Box<Search>),
-    /// The answer goes out.
     Answering(Box<Response>),
     Ended,
     Cut,
@@ -130,7 +125,6 @@ impl Conversation {
         }
     }
 
-    /// What goes out next.
     pub fn output(&self) -> Output<'_> {
         match &self.stage {
             Stage::Content(content) if !content.interim.is_empty() => {
@@ -330,7 +324,6 @@ impl Conversation {
         self.stage = Stage::Answering(Box::new(response));
     }
 
-    /// An answer went out.
     fn turn(&mut self) {
         if self.last {
             self.finish(Stage::Ended);

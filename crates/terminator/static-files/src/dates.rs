@@ -14,7 +14,6 @@ pub(crate) fn whole_second(time: SystemTime) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(since.as_secs().min(SECONDS_MAX))
 }
 
-/// As it is written in a field.
 pub(crate) fn written(time: SystemTime) -> HttpDate {
     HttpDate::from(whole_second(time))
 }

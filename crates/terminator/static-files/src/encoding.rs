@@ -12,7 +12,6 @@ impl Coding {
     /// In our order: brotli is the smaller one.
     pub(crate) const ALL: [Self; 2] = [Self::Brotli, Self::Gzip];
 
-    /// As fields write it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Brotli => "br",

@@ -21,12 +21,9 @@ pub enum Question<'a> {
     List,
 }
 
-/// What was found.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Found {
-    /// A regular file.
     File {
-        /// Its length.
         bytes: u64,
         /// When it was last modified, as exact as the file system tells.
         modified: SystemTime,
@@ -34,7 +31,6 @@ pub enum Found {
         /// that of the inode.
         identity: u64,
     },
-    /// A folder.
     Folder,
     /// Nothing, or what is never served: a device, a link out of the root.
     Missing,
@@ -46,7 +42,6 @@ pub enum Found {
     Failed,
     /// What is in the folder: files, and folders other than `.` and `..`.
     Entries {
-        /// In any order.
         entries: Vec<Entry>,
         /// Nothing was left out for being too much.
         is_whole: bool,
@@ -66,7 +61,6 @@ pub struct Entry {
     pub modified: SystemTime,
 }
 
-/// What goes out next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Output<'a> {
     /// Nothing: the client has asked nothing, or a question waits.
@@ -74,12 +68,7 @@ pub enum Output<'a> {
     /// These bytes; never empty.
     Bytes(&'a [u8]),
     /// A range of the file that is open.
-    File {
-        /// Where it begins.
-        offset: u64,
-        /// Its length; never 0.
-        bytes: u64,
-    },
+    File { offset: u64, bytes: u64 },
     /// All has been said: the stream ends properly.
     End,
     /// A response cannot be finished: the stream is cut, and must not look finished.

@@ -19,7 +19,6 @@ impl Part {
     }
 }
 
-/// What is asked for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Selection {
     /// The whole file. That is the answer as well to what is malformed or in another unit, to too
@@ -28,7 +27,6 @@ pub(crate) enum Selection {
     One(Part),
     /// Two at least, in the order in which they were asked for.
     Several(Vec<Part>),
-    /// Nothing that is in the file.
     Unsatisfiable,
 }
 

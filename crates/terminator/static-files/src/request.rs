@@ -47,7 +47,6 @@ pub(crate) fn extent(bytes: &[u8], known: usize) -> Extent {
     Extent::Open(bytes.len())
 }
 
-/// What to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Method {
     Get,

@@ -47,7 +47,6 @@ struct PartForm {
     bytes: u64,
 }
 
-/// What a response depends on.
 #[derive(Clone, Copy, Debug)]
 struct RequestFacts {
     now: SystemTime,

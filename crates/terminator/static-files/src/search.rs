@@ -17,20 +17,17 @@ const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 #[derive(Debug)]
 pub(crate) struct Search {
     pub(crate) request: Request,
-    /// What the file system is asked for.
     path: Vec<u8>,
     step: Step,
 }
 
 #[derive(Debug)]
 enum Step {
-    /// What the target names.
     Named,
     /// The index file of that number.
     Index(usize),
     /// The folder itself, since it has no index file.
     Folder,
-    /// What is in it.
     Entries,
     /// The codings that are left to try for the file found before; the first is asked for.
     Sibling(Chosen, [Option<Coding>; Coding::ALL.len()]),
@@ -48,7 +45,6 @@ pub(crate) struct Chosen {
     pub(crate) varies: bool,
 }
 
-/// What a request is answered with.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     File(Chosen),
@@ -93,7 +89,6 @@ impl Search {
         }
     }
 
-    /// What must be known.
     pub(crate) fn question(&self) -> Question<'_> {
         match self.step {
             Step::Named | Step::Index(_) | Step::Folder => Question::Open(&self.path),

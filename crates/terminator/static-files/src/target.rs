@@ -4,7 +4,6 @@
 
 use crate::percent;
 
-/// Why a target names nothing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum TargetFault {
     /// It is no target; what is wrong with it.

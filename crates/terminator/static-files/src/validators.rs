@@ -134,7 +134,6 @@ pub(crate) struct Conditions {
     pub(crate) if_unmodified_since: Option<Box<[u8]>>,
 }
 
-/// What the conditions come to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
     /// They are met, or there are none.

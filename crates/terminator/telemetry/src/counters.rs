@@ -19,15 +19,12 @@ use crate::snapshot::Counts;
 /// A finished handshake, to be counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Handshake {
-    /// How it was made.
     pub kind: HandshakeKind,
-    /// The version agreed on.
     pub version: Version,
     /// The suite's number in IANA's registry.
     pub suite: u16,
     /// The group's number in IANA's registry; 0 = no key exchange was made.
     pub group: u16,
-    /// How long it took.
     pub duration: Duration,
 }
 
@@ -39,7 +36,6 @@ pub struct Cells<S, const N: usize> {
     scope: std::marker::PhantomData<S>,
 }
 
-/// One worker's own counters.
 pub type WorkerCounters = Cells<Worker, { Worker::SLOTS }>;
 
 /// One server of one service on one worker.
@@ -76,13 +72,11 @@ impl<S: Scope, const N: usize> Default for Cells<S, N> {
 }
 
 impl<S: Scope, const N: usize> Cells<S, N> {
-    /// Counts one.
     #[inline]
     pub fn count(&self, row: impl Row<Scope = S>) {
         self.add(row, 1);
     }
 
-    /// Counts many.
     #[inline]
     pub fn add(&self, row: impl Row<Scope = S>, amount: u64) {
         self.add_at(row.slot(), amount);
@@ -100,13 +94,11 @@ impl<S: Scope, const N: usize> Cells<S, N> {
         self.add(row, u64::MAX);
     }
 
-    /// Sets a gauge.
     #[inline]
     pub fn set(&self, row: impl Row<Scope = S>, value: u64) {
         self.values[row.slot()].store(value, Ordering::Relaxed);
     }
 
-    /// The value.
     pub fn get(&self, row: impl Row<Scope = S>) -> u64 {
         self.values[row.slot()].load(Ordering::Relaxed)
     }
@@ -164,7 +156,6 @@ impl ServiceCounters {
         }
     }
 
-    /// Counts a connection's end.
     #[inline]
     pub fn ended(&self, reason: Reason) {
         self.add_at(const { Breakdown::Ended.slot() } + reason as usize, 1);

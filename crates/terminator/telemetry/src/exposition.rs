@@ -14,15 +14,12 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// One number under labels that are known only at run time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelledValue {
-    /// The family.
     pub family: Labelled,
     /// The values of its labels, in the catalogue's order.
     pub labels: Vec<String>,
-    /// The number.
     pub value: u64,
 }
 
-/// Appends all metrics.
 pub fn write_prometheus(
     snapshot: &Snapshot,
     process: &Counts<Process>,

@@ -20,7 +20,6 @@ pub(crate) trait Form {
     fn value(&mut self, value: &[u8]);
     /// On both sides of a value that needs no escape, as JSON quotes it and text does not.
     fn quote(&mut self);
-    /// On both sides of a number.
     fn quote_number(&mut self) {
         self.quote();
     }
@@ -85,7 +84,6 @@ pub(crate) trait Form {
     }
 }
 
-/// `key=value` pairs.
 pub(crate) struct Text<'a> {
     out: &'a mut Vec<u8>,
     is_begun: bool,
@@ -139,7 +137,6 @@ impl Form for Text<'_> {
     }
 }
 
-/// A JSON object.
 pub(crate) struct Json<'a> {
     out: &'a mut Vec<u8>,
     is_begun: bool,
@@ -320,7 +317,6 @@ fn put_visible_char(out: &mut Vec<u8>, c: char) {
     }
 }
 
-/// A whole string.
 pub(crate) fn put_json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     text.chars().for_each(|c| put_json_char(out, c));
@@ -390,7 +386,6 @@ mod tests {
         }
     }
 
-    /// What a viewer shows of a value.
     fn shown(value: &[u8]) -> String {
         let (kept, is_cut) = cut(value);
         let text = kept.utf8_chunks().map(|chunk| {

@@ -57,20 +57,14 @@ type Counted = Box<[(u16, u64)]>;
 pub struct IntervalCounts {
     /// When it ended, in milliseconds since the epoch.
     pub end_ms: u64,
-    /// How long it was.
     pub duration_ms: u64,
-    /// Of one service, or of all.
     pub counts: Counts<Service>,
 }
 
-/// What each service counted in an interval.
 #[derive(Debug)]
 pub struct Recorded {
-    /// As in [`IntervalCounts`].
     pub end_ms: u64,
-    /// As there.
     pub duration_ms: u64,
-    /// Those that counted anything.
     pub services: Vec<(Arc<str>, Counts<Service>)>,
 }
 

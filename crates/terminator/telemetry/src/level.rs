@@ -5,18 +5,15 @@
 pub enum Level {
     /// Something is broken, and clients notice.
     Error = 3,
-    /// Somebody should look.
     Warning = 4,
     /// What an operator has done, or a change for the better.
     Notice = 5,
-    /// What happens all the time.
     Info = 6,
 }
 
 impl Level {
     const ALL: [Self; 4] = [Self::Error, Self::Warning, Self::Notice, Self::Info];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -26,7 +23,6 @@ impl Level {
         }
     }
 
-    /// Its number in syslog.
     pub fn severity(self) -> u8 {
         self as u8
     }

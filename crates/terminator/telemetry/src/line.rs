@@ -27,7 +27,6 @@ pub enum LineFormat {
 /// What a line is within, which has its fields as well.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Envelope {
-    /// Nothing.
     Bare,
     /// An entry for syslog, but for its origin: [`syslog::complete`].
     Syslog(Facility),
@@ -85,9 +84,7 @@ pub struct ConnectionLine<'a> {
     pub time_us: u64,
     /// Its number, unique among the worker process's connections.
     pub id: u64,
-    /// Which worker had it.
     pub worker: usize,
-    /// The service's name.
     pub service: &'a str,
     /// Who connected; by the PROXY header if there was one.
     pub client: ClientAddress<'a>,
@@ -95,11 +92,8 @@ pub struct ConnectionLine<'a> {
     pub listener: &'a str,
     /// The name the client asked for (RFC 6066).
     pub sni: Option<&'a str>,
-    /// The version agreed on.
     pub version: Option<Version>,
-    /// The suite's standard name.
     pub suite: Option<&'a str>,
-    /// The group's standard name.
     pub group: Option<&'a str>,
     /// How the handshake was made.
     pub handshake: Option<HandshakeKind>,
@@ -129,26 +123,21 @@ pub struct ConnectionLine<'a> {
     pub bytes_down: u64,
     /// From the hello's first byte to the handshake's end.
     pub handshake_us: Option<u64>,
-    /// The dial that succeeded.
     pub dial_us: Option<u64>,
     /// From accept to the end.
     pub total_us: u64,
-    /// Dials after the first.
     pub retries: u32,
     /// How many connections that ended alike this line stands for.
     pub sampled: u32,
-    /// Why it ended.
     pub reason: Reason,
     /// What else is known: the alert's name, the library's message.
     pub detail: Option<&'a str>,
 }
 
-/// Who connected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClientAddress<'a> {
     /// Over TCP. IPv4 in IPv6 is shown as IPv4.
     Ip(SocketAddr),
-    /// Anything else, as text.
     Text(&'a str),
 }
 
@@ -157,11 +146,8 @@ pub enum ClientAddress<'a> {
 pub struct SuppressedLine {
     /// Now, in microseconds since the epoch.
     pub time_us: u64,
-    /// Whose connections they were.
     pub worker: usize,
-    /// Why they ended.
     pub reason: Reason,
-    /// How many.
     pub count: u64,
     /// How many connections each of them would have stood for.
     pub sampled: u32,

@@ -18,7 +18,6 @@ use crate::syslog::{self, Facility, Origin};
 pub struct Message<'a> {
     /// When, in microseconds since the epoch.
     pub time_us: u64,
-    /// How grave it is.
     pub level: Level,
     /// One or more lines. Control characters in it are escaped.
     pub text: &'a str,
@@ -105,14 +104,12 @@ impl Message<'_> {
         self.levelled_lines().map(entry).collect()
     }
 
-    /// An entry for journald.
     pub fn journal(&self) -> Vec<u8> {
         let shown: Vec<_> = self.lines().collect();
         let hint = self.parts().1.map(|hint| text::lines(&hint).to_string());
         journal::message(self.level, &shown.join("\n"), hint.as_deref())
     }
 
-    /// What is said, and the remedies.
     pub fn parts(&self) -> (String, Option<String>) {
         let (mut said, mut hints) = (Vec::new(), Vec::new());
         for line in self.text.lines() {

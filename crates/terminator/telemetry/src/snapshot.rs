@@ -16,16 +16,13 @@ use crate::catalogue::{
 pub struct Snapshot {
     /// Those in use, in the order in which they were first named.
     pub services: Vec<ServiceSnapshot>,
-    /// One a worker.
     pub workers: Vec<Counts<Worker>>,
 }
 
 /// One service, over all workers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceSnapshot {
-    /// As configured.
     pub name: String,
-    /// What it counts.
     pub counts: Counts<Service>,
     /// Those in use, in the order in which they were first named.
     pub servers: Vec<ServerSnapshot>,
@@ -34,11 +31,9 @@ pub struct ServiceSnapshot {
 /// One server of one service, over all workers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerSnapshot {
-    /// As configured.
     pub name: String,
     /// Its addresses that some worker dials only if no other is left.
     pub addresses_down: BTreeSet<String>,
-    /// What is counted of it.
     pub counts: Counts<Server>,
 }
 
@@ -52,7 +47,6 @@ pub struct Counts<S> {
 /// One row with what it has counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample<'a> {
-    /// The row's family.
     pub family: &'static Family,
     /// The values of the family's labels.
     pub labels: &'static [&'static str],
@@ -60,12 +54,10 @@ pub struct Sample<'a> {
     pub values: &'a [u64],
 }
 
-/// Durations in buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Durations {
     /// One count a bound of [`BUCKETS_US`], not cumulative, and one for what is longer.
     pub buckets: [u64; BUCKETS_US.len() + 1],
-    /// All durations added.
     pub sum_us: u64,
 }
 
@@ -130,7 +122,6 @@ impl Counts<Service> {
         rows.zip(self.values[breakdown.slot()..].iter().copied())
     }
 
-    /// A histogram.
     pub fn durations(&self, histogram: Histogram) -> Durations {
         Durations::of(&self.values[histogram.slot()..][..HISTOGRAM_SLOTS])
     }
@@ -152,7 +143,6 @@ impl Durations {
         self.buckets.iter().fold(0, add)
     }
 
-    /// Adds another histogram's durations.
     pub fn add(&mut self, other: &Self) {
         for (sum, bucket) in self.buckets.iter_mut().zip(other.buckets) {
             *sum = sum.saturating_add(bucket);

@@ -192,7 +192,6 @@ impl Subject {
     }
 }
 
-/// Of the store's blocks.
 const BLOCK_WORDS: usize = 32;
 const USED: usize = 3;
 

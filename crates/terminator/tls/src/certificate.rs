@@ -43,17 +43,13 @@ pub struct Certificate {
     pub names: Box<[Box<str>]>,
     /// The kind of its key.
     pub kind: KeyKind,
-    /// From notBefore to notAfter.
     pub validity: Validity,
-    /// The issuer's distinguished name.
     pub issuer: Box<str>,
     /// How the issuer signed it, as OpenSSL writes it ("RSA-SHA256"), for PP2_SUBTYPE_SSL_SIG_ALG.
     pub signature_algorithm: Cow<'static, str>,
     /// The algorithm and size of its key ("EC256", "RSA2048"), for PP2_SUBTYPE_SSL_KEY_ALG.
     pub key_algorithm: Cow<'static, str>,
-    /// Where it came from.
     pub place: Box<str>,
-    /// What stands for it in sessions.
     pub fingerprint: Fingerprint,
 }
 

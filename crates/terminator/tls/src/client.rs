@@ -55,7 +55,6 @@ struct Options {
     is_verified: bool,
 }
 
-/// One server.
 #[derive(Debug)]
 struct Server {
     name: ServerName<'static>,

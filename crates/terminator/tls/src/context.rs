@@ -36,9 +36,7 @@ pub(crate) struct HandshakeContext {
     pub(crate) shown: Fingerprint,
     /// Whether a session of its own has taken the place of the one that is resumed.
     has_renewed: bool,
-    /// Which secrets are to be noted.
     pub(crate) wanted: Wanted,
-    /// Those that were.
     pub(crate) secrets: Secrets,
     /// The name that is hidden from the library in this handshake's hello.
     pub(crate) hidden: Option<HiddenName>,
@@ -50,22 +48,18 @@ pub(crate) struct HandshakeContext {
 /// What a look-up of a session came to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum LookupResult {
-    /// There was none.
     #[default]
     Nothing,
     /// A session was handed to the library.
     Session,
-    /// None was.
     Miss(ResumptionMiss),
 }
 
-/// Which secrets of the handshake are noted.
 #[derive(Clone, Copy, Default, Eq, PartialEq)]
 pub(crate) enum Wanted {
     /// None: no handshake is driven.
     #[default]
     Nothing,
-    /// Those of records after the handshake.
     Traffic,
     /// Those of the client's early data and handshake messages as well.
     All,
@@ -74,9 +68,7 @@ pub(crate) enum Wanted {
 /// Secrets from the library's log of keys.
 #[derive(Default)]
 pub(crate) struct Secrets {
-    /// Of the client's early data.
     pub(crate) early: Option<Secret>,
-    /// Of the client's handshake messages.
     pub(crate) handshake: Option<Secret>,
     /// Of the client's records after the handshake: the first application traffic secret of
     /// TLS 1.3.
@@ -127,7 +119,6 @@ impl Drop for Entered {
 }
 
 impl HandshakeContext {
-    /// Of the handshake that this hello begins.
     pub(crate) fn of(hello: &ClientHello<'_>) -> Self {
         Self {
             hidden: HiddenName::of(hello),

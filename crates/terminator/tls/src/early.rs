@@ -28,12 +28,9 @@ pub(crate) struct Skipper {
     left: usize,
 }
 
-/// What a record is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RecordClass {
-    /// The handshake's.
     Handshake,
-    /// Early data.
     Early,
     /// Among it, EndOfEarlyData or a part of it, or an alert.
     EarlyMessage,

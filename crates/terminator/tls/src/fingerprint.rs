@@ -2,7 +2,6 @@
 
 use aws_lc_rs::digest;
 
-/// Length of a [`Fingerprint`].
 pub const FINGERPRINT_BYTES: usize = 8;
 
 /// The first bytes of a certificate's SHA-256: enough to tell those of one service apart, and

@@ -49,11 +49,8 @@ pub struct Step {
     pub done: bool,
 }
 
-/// What a finished handshake leaves.
 pub struct Established {
-    /// The connection itself.
     pub traffic: Box<Traffic>,
-    /// What was agreed.
     pub agreed: Agreed,
 }
 
@@ -461,7 +458,6 @@ impl Handshake {
         Ok(Some(record_bytes))
     }
 
-    /// What the next record is.
     fn classify(&mut self, record: &[u8]) -> Result<RecordClass, HandshakeFault> {
         self.take_secrets();
         let is_over = match record.first() {

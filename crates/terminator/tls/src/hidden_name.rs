@@ -15,9 +15,7 @@ use crate::record::HEADER_BYTES;
 
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const CLIENT_HELLO: u8 = 1;
-/// Its type and length.
 const MESSAGE_HEADER_BYTES: usize = 4;
-/// The type of server_name.
 const SERVER_NAME: [u8; 2] = [0, 0];
 
 /// Where in the extension the type of the first name is, behind its own type and two lengths.
@@ -27,9 +25,7 @@ const HOST_NAME: u8 = 0;
 /// A server name that is hidden from the library.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct HiddenName {
-    /// Where its extension begins in the message.
     at: usize,
-    /// What stands there instead of its type.
     stand_in: [u8; 2],
     /// The name, if a certificate can be for it.
     pub(crate) name: Option<Box<str>>,

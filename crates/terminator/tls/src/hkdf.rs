@@ -16,7 +16,6 @@ pub(crate) fn expand(root: &Prk, info: &[&[u8]], out: &mut [u8]) {
         .expect("all that is asked for is short");
 }
 
-/// A key of AES-256-GCM.
 pub(crate) fn aes_256_gcm(root: &Prk, info: &[&[u8]]) -> LessSafeKey {
     let mut bytes = Zeroizing::new([0; 32]);
     expand(root, info, &mut *bytes);

@@ -40,22 +40,17 @@ pub enum AllowedIdentity {
     Fingerprint([u8; FINGERPRINT_BYTES]),
 }
 
-/// Why a text is no identity.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum IdentityFault {
-    /// Of no kind.
     #[error("is empty")]
     Empty,
     /// No DNS name, with or without a wildcard.
     #[error("is no DNS name; `*.` may stand at its start only, for one label")]
     Dns,
-    /// No URI.
     #[error("is no URI; it begins with a scheme, and `/*` may stand at its end only")]
     Uri,
-    /// No mailbox.
     #[error("is no mail address; patterns are not possible")]
     Email,
-    /// No fingerprint.
     #[error("is no SHA-256 fingerprint, which has 64 hexadecimal digits, with or without colons")]
     Fingerprint,
 }
@@ -144,7 +139,6 @@ fn some(text: &str) -> Result<String, IdentityFault> {
 /// The identities of one certificate.
 pub(crate) struct Identities<'a> {
     fingerprint: [u8; FINGERPRINT_BYTES],
-    /// By the name of their kind.
     texts: Vec<(&'static str, &'a str)>,
 }
 

@@ -21,11 +21,9 @@ pub struct Entry<'a> {
     pub names: &'a [Box<str>],
     /// The kind of its key.
     pub kind: KeyKind,
-    /// When it is valid.
     pub validity: Validity,
 }
 
-/// Why no certificate was found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NoCertificate {
     /// The client sent no name and clients without one are refused.
@@ -46,7 +44,6 @@ pub struct Index {
     /// For each kind that the default has not the first certificate of all, whatever its names.
     any: Slots,
     unknown: UnknownName,
-    /// Of each certificate, by its number.
     facts: Vec<Facts>,
 }
 
@@ -59,7 +56,6 @@ struct Facts {
 /// The certificates of one name.
 #[derive(Clone, Debug, Default)]
 struct Slots {
-    /// For each kind of key the first.
     first: [Option<NonZeroU32>; KeyKind::ALL.len()],
     /// Those behind the first of their kind that are valid when none before them is: a renewed
     /// certificate may lie beside the old one.
@@ -67,7 +63,6 @@ struct Slots {
 }
 
 impl Index {
-    /// Builds the index.
     pub fn build<'a>(entries: impl Iterator<Item = Entry<'a>>, unknown: UnknownName) -> Self {
         let mut index = Self {
             exact: HashMap::new(),
@@ -309,7 +304,6 @@ impl Slots {
 pub struct Usable(u8);
 
 impl Usable {
-    /// No kind.
     pub const NONE: Self = Self(0);
 
     /// What a client of `version` can use that offers these signature schemes, cipher suites and
@@ -341,7 +335,6 @@ impl Usable {
         Self::by_suites(suites, ours).and(Self::by_groups(groups))
     }
 
-    /// With this kind too.
     #[must_use]
     pub fn with(self, kind: KeyKind) -> Self {
         Self(self.0 | 1 << kind as u8)

@@ -50,7 +50,6 @@ fn own_key() -> Option<&'static PasswordKey> {
 #[derive(Debug)]
 struct PasswordKey {
     key: OaepPrivateDecryptingKey,
-    /// `SubjectPublicKeyInfo` in PEM.
     public: String,
 }
 

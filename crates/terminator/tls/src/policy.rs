@@ -11,7 +11,6 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use crate::hidden_name::transcript;
 use crate::options::{Cipher, Group, ServerOptions, Suite, Suites, Version};
 
-/// Why there is no such policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PolicyFault {
     /// The lowest version is above the highest.
@@ -98,7 +97,6 @@ fn has_aes_instructions() -> bool {
     false
 }
 
-/// What a service speaks.
 #[derive(Clone, Debug)]
 pub struct Policy {
     versions: Vec<Version>,

@@ -27,7 +27,6 @@ pub struct Probe {
     is_ended: bool,
 }
 
-/// Why a handshake did not come about.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProbeFault {
     /// Our configuration: the name for SNI is no host name.

@@ -22,7 +22,6 @@ pub(crate) struct Provenance {
 }
 
 impl Provenance {
-    /// Length of [`Self::to_bytes`].
     pub(crate) const BYTES: usize = TIME_BYTES + FINGERPRINT_BYTES;
 
     /// As it lies in tickets and stored sessions.
@@ -33,7 +32,6 @@ impl Provenance {
         bytes
     }
 
-    /// What [`Self::to_bytes`] wrote.
     pub(crate) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let (mut time, mut certificate) = ([0; TIME_BYTES], [0; FINGERPRINT_BYTES]);
         time.copy_from_slice(&bytes[..TIME_BYTES]);

@@ -51,13 +51,9 @@ const GCM_BLOCKS_MARGIN: u64 = 1 << 20;
 /// What a record carries (RFC 8446 section 5.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ContentType {
-    /// 20
     ChangeCipherSpec,
-    /// 21
     Alert,
-    /// 22
     Handshake,
-    /// 23
     ApplicationData,
 }
 
@@ -89,9 +85,7 @@ pub struct KeyExhausted;
 /// How many bytes a record has before and after its plaintext.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Layout {
-    /// Header and explicit nonce.
     pub head: usize,
-    /// Content type and tag.
     pub tail: usize,
 }
 
@@ -172,7 +166,6 @@ pub struct Sealer {
     allowance: Allowance,
 }
 
-/// Turns records into plaintext.
 pub struct Opener(DirectionKey);
 
 impl Sealer {
@@ -295,7 +288,6 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// Nothing.
     pub(crate) const NONE: Self = Self { blocks_left: 0 };
 
     /// Of a key that has sealed nothing yet.

@@ -47,12 +47,10 @@ use ring::Ring;
 use service::{Keeping, LIFETIME_SECONDS_MAX, ServiceSessions, StoredTickets, unix_seconds};
 use ticket::Tickets;
 
-/// What resumption is told at start.
 #[derive(Clone)]
 pub struct ResumptionOptions {
     /// What ticket keys are derived from unless they come from elsewhere.
     pub secret: [u8; 32],
-    /// Keys and tickets.
     pub tickets: TicketOptions,
     /// Sessions held at most; 0 = none.
     pub session_entries: usize,
@@ -60,14 +58,11 @@ pub struct ResumptionOptions {
     pub session_bytes: usize,
     /// How long a stored session resumes.
     pub session_lifetime: Duration,
-    /// Where stored sessions go beyond this host.
     pub tiers: Arc<Tiers>,
 }
 
-/// What a reload can change of resumption.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TicketOptions {
-    /// Where keys come from.
     pub keys: KeySource,
     /// How long a derived key encrypts; at least a second.
     pub rotate: Duration,
@@ -79,7 +74,6 @@ pub struct TicketOptions {
     pub count: usize,
 }
 
-/// Where ticket keys come from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum KeySource {
     /// Derived from the process's secret.
@@ -220,7 +214,6 @@ impl Resumption {
         self.keeping.store.let_go();
     }
 
-    /// What is told of the ticket keys.
     pub fn ticket_keys(&self) -> Vec<TicketKeyFacts> {
         self.keeping.tickets.key_facts(unix_seconds())
     }
@@ -272,7 +265,6 @@ impl Resumption {
         self.tickets_count
     }
 
-    /// Tickets of one service.
     pub(crate) fn tickets_of(
         &self,
         service: &str,

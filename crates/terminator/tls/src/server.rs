@@ -64,7 +64,6 @@ pub struct Server {
 /// When what a service goes by ends.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Expiries {
-    /// Its certificates, by notAfter.
     pub certificates: Ends,
     /// The OCSP responses that it staples, by nextUpdate.
     pub staples: Ends,
@@ -77,7 +76,6 @@ pub struct Expiries {
 }
 
 impl Expiries {
-    /// Those of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -105,7 +103,6 @@ struct Variant {
 /// How sessions of the service resume; `None` = they do not.
 type Resuming = Option<Ways>;
 
-/// By ticket and by session id.
 struct Ways {
     tickets: Arc<dyn ProducesTickets>,
     /// After a TLS 1.3 handshake.

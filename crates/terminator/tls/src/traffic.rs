@@ -35,7 +35,6 @@ macro_rules! either {
 pub enum Traffic {
     /// Our own layer, with the keys that the handshake left.
     InPlace(InPlace),
-    /// The TLS library's.
     Library(Box<Library>),
 }
 
@@ -71,7 +70,6 @@ impl Traffic {
         either!(self, layer => layer.seal_control(out))
     }
 
-    /// Appends close_notify.
     pub fn seal_close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         either!(self, layer => layer.seal_close_notify(out))
     }

@@ -110,7 +110,6 @@ impl Validity {
 pub struct Moment {
     /// When it was asked before; `None` = never.
     pub since: Option<i64>,
-    /// Now.
     pub now: i64,
 }
 
@@ -133,9 +132,7 @@ pub struct Expiry {
 /// The ends of several validities, at one time.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Ends {
-    /// How many there are.
     pub loaded: u64,
-    /// How many are over.
     pub expired: u64,
     /// The first of them to end, up to [`EXPIRIES_MAX`], soonest first. Without those that do not
     /// end; one for each file, name and kind of key.
@@ -158,7 +155,6 @@ impl Ends {
         }
     }
 
-    /// Those of both.
     #[must_use]
     pub fn and(self, mut other: Self) -> Self {
         let mut listed = self.listed;

@@ -78,7 +78,6 @@ pub(crate) struct ChainVerifier {
     authorities: Authorities,
     lists: RevocationLists,
     algorithms: WebPkiSupportedAlgorithms,
-    /// Whose chains.
     peer: Peer,
 }
 
@@ -180,7 +179,6 @@ impl BareVerifier {
 }
 
 impl ClientVerifier {
-    /// What chains are held against.
     pub(crate) fn chains(&self) -> &ChainVerifier {
         &self.chains
     }
@@ -227,7 +225,6 @@ impl ChainVerifier {
         (self.authorities.ends(now), self.lists.ends(now))
     }
 
-    /// What an operator should know of them.
     pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = VerifyConcern> {
         let authorities = self.authorities.concerns(moment);
         authorities.chain(self.lists.concerns(moment))

@@ -15,7 +15,6 @@ use suite::weather::{Relay, Weather};
 
 const TERMINATORS: usize = 3;
 
-/// Where datagrams of the cluster come.
 const CLUSTER_PORT: u16 = 8888;
 
 /// Clients, each with its session. So many transactions can be in progress at once.
@@ -27,7 +26,6 @@ const SERVED_BEFORE: f64 = 40.0;
 
 const SESSIONS: &str = "lariat_cluster_sessions_total";
 
-/// All of it, running.
 pub(super) struct Farm {
     // Dropped in this order: programs before their hosts.
     nodes: Vec<Node>,
@@ -133,7 +131,6 @@ impl Farm {
         &self.network
     }
 
-    /// What its terminators serve with.
     pub(super) fn site(&self) -> &Site {
         &self.site
     }
@@ -217,7 +214,6 @@ impl Farm {
         }
     }
 
-    /// It is begun again.
     pub(super) fn start_again(&mut self, node: usize) {
         let Node {
             lariat,

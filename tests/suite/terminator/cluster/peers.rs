@@ -204,7 +204,6 @@ fn the_share_of_sessions_that_resume_on_another_host_is_a_number() {
     assert!((30..=38).contains(&moved), "{moved}");
 }
 
-/// Its session is longer than a datagram.
 #[test]
 fn a_session_with_a_clients_chain_goes_to_others_at_once_and_when_they_ask() {
     let mut farm = Farm::new(3);

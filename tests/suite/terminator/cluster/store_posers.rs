@@ -98,7 +98,6 @@ fn poser(answer: &str) -> SocketAddr {
     })
 }
 
-/// What waits at another host for passwords.
 fn trap() -> TcpListener {
     let trap = TcpListener::bind("127.0.0.9:0").unwrap();
     trap.set_nonblocking(true).unwrap();

@@ -97,7 +97,6 @@ impl Kind {
         })
     }
 
-    /// Its end is the client's.
     fn talk(&self, stream: &mut TcpStream) -> Option<()> {
         stream.write_all(self.greeting.as_bytes()).ok()?;
         for line in BufReader::new(stream.try_clone().ok()?).lines() {

@@ -28,7 +28,6 @@ impl BlackHole {
         Self { listener, waiting }
     }
 
-    /// Accepts from now on.
     fn recover(self) -> TcpListener {
         rustix::net::listen(&self.listener, 128).unwrap();
         for _ in &self.waiting {

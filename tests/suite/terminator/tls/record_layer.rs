@@ -9,7 +9,6 @@ use suite::kernel::pattern;
 use suite::openssl::{Talk, s_client_sending};
 use suite::prelude::*;
 
-/// OpenSSL's names.
 const TLS13: [&str; 3] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",

@@ -69,7 +69,6 @@ fn records_of(arguments: &Arguments) -> Result<Vec<PathBuf>, UsageError> {
     ))
 }
 
-/// Of two that have something in common.
 fn compared(records: &Records) -> Result<Document, UsageError> {
     match records {
         Records::Loads(named) => Ok(report::load::document(&named.list())),

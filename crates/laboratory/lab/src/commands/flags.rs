@@ -29,7 +29,6 @@ pub(super) struct Arguments {
 }
 
 impl Command {
-    /// One line.
     pub(super) fn purpose(&self) -> &'static str {
         let line = self.help.lines().next().unwrap_or_default();
         line.split_once(": ").map_or("", |(_, purpose)| purpose)
@@ -124,7 +123,6 @@ impl Arguments {
         Ok(self.all(flag, read)?.pop())
     }
 
-    /// The same as text.
     pub(super) fn text(&self, flag: &str) -> Result<Option<String>, UsageError> {
         self.one(flag, |text| Ok(text.to_owned()))
     }
@@ -160,7 +158,6 @@ impl Arguments {
         })
     }
 
-    /// Words as text.
     pub(super) fn texts(&self) -> Result<Vec<String>, UsageError> {
         let texts = self.words.iter().map(|word| word.clone().string());
         Ok(texts.collect::<Result<_, _>>()?)
@@ -176,7 +173,6 @@ pub(super) fn wrong(flag: &str, text: &str, what: &str, example: &str) -> UsageE
     )
 }
 
-/// `NAME=VALUE`.
 pub(super) fn pair<'t>(
     flag: &str,
     text: &'t str,

@@ -39,10 +39,8 @@ const WIDTH: usize = 80;
 
 /// A minute for each row is more than enough.
 const SECONDS_MAX: f64 = 60.0;
-/// Less is no measurement.
 const SECONDS_MIN: f64 = 0.01;
 
-/// Describes this host.
 pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
     let timing = timing(arguments)?;
     if let Some(timing) = timing {

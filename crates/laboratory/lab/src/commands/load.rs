@@ -59,7 +59,6 @@ const START_AHEAD_MAX: Duration = Duration::from_secs(86_400);
 /// Between two looks whether a signal has come.
 const WAIT_STEP: Duration = Duration::from_millis(50);
 
-/// What lies ready before the first packet.
 struct Prepared {
     command: Vec<String>,
     quiet: bool,
@@ -325,7 +324,6 @@ impl Watch {
     }
 }
 
-/// Columns of the summary.
 const SUMMARY_WIDTH: usize = 80;
 
 fn hand_over(record: &Record, destination: Destination, console: Console) -> Result<Exit, Exit> {

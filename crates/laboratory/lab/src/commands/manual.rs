@@ -25,7 +25,6 @@ pub(super) fn complete(arguments: &Arguments, _: Console) -> Result<Exit, UsageE
     Ok(with_program(|program| print(program.completion(shell))))
 }
 
-/// Prints the page.
 pub(super) fn run(_: &Arguments, _: Console) -> Result<Exit, UsageError> {
     Ok(with_program(|program| print(program.manual_page())))
 }

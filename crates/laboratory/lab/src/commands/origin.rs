@@ -51,7 +51,6 @@ const IDLE_DEFAULT: Duration = Duration::from_secs(60);
 /// More threads than this are a slip.
 const THREADS_MAX: u16 = 1024;
 
-/// Serves until a signal.
 pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
     let served = serve(options(arguments)?, arguments.has("quiet"), console);
     Ok(served.map_or_else(

@@ -100,7 +100,6 @@ const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// Probes and prints.
 pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
     if arguments.has("facts") {
         return Ok(print(facts_listed()));

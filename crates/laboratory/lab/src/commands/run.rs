@@ -104,7 +104,6 @@ fn prepare(request: &Request, console: Console) -> Result<Prepared, Refused> {
     })
 }
 
-/// All targets there are.
 fn targets(request: &Request, console: Console) -> Result<Vec<Target>, Refused> {
     let folder = request.arguments.path("target-folder");
     let targets = targets::load_all(folder.as_deref());

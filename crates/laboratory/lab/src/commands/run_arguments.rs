@@ -100,11 +100,9 @@ pub(super) enum Mode {
     /// Few repeats of the main configurations.
     #[default]
     Quick,
-    /// All configurations.
     Full,
 }
 
-/// What was asked for.
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) list: bool,
@@ -130,7 +128,6 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// What scenarios are asked for.
     pub(super) fn asked(&self, host: &HostReport) -> Asked {
         let lacking = host.abilities.iter().filter(|ability| !ability.is_there);
         Asked {
@@ -145,7 +142,6 @@ impl Request {
         }
     }
 
-    /// As records name it.
     pub(super) fn mode_name(&self) -> &'static str {
         match self.mode {
             _ if self.repeats.is_some() || self.duration.is_some() => "own",

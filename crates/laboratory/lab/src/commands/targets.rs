@@ -281,7 +281,6 @@ fn tables_of_roots(targets: &[&Target], builds: &Builds) -> String {
     text
 }
 
-/// Its version, or why it prints none.
 fn versions(target: &Target, program: &Program) -> Vec<String> {
     let scratch = match Scratch::new() {
         Ok(scratch) => scratch,

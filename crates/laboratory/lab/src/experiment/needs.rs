@@ -7,10 +7,8 @@ use measure::experiment::Placement;
 use crate::scenario::planned::{Client, Planned};
 use crate::scenario::settings::Settings;
 
-/// What there is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means {
-    /// CPUs, of both sides.
     pub(crate) cpus: usize,
     /// Open files of a process.
     pub(crate) files: u64,
@@ -27,7 +25,6 @@ const FILES_A_CONNECTION: u64 = 2;
 const CONNECTIONS_DEFAULT: u64 = 50;
 
 impl Means {
-    /// Of this placement and limit.
     pub(crate) fn new(placement: &Placement, files: u64) -> Self {
         let both = placement.server.iter().chain(&placement.client);
         Self {

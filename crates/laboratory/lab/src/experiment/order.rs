@@ -19,7 +19,6 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// By Fisher and Yates.
     fn shuffle<T>(&mut self, list: &mut [T]) {
         for last in (1..list.len()).rev() {
             // The bias of the remainder is below one in 10¹⁵.

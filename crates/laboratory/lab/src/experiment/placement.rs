@@ -10,7 +10,6 @@ use measure::host::Core;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seating {
     pub(crate) server: Option<Vec<u16>>,
-    /// For the load and the origin.
     pub(crate) client: Option<Vec<u16>>,
 }
 

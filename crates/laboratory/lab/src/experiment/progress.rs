@@ -91,7 +91,6 @@ impl Progress {
     }
 }
 
-/// `4 s`, `12 min`.
 pub(crate) fn minutes(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..=90 => format!("{seconds} s"),

@@ -34,7 +34,6 @@ impl ResolvedTarget {
         }
     }
 
-    /// As the record has it.
     pub(crate) fn recorded(&self) -> experiment::Target {
         let program = self.program.as_ref().ok();
         experiment::Target {

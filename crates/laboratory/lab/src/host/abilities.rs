@@ -14,7 +14,6 @@ use super::text::{read, value};
 /// The name of kernel TLS.
 const KTLS: &str = "kTLS";
 
-/// All of them.
 pub(super) fn all() -> Vec<Ability> {
     let found = probe();
     let mut abilities = match found.lack {

@@ -23,7 +23,6 @@ struct Card {
     name: String,
     driver: String,
     state: String,
-    /// Where the driver knows it.
     megabits_per_s: Option<u64>,
     receive_queues: usize,
     send_queues: usize,

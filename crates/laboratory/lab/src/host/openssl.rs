@@ -110,7 +110,6 @@ fn located() -> Option<PathBuf> {
     files.into_iter().find(|file| file.is_file())
 }
 
-/// Its output and errors.
 fn run(
     program: &Path,
     words: &[&str],
@@ -210,7 +209,6 @@ fn of_cipher(said: &str, size_bytes: u32) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Of OpenSSL 3.0.19.
     const SAID: &str = "+DTP:2048:private:rsa:1\n\
         +R1:3904:2048:1.00\n\
         +F2:2:2048:3904.081633:61745.454545\n\

@@ -103,7 +103,6 @@ fn congestion() -> Option<Fact> {
     non_empty("/proc/sys/net/ipv4/tcp_congestion_control").map(|value| fact(name, value))
 }
 
-/// What gives itself away.
 fn container() -> Fact {
     let marks = [
         ("Docker", Path::new("/.dockerenv").exists()),

@@ -9,12 +9,9 @@ use load::options::value::OrNone;
 use super::date::Date;
 use crate::console::Console;
 
-/// Where a record goes.
 #[derive(Debug)]
 pub(crate) enum Destination {
-    /// Nowhere.
     Nowhere,
-    /// To the standard output.
     Output,
     /// Into this file, when it is whole.
     File(Partial),
@@ -32,12 +29,10 @@ pub(crate) struct Partial {
     gives_way: bool,
 }
 
-/// Why a record cannot be written there.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The file is there, and is not one of ours to replace.
     Foreign(PathBuf),
-    /// The host refuses.
     Refused(PathBuf, io::Error),
 }
 

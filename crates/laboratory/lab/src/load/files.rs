@@ -7,9 +7,7 @@ use std::path::Path;
 use load::options::TABLE;
 use options::{Kind, Node, Report, Value, document, flags};
 
-/// A plan file.
 pub(crate) struct PlanFile {
-    /// As it was given.
     pub(crate) path: String,
     pub(crate) text: String,
 }

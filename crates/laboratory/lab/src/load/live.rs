@@ -10,7 +10,6 @@ use measure::quantity::{Count, Nanoseconds, Share};
 use measure::record::Second;
 use options::diagnostic::Paint;
 
-/// How lines look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     /// Columns that a line may have; the figures of a second take 78 of them.
@@ -168,7 +167,6 @@ fn resumed(second: &Second) -> String {
     }
 }
 
-/// What will be done, as one sentence.
 fn sentence(plan: &Plan) -> String {
     let mut parts = vec![arrival(plan), clients(&plan.clients, &plan.arrival)];
     parts.extend(plan.tls.as_ref().map(|tls| kinds(&tls.handshakes)));
@@ -189,7 +187,6 @@ fn sentence(plan: &Plan) -> String {
     )
 }
 
-/// For how long, or how many.
 fn length(plan: &Plan) -> String {
     let time = format!("{} s", Count(plan.duration.as_secs_f64()));
     let warm_up = if plan.warm_up.is_zero() {

@@ -7,9 +7,7 @@ use wire::address::{Address, Endpoint};
 /// An address, and those that are not taken.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Resolved {
-    /// The first.
     pub(crate) address: Address,
-    /// Those after it.
     pub(crate) others: Vec<SocketAddr>,
 }
 

@@ -21,7 +21,6 @@ impl Background {
         Ok(Self(Some(run)))
     }
 
-    /// What tells how much has come.
     pub(crate) fn stopper(&self) -> Stopper {
         self.0
             .as_ref()

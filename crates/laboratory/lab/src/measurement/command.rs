@@ -14,7 +14,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The command, not yet run.
 #[derive(Debug)]
 pub(crate) struct Command {
-    /// What it does, for messages.
     name: &'static str,
     words: Vec<OsString>,
     /// Those of the client: what is measured must not be disturbed.
@@ -52,7 +51,6 @@ impl Command {
         }
     }
 
-    /// Starts it.
     pub(super) fn start(&self) -> Result<Child, ChildFault> {
         let output = self.folder.join(format!("{}.output", self.name));
         Child::start(&self.words, &self.cpus, &self.folder, &output)

@@ -10,7 +10,6 @@ pub(crate) struct CpuAssignment {
     pub(crate) server: Vec<u16>,
     /// One for each thread of the load.
     pub(crate) client: Vec<u16>,
-    /// Whether they share any.
     pub(crate) is_shared: bool,
 }
 

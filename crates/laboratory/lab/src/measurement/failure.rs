@@ -2,7 +2,6 @@
 
 use load::run::Stopper;
 
-/// Why a configuration was not measured.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Failure {
     /// The server did not start, or ended; or nothing succeeded. The reason, with its own words.
@@ -19,7 +18,6 @@ impl<E: std::error::Error> From<E> for Failure {
 }
 
 impl Failure {
-    /// For people.
     pub(crate) fn why(&self) -> &str {
         match self {
             Self::Failed(why) | Self::Void(why) => why,

@@ -20,7 +20,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The result of one run of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fetched {
-    /// What it printed.
     pub(crate) counted: Counted,
     /// How long it took, by its own clock, or else by ours with its start and end.
     pub(crate) took: Duration,

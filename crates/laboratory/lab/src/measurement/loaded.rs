@@ -21,7 +21,6 @@ const BEFORE_END_MAX: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) record: Record,
-    /// How long was measured.
     pub(crate) elapsed: Duration,
     /// The share of the time that its busiest thread was busy.
     pub(crate) busiest: f64,
@@ -35,7 +34,6 @@ pub(crate) struct Loaded {
     pub(crate) at_load: LoadedUsage,
 }
 
-/// What a loaded server has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoadedUsage {
     pub(crate) resident_bytes: u64,

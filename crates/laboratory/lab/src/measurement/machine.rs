@@ -13,16 +13,13 @@ const TICK: Duration = Duration::from_millis(10);
 /// CPU time of some CPUs since they started.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Machine {
-    /// Spent on anything.
     pub(crate) busy: Duration,
     /// Given to other guests by the hypervisor.
     pub(crate) stolen: Duration,
-    /// All, idle time too.
     pub(crate) all: Duration,
 }
 
 impl Machine {
-    /// Of these CPUs, until now.
     pub(crate) fn now(cpus: &BTreeSet<u16>) -> io::Result<Self> {
         Ok(Self::parse(&fs::read_to_string("/proc/stat")?, cpus))
     }
@@ -54,7 +51,6 @@ impl Machine {
         self.all += busy + stolen + of(&[3, 4]);
     }
 
-    /// What was spent since then.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             busy: self.busy.saturating_sub(before.busy),

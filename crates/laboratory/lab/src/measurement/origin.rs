@@ -14,7 +14,6 @@ use crate::target::server_spec::{KeyKind, ServerSpec};
 /// The file that we are, even if it has been replaced since we started.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// What it prints when it serves.
 const LISTENING: &str = "listening on http://";
 
 /// Longer than any start of it.

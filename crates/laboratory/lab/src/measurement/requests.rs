@@ -15,7 +15,6 @@ use crate::target::server_spec::ServerSpec;
 /// All requests of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Requests {
-    /// Those that were answered with success.
     pub(crate) succeeded: u64,
     /// What was negotiated for the connections that they came by.
     pub(crate) handshakes: Vec<Handshakes>,

@@ -24,7 +24,6 @@ pub(crate) fn durations(of: &Histogram) -> Durations {
     }
 }
 
-/// Handshakes of all kinds.
 pub(crate) fn handshake_durations(record: &Record) -> Durations {
     let mut sum = Histogram::default();
     for latencies in record.latencies.values() {
@@ -43,7 +42,6 @@ pub(crate) fn offered_per_s(plan: &Plan) -> Option<f64> {
     }
 }
 
-/// What a program counted.
 pub(crate) fn counts(of: Counted) -> Counts {
     Counts {
         attempted: of.operations + of.failed,
@@ -64,7 +62,6 @@ pub(crate) fn called(seen: &Histogram, counted: Counted) -> Durations {
     }
 }
 
-/// Full handshakes, warm-up included.
 pub(crate) fn full_handshakes(record: &Record) -> u64 {
     let rows = record.handshakes.iter();
     let full = rows.filter(|row| row.kind == Kind::Full);

@@ -13,9 +13,7 @@ use crate::process::tree::{CpuReading, Tree};
 /// The processes whose CPU time is read.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
-    /// The server under test.
     pub(crate) server: Tree,
-    /// What is behind it.
     pub(crate) origin: Tree,
     /// The CPUs that they and the client run on.
     pub(crate) cpus: BTreeSet<u16>,
@@ -43,19 +41,15 @@ pub(crate) struct Usage {
 /// CPU time between two moments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
-    /// Of the server.
     pub(crate) server: Duration,
     /// How often threads of it went to sleep.
     pub(crate) server_switches: u64,
-    /// Of what is behind it.
     pub(crate) origin: Duration,
-    /// Of programs that came and went.
     pub(crate) ended: Duration,
     /// The share of others, 0 to 1.
     pub(crate) foreign: f64,
     /// The share that the hypervisor gave away, 0 to 1.
     pub(crate) stolen: f64,
-    /// What came in the background.
     pub(crate) background: Option<Background>,
 }
 

@@ -21,16 +21,12 @@ const UNOFFERED_MAX: f64 = 0.02;
 /// The names of failures to begin.
 const UNOFFERED: [&str; 2] = ["clients-exhausted", "schedule-overrun"];
 
-/// What is judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence<'a> {
-    /// What was negotiated.
     pub(crate) handshakes: &'a [Handshakes],
     /// What came in each second.
     pub(crate) seconds: &'a [Second],
-    /// Transactions.
     pub(crate) totals: Counts,
-    /// Failed ones by reason.
     pub(crate) failures: &'a BTreeMap<String, u64>,
     /// Whether TLS is spoken; else nothing is expected of handshakes.
     pub(crate) is_tls: bool,

@@ -11,7 +11,6 @@ use wire::http::HeadFault;
 use super::parse::{Method, Request};
 use super::query::{Content, QueryFault};
 
-/// A reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Answer {
     pub(super) code: u16,
@@ -19,16 +18,13 @@ pub(super) struct Answer {
     /// Its body; with [`Framing::Absent`], the one that it would have.
     pub(super) content: Content,
     pub(super) delay: Duration,
-    /// What it says about the connection.
     pub(super) persistence: Persistence,
 }
 
 /// How the body of a reply ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Framing {
-    /// After the announced length.
     Length,
-    /// After the last chunk.
     Chunked,
     /// With the connection: HTTP/1.0 has no chunks.
     Connection,
@@ -45,7 +41,6 @@ pub(super) enum Persistence {
     Keep,
     /// It goes on, which HTTP/1.0 says in a field.
     KeepSaid,
-    /// It ends.
     Close,
 }
 
@@ -115,7 +110,6 @@ impl Answer {
         }
     }
 
-    /// Appends the head.
     pub(super) fn write_head(&self, out: &mut Vec<u8>) {
         let mut say = |text: std::fmt::Arguments<'_>| {
             out.write_fmt(text).expect("memory takes what it is given");

@@ -34,26 +34,21 @@ const ROUNDS_MAX: usize = 16;
 /// would reset the connection (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Next {
     /// Something happens to the socket.
     Wait,
     /// The socket has room, or something else happens to it.
     WaitForRoom,
-    /// This instant.
     Wake(Instant),
     /// The connection has more to do, after others.
     Again,
-    /// Nothing: it is over.
     Close,
 }
 
-/// What a worker did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) connections: u64,
-    /// Replies, refusals among them.
     pub(crate) replies: u64,
     pub(crate) sent_bytes: u64,
 }
@@ -66,7 +61,6 @@ impl Totals {
     }
 }
 
-/// What a worker's connections use in turn.
 pub(super) struct Buffers {
     input: Box<[u8]>,
     output: Output,
@@ -105,19 +99,18 @@ pub(super) struct Connection {
     end_seen: bool,
     /// The client's end was read.
     ended: bool,
-    /// Of the last request, upload or download.
     active_at: Instant,
 }
 
 enum Stage {
-    /// A head is wanted.
     Head,
     /// A body is coming in.
     Upload(Upload, Answer),
-    /// A reply is withheld.
     Delay(Instant, Answer),
     /// No more requests; what is due is sent. `linger` = there is input to discard.
-    Last { linger: bool },
+    Last {
+        linger: bool,
+    },
     /// All was sent; input is discarded.
     Linger,
 }
@@ -140,7 +133,6 @@ impl Buffers {
         }
     }
 
-    /// What its connections did so far.
     pub(super) fn totals(&mut self) -> &mut Totals {
         &mut self.output.totals
     }

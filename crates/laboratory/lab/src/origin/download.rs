@@ -40,7 +40,6 @@ pub(super) fn bytes_at(offset: u64, wanted: u64) -> &'static [u8] {
 /// A body of which some is still to be sent, with its framing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Download {
-    /// Its position, framing included.
     sent_bytes: u64,
     form: Form,
 }
@@ -70,7 +69,6 @@ impl Download {
         }
     }
 
-    /// The same in chunks.
     pub(super) fn chunked(bytes: u64) -> Self {
         let last = ChunkEnd::new(bytes % CHUNK_BYTES);
         Self {

@@ -14,7 +14,6 @@ pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) query: Result<Query, QueryFault>,
-    /// Where its content ends.
     pub(super) content: ContentEnd,
     /// Whether the version is HTTP/1.0: no chunks, and no second request unless it asks.
     pub(super) is_http10: bool,

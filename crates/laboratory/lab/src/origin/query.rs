@@ -14,12 +14,10 @@ pub(super) struct Query {
     pub(super) code: u16,
 }
 
-/// What is in a body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Content {
     /// So many bytes of the pattern.
     Pattern(u64),
-    /// A line for people.
     Text(&'static str),
 }
 
@@ -27,7 +25,6 @@ pub(super) enum Content {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum QueryFault {
     Unknown,
-    /// `size` is no size.
     Size,
     /// `time` is no number of milliseconds up to [`DELAY_MS_MAX`].
     Time,
@@ -40,7 +37,6 @@ pub(super) enum QueryFault {
 /// Ten minutes: longer than any client waits.
 const DELAY_MS_MAX: u64 = 600_000;
 
-/// What `/` alone answers.
 const HELP: &str = "Sizes: /0 /1k /64k /1m, or /?size=64k&time=20&close=1&chunked=1&code=503\n";
 
 impl Query {

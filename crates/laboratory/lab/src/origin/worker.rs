@@ -17,7 +17,6 @@ use sys::wake::Waker;
 
 use super::connection::{Buffers, Connection, Next, Totals};
 
-/// Events of one wait.
 const EVENTS: usize = 256;
 
 /// Connections that are accepted before others have their turn.
@@ -36,7 +35,6 @@ const WAKER: u64 = u64::MAX;
 /// The bit that listeners' tokens have and connections' have not.
 const LISTENER: u64 = 1 << 63;
 
-/// What a worker is started with.
 pub(super) struct Options {
     /// Each of them, and whether other workers have it too.
     pub(super) listeners: Vec<(Arc<OwnedFd>, bool)>,
@@ -46,7 +44,6 @@ pub(super) struct Options {
     pub(super) idle_timeout: Duration,
 }
 
-/// One thread's share.
 pub(super) struct Worker {
     epoll: Epoll,
     options: Options,

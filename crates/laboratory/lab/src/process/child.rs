@@ -166,7 +166,6 @@ impl Drop for Child {
     }
 }
 
-/// Its name in messages.
 fn program_of(command: &[OsString]) -> String {
     let program = command.first().map(|program| program.to_string_lossy());
     program.unwrap_or_default().into_owned()

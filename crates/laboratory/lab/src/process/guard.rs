@@ -36,7 +36,6 @@ const KILLED_MAX: Duration = Duration::from_secs(5);
 /// Between two checks of what is left.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What a guard waits for.
 enum Event {
     /// The pipe to the process that started us is closed.
     Released,

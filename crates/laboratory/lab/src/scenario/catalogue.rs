@@ -50,7 +50,6 @@ pub(crate) const ALL: &str = "all";
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
     pub(crate) name: String,
-    /// As messages name the file.
     pub(crate) path: String,
     pub(crate) text: String,
 }

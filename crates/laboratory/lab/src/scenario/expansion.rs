@@ -29,7 +29,6 @@ pub(crate) struct Contender<'p> {
 /// What the user asked for beside the scenario.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
-    /// Fewer repeats, shorter times.
     pub(crate) is_quick: bool,
     /// In place of those that the scenario names.
     pub(crate) targets: Option<Vec<String>>,
@@ -44,7 +43,6 @@ pub(crate) struct Asked {
 /// A scenario and its configurations, in the order of its tables.
 #[derive(Clone, Debug)]
 pub(crate) struct Expanded {
-    /// As the record has it.
     pub(crate) scenario: experiment::Scenario,
     /// What is to be measured, and what cannot be.
     pub(crate) configurations: Vec<Planned>,

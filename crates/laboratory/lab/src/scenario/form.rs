@@ -28,23 +28,18 @@ const REFERENCE: &str = "docs/guide/lab.md describes the file of a scenario";
     bound = "S: Default + Deserialize<'de>"
 )]
 pub(crate) struct File<S> {
-    /// A sentence.
     pub(crate) question: String,
-    /// What is done, in a few sentences.
     pub(crate) method: String,
     /// What the server's CPU time is divided by, in plural.
     pub(crate) operation: String,
-    /// The main one first.
     pub(crate) metrics: Vec<Metric>,
     /// The one that others are compared with first.
     pub(crate) targets: Vec<String>,
     /// Publications whose tables it repeats.
     #[serde(default)]
     pub(crate) source: Vec<Source>,
-    /// What it omits of them.
     #[serde(default)]
     pub(crate) omitted: Vec<Omission>,
-    /// What they printed.
     #[serde(default)]
     pub(crate) published: Vec<Published>,
     pub(crate) quick: Pace,
@@ -67,7 +62,6 @@ pub(crate) struct File<S> {
     pub(crate) lose_node: Option<f64>,
     /// How the capacity of a target is measured.
     pub(crate) capacity: Option<Capacity>,
-    /// What is offered, in multiples of it.
     pub(crate) of_capacity: Option<Offered>,
     #[serde(default)]
     pub(crate) expect: Expect,
@@ -95,17 +89,14 @@ pub(crate) struct Pace {
     pub(crate) repeats: u32,
     #[serde(deserialize_with = "any_time")]
     pub(crate) warm_up: Duration,
-    /// Without the warm-up.
     #[serde(deserialize_with = "time")]
     pub(crate) duration: Duration,
-    /// Where they are fewer.
     pub(crate) targets: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, bound = "S: Default + Deserialize<'de>")]
 pub(crate) struct Factor<S> {
-    /// In flags and keys of configurations.
     pub(crate) name: String,
     /// At the head of tables.
     pub(crate) title: String,
@@ -120,11 +111,8 @@ pub(crate) struct Factor<S> {
     bound = "S: Default + Deserialize<'de>"
 )]
 pub(crate) struct FactorValue<S> {
-    /// In flags and keys of configurations.
     pub(crate) name: String,
-    /// In tables.
     pub(crate) title: String,
-    /// Its place on an axis.
     pub(crate) number: Option<f64>,
     #[serde(default)]
     pub(crate) server: S,
@@ -133,7 +121,6 @@ pub(crate) struct FactorValue<S> {
     #[serde(default, rename = "background")]
     _background: Table,
     pub(crate) against: Option<String>,
-    /// In place of the scenario's.
     pub(crate) client: Option<String>,
     #[serde(default, deserialize_with = "optional_time")]
     pub(crate) duration: Option<Duration>,
@@ -197,7 +184,6 @@ pub(crate) struct Loads {
     pub(crate) values: Vec<Vec<Settings>>,
     /// Of the load in the background; empty where there is none.
     pub(crate) background: Settings,
-    /// Laid over them, likewise.
     pub(crate) background_values: Vec<Vec<Settings>>,
 }
 
@@ -270,7 +256,6 @@ fn list<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> impl Iterator<Item = &'t D
 const RESERVED_HINT: &str =
     "[quick] and [full] give times; the server and the CPUs of the load follow from the run";
 
-/// Checks what serde cannot.
 fn check(file: &File<Table>) -> Result<(), Vec<Complaint>> {
     let mut wrong = Vec::new();
     let mut note = |is_so: bool, message: String| {

@@ -15,7 +15,6 @@ use crate::target::templates::{ClientValues, Tls};
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) scenario: String,
-    /// As the record has it.
     pub(crate) configuration: Configuration,
     /// The server: the target, or what clients under test load.
     pub(crate) server: String,
@@ -30,7 +29,6 @@ pub(crate) struct Planned {
     pub(crate) expect: Expect,
     pub(crate) repeats: u32,
     pub(crate) warm_up: Duration,
-    /// Without the warm-up.
     pub(crate) duration: Duration,
     /// Full handshakes before, which fill the server's session cache.
     pub(crate) fill: u64,
@@ -64,9 +62,7 @@ impl Planned {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Client {
-    /// Ours, in this process.
     Load(Loading),
-    /// Another program.
     Program(ProgramLoad),
 }
 
@@ -96,7 +92,6 @@ pub(crate) struct CapacityPlan {
     /// The closed load that measures the capacity.
     pub(crate) settings: Settings,
     pub(crate) duration: Duration,
-    /// What is offered then.
     pub(crate) offered: Offered,
 }
 
@@ -104,7 +99,6 @@ pub(crate) struct CapacityPlan {
 pub(crate) struct ProgramLoad {
     /// The program: a target with the role of a client.
     pub(crate) client: String,
-    /// As settings of our own load.
     pub(crate) settings: Settings,
 }
 

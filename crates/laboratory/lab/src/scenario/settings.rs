@@ -19,7 +19,6 @@ use crate::load::files;
 pub(crate) const RESERVED: &str = "url connect source duration warm-up threads cpus record quiet find-capacity count \
                         start-at move-sessions";
 
-/// What a scenario says of its load.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings(Node);
 
@@ -36,7 +35,6 @@ impl Default for Settings {
     expecting = "wanted is a multiple, or { from = 0.2, to = 1.5 }"
 )]
 pub(crate) enum Offered {
-    /// One rate.
     Even(f64),
     /// A rate that goes evenly from one multiple to the other.
     Ramp(Ramp),
@@ -49,7 +47,6 @@ pub(crate) struct Ramp {
     pub(crate) to: f64,
 }
 
-/// What the runner adds to the settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     /// Whether TLS is spoken; else settings about TLS are left out.
@@ -59,9 +56,7 @@ pub(crate) struct Launch {
     pub(crate) address: SocketAddr,
     /// A thread of the load on each.
     pub(crate) cpus: Vec<u16>,
-    /// Before the figures begin.
     pub(crate) warm_up: Duration,
-    /// For the figures.
     pub(crate) duration: Duration,
 }
 
@@ -69,7 +64,6 @@ pub(crate) struct Launch {
 pub(crate) const SERVER_NAME: &str = "localhost";
 
 impl Settings {
-    /// Whether nothing was said.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.entries().is_empty()
     }
@@ -83,14 +77,12 @@ impl Settings {
         Self(overlaid(&self.0, &over.0, &TABLE))
     }
 
-    /// Those settings alone.
     fn only(&self, is_kept: impl Fn(&Entry) -> bool) -> Self {
         let entries = self.0.entries().iter();
         let kept = entries.filter(|entry| is_kept(entry)).cloned().collect();
         Self(Node::new(Value::Table(kept), Spot::Nowhere))
     }
 
-    /// Without a setting.
     pub(crate) fn without(&self, name: &str) -> Self {
         self.only(|entry| entry.key != name)
     }

@@ -37,7 +37,6 @@ pub(crate) struct Certificates {
 pub(crate) struct Files {
     pub(crate) kind: KeyKind,
     pub(crate) chain: PathBuf,
-    /// Its key, PKCS #8.
     pub(crate) key: PathBuf,
     /// Certificate and key in one.
     pub(crate) both: PathBuf,
@@ -154,7 +153,6 @@ pub(crate) fn site_name(site: u32) -> String {
     format!("site-{site}.localhost")
 }
 
-/// What is to be signed.
 fn leaf(names: Vec<String>) -> Result<CertificateParams, rcgen::Error> {
     let common = names.first().cloned().unwrap_or_default();
     let mut leaf = CertificateParams::new(names)?;

@@ -20,11 +20,9 @@ pub(crate) struct Target {
     pub(crate) templates: BTreeMap<String, String>,
 }
 
-/// `target.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Form {
-    /// What it is, in a line.
     pub(crate) title: String,
     pub(crate) program: String,
     /// Debian's packages that bring it; none for programs of ours.
@@ -40,7 +38,6 @@ pub(crate) struct Form {
     /// Who answers requests to a server.
     #[serde(default)]
     pub(crate) serves: Serves,
-    /// What a server's clients speak.
     #[serde(default)]
     pub(crate) scheme: Scheme,
     /// What its templates can make its clients speak.
@@ -81,14 +78,11 @@ fn tls_alone() -> Vec<Front> {
     vec![Front::Tls]
 }
 
-/// What a program does in a run.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Role {
-    /// It is loaded.
     #[default]
     Server,
-    /// It loads a server.
     Client,
 }
 

@@ -16,7 +16,6 @@ pub(crate) struct Output {
     /// The 95th percentile of the response time, in milliseconds.
     #[serde(rename = "p95-ms")]
     p95_ms: Option<Number>,
-    /// What it prints only if something failed.
     faults: Vec<String>,
     /// The file in its folder that it writes them to, if it does not print them.
     file: Option<String>,
@@ -28,13 +27,11 @@ pub(crate) struct Output {
 enum Number {
     /// Behind these, one after the other.
     After(Vec<String>),
-    /// Before this.
     Before(String),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Counted {
-    /// Operations that succeeded.
     pub(crate) operations: u64,
     pub(crate) failed: u64,
     pub(crate) bytes: u64,

@@ -25,7 +25,6 @@ pub(crate) struct Builds {
     pub(crate) programs: BTreeMap<String, PathBuf>,
     /// Where packaged programs run, if not in this host's own system.
     pub(crate) root: Option<Root>,
-    /// Where roots are that targets name.
     pub(crate) roots: PathBuf,
 }
 
@@ -50,7 +49,6 @@ impl Builds {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Source {
-    /// Of a package, with its version.
     Package(String),
     Given,
     /// It lies beside us, built together with us.
@@ -59,7 +57,6 @@ pub(crate) enum Source {
     Found,
 }
 
-/// Why a target takes no part.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Missing {
     /// It, or a file that it needs, is not installed.

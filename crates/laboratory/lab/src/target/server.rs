@@ -18,9 +18,7 @@ use crate::process::tree::Tree;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
-    /// Its CPUs, which nothing else should use.
     pub(crate) cpus: &'a [u16],
-    /// Those of its clients.
     pub(crate) client_cpus: &'a [u16],
     /// An existing folder of the whole run; the server makes its own in it.
     pub(crate) folder: &'a Path,

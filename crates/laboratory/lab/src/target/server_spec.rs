@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct ServerSpec {
     /// Threads or processes that take connections, each on a CPU of its own.
     pub(crate) workers: u16,
-    /// What its clients speak to it.
     pub(crate) front: Front,
     /// Whether it speaks TLS to the origin behind it, and verifies it.
     pub(crate) back_tls: bool,
@@ -82,9 +81,7 @@ impl ServerSpec {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Front {
-    /// It terminates TLS.
     Tls,
-    /// No TLS.
     Plain,
     /// TLS that it does not terminate: it reads the server name and relays.
     Passthrough,

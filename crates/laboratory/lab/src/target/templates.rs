@@ -33,7 +33,6 @@ pub(crate) struct Values<'a> {
     pub(crate) authority: &'a Path,
     /// A folder with a file for each size of object, named by the number of its bytes.
     pub(crate) objects: &'a Path,
-    /// Those sizes.
     pub(crate) object_bytes: &'a [u64],
     /// Threads or processes that take connections.
     pub(crate) workers: u16,
@@ -77,7 +76,6 @@ pub(crate) struct Tls<'a> {
     /// Those of TLS 1.3, by OpenSSL's names, which are the standard ones.
     openssl_ciphersuites: Vec<&'a str>,
     groups: &'a [String],
-    /// Groups by OpenSSL's names.
     openssl_groups: Vec<&'a str>,
     session_ids: bool,
     tickets: bool,
@@ -102,7 +100,6 @@ pub(crate) struct ClientValues<'a> {
     pub(crate) is_tls: bool,
     /// For how long, in whole seconds.
     pub(crate) seconds: u64,
-    /// Connections at once.
     pub(crate) connections: u64,
     /// The kind of handshakes, as `lariat-lab load` calls it.
     pub(crate) handshake: String,

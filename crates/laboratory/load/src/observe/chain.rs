@@ -13,14 +13,12 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use crate::tls::verifier::bounded;
 
-/// Roots that are trusted.
 #[derive(Clone, Debug)]
 pub struct Roots {
     verifier: Arc<WebPkiServerVerifier>,
     certificates: Vec<CertificateDer<'static>>,
 }
 
-/// How a chain is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Path {
     /// It leads to a root.

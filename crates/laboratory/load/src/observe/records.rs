@@ -11,9 +11,7 @@ use rustls::{CipherSuite, SupportedCipherSuite};
 
 /// TLS record types (RFC 8446, section 5.1).
 pub const CHANGE_CIPHER_SPEC: u8 = 20;
-/// An alert.
 pub const ALERT: u8 = 21;
-/// Handshake messages.
 pub const HANDSHAKE: u8 = 22;
 /// Application data, and in TLS 1.3 all that is encrypted.
 pub const APPLICATION_DATA: u8 = 23;
@@ -30,15 +28,12 @@ const FRAGMENT_BYTES_MAX: usize = (1 << 14) + 2048;
 /// A ticket as it was sent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ticket {
-    /// The lifetime hint.
     pub lifetime_s: u32,
-    /// The ticket itself.
     pub bytes: usize,
     /// Early data that it allows, in bytes.
     pub early_data_max: u32,
 }
 
-/// What was found in a server's records.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) session_id: Vec<u8>,
@@ -57,7 +52,6 @@ pub fn is_tls(bytes: &[u8]) -> bool {
 /// Why bytes are no records.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecordFault {
-    /// They are no TLS.
     #[error("what the server sent is no TLS")]
     NotTls,
     /// A length that no record may have.
@@ -134,7 +128,6 @@ pub(super) fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> Fo
     found
 }
 
-/// After version and random.
 fn session_id(hello: &[u8]) -> Option<&[u8]> {
     let (length, rest) = hello.get(34..)?.split_first()?;
     rest.get(..usize::from(*length))

@@ -7,14 +7,12 @@ use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls_pki_types::ServerName;
 
-/// What one client has been given.
 #[derive(Debug, Default)]
 pub(super) struct Kept(Mutex<Sessions>);
 
 #[derive(Debug, Default)]
 struct Sessions {
     tls12: Option<Box<Tls12ClientSessionValue>>,
-    /// The newest last.
     tls13: Vec<Tls13ClientSessionValue>,
     /// The one that was offered last.
     offered: Option<Box<Tls12ClientSessionValue>>,

@@ -24,7 +24,6 @@ const STEP_DURATION_DEFAULT: Duration = Duration::from_secs(5);
 /// Where only a count was asked for: a server that has died must not hold us for ever.
 const COUNTED_DURATION_MAX: Duration = Duration::from_secs(3600);
 
-/// Where a search begins.
 const FIRST_RATE_PER_S: f64 = 100.0;
 
 /// Of a search: its figures are told second by second.

@@ -126,7 +126,6 @@ impl Optional<'_, '_> {
     }
 }
 
-/// What is named twice is offered once.
 fn unique<T: PartialEq>(mut list: Vec<T>) -> Vec<T> {
     let mut place = 0;
     while place < list.len() {

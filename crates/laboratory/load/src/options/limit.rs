@@ -10,7 +10,6 @@ use super::value::{self, Read, not};
 /// A search for the greatest rate that keeps a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
-    /// What a rate must keep.
     pub limit: Limit,
     /// It ends when the rate that broke the limit exceeds the one that kept it by this share.
     pub precision: f64,
@@ -20,7 +19,6 @@ pub struct Search {
     pub step: Duration,
 }
 
-/// Bounds, separated by commas.
 pub(super) fn parse(text: &str) -> Read<Limit> {
     let mut limit = Limit {
         mean_below_ns: None,
@@ -51,7 +49,6 @@ pub(super) fn parse(text: &str) -> Read<Limit> {
     Ok(limit)
 }
 
-/// `p99.9` as a share.
 fn quantile(name: &str) -> Read<f64> {
     let digits = name.strip_prefix('p').unwrap_or_default();
     let wanted = "one of: mean, error-rate, p50, p90, p99, p99.9";

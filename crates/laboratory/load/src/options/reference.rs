@@ -35,7 +35,6 @@ The summary goes to the standard output, all talk to the standard error. How it 
 [exit codes](lab-exit-codes.md). Plans to begin with: [examples/load](../../examples/load).
 ";
 
-/// The whole page.
 #[must_use]
 pub fn render() -> String {
     PREFACE.to_owned() + &TABLE.page_by_group()

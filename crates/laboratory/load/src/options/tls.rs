@@ -12,7 +12,6 @@ use crate::plan::{
     ClientCertificate, Group, Handshake, Signature, Suite, Tls, Verification, Verify, Versions,
 };
 
-/// What is offered, with every contradiction reported.
 pub(crate) fn offer(options: &Options, url: &Url, files: Files<'_>, top: &Section<'_>) -> Tls {
     let fitting = versions(options);
     let versions = fitting.unwrap_or(Versions::Both);
@@ -87,7 +86,6 @@ pub(crate) fn refuse(top: &Section<'_>) {
     }
 }
 
-/// Which versions some handshake offers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Reach {
     tls12: bool,

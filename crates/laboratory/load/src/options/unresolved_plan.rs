@@ -20,7 +20,6 @@ use crate::plan::{
 #[derive(Clone, Debug)]
 pub struct UnresolvedPlan {
     asked: Options,
-    /// At least one.
     endpoints: Vec<Endpoint>,
     tls: Option<Tls>,
     request: Option<Request>,

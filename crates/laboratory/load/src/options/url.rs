@@ -9,10 +9,8 @@ use wire::address::{Address, AddressError, Endpoint, without_zone};
 
 use super::value::{Read, not};
 
-/// What to ask for, and which server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Url {
-    /// As it was typed.
     pub text: String,
     /// Whether TLS is spoken: `https`, not `http`.
     pub tls: bool,

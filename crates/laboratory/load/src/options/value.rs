@@ -10,14 +10,11 @@ use wire::address::{Address, Endpoint};
 /// A number of things, or no bound.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Times {
-    /// So often.
     Count(u32),
-    /// As often as it goes.
     Unlimited,
 }
 
 impl Times {
-    /// As a bound.
     #[must_use]
     pub fn bound(self) -> Option<u32> {
         match self {
@@ -30,16 +27,13 @@ impl Times {
 /// A value, or the word `none`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum OrNone<T> {
-    /// The word.
     Nothing,
-    /// The value.
     This(T),
 }
 
 /// The kinds of handshake that are wanted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kinds {
-    /// One.
     Only(Handshake),
     /// Full and every kind of resumption in turn.
     Mixed,
@@ -52,7 +46,6 @@ pub struct Ramp {
     pub from_per_s: f64,
     /// Transactions a second at the end.
     pub to_per_s: f64,
-    /// How long it takes.
     pub time: Duration,
 }
 
@@ -114,7 +107,6 @@ pub(crate) fn some_rate(text: &str) -> Read<f64> {
     }
 }
 
-/// `100:2000:60s`.
 pub(crate) fn ramp(text: &str) -> Read<Ramp> {
     let parts: Vec<_> = text.splitn(3, ':').map(str::trim).collect();
     let [from, to, time] = parts[..] else {
@@ -142,7 +134,6 @@ pub(crate) fn percentage(text: &str) -> Read<f64> {
     }
 }
 
-/// `4`, or `unlimited`.
 pub(crate) fn times(text: &str) -> Read<Times> {
     match (text, text.parse()) {
         ("unlimited", _) => Ok(Times::Unlimited),
@@ -151,7 +142,6 @@ pub(crate) fn times(text: &str) -> Read<Times> {
     }
 }
 
-/// `0,2-3`, or `none`.
 pub(crate) fn cpus(text: &str) -> Read<OrNone<Vec<u16>>> {
     match (text, quantity::cpu_list(text)) {
         ("none", _) => Ok(OrNone::Nothing),
@@ -276,7 +266,6 @@ fn is_token(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Every text is refused.
     fn refuses<T>(read: fn(&str) -> Read<T>, texts: &[&str]) {
         for text in texts {
             assert!(read(text).is_err(), "{text}");

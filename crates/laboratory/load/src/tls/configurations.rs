@@ -66,7 +66,6 @@ impl Configurations {
         })
     }
 
-    /// For a client that wants this kind.
     pub(crate) fn of(&self, kind: Handshake) -> &Arc<ClientConfig> {
         let found = self.kinds.iter().find(|(known, _)| *known == kind);
         &found.expect("every kind of the plan has one").1
@@ -86,7 +85,6 @@ pub(crate) fn server_name(tls: &Tls) -> Result<ServerName<'static>, TlsFault> {
     }
 }
 
-/// For one kind of handshake.
 pub(crate) fn configuration<S: ClientSessionStore + 'static>(
     tls: &Tls,
     kind: Handshake,
@@ -237,7 +235,6 @@ fn verifier(
     })
 }
 
-/// At least one.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|error| TlsFault::Authority(error.to_string()))?;

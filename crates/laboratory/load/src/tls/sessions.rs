@@ -22,7 +22,6 @@ pub(crate) struct Sessions {
     clients: Mutex<Vec<Kept>>,
 }
 
-/// What a client has been given.
 #[derive(Debug, Default)]
 struct Kept {
     tls12: Option<Box<Tls12ClientSessionValue>>,

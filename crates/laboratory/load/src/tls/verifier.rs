@@ -51,10 +51,8 @@ impl Presented {
     }
 }
 
-/// What is checked.
 #[derive(Debug)]
 pub(crate) enum Check {
-    /// Nothing.
     Off,
     /// That the certificate is one of these, byte by byte.
     These(Vec<CertificateDer<'static>>),

@@ -14,16 +14,13 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use testkit::authority::Authority;
 
-/// What a server does for resumption.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Cache {
-    /// Session ids, tickets, PSK.
     All,
     /// The same, and early data, which wants the stateful kind of PSK.
     EarlyData,
     /// It gives session ids, and knows none of them.
     Forgetful,
-    /// Nothing.
     None,
 }
 

@@ -28,7 +28,6 @@ pub const CARD_SIZE: (u32, u32) = (1200, 630);
 pub struct Refusal {
     /// What is missing, in a sentence without a full stop.
     pub seen: String,
-    /// The remedy.
     pub hint: String,
 }
 
@@ -99,7 +98,6 @@ fn one_of<'a, T>(
     }
 }
 
-/// What the record bears.
 struct Claim {
     first: String,
     /// The nearest of the others.
@@ -228,7 +226,6 @@ impl Claim {
     }
 }
 
-/// As large as there is room for.
 fn bars(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> Element {
     const PLACE: (f64, f64) = (56.0, 244.0);
     const ROOM: (f64, f64) = (1088.0, 270.0);
@@ -252,7 +249,6 @@ fn bars(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> Ele
         .children(shapes)
 }
 
-/// Why a comparison bears no claim.
 fn doubt(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "it is better",

@@ -25,7 +25,6 @@ use crate::words::{id_part, listed};
 struct Pair<'e> {
     a: Study<'e>,
     b: Study<'e>,
-    /// What both report, the main one first.
     metrics: Vec<Metric>,
 }
 
@@ -115,7 +114,6 @@ impl<'e> Pair<'e> {
         &self.a.scenario.name
     }
 
-    /// Of main metrics.
     fn changes(&self) -> impl Iterator<Item = Option<Comparison>> + '_ {
         let main = self.metrics.first().copied();
         let entries = self.a.entries();

@@ -8,7 +8,6 @@ use measure::quantity::Count;
 
 use super::study::Entry;
 
-/// What was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Comparison {
     pub(crate) metric: Metric,
@@ -19,10 +18,8 @@ pub(crate) struct Comparison {
 /// What a comparison says about its first metric.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Verdict {
-    /// By all that the interval holds.
     Better,
     NoDifference,
-    /// By all that the interval holds.
     Worse,
     /// The metric says something of what loaded the server.
     LoadLimited,
@@ -178,7 +175,6 @@ impl Verdict {
         }
     }
 
-    /// In sheets, and as a style.
     pub(crate) fn id(self) -> &'static str {
         match self {
             Self::Better => "better",
@@ -191,7 +187,6 @@ impl Verdict {
     }
 }
 
-/// What the signs mean.
 pub(crate) const SIGNS: &str = "▲ better than the first, ▽ worse, ≈ no significant difference, ○ \
                                 limited by the load, ? too few rounds; medians of repeats; ratios, \
                                 or differences of shares, by round with their 95 % interval";
@@ -202,7 +197,6 @@ impl Comparison {
         self.verdict.sign().to_owned() + &in_cell(&self.effect, self.metric)
     }
 
-    /// `▽ 1.34×`.
     pub(crate) fn short(&self) -> String {
         self.verdict.sign().to_owned() + &in_short(&self.effect, self.metric)
     }
@@ -275,7 +269,6 @@ pub(crate) fn in_cell(effect: &Effect, metric: Metric) -> String {
     with_interval(in_short(effect, metric), effect.interval, shown, "")
 }
 
-/// `1.34×`, or `−40 points`.
 fn in_short(effect: &Effect, metric: Metric) -> String {
     match effect.scale {
         Scale::Ratio => format!("{}×", digits(effect.value)),
@@ -298,7 +291,6 @@ fn with_interval(
     }
 }
 
-/// `1.30 to 1.38`.
 fn shown_interval(
     interval: Option<(f64, f64)>,
     shown: impl Fn(f64) -> String,
@@ -322,7 +314,6 @@ fn signed(value: f64) -> String {
     format!("{sign}{text}")
 }
 
-/// One decimal under 10.
 fn percentage(percent: f64) -> String {
     match percent.abs() {
         ..9.95 => format!("{percent:.1}"),

@@ -16,7 +16,6 @@ use crate::words::{id_part, joined, titled};
 const COLOURS: [&str; 7] = ["blue", "teal", "amber", "violet", "rose", "grey", "ink"];
 const DASHES: [&str; 5] = ["", "8 3", "3 3", "9 3 2 3", "14 3"];
 
-/// Where a target stands in the record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Palette<'e>(pub(crate) &'e [Target]);
 
@@ -195,7 +194,6 @@ fn title(study: &Study<'_>, metric: Metric) -> String {
     format!("{}: {title}, {}", study.scenario.name, metric.unit().name())
 }
 
-/// The medians in words.
 fn description(study: &Study<'_>, metric: Metric) -> String {
     let medians = study.entries().filter_map(|(combination, entry)| {
         let name = joined(&[entry.target.name.clone(), combination.title()], ", ");

@@ -18,7 +18,6 @@ use super::study::{Combination, Study, base, do_same_work};
 use crate::document::{Block, Item, Kind, Section};
 use crate::words::{joined, listed};
 
-/// All of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranking {
     /// The target that others are compared with.
@@ -32,13 +31,11 @@ pub(crate) struct Ranking {
     other_work: Vec<(String, &'static str)>,
 }
 
-/// Of a target in a scenario.
 #[derive(Clone, Debug)]
 struct Line {
     verdict: Verdict,
     weight: Weight,
     scenario: String,
-    /// Where the scenario stands on a page.
     anchor: String,
     metric: String,
     target: String,
@@ -46,19 +43,16 @@ struct Line {
     found: Vec<(String, Comparison)>,
 }
 
-/// What a line counts for.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Weight {
     /// The main metric of a scenario.
     Main,
     /// The same, but it differs by its own interval only, and not among all comparisons.
     Alone,
-    /// Another metric.
     Further,
 }
 
 impl Ranking {
-    /// Of scenarios, in their order.
     pub(crate) fn of<'s, 'e: 's>(studies: impl Iterator<Item = &'s Study<'e>> + Clone) -> Self {
         let chances: Vec<f64> = studies.clone().flat_map(chances).collect();
         let mut established = holm::established(&chances).into_iter();
@@ -235,7 +229,6 @@ impl Ranking {
         (finding, Some(counted))
     }
 
-    /// Why nothing is judged.
     fn nothing(&self) -> String {
         let of_load = self.count(Verdict::LoadLimited, Weight::Main);
         match self.count(Verdict::TooFewRounds, Weight::Main) {
@@ -254,7 +247,6 @@ impl Ranking {
         }
     }
 
-    /// What is not counted, a sentence each.
     fn not_counted(&self) -> Vec<Item> {
         let lines = || {
             self.lines

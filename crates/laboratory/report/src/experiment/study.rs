@@ -14,22 +14,16 @@ pub(crate) struct Study<'e> {
     /// That of its record, from 1.
     pub(crate) number: usize,
     pub(crate) scenario: &'e Scenario,
-    /// What is reported, the main one first.
     pub(crate) metrics: Vec<Metric>,
     /// Those that take part, in the order of tables; others are compared with the first.
     pub(crate) targets: Vec<&'e Target>,
-    /// In the order of tables.
     pub(crate) combinations: Vec<Combination<'e>>,
 }
 
-/// A combination of values.
 #[derive(Debug)]
 pub(crate) struct Combination<'e> {
-    /// What was varied.
     factors: &'e [Factor],
-    /// The value of each.
     pub(crate) values: Vec<&'e Value>,
-    /// In the order of the study's targets.
     pub(crate) entries: Vec<Entry<'e>>,
 }
 
@@ -39,16 +33,12 @@ pub(crate) struct Entry<'e> {
     pub(crate) target: &'e Target,
     /// `None` where it was not planned.
     pub(crate) configuration: Option<&'e Configuration>,
-    /// By repeat.
     pub(crate) measurements: BTreeMap<u32, &'e Measurement>,
-    /// Repeats without a measurement.
     pub(crate) failures: Vec<&'e Failure>,
 }
 
-/// Why there is no measurement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Gap {
-    /// In a word.
     pub(crate) kind: &'static str,
     /// Why, for people; empty where the word says it.
     pub(crate) why: String,
@@ -83,7 +73,6 @@ pub(crate) fn studies(experiment: &Experiment, number: usize) -> Vec<Study<'_>> 
         .collect()
 }
 
-/// What was measured, by scenario and configuration.
 struct Results<'e> {
     number: usize,
     measurements: BTreeMap<(&'e str, &'e str), BTreeMap<u32, &'e Measurement>>,
@@ -194,7 +183,6 @@ fn metrics(scenario: &Scenario, is_ramp: bool) -> Vec<Metric> {
 }
 
 impl<'e> Study<'e> {
-    /// Its id on a page.
     pub(crate) fn anchor(&self) -> String {
         format!("e{}-{}", self.number, self.scenario.name)
     }
@@ -214,7 +202,6 @@ impl<'e> Study<'e> {
         })
     }
 
-    /// Whether anything was measured.
     pub(crate) fn is_measured(&self) -> bool {
         self.entries()
             .any(|(_, entry)| !entry.measurements.is_empty())
@@ -361,7 +348,6 @@ pub(crate) fn base(targets: &[&Target], index: usize) -> Option<usize> {
     (base != index).then_some(base)
 }
 
-/// Where there is no configuration.
 const NOT_PLANNED: &str = "not planned";
 
 impl Gap {
@@ -378,7 +364,6 @@ impl Gap {
     }
 }
 
-/// In a word.
 pub(crate) fn kind(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::Unsupported => "unsupported",

@@ -98,7 +98,6 @@ fn fitting(study: &Study<'_>, width: usize, bases: &[&str]) -> Vec<Metric> {
     study.metrics.iter().take_while(fits).copied().collect()
 }
 
-/// `unsupported: why`.
 fn words(gap: &Gap) -> String {
     joined(&[gap.kind, &gap.why], ": ")
 }
@@ -389,7 +388,6 @@ pub(crate) fn published(published: &Published) -> Table {
     table
 }
 
-/// What took part, with versions.
 pub(crate) fn targets(targets: &[Target]) -> Table {
     let heads = ["<target", "<what it is", "<from", "<version"];
     let mut table = Table::new("Targets", heads);

@@ -15,7 +15,6 @@ const FOREIGN_MAX: f64 = 0.05;
 /// A larger share of CPU time that the hypervisor took is reported.
 const STOLEN_MAX: f64 = 0.02;
 
-/// All of them.
 pub(crate) fn warnings(study: &Study<'_>) -> Vec<Warning> {
     let measurements: Vec<&Measurement> = study
         .entries()

@@ -4,7 +4,6 @@ use measure::quantity::{Count, Nanoseconds};
 
 use super::scale::{Scale, Spacing, multiples};
 
-/// An axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     pub(crate) title: String,
@@ -16,7 +15,6 @@ pub(crate) struct Axis {
     names: Vec<String>,
 }
 
-/// What the values of an axis are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Unit {
     /// Events, or events a second.
@@ -136,7 +134,6 @@ fn short(text: &str) -> String {
     format!("{number} {unit}").trim_end().to_owned()
 }
 
-/// As `1:30` or `2:00:00`.
 fn clock(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);

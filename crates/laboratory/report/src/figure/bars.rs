@@ -6,16 +6,12 @@ use crate::words::joined;
 use super::layout::{LINE, text_width};
 use super::shapes::{pixels, text};
 
-/// Panels of bars.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
-    /// What they show, in a few words.
     pub(crate) title: String,
-    /// In words, for screen readers.
     pub(crate) description: String,
     /// Above all panels; none where it is empty.
     pub(crate) head: String,
-    /// Lines below that, fainter.
     pub(crate) legend: Vec<String>,
     pub(crate) panels: Vec<BarPanel>,
 }
@@ -29,16 +25,13 @@ pub(crate) struct BarPanel {
     pub(crate) bars: Vec<Bar>,
 }
 
-/// A bar.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) colour: &'static str,
     /// Where it ends, and the least and the greatest sample; without them, the texts say why.
     pub(crate) value: Option<(f64, f64, f64)>,
-    /// Behind its end.
     pub(crate) text: String,
-    /// Behind that, fainter.
     pub(crate) beside: String,
 }
 

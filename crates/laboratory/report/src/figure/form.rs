@@ -5,13 +5,10 @@ use super::axis::Axis;
 /// Panels above each other that share the axis below them.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
-    /// What it shows, in a few words.
     pub(crate) title: String,
-    /// In words, for screen readers.
     pub(crate) description: String,
     /// The axis below all panels.
     pub(crate) x: Axis,
-    /// From top to bottom.
     pub(crate) panels: Vec<Panel>,
     /// What is said about stretches of the axis when one points there.
     pub(crate) columns: Vec<Column>,
@@ -27,7 +24,6 @@ pub(crate) struct Panel {
     pub(crate) callouts: Vec<Callout>,
 }
 
-/// Values along the axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     /// In the legend; none without a name.
@@ -71,7 +67,6 @@ pub(crate) struct Column {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) width: f64,
-    /// Of each panel's plot.
     pub(crate) height: f64,
 }
 
@@ -87,7 +82,6 @@ pub(crate) const HALF: Size = Size {
     height: 210.0,
 };
 
-/// As wide as a telephone.
 pub(crate) const NARROW: Size = Size {
     width: 360.0,
     height: 190.0,
@@ -104,7 +98,6 @@ impl Series {
         }
     }
 
-    /// With these points.
     pub(crate) fn of(self, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self {
             points: points.into_iter().collect(),

@@ -2,12 +2,10 @@
 
 use super::form::{Chart, Panel, Series, Shape, Size};
 
-/// A figure's places.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) width: f64,
     pub(crate) height: f64,
-    /// The plots' edges.
     pub(crate) left: f64,
     pub(crate) right: f64,
     pub(crate) panels: Vec<Place>,
@@ -15,12 +13,10 @@ pub(crate) struct Layout {
     pub(crate) ticks: usize,
 }
 
-/// A panel's places.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// The baseline of its title.
     pub(crate) title: f64,
-    /// The plot's edges.
     pub(crate) top: f64,
     pub(crate) bottom: f64,
     /// About how many ticks there is room for at its left.
@@ -38,7 +34,6 @@ pub(crate) const SAMPLE: f64 = 30.0;
 /// Between the title and the legend, and between its entries.
 const APART: f64 = 18.0;
 
-/// Between two panels.
 const BETWEEN: f64 = 12.0;
 
 /// Below the last panel: ticks and the axis' title.
@@ -77,7 +72,6 @@ fn place(panel: &Panel, top: f64, size: Size) -> Place {
     let title = top + LINE - 4.0;
     let entries: Vec<Option<f64>> = panel.series.iter().map(entry_width).collect();
     let all: f64 = entries.iter().flatten().map(|width| width + APART).sum();
-    /// Titles are bold.
     const BOLD: f64 = 1.15;
     let after_title = text_width(&panel.y.title) * BOLD + APART;
     // Beside the title if all have room there, else below it.

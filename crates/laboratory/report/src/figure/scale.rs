@@ -3,13 +3,11 @@
 /// How values lie on an axis.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Spacing {
-    /// Evenly.
     Linear,
     /// By their logarithms; only positive ones have a place.
     Log,
 }
 
-/// An axis's range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale {
     pub(crate) spacing: Spacing,

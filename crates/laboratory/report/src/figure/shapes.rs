@@ -32,7 +32,6 @@ pub(crate) fn all(figure: &Chart, layout: &Layout) -> Vec<Element> {
     shapes
 }
 
-/// Where values of a panel are drawn.
 struct Draw<'a> {
     x: Scale,
     y: Scale,

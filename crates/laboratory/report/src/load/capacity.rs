@@ -50,13 +50,10 @@ fn point(record: &Record, seconds: &[Second]) -> Option<Point> {
     })
 }
 
-/// A read-off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadOff {
     pub(crate) metric: Metric,
-    /// For people.
     pub(crate) name: &'static str,
-    /// Beside others.
     pub(crate) short: &'static str,
     /// The greatest rate of success that kept it, if any did.
     pub(crate) rate: Option<Reached>,

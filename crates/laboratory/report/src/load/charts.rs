@@ -223,7 +223,6 @@ struct Curve {
 
 impl Curve {
     fn new(name: &str, colour: &'static str, dashes: &'static str, histogram: &Histogram) -> Self {
-        /// Samples for each nine.
         const SAMPLES: f64 = 40.0;
         let nines = (histogram.count().max(1) as f64).log10();
         let count = (nines * SAMPLES).ceil() as usize;

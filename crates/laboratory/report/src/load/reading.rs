@@ -45,7 +45,6 @@ pub(crate) fn handshakes(record: &Record, wanted: impl Fn(Kind) -> bool) -> u64 
     rows.fold(0, |sum, row| sum.saturating_add(row.count))
 }
 
-/// Resumed handshakes of all.
 pub(crate) fn resumed(record: &Record) -> Share {
     Share {
         part: handshakes(record, Kind::is_resumption),
@@ -73,15 +72,12 @@ pub(crate) fn client_load(record: &Record) -> Option<String> {
 /// A part of a transaction that is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    /// In tables and on axes.
     pub(crate) name: &'static str,
-    /// In ids and sheets.
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) of: fn(&Latencies) -> &Histogram,
 }
 
-/// In the order in which they pass.
 pub(crate) const PARTS: [Part; 3] = [
     Part {
         name: "handshake",

@@ -24,7 +24,6 @@ pub(crate) fn shown(metric: Metric, value: Option<f64>) -> Cell {
     Cell::maybe(value.map(|value| metric.fitted(value)))
 }
 
-/// Failed transactions of all.
 pub(crate) fn failed_share(counts: measure::record::Counts) -> Share {
     Share {
         part: counts.failed,
@@ -139,7 +138,6 @@ fn sheet(name: &str, heads: &'static str, rows: Vec<Vec<String>>) -> Sheet {
     }
 }
 
-/// What was negotiated, the most frequent first.
 pub(crate) fn handshakes(record: &Record) -> Table {
     let heads = ["<", "<version", "count", "share", "<negotiated"];
     let caption = "Handshakes as the client saw them, warm-up included";

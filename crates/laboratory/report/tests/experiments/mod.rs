@@ -71,7 +71,6 @@ pub(crate) fn hostile() -> Experiment {
     experiment
 }
 
-/// The first round alone.
 pub(crate) fn one_round() -> Experiment {
     let mut experiment = whole();
     experiment

@@ -20,13 +20,11 @@ pub(crate) fn report_of(record: &Record) -> Document {
     report::load::document(&[("run", record)])
 }
 
-/// The report of several.
 pub(crate) fn report(records: &[Record]) -> Document {
     let named: Vec<_> = records.iter().map(|record| ("run", record)).collect();
     report::load::document(&named)
 }
 
-/// Nothing was done.
 pub(crate) fn empty() -> Record {
     Record {
         format: measure::record::FORMAT,
@@ -347,7 +345,6 @@ struct Run {
     chance: u64,
     seconds: Vec<Second>,
     total: Histogram,
-    /// Flags and their values.
     flags: Vec<[String; 2]>,
 }
 

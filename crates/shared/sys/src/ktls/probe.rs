@@ -12,7 +12,6 @@ use std::process::{Command, Stdio};
 
 use super::{Cipher, Half, IV_BYTES, Keys, PAIRS, Version, attach, install};
 
-/// What was found.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Found {
     /// Why the kernel takes no connection; `None` = it does.
@@ -27,20 +26,15 @@ pub struct Found {
 /// Whether the kernel does one half of a version with a cipher.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Tried {
-    /// The version.
     pub version: Version,
-    /// The cipher.
     pub cipher: Cipher,
-    /// The half.
     pub half: Half,
     /// The kernel's error number; `None` = it does.
     pub error: Option<i32>,
 }
 
-/// Why the kernel takes no connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lack {
-    /// It was built without.
     NotBuilt,
     /// Its module is not loaded, and we may not load it.
     NotLoaded,
@@ -54,7 +48,6 @@ pub enum Lack {
     Refused(i32),
 }
 
-/// Tries.
 pub fn probe() -> Found {
     let lack = |lack| Found {
         lack: Some(lack),
@@ -175,7 +168,6 @@ impl Lack {
         }
     }
 
-    /// What its owner can do.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
             Self::NotBuilt => Some("a kernel with CONFIG_TLS, as distributions have it"),

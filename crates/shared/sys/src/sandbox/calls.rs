@@ -1,6 +1,5 @@
 //! System calls by what a process has to do with them. What is done about them, the sandbox says.
 
-/// What no code of either process does.
 pub(super) const ALIEN: &[i64] = &[
     libc::SYS_add_key,
     libc::SYS_bpf,
@@ -144,7 +143,6 @@ pub(super) const FOR_FILES: &[i64] = &[
     libc::SYS_preadv2,
 ];
 
-/// What is allowed whatever the arguments.
 pub(super) const ALLOWED: &[i64] = &[
     // Descriptors.
     libc::SYS_close,

@@ -122,7 +122,6 @@ pub(super) fn send_to(socket: &OwnedFd, address: &SocketAddr) -> io::Result<usiz
     Ok(net::sendto(socket, b"x", FAST_OPEN, address)?)
 }
 
-/// The same by sendmsg(2).
 pub(super) fn send_message_to(socket: &OwnedFd, address: &SocketAddr) -> io::Result<usize> {
     let (bytes, mut control) = ([IoSlice::new(b"x")], SendAncillaryBuffer::default());
     Ok(net::sendmsg_addr(

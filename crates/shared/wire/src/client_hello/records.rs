@@ -29,11 +29,8 @@ pub(super) struct Message<'a> {
 
 /// One record as far as it has come.
 struct Record<'a> {
-    /// What the header announces.
     length: usize,
-    /// What of it is there.
     fragment: &'a [u8],
-    /// What follows it, once it is whole.
     rest: &'a [u8],
 }
 

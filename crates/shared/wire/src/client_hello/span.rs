@@ -12,7 +12,6 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// What that cursor has still to read.
     pub(super) fn of(cursor: &Cursor<'_>) -> Self {
         let place = |at: usize| u16::try_from(at).unwrap_or(u16::MAX);
         Self {

@@ -12,9 +12,7 @@ const DIGITS_MAX: u8 = 16;
 pub enum ContentEnd {
     /// After this number of bytes; 0 if there is no content.
     Length(u64),
-    /// After the last chunk.
     Chunked,
-    /// With the connection.
     Close,
 }
 
@@ -29,7 +27,6 @@ pub struct Content {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ContentFault;
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Place {
     /// This number of bytes of content.
@@ -50,7 +47,6 @@ enum Place {
     DataEnd,
     /// Trailers: whether the line is empty so far, and the length of all lines so far.
     Trailer(bool, u16),
-    /// The content is complete.
     Done,
 }
 

@@ -15,7 +15,6 @@ pub enum ProxyFault {
     /// The signature of version 2, and another version after it.
     #[error("version {0} of the binary header")]
     Version(u8),
-    /// Neither LOCAL nor PROXY.
     #[error("command {0}")]
     Command(u8),
     /// An address family or transport that version 2 does not have.

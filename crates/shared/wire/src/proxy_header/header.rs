@@ -8,7 +8,6 @@ use std::net::{IpAddr, SocketAddr};
 pub struct Header<'a> {
     /// The format it came in.
     pub version: Version,
-    /// On whose behalf the connection is.
     pub command: Command,
     /// The ends of the client's connection to the proxy.
     pub addresses: Addresses<'a>,
@@ -16,21 +15,16 @@ pub struct Header<'a> {
     pub tlvs: Tlvs<'a>,
 }
 
-/// Text or binary.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Version {
-    /// One line of text.
     V1,
-    /// Binary.
     V2,
 }
 
-/// On whose behalf a connection is made.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Command {
     /// The proxy's own, a health check for instance: the real ends of the connection count.
     Local,
-    /// Somebody else's.
     #[default]
     Proxy,
 }
@@ -43,17 +37,13 @@ pub enum Addresses<'a> {
     Unknown,
     /// TCP. Both ends are of one family; [`Addresses::tcp`] makes them so.
     Tcp {
-        /// The client.
         source: SocketAddr,
-        /// What it connected to.
         destination: SocketAddr,
     },
     /// A Unix stream socket: names without the padding, an abstract one with its leading NUL,
     /// unnamed ones empty. At most 108 bytes.
     Unix {
-        /// The client.
         source: &'a [u8],
-        /// What it connected to.
         destination: &'a [u8],
     },
 }

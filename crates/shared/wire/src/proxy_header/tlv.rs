@@ -11,7 +11,6 @@ pub mod kind {
     pub const AUTHORITY: u8 = 0x02;
     /// A checksum of the whole header.
     pub const CRC32C: u8 = 0x03;
-    /// Padding.
     pub const NOOP: u8 = 0x04;
     /// Up to 128 opaque bytes that name the connection.
     pub const UNIQUE_ID: u8 = 0x05;
@@ -33,7 +32,6 @@ pub mod kind {
     pub const SSL_SIG_SCHEME: u8 = 0x27;
     /// Inside `SSL`: the client certificate, DER.
     pub const SSL_CLIENT_CERT: u8 = 0x28;
-    /// A network namespace.
     pub const NETNS: u8 = 0x30;
     /// The first of sixteen types for private use; hitch puts the client certificate here.
     pub const CUSTOM_FIRST: u8 = 0xe0;
@@ -45,10 +43,8 @@ pub mod kind {
 /// The most bytes a unique id may have (section 2.2.5).
 pub(super) const UNIQUE_ID_BYTES_MAX: usize = 128;
 
-/// One field.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Tlv<'a> {
-    /// Its type; see [`kind`].
     pub kind: u8,
     /// Its bytes.
     pub value: &'a [u8],
@@ -68,7 +64,6 @@ impl<'a> Tlvs<'a> {
         Ok(Self(bytes))
     }
 
-    /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = Tlv<'a>> + use<'a> {
         let mut cursor = Cursor::new(self.0);
         std::iter::from_fn(move || next(&mut cursor))
@@ -102,7 +97,6 @@ impl<'a> Tlvs<'a> {
         std::str::from_utf8(self.find(kind::AUTHORITY)?).ok()
     }
 
-    /// What is known of the client's TLS.
     pub fn ssl(&self) -> Option<Ssl<'a>> {
         Ssl::read(self.find(kind::SSL)?).ok()
     }

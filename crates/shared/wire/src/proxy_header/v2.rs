@@ -192,7 +192,6 @@ pub struct HeaderV2<'a> {
     pub authority: Option<&'a str>,
     /// What names the connection, at most 128 bytes; more are not sent.
     pub unique_id: Option<&'a [u8]>,
-    /// The client's TLS.
     pub tls: Option<ClientTls<'a>>,
     /// The client certificate for hitch's field 0xe0, in the form that its receiver wants
     /// (hitch sends PEM).
@@ -206,7 +205,6 @@ pub struct HeaderV2<'a> {
 /// The client's TLS as the field `PP2_TYPE_SSL` has it (section 2.2.6).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientTls<'a> {
-    /// `TLSv1.2` or `TLSv1.3`.
     pub version: &'a str,
     /// The cipher suite by OpenSSL's name, as haproxy and hitch send it: `TLS_AES_128_GCM_SHA256`,
     /// `ECDHE-RSA-AES128-GCM-SHA256`.

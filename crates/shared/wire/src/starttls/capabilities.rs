@@ -9,7 +9,6 @@ pub(super) struct CapabilityLists {
     pub(super) words: &'static Words,
     /// It may still ask for TLS.
     pub(super) is_before_tls: bool,
-    /// It has to.
     pub(super) must_use_tls: bool,
 }
 
@@ -27,7 +26,6 @@ impl CapabilityLists {
             .any(|one| is_word(word, one) || one.ends_with('=') && begins(word, one.as_bytes()))
     }
 
-    /// What the client sees in addition.
     fn offered(&self) -> impl Iterator<Item = &'static str> {
         let [always, if_required] = self.words.offered;
         let always = if self.is_before_tls { always } else { &[] };

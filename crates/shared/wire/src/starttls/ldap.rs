@@ -210,7 +210,6 @@ impl Steps for Ldap {
     }
 }
 
-/// A whole LDAPMessage.
 struct Message<'a> {
     /// The bytes of the number that its answer repeats.
     id: &'a [u8],

@@ -25,16 +25,13 @@ const HELD_BYTES_MAX: usize = 64 << 10;
 /// Commands refused for want of TLS before the connection is closed.
 const REFUSALS_MAX: usize = 10;
 
-/// Where the conversation with the server is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
     /// Ours, before TLS: its greeting, the reply to our hello, that to our request.
     Greeting,
     Hello,
     Request,
-    /// TLS is begun.
     Tls,
-    /// The client's.
     Open,
 }
 
@@ -65,7 +62,6 @@ pub(super) struct Lines {
     tag: Vec<u8>,
     /// The code of the reply that is not yet whole.
     code: Option<Vec<u8>>,
-    /// Its lines end with a dot.
     is_dotted: bool,
     /// It, as far as it has come, if it is to be rewritten or judged.
     reply: Vec<u8>,

@@ -41,7 +41,6 @@ const PASSWORD_WANTED: &[u8] = &[MORE_DATA, 4];
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Stage {
-    /// The server's greeting comes.
     Greeting,
     /// The client's request for TLS or its login comes.
     Request,
@@ -51,7 +50,6 @@ enum Stage {
     Login,
     /// The handshake with the server; the login is held.
     ServerTls,
-    /// Server and client authenticate.
     Exchange(Turn),
     /// A task is being done.
     Password(Answer),
@@ -67,7 +65,6 @@ enum Turn {
     Server,
 }
 
-/// Where the result of a task goes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Answer {
     ToServer,
@@ -102,7 +99,6 @@ impl Plugin {
     }
 }
 
-/// One connection's login.
 pub(super) struct Mysql {
     sides: Sides,
     /// There is no client whose login could be waited for: the server is asked for TLS at once.
@@ -246,7 +242,6 @@ impl Mysql {
         Ok(())
     }
 
-    /// The client's first packet.
     fn client_opens(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), Refusal> {
         let is_request = login::capabilities(&payload).map(|bits| bits & login::TLS != 0);
         match self.sides.front {

@@ -301,7 +301,6 @@ fn head(bytes: &[u8]) -> Option<(usize, u32)> {
     Some((length as usize, number(bytes.get(4..8)?)))
 }
 
-/// An ErrorResponse.
 fn error(code: &str, message: &str) -> Vec<u8> {
     let fields = format!("SFATAL\0VFATAL\0C{code}\0M{message}\0\0");
     let length = 4 + fields.len() as u32;

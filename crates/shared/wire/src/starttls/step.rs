@@ -13,12 +13,10 @@ pub enum Policy {
     Optional,
 }
 
-/// Which of the two sides speak STARTTLS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sides {
     /// Clients, and what they have to do; `None` = they speak plaintext or TLS from the first byte.
     pub front: Option<Policy>,
-    /// Servers.
     pub back: bool,
 }
 
@@ -36,7 +34,6 @@ pub struct HostNames<'a> {
 /// and what is to be done behind them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
-    /// To the client.
     pub to_client: Vec<u8>,
     /// To the server. If none is connected yet, one has to be; what the client's bytes led to waits
     /// for TLS to the server, if that is asked for.
@@ -45,7 +42,6 @@ pub struct Output {
     pub next: Next,
 }
 
-/// What comes next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Next {
     /// More bytes are needed.
@@ -80,7 +76,6 @@ pub enum Next {
 /// RSA-OAEP with SHA-1.
 #[derive(Clone, PartialEq)]
 pub enum PasswordTask {
-    /// Encrypt a password.
     Encrypt {
         /// The server's public key, as it sent it: `SubjectPublicKeyInfo` in PEM.
         key: Vec<u8>,
@@ -94,7 +89,6 @@ pub enum PasswordTask {
 }
 
 impl fmt::Debug for PasswordTask {
-    /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Encrypt { .. } => "Encrypt",
@@ -104,7 +98,6 @@ impl fmt::Debug for PasswordTask {
     }
 }
 
-/// Why a dialog failed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Fault {
     /// The client may not speak without TLS, and went on to.

@@ -17,15 +17,12 @@ pub(super) enum Framing {
     Sieve,
 }
 
-/// One line protocol.
 #[derive(Debug)]
 pub(super) struct Words {
     pub(super) framing: Framing,
     /// Commands whose reply lists capabilities.
     pub(super) capabilities: &'static [&'static str],
-    /// The request for TLS.
     pub(super) start: &'static [&'static str],
-    /// The answer to it.
     pub(super) go_ahead: &'static str,
     /// The answer to a second one.
     pub(super) again: &'static str,

@@ -50,13 +50,11 @@ impl Build {
         handshake(1, &body)
     }
 
-    /// In one record.
     pub(crate) fn wire(&self) -> Vec<u8> {
         record(&self.message())
     }
 }
 
-/// A handshake message.
 pub(crate) fn handshake(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut message = u32::try_from(body.len())
         .expect("test data fits its length field")
@@ -67,7 +65,6 @@ pub(crate) fn handshake(kind: u8, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// A handshake record.
 pub(crate) fn record(fragment: &[u8]) -> Vec<u8> {
     let mut record = vec![22, 3, 1];
     record.extend(vector16(fragment));
@@ -107,19 +104,16 @@ pub(crate) fn vector16(bytes: &[u8]) -> Vec<u8> {
     vector
 }
 
-/// Big-endian.
 pub(crate) fn numbers(numbers: &[u16]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_be_bytes()).collect()
 }
 
-/// A server_name extension's data.
 pub(crate) fn server_name(name: &[u8]) -> Vec<u8> {
     let mut entry = vec![0];
     entry.extend(vector16(name));
     vector16(&entry)
 }
 
-/// A pre_shared_key extension's data.
 pub(crate) fn pre_shared_key(identities: &[Vec<u8>], binders: usize) -> Vec<u8> {
     let identity = |identity: &Vec<u8>| {
         let mut entry = vector16(identity);

@@ -6,7 +6,6 @@ use wire::client_hello::{HelloFault, Peek, read};
 
 macro_rules! captured {
     ($($name:literal),* $(,)?) => {
-        /// Every capture, by name.
         pub(crate) const CAPTURED: &[(&str, &[u8])] = &[$((
             $name,
             include_bytes!(concat!("../../../../../fuzz/seeds/client_hello/", $name)),

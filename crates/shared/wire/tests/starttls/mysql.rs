@@ -94,7 +94,6 @@ enum Step {
     /// All that was sent to the client since the last of these.
     ToClient(Vec<u8>),
     ToServer(Vec<u8>),
-    /// What the dialog wants now.
     Then(Next),
 }
 use Step::{Client, ClientTls, Local, Password, Server, ServerTls, Then, ToClient, ToServer};

@@ -5,7 +5,6 @@ use options::{Key, Kind, key};
 use super::service::SUITES;
 use super::synonyms::{GROUP_SYNONYMS, SUITE_SYNONYMS, VERSION_SYNONYMS};
 
-/// The keys of `service.back.tls`.
 pub(super) const BACK_TLS: &[Key] = &[
     key("service.back.tls", Kind::Table)
         .absent("servers get plaintext")

@@ -2,7 +2,6 @@
 
 use options::{Key, Kind, key};
 
-/// The keys of `service.front.tls.client-certificates`.
 pub(super) const CLIENTS: &[Key] = &[
     key("service.front.tls.client-certificates", Kind::Table)
         .absent("none are asked for")

@@ -10,7 +10,6 @@ const SECOND: Duration = Duration::from_secs(1);
 /// More datagrams per second than one thread can look at.
 const RATE_MAX: u64 = 10_000_000;
 
-/// The keys of `cluster`.
 pub(super) const CLUSTER: &[Key] = &[
     key("cluster", Kind::Table)
         .absent("sessions stay on this host")

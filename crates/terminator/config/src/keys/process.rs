@@ -7,7 +7,6 @@ use options::{Key, Kind, key};
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The keys beside `service`.
 pub(super) const PROCESS: &[Key] = &[
     key("workers", Kind::Table)
         .absent("their defaults")

@@ -163,7 +163,6 @@ pub(super) const TLS: &[Key] = &[
     .example(r#"unknown-name = "refuse""#),
 ];
 
-/// The keys of `service.back`.
 pub(super) const BACK: &[Key] = &[
     key("service.back", Kind::Table)
         .absent("the service has `front.redirect`")

@@ -23,7 +23,6 @@ const CBC: &str = "suites of CBC are not supported: take it out";
 const FINITE_FIELD: &str =
     "finite-field Diffie-Hellman is not supported: take it out, clients take elliptic curves";
 
-/// OpenSSL's names of suites.
 pub(super) const SUITE_SYNONYMS: &[(&str, &str)] = &[
     (
         "ECDHE-ECDSA-AES128-GCM-SHA256",

@@ -16,14 +16,12 @@ use super::page::base64;
 /// The user name that goes with the token where a browser asks for one.
 const USER: &str = "lariat";
 
-/// Who is answered.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
     hosts: Vec<String>,
     token: Option<AdminToken>,
 }
 
-/// Why somebody is not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Denied {
     /// They ask for a host that is not ours, or for none.

@@ -21,7 +21,6 @@ use super::store::StoreNotes;
 pub(crate) struct ClusterFacts {
     /// `None` = there are no peers.
     peers: Arc<Mutex<Option<ClusterSnapshot>>>,
-    /// What the store's thread knows.
     pub(crate) store: StoreNotes,
     /// Sessions that were looked for, by where they were found.
     fetched: Arc<[AtomicU64; SessionTier::ALL.len()]>,
@@ -31,7 +30,6 @@ pub(crate) struct ClusterFacts {
 /// What is known of the peers at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterSnapshot {
-    /// Where datagrams of peers come.
     pub(crate) address: String,
     pub(crate) counters: MeshCounters,
     /// Each with whether it was heard of late.
@@ -42,7 +40,6 @@ pub(crate) struct ClusterSnapshot {
     pub(crate) catch_up: CatchUp,
     /// How long a handshake waits for peers; `None` = it does not.
     pub(crate) wait: Option<Duration>,
-    /// When it was made.
     pub(crate) now: Instant,
 }
 
@@ -65,12 +62,10 @@ impl ClusterFacts {
         *self.lock() = snapshot;
     }
 
-    /// Whether anything is known.
     pub(crate) fn is_set(&self) -> bool {
         self.lock().is_some()
     }
 
-    /// For the status document.
     pub(super) fn status(&self) -> Option<ClusterStatus> {
         let peers = self.lock().as_ref().map(ClusterSnapshot::status);
         let store = self.store.status();
@@ -80,7 +75,6 @@ impl ClusterFacts {
         })
     }
 
-    /// For the metrics.
     pub(super) fn count(&self, counts: &mut Counts<Process>) {
         if let Some(snapshot) = &*self.lock() {
             snapshot.count(counts);
@@ -182,7 +176,6 @@ impl ClusterSnapshot {
     }
 }
 
-/// To a hundredth.
 fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e5).round() / 100.0
 }

@@ -8,7 +8,6 @@ use super::document::{
     ClusterStatus, PeerStatus, ResyncState, StatusDocument, StoreState, StoreStatus,
 };
 
-/// Nothing if sessions stay on this host.
 pub(super) fn cluster_text(now: &StatusDocument) -> String {
     let Some(cluster) = &now.cluster else {
         return String::new();
@@ -39,7 +38,6 @@ pub(super) fn rejection(why: ClusterRejection) -> Metric {
     }
 }
 
-/// What comes of the store.
 fn store_text(store: &StoreStatus, now: &StatusDocument) -> String {
     let count = |metric| Count(now.process.metrics.get(metric));
     let state = match store.state {

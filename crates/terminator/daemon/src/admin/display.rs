@@ -103,7 +103,6 @@ impl fmt::Display for Time {
     }
 }
 
-/// How a column stands.
 #[derive(Clone, Copy)]
 pub(super) enum Align {
     Left,

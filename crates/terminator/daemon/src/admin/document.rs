@@ -21,12 +21,10 @@ pub(crate) const VERSION: u32 = 2;
 /// was started again.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct StatusDocument {
-    /// [`VERSION`].
     pub(crate) version: u32,
     /// When the document was made.
     pub(crate) time_ms: u64,
     pub(crate) process: ProcessStatus,
-    /// `None` before the first.
     #[serde(default)]
     pub(crate) last_reload: Option<LastReload>,
     /// Why the last lines about connections could not be written; `None` if they could.
@@ -46,7 +44,6 @@ pub(crate) struct StatusDocument {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct ProcessStatus {
-    /// This program's version.
     pub(crate) program: String,
     pub(crate) state: RunState,
     pub(crate) pid: u32,
@@ -72,7 +69,6 @@ pub(crate) struct ProcessStatus {
 pub(crate) struct RightsStatus {
     /// All of it, for people.
     pub(crate) sentence: String,
-    /// Opening files.
     pub(crate) files: String,
     /// Connecting to TCP ports that are not listed.
     pub(crate) tcp_ports: String,
@@ -83,7 +79,6 @@ pub(crate) struct RightsStatus {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RunState {
-    /// Accepts connections.
     Serving,
     /// Accepts none, and ends when the last has ended.
     Draining,
@@ -99,12 +94,9 @@ pub(crate) struct LastReload {
     pub(crate) warnings: Option<String>,
 }
 
-/// What the kernel does of TLS.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KernelTlsStatus {
-    /// Whether it encrypts anything.
     pub(crate) available: bool,
-    /// What it does, or why nothing.
     pub(crate) sentence: String,
     /// What the host's owner can do for more.
     pub(crate) remedy: Option<String>,
@@ -112,7 +104,6 @@ pub(crate) struct KernelTlsStatus {
     pub(crate) rekeys: bool,
 }
 
-/// Where sessions go beyond this host.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ClusterStatus {
@@ -130,7 +121,6 @@ pub(crate) struct ClusterStatus {
     pub(crate) store: Option<StoreStatus>,
 }
 
-/// The session store.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct StoreStatus {
     /// Where it is, or what leads to it; without user and password.
@@ -145,7 +135,6 @@ pub(crate) struct StoreStatus {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum StoreState {
-    /// Both.
     Up,
     /// They come from there, and it takes none.
     ReadOnly,
@@ -165,7 +154,6 @@ pub(crate) struct ResyncStatus {
     pub(crate) of: u64,
 }
 
-/// How far it is.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ResyncState {
@@ -174,7 +162,6 @@ pub(crate) enum ResyncState {
     Done,
     /// No peer has answered yet.
     Asking,
-    /// A peer sends them.
     Receiving,
     /// No peer has answered, or one has stopped: what is missing is fetched session by session.
     GivenUp,
@@ -193,13 +180,11 @@ pub(crate) struct PeerStatus {
     pub(crate) listed: bool,
     /// Whether it was heard in the last four seconds.
     pub(crate) heard: bool,
-    /// Since its last datagram.
     pub(crate) silent_ms: u64,
     /// How much later than by its own clock that datagram came.
     pub(crate) lag_ms: i64,
     /// The longest of the last times that it took to answer.
     pub(crate) round_trip_ms: Option<f64>,
-    /// Datagrams.
     pub(crate) sent: u64,
     pub(crate) received: u64,
     pub(crate) lost: u64,
@@ -250,7 +235,6 @@ pub(crate) struct ExpiryStatus {
     pub(crate) ocsp_responses_seconds: Option<u64>,
     /// Those in `ca`, without the host's own.
     pub(crate) authorities_seconds: Option<u64>,
-    /// Those that clients' certificates are checked against.
     pub(crate) crls_seconds: Option<u64>,
 }
 
@@ -261,9 +245,7 @@ pub(crate) const CERTIFICATES_MAX: usize = 32;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct CertificateStatus {
-    /// Where it was read.
     pub(crate) file: String,
-    /// Its first name.
     pub(crate) name: String,
     /// The kind of its key.
     pub(crate) key: String,
@@ -274,7 +256,6 @@ pub(crate) struct CertificateStatus {
 /// When the kernel encrypts, as configured.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KtlsStatus {
-    /// `off`, `auto` or `require`.
     pub(crate) mode: String,
     /// The shortest response of files that it encrypts.
     pub(crate) min_bytes: u64,
@@ -306,14 +287,11 @@ pub(crate) enum ServerState {
     /// All workers would use it.
     #[default]
     Up,
-    /// Some would.
     Partly,
-    /// None would.
     Down,
 }
 
 impl ServerState {
-    /// As the document has it.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -392,7 +370,6 @@ mod metrics {
     }
 }
 
-/// Where the texts of several lines are.
 const TEXTS: [&str; 3] = [
     "/last_reload/refused",
     "/last_reload/warnings",
@@ -412,7 +389,6 @@ fn printable(value: Value) -> Value {
     }
 }
 
-/// Why a text is no status document.
 #[derive(Debug)]
 pub(crate) enum StatusError {
     /// It is not JSON of the form of a status document.

@@ -10,7 +10,6 @@ use telemetry::history::{History, INTERVAL, IntervalCounts, Recorded};
 use super::document::{CountsRead, metrics_counted};
 use crate::observations::HISTORY_BYTES_MAX;
 
-/// What is asked for.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Question<'a> {
     /// Intervals that ended later than this, in milliseconds since the epoch.

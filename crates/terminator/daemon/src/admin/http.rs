@@ -114,11 +114,9 @@ const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 type Answer = Response<Full<Bytes>>;
 
-/// What a connection can be asked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Paths {
     All,
-    /// Those for health checks.
     Health,
 }
 

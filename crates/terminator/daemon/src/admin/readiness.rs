@@ -20,11 +20,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Default)]
 pub(crate) struct Workers(OnceLock<Heartbeat>);
 
-/// What is answered, as one line.
 pub(super) type Verdict = Result<&'static str, String>;
 
 impl Workers {
-    /// They have.
     pub(crate) fn begun(&self, heartbeat: Heartbeat) {
         // There is one plane in a process.
         let _ = self.0.set(heartbeat);

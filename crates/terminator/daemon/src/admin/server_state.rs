@@ -91,7 +91,6 @@ fn state(counted: &ServerSnapshot, workers: u64) -> ServerState {
     }
 }
 
-/// What a successor goes on with.
 pub(super) fn observed(services: &[ServiceStatus]) -> Vec<ObservedServer> {
     let servers = services.iter().flat_map(|service| {
         let each = service.servers.iter();

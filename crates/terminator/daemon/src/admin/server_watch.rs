@@ -17,13 +17,11 @@ use crate::observations::ObservedServer;
 /// changes are counted, and said as one when the time is over.
 const SAID_MAX: usize = 4;
 
-/// See [`SAID_MAX`].
 const FLAP_TIME: Duration = Duration::from_secs(60);
 
 /// A message for an operator.
 pub(crate) type Said = (Level, String);
 
-/// What is known of all servers.
 #[derive(Debug, Default)]
 pub(super) struct ServerWatch {
     services: BTreeMap<String, WatchedService>,
@@ -98,7 +96,6 @@ impl ServerWatch {
         }
     }
 
-    /// What has changed since the last look.
     pub(super) fn look(
         &mut self,
         services: &[ServiceStatus],
@@ -316,11 +313,9 @@ struct Change {
     unsaid: u32,
 }
 
-/// What is to be said.
 #[derive(Debug, Eq, PartialEq)]
 enum Seen {
     Down,
-    /// After so long.
     Up(Duration),
     /// It is as it is now after so many changes that were not said.
     Flapped(u32),

@@ -63,7 +63,6 @@ pub(crate) struct Limits {
 /// What was true when the worker process started.
 #[derive(Clone, Debug)]
 pub(crate) struct StartFacts {
-    /// This program's version.
     pub(crate) program: &'static str,
     pub(crate) supervisor_pid: u32,
     pub(crate) supervisor_start: SystemTime,
@@ -73,15 +72,12 @@ pub(crate) struct StartFacts {
     pub(crate) dying: Option<String>,
     /// One a worker: the CPU it is pinned to.
     pub(crate) worker_cpus: Vec<Option<u16>>,
-    /// What it gave up.
     pub(crate) rights: RightsStatus,
 }
 
-/// What a plan says of one service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ServiceFacts {
     pub(crate) name: String,
-    /// Addresses, as configured.
     pub(crate) listeners: Vec<String>,
     /// When its certificates and what belongs to them end.
     pub(crate) expiries: Expiries,
@@ -112,7 +108,6 @@ pub(crate) struct Served {
 
 #[derive(Default)]
 struct Facts {
-    /// Of no plan at first.
     served: Served,
     reload: Reloads,
     sources: Arc<SourceTable>,
@@ -149,7 +144,6 @@ impl AdminState {
         Self { usage, ..self }
     }
 
-    /// The workers have begun.
     pub(crate) fn workers_begun(&self, plane: &Plane) {
         self.workers.begun(plane.heartbeat());
         self.facts().sources = plane.sources();
@@ -209,7 +203,6 @@ impl AdminState {
         access.ok_or(Denied::Host)?.check(target, fields)
     }
 
-    /// What the supervisor says of reloads.
     pub(crate) fn reloaded(&self, reload: Reloads) {
         self.facts().reload = reload;
     }

@@ -50,7 +50,6 @@ impl StoreNotes {
         self.lock().status.clone()
     }
 
-    /// For the metrics.
     pub(super) fn count(&self, counts: &mut Counts<Process>) {
         let notes = self.lock();
         let state = notes.status.as_ref().map(|status| status.state);

@@ -289,7 +289,6 @@ fn kinds(service: &ServiceStatus) -> String {
     format!("{}; {resumed:.1} % resumed", kinds.join(", "))
 }
 
-/// Of all kinds of handshake together.
 fn latency(service: &ServiceStatus) -> String {
     let mut all = Durations::default();
     for kind in HandshakeKind::ALL {
@@ -384,7 +383,6 @@ fn passed(service: &ServiceStatus) -> String {
     format!("{}; {others} encrypted in user space", by_kernel.join(", "))
 }
 
-/// The most frequent first.
 fn failures(service: &ServiceStatus) -> String {
     let ended = service.metrics.by(Breakdown::Ended);
     let mut faults: Vec<_> = ended

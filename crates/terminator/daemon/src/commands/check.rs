@@ -72,7 +72,6 @@ fn name(config: &ConfigSource) -> String {
 
 /// All that there is to say.
 struct Findings {
-    /// In the order of their places.
     diagnostics: Vec<Diagnostic>,
     /// Whether an address that would be listened at cannot be.
     is_taken: bool,
@@ -112,7 +111,6 @@ impl Findings {
         findings
     }
 
-    /// What only this host can tell.
     fn look_at_host(&mut self, source: &Source, settings: &Settings) {
         let missing = preflight::check(source, settings).err();
         self.diagnostics.extend(missing.into_iter().flatten());

@@ -46,7 +46,6 @@ pub(super) enum ControlError {
     /// The configuration that was to say where does not.
     #[error("the configuration does not say where its lariat answers")]
     Configuration(Vec<Diagnostic>),
-    /// Nobody answers there.
     #[error("no lariat answers at {}: {error}", .path.display())]
     Silent { path: PathBuf, error: io::Error },
     /// None runs that would be replaced.
@@ -59,13 +58,11 @@ pub(super) enum ControlError {
         /// Who listens; 0 = nobody knows.
         pid: u32,
     },
-    /// We may not connect.
     #[error("no right to ask the lariat at {}: {error}", .path.display())]
     Closed { path: PathBuf, error: io::Error },
     /// What answers is no lariat, or another version of it.
     #[error("what answers at {} sends {error}", .path.display())]
     Strange { path: PathBuf, error: StatusError },
-    /// What answers sends without end.
     #[error("what answers at {} sends more than {} MiB", .path.display(), DOCUMENT_BYTES_MAX >> 20)]
     TooLong { path: PathBuf },
     /// Whatever answers there may be another user's.
@@ -97,7 +94,6 @@ pub(super) enum ControlError {
         "; did you mean {near}?"
     )).unwrap_or_default())]
     NoServer { name: String, near: Option<String> },
-    /// The supervisor has ended.
     #[error("the supervisor (pid {pid}) has ended")]
     Ended { pid: u32 },
     /// It accepts no connections any more, and no configuration.
@@ -280,7 +276,6 @@ fn is_late(error: &io::Error) -> bool {
     matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Why nothing was heard from there.
 pub(super) fn unheard(path: &Path, error: io::Error) -> ControlError {
     let path = path.to_owned();
     match error.kind() {

@@ -162,7 +162,6 @@ FILE is the configuration of the running lariat, which says where its status soc
 it, that is /run/lariat/status.sock for root, else in $XDG_RUNTIME_DIR/lariat/.
 ";
 
-/// The help about that.
 pub(super) fn text(topic: Topic) -> String {
     match topic {
         Topic::Program => format!("{PROGRAM}\nExit codes:\n{}", exit_codes()),

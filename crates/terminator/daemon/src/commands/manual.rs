@@ -24,7 +24,6 @@ pub(super) fn completion(shell: Shell) -> Exit {
     Exit::Success
 }
 
-/// Prints a page.
 pub(super) fn page(page: Page) -> Exit {
     match page {
         Page::Commands => with_program(|program| print(program.manual_page())),

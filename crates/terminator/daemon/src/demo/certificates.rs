@@ -11,12 +11,9 @@ use rcgen::{
 /// The demo is over long before.
 const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 
-/// Clocks differ a little.
 const SLACK: Duration = Duration::from_secs(3600);
 
-/// PEM texts.
 pub(super) struct Certificates {
-    /// What a client trusts.
     pub(super) authority: String,
     /// A leaf and its key.
     pub(super) ecdsa: String,

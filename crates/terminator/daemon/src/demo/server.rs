@@ -22,7 +22,6 @@ use wire::proxy_header::{self, Header, kind};
 /// Signature, version, family and length of a version 2 header.
 const FIXED_BYTES: usize = 16;
 
-/// What a page says above the facts.
 const TITLE: &str = "Lariat terminated TLS for this connection";
 
 /// Serves in a thread of its own until the process ends.
@@ -157,7 +156,6 @@ fn page(facts: &Facts) -> String {
     page
 }
 
-/// Names come from clients.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

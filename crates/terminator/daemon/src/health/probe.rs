@@ -55,7 +55,6 @@ enum Question {
     Greeting(Dialect),
 }
 
-/// What a server answered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Passed {
     Connected,
@@ -248,7 +247,6 @@ impl Target {
 /// What was found out, and the answer whose content is still to be read.
 type Asked = (Result<Passed, ProbeFault>, Option<(Answer, Content)>);
 
-/// An answer by HTTP.
 struct Answer {
     stream: Box<dyn Stream>,
     /// The TLS that it comes through.

@@ -48,7 +48,6 @@ pub(super) struct AdminSockets {
     reconnected: Option<Instant>,
     /// Where the status socket is until it takes its place.
     temporary: Option<PathBuf>,
-    /// What is removed in the end.
     paths: Vec<PathBuf>,
 }
 
@@ -112,7 +111,6 @@ impl AdminSockets {
         self.paths.push(path);
     }
 
-    /// All that are.
     pub(super) fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
@@ -164,7 +162,6 @@ impl AdminSockets {
         [status, takeover].into_iter().zip(seconds)
     }
 
-    /// Where the status page is served.
     pub(super) fn admin(&self) -> Option<BorrowedFd<'_>> {
         self.admin.as_ref().map(AsFd::as_fd)
     }
@@ -209,7 +206,6 @@ impl AdminSockets {
         Ok(())
     }
 
-    /// The plan is served.
     pub(super) fn accept_log(&mut self) {
         if let Some(log) = self.proposed_log.take() {
             self.log = log;

@@ -33,7 +33,6 @@ impl Backoff {
         self.pause(self.deaths)
     }
 
-    /// Deaths in a row.
     pub(super) fn deaths(&self) -> u32 {
         self.deaths
     }

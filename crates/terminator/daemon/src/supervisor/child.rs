@@ -32,9 +32,7 @@ const VARIABLES: [&str; 3] = ["RUST_BACKTRACE", "LOCALDOMAIN", "RES_OPTIONS"];
 
 /// What this program, started again, is to be.
 pub(super) struct Program {
-    /// Its first argument.
     pub(super) argument: &'static str,
-    /// What `ps` shows.
     pub(super) name: &'static str,
     /// More in one message is no answer, and the process is taken for broken.
     pub(super) answer_bytes_max: usize,
@@ -98,12 +96,10 @@ impl Child {
         self.number
     }
 
-    /// Its process number.
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Says something.
     pub(super) fn send(&self, order: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = encode(order).map_err(io::Error::other)?;
         self.channel.send(bytes.bytes(), fds)

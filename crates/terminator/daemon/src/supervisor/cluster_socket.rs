@@ -66,14 +66,12 @@ impl ClusterSocket {
         Ok(())
     }
 
-    /// The plan is served.
     pub(super) fn accept(&mut self) {
         if let Some(open) = self.proposed.take() {
             self.served = open;
         }
     }
 
-    /// The plan is not.
     pub(super) fn withdraw(&mut self) {
         self.proposed = None;
     }

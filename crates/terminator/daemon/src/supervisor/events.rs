@@ -20,22 +20,18 @@ use crate::handover::Answer;
 use crate::resolve::Reply;
 use crate::watcher::{Changed, Stamps};
 
-/// Something that happened.
 pub(super) enum Event {
     Signal(Signal),
     /// An operator's order about a server, as its number.
     Ordered(u64),
     /// What the worker process with that number said.
     Heard(u64, Heard<Answer>),
-    /// What the resolver with that number said.
     Resolver(u64, Heard<Reply>),
-    /// What came at the takeover socket.
     Asked(Asked),
     /// What the supervisor said that we take over from.
     Told(Told),
     /// What a configuration came to, and the files that were looked at for it.
     Read(Result<Done, Failure>, Option<Stamps>),
-    /// What the watcher with that number said.
     Watched(u64, Heard<Changed>),
     /// The log at that path, which was asked for by a signal.
     Reopened(PathBuf, Result<Done, Failure>),
@@ -51,7 +47,6 @@ pub(super) struct EventQueue {
     waiting: VecDeque<Event>,
 }
 
-/// Where threads leave their news.
 #[derive(Clone)]
 pub(super) struct EventSender {
     queue: SyncSender<Event>,
@@ -104,7 +99,6 @@ impl EventQueue {
         })
     }
 
-    /// For threads.
     pub(super) fn sender(&self) -> EventSender {
         self.sender.clone()
     }

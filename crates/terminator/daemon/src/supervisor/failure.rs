@@ -150,9 +150,7 @@ impl TakeoverFailure {
     self.reason()
 )]
 pub(crate) struct RootFailure {
-    /// The service's name.
     pub(crate) service: String,
-    /// What it would serve.
     pub(crate) folder: PathBuf,
     /// It has the path of an open one.
     pub(crate) is_known: bool,
@@ -172,18 +170,12 @@ impl RootFailure {
 /// A plan has to wait for a restart.
 #[derive(Debug, Error)]
 pub(crate) enum ReachFailure {
-    /// Because of this server.
     #[error(
         "service `{service}`: the running worker process may not connect to {server}\n\
          hint: restart (`lariat upgrade`): {} settled before it serves",
         settled(server)
     )]
-    Server {
-        /// The service's name.
-        service: String,
-        /// A server behind it.
-        server: Endpoint,
-    },
+    Server { service: String, server: Endpoint },
     /// Because of the session store.
     #[error(
         "the running worker process may not connect to {node} of `cluster.store`\n\
@@ -194,16 +186,12 @@ pub(crate) enum ReachFailure {
         /// The store, or what leads to it.
         node: Endpoint,
     },
-    /// Because of its `back.source`.
     #[error(
         "service `{service}`: the running worker process may not choose the addresses that it \
          connects from as `back.source` says\n\
          hint: restart (`lariat upgrade`): whether it may is settled before it serves"
     )]
-    Source {
-        /// The service's name.
-        service: String,
-    },
+    Source { service: String },
 }
 
 fn settled(server: &Endpoint) -> &'static str {
@@ -219,9 +207,7 @@ fn settled(server: &Endpoint) -> &'static str {
 pub(crate) struct ListenFailure {
     /// The service's name, or what else would listen there.
     pub(crate) who: String,
-    /// The address.
     pub(crate) address: Address,
-    /// What the host said.
     pub(crate) error: io::Error,
     /// The lariat that listens there, as sentences with their hint; empty = it may be another
     /// program.

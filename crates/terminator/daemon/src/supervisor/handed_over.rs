@@ -15,23 +15,19 @@ use super::messages::say;
 /// A socket's unit has a handful, and the descriptor store one for each address and worker.
 const DESCRIPTORS_MAX: u16 = 32_768;
 
-/// One of them.
 #[derive(Debug)]
 struct HandedOver {
-    /// `FileDescriptorName=` of its unit.
     name: String,
     address: Address,
     fd: OwnedFd,
 }
 
-/// Those that were handed over.
 #[derive(Debug, Default)]
 pub(super) struct HandedOverSockets(Vec<HandedOver>);
 
 /// A descriptor that was handed over, with its name.
 #[derive(Debug)]
 pub(super) struct Given {
-    /// Its number when it was handed over.
     number: u16,
     pub(super) name: String,
     pub(super) fd: OwnedFd,
@@ -126,7 +122,6 @@ impl HandedOverSockets {
         self.at(address).next().is_some()
     }
 
-    /// What those at an address are called.
     pub(super) fn name(&self, address: &Address) -> Option<String> {
         self.at(address).next().map(|one| one.name.clone())
     }

@@ -20,7 +20,6 @@ use crate::takeover::ListenerOffer;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Wanted {
     pub(super) address: Address,
-    /// The service's name.
     pub(super) service: String,
     /// The service's place in the plan.
     pub(super) service_index: u32,
@@ -28,7 +27,6 @@ pub(super) struct Wanted {
     pub(super) address_index: u32,
     /// How a client that is gone is noticed.
     pub(super) liveness: Liveness,
-    /// What carries the connections.
     pub(super) transport: Transport,
     /// The kernel keeps clients that have sent nothing.
     pub(super) defer_accept: bool,
@@ -96,7 +94,6 @@ impl Listeners {
         self.is_kept = is_kept;
     }
 
-    /// Closes all.
     pub(super) fn close(&mut self) {
         if self.is_kept {
             self.lent = self.paths().collect();
@@ -491,7 +488,6 @@ mod tests {
         TcpStream::connect(&at).unwrap_err();
     }
 
-    /// Of loopback, and free a moment ago.
     fn socket_address() -> String {
         let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         holder.local_addr().unwrap().to_string()

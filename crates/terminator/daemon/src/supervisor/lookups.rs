@@ -18,7 +18,6 @@ use crate::server_target::{ADDRESSES_MAX, Instance, Name, Port};
 /// so for each search domain; after a minute it is stuck.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Event about a name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Resolution {
     /// It stands for other servers now, or they have other addresses, in ascending order.
@@ -30,7 +29,6 @@ pub(super) enum Resolution {
 /// What is to be done when the time is over.
 #[derive(Debug, PartialEq)]
 pub(super) enum Over {
-    /// Look these up.
     LookUp(Vec<Name>),
     /// There is no answer for these: the resolver hangs.
     Stuck(Vec<Resolution>),
@@ -84,12 +82,10 @@ impl Lookups {
         names.keys().all(|name| self.heard_of.contains(name))
     }
 
-    /// When [`Lookups::over`] is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.asked.values().chain(self.next.values()).min().copied()
     }
 
-    /// The time is over.
     pub(super) fn over(&mut self, now: Instant) -> Over {
         if self.asked.values().all(|until| *until > now) {
             let due = self.next.iter().filter(|(_, at)| **at <= now);

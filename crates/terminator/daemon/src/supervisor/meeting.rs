@@ -13,7 +13,6 @@ use crate::takeover::{Hello, PREDECESSOR_VARIABLE, Predecessor, Successor};
 /// How long we wait for its offer: it ends a reload first.
 const OFFER_TIME_MAX: Duration = Duration::from_secs(200);
 
-/// What comes of asking.
 pub(super) enum Met {
     /// Nobody runs there: this one begins by itself.
     Nobody,

@@ -62,7 +62,6 @@ pub(super) fn say_warnings(warnings: &[String]) {
     labelled(warnings).iter().for_each(say);
 }
 
-/// What has changed, by the worker process.
 pub(super) fn say_all(messages: &[(u8, String)]) {
     for (severity, text) in messages {
         messages::say(Level::of_severity(*severity), text);

@@ -28,7 +28,6 @@ pub(super) struct Names {
     lookups: Lookups,
     fences: Fences,
     process: Option<Child>,
-    /// Processes started so far.
     processes: u64,
     backoff: Backoff,
     sender: EventSender,
@@ -57,7 +56,6 @@ impl Names {
         self.look_up(new);
     }
 
-    /// Those that are resolved.
     pub(super) fn wanted(&self) -> &BTreeMap<Name, Duration> {
         self.lookups.wanted()
     }
@@ -72,7 +70,6 @@ impl Names {
         self.lookups.known(names)
     }
 
-    /// When [`Names::time_is_over`] is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.lookups.due()
     }

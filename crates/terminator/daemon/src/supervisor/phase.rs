@@ -5,11 +5,9 @@ use crate::handover::Answer;
 /// How far the worker process is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Phase {
-    /// None has served yet.
     Starting,
     /// A successor has been started, or will be.
     Restarting,
-    /// It serves.
     Serving,
     /// It was told to drain.
     Draining,
@@ -36,7 +34,6 @@ impl Phase {
     }
 }
 
-/// What happens when the time is over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Due {
     /// The next worker process is started.

@@ -41,7 +41,6 @@ pub(super) struct Watcher {
     pub(super) until: Instant,
 }
 
-/// What it says.
 pub(super) enum Told {
     Message(Predecessor, Vec<OwnedFd>),
     /// It speaks no more: it has died, or talks nonsense.

@@ -36,7 +36,6 @@ pub(super) struct ConfigSummary {
     pub(super) services: usize,
     pub(super) listen: Vec<Wanted>,
     pub(super) listen_options: ListenOptions,
-    /// What services of files serve.
     pub(super) folders: Vec<Served>,
     pub(super) workers: WorkerOptions,
     /// All servers, each with its service's name.

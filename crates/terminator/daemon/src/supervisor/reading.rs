@@ -47,17 +47,12 @@ pub(super) struct Read {
     pub(super) log: Option<OwnedFd>,
 }
 
-/// What a task came to.
 pub(super) enum Done {
-    /// To `Read`.
     Read(Box<Read>),
-    /// To `OpenLog`.
     Log(OwnedFd),
-    /// To `Remove`.
     Removed,
 }
 
-/// Starts readers.
 #[derive(Default)]
 pub(super) struct Readers {
     /// One more reference for each reader that has not been reaped.

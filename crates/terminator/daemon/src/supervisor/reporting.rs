@@ -83,7 +83,6 @@ impl Supervisor<'_> {
             .say_status(vec![Notice::Stopping(time)], status);
     }
 
-    /// What the service manager is due.
     pub(super) fn tend_manager(&mut self, now: Instant) {
         if self.manager.notifier.due().is_some_and(|due| due <= now) {
             self.manager.notifier.send_waiting();

@@ -16,13 +16,11 @@ use crate::handover::Role;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Served {
     pub(super) folder: PathBuf,
-    /// The service's name.
     pub(super) service: String,
     /// The service's place in the plan.
     pub(super) service_index: u32,
 }
 
-/// The open folders.
 #[derive(Debug, Default)]
 pub(super) struct Roots(Vec<Open>);
 
@@ -35,7 +33,6 @@ pub(super) struct Open {
 }
 
 impl Roots {
-    /// Those of the first plan, each once.
     pub(super) fn new(opened: Vec<Open>) -> Self {
         Self(opened)
     }
@@ -78,7 +75,6 @@ impl Roots {
         self.0.iter().find(|open| open.folder == folder)
     }
 
-    /// All of them.
     pub(super) fn all(&self) -> Vec<BorrowedFd<'_>> {
         self.0.iter().map(|open| open.root.as_fd()).collect()
     }

@@ -22,13 +22,10 @@ pub(super) struct ServiceManager {
     pub(super) look: Option<Instant>,
     /// Since when the worker process has not answered, if it was asked.
     pub(super) asked: Option<Instant>,
-    /// Whether that was said.
     is_missed: bool,
-    /// As the worker process said last.
     pub(super) connections: Option<u64>,
     /// The sentence that the manager has.
     pub(super) status: String,
-    /// What it keeps for the next start.
     pub(super) store: DescriptorStore,
     /// It may hear the predecessor only: then what is said here is lost.
     pub(super) hears_another: bool,

@@ -13,7 +13,6 @@ use super::messages::warn;
 use crate::handover::{Role, SessionKey};
 use crate::takeover::SessionsOffer;
 
-/// What `/proc/<pid>/fd` shows.
 const NAME: &str = "lariat sessions";
 
 /// The secrets and the memory. They end with the supervisor, unless it hands them on.
@@ -59,7 +58,6 @@ impl Sessions {
         })
     }
 
-    /// What ticket keys are derived from.
     pub(super) fn secret(&self) -> SessionKey {
         self.secret.clone()
     }
@@ -114,7 +112,6 @@ impl Sessions {
         Ok(())
     }
 
-    /// The plan is served.
     pub(super) fn accept(&mut self) {
         if let Some(memory) = self.proposed.take() {
             self.memory = memory;
@@ -127,12 +124,10 @@ impl Sessions {
         self.memory.limits = None;
     }
 
-    /// The plan is not.
     pub(super) fn withdraw(&mut self) {
         self.proposed = None;
     }
 
-    /// What the memory's entries are sealed with.
     pub(super) fn key(&self) -> SessionKey {
         self.wanted().key.clone()
     }

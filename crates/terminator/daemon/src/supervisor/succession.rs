@@ -344,7 +344,6 @@ impl Supervisor<'_> {
         self.drain(true)
     }
 
-    /// Something is overdue.
     pub(super) fn takeover_is_late(&mut self) -> Result<Next, Failure> {
         if self.succession.trial.is_some() {
             return Ok(self.end_trial());

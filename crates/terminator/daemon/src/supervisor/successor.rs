@@ -41,7 +41,6 @@ pub(super) struct StartedAs {
     pub(super) socket: PathBuf,
 }
 
-/// One that takes over.
 pub(super) struct Taking {
     pub(super) link: Link,
     pub(super) program: String,
@@ -56,25 +55,20 @@ pub(super) struct Trial {
     pub(super) link: Link,
     pub(super) program: String,
     pub(super) until: Instant,
-    /// What it said that was wrong.
     pub(super) why: Option<String>,
     /// The worker process here has drained meanwhile, and cut so many connections.
     pub(super) cut: Option<u64>,
 }
 
-/// How far it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
-    /// It has the offer.
     Offered,
     /// It is ready, and our worker process pauses.
     Pausing,
-    /// It may serve.
     Given,
 }
 
 impl Succession {
-    /// For a program that was started so.
     pub(super) fn new(own: Hello, socket: PathBuf) -> Self {
         Self {
             own,
@@ -87,7 +81,6 @@ impl Succession {
         }
     }
 
-    /// When something is overdue.
     pub(super) fn due(&self) -> Option<Instant> {
         let trial = self.trial.as_ref().map(|trial| trial.until);
         let taking = self.successor.as_ref().map(|taking| taking.until);

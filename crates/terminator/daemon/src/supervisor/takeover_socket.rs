@@ -46,9 +46,7 @@ const TOO_MANY_INTERVAL: Duration = Duration::from_secs(1);
 /// Accepting fails for want of descriptors, and does so at once until there are some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What comes from there.
 pub(super) enum Asked {
-    /// Somebody would take over.
     TakeOver(Link, Hello),
     /// A successor is to be started.
     Upgrade(Link),
@@ -56,7 +54,6 @@ pub(super) enum Asked {
     Said(u64, Successor),
     /// That one says why it cannot take over, or go on.
     Failed(Link, String),
-    /// That link has ended.
     Gone(u64),
     /// The successor of this number that was started has ended: how.
     Ended(u32, String),

@@ -29,14 +29,12 @@ pub(super) struct Watched {
     /// Until the first look at them.
     pause: Duration,
     process: Option<Child>,
-    /// Processes started so far.
     processes: u64,
     backoff: Backoff,
     sender: EventSender,
 }
 
 impl Watched {
-    /// Nothing yet.
     pub(super) fn new(sender: EventSender) -> Self {
         Self {
             files: Stamps::new(),

@@ -116,7 +116,6 @@ impl Cluster {
         }
     }
 
-    /// For the status.
     pub(super) fn facts(&self) -> ClusterFacts {
         self.facts.clone()
     }
@@ -494,7 +493,6 @@ impl Node {
         }));
     }
 
-    /// Nobody answers any more.
     fn end(self) {
         for (_, answer) in self.waiting.into_values() {
             answer(SessionTier::Nowhere);

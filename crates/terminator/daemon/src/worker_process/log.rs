@@ -38,12 +38,13 @@ const CONFIRM_TIME_MAX: Duration = Duration::from_millis(100);
 
 const WRITTEN_AGAIN: &str = "the log is written again";
 
-/// What becomes of lines.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum LogNews {
     /// So many bytes could not be written, and why.
-    Lost { bytes: u64, why: String },
-    /// Lines are written again.
+    Lost {
+        bytes: u64,
+        why: String,
+    },
     Recovered,
     /// Another socket is wanted: the log daemon is not there.
     Away,
@@ -51,7 +52,6 @@ pub(super) enum LogNews {
     Message(Level, String),
 }
 
-/// What takes lines.
 #[derive(Debug)]
 pub(super) enum Target {
     /// Byte after byte.
@@ -105,7 +105,6 @@ impl Aim {
     }
 }
 
-/// The writer's other end.
 pub(super) struct Log {
     queue: Arc<LineQueue>,
     aim: Aim,
@@ -138,12 +137,10 @@ impl Log {
         })
     }
 
-    /// Where lines wait for the thread.
     pub(super) fn queue(&self) -> &Arc<LineQueue> {
         &self.queue
     }
 
-    /// Where the thread writes them.
     pub(super) fn aim(&self) -> &Aim {
         &self.aim
     }
@@ -185,7 +182,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A write under way.
 #[derive(Debug, Default)]
 struct Stall {
     begun: Option<Instant>,
@@ -219,7 +215,6 @@ struct Writer<R> {
     aim: Aim,
     /// The file in which the last line was left without its end.
     torn: Option<Arc<Target>>,
-    /// What is sent to a log daemon.
     entry: Vec<u8>,
     /// Bytes of the line that a log daemon was sent last.
     last: usize,
@@ -385,7 +380,6 @@ fn write_all(mut file: &File, bytes: &[u8]) -> (usize, io::Result<()>) {
 #[derive(Debug, Default)]
 struct Losses {
     is_failing: bool,
-    /// Since the last message.
     bytes: u64,
     said: Option<Instant>,
     /// Whether the last message was that it fails.

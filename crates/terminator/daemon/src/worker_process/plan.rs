@@ -32,7 +32,6 @@ pub(super) struct Built {
     pub(super) warnings: Vec<String>,
     /// One a worker: the CPU it is pinned to.
     pub(super) cpus: Vec<Option<u16>>,
-    /// One list a worker.
     pub(super) listeners: Vec<Vec<BoundListener>>,
     pub(super) served: Served,
     pub(super) validity: ValidityWatch,
@@ -270,7 +269,6 @@ fn server_limits(servers: &[ServerOptions]) -> BTreeMap<String, u64> {
     limited.collect()
 }
 
-/// What proves who a server is.
 fn server_tls(servers: &ServersOptions) -> &'static str {
     let Some(tls) = &servers.tls else {
         return "";
@@ -305,7 +303,6 @@ impl Servers {
         }
     }
 
-    /// What logs and labels call a server.
     pub(super) fn label(&self, service: &str, server: usize) -> Option<String> {
         Some(self.endpoints.get(service)?.1.get(server)?.to_string())
     }

@@ -13,7 +13,6 @@ use crate::handover::{SessionKey, Start};
 
 /// What all worker processes of a supervisor have in common. Zeroed when it goes.
 pub(super) struct Inheritance {
-    /// What ticket keys are derived from.
     pub(super) secret: [u8; 32],
     /// The way to where sessions lie beyond this host.
     pub(super) tiers: Arc<Tiers>,

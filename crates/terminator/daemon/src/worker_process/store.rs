@@ -60,7 +60,6 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// From one message that a node may not be dialled to the next.
 const REDIRECT_INTERVAL: Duration = Duration::from_secs(600);
 
-/// What a store is used with.
 pub(super) struct StoreSetup {
     pub(super) options: StoreOptions,
     pub(super) cipher: StoreCipher,
@@ -98,7 +97,6 @@ impl Drop for Answer {
 }
 
 impl StoreTier {
-    /// Starts the thread.
     pub(super) fn start(setup: StoreSetup, around: StoreSurroundings) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -116,7 +114,6 @@ impl StoreTier {
         })
     }
 
-    /// Stores a session.
     pub(super) fn publish(&self, session: Offered, value: Zeroizing<Vec<u8>>, lifetime: Duration) {
         self.write(Write::Publish {
             session,
@@ -148,7 +145,6 @@ impl StoreTier {
     }
 }
 
-/// The thread's state.
 struct Store {
     shared: Arc<Shared>,
     connector: Connector,
@@ -158,7 +154,6 @@ struct Store {
     era: u64,
     /// Whether the store is there.
     link: Breaker,
-    /// Whether it takes sessions.
     writing: Breaker,
     /// Why it does not answer, or takes no sessions.
     why: Option<String>,
@@ -170,7 +165,6 @@ struct Store {
     fetches: usize,
 }
 
-/// What became of a request.
 enum Done {
     Connected(Result<Connection, Fault>),
     Written(u64, StoreUpdate, Result<(), Fault>),
@@ -466,7 +460,6 @@ impl Store {
         self.note();
     }
 
-    /// It was connected to.
     fn answers(&mut self) {
         if self.link.succeeded() {
             self.say(false, "answers again");

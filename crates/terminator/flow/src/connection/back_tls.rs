@@ -158,7 +158,6 @@ impl Flow {
         self.give_server_up(Ending::with(fault.reason, fault.detail.as_str()));
     }
 
-    /// Has another server tried.
     pub(super) fn give_server_up(&mut self, ending: Ending) {
         if let (Some(settings), Some(server)) = (&self.settings.back_tls, self.facts.server)
             && !settings.client.follows_client()

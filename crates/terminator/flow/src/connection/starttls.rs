@@ -277,7 +277,6 @@ impl Flow {
         true
     }
 
-    /// Nothing is left to rewrite.
     pub(super) fn end_conversation(&mut self, pool: &mut Pool) {
         if let Some(mut conversation) = self.conversation.take() {
             conversation.clear(pool);

@@ -37,7 +37,6 @@ const RECORDS_13: &[(&str, Records, u8)] = &[
     ("8446 5.4", too_much_padding, OVERFLOW),
 ];
 
-/// For both versions.
 const RECORDS: &[(&str, Records, u8)] = &[
     ("8446 5.2, 5246 7.2.2", |_| data(15), alert::BAD_RECORD_MAC),
     ("8446 5.2, 5246 7.2.2", |_| data(0), alert::BAD_RECORD_MAC),

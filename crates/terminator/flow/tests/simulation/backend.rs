@@ -28,7 +28,6 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    /// One with this reply.
     pub(crate) fn new(reply: &[u8], tls: Option<TlsServer>) -> Self {
         Self {
             to_flow: reply.iter().copied().collect(),

@@ -114,7 +114,6 @@ impl Stage {
         self.changed(|options| options.alpn = vec![protocol.to_vec()])
     }
 
-    /// Whose connections last no longer than this.
     pub(crate) fn lasting(&self, lifetime: Duration) -> Self {
         let mut other = self.clone();
         Rc::make_mut(&mut other.settings).timeouts.lifetime = Some(lifetime);
@@ -211,7 +210,6 @@ pub(crate) struct Run {
     /// The servers' certificate, if they speak TLS.
     pub(crate) leaf: Option<Rc<Leaf>>,
     cuts_back_handshake: bool,
-    /// What earlier servers got.
     pub(crate) earlier: Vec<Vec<u8>>,
 }
 

@@ -53,7 +53,6 @@ impl Connection {
         failed.err()
     }
 
-    /// Files need no dial.
     pub(super) fn dial(&mut self, context: &mut Context<'_>) {
         match &self.service.plan.files {
             Some(files) => {

@@ -33,9 +33,7 @@ const LIMITS: Limits = Limits {
 struct Peer {
     stream: Option<Stream>,
     got: Vec<u8>,
-    /// Its end has been read.
     is_ended: bool,
-    /// It was reset.
     is_reset: bool,
     has_shut: bool,
 }
@@ -144,7 +142,6 @@ struct Run {
     now: Instant,
     client: Client,
     front: Peer,
-    /// On the client's way to us.
     wire: Vec<u8>,
     plain: Vec<u8>,
     client_closed: bool,
@@ -200,7 +197,6 @@ impl Run {
         }
     }
 
-    /// One thing happens.
     fn step(&mut self, unsent: &mut Vec<u8>) {
         let size = [1, 100, 5000, 300_000][self.chance.below(4)];
         match self.chance.below(4) {

@@ -115,13 +115,11 @@ struct Simulation {
     handshakes: Handshakes,
     /// The connections to come, by when: of a session or not, and requests left.
     coming: BTreeMap<Instant, (bool, u32)>,
-    /// The connections that came.
     connections: Vec<(Instant, bool, u32)>,
     longest: usize,
     waits: Vec<Duration>,
 }
 
-/// What a run of it came to.
 struct Figures {
     /// Answers in time, by what the worker can do.
     goodput: f64,

@@ -11,7 +11,6 @@ const SMALL_COST: Duration = Duration::from_micros(20);
 const HANDSHAKE_COST: Duration = Duration::from_micros(300);
 const BULK_COST: Duration = Duration::from_micros(400);
 
-/// What asking the kernel for events takes.
 const WAIT_COST: Duration = Duration::from_micros(5);
 
 /// The slices of a turn, with an overrun of each.

@@ -28,7 +28,6 @@ use crate::token::{ConnectionId, EventSource};
 /// How many are looked at for the oldest connection whose bytes do not wait for this very worker.
 const LOOKED_AT_MAX: usize = 8;
 
-/// What is limited.
 #[derive(Clone, Copy)]
 enum Limited<'a> {
     Connections,
@@ -343,7 +342,6 @@ impl Worker {
         publish(&allowances.handshakes, Stage::HANDSHAKING);
     }
 
-    /// Counts a connection less.
     pub(super) fn release(&self, service: &Service) {
         self.allowances.connections.give();
         service.plan.open().give();

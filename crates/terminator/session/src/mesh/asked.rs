@@ -13,7 +13,6 @@ const ANSWERS: u64 = 4;
 /// How long a question that comes again is the same one. Longer than most wait for its answer.
 const SAME_MS: u64 = 1000;
 
-/// What was asked of late.
 #[derive(Debug, Default)]
 pub(crate) struct Asked(Deleted);
 

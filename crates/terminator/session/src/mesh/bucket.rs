@@ -17,7 +17,6 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full one.
     pub fn new(per_second: u32, now: Instant) -> Self {
         Self {
             per_second,
@@ -56,7 +55,6 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// No peer was heard.
     pub(crate) fn new(per_second: u32, now: Instant) -> Self {
         Self {
             per_second,

@@ -36,7 +36,6 @@ pub enum CatchUpState {
     Done,
     /// No peer has answered yet.
     Asking,
-    /// A peer sends them.
     Receiving,
     /// It has asked in vain, or a peer stopped sending.
     GivenUp,
@@ -45,7 +44,6 @@ pub enum CatchUpState {
 /// The sessions that a host has missed, as the peer says that sends them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct CatchUp {
-    /// How far it is.
     pub state: CatchUpState,
     /// The peer's number; `None` = none has answered.
     pub peer: Option<[u8; 8]>,
@@ -55,7 +53,6 @@ pub struct CatchUp {
     pub all: u32,
 }
 
-/// What a host has missed.
 #[derive(Debug, Default)]
 pub(crate) struct Missed {
     /// Since when, by the clock of the peer to be asked; 0 = all. `None` = nothing is missed.
@@ -127,7 +124,6 @@ impl Missed {
         };
     }
 
-    /// How far it is.
     pub(crate) fn progress(&self) -> CatchUp {
         self.progress
     }

@@ -2,14 +2,12 @@
 
 use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
 
-/// What the peers' tier has done.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct MeshCounters {
     /// Datagrams sent, one for each peer that it went to.
     pub datagrams_sent: u64,
     /// Their bytes, without the headers of UDP and IP.
     pub bytes_sent: u64,
-    /// Datagrams that came.
     pub datagrams_received: u64,
     /// Their bytes.
     pub bytes_received: u64,

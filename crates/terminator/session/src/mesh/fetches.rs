@@ -84,7 +84,6 @@ impl Fetches {
         }
     }
 
-    /// When something is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         let queues = [&self.retries, &self.deadlines].into_iter();
         queues

@@ -16,7 +16,6 @@ pub struct Deleted {
 const DELETED_MAX: usize = 1 << 16;
 
 impl Deleted {
-    /// Remembers it until then.
     pub fn add(&mut self, key: Key, until_ms: u64, now_ms: u64) {
         self.until.insert(key, until_ms);
         self.order.push_back((until_ms, key));
@@ -31,7 +30,6 @@ impl Deleted {
         }
     }
 
-    /// Whether it is remembered.
     pub fn contains(&self, key: &Key, now_ms: u64) -> bool {
         self.until.get(key).is_some_and(|until| *until > now_ms)
     }

@@ -14,7 +14,6 @@ use crate::key::Key;
 /// A moment by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// For what waits.
     pub now: Instant,
     /// For what peers compare, in milliseconds since 1970.
     pub unix_ms: u64,
@@ -85,11 +84,8 @@ impl MeshOptions {
 /// A session of this host, for a peer that has missed it.
 #[derive(Debug)]
 pub struct WalkedSession {
-    /// Its key.
     pub key: Key,
-    /// The session.
     pub value: Zeroizing<Vec<u8>>,
-    /// For how long it is still good.
     pub lifetime: Duration,
 }
 
@@ -122,7 +118,6 @@ pub trait LocalSessions {
     /// Stores a session that is good for so long; `false` = one is there, or it cannot be.
     fn insert(&self, key: &Key, value: &[u8], lifetime: Duration, now: Instant) -> bool;
 
-    /// Drops one.
     fn remove(&self, key: &Key);
 
     /// How many there are, about.
@@ -138,10 +133,8 @@ pub trait LocalSessions {
     ) -> Option<Option<WalkedSession>>;
 }
 
-/// Where a datagram goes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Target {
-    /// To all peers.
     All,
     /// To the peer that has that address.
     One(SocketAddr),

@@ -55,14 +55,12 @@ struct Waiting {
     parts: Vec<Option<Zeroizing<Vec<u8>>>>,
 }
 
-/// Those of one sender, the oldest first.
 #[derive(Debug, Default)]
 struct Sender {
     waiting: VecDeque<Waiting>,
     bytes: usize,
 }
 
-/// Those of all senders.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     senders: BTreeMap<[u8; 8], Sender>,
@@ -287,7 +285,6 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a peer sends.
         #[test]
         fn the_bytes_are_counted(
             steps in vec((0u32..4, 0u8..5, 2u8..6, 1usize..9, 0u64..400), 1..200),

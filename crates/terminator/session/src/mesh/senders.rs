@@ -30,7 +30,6 @@ const PINGS_MAX: usize = 4;
 /// How long the answer to a ping is awaited before there is another.
 const PING_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What limits the senders.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) senders: usize,
@@ -50,7 +49,6 @@ impl From<&MeshOptions> for Limits {
     }
 }
 
-/// What is known of a peer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PeerFacts {
     /// Its number, random for the life of its supervisor.
@@ -59,19 +57,16 @@ pub struct PeerFacts {
     pub address: SocketAddr,
     /// Whether it is one, and so is answered.
     pub is_listed: bool,
-    /// When that was.
     pub last_seen: Instant,
     /// Our clock less its clock at that moment, with the time on the way, in milliseconds.
     pub lag_ms: i64,
     /// The longest of the last times that it took to answer; `None` = it has not yet.
     pub round_trip: Option<Duration>,
-    /// Datagrams sent to it.
     pub sent: u64,
     /// Datagrams that came from it and were taken.
     pub received: u64,
     /// Datagrams for all peers that did not come, by the gaps in their sequence.
     pub lost: u64,
-    /// Datagrams that came again.
     pub replayed: u64,
     /// Datagrams out of the time window.
     pub out_of_time: u64,
@@ -82,7 +77,6 @@ pub struct PeerFacts {
 #[derive(Debug)]
 struct Boot {
     boot: [u8; 8],
-    /// Of both streams.
     windows: [Window; 2],
     last_seen: Instant,
     /// Of the newest datagram, by its own clock.
@@ -92,7 +86,6 @@ struct Boot {
 #[derive(Debug)]
 struct Sender {
     facts: PeerFacts,
-    /// What boots that are forgotten had lost.
     lost_before: u64,
     boots: Vec<Boot>,
     /// When something last came from its address.
@@ -103,7 +96,6 @@ struct Sender {
     pings: u32,
 }
 
-/// All that are known.
 #[derive(Debug, Default)]
 pub(crate) struct Senders(Vec<Sender>);
 
@@ -229,7 +221,6 @@ impl Senders {
         }
     }
 
-    /// What is known of all of them.
     pub(crate) fn facts(&self) -> impl Iterator<Item = PeerFacts> {
         self.0.iter().map(|sender| PeerFacts {
             lost: sender.lost(),

@@ -22,7 +22,6 @@ fn a_session_that_is_asked_for_is_answered_by_few_of_many() {
     assert!((300..1000).contains(&answers), "{answers} of 3900");
 }
 
-/// What docs/guide/scale-out.md says of the cost.
 #[test]
 fn the_cost_grows_with_the_hosts_that_a_session_is_sent_to() {
     let mut network = Network::new(2, 3, CLEAN);

@@ -360,12 +360,10 @@ impl Network {
     }
 }
 
-/// Where a host is.
 pub(crate) fn place(host: usize) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], u16::try_from(host).unwrap()))
 }
 
-/// As long as a session id.
 pub(crate) fn key(number: u32) -> Key {
     let mut bytes = [0; 32];
     bytes[..4].copy_from_slice(&number.to_be_bytes());

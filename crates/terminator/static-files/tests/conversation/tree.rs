@@ -8,7 +8,6 @@ use static_files::conversation::Conversation;
 use static_files::options::Options;
 use static_files::questions::{Entry, Found, Output, Question};
 
-/// When everything is said.
 pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
 }
@@ -18,7 +17,6 @@ pub(crate) fn modified() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)
 }
 
-/// What lies at a path.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     File(Vec<u8>, SystemTime),
@@ -26,11 +24,9 @@ pub(crate) enum Node {
     Fault(Found),
 }
 
-/// The root.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree(BTreeMap<Vec<u8>, Node>);
 
-/// How the stream ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum End {
     Open,

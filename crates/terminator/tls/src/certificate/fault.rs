@@ -14,17 +14,13 @@ pub const RSA_BITS_MIN: usize = 2048;
 /// Why a certificate cannot be served, and which files it came from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CertificateError {
-    /// Where the chain came from.
     pub place: String,
-    /// Where the key came from.
     pub key_place: String,
     /// The line in the file that is at fault, if it is one.
     pub line: Option<usize>,
-    /// What is wrong.
     pub fault: CertificateFault,
 }
 
-/// What keeps a certificate from being served.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum CertificateFault {
     /// The text holds no CERTIFICATE block.
@@ -56,13 +52,10 @@ pub enum CertificateFault {
 /// What an operator should know about a certificate that is served all the same.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum CertificateConcern {
-    /// Its validity ended so long ago.
     #[error("the certificate expired {0} ago; renew it")]
     Expired(Span),
-    /// Its validity begins so much later.
     #[error("the certificate is not valid yet, only in {0}; check this host's clock")]
     NotYetValid(Span),
-    /// Its validity ends soon.
     #[error("the certificate expires in {0}; renew it")]
     ExpiresSoon(Span),
     /// The leaf stood behind another certificate and was put first.
@@ -106,7 +99,6 @@ impl CertificateError {
         }
     }
 
-    /// Of a file that holds certificates alone.
     pub(crate) fn of_file(source: &PemSource, fault: CertificateFault) -> Self {
         let pem = source.pem.clone();
         Self::new(&CertificateSource::whole(&source.place, pem), fault)

@@ -3,26 +3,19 @@
 
 use x509_parser::asn1_rs::{Any, FromDer};
 
-/// What a file is instead.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ForeignForm {
     /// No byte.
     Empty,
     /// Certificates in a PKCS #7 (CMS) bundle, as PEM.
     Pkcs7,
-    /// The same as DER.
     Pkcs7Der,
     /// Certificates and keys in an archive of PKCS #12.
     Pkcs12,
-    /// Java's own archive.
     JavaKeyStore,
-    /// A key of OpenSSH.
     OpenSshKey,
-    /// A key of PuTTY.
     PuttyKey,
-    /// Keys of OpenPGP.
     Pgp,
-    /// What a CA answers with a certificate.
     Request,
     /// The public half of a key.
     PublicKey,

@@ -17,13 +17,10 @@ use super::fault::CertificateFault;
 /// The kinds of keys that we sign with, in the order of our preference: what costs us least first.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum KeyKind {
-    /// ECDSA on secp256r1.
     EcdsaP256,
     /// Ed25519 (RFC 8032).
     Ed25519,
-    /// ECDSA on secp384r1.
     EcdsaP384,
-    /// ECDSA on secp521r1.
     EcdsaP521,
     /// RSA, 2048 bits or more.
     Rsa,

@@ -31,9 +31,7 @@ pub enum OcspFault {
 
 /// What an OCSP response must name (CertID, RFC 6960 section 4.1.1).
 pub(super) struct Certificate<'a> {
-    /// Its serial number, as it is encoded.
     pub(super) serial: &'a [u8],
-    /// Its issuer's distinguished name, DER.
     pub(super) issuer: &'a [u8],
     /// Its issuer's public key without the header, if known.
     pub(super) issuer_key: Option<&'a [u8]>,

@@ -25,24 +25,19 @@ const LABEL_BYTES_MAX: usize = 64;
 pub struct PemBlock {
     /// The line of its BEGIN, from 1.
     pub line: usize,
-    /// What its BEGIN line names.
     pub label: String,
-    /// What is in it.
     pub kind: BlockKind,
     /// Its content; empty if nobody needs it.
     pub der: Zeroizing<Vec<u8>>,
 }
 
-/// Kinds of blocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BlockKind {
-    /// An X.509 certificate.
     Certificate,
     /// A private key as PKCS #8, PKCS #1 or SEC 1, whichever its label names.
     PrivateKey,
     /// A private key behind a passphrase.
     EncryptedKey,
-    /// A certificate revocation list.
     RevocationList,
     /// Parameters of a key or a key exchange, which certificate and key repeat.
     Parameters,
@@ -55,7 +50,6 @@ pub enum BlockKind {
 pub struct PemFault {
     /// The line of the block at fault; `None` = it is the file.
     pub line: Option<usize>,
-    /// What is wrong.
     pub defect: PemDefect,
 }
 

@@ -21,7 +21,6 @@ const TICKETS_PER_NAME: usize = 256;
 /// [`TICKET_BYTES_MAX`]: crate::traffic::in_place::TICKET_BYTES_MAX
 const TICKETS_PER_SERVER: usize = 512;
 
-/// What is kept of one server.
 #[derive(Debug)]
 pub(super) struct Sessions {
     names_max: usize,

@@ -6,12 +6,9 @@ use crate::fingerprint::Fingerprint;
 use crate::handshake::fault::HandshakeFault;
 use crate::options::{Group, Suite, Version};
 
-/// What client and server agreed on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agreed {
-    /// The version.
     pub version: Version,
-    /// The suite.
     pub suite: Option<Suite>,
     /// The key exchange group; none where a TLS 1.2 session was resumed.
     pub group: Option<Group>,
@@ -21,7 +18,6 @@ pub struct Agreed {
     pub retried: bool,
     /// The application protocol (RFC 7301).
     pub alpn: Option<Box<[u8]>>,
-    /// The client's certificate, DER.
     pub client_certificate: Option<Box<[u8]>>,
     /// What stands for the certificate of a server that we connected to.
     pub server_certificate: Option<Fingerprint>,

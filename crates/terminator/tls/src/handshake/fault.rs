@@ -17,12 +17,9 @@ use crate::verify::{is_empty_certificate, refusal_of, signature_fault};
 const UNDECRYPTABLE_AMID_MESSAGE: PeerMisbehaved =
     PeerMisbehaved::RejectedEarlyDataInterleavedWithHandshakeMessage;
 
-/// Why a handshake failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HandshakeFault {
-    /// Why, for counting.
     pub reason: Reason,
-    /// What happened, in words.
     pub detail: String,
     /// The fatal alert that the peer is sent, by its number; `None` = none is due, or the
     /// library has sent one that we cannot read.
@@ -32,7 +29,6 @@ pub struct HandshakeFault {
 /// The alert that the library had ready for its error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LibraryAlert {
-    /// None.
     Missing,
     /// This one, which was held back.
     HeldBack(u8),
@@ -55,7 +51,6 @@ impl HandshakeFault {
         )
     }
 
-    /// A fault of ours.
     pub(crate) fn internal(detail: impl Into<String>) -> Self {
         Self::new(Reason::Internal, detail, Some(alert::INTERNAL_ERROR))
     }
@@ -68,7 +63,6 @@ impl HandshakeFault {
         }
     }
 
-    /// What the library's error means.
     pub(super) fn of(error: &Error, said: LibraryAlert, version: Option<Version>) -> Self {
         let alert = match said {
             LibraryAlert::Sent => None,

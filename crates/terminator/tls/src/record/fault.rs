@@ -5,13 +5,11 @@ use wire::alert;
 /// What is wrong with a record that came in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecordFault {
-    /// Its tag does not verify.
     #[error("a record does not decrypt")]
     BadMac,
     /// Its type is unknown or not allowed here.
     #[error("a record has a type that is not allowed here")]
     Unexpected,
-    /// Its version is not one of TLS.
     #[error("a record has a version that is not one of TLS")]
     Version,
     /// It is longer than TLS allows.

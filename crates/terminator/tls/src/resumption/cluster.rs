@@ -35,7 +35,6 @@ type KeyName = ([u8; 4], [u8; 8], [u8; 8]);
 
 /// AES-256-GCM for the datagrams of a cluster.
 pub struct ClusterCipher {
-    /// The first seals.
     roots: Vec<([u8; 4], Prk)>,
     /// Derived keys, the newest at the end.
     keys: Vec<(KeyName, LessSafeKey)>,

@@ -44,7 +44,6 @@ pub enum KeyFileFault {
     /// No file, or one without a key.
     #[error("holds no ticket key")]
     Empty,
-    /// Neither form.
     #[error("{0}: has {1} bytes and is not lines of base64; nginx's form has 48 or 80 bytes")]
     Form(String, usize),
     /// A line that is no key.
@@ -53,7 +52,6 @@ pub enum KeyFileFault {
     /// Both forms, which disagree about what encrypts.
     #[error("{0}: has lines, so it is the only file that can be named")]
     Mixed(String),
-    /// The same key twice.
     #[error("{0}: holds a key that was named before")]
     Twice(String),
     /// Too short to be safe.
@@ -92,17 +90,14 @@ impl ListedKeys {
         Ok(keys)
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.secrets.len()
     }
 
-    /// Which of them encrypts.
     pub(super) fn encrypting(&self) -> usize {
         self.encrypting
     }
 
-    /// What each is derived from.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &[u8]> {
         self.secrets.iter().map(|secret| secret.as_slice())
     }
@@ -190,7 +185,6 @@ impl Debug for ListedKeys {
     }
 }
 
-/// Nor this one.
 impl Debug for SharedSecret {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedSecret").finish_non_exhaustive()

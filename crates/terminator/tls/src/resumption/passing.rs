@@ -40,7 +40,6 @@ impl PassingSessions {
         self.server(&entry??)
     }
 
-    /// Remembers it.
     pub fn learn(&self, session: &[u8], server: u64) {
         let (Some(key), now) = (self.key(session), Instant::now()) else {
             return;

@@ -64,17 +64,13 @@ pub(super) struct Window {
     epoch: u64,
     /// Those that decrypt, newest first of each secret.
     keys: Vec<TicketKey>,
-    /// Which of them encrypts.
     encrypting: usize,
-    /// What it encrypts with here.
     own: Subkey,
     /// Names of keys that are no more.
     retired: Vec<Name>,
 }
 
-/// One key.
 pub(super) struct TicketKey {
-    /// What tickets call it by.
     pub(super) name: Name,
     /// What subkeys are made of; zeroed by the library when dropped.
     root: Prk,
@@ -84,36 +80,26 @@ pub(super) struct TicketKey {
 
 /// What encrypts in this process while the key is the one that does.
 pub(super) struct Subkey {
-    /// Random.
     pub(super) salt: SubkeySalt,
-    /// The key itself.
     pub(super) key: LessSafeKey,
-    /// Nonces used.
     count: AtomicU64,
 }
 
-/// What a name stands for.
 pub(super) enum Found<'w> {
-    /// A key that decrypts.
     Key(&'w TicketKey),
-    /// A key that did.
     Retired,
-    /// Nothing of ours.
     Stranger,
 }
 
-/// What is told of a ticket key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TicketKeyFacts {
     /// The first bytes of its name, in hexadecimal.
     pub name: String,
-    /// What it is for.
     pub purpose: KeyPurpose,
     /// How long it has been in use, in seconds; 0 for one that is not yet.
     pub age_seconds: u64,
 }
 
-/// What a ticket key is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KeyPurpose {
     /// New tickets, and those that it sealed.
@@ -247,12 +233,10 @@ impl Window {
         &self.keys[self.encrypting]
     }
 
-    /// What encrypts them.
     pub(super) fn own(&self) -> &Subkey {
         &self.own
     }
 
-    /// What that name stands for.
     pub(super) fn find(&self, name: Name) -> Found<'_> {
         match self.keys.iter().find(|key| key.name == name) {
             Some(key) => Found::Key(key),
@@ -261,7 +245,6 @@ impl Window {
         }
     }
 
-    /// What is told of the keys.
     pub(super) fn facts(&self, now: u64) -> Vec<TicketKeyFacts> {
         let facts = |(place, key): (usize, &TicketKey)| TicketKeyFacts {
             name: key.name[..4]

@@ -33,12 +33,10 @@ const TLS12: usize = 0x0303;
 /// RFC 8446 section 4.6.1: no ticket may be used for more than seven days.
 pub(super) const LIFETIME_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
 
-/// What one service's sessions depend on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResumptionPolicy {
     /// How it verifies its clients.
     pub(crate) verifier: Verifier,
-    /// When.
     pub(crate) clock: Clock,
     /// Sessions made under these certificates are not resumed.
     pub(crate) barred: Vec<Fingerprint>,
@@ -49,7 +47,6 @@ pub(crate) struct ResumptionPolicy {
     pub(crate) stays: bool,
 }
 
-/// What all services share.
 #[derive(Clone, Debug)]
 pub(super) struct Keeping {
     pub(super) tickets: Arc<Tickets>,

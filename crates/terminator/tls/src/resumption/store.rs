@@ -28,7 +28,6 @@ const SALT: &[u8] = b"lariat cluster store 1";
 pub struct StoreName([u8; 32]);
 
 impl StoreName {
-    /// In hexadecimal.
     pub fn text(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -36,11 +35,9 @@ impl StoreName {
 
 /// AES-256-GCM for what lies in the store.
 pub struct StoreCipher {
-    /// The first encrypts.
     roots: Vec<Root>,
 }
 
-/// What is derived from one secret.
 struct Root {
     key_id: [u8; 4],
     values: Prk,

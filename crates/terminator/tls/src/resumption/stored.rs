@@ -81,7 +81,6 @@ pub(super) fn private(options: Options, now: Instant) -> Memory {
 struct StoredCipher {
     key: LessSafeKey,
     process_number: u32,
-    /// Values encrypted.
     count: AtomicU64,
 }
 

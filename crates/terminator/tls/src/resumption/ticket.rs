@@ -30,7 +30,6 @@ const HEADER_BYTES: usize = NUMBER_FROM + 8;
 const TIME_BYTES: usize = 8;
 const TAG_BYTES: usize = 16;
 
-/// Length of a [`ServiceTag`].
 pub(super) const SERVICE_TAG_BYTES: usize = 16;
 
 /// The longest session that is sealed, in bytes. Most have 120; one that carries a client's chain
@@ -59,7 +58,6 @@ impl Tickets {
         }
     }
 
-    /// The keys.
     pub(super) fn ring(&self) -> &Ring {
         &self.ring
     }
@@ -69,7 +67,6 @@ impl Tickets {
         self.lifetime_seconds
     }
 
-    /// What is told of the keys.
     pub(super) fn key_facts(&self, now: u64) -> Vec<TicketKeyFacts> {
         self.ring.at(now).facts(now)
     }

@@ -12,11 +12,9 @@ use crate::verify::{NAMES_BYTES_MAX, VerifyConcern, VerifyFault};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("service `{service}`: {fault}")]
 pub struct BuildError {
-    /// The service's name.
     pub service: Box<str>,
     /// Whether it is the TLS of its front, else of its back.
     pub is_front: bool,
-    /// What is wrong.
     pub fault: BuildFault,
 }
 
@@ -32,7 +30,6 @@ pub enum BuildFault {
     /// Its versions, suites or groups leave nothing to speak.
     #[error(transparent)]
     Policy(#[from] PolicyFault),
-    /// Its clients cannot be verified.
     #[error(transparent)]
     Verify(#[from] VerifyFault),
     /// A file with revoked certificates cannot be read.
@@ -41,7 +38,6 @@ pub enum BuildFault {
     /// The name that a server's certificate is to have is not a host name or an IP address.
     #[error("\"{0}\" is no name that a server's certificate can have; write `back.tls.name`")]
     ServerName(String),
-    /// The library's own words.
     #[error("the TLS library refuses these settings: {0}; please report it")]
     Library(#[from] rustls::Error),
 }
@@ -50,21 +46,16 @@ pub enum BuildFault {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("service `{service}`: {concern}")]
 pub struct Warning {
-    /// The service's name.
     pub service: String,
-    /// What it is about.
     pub concern: Concern,
 }
 
 /// What a [`Warning`] is about.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Concern {
-    /// A certificate.
     #[error("{place}: {}", with_effect(*.concern, effect(*.concern, *.is_served)))]
     Certificate {
-        /// Where it came from.
         place: String,
-        /// What it is about it.
         concern: CertificateConcern,
         /// Whether some client gets it at that time.
         is_served: bool,
@@ -90,27 +81,21 @@ pub enum Concern {
          \"omit\""
     )]
     AuthorityNames(usize),
-    /// Versions, suites and groups.
     #[error(transparent)]
     Policy(#[from] PolicyConcern),
-    /// The verification of clients.
     #[error(transparent)]
     Verify(#[from] VerifyConcern),
-    /// The verification of servers.
     #[error("{}", .0.towards_servers())]
     VerifyServers(VerifyConcern),
     /// The certificate that servers are shown.
     #[error("{place}: {}", with_effect(*.concern, ", and servers are shown it all the same"))]
     OwnCertificate {
-        /// Where it came from.
         place: String,
-        /// What it is about it.
         concern: CertificateConcern,
     },
 }
 
 impl Concern {
-    /// Whether clients notice it.
     pub fn is_noticed(&self) -> bool {
         let Self::Certificate {
             concern, is_served, ..
@@ -122,7 +107,6 @@ impl Concern {
     }
 }
 
-/// What clients get that refuse the certificate.
 fn effect(concern: CertificateConcern, is_served: bool) -> &'static str {
     match (concern.is_invalid(), is_served) {
         (false, _) => "",
@@ -131,7 +115,6 @@ fn effect(concern: CertificateConcern, is_served: bool) -> &'static str {
     }
 }
 
-/// The remedy comes last.
 fn with_effect(concern: CertificateConcern, effect: &str) -> String {
     concern
         .to_string()
@@ -141,7 +124,6 @@ fn with_effect(concern: CertificateConcern, effect: &str) -> String {
 /// How a client is refused before the library sees its hello.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refusal {
-    /// Why.
     pub reason: Reason,
     /// More of it, for the log.
     pub detail: Option<String>,

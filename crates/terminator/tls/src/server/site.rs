@@ -8,7 +8,6 @@ use crate::options::{BadCertificate, ServerOptions, Suite};
 use crate::policy::Policy;
 use crate::validity::{Ends, Moment};
 
-/// What is shared by all variants.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) index: Index,
@@ -68,7 +67,6 @@ impl Site {
         Ok(site)
     }
 
-    /// What stands for its certificates in sessions.
     pub(super) fn fingerprints(&self) -> impl Iterator<Item = Fingerprint> {
         self.certificates
             .iter()
@@ -98,7 +96,6 @@ impl Site {
         })
     }
 
-    /// When the certificates end.
     pub(super) fn certificate_ends(&self, now: i64) -> Ends {
         Ends::of(
             self.certificates.iter().map(|one| one.expiry(one.validity)),

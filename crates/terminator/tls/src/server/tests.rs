@@ -107,7 +107,6 @@ fn build_error(options: &ServerOptions) -> BuildError {
         .expect_err("no server")
 }
 
-/// What a client is like.
 struct Client {
     name: &'static str,
     provider: CryptoProvider,
@@ -256,7 +255,6 @@ impl ServerCertVerifier for Witness {
     }
 }
 
-/// What client and server agreed on.
 #[derive(Debug)]
 struct Outcome {
     kind: HandshakeKind,
@@ -309,7 +307,6 @@ fn client_connection(config: &Arc<ClientConfig>, name: &'static str) -> ClientCo
     ClientConnection::new(Arc::clone(config), name).expect("a client")
 }
 
-/// What the connection has to say now.
 fn written<Data>(connection: &mut rustls::ConnectionCommon<Data>) -> Vec<u8> {
     let mut bytes = Vec::new();
     while connection.wants_write() {

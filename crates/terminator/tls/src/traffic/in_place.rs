@@ -103,10 +103,8 @@ impl Tickets {
     }
 }
 
-/// Who seals.
 enum Sending {
     Ours(Sealer),
-    /// The kernel; we count.
     Kernel(Allowance),
 }
 

@@ -82,7 +82,6 @@ impl ControlRecord {
         Self::new(ContentType::Alert, &content)
     }
 
-    /// A fatal alert.
     pub fn fatal(description: u8) -> Self {
         Self::new(ContentType::Alert, &[ALERT_LEVEL_FATAL, description])
     }
@@ -109,7 +108,6 @@ impl ControlRecord {
         self.kind.code()
     }
 
-    /// What is in it.
     pub fn content(&self) -> &[u8] {
         &self.content[..self.bytes]
     }

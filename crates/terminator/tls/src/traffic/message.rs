@@ -6,7 +6,6 @@ use wire::alert;
 
 use crate::record::RecordFault;
 
-/// What a record meant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Incoming {
     /// So many bytes of application data stand at the start of the plaintext.
@@ -19,7 +18,6 @@ pub enum Incoming {
     FatalAlert(u8),
 }
 
-/// Why an established connection cannot go on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TrafficFault {
     /// The peer sent a record that cannot be opened.

@@ -19,7 +19,6 @@ use super::sources::{fault_in, read_certificates};
 use crate::options::PemSource;
 use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
 
-/// Whose certificates they vouch for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Peer {
     Client,
@@ -32,7 +31,6 @@ pub(super) struct Authorities {
     entries: Vec<Entry>,
     /// Those that may issue certificates, for the library.
     anchors: Vec<TrustAnchor<'static>>,
-    /// The entry of each.
     entry_of_anchor: Vec<usize>,
     /// By the SHA-256 of the certificate.
     by_hash: HashMap<[u8; 32], usize>,
@@ -40,12 +38,10 @@ pub(super) struct Authorities {
     are_of_host: bool,
 }
 
-/// One certificate.
 #[derive(Debug)]
 struct Entry {
     place: Box<str>,
     line: usize,
-    /// Its distinguished name, for people.
     subject: Box<str>,
     /// The same and its issuer's, encoded, without their tags.
     subject_der: Box<[u8]>,
@@ -131,7 +127,6 @@ impl Authorities {
         Some(())
     }
 
-    /// For the library's search.
     pub(super) fn anchors(&self) -> &[TrustAnchor<'static>] {
         &self.anchors
     }
@@ -216,7 +211,6 @@ impl Authorities {
         Ends::of(all, now)
     }
 
-    /// What an operator should know of them.
     pub(super) fn concerns(&self, moment: Moment) -> impl Iterator<Item = VerifyConcern> {
         self.reported().filter_map(move |entry| {
             let concern = match entry.validity.news(moment) {

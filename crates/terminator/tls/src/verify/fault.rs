@@ -6,7 +6,6 @@ use wire::certificate_chain::ChainFault;
 
 use crate::validity::Span;
 
-/// Why clients cannot be verified.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum VerifyFault {
     /// Certificates are asked for, and no authority is named.
@@ -60,9 +59,7 @@ pub enum FileFault {
 pub struct VerifyConcern {
     /// The file, with the line of a certificate.
     pub place: String,
-    /// A distinguished name.
     pub name: String,
-    /// What it is.
     pub concern: TrustConcern,
 }
 
@@ -126,10 +123,8 @@ impl TrustConcern {
     }
 }
 
-/// Why a chain is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum ChainRefusal {
-    /// It does not verify.
     #[error(transparent)]
     Library(#[from] webpki::Error),
     /// It was not looked at.

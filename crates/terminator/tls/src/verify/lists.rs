@@ -18,7 +18,6 @@ pub(crate) struct RevocationLists {
     pub(super) expired: ExpiredLists,
 }
 
-/// One list.
 #[derive(Debug)]
 pub(super) struct RevocationList {
     list: CertRevocationList<'static>,
@@ -90,7 +89,6 @@ impl RevocationLists {
         ends
     }
 
-    /// What an operator should know of them.
     pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = VerifyConcern> {
         self.lists.iter().filter_map(move |list| {
             let concern = match list.validity.news(moment) {

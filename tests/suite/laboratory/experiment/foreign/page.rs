@@ -13,7 +13,6 @@ use suite::prelude::*;
 const RECORD: &str =
     include_str!("../../../../../crates/laboratory/report/tests/records/experiment.jsonl");
 
-/// What is said of it.
 const TEXT: &str =
     include_str!("../../../../../crates/laboratory/report/tests/text/experiment.txt");
 

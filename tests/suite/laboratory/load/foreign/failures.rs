@@ -13,7 +13,6 @@ use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::scripted::{read_record, relay};
 
-/// Exit codes of docs/reference/lab-exit-codes.md.
 const SUCCESS: i32 = 0;
 const FRUITLESS: i32 = 4;
 

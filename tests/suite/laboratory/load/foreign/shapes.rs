@@ -191,7 +191,6 @@ fn a_search_finds_a_rate_and_reads_the_four_off() {
     assert!(load.finished.stdout.contains("Capacity"), "{load:?}");
 }
 
-/// What one rate brought.
 #[derive(Debug)]
 struct Point {
     offered: f64,

@@ -234,7 +234,6 @@ impl Place {
         self.site.path(name)
     }
 
-    /// Starts a program.
     fn start(&self, program: &str, file: &str, base: &str, more: &str) -> Started {
         let directory = self.site.directory.path().display().to_string();
         let mut all = merged(base, more);

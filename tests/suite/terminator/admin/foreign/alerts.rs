@@ -67,7 +67,6 @@ fn the_guide_explains_each_alert() {
 /// Lariats that have all faults but those that come later.
 struct Sick {
     site: Site,
-    /// What of it must live.
     _servers: Vec<Server>,
     /// By name: no server, a queue, a slow client.
     broken: Service,
@@ -186,7 +185,6 @@ fn club(site: &Site, server: &Server) -> Service {
     ))
 }
 
-/// A cluster of two.
 fn peers(site: &Site, server: &Server) -> [(SocketAddr, Lariat); 2] {
     let secret = site.path("cluster.key");
     fs::write(&secret, "s".repeat(64)).unwrap();

@@ -17,7 +17,6 @@ struct Rsyslog {
     output: PathBuf,
 }
 
-/// What is written of an entry.
 const TEMPLATE: &str = r#"template(name="entry" type="list" option.jsonf="on") {
     property(outname="facility" name="syslogfacility-text" format="jsonf")
     property(outname="severity" name="syslogseverity-text" format="jsonf")

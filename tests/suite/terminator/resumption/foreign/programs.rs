@@ -31,7 +31,6 @@ struct Host {
     site: Site,
     service: Service,
     lariat: Lariat,
-    /// Of its configuration, beside the keys.
     resumption: String,
     _server: Option<Server>,
 }

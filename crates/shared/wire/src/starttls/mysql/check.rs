@@ -14,7 +14,6 @@ use super::packet::{ERROR, OK, Peer, SWITCH};
 /// The user of a check.
 const USER: &[u8] = b"lariat";
 
-/// `COM_QUIT`.
 const QUIT: &[u8] = &[1];
 
 /// utf8mb4_general_ci, which all servers know.
@@ -24,12 +23,9 @@ const CHARACTER_SET: u8 = 45;
 /// blocked, host not allowed, TLS required.
 const DOWN: [u16; 5] = [1040, 1053, 1129, 1130, 3159];
 
-/// What a check does next.
 #[derive(Debug, Eq, PartialEq)]
 pub enum CheckStep {
-    /// Wait for more.
     More,
-    /// Send this, and wait.
     Send(Vec<u8>),
     /// Send this in plaintext, and make a TLS handshake.
     StartTls(Vec<u8>),

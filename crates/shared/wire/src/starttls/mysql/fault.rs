@@ -11,7 +11,6 @@ use crate::starttls::step::{self, Fault};
 /// Number, SQL state, and words.
 pub(super) type Words = (u16, &'static str, &'static str);
 
-/// None could be connected.
 pub(super) const NO_SERVER: Words = (
     1429,
     "08S01",

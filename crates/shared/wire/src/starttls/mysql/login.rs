@@ -112,7 +112,6 @@ pub(super) fn last_text<'a>(cursor: &mut Cursor<'a>) -> &'a [u8] {
     text(cursor).unwrap_or(rest)
 }
 
-/// A length-encoded integer.
 fn counted(cursor: &mut Cursor<'_>) -> Option<usize> {
     match cursor.u8()? {
         byte @ 0..=0xfa => Some(byte.into()),

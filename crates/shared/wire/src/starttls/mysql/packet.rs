@@ -14,7 +14,6 @@ pub(super) const MORE_DATA: u8 = 1;
 pub(super) const NEXT_FACTOR: u8 = 2;
 /// The server asks for another plugin (`AuthSwitchRequest`).
 pub(super) const SWITCH: u8 = 0xfe;
-/// The server refused (`ERR_Packet`).
 pub(super) const ERROR: u8 = 0xff;
 
 /// The most bytes of a payload before the login is over. A login carries at most 64 KiB of
@@ -24,7 +23,6 @@ pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 /// Why a peer's bytes are no packet that may come now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum PacketFault {
-    /// The payload exceeds [`PAYLOAD_BYTES_MAX`].
     TooLarge,
     /// Its number does not follow that of the packet before.
     OutOfOrder,

@@ -17,7 +17,6 @@ const HEAD_BYTES: usize = 5;
 /// What is looked at while a client logs in to a server under TLS.
 #[derive(Debug)]
 pub(super) enum Login {
-    /// Nothing any more.
     Passing,
     /// The client's first message, and how much of its startup packet comes before that.
     Choice(usize, Vec<u8>),

@@ -13,7 +13,6 @@ use wire::address::{Address, UnixName};
 use crate::supervisor::ListenFailure;
 use crate::user;
 
-/// How each message begins.
 const BEGIN: &str = "cannot listen at ";
 
 /// How many of these are about addresses.

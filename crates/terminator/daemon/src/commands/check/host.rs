@@ -18,9 +18,7 @@ use crate::preflight;
 pub(super) struct Limit {
     /// The setting, or what it is of.
     name: &'static str,
-    /// What holds now.
     here: String,
-    /// What the configuration may come to need.
     wanted: String,
     /// What to set if that is more; `None` = it is enough.
     remedy: Option<String>,

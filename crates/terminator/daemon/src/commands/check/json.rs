@@ -17,7 +17,6 @@ struct Document<'a> {
     host: Option<Vec<Limit>>,
 }
 
-/// What is not known is null.
 #[derive(Serialize)]
 struct Entry<'a> {
     severity: &'static str,

@@ -24,9 +24,7 @@ const CLOCK_DIFFERENCE_MS: u64 = 1000;
 /// A message: whether it warns, and its text.
 pub(super) type Said = (bool, String);
 
-/// What was said, and who is expected.
 pub(super) struct PeerWatch {
-    /// `send-to`; none of multicast.
     expected: Vec<SocketAddr>,
     since: Instant,
     silent: BTreeSet<SocketAddr>,
@@ -42,7 +40,6 @@ pub(super) struct PeerWatch {
 }
 
 impl PeerWatch {
-    /// Nothing was said yet.
     pub(super) fn new(expected: &[SocketAddr], now: Instant) -> Self {
         Self {
             expected: expected.to_vec(),

@@ -19,7 +19,6 @@ const NODES_MAX: usize = 512;
 /// How long one that could not be reached is left alone.
 const REST: Duration = Duration::from_secs(1);
 
-/// What is known of a cluster.
 pub(super) struct Cluster {
     start: Box<dyn Fn(&Endpoint) -> Node + Send + Sync>,
     known: Mutex<Known>,

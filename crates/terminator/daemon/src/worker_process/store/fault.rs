@@ -9,11 +9,9 @@ use tokio::time::error::Elapsed;
 /// Of what the store says: its errors are a line.
 const TEXT_CHARACTERS_MAX: usize = 200;
 
-/// Why a request failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Fault {
     pub(super) why: StoreFailure,
-    /// For people.
     pub(super) text: String,
     /// What the operator can do about it; empty = nothing that would be known here.
     hint: &'static str,
@@ -77,7 +75,6 @@ impl Fault {
         Self { hint, ..self }
     }
 
-    /// What came within that time.
     pub(super) fn unless<T>(
         came: Result<Result<T, Self>, Elapsed>,
         time: Duration,

@@ -29,7 +29,6 @@ pub(super) struct Connector(Arc<Setup>);
 struct Setup {
     options: StoreOptions,
     names: StoreNames,
-    /// `None` = plain text.
     tls: Option<Result<Arc<Client>, Fault>>,
 }
 

@@ -37,7 +37,6 @@ const UNSENT_BYTES_MAX: usize = 4 * REPLY_BYTES_MAX;
 
 const UNASKED: &str = "the store says something that nobody asked for";
 
-/// What is read at a time.
 const READ_BYTES: usize = 16 << 10;
 
 /// The addresses of nodes that have names, as the resolver says. The process that connects cannot
@@ -45,11 +44,9 @@ const READ_BYTES: usize = 16 << 10;
 #[derive(Clone, Default)]
 pub(crate) struct StoreNames(Arc<Mutex<Addresses>>);
 
-/// By host and port.
 type Addresses = BTreeMap<(String, u16), Vec<SocketAddr>>;
 
 impl StoreNames {
-    /// What the resolver says of a name.
     pub(crate) fn set(&self, host: &str, port: u16, found: Vec<SocketAddr>) {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.insert((host.to_owned(), port), found);
@@ -82,7 +79,6 @@ pub(super) struct Login {
     pub(super) database: u16,
 }
 
-/// What a connection to a node takes.
 #[derive(Clone)]
 pub(super) struct Way {
     pub(super) node: Endpoint,
@@ -102,7 +98,6 @@ pub(super) struct Node {
 #[derive(Default)]
 struct Shared {
     is_up: OnceLock<()>,
-    /// Why it has ended, and when.
     end: OnceLock<(Fault, Instant)>,
 }
 
@@ -136,7 +131,6 @@ impl Node {
         }
     }
 
-    /// Whether it is connected.
     pub(super) fn is_up(&self) -> bool {
         self.shared.is_up.get().is_some() && self.end().is_none()
     }
@@ -222,7 +216,6 @@ type Answer = oneshot::Sender<Result<Reply, Fault>>;
 /// The state of a connection.
 struct Link {
     tls: Option<Probe>,
-    /// In the order of the answers.
     waiting: VecDeque<Waiting>,
     unsent: Vec<u8>,
     received: Vec<u8>,

@@ -44,7 +44,6 @@ pub(super) enum Write {
     },
 }
 
-/// What requests in progress need.
 pub(super) struct Shared {
     pub(super) options: StoreOptions,
     pub(super) cipher: StoreCipher,
@@ -136,7 +135,6 @@ impl Shared {
         }
     }
 
-    /// It resumes no more.
     pub(super) fn use_up(&self, key: &Key, left: Duration) {
         let now = unix_ms();
         let until = now + u64::try_from(left.as_millis()).unwrap_or(0);

@@ -70,7 +70,6 @@ fn options(record_layer: RecordLayer, pem: &str) -> ServerOptions {
     }
 }
 
-/// What came of a record.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Heard {
     Data(Vec<u8>),

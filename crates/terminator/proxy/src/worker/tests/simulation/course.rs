@@ -34,7 +34,6 @@ const TURNS_MAX: usize = 3000;
 /// Turns in which nothing happens, one after the other, without the time going on.
 const IDLE_TURNS_MAX: usize = 16;
 
-/// What is held against a server.
 const FAILURES: [ServerCounter; 4] = [
     ServerCounter::DialsRefused,
     ServerCounter::DialsTimedOut,
@@ -51,7 +50,6 @@ pub(super) struct Simulation<'a> {
     pub(super) lines: Arc<LineQueue>,
     now: Instant,
     begun: Instant,
-    /// In the order in which they connect.
     pub(super) clients: Vec<(usize, SimulatedClient)>,
     pub(super) servers: Vec<SimulatedServer>,
     /// The numbers of `SERVERS` that may be dialled.

@@ -40,13 +40,11 @@ pub(super) const TIMEOUTS: Timeouts = Timeouts {
     lifetime: None,
 };
 
-/// What stands in front of a service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum FrontKind {
     Plain,
     Passthrough,
     Terminate,
-    /// TLS after SMTP's STARTTLS.
     Smtp,
 }
 
@@ -66,11 +64,8 @@ pub(super) struct ServiceKind {
     pub(super) is_tcp: bool,
     /// It shares the address of the service before it, and is chosen by this name.
     pub(super) shared_name: Option<&'static str>,
-    /// Its clients offer sessions of another host.
     pub(super) is_fetched: bool,
-    /// Files stand behind it.
     pub(super) is_files: bool,
-    /// Its servers are addresses of one name.
     pub(super) is_raced: bool,
 }
 
@@ -97,9 +92,7 @@ const fn service(name: &'static str, front: FrontKind, servers: &'static [usize]
 pub(super) enum ServerKind {
     Plain,
     Tcp,
-    /// Nobody listens there.
     Nobody,
-    /// It speaks TLS.
     Tls,
     Smtp,
     /// The same, which is asked for TLS.
@@ -189,23 +182,19 @@ pub(super) const SERVICES: [ServiceKind; 18] = [
     },
 ];
 
-/// What all schedules of a thread share.
 pub(super) struct SimulatedHost {
     /// The second has the servers in another order.
     pub(super) plans: [Plan; 2],
     pub(super) registry: Registry,
-    /// Of each plan.
     pub(super) counters: [Vec<Arc<ServiceCounters>>; 2],
     /// A listener and its address for each service.
     pub(super) fronts: Vec<(OwnedFd, Address)>,
     /// The same for each server.
     pub(super) servers: Vec<(Option<OwnedFd>, Address)>,
-    /// TLS 1.2 and 1.3.
     pub(super) choices: [ClientChoice; 2],
     pub(super) server_tls: TlsServerChoice,
     /// Another host, whose sessions nobody here has.
     foreign: TlsServerChoice,
-    /// What the service of files serves.
     _folder: Directory,
     /// Those whose answers come when the schedule says.
     pub(super) file_threads: FileThreads,

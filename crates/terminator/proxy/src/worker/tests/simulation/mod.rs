@@ -27,7 +27,6 @@ mod verdict;
 thread_local! {
     /// Panics are told by who looks for the shortest way to one.
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
-    /// Where the last of them was.
     static PLACE: Cell<String> = const { Cell::new(String::new()) };
 }
 

@@ -14,7 +14,6 @@ use super::host::{FrontKind, SERVERS, SERVICES, ServerKind, SimulatedHost};
 #[derive(Default)]
 pub(super) struct PeerEnd {
     fd: Option<OwnedFd>,
-    /// What is to be sent.
     pub(super) out: Vec<u8>,
     pub(super) is_ended: bool,
     pub(super) is_reset: bool,
@@ -124,7 +123,6 @@ const SMTP_ASKED: &[u8] = b"EHLO x\r\n";
 const SMTP_WITHIN: &[u8] = b"EHLO y\r\nMAIL FROM:<>\r\n";
 const SMTP_ANSWER: &[u8] = b"250 mx\r\n";
 
-/// How a client speaks.
 enum Speech {
     Plain,
     Tls(Box<Client>),
@@ -380,7 +378,6 @@ impl SimulatedClient {
 }
 
 pub(super) struct SimulatedServer {
-    /// Its number of `SERVERS`.
     pub(super) at: usize,
     number: u8,
     pub(super) end: PeerEnd,

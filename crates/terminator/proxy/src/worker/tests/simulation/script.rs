@@ -11,7 +11,6 @@ use super::host::{FrontKind, SERVICES};
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ScriptStep {
     ClientConnects(usize),
-    /// Of the client of that number.
     Client(usize, ClientStep),
     /// Of the server that accepted the connection of that number.
     Server(usize, ServerStep),
@@ -39,7 +38,6 @@ pub(super) enum ScriptStep {
     AnswerComesTwice,
 }
 
-/// What a client does.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ClientStep {
     /// It has so much more to say, and sends as much as it can.
@@ -57,7 +55,6 @@ pub(super) enum ClientStep {
     Stalls,
 }
 
-/// What a server does.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ServerStep {
     Says(usize),
@@ -77,13 +74,11 @@ pub(super) struct Part {
     pub(super) service: usize,
     pub(super) bytes: usize,
     pub(super) ends_first: bool,
-    /// TLS 1.3, not 1.2.
     pub(super) is_tls13: bool,
     /// Under STARTTLS it asks for TLS once more.
     pub(super) is_odd: bool,
 }
 
-/// A schedule.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     pub(super) seed: u64,
@@ -165,7 +160,6 @@ pub(super) fn write(seed: u64) -> Script {
     }
 }
 
-/// The largest seldom.
 fn size(chance: &mut Chance) -> usize {
     let is_large = chance.one_in(24);
     SIZES[chance.below(SIZES.len() - usize::from(!is_large))]
@@ -251,7 +245,6 @@ fn step(chance: &mut Chance, count: usize, is_rough: bool) -> ScriptStep {
 }
 
 impl Script {
-    /// What it is about, in words.
     pub(super) fn tell(&self) -> String {
         let mut told = format!("seed {}", self.seed);
         for (number, part) in self.clients.iter().enumerate() {
