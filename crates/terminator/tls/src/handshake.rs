@@ -5,6 +5,7 @@
 //! before, in `server`.
 
 mod agreed;
+pub(crate) mod driver;
 mod fault;
 
 use std::mem;
@@ -20,6 +21,7 @@ use wire::client_hello::ClientHello;
 pub use agreed::Agreed;
 pub(crate) use agreed::agreed_by;
 use agreed::suite_of;
+use driver::append_encoded;
 pub use fault::HandshakeFault;
 use fault::LibraryAlert;
 
@@ -32,9 +34,7 @@ use crate::record::{
     RecordSealer, Sealer, expansion_bytes_max,
 };
 use crate::secrets::{Secret, SendingKeys, TrafficSecret};
-use crate::traffic::Traffic;
-use crate::traffic::in_place::{InPlace, TrafficSecrets};
-use crate::traffic::library::{Library, append_encoded};
+use crate::traffic::{Traffic, TrafficSecrets};
 
 /// The most bytes of a handshake that wait for more: those of the longest message that the library
 /// takes (64 KiB), in records of no less than a few bytes.
@@ -79,8 +79,6 @@ pub struct Handshake {
     is_sealing: bool,
     /// Whether the client has sent a ChangeCipherSpec.
     has_client_changed: bool,
-    /// Whether the configuration lets go of the keys, for our own record layer.
-    gives_keys: bool,
 }
 
 const RANDOM_BYTES: usize = 32;
@@ -94,11 +92,9 @@ const HIDDEN: u8 = 23;
 impl Handshake {
     /// Begins; the first bytes fed are those of this hello.
     pub fn new(config: Arc<ServerConfig>, hello: &ClientHello<'_>) -> Result<Self, HandshakeFault> {
-        let gives_keys = config.enable_secret_extraction;
         let connection = UnbufferedServerConnection::new(config)
             .map_err(|error| HandshakeFault::internal(error.to_string()))?;
         Ok(Self {
-            gives_keys,
             sealed: 0,
             secret: None,
             client_secret: None,
@@ -186,12 +182,6 @@ impl Handshake {
     pub fn finish(self) -> Result<Established, HandshakeFault> {
         let agreed = agreed_by(&self.connection)?;
         let unknown = || HandshakeFault::internal("unknown suite");
-        if !self.gives_keys {
-            let keys = self.sending_keys();
-            let layer = Library::new(self.connection, self.sealed, keys).ok_or_else(unknown)?;
-            let traffic = Box::new(Traffic::Library(Box::new(layer)));
-            return Ok(Established { traffic, agreed });
-        }
         let next = traffic_secrets(&agreed, self.secret, self.client_secret)?;
         let (secrets, _) = self
             .connection
@@ -201,8 +191,8 @@ impl Handshake {
         let sealer = Sealer::new(agreed.version, sequence, &keys).ok_or_else(unknown)?;
         let (sequence, opening_keys) = &secrets.rx;
         let opener = Opener::new(agreed.version, *sequence, opening_keys).ok_or_else(unknown)?;
-        let layer = InPlace::new(agreed.version, sealer, Some(keys), opener, next, None);
-        let traffic = Box::new(Traffic::InPlace(layer));
+        let traffic = Traffic::new(agreed.version, sealer, Some(keys), opener, next, None);
+        let traffic = Box::new(traffic);
         Ok(Established { traffic, agreed })
     }
 

@@ -13,15 +13,14 @@ use wire::alert;
 
 use crate::context::{self, HandshakeContext, Secrets, Wanted};
 use crate::fingerprint::fingerprint_of;
+use crate::handshake::driver::append_encoded;
 use crate::handshake::{
     Established, HandshakeFault, Step, agreed_by, check_waiting, is_alert, not_encoded,
     traffic_secrets,
 };
 use crate::options::Version;
 use crate::record::{Opener, Sealer, expansion_bytes_max, record_bytes};
-use crate::traffic::Traffic;
-use crate::traffic::in_place::{InPlace, Tickets};
-use crate::traffic::library::append_encoded;
+use crate::traffic::{Tickets, Traffic};
 use crate::verify::{is_chain_fault, is_empty_certificate, signature_fault};
 
 /// The one protocol that a server speaks only if it has selected it (RFC 9113 section 3.2). What
@@ -95,8 +94,8 @@ impl ClientHandshake {
         let Secrets { client, server, .. } = self.secrets;
         let traffic = traffic_secrets(&agreed, client, server)?;
         let tickets = traffic.is_some().then(|| Tickets::new(next));
-        let layer = InPlace::new(agreed.version, sealer, None, opener, traffic, tickets);
-        let traffic = Box::new(Traffic::InPlace(layer));
+        let traffic = Traffic::new(agreed.version, sealer, None, opener, traffic, tickets);
+        let traffic = Box::new(traffic);
         Ok(Established { traffic, agreed })
     }
 
