@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use measure::quantity::Bytes;
-use resvg::{tiny_skia, usvg};
 
 use crate::console::Console;
 use crate::exit::Exit;
@@ -20,8 +19,8 @@ pub(crate) fn check_page(page: Option<&Path>, records: &[PathBuf]) -> Result<(),
 
 /// Refuses what cannot be meant as the name of a card.
 pub(crate) fn check_card(card: Option<&Path>, records: &[PathBuf]) -> Result<(), UsageError> {
-    let hint = "--card takes a path that ends in .png or .svg";
-    check_name(card, ("card", &["png", "svg"]), hint, records)
+    let hint = "--card takes a path that ends in .svg";
+    check_name(card, ("card", &["svg"]), hint, records)
 }
 
 fn check_name(
@@ -98,50 +97,12 @@ pub(crate) fn write_files(
     Ok(())
 }
 
-pub(crate) fn write_page(page: &Path, html: &str, console: Console) -> Result<(), WriteFault> {
-    write(page, html)?;
-    let size = Bytes(html.len() as u64);
+/// Writes a page or a card.
+pub(crate) fn write_page(page: &Path, text: &str, console: Console) -> Result<(), WriteFault> {
+    write(page, text)?;
+    let size = Bytes(text.len() as u64);
     console.say(format_args!("wrote {}, {size}", shown(page)));
     Ok(())
-}
-
-/// Writes a card as its name says.
-pub(crate) fn write_card(path: &Path, svg: &str, console: Console) -> Result<(), WriteFault> {
-    let is_png = path
-        .extension()
-        .is_some_and(|it| it.eq_ignore_ascii_case("png"));
-    let bytes = if is_png {
-        png(svg).map_err(|fault| WriteFault {
-            path: path.to_owned(),
-            fault: io::Error::other(fault),
-        })?
-    } else {
-        svg.as_bytes().to_vec()
-    };
-    write(path, &bytes)?;
-    let size = Bytes(bytes.len() as u64);
-    console.say(format_args!("wrote {}, {size}", shown(path)));
-    Ok(())
-}
-
-/// A drawing in pixels, with the fonts of this host.
-fn png(svg: &str) -> Result<Vec<u8>, String> {
-    let mut options = usvg::Options::default();
-    options.fontdb_mut().load_system_fonts();
-    if options.fontdb.is_empty() {
-        let remedy = "install one (Debian: fonts-dejavu-core), or write CARD.svg";
-        return Err(format!("this host has no font; {remedy}"));
-    }
-    let tree = usvg::Tree::from_str(svg, &options).map_err(|fault| fault.to_string())?;
-    let size = tree.size().to_int_size();
-    let canvas = tiny_skia::Pixmap::new(size.width(), size.height());
-    let mut canvas = canvas.ok_or("the drawing is empty")?;
-    resvg::render(
-        &tree,
-        tiny_skia::Transform::identity(),
-        &mut canvas.as_mut(),
-    );
-    canvas.encode_png().map_err(|fault| fault.to_string())
 }
 
 fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), WriteFault> {
