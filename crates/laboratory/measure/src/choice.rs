@@ -161,7 +161,6 @@ named! {
 }
 
 named! {
-    /// Which of the free clients is next.
     ClientSelection {
         /// The one that has been free the longest: all take part.
         RoundRobin = "round-robin",

@@ -112,7 +112,7 @@ fn first_screen(experiments: &[(&str, &Experiment)], all: &[Vec<Study<'_>>]) -> 
         );
         facts.insert(0, Fact::new("record", which));
     }
-    let picture = [Figure::both("finding", picture.clone(), picture)];
+    let picture = [Figure::block("finding", picture)];
     let rest = [Block::Facts(facts), Block::Command(plan.command.clone())];
     let blocks = picture.into_iter().chain(further).chain(rest);
     section(Kind::Page, "", blocks.collect())
@@ -158,7 +158,7 @@ fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> Block {
     let id = format!("{}-plot", study.anchor());
     let drawn = plot(study, palette);
     let drawn = drawn.filter(|it| !is_only || it.panel_count() > FINDING_PANELS_MAX);
-    let drawn = drawn.map(|plot| Figure::both(&id, plot.clone(), plot));
+    let drawn = drawn.map(|plot| Figure::block(&id, plot));
     let mut tables = tables::full(study).into_iter().map(Block::Table);
     /// Tables of this many metrics are not folded.
     const OPEN_MAX: usize = 2;
@@ -213,11 +213,7 @@ fn course(study: &Study<'_>) -> Option<Block> {
 fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Block> {
     let chart = plots::replay(study, palette)?;
     let id = format!("{}-replay", study.anchor());
-    let drawn = section(
-        Kind::Replay,
-        "",
-        vec![Figure::both(&id, chart.clone(), chart)],
-    );
+    let drawn = section(Kind::Replay, "", vec![Figure::block(&id, chart)]);
     let title = "All targets over time: the repeat in the middle of each";
     section(Kind::Page, title, drawn.into_iter().collect())
 }
