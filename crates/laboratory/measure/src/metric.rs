@@ -8,6 +8,7 @@ use crate::capacity::ReadOffs;
 use crate::quantity::{Bytes, Count, Nanoseconds};
 use crate::record::{Background, Counts, Record, Second};
 
+/// In which values are shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
     /// Events.
@@ -30,6 +31,7 @@ pub enum Unit {
     Percent,
 }
 
+/// What a metric is read of.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     pub(crate) elapsed_ns: u64,
@@ -117,6 +119,7 @@ const MORE: bool = false;
 macro_rules! metrics {
     ($($(#[$doc:meta])+ $metric:ident: [$id:literal, $title:literal, $head:literal],
         $unit:ident, $better:ident, $of:expr;)+) => {
+        /// What is measured.
         #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
         pub enum Metric {
             $($(#[$doc])+ #[serde(rename = $id)] $metric,)+
@@ -163,6 +166,7 @@ metrics! {
     /// Mean response time, in nanoseconds.
     MeanResponse: ["mean-response", "mean response", "mean"], Milliseconds, LESS,
         |it| Some(it.response_ns?[0]);
+    /// Its median, in nanoseconds.
     P50Response: ["p50-response", "median response", "p50"], Milliseconds, LESS,
         |it| Some(it.response_ns?[1]);
     /// Its 95th percentile, in nanoseconds.
@@ -279,6 +283,7 @@ impl Metric {
         self.row().names[2]
     }
 
+    /// In which it is shown.
     pub fn unit(self) -> Unit {
         self.row().unit
     }
@@ -353,6 +358,7 @@ impl Metric {
 }
 
 impl Unit {
+    /// As it stands behind a value.
     pub fn name(self) -> &'static str {
         match self {
             Self::Count => "",

@@ -6,7 +6,6 @@ mod compared;
 mod comparison;
 mod plots;
 mod ranking;
-mod sheets;
 mod study;
 mod tables;
 mod warnings;
@@ -15,12 +14,14 @@ use measure::experiment::{Configuration, Experiment, Published, Scenario};
 
 use crate::document::{Block, Document, Fact, Figure, Item, Kind, Section, Sheet, section};
 use crate::host;
-pub use card::{CARD_SIZE, Refusal, Subject, card};
-pub use compared::{compared, configurations_in_common};
+
 use comparison::SIGNS;
 use plots::{Palette, courses, plot};
 use ranking::Ranking;
 use study::{Study, studies};
+
+pub use card::{CARD_SIZE, Refusal, Subject, card};
+pub use compared::{compared, configurations_in_common};
 
 /// Characters for which tables on terminals are made.
 const WIDTH: usize = 80;
@@ -59,8 +60,8 @@ pub fn document(experiments: &[(&str, &Experiment)]) -> Document {
                 .extend(files.map(|(file, plot)| (named(file), plot)));
         }
         let sheets = [
-            sheets::configurations(studies),
-            sheets::measurements(studies),
+            tables::configurations(studies),
+            tables::measurements(studies),
         ];
         document.sheets.extend(sheets.map(|sheet| Sheet {
             name: format!("{name}-{}", sheet.name),

@@ -9,11 +9,11 @@ mod axis;
 mod bars;
 mod shapes;
 
+use crate::markup::{Element, element};
+
 pub(crate) use axis::{Axis, Unit};
 pub(crate) use bars::{Bar, BarPanel, Bars};
 pub(crate) use shapes::text as drawing_text;
-
-use crate::markup::{Element, element};
 
 /// The names of the colours, and the looks of what is drawn with them.
 pub(crate) const PALETTE: &str = include_str!("style/palette.css");

@@ -8,7 +8,7 @@ use crate::document::{
 };
 use crate::figure::{PALETTE, STYLE};
 use crate::markup::{Element, element};
-use crate::shell::command_lines;
+use crate::words::command_lines;
 
 const SHEET: &str = include_str!("style/page.css");
 

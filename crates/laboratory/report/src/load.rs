@@ -2,14 +2,12 @@
 
 mod capacity;
 pub(crate) mod charts;
-mod names;
-mod plan;
 mod reading;
 mod tables;
 pub(crate) mod time_series;
 
+use measure::choice::Kind as Handshake;
 use measure::histogram::Histogram;
-use measure::kind::Kind as Handshake;
 use measure::metric::Metric;
 use measure::quantity::{Bytes, Count, Nanoseconds};
 use measure::record::{Capacity, Ending, Record};
@@ -19,6 +17,7 @@ use crate::document::{
 };
 use crate::host;
 use crate::words::{listed, titled};
+
 use charts::{along_time, percentiles};
 use reading::{
     CARDS, METRICS, PARTS, Part, client_load, cpu_per_transaction_ns, handshakes, resumed, spread,
@@ -89,7 +88,7 @@ fn footer(records: &[&Record]) -> String {
 
 /// Compared first; each in full on the page alone.
 fn several(records: &[&Record], document: &mut Document) {
-    let names = names::names(records);
+    let names = reading::names(records);
     let anchors: Vec<String> = (1..=records.len()).map(|run| format!("r{run}")).collect();
     let numbers = 1..=records.len();
     document.links = numbers
@@ -435,7 +434,7 @@ fn how(record: &Record) -> Vec<Block> {
     ];
     facts.retain(|fact| !fact.text.is_empty());
     let mut settings = Table::new("Every setting, given or by default", ["<", "<"]);
-    for (name, value) in plan::rows(&record.plan) {
+    for (name, value) in reading::rows(&record.plan) {
         settings.row([name.into(), value.into()]);
     }
     let settings = section(

@@ -5,7 +5,7 @@
 mod made;
 mod tags;
 
-use measure::kind::Kind;
+use measure::choice::Kind;
 use measure::record::Record;
 use tags::{assert_numbers, assert_whole, tags};
 

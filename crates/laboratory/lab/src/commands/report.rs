@@ -14,10 +14,11 @@ use report::experiment::{Refusal, Subject};
 use super::flags::{Arguments, Command};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::load::date::Date;
-use crate::load::destination::Destination;
-use crate::pages::{WriteFault, check_card, check_page, ended, write_files, write_page};
-use crate::records::{Named, Records, open_all, tame};
+use crate::load::destination::{Date, Destination};
+use crate::pages::{
+    Named, Records, WriteFault, check_card, check_page, ended, open_all, tame, write_files,
+    write_page,
+};
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {

@@ -16,8 +16,7 @@ use super::tables::heading;
 use crate::figure::{BarPanel, Bars, drawing_text};
 use crate::host;
 use crate::markup::{Element, element};
-use crate::shell::command_lines;
-use crate::words::listed;
+use crate::words::{command_lines, listed};
 
 /// Its size in pixels: what link previews show whole.
 pub const CARD_SIZE: (u32, u32) = (1200, 630);

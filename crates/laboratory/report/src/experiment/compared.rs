@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use measure::effect::Scale;
 use measure::experiment::{Experiment, Target};
 use measure::metric::Metric;
-use measure::student::CONFIDENCE;
+use measure::statistics::CONFIDENCE;
 
 use super::comparison::{Comparison, Verdict, compare_runs, digits};
 use super::plots::Palette;

@@ -1,9 +1,8 @@
 //! Bars beside their names, in panels beside each other: figures of things that are no numbers.
 
+use super::shapes::{LINE, pixels, text, text_width};
 use crate::markup::{Element, element};
 use crate::words::joined;
-
-use super::shapes::{LINE, pixels, text, text_width};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {

@@ -1,9 +1,8 @@
 //! Where the parts of a panel stand, and their elements: grid, lines, marks and names.
 
-use crate::markup::{Element, element};
-
 use super::axis::Scale;
 use super::{Callout, Chart, Column, Panel, Series, Shape, WIDTH};
+use crate::markup::{Element, element};
 
 /// Where the parts of a panel stand, in pixels.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 //! What stands where is decided here; how it is drawn is [`crate::figure`]'s.
 
 use measure::capacity::{Limit, Point};
+use measure::choice::Kind;
 use measure::histogram::Histogram;
-use measure::kind::Kind;
 use measure::metric::Metric;
 use measure::quantity::{Count, Nanoseconds};
 use measure::record::{Record, Second};
