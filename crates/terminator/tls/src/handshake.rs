@@ -26,7 +26,7 @@ pub use library::{Agreed, Step, WAITING_BYTES_MAX};
 
 use crate::context::{self, HandshakeContext, LookupResult, Wanted};
 use crate::early::{RecordClass, Skipper};
-use crate::hidden_name::HiddenName;
+use crate::hidden_name::HiddenExtensions;
 use crate::options::{Suite, Version};
 use crate::record::{
     ContentType, HEADER_BYTES, KeyExhausted, Layout, PLAINTEXT_BYTES_MAX, RecordSealer,
@@ -110,7 +110,7 @@ impl Handshake {
             None => Wanted::Traffic,
         };
         if entering.hidden.is_some() && !side.is_sealing {
-            entering.hidden = HiddenName::hide_in(incoming).or(entering.hidden);
+            entering.hidden = HiddenExtensions::hide_in(incoming).or(entering.hidden);
         }
         let entered = context::enter(entering);
         let step = self.driver.drive(incoming, outgoing);
