@@ -399,7 +399,7 @@ check = { kind = "http", path = "/x" }
 "#,
     ),
     (
-        "--listen [::]:443 --certificate site.pem --index a.html,b.html --files data --listing yes \
+        "--listen [::]:443 --certificate site.pem --index a.html,b.html --files data \
          --hidden on --precompressed off --ktls-min-size 1MiB --ktls require",
         r#"
 [[service]]
@@ -407,7 +407,7 @@ check = { kind = "http", path = "/x" }
 listen = ["[::]:443"]
 tls = { certificates = ["site.pem"], ktls = { mode = "require", min-size = "1MiB" } }
 [service.back]
-files = { root = "data", index = ["a.html", "b.html"], listing = true, hidden = true, precompressed = false }
+files = { root = "data", index = ["a.html", "b.html"], hidden = true, precompressed = false }
 "#,
     ),
     (

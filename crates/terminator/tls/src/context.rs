@@ -17,7 +17,7 @@ use telemetry::outcome::ResumptionMiss;
 use wire::client_hello::ClientHello;
 use zeroize::Zeroizing;
 
-use crate::hidden_name::HiddenName;
+use crate::hidden_name::HiddenExtensions;
 use crate::secrets::Secret;
 use crate::subject::{FINGERPRINT_BYTES, Fingerprint};
 
@@ -40,8 +40,8 @@ pub(crate) struct HandshakeContext {
     has_renewed: bool,
     pub(crate) wanted: Wanted,
     pub(crate) secrets: Secrets,
-    /// The name that is hidden from the library in this handshake's hello.
-    pub(crate) hidden: Option<HiddenName>,
+    /// The extensions that are hidden from the library in this handshake's hello.
+    pub(crate) hidden: Option<HiddenExtensions>,
     /// Why the client's certificate was refused, for the log: the library's errors have no room
     /// for it.
     pub(crate) refusal: Option<String>,
@@ -123,7 +123,7 @@ impl Drop for Entered {
 impl HandshakeContext {
     pub(crate) fn of(hello: &ClientHello<'_>) -> Self {
         Self {
-            hidden: HiddenName::of(hello),
+            hidden: HiddenExtensions::of(hello),
             ..Self::default()
         }
     }

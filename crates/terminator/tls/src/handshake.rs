@@ -18,7 +18,7 @@ use wire::client_hello::ClientHello;
 use zeroize::Zeroizing;
 
 use crate::context::{self, HandshakeContext, LookupResult, Secrets, Wanted};
-use crate::hidden_name::HiddenName;
+use crate::hidden_name::HiddenExtensions;
 use crate::options::{Suite, Version};
 use crate::record::{
     ContentType, HEADER_BYTES, KeyExhausted, Layout, Opener, PLAINTEXT_BYTES_MAX, RecordFault,
@@ -109,7 +109,7 @@ impl Handshake {
             None => Wanted::Traffic,
         };
         if entering.hidden.is_some() && !side.is_sealing {
-            entering.hidden = HiddenName::hide_in(incoming).or(entering.hidden);
+            entering.hidden = HiddenExtensions::hide_in(incoming).or(entering.hidden);
         }
         let entered = context::enter(entering);
         let step = self.driver.drive(incoming, outgoing);
