@@ -7,9 +7,9 @@
 use tls::client::ClientHandshake;
 use tls::handshake::{Agreed, HandshakeFault};
 use tls::record::{KeyExhausted, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX};
-use tls::traffic::{Incoming, RecordSealer, Traffic};
+use tls::traffic::{RecordContent, RecordSealer, Traffic};
 
-use crate::buffer::{Buffer, Pool, Size};
+use crate::buffer::{Buffer, BufferSize, Pool};
 use crate::facts::Ending;
 use crate::relay::{Down, RelayFault, StreamEnd, keep_rest, room_for_message};
 use crate::state::{EndState, TlsEnd};
@@ -29,11 +29,11 @@ pub(crate) struct BackEnd {
     /// How the server's stream of records ended, once they are through.
     pub(crate) end: Option<StreamEnd>,
     has_closed: bool,
-    /// Why the server that was connected is given up.
+    /// The fault for which the connected server is given up.
     pub(crate) fault: Option<Ending>,
 }
 
-/// Why the server's side of an established connection is over.
+/// The fault that ends the server's side of an established connection.
 pub(crate) enum BackFault {
     /// It cannot be relayed further.
     Relay(RelayFault),
@@ -99,7 +99,7 @@ impl BackEnd {
     /// Relays what can be of the records that have come; how many bytes they carried.
     ///
     /// # Errors
-    /// What is wrong with them, or how the server gave up.
+    /// The fault in the records, or the alert by which the server gave up.
     pub(crate) fn relay(
         &mut self,
         down: &mut Down,
@@ -114,12 +114,12 @@ impl BackEnd {
         };
         let (bytes, last) = down.relay(incoming, traffic, seal, pool)?;
         match last {
-            Some(Incoming::CloseNotify) => {
+            Some(RecordContent::CloseNotify) => {
                 // Nothing after it counts (RFC 8446 section 6.1).
                 pool.give_all(&mut self.incoming);
                 self.end = Some(StreamEnd::CloseNotify);
             }
-            Some(Incoming::FatalAlert(alert)) => return Err(BackFault::Alert(alert)),
+            Some(RecordContent::FatalAlert(alert)) => return Err(BackFault::Alert(alert)),
             _ if has_whole_record(traffic, incoming) => {}
             _ => {
                 keep_rest(&mut self.incoming, self.is_bulk, pool);
@@ -145,7 +145,7 @@ impl BackEnd {
         self.fault = Some(ending);
     }
 
-    /// Where to receive what is not relayed as it comes: records, messages, words of a dialog.
+    /// The room for bytes that are not relayed as they come: records, messages, words of a dialog.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
         if self.state.is_opening() || self.state.is_plain() {
             return room_for_message(&mut self.incoming, pool);
@@ -196,7 +196,7 @@ impl BackEnd {
     pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !bytes.is_empty() {
             self.outgoing
-                .get_or_insert_with(|| pool.take(Size::Small))
+                .get_or_insert_with(|| pool.take(BufferSize::Small))
                 .append(bytes);
         }
     }
@@ -219,7 +219,11 @@ impl BackEnd {
             return Ok(());
         }
         let is_large = plain.as_ref().is_some_and(Buffer::is_large);
-        let size = if is_large { Size::Large } else { Size::Small };
+        let size = if is_large {
+            BufferSize::Large
+        } else {
+            BufferSize::Small
+        };
         let out = self.outgoing.insert(pool.take(size));
         let mut scratch = std::mem::take(&mut pool.scratch);
         if traffic.is_control_due() {

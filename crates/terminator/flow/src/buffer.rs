@@ -35,17 +35,17 @@ const LARGE_IDLE_MAX: usize = 1;
 /// that many slow readers cannot have all memory.
 const LARGE_OUT_MAX: usize = 512;
 
-/// What a connection holds of small buffers at most: one for each direction.
+/// The small buffers that a connection holds at most, in bytes: one for each direction.
 pub const CONNECTION_BYTES_MAX: usize = 2 * SMALL_BYTES;
 
-/// What a worker holds beside that at most: large buffers that are out, and small ones for the next
-/// who asks.
+/// The most that a worker holds beside that: large buffers that are out, and small ones for the
+/// next who asks.
 pub const WORKER_BYTES_MAX: usize =
     LARGE_OUT_MAX * LARGE_BYTES + SMALL_KEPT_MAX * SMALL_BYTES + LARGE_KEPT_MAX * LARGE_BYTES;
 
 /// How much room is wanted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Size {
+pub enum BufferSize {
     Small,
     Large,
 }
@@ -86,7 +86,7 @@ impl Buffer {
         self.start == self.end
     }
 
-    /// Whether it has the room of [`Size::Large`].
+    /// Whether it has the room of [`BufferSize::Large`].
     pub fn is_large(&self) -> bool {
         self.bytes.len() >= LARGE_BYTES
     }
@@ -150,11 +150,11 @@ pub struct Pool {
     large: Spare,
     in_use: usize,
     large_in_use: usize,
-    /// Where short records are put together before they are appended to a buffer.
+    /// The place where short records are put together before they are appended to a buffer.
     pub(crate) scratch: Vec<u8>,
 }
 
-/// Those of one size; the last one is taken first.
+/// The spare buffers of one size; the last one is taken first.
 #[derive(Debug, Default)]
 struct Spare {
     buffers: Vec<Buffer>,
@@ -184,12 +184,12 @@ impl Pool {
     }
 
     /// An empty buffer. The last one given back comes first: it is still in the cache.
-    pub fn take(&mut self, size: Size) -> Buffer {
+    pub fn take(&mut self, size: BufferSize) -> Buffer {
         self.in_use += 1;
-        self.large_in_use += usize::from(size == Size::Large);
+        self.large_in_use += usize::from(size == BufferSize::Large);
         let (kept, bytes) = match size {
-            Size::Small => (&mut self.small, SMALL_BYTES),
-            Size::Large => (&mut self.large, LARGE_BYTES),
+            BufferSize::Small => (&mut self.small, SMALL_BYTES),
+            BufferSize::Large => (&mut self.large, LARGE_BYTES),
         };
         kept.take().unwrap_or_else(|| Buffer::new(bytes))
     }
@@ -197,7 +197,11 @@ impl Pool {
     /// An empty buffer for bulk, as long as there are not too many, or for one record.
     pub fn take_for(&mut self, is_bulk: bool) -> Buffer {
         let is_large = is_bulk && self.large_in_use < LARGE_OUT_MAX;
-        self.take(if is_large { Size::Large } else { Size::Small })
+        self.take(if is_large {
+            BufferSize::Large
+        } else {
+            BufferSize::Small
+        })
     }
 
     /// Takes a buffer back; what was in it counts as gone.
@@ -271,7 +275,7 @@ mod tests {
     fn what_is_not_taken_for_a_while_is_let_go() {
         let mut pool = Pool::new();
         let give = |pool: &mut Pool, count: usize| {
-            let all: Vec<_> = (0..count).map(|_| pool.take(Size::Small)).collect();
+            let all: Vec<_> = (0..count).map(|_| pool.take(BufferSize::Small)).collect();
             all.into_iter().for_each(|one| pool.give(one));
         };
         give(&mut pool, 100);

@@ -18,7 +18,7 @@ use crate::front_end::{self, FrontEnd, Handshaking};
 use crate::options::{Front, Settings};
 use crate::record_sizing::PAUSE;
 use crate::relay::{Down, Up};
-use crate::state::{Conversation, EndState, Postponed, Stage, first_to_end};
+use crate::state::{ConnectionStage, EndState, Postponed, StarttlsTalk, first_to_end};
 
 mod back;
 mod front;
@@ -28,13 +28,13 @@ mod starttls;
 /// Two ends, the two directions between them, and how far it got.
 pub struct Flow {
     settings: Rc<Settings>,
-    stage: Stage,
+    stage: ConnectionStage,
     front: FrontEnd,
     back: BackEnd,
     up: Up,
     down: Down,
     /// The dialog before TLS, which is rewritten under it; `None` = there is none any more.
-    conversation: Option<Box<Conversation>>,
+    conversation: Option<Box<StarttlsTalk>>,
     /// The dialog's words for a server that cannot be reached, if it ended before that was known.
     unavailable: Vec<u8>,
     /// The server's session is looked for in what it sends, until it is known.
@@ -54,11 +54,11 @@ impl Flow {
         let is_plain = matches!(settings.front, Front::Plain);
         let starttls = settings.starttls.as_ref();
         let has_back_tls = settings.back_tls.is_some();
-        let conversation = starttls.map(|one| Box::new(Conversation::new(one, has_back_tls)));
+        let conversation = starttls.map(|one| Box::new(StarttlsTalk::new(one, has_back_tls)));
         let mut flow = Self {
             front: FrontEnd::new(expects_proxy_header, &settings),
             settings,
-            stage: Stage::Handshaking,
+            stage: ConnectionStage::Handshaking,
             back: BackEnd::default(),
             up: Up::default(),
             down: Down::default(),
@@ -104,14 +104,14 @@ impl Flow {
 
     /// Whether nothing is left but to close.
     pub fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over)
+        matches!(self.stage, ConnectionStage::Over)
     }
 
     /// Whether all of the server's stream, with its end, has been sent to the client, and nothing
     /// is left but the client's end.
     pub fn awaits_clients_end(&self) -> bool {
         let is_down_done = self.down.is_ended && self.is_front_done();
-        matches!(self.stage, Stage::Relaying) && is_down_done && !self.front.is_ended
+        matches!(self.stage, ConnectionStage::Relaying) && is_down_done && !self.front.is_ended
     }
 
     /// The next thing to be done, if any.
@@ -127,8 +127,12 @@ impl Flow {
     pub fn deadline(&self) -> Option<Instant> {
         let (timeouts, last_byte) = (&self.settings.timeouts, self.last_byte);
         let of_stage = match self.stage {
-            Stage::Dialling { since } if self.is_clients_turn() => Some(since + timeouts.handshake),
-            Stage::Dialling { since } if self.is_greeting_due() => Some(since + timeouts.greeting),
+            ConnectionStage::Dialling { since } if self.is_clients_turn() => {
+                Some(since + timeouts.handshake)
+            }
+            ConnectionStage::Dialling { since } if self.is_greeting_due() => {
+                Some(since + timeouts.greeting)
+            }
             _ => self.stage.deadline(timeouts, last_byte, self.down.is_ended),
         };
         let others = self.handshake_deadline().into_iter();
@@ -183,7 +187,7 @@ impl Flow {
     /// Whether no byte has been relayed for so long that it is to end.
     pub fn is_idle(&self, now: Instant) -> bool {
         let end = self.idle_end(self.last_byte);
-        matches!(self.stage, Stage::Relaying) && end.is_some_and(|end| end <= now)
+        matches!(self.stage, ConnectionStage::Relaying) && end.is_some_and(|end| end <= now)
     }
 
     fn idle_end(&self, last_byte: Instant) -> Option<Instant> {
@@ -216,21 +220,23 @@ impl Flow {
             return self.end_lifetime(now, pool);
         }
         match self.stage {
-            Stage::Dialling { .. } if self.is_clients_turn() => {
+            ConnectionStage::Dialling { .. } if self.is_clients_turn() => {
                 self.stop(Ending::new(Reason::HandshakeTimeout), pool);
             }
-            Stage::Dialling { .. } => {
-                self.stage = Stage::Dialling { since: now };
+            ConnectionStage::Dialling { .. } => {
+                self.stage = ConnectionStage::Dialling { since: now };
                 self.actions.add(Action::Redial);
                 if self.back.state.is_opening() {
                     self.give_server_up(self.back_silence());
                 }
             }
-            Stage::Relaying if self.is_broadcast() => self.pass_on(now, pool),
+            ConnectionStage::Relaying if self.is_broadcast() => self.pass_on(now, pool),
             // No close_notify: the server may have had more to send.
-            Stage::Relaying => self.close_gracefully(Ending::new(Reason::IdleTimeout), now, pool),
-            Stage::Closing { .. } => self.finish(pool),
-            Stage::Handshaking | Stage::Over => {}
+            ConnectionStage::Relaying => {
+                self.close_gracefully(Ending::new(Reason::IdleTimeout), now, pool)
+            }
+            ConnectionStage::Closing { .. } => self.finish(pool),
+            ConnectionStage::Handshaking | ConnectionStage::Over => {}
         }
     }
 
@@ -241,7 +247,7 @@ impl Flow {
 
     /// Whether it waits for a server.
     pub fn is_dialling(&self) -> bool {
-        matches!(self.stage, Stage::Dialling { .. })
+        matches!(self.stage, ConnectionStage::Dialling { .. })
     }
 
     /// Whether a part of a record has come, and its rest is awaited.
@@ -249,7 +255,7 @@ impl Flow {
         self.up.records.is_some()
     }
 
-    /// What waits to be sent to the client.
+    /// The bytes that wait to be sent to the client.
     pub fn front_pending(&self) -> &[u8] {
         self.down.pending()
     }
@@ -261,7 +267,7 @@ impl Flow {
     }
 
     fn begin_dial(&mut self, now: Instant) {
-        self.stage = Stage::Dialling { since: now };
+        self.stage = ConnectionStage::Dialling { since: now };
         self.actions.add(Action::Dial);
     }
 
@@ -281,8 +287,10 @@ impl Flow {
     /// Takes the next step if what has just happened makes it due.
     fn advance(&mut self, pool: &mut Pool) {
         match self.stage {
-            Stage::Relaying | Stage::Dialling { .. } => self.advance_relay(pool),
-            Stage::Closing { .. } if self.is_front_done() => {
+            ConnectionStage::Relaying | ConnectionStage::Dialling { .. } => {
+                self.advance_relay(pool)
+            }
+            ConnectionStage::Closing { .. } if self.is_front_done() => {
                 if self.front.is_ended || self.is_cut() {
                     self.finish(pool);
                 } else {
@@ -298,7 +306,9 @@ impl Flow {
         self.note_ending();
         self.ask_kernel();
         self.pump_back(pool);
-        let Stage::Relaying = self.stage else { return };
+        let ConnectionStage::Relaying = self.stage else {
+            return;
+        };
         let down_is_sent = self.is_front_done();
         let up_is_done = self.up.is_refused || self.up.end.is_some() && self.is_up_sent();
         let down_is_done = self.down.is_ended && down_is_sent;
@@ -333,7 +343,7 @@ impl Flow {
         self.back.header = Vec::new();
         drop(self.take_back_fault(pool));
         self.actions.cancel_dials();
-        self.stage = Stage::closing(now);
+        self.stage = ConnectionStage::closing(now);
         self.advance(pool);
     }
 
@@ -350,7 +360,10 @@ impl Flow {
 
     /// When it has lasted its lifetime; the handshake and the close have limits of their own.
     pub(super) fn lifetime_end(&self) -> Option<Instant> {
-        let is_open = matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying);
+        let is_open = matches!(
+            self.stage,
+            ConnectionStage::Dialling { .. } | ConnectionStage::Relaying
+        );
         let limit = self.settings.timeouts.lifetime;
         limit
             .filter(|_| is_open && !self.is_handshaking())
@@ -369,14 +382,14 @@ impl Flow {
 
     /// Ends at once. One that has only its last bytes to send has ended for another reason.
     pub(super) fn stop(&mut self, ending: Ending, pool: &mut Pool) {
-        if !matches!(self.stage, Stage::Closing { .. }) {
+        if !matches!(self.stage, ConnectionStage::Closing { .. }) {
             self.ending = Some(ending);
         }
         self.finish(pool);
     }
 
     pub(super) fn finish(&mut self, pool: &mut Pool) {
-        if !matches!(self.stage, Stage::Closing { .. }) {
+        if !matches!(self.stage, ConnectionStage::Closing { .. }) {
             self.drop_back();
         }
         if self.is_cut() {
@@ -387,7 +400,7 @@ impl Flow {
         drop(self.take_back_fault(pool));
         self.end_conversation(pool);
         self.front.state = EndState::Closed;
-        self.stage = Stage::Over;
+        self.stage = ConnectionStage::Over;
         self.actions.cancel_dials();
         self.actions.add(Action::Close);
     }

@@ -1,5 +1,5 @@
-//! What happens to a connection, what each stage makes of it, and what is asked of the owner of its
-//! sockets.
+//! The events of a connection, the answer of each stage to them, and the actions that the owner of
+//! its sockets.
 //!
 //! | event | handshaking | dialling | relaying | closing |
 //! |---|---|---|---|---|
@@ -101,7 +101,7 @@ pub enum Event {
     /// The back's bytes were received into [`Flow::back_room`](crate::connection::Flow::back_room),
     /// or its stream has ended.
     BackReceived(Received),
-    /// Why the back is about to end its stream, if not by its own decision.
+    /// The reason why the back is about to end its stream, if not by its own decision.
     BackEndReason(Reason),
     /// This number of [`Flow::back_pending`](crate::connection::Flow::back_pending) was sent.
     BackSent(usize),
@@ -177,7 +177,7 @@ const ORDER: [Action; 17] = [
     Action::Close,
 ];
 
-/// What is to be done, and what was.
+/// The actions that are due, and those that were done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Actions {
     due: u32,
@@ -196,7 +196,8 @@ impl Actions {
         }
     }
 
-    /// What was done once may be done once more, later: what is due is for the server before.
+    /// Allows an action that was done once to be done again: if it is due, that is for the server
+    /// before.
     pub(crate) fn allow_again(&mut self, action: Action) {
         self.done &= !(1 << action as u8);
         self.due &= !(1 << action as u8);

@@ -1,4 +1,4 @@
-//! What is known of a connection: filled in as it goes on; the log, the metrics and the PROXY
+//! The facts of a connection, filled in as it goes on; the log, the metrics and the PROXY
 //! header are made from it.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use tls::handshake::Agreed;
 use tls::subject::Fingerprint;
 use wire::server_session::SessionId;
 
-/// Where the two ends of the client's connection are; `None` is a Unix socket.
+/// The addresses of the client's connection; `None` is a Unix socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Route {
     pub source: Option<SocketAddr>,
@@ -23,7 +23,7 @@ pub struct Route {
 pub struct CertificateAlgorithms {
     /// How its issuer signed it: `RSA-SHA256`.
     pub signature: Cow<'static, str>,
-    /// Its kind of key: `RSA2048`, `EC256`.
+    /// The kind of key: `RSA2048`, `EC256`.
     pub key: Cow<'static, str>,
 }
 
@@ -42,7 +42,7 @@ pub struct PassingSession {
 
 #[derive(Debug)]
 pub struct Facts {
-    /// Its number in the log and in PP2_TYPE_UNIQUE_ID.
+    /// The number in the log and in PP2_TYPE_UNIQUE_ID.
     pub id: u64,
     pub accepted: Instant,
     /// The addresses of the client, by the PROXY header if one was accepted, else by the socket.
@@ -53,25 +53,25 @@ pub struct Facts {
     pub has_proxy_header: bool,
     /// The name that the client asked for.
     pub server_name: Option<Box<str>>,
-    /// What it sent in the place of a name and is none, for the log.
+    /// The bytes in the place of the name, if they are none, for the log.
     pub other_name: Option<Box<str>>,
     /// The only protocol (RFC 7301) that the client offers, where its TLS stays closed: what the
     /// server will choose is known if there is no other.
     pub only_protocol: Option<Box<[u8]>>,
     /// Sessions of TLS 1.2, where TLS stays closed and they matter.
     pub passing_session: Option<Box<PassingSession>>,
-    /// What stands for the certificate that the client is shown, where it is compared with that of
-    /// the server.
+    /// The fingerprint of the certificate that the client is shown, where it is compared with that
+    /// of the server.
     pub shown_certificate: Option<Fingerprint>,
     /// The server certificate's algorithms, if the PROXY header shows them.
     pub certificate: Option<CertificateAlgorithms>,
     pub agreed: Option<Agreed>,
     pub handshake: Option<HandshakeKind>,
-    /// Why the session that the client offered was not resumed.
+    /// The reason why the session that the client offered was not resumed.
     pub resumption_miss: Option<ResumptionMiss>,
-    /// Where the session was found that the client offered and this host did not have.
+    /// The place where the session was found that the client offered and this host did not have.
     pub session_tier: Option<SessionTier>,
-    /// What became of early data, if the client offered any.
+    /// The fate of early data, if the client offered any.
     pub early_data: Option<EarlyData>,
     /// How many bytes, from the first, may be early data: at most, while the handshake goes on.
     pub early_bytes_max: Option<u32>,
@@ -81,7 +81,7 @@ pub struct Facts {
     pub established: Option<Instant>,
     /// The server that was dialled last, by its index in the options.
     pub server: Option<usize>,
-    /// What the handshake with the server agreed on.
+    /// The parameters that the handshake with the server agreed on.
     pub back_agreed: Option<Agreed>,
     /// When a server was connected, and its TLS handshake over.
     pub connected: Option<Instant>,
@@ -98,7 +98,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Of a connection that has just been accepted.
+    /// The facts of a connection that has just been accepted.
     pub fn new(id: u64, route: Route, now: Instant) -> Self {
         Self {
             id,

@@ -8,7 +8,7 @@ use std::time::Instant;
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
 use tls::handshake::{Agreed, Established, Handshake, HandshakeFault};
 use tls::options::{Tls13Sessions, Version};
-use tls::record::{KeyExhausted, Layout, RecordSealer};
+use tls::record::{KeyExhausted, RecordLayout, RecordSealer};
 use tls::resumption::OfferedSession;
 use tls::server::Server;
 use tls::traffic::Traffic;
@@ -116,7 +116,7 @@ pub(crate) enum FrontSealer<'f> {
 }
 
 impl RecordSealer for FrontSealer<'_> {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> RecordLayout {
         match self {
             Self::Plain => AS_IS,
             Self::Early(handshake) => handshake.layout(),
@@ -156,7 +156,7 @@ pub(crate) enum Handshaking {
     Handshake(Box<Handshake>),
 }
 
-pub(crate) enum Progress {
+pub(crate) enum HandshakeProgress {
     Waiting,
     /// The hello is whole, and the client's TLS stays closed.
     Passthrough,
@@ -177,24 +177,24 @@ impl Handshaking {
         facts: &mut Facts,
         out: &mut Vec<u8>,
         early: &mut Vec<u8>,
-    ) -> Result<Progress, Ending> {
+    ) -> Result<HandshakeProgress, Ending> {
         if matches!(self, Self::ProxyHeader) {
             if !take_proxy_header(incoming, settings, facts)? {
-                return Ok(Progress::Waiting);
+                return Ok(HandshakeProgress::Waiting);
             }
             *self = Self::Admission;
         }
         if let Self::Hello(reader) = self {
             match take_hello(reader, incoming, settings, facts, out)? {
-                Hello::Incomplete => return Ok(Progress::Waiting),
-                Hello::ToBeRouted => *self = Self::Routing,
-                Hello::ToBeFetched(key) => *self = Self::Fetching(key),
-                Hello::Passthrough => return Ok(Progress::Passthrough),
-                Hello::Begun(handshake) => *self = Self::Handshake(handshake),
+                HelloOutcome::Incomplete => return Ok(HandshakeProgress::Waiting),
+                HelloOutcome::ToBeRouted => *self = Self::Routing,
+                HelloOutcome::ToBeFetched(key) => *self = Self::Fetching(key),
+                HelloOutcome::Passthrough => return Ok(HandshakeProgress::Passthrough),
+                HelloOutcome::Begun(handshake) => *self = Self::Handshake(handshake),
             }
         }
         let Self::Handshake(handshake) = self else {
-            return Ok(Progress::Waiting);
+            return Ok(HandshakeProgress::Waiting);
         };
         let step = handshake.advance(incoming.data_mut(), out);
         facts.resumption_miss = handshake.miss();
@@ -205,16 +205,16 @@ impl Handshaking {
         handshake.take_early_data(early);
         incoming.consume(step.consumed);
         if !step.done {
-            return Ok(Progress::Waiting);
+            return Ok(HandshakeProgress::Waiting);
         }
         let Self::Handshake(handshake) = std::mem::replace(self, Self::ProxyHeader) else {
-            return Ok(Progress::Waiting);
+            return Ok(HandshakeProgress::Waiting);
         };
         let established = handshake.finish().map_err(ending_of_handshake)?;
-        Ok(Progress::Established(established))
+        Ok(HandshakeProgress::Established(established))
     }
 
-    /// What early data goes with: all that is agreed on, before the handshake is over.
+    /// The parameters that early data goes with, all agreed on before the handshake is over.
     pub(crate) fn agreed(&self) -> Option<Agreed> {
         match self {
             Self::Handshake(handshake) => handshake.agreed().ok(),
@@ -248,7 +248,7 @@ fn take_proxy_header(
     Ok(true)
 }
 
-enum Hello {
+enum HelloOutcome {
     Incomplete,
     ToBeRouted,
     ToBeFetched(OfferedSession),
@@ -263,13 +263,13 @@ fn take_hello(
     settings: &Settings,
     facts: &mut Facts,
     out: &mut Vec<u8>,
-) -> Result<Hello, Ending> {
+) -> Result<HelloOutcome, Ending> {
     let is_shared = matches!(settings.front, Front::Shared);
     if !is_shared && settings.send_proxy == SendProxy::Pass && facts.proxy_header.is_none() {
         return Err(proxy_header_out::missing_header());
     }
     let hello = match reader.read(incoming.data()) {
-        Ok(Peek::Incomplete) => return Ok(Hello::Incomplete),
+        Ok(Peek::Incomplete) => return Ok(HelloOutcome::Incomplete),
         Ok(Peek::Hello(hello)) => hello,
         Err(fault) => return Err(ending_of_hello(&fault, incoming.data(), facts, out)),
     };
@@ -279,7 +279,7 @@ fn take_hello(
     facts.other_name = hello.other_name().map(printable_name);
     let server = match &settings.front {
         Front::Terminate(server) => server,
-        Front::Shared => return Ok(Hello::ToBeRouted),
+        Front::Shared => return Ok(HelloOutcome::ToBeRouted),
         Front::Passthrough | Front::Plain => {
             let mut protocols = hello.alpn_protocols();
             facts.only_protocol = protocols.next().map(Into::into);
@@ -290,7 +290,7 @@ fn take_hello(
     if facts.session_tier.is_none()
         && let Some(key) = server.session_elsewhere(&hello)
     {
-        return Ok(Hello::ToBeFetched(key));
+        return Ok(HelloOutcome::ToBeFetched(key));
     }
     let config = server.select(&hello).map_err(|refusal| {
         out.extend_from_slice(&client_hello::alert_record(refusal.alert));
@@ -312,10 +312,10 @@ fn take_hello(
     facts.handshake = Some(kind_if_resumed(&hello));
     facts.early_data = hello.offers_early_data().then_some(EarlyData::Refused);
     let handshake = Handshake::new(config, &hello).map_err(ending_of_handshake)?;
-    Ok(Hello::Begun(Box::new(handshake)))
+    Ok(HelloOutcome::Begun(Box::new(handshake)))
 }
 
-/// What stands in the place of a name, for the log.
+/// The bytes that stand in the place of a name, for the log.
 fn printable_name(bytes: &[u8]) -> Box<str> {
     let text = String::from_utf8_lossy(bytes);
     let shown = text.chars().take(OTHER_NAME_CHARS_MAX);
@@ -326,20 +326,20 @@ fn printable_name(bytes: &[u8]) -> Box<str> {
 const OTHER_NAME_CHARS_MAX: usize = 253;
 
 /// Leaves a client's TLS closed, once it is known where its session is, if that matters.
-fn pass_by(hello: &ClientHello<'_>, settings: &Settings, facts: &mut Facts) -> Hello {
+fn pass_by(hello: &ClientHello<'_>, settings: &Settings, facts: &mut Facts) -> HelloOutcome {
     let Some(sessions) = &settings.passing_sessions else {
-        return Hello::Passthrough;
+        return HelloOutcome::Passthrough;
     };
     let session = facts.passing_session.insert(offered_session(hello));
     let known = session.offered.filter(|_| !session.may_be_random);
     let elsewhere = known.and_then(|known| sessions.elsewhere(known.as_bytes()));
     match elsewhere {
-        Some(key) if facts.session_tier.is_none() => Hello::ToBeFetched(key),
-        _ => Hello::Passthrough,
+        Some(key) if facts.session_tier.is_none() => HelloOutcome::ToBeFetched(key),
+        _ => HelloOutcome::Passthrough,
     }
 }
 
-/// Where a login may be bound to the certificate that the client is shown, it is compared later.
+/// Notes the certificate that a login may be bound to: it is compared with the server's later.
 fn note_shown_certificate(
     server: &Server,
     hello: &ClientHello<'_>,
@@ -429,7 +429,7 @@ fn ending_of_hello(fault: &HelloFault, bytes: &[u8], facts: &Facts, out: &mut Ve
     Ending::with(reason, fault.to_string())
 }
 
-/// What a browser that forgot the `s` can show.
+/// The answer that a browser without the `s` can show.
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     Content-Type: text/plain\r\n\
     Content-Length: 52\r\n\

@@ -29,7 +29,7 @@ pub struct Settings {
     pub offload: Option<Offload>,
 }
 
-/// Which sides begin in plaintext and ask for TLS, and by which protocol.
+/// The sides that begin in plaintext and ask for TLS, and the protocol.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Starttls {
     pub dialect: Dialect,
@@ -69,7 +69,7 @@ pub enum Front {
 }
 
 impl Settings {
-    /// Where sessions of TLS 1.3 lie.
+    /// The place of sessions of TLS 1.3.
     pub(crate) fn tls13_sessions(&self) -> Tls13Sessions {
         match &self.front {
             Front::Terminate(server) => server.tls13_sessions(),
@@ -81,13 +81,13 @@ impl Settings {
 /// TLS towards the servers of a service.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
-    /// What servers are offered and have to prove.
+    /// The offer to servers, and the proof that is asked of them.
     pub client: Arc<Client>,
     /// Whether the PROXY header goes inside of TLS; else before it.
     pub header_inside: bool,
 }
 
-/// What the kernel can encrypt, and from which length on it is asked to.
+/// The ciphers that the kernel can use, and the length from which it is asked to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Offload {
     /// From which length on it is asked where the length is known before, in bytes.
@@ -129,7 +129,7 @@ pub enum SendProxy {
     V2(ProxyTlvs),
 }
 
-/// Which TLVs a version 2 header carries.
+/// The TLVs of a version 2 header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProxyTlvs {
     pub alpn: bool,

@@ -9,9 +9,9 @@
 
 use std::time::Duration;
 
-use tls::record::{Layout, PLAINTEXT_BYTES_MAX};
+use tls::record::{PLAINTEXT_BYTES_MAX, RecordLayout};
 
-/// What one TCP segment carries: an Ethernet frame's 1500 bytes without the headers of IPv6 (40)
+/// The bytes of one TCP segment: an Ethernet frame's 1500 without the headers of IPv6 (40)
 /// and TCP (20) and TCP's timestamps (12).
 const SEGMENT_BYTES: usize = 1428;
 
@@ -19,7 +19,7 @@ const SEGMENT_BYTES: usize = 1428;
 /// behind them comes later in any case, and twice as many segments at once.
 const SHORT_RECORDS: usize = 10;
 
-/// What one record carries however fresh the connection is: these segments come at once, and a
+/// The segments of one record however fresh the connection is: they come at once, and a
 /// page of 4 KiB with its headers is sealed at the cost of one record.
 const WHOLE_SEGMENTS: usize = 4;
 
@@ -49,14 +49,19 @@ impl RecordSizing {
 
     /// Gives `count` bytes, which fill pieces for records of full size, the places that they have
     /// in the records to be sealed; returns how many are in each record.
-    pub(crate) fn lay_out(&mut self, space: &mut [u8], count: usize, layout: Layout) -> Lengths {
+    pub(crate) fn lay_out(
+        &mut self,
+        space: &mut [u8],
+        count: usize,
+        layout: RecordLayout,
+    ) -> Lengths {
         let lengths = self.lengths(count, layout);
         lengths.move_apart(space, layout);
         self.sent_bytes = self.sent_bytes.saturating_add(count);
         lengths
     }
 
-    fn lengths(&self, count: usize, layout: Layout) -> Lengths {
+    fn lengths(&self, count: usize, layout: RecordLayout) -> Lengths {
         let overhead = layout.head + layout.tail;
         let short = SEGMENT_BYTES - overhead;
         let first = count.min(PLAINTEXT_BYTES_MAX);
@@ -98,7 +103,7 @@ pub(crate) struct Lengths {
 
 impl Lengths {
     /// Makes room between the records that were one piece, the last one first.
-    fn move_apart(&self, space: &mut [u8], layout: Layout) {
+    fn move_apart(&self, space: &mut [u8], layout: RecordLayout) {
         if self.shorts == 0 {
             return;
         }
@@ -152,10 +157,10 @@ impl Iterator for Lengths {
 mod tests {
     use super::*;
 
-    const LAYOUTS: [Layout; 3] = [
-        Layout { head: 5, tail: 17 },
-        Layout { head: 13, tail: 16 },
-        Layout { head: 5, tail: 16 },
+    const LAYOUTS: [RecordLayout; 3] = [
+        RecordLayout { head: 5, tail: 17 },
+        RecordLayout { head: 13, tail: 16 },
+        RecordLayout { head: 5, tail: 16 },
     ];
 
     /// Bytes in which a moved one shows.
@@ -165,8 +170,12 @@ mod tests {
             .collect()
     }
 
-    /// What is in the records, and how long they are.
-    fn laid_out(sizing: &mut RecordSizing, count: usize, layout: Layout) -> (Vec<u8>, Vec<usize>) {
+    /// The content of the records, and how long they are.
+    fn laid_out(
+        sizing: &mut RecordSizing,
+        count: usize,
+        layout: RecordLayout,
+    ) -> (Vec<u8>, Vec<usize>) {
         let records = count.div_ceil(PLAINTEXT_BYTES_MAX);
         let mut space = vec![0xaa; records * layout.stride() + SHORT_OVERHEAD_BYTES_MAX];
         let pieces = space.chunks_exact_mut(layout.stride());
@@ -263,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_somebody_else_seals_stays_where_it_is() {
-        let plain = Layout { head: 0, tail: 0 };
+        let plain = RecordLayout { head: 0, tail: 0 };
         let lengths = RecordSizing::default().lengths(40_000, plain);
         let lengths: Vec<usize> = lengths.collect();
         assert_eq!(lengths, [16_384, 16_384, 7_232]);

@@ -6,21 +6,21 @@
 
 use std::time::{Duration, Instant};
 
-use tls::record::{KeyExhausted, Layout, OVERHEAD_BYTES_MAX, PLAINTEXT_BYTES_MAX};
-use tls::traffic::{Incoming, RecordSealer, Traffic, TrafficFault};
+use tls::record::{KeyExhausted, OVERHEAD_BYTES_MAX, PLAINTEXT_BYTES_MAX, RecordLayout};
+use tls::traffic::{RecordContent, RecordSealer, Traffic, TrafficFault};
 
-use crate::buffer::{Buffer, Pool, RECORDS_LARGE, Size};
+use crate::buffer::{Buffer, BufferSize, Pool, RECORDS_LARGE};
 use crate::record_sizing::{RecordSizing, SHORT_OVERHEAD_BYTES_MAX};
 
 /// How long tickets wait for an answer to be sent with. It saves a packet of their own, and a
 /// client that opens more connections meanwhile does not resume.
 const HOLD_MAX: Duration = Duration::from_millis(50);
 
-/// What one read may take when it is encrypted.
+/// The room that one read takes when it is encrypted.
 const RECORD_ROOM: usize = PLAINTEXT_BYTES_MAX + OVERHEAD_BYTES_MAX + SHORT_OVERHEAD_BYTES_MAX;
 
-/// Nothing is put around bytes that are relayed as they come.
-pub(crate) const AS_IS: Layout = Layout { head: 0, tail: 0 };
+/// The layout of bytes that are relayed as they come.
+pub(crate) const AS_IS: RecordLayout = RecordLayout { head: 0, tail: 0 };
 
 /// How a side's stream of bytes ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,7 +31,7 @@ pub(crate) enum StreamEnd {
     Plain,
 }
 
-/// What came of the records that were decrypted.
+/// The result of decrypting records.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Decrypted {
     /// Bytes of application data.
@@ -47,7 +47,7 @@ pub(crate) enum DecryptFault {
     Alert(u8),
 }
 
-/// Why nothing more can be relayed from a server's records to the client's.
+/// The fault after which nothing more can be relayed from a server's records to the client's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RelayFault {
     /// The server sent a record or message that is not allowed.
@@ -73,7 +73,7 @@ impl From<KeyExhausted> for RelayFault {
 pub(crate) struct Up {
     /// Records as they came; before the handshake is over, its messages.
     pub(crate) records: Option<Buffer>,
-    /// What was in them, not yet sent on.
+    /// The plaintext of the records, not yet sent on.
     pub(crate) plain: Option<Buffer>,
     pub(crate) end: Option<StreamEnd>,
     /// The server takes no more: what the client still sends has no reader.
@@ -94,7 +94,7 @@ pub(crate) struct Down {
 }
 
 impl Up {
-    /// Where to receive; `None` = not now.
+    /// The room for records; `None` = nothing is read now.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
         if self.plain.is_some() || self.end.is_some() || self.is_refused {
             return None;
@@ -107,14 +107,16 @@ impl Up {
         )
     }
 
-    /// Where to receive the handshake: a message of it may be longer than one record, and the large
+    /// The room for the handshake: a message of it may be longer than one record, and the large
     /// buffer bounds it.
     pub(crate) fn handshake_room(&mut self, pool: &mut Pool) -> &mut [u8] {
         room_for_message(&mut self.records, pool)
     }
 
     pub(crate) fn dropping_room(&mut self, pool: &mut Pool) -> &mut [u8] {
-        let dropped = self.records.get_or_insert_with(|| pool.take(Size::Small));
+        let dropped = self
+            .records
+            .get_or_insert_with(|| pool.take(BufferSize::Small));
         dropped.consume(dropped.data().len());
         dropped.compact();
         dropped.space()
@@ -166,9 +168,9 @@ impl Up {
                 break;
             };
             let size = if records.is_large() {
-                Size::Large
+                BufferSize::Large
             } else {
-                Size::Small
+                BufferSize::Small
             };
             let plain = self.plain.get_or_insert_with(|| pool.take(size));
             let incoming = traffic
@@ -176,13 +178,13 @@ impl Up {
                 .map_err(DecryptFault::Traffic)?;
             records.consume(record_bytes);
             match incoming {
-                Incoming::Data(bytes) => {
+                RecordContent::Data(bytes) => {
                     plain.fill(bytes);
                     decrypted.bytes += bytes;
                 }
-                Incoming::Control => decrypted.controls += 1,
-                Incoming::CloseNotify => self.end = Some(StreamEnd::CloseNotify),
-                Incoming::FatalAlert(alert) => return Err(DecryptFault::Alert(alert)),
+                RecordContent::Control => decrypted.controls += 1,
+                RecordContent::CloseNotify => self.end = Some(StreamEnd::CloseNotify),
+                RecordContent::FatalAlert(alert) => return Err(DecryptFault::Alert(alert)),
             }
         }
         pool.give_if_empty(&mut self.plain);
@@ -195,7 +197,7 @@ impl Up {
     pub(crate) fn add_early(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !self.is_refused {
             self.plain
-                .get_or_insert_with(|| pool.take(Size::Small))
+                .get_or_insert_with(|| pool.take(BufferSize::Small))
                 .append(bytes);
         }
     }
@@ -233,15 +235,15 @@ impl Up {
     }
 }
 
-/// Where to receive a handshake: a message of it may be longer than one record, and the large
+/// The room for a handshake: a message of it may be longer than one record, and the large
 /// buffer bounds it.
 pub(crate) fn room_for_message<'a>(slot: &'a mut Option<Buffer>, pool: &mut Pool) -> &'a mut [u8] {
-    let incoming = slot.get_or_insert_with(|| pool.take(Size::Small));
+    let incoming = slot.get_or_insert_with(|| pool.take(BufferSize::Small));
     if incoming.space().is_empty() {
         incoming.compact();
     }
     if incoming.space().is_empty() && !incoming.is_large() {
-        let mut larger = pool.take(Size::Large);
+        let mut larger = pool.take(BufferSize::Large);
         larger.append(incoming.data());
         pool.give(std::mem::replace(incoming, larger));
     }
@@ -268,7 +270,7 @@ fn seal_laid_out(
     records: &mut Buffer,
     sizing: &mut RecordSizing,
     count: usize,
-    layout: Layout,
+    layout: RecordLayout,
     seal: &mut impl RecordSealer,
 ) -> Result<(), KeyExhausted> {
     for plain_bytes in sizing.lay_out(records.space(), count, layout) {
@@ -280,11 +282,11 @@ fn seal_laid_out(
 }
 
 impl Down {
-    /// Where to receive: pieces of a record's plaintext size, to be filled in order with one
+    /// The room for plaintext: pieces of a record's size, to be filled in order with one
     /// vectored read; `None` = not now.
     pub(crate) fn room<'a>(
         &'a mut self,
-        layout: Layout,
+        layout: RecordLayout,
         pool: &mut Pool,
     ) -> Option<impl Iterator<Item = &'a mut [u8]> + use<'a>> {
         if self.is_ended || !self.pending().is_empty() {
@@ -342,7 +344,7 @@ impl Down {
         opener: &mut Traffic,
         seal: &mut impl RecordSealer,
         pool: &mut Pool,
-    ) -> Result<(usize, Option<Incoming>), RelayFault> {
+    ) -> Result<(usize, Option<RecordContent>), RelayFault> {
         let layout = seal.layout();
         let mut data_bytes = 0;
         if !self.pending().is_empty() {
@@ -362,11 +364,11 @@ impl Down {
             let opened = opener.open(record, &mut records.space()[layout.head..])?;
             incoming.consume(bytes);
             match opened {
-                Incoming::Data(count) => {
+                RecordContent::Data(count) => {
                     data_bytes += count;
                     seal_laid_out(records, &mut self.sizing, count, layout, seal)?;
                 }
-                Incoming::Control => {}
+                RecordContent::Control => {}
                 other => return Ok((data_bytes, Some(other))),
             }
         }
@@ -395,7 +397,7 @@ impl Down {
         if !bytes.is_empty() {
             self.release();
             self.records
-                .get_or_insert_with(|| pool.take(Size::Small))
+                .get_or_insert_with(|| pool.take(BufferSize::Small))
                 .append(bytes);
         }
     }
@@ -410,7 +412,9 @@ impl Down {
         let layout = seal.layout();
         for part in bytes.chunks(self.sizing.limit.unwrap_or(PLAINTEXT_BYTES_MAX)) {
             self.release();
-            let records = self.records.get_or_insert_with(|| pool.take(Size::Small));
+            let records = self
+                .records
+                .get_or_insert_with(|| pool.take(BufferSize::Small));
             // Without a record of its own for the first bytes after a pause: a reply is short.
             let record_bytes = layout.head + part.len() + layout.tail;
             records.reserve(record_bytes);

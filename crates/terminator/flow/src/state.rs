@@ -1,4 +1,4 @@
-//! Where a connection is: the stage of the whole, and what is spoken at either end, from plaintext
+//! The states of a connection: the stage of the whole, and of either end, from plaintext
 //! to TLS that the kernel seals.
 //!
 //! Owns how long a stage may last; the steps of an end, which are the same for clients and servers;
@@ -26,7 +26,7 @@ const CLOSING_MAX: Duration = Duration::from_secs(2);
 /// sends has a reader only if the server closed one direction, and few do.
 const HALF_CLOSED_MAX: Duration = Duration::from_secs(60);
 
-pub(crate) enum Stage {
+pub(crate) enum ConnectionStage {
     /// Up to the end of the handshake, or to the first byte of early data.
     Handshaking,
     /// No server is connected yet.
@@ -35,11 +35,11 @@ pub(crate) enum Stage {
     Relaying,
     /// Last bytes go to the client, what it still sends is dropped.
     Closing { until: Instant, dropped: usize },
-    /// Nothing is left to do but to close.
+    /// The connection has ended, and is to be closed.
     Over,
 }
 
-/// What has happened on the server's side and has to wait for the end of a handshake that early
+/// An event on the server's side that waits for the end of a handshake that early
 /// data came before.
 pub(crate) enum Postponed {
     /// The server's stream has ended.
@@ -58,7 +58,7 @@ pub(crate) fn first_to_end(up: Option<StreamEnd>, is_down_ended: bool) -> Option
     }
 }
 
-impl Stage {
+impl ConnectionStage {
     /// The last bytes go to the client.
     pub(crate) fn closing(now: Instant) -> Self {
         Self::Closing {
@@ -95,7 +95,7 @@ impl Stage {
 
 /// The conversation before TLS, as [`wire::starttls`] leads it. It goes on under TLS until nothing
 /// is left to rewrite.
-pub(crate) struct Conversation {
+pub(crate) struct StarttlsTalk {
     pub(crate) dialog: Dialog,
     /// A request that goes to every server, and not to one.
     pub(crate) broadcast: Option<Broadcast>,
@@ -106,7 +106,7 @@ pub(crate) struct Broadcast {
     pub(crate) has_reached_one: bool,
 }
 
-impl Conversation {
+impl StarttlsTalk {
     pub(crate) fn new(settings: &Starttls, has_back_tls: bool) -> Self {
         let mut dialog = Dialog::new(settings.dialect, settings.sides, settings.names());
         if has_back_tls {
@@ -217,14 +217,14 @@ enum Encryption {
     },
     /// Our record layer, until all that it encrypted has been sent.
     Wanted,
-    /// Nothing: the kernel was asked and has not answered.
+    /// Neither: the kernel was asked and has not answered.
     Asked,
     Kernel,
     /// The kernel, once it has the key that follows a KeyUpdate.
     KernelRekeying,
 }
 
-/// What encrypts, and the records without data that the kernel has to send.
+/// The side that encrypts, and the records without data that the kernel has to send.
 #[derive(Debug, Default)]
 pub(crate) struct KtlsState {
     encryption: Encryption,

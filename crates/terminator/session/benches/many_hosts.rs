@@ -1,4 +1,4 @@
-//! What peers cost with many hosts: the protocol itself, in virtual time. Prints a table in
+//! The cost of peers with many hosts: the protocol itself, in virtual time. Prints a table in
 //! Markdown.
 //!
 //!     cargo bench -p session --bench many_hosts -- [HOSTS...]
@@ -153,7 +153,7 @@ fn moves(network: &mut Network) -> (f64, f64) {
     (f64::from(found) / missed * 100.0, answers as f64 / missed)
 }
 
-/// What a sign of life costs the last host, from each of the others in turn: the least of some
+/// The cost of a sign of life for the last host, from each of the others in turn: the least of some
 /// batches, which is what the others' work did not disturb.
 fn receive_ns(network: &mut Network) -> f64 {
     let last = network.hosts.len() - 1;

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::key::Sealed;
-use crate::words::Words;
+use crate::words::MemoryWords;
 
 /// Words of a block: four cache lines. A TLS 1.2 session takes about 110 bytes with its server
 /// name, and as its key 33, which the first block holds with room for another fifty.
@@ -60,9 +60,9 @@ pub(crate) const fn blocks_of(length: usize) -> usize {
 
 /// A place among the blocks, counted from 1: so that "none" takes no room.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Slot(NonZeroU32);
+pub(crate) struct BlockSlot(NonZeroU32);
 
-impl Slot {
+impl BlockSlot {
     /// The place with this index; `None` if it is past all that 32 bits can name.
     pub(crate) fn new(index: usize) -> Option<Self> {
         let number = u32::try_from(index).ok()?.checked_add(1)?;
@@ -84,7 +84,7 @@ impl Slot {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Header {
+pub(crate) struct EntryHeader {
     pub(crate) hash: u64,
     pub(crate) put_at_ms: u64,
     /// Bytes of the value.
@@ -93,26 +93,26 @@ pub(crate) struct Header {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum State {
+pub(crate) enum BlockState {
     Never,
     /// Free, or of no known form.
     Free,
     First {
         length: u16,
-        next: Option<Slot>,
+        next: Option<BlockSlot>,
     },
     Further {
-        next: Option<Slot>,
+        next: Option<BlockSlot>,
     },
 }
 
 /// Some of the memory's blocks, which one shard owns.
 #[derive(Clone, Debug)]
-pub(crate) struct Blocks(Words);
+pub(crate) struct Blocks(MemoryWords);
 
 impl Blocks {
     /// As many blocks as there are whole ones.
-    pub(crate) fn new(words: Words) -> Self {
+    pub(crate) fn new(words: MemoryWords) -> Self {
         Self(words)
     }
 
@@ -121,33 +121,33 @@ impl Blocks {
     }
 
     /// Asks for all of a block, so that none of its lines is waited for alone.
-    pub(crate) fn fetch(&self, slot: Slot) {
+    pub(crate) fn fetch(&self, slot: BlockSlot) {
         self.0.fetch(slot.index() * BLOCK_WORDS, BLOCK_WORDS);
     }
 
     /// The hash that a first block says.
-    pub(crate) fn hash(&self, slot: Slot) -> u64 {
+    pub(crate) fn hash(&self, slot: BlockSlot) -> u64 {
         self.block(slot)[HASH].load(Relaxed)
     }
 
-    pub(crate) fn state(&self, slot: Slot) -> State {
+    pub(crate) fn state(&self, slot: BlockSlot) -> BlockState {
         let state = self.block(slot)[STATE].load(Acquire);
-        let (mark, next) = (state & 0xffff, Slot::from_number((state >> 32) as u32));
+        let (mark, next) = (state & 0xffff, BlockSlot::from_number((state >> 32) as u32));
         match mark {
-            NEVER => State::Never,
-            FIRST => State::First {
+            NEVER => BlockState::Never,
+            FIRST => BlockState::First {
                 length: (state >> 16) as u16,
                 next,
             },
-            FURTHER => State::Further { next },
-            _ => State::Free,
+            FURTHER => BlockState::Further { next },
+            _ => BlockState::Free,
         }
     }
 
     /// The header of a first block; of any other, one that fits no value.
-    pub(crate) fn header(&self, slot: Slot) -> Header {
+    pub(crate) fn header(&self, slot: BlockSlot) -> EntryHeader {
         let block = self.block(slot);
-        Header {
+        EntryHeader {
             hash: block[HASH].load(Relaxed),
             put_at_ms: block[PUT_AT].load(Relaxed),
             length: (block[STATE].load(Acquire) >> 16) as u16,
@@ -156,7 +156,7 @@ impl Blocks {
     }
 
     /// Writes an entry to these blocks, as many as its length takes.
-    pub(crate) fn write(&self, slots: &[Slot], header: &Header, value: &[u8]) {
+    pub(crate) fn write(&self, slots: &[BlockSlot], header: &EntryHeader, value: &[u8]) {
         assert!(slots.len() == blocks_of(value.len()) && value.len() == usize::from(header.length));
         slots
             .iter()
@@ -183,7 +183,7 @@ impl Blocks {
     }
 
     /// Adds a block's part of a value to what was read before it, up to the value's length.
-    pub(crate) fn read(&self, slot: Slot, is_first: bool, length: usize, value: &mut Vec<u8>) {
+    pub(crate) fn read(&self, slot: BlockSlot, is_first: bool, length: usize, value: &mut Vec<u8>) {
         let words = if is_first {
             &self.block(slot)[FIRST_WORDS]
         } else {
@@ -198,23 +198,23 @@ impl Blocks {
     }
 
     /// Notes that an entry was used, for a successor.
-    pub(crate) fn note_use(&self, slot: Slot) {
+    pub(crate) fn note_use(&self, slot: BlockSlot) {
         self.block(slot)[USED].store(1, Relaxed);
     }
 
-    pub(crate) fn was_used(&self, slot: Slot) -> bool {
+    pub(crate) fn was_used(&self, slot: BlockSlot) -> bool {
         self.block(slot)[USED].load(Relaxed) == 1
     }
 
     /// Makes a block free, all zeros behind its mark.
-    pub(crate) fn clear(&self, slot: Slot) {
+    pub(crate) fn clear(&self, slot: BlockSlot) {
         self.mark(slot, FREE, 0, None);
         let rest = &self.block(slot)[STATE + 1..];
         rest.iter().for_each(|word| word.store(0, Relaxed));
     }
 
-    fn mark(&self, slot: Slot, mark: u64, length: u16, next: Option<Slot>) {
-        let next = next.map_or(0, Slot::number);
+    fn mark(&self, slot: BlockSlot, mark: u64, length: u16, next: Option<BlockSlot>) {
+        let next = next.map_or(0, BlockSlot::number);
         let state = mark | u64::from(length) << 16 | u64::from(next) << 32;
         // After a first block's other words, in the order of the program: a process that is
         // killed leaves what it has written so far.
@@ -222,7 +222,7 @@ impl Blocks {
         std::sync::atomic::fence(Release);
     }
 
-    fn block(&self, slot: Slot) -> &[AtomicU64] {
+    fn block(&self, slot: BlockSlot) -> &[AtomicU64] {
         self.0.at(slot.index() * BLOCK_WORDS, BLOCK_WORDS)
     }
 }
@@ -255,14 +255,14 @@ const CLOCK_DIFFERENCE_MS: u64 = 1000;
 /// An entry that was found.
 #[derive(Debug)]
 pub(crate) struct Survivor {
-    pub(crate) first: Slot,
-    pub(crate) further: Vec<Slot>,
-    pub(crate) header: Header,
+    pub(crate) first: BlockSlot,
+    pub(crate) further: Vec<BlockSlot>,
+    pub(crate) header: EntryHeader,
     pub(crate) was_used: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct SurvivorLimits {
     pub(crate) now_ms: u64,
     pub(crate) lifetime_ms: u64,
     pub(crate) entries_max: usize,
@@ -275,14 +275,14 @@ pub(crate) struct Wanted {
 /// new. No block is in two of them.
 pub(crate) fn survivors(
     blocks: &Blocks,
-    wanted: Wanted,
+    wanted: SurvivorLimits,
     is_ours: impl Fn(u64) -> bool,
 ) -> (usize, Vec<Survivor>) {
-    let slots = (0..blocks.len()).map_while(Slot::new);
+    let slots = (0..blocks.len()).map_while(BlockSlot::new);
     let states = slots.map(|slot| (slot, blocks.state(slot)));
     let mut used = 0;
     let mut found: Vec<_> = states
-        .take_while(|(_, state)| *state != State::Never)
+        .take_while(|(_, state)| *state != BlockState::Never)
         .inspect(|_| used += 1)
         .filter_map(|(slot, state)| entry(blocks, slot, state))
         .filter(|one| is_young(one.header.put_at_ms, wanted) && is_ours(one.header.hash))
@@ -294,8 +294,8 @@ pub(crate) fn survivors(
     (used, found)
 }
 
-fn entry(blocks: &Blocks, slot: Slot, state: State) -> Option<Survivor> {
-    let State::First { length, next } = state else {
+fn entry(blocks: &Blocks, slot: BlockSlot, state: BlockState) -> Option<Survivor> {
+    let BlockState::First { length, next } = state else {
         return None;
     };
     (usize::from(length) <= SEALED_BYTES_MAX).then(|| Survivor {
@@ -306,7 +306,7 @@ fn entry(blocks: &Blocks, slot: Slot, state: State) -> Option<Survivor> {
     })
 }
 
-fn is_young(put_at_ms: u64, wanted: Wanted) -> bool {
+fn is_young(put_at_ms: u64, wanted: SurvivorLimits) -> bool {
     let is_past = put_at_ms <= wanted.now_ms.saturating_add(CLOCK_DIFFERENCE_MS);
     is_past && wanted.now_ms.saturating_sub(put_at_ms) < wanted.lifetime_ms
 }
@@ -321,7 +321,7 @@ fn claim(blocks: &Blocks, one: &mut Survivor, is_claimed: &mut [bool]) -> bool {
         if one.further.len() == wanted || !is_free || one.further.contains(&slot) {
             return false;
         }
-        let State::Further { next: after } = blocks.state(slot) else {
+        let BlockState::Further { next: after } = blocks.state(slot) else {
             return false;
         };
         one.further.push(slot);

@@ -17,7 +17,7 @@ const SOUND: Duration = Duration::from_secs(60);
 /// Lets requests through, or does not.
 #[derive(Clone, Debug)]
 pub struct Breaker {
-    state: State,
+    state: BreakerState,
     failures: u32,
     failures_max: u32,
     /// The last pause, and when it began.
@@ -25,7 +25,7 @@ pub struct Breaker {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum BreakerState {
     Closed,
     Open {
         until: Instant,
@@ -38,7 +38,7 @@ impl Breaker {
     /// A closed one, which so many failures in a row open.
     pub fn new(failures_max: u32) -> Self {
         Self {
-            state: State::Closed,
+            state: BreakerState::Closed,
             failures: 0,
             failures_max,
             last: None,
@@ -46,26 +46,26 @@ impl Breaker {
     }
 
     pub fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, BreakerState::Closed)
     }
 
     /// When one may be tried; `None` = it is closed, or one is on its way.
     pub fn due(&self) -> Option<Instant> {
         match self.state {
-            State::Open { until } => Some(until),
-            State::Closed | State::HalfOpen => None,
+            BreakerState::Open { until } => Some(until),
+            BreakerState::Closed | BreakerState::HalfOpen => None,
         }
     }
 
     /// Whether a request goes through. When a pause is over, one does.
     pub fn lets_through(&mut self, now: Instant) -> bool {
         match self.state {
-            State::Closed => true,
-            State::Open { until } if until <= now => {
-                self.state = State::HalfOpen;
+            BreakerState::Closed => true,
+            BreakerState::Open { until } if until <= now => {
+                self.state = BreakerState::HalfOpen;
                 true
             }
-            State::Open { .. } | State::HalfOpen => false,
+            BreakerState::Open { .. } | BreakerState::HalfOpen => false,
         }
     }
 
@@ -73,7 +73,7 @@ impl Breaker {
     pub fn succeeded(&mut self) -> bool {
         self.failures = 0;
         let was_closed = self.is_closed();
-        self.state = State::Closed;
+        self.state = BreakerState::Closed;
         !was_closed
     }
 
@@ -81,17 +81,17 @@ impl Breaker {
     pub fn failed(&mut self, now: Instant) -> bool {
         self.failures = self.failures.saturating_add(1);
         match self.state {
-            State::Closed if self.failures >= self.failures_max => self.open(now),
-            State::HalfOpen => {
+            BreakerState::Closed if self.failures >= self.failures_max => self.open(now),
+            BreakerState::HalfOpen => {
                 self.open(now);
                 false
             }
             // Those that were on their way when it opened fail as well.
-            State::Closed | State::Open { .. } => false,
+            BreakerState::Closed | BreakerState::Open { .. } => false,
         }
     }
 
-    /// Nothing can go through. Whether that is news.
+    /// Notes that nothing can go through. Returns whether that is news.
     pub fn open(&mut self, now: Instant) -> bool {
         let was_closed = self.is_closed();
         let recent = self
@@ -99,7 +99,7 @@ impl Breaker {
             .filter(|(pause, at)| now.saturating_duration_since(*at) < *pause + SOUND);
         let pause = recent.map_or(PAUSE_MIN, |(pause, _)| (pause * 2).min(PAUSE_MAX));
         self.last = Some((pause, now));
-        self.state = State::Open { until: now + pause };
+        self.state = BreakerState::Open { until: now + pause };
         was_closed
     }
 }

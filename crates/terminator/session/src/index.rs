@@ -2,28 +2,28 @@
 //!
 //! Owns the links. The rows are this process's own: nobody else can have written them.
 
-use crate::blocks::Slot;
+use crate::blocks::BlockSlot;
 
-/// What is known of a block. All but `further` is of use in an entry's first block only.
+/// The facts of a block. All but `further` is of use in an entry's first block only.
 ///
 /// A look-up of an entry that was found before does not come here: it would be one more line to
 /// wait for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
+pub(crate) struct BlockRow {
     pub(crate) hash: u64,
     pub(crate) put_at_ms: u64,
     /// The entry's next block; of a free block, the next free one.
-    pub(crate) further: Option<Slot>,
+    pub(crate) further: Option<BlockSlot>,
     links: [Links; 2],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Links {
-    before: Option<Slot>,
-    after: Option<Slot>,
+    before: Option<BlockSlot>,
+    after: Option<BlockSlot>,
 }
 
-impl Row {
+impl BlockRow {
     /// A row in no list.
     pub(crate) fn new(hash: u64, put_at_ms: u64) -> Self {
         Self {
@@ -37,15 +37,15 @@ impl Row {
 
 /// The rows of all blocks that were ever used.
 #[derive(Debug, Default)]
-pub(crate) struct Rows(Vec<Row>);
+pub(crate) struct BlockRows(Vec<BlockRow>);
 
-impl Rows {
+impl BlockRows {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Adds a row for the next block; there will be `rows_max` at most.
-    pub(crate) fn push(&mut self, row: Row, rows_max: usize) {
+    pub(crate) fn push(&mut self, row: BlockRow, rows_max: usize) {
         if self.0.len() == self.0.capacity() {
             // By halves and never past the limit: a doubled array would waste as much again.
             let step = (self.0.len() / 2).max(8);
@@ -54,18 +54,18 @@ impl Rows {
         self.0.push(row);
     }
 
-    pub(crate) fn at(&self, slot: Slot) -> &Row {
+    pub(crate) fn at(&self, slot: BlockSlot) -> &BlockRow {
         &self.0[slot.index()]
     }
 
-    pub(crate) fn at_mut(&mut self, slot: Slot) -> &mut Row {
+    pub(crate) fn at_mut(&mut self, slot: BlockSlot) -> &mut BlockRow {
         &mut self.0[slot.index()]
     }
 }
 
-/// Which of a row's links a list runs through.
+/// The links of a row that a list runs through.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Thread {
+pub(crate) enum ListLinks {
     /// All entries, by the time of their put.
     Age,
     /// The entries of one queue, in the order in which they came to it.
@@ -74,15 +74,15 @@ pub(crate) enum Thread {
 
 /// A list from first to last.
 #[derive(Debug)]
-pub(crate) struct List {
-    thread: Thread,
-    first: Option<Slot>,
-    last: Option<Slot>,
+pub(crate) struct EntryList {
+    thread: ListLinks,
+    first: Option<BlockSlot>,
+    last: Option<BlockSlot>,
     len: usize,
 }
 
-impl List {
-    pub(crate) fn new(thread: Thread) -> Self {
+impl EntryList {
+    pub(crate) fn new(thread: ListLinks) -> Self {
         Self {
             thread,
             first: None,
@@ -91,11 +91,11 @@ impl List {
         }
     }
 
-    pub(crate) fn first(&self) -> Option<Slot> {
+    pub(crate) fn first(&self) -> Option<BlockSlot> {
         self.first
     }
 
-    pub(crate) fn last(&self) -> Option<Slot> {
+    pub(crate) fn last(&self) -> Option<BlockSlot> {
         self.last
     }
 
@@ -103,16 +103,21 @@ impl List {
         self.len
     }
 
-    pub(crate) fn before(&self, rows: &Rows, slot: Slot) -> Option<Slot> {
+    pub(crate) fn before(&self, rows: &BlockRows, slot: BlockSlot) -> Option<BlockSlot> {
         rows.at(slot).links[self.thread as usize].before
     }
 
-    pub(crate) fn push(&mut self, rows: &mut Rows, slot: Slot) {
+    pub(crate) fn push(&mut self, rows: &mut BlockRows, slot: BlockSlot) {
         self.insert_after(rows, self.last, slot);
     }
 
     /// Puts `slot` behind another one of the list, or first.
-    pub(crate) fn insert_after(&mut self, rows: &mut Rows, before: Option<Slot>, slot: Slot) {
+    pub(crate) fn insert_after(
+        &mut self,
+        rows: &mut BlockRows,
+        before: Option<BlockSlot>,
+        slot: BlockSlot,
+    ) {
         let after = match before {
             Some(before) => rows.at(before).links[self.thread as usize].after,
             None => self.first,
@@ -123,7 +128,7 @@ impl List {
         self.len += 1;
     }
 
-    pub(crate) fn remove(&mut self, rows: &mut Rows, slot: Slot) {
+    pub(crate) fn remove(&mut self, rows: &mut BlockRows, slot: BlockSlot) {
         let links = &mut rows.at_mut(slot).links[self.thread as usize];
         let Links { before, after } = std::mem::take(links);
         self.join(rows, before, after);
@@ -131,7 +136,7 @@ impl List {
     }
 
     /// Makes two neighbours; `None` = the list's end on that side.
-    fn join(&mut self, rows: &mut Rows, before: Option<Slot>, after: Option<Slot>) {
+    fn join(&mut self, rows: &mut BlockRows, before: Option<BlockSlot>, after: Option<BlockSlot>) {
         match before {
             Some(before) => rows.at_mut(before).links[self.thread as usize].after = after,
             None => self.first = after,

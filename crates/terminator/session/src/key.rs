@@ -63,10 +63,10 @@ pub trait ValueCipher: Debug + Send + Sync {
     fn open(&self, additional: &[u8], sealed: Sealed, bytes: &mut Vec<u8>) -> bool;
 }
 
-/// What opens sealed bytes, beside the key.
+/// The nonce and tag that open sealed bytes, beside the key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sealed {
-    /// What no other value under the key was sealed with.
+    /// Unique to this value under the key.
     pub nonce: [u8; 12],
     pub tag: [u8; 16],
 }

@@ -21,6 +21,6 @@ pub use breaker::Breaker;
 pub use key::{Key, Offered, Sealed, ValueCipher};
 pub use memory::{Memory, Options};
 pub use shard::Counters;
-pub use store::{Expected, MemoryStore, StoredEntry};
+pub use store::{ExpectedEntry, MemoryStore, StoredEntry};
 pub use tiers::{FetchAnswer, Request, Tiers};
-pub use words::Machine;
+pub use words::MachineWords;

@@ -1,4 +1,4 @@
-//! What a store is made of: its limits, the memory it lies in, and what seals it.
+//! The parts of a store: its limits, the memory it lies in, and the cipher that seals it.
 //!
 //! Owns how much memory is wanted. Making it, and keeping it for a successor, is the caller's.
 
@@ -10,15 +10,15 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use crate::blocks::{BLOCK_WORDS, VALUE_BLOCKS_MAX};
-use crate::index::Row;
+use crate::index::BlockRow;
 use crate::key::ValueCipher;
 use crate::table::ENTRY_BYTES;
-use crate::words::Machine;
+use crate::words::MachineWords;
 
-/// What a block costs, its row and its share of the hash table included.
+/// The cost of a block, its row and its share of the hash table included.
 pub(crate) const BLOCK_COST_BYTES: usize = 320;
 
-const _: () = assert!(BLOCK_WORDS * 8 + size_of::<Row>() + ENTRY_BYTES <= BLOCK_COST_BYTES);
+const _: () = assert!(BLOCK_WORDS * 8 + size_of::<BlockRow>() + ENTRY_BYTES <= BLOCK_COST_BYTES);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Options {
@@ -42,14 +42,14 @@ impl Options {
     }
 }
 
-/// Where a store's entries lie, and what protects them there.
+/// The memory that a store's entries lie in, and the cipher that protects them there.
 #[derive(Clone)]
 pub struct Memory {
     pub(crate) words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
     pub(crate) seal: Arc<dyn ValueCipher>,
     pub(crate) hash_key: [u8; 16],
     pub(crate) zero: Instant,
-    pub(crate) machine: Machine,
+    pub(crate) machine: MachineWords,
     pub(crate) is_in_use: bool,
 }
 
@@ -70,7 +70,7 @@ impl Memory {
             seal,
             hash_key,
             zero,
-            machine: Machine::default(),
+            machine: MachineWords::default(),
             is_in_use: false,
         }
     }
@@ -86,7 +86,7 @@ impl Memory {
 
     /// The same, where the machine can do this.
     #[must_use]
-    pub fn on(self, machine: Machine) -> Self {
+    pub fn on(self, machine: MachineWords) -> Self {
         Self { machine, ..self }
     }
 
@@ -94,7 +94,7 @@ impl Memory {
     pub fn private(
         options: Options,
         seal: Arc<dyn ValueCipher>,
-        machine: Machine,
+        machine: MachineWords,
         zero: Instant,
     ) -> Self {
         let words = (machine.words)(Self::words_of(options));

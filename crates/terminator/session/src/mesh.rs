@@ -23,18 +23,18 @@ use wire::cluster::{BODY_BYTES_MAX, DatagramFault, HEADER_BYTES, Header, Message
 
 pub use bucket::Bucket;
 pub use catch_up::{CatchUp, CatchUpState};
-use history::Asked;
 pub use history::Deleted;
+use history::RecentQuestions;
 pub use outside::{
     DatagramCipher, LocalSessions, MeshCounters, MeshOptions, Moment, Target, WalkedSession,
 };
 pub use senders::PeerFacts;
 
-use bucket::Incoming;
+use bucket::IncomingBuckets;
 use catch_up::{Missed, Replay, Replays};
 use fetches::Fetches;
-use parts::{Parts, empty_body, session};
-use senders::{Arrival, Limits, Senders};
+use parts::{SessionParts, empty_body, session};
+use senders::{DatagramArrival, SenderLimits, Senders};
 
 use crate::key::Key;
 
@@ -47,7 +47,8 @@ const SILENCE: Duration = Duration::from_secs(4);
 /// How long a session waits for others that go with it: no client comes back as fast.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// What the sender's clock may have gone on while the last datagrams before a silence were lost.
+/// The time for which the last datagrams before a silence may have been lost, by the sender's
+/// clock.
 const SILENCE_MARGIN_MS: u64 = 2000;
 
 /// One host's part of the protocol.
@@ -71,16 +72,16 @@ pub struct Mesh {
     outgoing: VecDeque<(Target, Vec<u8>)>,
     /// The number of the last session that was sent in parts, and what came in parts.
     divided: u32,
-    parts: Parts,
+    parts: SessionParts,
     fetches: Fetches,
     fetched: VecDeque<(u64, SessionTier)>,
     deleted: Deleted,
-    asked: Asked,
+    asked: RecentQuestions,
     missed: Missed,
     replays: Replays,
     replay_at: Instant,
     ping_at: Instant,
-    receiving: Incoming,
+    receiving: IncomingBuckets,
     sending: Bucket,
     fetching: Bucket,
     counters: MeshCounters,
@@ -99,7 +100,7 @@ impl Mesh {
         let mut missed = Missed::default();
         missed.note(0);
         Self {
-            receiving: Incoming::new(options.receive_rate, now),
+            receiving: IncomingBuckets::new(options.receive_rate, now),
             sending: Bucket::new(options.send_rate, now),
             fetching: Bucket::new(options.fetch_rate, now),
             options,
@@ -116,11 +117,11 @@ impl Mesh {
             answers: BTreeMap::new(),
             outgoing: VecDeque::new(),
             divided: 0,
-            parts: Parts::default(),
+            parts: SessionParts::default(),
             fetches: Fetches::default(),
             fetched: VecDeque::new(),
             deleted: Deleted::default(),
-            asked: Asked::default(),
+            asked: RecentQuestions::default(),
             missed,
             replays: Replays::default(),
             replay_at: now,
@@ -201,7 +202,7 @@ impl Mesh {
         self.counters.update(what);
     }
 
-    /// Has all peers drop a session that was used up here.
+    /// Asks all peers to drop a session that was used up here.
     pub fn delete(&mut self, key: Key, moment: Moment) {
         self.remember_deleted(key, moment);
         let message = Message::Delete { key: key.bytes() };
@@ -252,7 +253,7 @@ impl Mesh {
     /// Takes a datagram that came from there. It is overwritten.
     ///
     /// # Errors
-    /// Why it was dropped; it is counted.
+    /// The reason why it was dropped; it is counted.
     pub fn receive(
         &mut self,
         datagram: &mut [u8],
@@ -296,7 +297,7 @@ impl Mesh {
         let arrival = self.senders.take(
             &header,
             (listed.unwrap_or(from), listed.is_some()),
-            &Limits::from(&self.options),
+            &SenderLimits::from(&self.options),
             SILENCE,
             (moment.now, moment.unix_ms),
         )?;
@@ -311,7 +312,13 @@ impl Mesh {
     }
 
     /// A peer that is new hears of us at once; one that was not heard is asked for what it sent.
-    fn greet(&mut self, header: &Header, to: Option<SocketAddr>, arrival: Arrival, moment: Moment) {
+    fn greet(
+        &mut self,
+        header: &Header,
+        to: Option<SocketAddr>,
+        arrival: DatagramArrival,
+        moment: Moment,
+    ) {
         if arrival.is_new {
             let soon = moment.now + LINGER;
             self.flush_at = Some(self.flush_at.map_or(soon, |at| at.min(soon)));

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::blocks::{
-    Blocks, Header, SEALED_BYTES_MAX, Slot, State, Survivor, Wanted, blocks_of, survivors,
+    BlockSlot, BlockState, Blocks, EntryHeader, SEALED_BYTES_MAX, Survivor, SurvivorLimits,
+    blocks_of, survivors,
 };
-use crate::index::{List, Row, Rows, Thread};
+use crate::index::{BlockRow, BlockRows, EntryList, ListLinks};
 use crate::key::Sealed;
 use crate::memory::{BLOCK_COST_BYTES, Memory};
-use crate::table::{Place, Table};
-use crate::words::Words;
+use crate::table::{EntryTable, TablePlace};
+use crate::words::MemoryWords;
 
 /// Old entries dropped by one put: more than one, so that they go faster than new ones come, but
 /// few, because the lock is held.
@@ -32,8 +33,8 @@ const SPARED_PER_EVICTION: usize = 32;
 
 /// An entry as it was found: its value is sealed.
 #[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) header: Header,
+pub(crate) struct FoundEntry {
+    pub(crate) header: EntryHeader,
     pub(crate) value: Vec<u8>,
 }
 
@@ -43,14 +44,14 @@ pub(crate) struct Shard {
     entries_max: usize,
     lifetime_ms: u64,
     blocks: Blocks,
-    rows: Rows,
-    table: Table,
-    free: Option<Slot>,
+    rows: BlockRows,
+    table: EntryTable,
+    free: Option<BlockSlot>,
     free_len: usize,
-    age: List,
-    trial: List,
-    proven: List,
-    taken: Vec<Slot>,
+    age: EntryList,
+    trial: EntryList,
+    proven: EntryList,
+    taken: Vec<BlockSlot>,
     counts: Counters,
 }
 
@@ -61,7 +62,7 @@ impl Shard {
         entries_max: usize,
         lifetime: Duration,
         blocks: Blocks,
-        table: Table,
+        table: EntryTable,
         now_ms: u64,
         is_ours: impl Fn(u64) -> bool,
     ) -> Self {
@@ -69,13 +70,13 @@ impl Shard {
             entries_max,
             lifetime_ms: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
             blocks,
-            rows: Rows::default(),
+            rows: BlockRows::default(),
             table,
             free: None,
             free_len: 0,
-            age: List::new(Thread::Age),
-            trial: List::new(Thread::Queue),
-            proven: List::new(Thread::Queue),
+            age: EntryList::new(ListLinks::Age),
+            trial: EntryList::new(ListLinks::Queue),
+            proven: EntryList::new(ListLinks::Queue),
             taken: Vec::new(),
             counts: Counters::default(),
         };
@@ -85,8 +86,8 @@ impl Shard {
 
     /// A shard that holds nothing, and takes nothing.
     pub(crate) fn nothing(memory: &Memory) -> Self {
-        let none = || Words::new(Arc::clone(&memory.words), 0..0, memory.machine);
-        let (blocks, table) = (Blocks::new(none()), Table::new(none(), 0));
+        let none = || MemoryWords::new(Arc::clone(&memory.words), 0..0, memory.machine);
+        let (blocks, table) = (Blocks::new(none()), EntryTable::new(none(), 0));
         Self::new(0, Duration::ZERO, blocks, table, 0, |_| false)
     }
 
@@ -103,7 +104,7 @@ impl Shard {
         while self.len() == self.entries_max || self.room() < wanted {
             self.evict();
         }
-        let header = Header {
+        let header = EntryHeader {
             hash,
             put_at_ms: now_ms,
             length: value.len() as u16,
@@ -127,7 +128,7 @@ impl Shard {
     }
 
     /// A copy of an entry.
-    pub(crate) fn get(&mut self, hash: u64, now_ms: u64) -> Option<Found> {
+    pub(crate) fn get(&mut self, hash: u64, now_ms: u64) -> Option<FoundEntry> {
         let (place, slot, header) = self.look_up(hash, now_ms)?;
         if self.table.is_proven(place) {
             self.table.note_use(place);
@@ -138,13 +139,13 @@ impl Shard {
     }
 
     /// A copy of an entry that [`Self::take`] may follow.
-    pub(crate) fn peek(&mut self, hash: u64, now_ms: u64) -> Option<Found> {
+    pub(crate) fn peek(&mut self, hash: u64, now_ms: u64) -> Option<FoundEntry> {
         let (_, slot, header) = self.look_up(hash, now_ms)?;
         Some(self.read(slot, header))
     }
 
     /// A copy of an entry that nobody looked up here.
-    pub(crate) fn copy(&self, hash: u64, now_ms: u64) -> Option<Found> {
+    pub(crate) fn copy(&self, hash: u64, now_ms: u64) -> Option<FoundEntry> {
         let slot = self.find_young(hash, now_ms)?;
         let header = self.blocks.header(slot);
         Some(self.read(slot, header))
@@ -157,9 +158,9 @@ impl Shard {
         index: usize,
         age_max_ms: u64,
         now_ms: u64,
-    ) -> Option<Option<Found>> {
-        let slot = Slot::new(index).filter(|_| index < self.rows.len())?;
-        let begins = matches!(self.blocks.state(slot), State::First { .. })
+    ) -> Option<Option<FoundEntry>> {
+        let slot = BlockSlot::new(index).filter(|_| index < self.rows.len())?;
+        let begins = matches!(self.blocks.state(slot), BlockState::First { .. })
             && self.find_at(slot)
             && now_ms.saturating_sub(self.rows.at(slot).put_at_ms) <= age_max_ms
             && !self.is_expired(slot, now_ms);
@@ -167,7 +168,7 @@ impl Shard {
     }
 
     /// Whether an entry of ours begins there: the block may say so that is another's.
-    fn find_at(&self, slot: Slot) -> bool {
+    fn find_at(&self, slot: BlockSlot) -> bool {
         let hash = self.rows.at(slot).hash;
         self.table.find(hash, |one| one == slot).is_some()
     }
@@ -183,13 +184,13 @@ impl Shard {
         found.map(|(_, slot)| self.remove(slot)).is_some()
     }
 
-    fn find_young(&self, hash: u64, now_ms: u64) -> Option<Slot> {
+    fn find_young(&self, hash: u64, now_ms: u64) -> Option<BlockSlot> {
         let (_, slot) = self.find(hash)?;
         (!self.is_expired(slot, now_ms)).then_some(slot)
     }
 
-    /// Has an entry leave that was found; `false` = it is no more there, and was no hit.
-    pub(crate) fn take(&mut self, found: &Header) -> bool {
+    /// Removes an entry that was found; `false` = it is no more there, and was no hit.
+    pub(crate) fn take(&mut self, found: &EntryHeader) -> bool {
         let Some(slot) = self.find_same(found) else {
             // They may have been counted by the process before this one.
             self.counts.hits = self.counts.hits.saturating_sub(1);
@@ -201,7 +202,7 @@ impl Shard {
     }
 
     /// Drops what was found but could not be opened, unless another is there by now.
-    pub(crate) fn drop_damaged(&mut self, damaged: &Header) {
+    pub(crate) fn drop_damaged(&mut self, damaged: &EntryHeader) {
         self.counts.hits = self.counts.hits.saturating_sub(1);
         self.counts.misses_damaged += 1;
         if let Some(slot) = self.find_same(damaged) {
@@ -236,8 +237,8 @@ impl Shard {
 
     /// Finds an entry that is young enough, and counts.
     ///
-    /// What its block says of itself is enough: time and length are sealed with the value.
-    fn look_up(&mut self, hash: u64, now_ms: u64) -> Option<(Place, Slot, Header)> {
+    /// The block's own word is enough: time and length are sealed with the value.
+    fn look_up(&mut self, hash: u64, now_ms: u64) -> Option<(TablePlace, BlockSlot, EntryHeader)> {
         let Some((place, slot)) = self.find(hash) else {
             self.counts.misses_unknown += 1;
             return None;
@@ -252,7 +253,7 @@ impl Shard {
         Some((place, slot, header))
     }
 
-    fn find(&self, hash: u64) -> Option<(Place, Slot)> {
+    fn find(&self, hash: u64) -> Option<(TablePlace, BlockSlot)> {
         let is_it = |slot| {
             self.blocks.fetch(slot);
             self.blocks.hash(slot) == hash
@@ -262,18 +263,18 @@ impl Shard {
     }
 
     /// The very entry that was found, not another that has its key by now.
-    fn find_same(&self, found: &Header) -> Option<Slot> {
+    fn find_same(&self, found: &EntryHeader) -> Option<BlockSlot> {
         let (_, slot) = self.find(found.hash)?;
         (self.blocks.header(slot).sealed == found.sealed).then_some(slot)
     }
 
-    /// Where an entry is that is known by its block.
-    fn place_of(&self, slot: Slot) -> Place {
+    /// The place of an entry that is known by its block.
+    fn place_of(&self, slot: BlockSlot) -> TablePlace {
         let found = self.table.find(self.rows.at(slot).hash, |one| one == slot);
         found.expect("every entry has a place in the table")
     }
 
-    fn read(&self, slot: Slot, header: Header) -> Found {
+    fn read(&self, slot: BlockSlot, header: EntryHeader) -> FoundEntry {
         let length = usize::from(header.length);
         // A seal may want its tag behind the value: no second allocation for it.
         let mut value = Vec::with_capacity(length + header.sealed.tag.len());
@@ -287,10 +288,10 @@ impl Shard {
             self.blocks.read(next, false, length, &mut value);
             last = next;
         }
-        Found { header, value }
+        FoundEntry { header, value }
     }
 
-    fn is_expired(&self, slot: Slot, now_ms: u64) -> bool {
+    fn is_expired(&self, slot: BlockSlot, now_ms: u64) -> bool {
         now_ms.saturating_sub(self.rows.at(slot).put_at_ms) >= self.lifetime_ms
     }
 
@@ -304,7 +305,7 @@ impl Shard {
     }
 
     /// It was found for the first time.
-    fn prove(&mut self, place: Place, slot: Slot) {
+    fn prove(&mut self, place: TablePlace, slot: BlockSlot) {
         if self.table.is_proven(place) {
             return;
         }
@@ -328,7 +329,7 @@ impl Shard {
     }
 
     /// The hand spares, once, each entry that was found since it came by (CLOCK, Corbató 1968).
-    fn least_proven(&mut self) -> Option<Slot> {
+    fn least_proven(&mut self) -> Option<BlockSlot> {
         for _ in 0..SPARED_PER_EVICTION {
             let slot = self.proven.first()?;
             if !self.table.take_use(self.place_of(slot)) {
@@ -344,7 +345,7 @@ impl Shard {
         self.free_len + self.blocks.len() - self.rows.len()
     }
 
-    fn write(&mut self, header: &Header, value: &[u8]) {
+    fn write(&mut self, header: &EntryHeader, value: &[u8]) {
         let mut slots = std::mem::take(&mut self.taken);
         slots.clear();
         slots.extend((0..blocks_of(value.len())).map(|_| self.take_block()));
@@ -354,7 +355,7 @@ impl Shard {
     }
 
     /// A block that was given back, or the next that was never used.
-    fn take_block(&mut self) -> Slot {
+    fn take_block(&mut self) -> BlockSlot {
         if let Some(slot) = self.free {
             self.free = self.rows.at(slot).further;
             self.free_len -= 1;
@@ -364,17 +365,18 @@ impl Shard {
             .expect("there is room for all of the entry's blocks")
     }
 
-    fn push_row(&mut self) -> Option<Slot> {
-        let slot = Slot::new(self.rows.len()).filter(|slot| slot.index() < self.blocks.len())?;
-        self.rows.push(Row::new(0, 0), self.blocks.len());
+    fn push_row(&mut self) -> Option<BlockSlot> {
+        let slot =
+            BlockSlot::new(self.rows.len()).filter(|slot| slot.index() < self.blocks.len())?;
+        self.rows.push(BlockRow::new(0, 0), self.blocks.len());
         Some(slot)
     }
 
     /// Makes blocks that have been written an entry of the index.
-    fn link(&mut self, slots: &[Slot], header: &Header, is_proven: bool) {
+    fn link(&mut self, slots: &[BlockSlot], header: &EntryHeader, is_proven: bool) {
         let (&first, further) = slots.split_first().expect("an entry has a block");
         self.table.insert(header.hash, first, is_proven);
-        *self.rows.at_mut(first) = Row::new(header.hash, header.put_at_ms);
+        *self.rows.at_mut(first) = BlockRow::new(header.hash, header.put_at_ms);
         let mut before = first;
         for &slot in further {
             self.rows.at_mut(before).further = Some(slot);
@@ -390,7 +392,7 @@ impl Shard {
     }
 
     /// The workers read their clocks before the lock: a put may be a little older than the last.
-    fn age_in(&mut self, slot: Slot, put_at_ms: u64) {
+    fn age_in(&mut self, slot: BlockSlot, put_at_ms: u64) {
         let mut before = self.age.last();
         while let Some(one) = before.filter(|one| self.rows.at(*one).put_at_ms > put_at_ms) {
             before = self.age.before(&self.rows, one);
@@ -399,7 +401,7 @@ impl Shard {
     }
 
     /// Takes an entry out, and leaves zeros.
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: BlockSlot) {
         let place = self.place_of(slot);
         if self.table.is_proven(place) {
             self.proven.remove(&mut self.rows, slot);
@@ -415,14 +417,14 @@ impl Shard {
         }
     }
 
-    fn give_back(&mut self, slot: Slot) {
+    fn give_back(&mut self, slot: BlockSlot) {
         self.blocks.clear(slot);
         self.rows.at_mut(slot).further = self.free.replace(slot);
         self.free_len += 1;
     }
 
     fn recover(&mut self, now_ms: u64, is_ours: impl Fn(u64) -> bool) {
-        let wanted = Wanted {
+        let wanted = SurvivorLimits {
             now_ms,
             lifetime_ms: self.lifetime_ms,
             entries_max: self.entries_max,
@@ -439,7 +441,7 @@ impl Shard {
             .iter()
             .enumerate()
             .filter(|(_, is_taken)| !**is_taken);
-        rest.filter_map(|(index, _)| Slot::new(index))
+        rest.filter_map(|(index, _)| BlockSlot::new(index))
             .for_each(|slot| self.give_back(slot));
     }
 
@@ -456,7 +458,7 @@ impl Shard {
     }
 }
 
-/// What a store holds and has done since its start.
+/// The entries that a store holds, and its work since its start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// Entries held, expired ones that nobody has noticed among them.
@@ -499,7 +501,7 @@ impl Sum for Counters {
 mod tests {
     use super::*;
     use crate::blocks::{BLOCK_WORDS, VALUE_BLOCKS_MAX};
-    use crate::words::Machine;
+    use crate::words::MachineWords;
     use proptest::prelude::*;
     use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::Relaxed;
@@ -508,11 +510,14 @@ mod tests {
     const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
 
     fn shard_of(entries_max: usize, blocks: usize, words: &Arc<Vec<AtomicU64>>, now: u64) -> Shard {
-        let machine = Machine::default();
+        let machine = MachineWords::default();
         let range = 0..blocks * BLOCK_WORDS;
-        let blocks = Blocks::new(Words::new(Arc::clone(words) as _, range, machine));
-        let count = Table::words_for(entries_max.min(blocks.len()));
-        let table = Table::new(Words::new((machine.words)(count), 0..count, machine), MIXER);
+        let blocks = Blocks::new(MemoryWords::new(Arc::clone(words) as _, range, machine));
+        let count = EntryTable::words_for(entries_max.min(blocks.len()));
+        let table = EntryTable::new(
+            MemoryWords::new((machine.words)(count), 0..count, machine),
+            MIXER,
+        );
         let lifetime = Duration::from_millis(LIFETIME_MS);
         Shard::new(entries_max, lifetime, blocks, table, now, |_| true)
     }

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::blocks::{BLOCK_WORDS, Blocks, Header, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::blocks::{BLOCK_WORDS, Blocks, EntryHeader, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::memory::{Memory, Options};
-use crate::shard::{Counters, Found, Shard};
-use crate::table::Table;
-use crate::words::Words;
+use crate::shard::{Counters, FoundEntry, Shard};
+use crate::table::EntryTable;
+use crate::words::MemoryWords;
 
 /// Locks are held for well under a microsecond: even at 100,000 lookups a second over all workers,
 /// each of 64 is free 999 times of 1,000.
@@ -36,20 +36,20 @@ const SHARD_ENTRIES_MIN: usize = 64;
 pub struct MemoryStore {
     options: Options,
     memory: Memory,
-    grounds: Box<[Ground]>,
+    grounds: Box<[ShardMemory]>,
     shards: Box<[Mutex<Shard>]>,
 }
 
-/// Where one shard's entries lie. Fetching them into the cache takes no lock.
+/// The memory of one shard's entries. Fetching them into the cache takes no lock.
 #[derive(Clone, Debug)]
-struct Ground {
+struct ShardMemory {
     blocks: Blocks,
-    table: Table,
+    table: EntryTable,
 }
 
 /// A key that will be looked up.
 #[derive(Clone, Copy, Debug)]
-pub struct Expected(u64);
+pub struct ExpectedEntry(u64);
 
 /// A copy of an entry, for somebody else's use.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl MemoryStore {
     pub fn take_over(&self, now: Instant) {
         let (count, now_ms) = (self.grounds.len(), since_ms(self.memory.zero, now));
         for (index, (ground, shard)) in self.grounds.iter().zip(&self.shards).enumerate() {
-            let Ground { blocks, table } = ground.clone();
+            let ShardMemory { blocks, table } = ground.clone();
             let mut shard = lock(shard);
             table.clear();
             let entries = share(self.options.entries_max, count, index).len();
@@ -113,7 +113,7 @@ impl MemoryStore {
     /// Stores a value, in the place of an earlier one of that key. `false` if the key is longer
     /// than [`Self::KEY_BYTES_MAX`] or the value is too large.
     ///
-    /// Of the bytes handed over, nothing stays readable.
+    /// The bytes handed over do not stay readable.
     pub fn put(&self, key: &[u8], value: Vec<u8>, now: Instant) -> bool {
         self.store(key, value, now, false)
     }
@@ -142,22 +142,22 @@ impl MemoryStore {
         is_stored
     }
 
-    /// Has the machine fetch what a look-up of this key begins with, and does not wait for it.
+    /// Prefetches the line that a look-up of this key begins with, and does not wait for it.
     ///
     /// In a large store most of a look-up is waiting for memory. Who knows the key before, and has
     /// other work to do meanwhile, waits for less: [`Self::prefetch`] comes between.
-    pub fn expect(&self, key: &[u8]) -> Expected {
+    pub fn expect(&self, key: &[u8]) -> ExpectedEntry {
         let hash = self.hash(key);
         self.grounds[shard_index(hash, self.grounds.len())]
             .table
             .fetch(hash);
-        Expected(hash)
+        ExpectedEntry(hash)
     }
 
-    /// Has the machine fetch the entry itself, if there is one; once what was asked for before may
+    /// Prefetches the entry itself, if there is one; once the line that was asked for before may
     /// have come, some 300 ns later.
-    pub fn prefetch(&self, Expected(hash): Expected) {
-        let Ground { blocks, table } = &self.grounds[shard_index(hash, self.grounds.len())];
+    pub fn prefetch(&self, ExpectedEntry(hash): ExpectedEntry) {
+        let ShardMemory { blocks, table } = &self.grounds[shard_index(hash, self.grounds.len())];
         // Without the lock it may be another entry by now: then a wrong one is fetched.
         let place = table.find(hash, |_| true);
         if let Some(slot) = place.and_then(|place| table.slot(place)) {
@@ -194,7 +194,7 @@ impl MemoryStore {
     /// A copy of a value with its age, for somebody else's use: it counts as no look-up.
     pub fn peek(&self, key: &[u8], now: Instant) -> Option<(Vec<u8>, Duration)> {
         let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
-        let Found { header, mut value } = self.shard_of(hash).copy(hash, now_ms)?;
+        let FoundEntry { header, mut value } = self.shard_of(hash).copy(hash, now_ms)?;
         if !self.open(key, &header, &mut value) {
             value.zeroize();
             return None;
@@ -221,7 +221,7 @@ impl MemoryStore {
                 Some(_) => *place + 1,
                 None => (shard as u64 + 1) << 32,
             };
-            if let Some(Found { header, mut value }) = found.flatten()
+            if let Some(FoundEntry { header, mut value }) = found.flatten()
                 && let Some(key) = self.unseal(&header, &mut value)
             {
                 let age = Duration::from_millis(now_ms.saturating_sub(header.put_at_ms));
@@ -259,7 +259,7 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// What it holds and has done. The shards are read one after the other.
+    /// Counts all shards, which are read one after the other.
     pub fn counters(&self) -> Counters {
         self.each_shard().map(|shard| shard.counters()).sum()
     }
@@ -268,10 +268,10 @@ impl MemoryStore {
         &self,
         key: &[u8],
         now: Instant,
-        find: impl Fn(&mut Shard, u64, u64) -> Option<Found>,
-    ) -> Option<(Header, Vec<u8>)> {
+        find: impl Fn(&mut Shard, u64, u64) -> Option<FoundEntry>,
+    ) -> Option<(EntryHeader, Vec<u8>)> {
         let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
-        let Found { header, mut value } = find(&mut self.shard_of(hash), hash, now_ms)?;
+        let FoundEntry { header, mut value } = find(&mut self.shard_of(hash), hash, now_ms)?;
         if !self.open(key, &header, &mut value) {
             self.shard_of(hash).drop_damaged(&header);
             value.zeroize();
@@ -281,12 +281,12 @@ impl MemoryStore {
     }
 
     /// Decrypts a value in place. `false` = it is damaged, or another key's.
-    fn open(&self, key: &[u8], header: &Header, value: &mut Vec<u8>) -> bool {
+    fn open(&self, key: &[u8], header: &EntryHeader, value: &mut Vec<u8>) -> bool {
         self.unseal(header, value).is_some_and(|own| **own == *key)
     }
 
     /// The same for whatever key it has.
-    fn unseal(&self, header: &Header, value: &mut Vec<u8>) -> Option<Zeroizing<Vec<u8>>> {
+    fn unseal(&self, header: &EntryHeader, value: &mut Vec<u8>) -> Option<Zeroizing<Vec<u8>>> {
         let additional = header.put_at_ms.to_be_bytes();
         if !self.memory.seal.open(&additional, header.sealed, value) {
             value.zeroize();
@@ -338,11 +338,11 @@ fn shard_count(entries_max: usize) -> usize {
 }
 
 /// The memory in parts, one a shard, each with a table for its entries.
-fn grounds(options: Options, memory: &Memory, count: usize, mixer: u64) -> Box<[Ground]> {
+fn grounds(options: Options, memory: &Memory, count: usize, mixer: u64) -> Box<[ShardMemory]> {
     let blocks = |index| share(options.blocks(), count, index);
     let table_words = |index| {
         let entries = share(options.entries_max, count, index).len();
-        Table::words_for(entries.min(blocks(index).len()))
+        EntryTable::words_for(entries.min(blocks(index).len()))
     };
     let machine = memory.machine;
     let tables = (machine.words)((0..count).map(table_words).sum());
@@ -352,9 +352,9 @@ fn grounds(options: Options, memory: &Memory, count: usize, mixer: u64) -> Box<[
         let words = start * BLOCK_WORDS..last * BLOCK_WORDS;
         let table = end..end + table_words(index);
         end = table.end;
-        Ground {
-            blocks: Blocks::new(Words::new(memory.words.clone(), words, machine)),
-            table: Table::new(Words::new(tables.clone(), table, machine), mixer),
+        ShardMemory {
+            blocks: Blocks::new(MemoryWords::new(memory.words.clone(), words, machine)),
+            table: EntryTable::new(MemoryWords::new(tables.clone(), table, machine), mixer),
         }
     };
     (0..count).map(ground).collect()
@@ -381,7 +381,7 @@ mod tests {
     use super::*;
     use crate::key::weak_cipher::WeakCipher;
     use crate::memory::BLOCK_COST_BYTES;
-    use crate::words::Machine;
+    use crate::words::MachineWords;
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
     use std::sync::{Arc, Barrier};
@@ -399,7 +399,7 @@ mod tests {
     /// For one store, or for two, one after the other.
     fn memory_of(options: Options, zero: Instant) -> Memory {
         let cipher = Arc::new(WeakCipher::default());
-        Memory::private(options, cipher, Machine::default(), zero)
+        Memory::private(options, cipher, MachineWords::default(), zero)
     }
 
     fn with(options: Options, now: Instant) -> MemoryStore {
@@ -799,13 +799,13 @@ mod tests {
 
     #[test]
     fn of_what_is_expected_the_line_and_then_the_entry_are_fetched() {
-        let machine = Machine {
+        let machine = MachineWords {
             fetch: |words| {
                 let mut all = FETCHED.take();
                 all.push((words.as_ptr().addr(), words.len()));
                 FETCHED.set(all);
             },
-            ..Machine::default()
+            ..MachineWords::default()
         };
         let now = Instant::now();
         let memory = memory_of(options(1000), now).on(machine);

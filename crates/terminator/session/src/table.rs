@@ -1,4 +1,4 @@
-//! Where entries are found: a hash table of lines, each of which the machine reads at once.
+//! The hash table by which entries are found: lines, each of which the machine reads at once.
 //!
 //! Owns the places and what is marked there. A miss mostly costs one line, a hit that line and the
 //! entry's own. The words are this process's own: nobody else can have written them.
@@ -9,8 +9,8 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::blocks::Slot;
-use crate::words::Words;
+use crate::blocks::BlockSlot;
+use crate::words::MemoryWords;
 
 const LINE_WORDS: usize = 8;
 
@@ -18,7 +18,7 @@ const LINE_WORDS: usize = 8;
 /// (by Poisson's law, one line in twenty is full).
 const ENTRIES_PER_LINE: usize = 4;
 
-/// What an entry takes here, in bytes.
+/// The bytes that an entry takes here.
 pub(crate) const ENTRY_BYTES: usize = LINE_WORDS * size_of::<u64>() / ENTRIES_PER_LINE;
 
 /// Found again since it was proven, or since it was last spared.
@@ -30,20 +30,20 @@ const TAG_SHIFT: u32 = 34;
 
 /// A place, in words from the table's first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Place(usize);
+pub(crate) struct TablePlace(usize);
 
 /// The places of one shard's entries. They are changed under the shard's lock, and may be read
 /// without it by a reader that can do with what was.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
-    words: Words,
+pub(crate) struct EntryTable {
+    words: MemoryWords,
     lines: usize,
     /// Odd, and drawn anew at each start: what wrote the memory before does not know which of
     /// its hashes fall into one line now (multiply-shift, Dietzfelbinger et al. 1997).
     mixer: u64,
 }
 
-impl Table {
+impl EntryTable {
     /// How many words a table for so many entries takes.
     pub(crate) const fn words_for(entries: usize) -> usize {
         match entries {
@@ -53,7 +53,7 @@ impl Table {
     }
 
     /// An empty table in [`Self::words_for`] words that are zero.
-    pub(crate) fn new(words: Words, mixer: u64) -> Self {
+    pub(crate) fn new(words: MemoryWords, mixer: u64) -> Self {
         Self {
             lines: words.len() / LINE_WORDS,
             words,
@@ -69,13 +69,13 @@ impl Table {
     }
 
     /// The entry of this hash of which `is_it` says so: others may look like it.
-    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(Slot) -> bool) -> Option<Place> {
+    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(BlockSlot) -> bool) -> Option<TablePlace> {
         for line in self.lines_from(hash) {
             let words = self.line(line);
             for (index, word) in words.iter().enumerate().skip(1) {
                 let word = word.load(Relaxed);
                 if word >> TAG_SHIFT == tag(hash) && slot_in(word).is_some_and(&is_it) {
-                    return Some(Place(line * LINE_WORDS + index));
+                    return Some(TablePlace(line * LINE_WORDS + index));
                 }
             }
             if words[0].load(Relaxed) == 0 {
@@ -86,7 +86,7 @@ impl Table {
     }
 
     /// Adds an entry; there are more places than entries.
-    pub(crate) fn insert(&self, hash: u64, slot: Slot, is_proven: bool) {
+    pub(crate) fn insert(&self, hash: u64, slot: BlockSlot, is_proven: bool) {
         let mark = if is_proven { PROVEN } else { 0 };
         let new = tag(hash) << TAG_SHIFT | mark | u64::from(slot.number());
         for line in self.lines_from(hash) {
@@ -102,7 +102,7 @@ impl Table {
     }
 
     /// Takes the entry of this hash out.
-    pub(crate) fn remove(&self, hash: u64, place: Place) {
+    pub(crate) fn remove(&self, hash: u64, place: TablePlace) {
         let its_line = place.0 / LINE_WORDS;
         for line in self.lines_from(hash).take_while(|line| *line != its_line) {
             change(&self.line(line)[0], |further| further - 1);
@@ -110,24 +110,24 @@ impl Table {
         self.word(place).store(0, Relaxed);
     }
 
-    pub(crate) fn slot(&self, place: Place) -> Option<Slot> {
+    pub(crate) fn slot(&self, place: TablePlace) -> Option<BlockSlot> {
         slot_in(self.word(place).load(Relaxed))
     }
 
-    pub(crate) fn is_proven(&self, place: Place) -> bool {
+    pub(crate) fn is_proven(&self, place: TablePlace) -> bool {
         self.word(place).load(Relaxed) & PROVEN != 0
     }
 
-    pub(crate) fn prove(&self, place: Place) {
+    pub(crate) fn prove(&self, place: TablePlace) {
         change(self.word(place), |word| word | PROVEN);
     }
 
-    pub(crate) fn note_use(&self, place: Place) {
+    pub(crate) fn note_use(&self, place: TablePlace) {
         change(self.word(place), |word| word | USED);
     }
 
     /// Whether it was found since this was last asked.
-    pub(crate) fn take_use(&self, place: Place) -> bool {
+    pub(crate) fn take_use(&self, place: TablePlace) -> bool {
         let before = self.word(place).load(Relaxed);
         self.word(place).store(before & !USED, Relaxed);
         before & USED != 0
@@ -142,7 +142,7 @@ impl Table {
 
     /// How many lines a search for this entry passes.
     #[cfg(test)]
-    pub(crate) fn lines_before(&self, hash: u64, place: Place) -> usize {
+    pub(crate) fn lines_before(&self, hash: u64, place: TablePlace) -> usize {
         let its_line = place.0 / LINE_WORDS;
         self.lines_from(hash)
             .take_while(|line| *line != its_line)
@@ -160,7 +160,7 @@ impl Table {
         self.words.at(line * LINE_WORDS, LINE_WORDS)
     }
 
-    fn word(&self, place: Place) -> &AtomicU64 {
+    fn word(&self, place: TablePlace) -> &AtomicU64 {
         &self.words.at(place.0, 1)[0]
     }
 }
@@ -170,8 +170,8 @@ fn tag(hash: u64) -> u64 {
     hash & (u64::MAX >> TAG_SHIFT)
 }
 
-fn slot_in(word: u64) -> Option<Slot> {
-    Slot::from_number(word as u32)
+fn slot_in(word: u64) -> Option<BlockSlot> {
+    BlockSlot::from_number(word as u32)
 }
 
 /// Nobody else writes: the shard is locked.
@@ -182,19 +182,19 @@ fn change(word: &AtomicU64, how: impl FnOnce(u64) -> u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::Machine;
+    use crate::words::MachineWords;
     use std::collections::HashMap;
 
     const ENTRIES: usize = 100;
 
-    fn table() -> Table {
-        let (machine, count) = (Machine::default(), Table::words_for(ENTRIES));
-        let words = Words::new((machine.words)(count), 0..count, machine);
-        Table::new(words, 0x9e37_79b9_7f4a_7c15)
+    fn table() -> EntryTable {
+        let (machine, count) = (MachineWords::default(), EntryTable::words_for(ENTRIES));
+        let words = MemoryWords::new((machine.words)(count), 0..count, machine);
+        EntryTable::new(words, 0x9e37_79b9_7f4a_7c15)
     }
 
-    fn slot(index: usize) -> Slot {
-        Slot::new(index).expect("32 bits name it")
+    fn slot(index: usize) -> BlockSlot {
+        BlockSlot::new(index).expect("32 bits name it")
     }
 
     /// Hashes of four kinds, so that lines overflow: all kinds have one tag each.
@@ -253,8 +253,12 @@ mod tests {
 
     #[test]
     fn a_table_without_lines_holds_nothing() {
-        let words = Words::new((Machine::default().words)(0), 0..0, Machine::default());
-        let table = Table::new(words, 1);
+        let words = MemoryWords::new(
+            (MachineWords::default().words)(0),
+            0..0,
+            MachineWords::default(),
+        );
+        let table = EntryTable::new(words, 1);
         assert_eq!(table.find(7, |_| true), None);
         table.fetch(7);
     }

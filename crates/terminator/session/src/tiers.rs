@@ -48,12 +48,12 @@ pub enum Request {
 #[derive(Default)]
 pub struct Tiers {
     is_open: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<TierState>,
     overflows: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
+struct TierState {
     waiting: VecDeque<Request>,
     wake: Option<Box<dyn Fn() + Send>>,
 }
@@ -116,7 +116,7 @@ impl Tiers {
         self.overflows.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TierState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,16 +8,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What of the machine a store can use beyond plain memory. It works without.
+/// The abilities of the machine that a store can use beyond plain memory. It works without.
 #[derive(Clone, Copy, Debug)]
-pub struct Machine {
+pub struct MachineWords {
     /// Makes so many zero words of this process's own: large pages make a large store faster.
     pub words: fn(usize) -> Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
     /// Asks for words that will be read soon, and does not wait until they are here.
     pub fetch: fn(&[AtomicU64]),
 }
 
-impl Default for Machine {
+impl Default for MachineWords {
     fn default() -> Self {
         let zeros = |count| {
             let words = std::iter::repeat_with(|| AtomicU64::new(0));
@@ -31,18 +31,18 @@ impl Default for Machine {
 }
 
 #[derive(Clone)]
-pub(crate) struct Words {
+pub(crate) struct MemoryWords {
     all: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
     range: Range<usize>,
     fetch: fn(&[AtomicU64]),
 }
 
-impl Words {
+impl MemoryWords {
     /// The words of this range, as far as there are any.
     pub(crate) fn new(
         all: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
         range: Range<usize>,
-        machine: Machine,
+        machine: MachineWords,
     ) -> Self {
         let end = range.end.min((*all).as_ref().len());
         Self {
@@ -68,9 +68,9 @@ impl Words {
     }
 }
 
-impl Debug for Words {
+impl Debug for MemoryWords {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Words")
+        f.debug_struct("MemoryWords")
             .field("range", &self.range)
             .finish_non_exhaustive()
     }

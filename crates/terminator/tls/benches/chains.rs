@@ -17,7 +17,7 @@ const ROUNDS: usize = 15;
 /// When all certificates of the tests are valid.
 const NOW: u64 = 1_782_000_000;
 
-/// What a row is about, who is trusted, and what is sent.
+/// A row's title, the trusted authorities, and the chains that are sent.
 type Row = (&'static str, Vec<String>, Vec<String>, Vec<Vec<u8>>);
 
 fn main() {
@@ -150,7 +150,7 @@ fn at_the_authority() -> Vec<Row> {
     rows.into()
 }
 
-/// What costs much because of what the operator trusts and loads.
+/// The rows that cost much because of what the operator trusts and loads.
 fn by_the_operator() -> Vec<Row> {
     let bounded = Authority::root_with("bounded", &[], &[Trait::NameConstraints(100)]);
     let names: Vec<String> = (0..3500).map(|at| format!("{at}.99.example")).collect();

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use session::{Expected, Machine, Memory, MemoryStore, Options, Sealed, ValueCipher};
+use session::{ExpectedEntry, MachineWords, Memory, MemoryStore, Options, Sealed, ValueCipher};
 use sys::cpu::thread_time;
 use sys::shared::{self, SharedMemory};
 use sys::words;
@@ -38,7 +38,7 @@ const BATCH: u32 = 32;
 /// Look-ups between each two steps of one that is expected.
 const AHEAD: usize = 4;
 
-const MACHINE: Machine = Machine {
+const MACHINE: MachineWords = MachineWords {
     words: words::zeros,
     fetch: words::fetch,
 };
@@ -104,7 +104,7 @@ struct Subject {
     now: Instant,
 }
 
-/// Has its number and its id; neighbours have nothing in common.
+/// The id of a number; neighbours have nothing in common.
 fn id(number: u32) -> [u8; 32] {
     let mut id = [0; 32];
     let mixed = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -165,7 +165,7 @@ impl Subject {
         }
     }
 
-    fn expect(&self, ids: &mut Ids) -> ([u8; 32], Expected) {
+    fn expect(&self, ids: &mut Ids) -> ([u8; 32], ExpectedEntry) {
         let id = ids.next();
         (id, self.store.expect(&id))
     }

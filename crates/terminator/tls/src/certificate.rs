@@ -38,8 +38,8 @@ pub struct Certificate {
     pub staple: Option<Staple>,
     /// Whether clients may insist on an OCSP response (RFC 7633, "must-staple").
     pub must_staple: bool,
-    /// What it is valid for: DNS names in lower case (wildcards as they stand) and IP addresses;
-    /// the common name only if it has no subjectAltName (RFC 9525 section 2).
+    /// The names that it is valid for: DNS names in lower case (wildcards as they stand) and IP
+    /// addresses; the common name only if it has no subjectAltName (RFC 9525 section 2).
     pub names: Box<[Box<str>]>,
     /// The kind of its key.
     pub kind: KeyKind,
@@ -56,7 +56,7 @@ pub struct Certificate {
 /// A certificate together with its OCSP response.
 #[derive(Clone, Debug)]
 pub struct Staple {
-    /// What is sent while the response is good.
+    /// The chain that is sent while the response is good.
     pub key: Arc<CertifiedKey>,
     /// From thisUpdate to nextUpdate (RFC 6960 section 4.2.2.1).
     pub validity: Validity,
@@ -64,7 +64,7 @@ pub struct Staple {
 
 impl Certificate {
     /// Reads a certificate and checks all that can be checked without its issuer.
-    /// What does not keep it from being served comes back as a concern; what is a matter of time
+    /// A fault that does not keep it from being served comes back as a concern; a matter of time
     /// does not, see [`Certificate::concerns`].
     pub fn load(
         source: &CertificateSource,
@@ -72,7 +72,7 @@ impl Certificate {
         Self::read(source).map_err(|fault| CertificateError::new(source, fault))
     }
 
-    /// What is sent at `now` (Unix seconds): with the OCSP response only while that is good.
+    /// The key and chain at `now` (Unix seconds): with the OCSP response only while that is good.
     pub(crate) fn key_at(&self, now: i64) -> &Arc<CertifiedKey> {
         let good = self
             .staple
@@ -81,7 +81,7 @@ impl Certificate {
         good.map_or(&self.key, |staple| &staple.key)
     }
 
-    /// What an operator should know of it because of the time.
+    /// The concerns of an operator that come with time.
     pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = CertificateConcern> {
         use CertificateConcern as Concern;
         let told = |validity: Validity, [over, not_yet, ends_soon]: [fn(Span) -> Concern; 3]| {
@@ -249,7 +249,7 @@ fn read_staple(
         return Ok(None);
     };
     let issuer_key = certified.cert.get(1).and_then(|der| parse(1, der).ok());
-    let certificate = ocsp::Certificate {
+    let certificate = ocsp::CertificateId {
         serial: leaf.raw_serial(),
         issuer: leaf.issuer().as_raw(),
         issuer_key: issuer_key
@@ -321,7 +321,7 @@ fn lower_case(name: &str) -> Box<str> {
 /// The bits of a public key. Those of the private key's other half are the same.
 pub type PublicKeyBits = Vec<u8>;
 
-/// What a file has to offer to pairs of certificate and key.
+/// The content of a file that may be part of a pair of certificate and key.
 #[derive(Debug, Default)]
 pub struct PemContents {
     /// Whether there is no block at all.
@@ -342,7 +342,7 @@ impl PemContents {
     /// Looks into a file. A key that is no RSA key costs what loading it costs.
     ///
     /// # Errors
-    /// Why it cannot be read; then nobody knows what is in it.
+    /// The fault that keeps it from being read; then nobody knows what is in it.
     pub fn of(bytes: &[u8]) -> Result<Self, PemFault> {
         let blocks = pem::read(bytes)?;
         let mut contents = Self {

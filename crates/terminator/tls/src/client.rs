@@ -43,12 +43,12 @@ pub struct Client {
     verifier: Arc<ServerVerifier>,
     own: Option<Certificate>,
     servers: Box<[Server]>,
-    options: Options,
+    options: ConnectOptions,
 }
 
-/// What of the options is used for each connection.
+/// The options that are used for each connection.
 #[derive(Debug)]
-struct Options {
+struct ConnectOptions {
     name: ExpectedName,
     alpn: OfferedAlpn,
     resumption: bool,
@@ -62,7 +62,7 @@ struct Server {
     current: Mutex<Option<(Instant, Arc<ClientConfig>)>>,
 }
 
-/// What is known of the client that a connection is for.
+/// The facts of the client that a connection is for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnBehalfOf<'a> {
     /// The name that it asked for.
@@ -87,7 +87,7 @@ impl Client {
     /// Builds it, for servers at these hosts: `None` is a Unix socket, which has no name.
     ///
     /// # Errors
-    /// What of the options cannot be used.
+    /// The option that cannot be used.
     pub fn build(
         options: &ClientOptions,
         service: &str,
@@ -125,7 +125,7 @@ impl Client {
                 .iter()
                 .map(|host| Server::new(host.as_deref(), &options.name))
                 .collect::<Result<_, _>>()?,
-            options: Options {
+            options: ConnectOptions {
                 name: options.name.clone(),
                 alpn: options.alpn.clone(),
                 resumption: options.resumption,
@@ -199,7 +199,7 @@ impl Client {
         self.options.is_verified
     }
 
-    /// What an operator of the service of this name should know because of the time.
+    /// The warnings that come with time for the operator of the service of this name.
     pub fn warnings(&self, service: &str, moment: Moment) -> Vec<Warning> {
         Warning::of_all(service, self.concerns(moment).collect())
     }
@@ -268,7 +268,7 @@ impl Server {
             } else {
                 1
             };
-            config.resumption = Resumption::store(Arc::new(Sessions::new(names)));
+            config.resumption = Resumption::store(Arc::new(ServerSessions::new(names)));
         }
         let config = Arc::new(config);
         *current = Some((now, Arc::clone(&config)));
@@ -329,20 +329,20 @@ const TICKETS_PER_SERVER: usize = 512;
 /// The library has such a store, of 8 tickets a name: a ninth connection that begins before the
 /// first has ended would make a full handshake.
 #[derive(Debug)]
-struct Sessions {
+struct ServerSessions {
     names_max: usize,
-    names: Mutex<HashMap<ServerName<'static>, Kept>>,
+    names: Mutex<HashMap<ServerName<'static>, KeptSessions>>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptSessions {
     group: Option<NamedGroup>,
     tls12: Option<Tls12ClientSessionValue>,
     tls13: VecDeque<Tls13ClientSessionValue>,
 }
 
-impl Sessions {
-    /// Of at most this number of names; of more, some are forgotten.
+impl ServerSessions {
+    /// A store for at most this number of names; of more, some are forgotten.
     pub(super) fn new(names_max: usize) -> Self {
         Self {
             names_max,
@@ -351,7 +351,7 @@ impl Sessions {
     }
 
     /// Changes what is kept of a name.
-    fn change(&self, name: ServerName<'static>, change: impl FnOnce(&mut Kept)) {
+    fn change(&self, name: ServerName<'static>, change: impl FnOnce(&mut KeptSessions)) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.len() >= self.names_max
             && !names.contains_key(&name)
@@ -366,14 +366,14 @@ impl Sessions {
     fn look<T>(
         &self,
         name: &ServerName<'_>,
-        look: impl FnOnce(&mut Kept) -> Option<T>,
+        look: impl FnOnce(&mut KeptSessions) -> Option<T>,
     ) -> Option<T> {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         look(names.get_mut(&name.to_owned())?)
     }
 }
 
-impl ClientSessionStore for Sessions {
+impl ClientSessionStore for ServerSessions {
     fn set_kx_hint(&self, name: ServerName<'static>, group: NamedGroup) {
         self.change(name, |kept| kept.group = Some(group));
     }
@@ -427,7 +427,7 @@ mod sessions_tests {
 
     #[test]
     fn clients_cannot_fill_it_with_names() {
-        let sessions = Sessions::new(3);
+        let sessions = ServerSessions::new(3);
         for number in 0..100 {
             sessions.set_kx_hint(name(number), NamedGroup::X25519);
         }

@@ -1,4 +1,4 @@
-//! What the callbacks of the TLS library must know of the handshake that they are called for, and
+//! The context of a handshake for the callbacks of the TLS library: the facts that they need, and
 //! what they find out about it.
 //!
 //! One configuration of the library serves many connections, and its callbacks (tickets, stored
@@ -18,19 +18,19 @@ use wire::client_hello::ClientHello;
 use zeroize::Zeroizing;
 
 use crate::hidden_name::HiddenExtensions;
-use crate::secrets::Secret;
+use crate::secrets::LoggedSecret;
 use crate::subject::{FINGERPRINT_BYTES, Fingerprint};
 
 /// Sessions that are looked up for one hello. A client offers one or two; each costs a decryption
 /// and, with a client's chain, its verification.
 const LOOKUPS_MAX: u8 = 2;
 
-/// What one handshake has come to, as far as the callbacks must know or say.
+/// The course of one handshake, as far as the callbacks must know or say.
 #[derive(Default)]
 pub(crate) struct HandshakeContext {
     /// The sessions looked up in this step.
     lookups: u8,
-    /// Of the last session that was looked up.
+    /// The result for the last session that was looked up.
     pub(crate) lookup: LookupResult,
     /// With what the session began that is resumed; `None` = none is.
     pub(crate) resumed: Option<Provenance>,
@@ -38,16 +38,16 @@ pub(crate) struct HandshakeContext {
     pub(crate) shown: Fingerprint,
     /// Whether a session of its own has taken the place of the one that is resumed.
     has_renewed: bool,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: WantedSecrets,
     pub(crate) secrets: Secrets,
     /// The extensions that are hidden from the library in this handshake's hello.
     pub(crate) hidden: Option<HiddenExtensions>,
-    /// Why the client's certificate was refused, for the log: the library's errors have no room
-    /// for it.
+    /// The reason why the client's certificate was refused, for the log: the library's errors have
+    /// no room for it.
     pub(crate) refusal: Option<String>,
 }
 
-/// What a look-up of a session came to.
+/// The result of looking up a session.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum LookupResult {
     #[default]
@@ -58,25 +58,25 @@ pub(crate) enum LookupResult {
 }
 
 #[derive(Clone, Copy, Default, Eq, PartialEq)]
-pub(crate) enum Wanted {
+pub(crate) enum WantedSecrets {
     /// None: no handshake is driven.
     #[default]
     Nothing,
     Traffic,
-    /// Those of the client's early data and handshake messages as well.
+    /// The secrets of the client's early data and handshake messages as well.
     All,
 }
 
 /// Secrets from the library's log of keys.
 #[derive(Default)]
 pub(crate) struct Secrets {
-    pub(crate) early: Option<Secret>,
-    pub(crate) handshake: Option<Secret>,
-    /// Of the client's records after the handshake: the first application traffic secret of
-    /// TLS 1.3.
-    pub(crate) client: Option<Secret>,
+    pub(crate) early: Option<LoggedSecret>,
+    pub(crate) handshake: Option<LoggedSecret>,
+    /// The secret of the client's records after the handshake: the first application traffic secret
+    /// of TLS 1.3.
+    pub(crate) client: Option<LoggedSecret>,
     /// The same of the server's; of TLS 1.2 the master secret and the client's random behind it.
-    pub(crate) server: Option<Secret>,
+    pub(crate) server: Option<LoggedSecret>,
 }
 
 thread_local! {
@@ -193,8 +193,8 @@ impl KeyLog for SecretListener {
     fn will_log(&self, label: &str) -> bool {
         let wanted = with(|context| context.wanted);
         match label {
-            CLIENT_EARLY | CLIENT_HANDSHAKE => wanted == Wanted::All,
-            CLIENT_TRAFFIC | SERVER_TRAFFIC | CLIENT_RANDOM => wanted != Wanted::Nothing,
+            CLIENT_EARLY | CLIENT_HANDSHAKE => wanted == WantedSecrets::All,
+            CLIENT_TRAFFIC | SERVER_TRAFFIC | CLIENT_RANDOM => wanted != WantedSecrets::Nothing,
             _ => false,
         }
     }
@@ -381,9 +381,9 @@ mod tests {
     #[test]
     fn no_secret_is_noted_unless_it_is_wanted() {
         for (wanted, noted) in [
-            (Wanted::Nothing, [false; 4]),
-            (Wanted::Traffic, [false, false, true, true]),
-            (Wanted::All, [true; 4]),
+            (WantedSecrets::Nothing, [false; 4]),
+            (WantedSecrets::Traffic, [false, false, true, true]),
+            (WantedSecrets::All, [true; 4]),
         ] {
             let entered = enter(HandshakeContext {
                 wanted,

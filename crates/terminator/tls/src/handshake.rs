@@ -17,14 +17,14 @@ use wire::alert;
 use wire::client_hello::ClientHello;
 use zeroize::Zeroizing;
 
-use crate::context::{self, HandshakeContext, LookupResult, Secrets, Wanted};
+use crate::context::{self, HandshakeContext, LookupResult, Secrets, WantedSecrets};
 use crate::hidden_name::HiddenExtensions;
 use crate::options::{Suite, Version};
 use crate::record::{
-    ContentType, HEADER_BYTES, KeyExhausted, Layout, Opener, PLAINTEXT_BYTES_MAX, RecordFault,
-    RecordSealer, expansion_bytes_max,
+    ContentType, HEADER_BYTES, KeyExhausted, KeyOpener, PLAINTEXT_BYTES_MAX, RecordFault,
+    RecordLayout, RecordSealer, expansion_bytes_max,
 };
-use crate::secrets::{Secret, SendingKeys, opener_of};
+use crate::secrets::{LoggedSecret, SendingKeys, opener_of};
 use crate::traffic::Traffic;
 pub use fault::HandshakeFault;
 use fault::LibraryAlert;
@@ -32,7 +32,7 @@ use library::{
     ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE, HIDDEN, HandshakeDriver, HandshakeSide, agreed_by,
     suite_of, version_of,
 };
-pub use library::{Agreed, Step, WAITING_BYTES_MAX};
+pub use library::{Agreed, HandshakeStep, WAITING_BYTES_MAX};
 
 pub struct Established {
     pub traffic: Box<Traffic>,
@@ -61,8 +61,8 @@ struct ServerSide {
     /// Records that were sealed under our present key, once it is the last of the handshake.
     sealed: u64,
     /// The secret of our records, once it is known, and that of the client's.
-    secret: Option<Secret>,
-    client_secret: Option<Secret>,
+    secret: Option<LoggedSecret>,
+    client_secret: Option<LoggedSecret>,
     server_random: [u8; RANDOM_BYTES],
     /// Whether what we send is sealed.
     is_sealing: bool,
@@ -101,12 +101,12 @@ impl Handshake {
         &mut self,
         incoming: &mut [u8],
         outgoing: &mut Vec<u8>,
-    ) -> Result<Step, HandshakeFault> {
+    ) -> Result<HandshakeStep, HandshakeFault> {
         let side = &self.driver.side;
         let mut entering = mem::take(&mut self.context);
         entering.wanted = match side.skipper {
-            Some(_) => Wanted::All,
-            None => Wanted::Traffic,
+            Some(_) => WantedSecrets::All,
+            None => WantedSecrets::Traffic,
         };
         if entering.hidden.is_some() && !side.is_sealing {
             entering.hidden = HiddenExtensions::hide_in(incoming).or(entering.hidden);
@@ -129,8 +129,8 @@ impl Handshake {
         step
     }
 
-    /// Why a session that the client offered is not resumed; `None` = it offered none, or it is.
-    /// Known from the hello on, and of handshakes that fail as well.
+    /// The reason why a session that the client offered is not resumed; `None` = it offered none,
+    /// or it is. Known from the hello on, and of handshakes that fail as well.
     pub fn miss(&self) -> Option<ResumptionMiss> {
         let kind = self.driver.common().handshake_kind();
         let is_resumed = kind == Some(rustls::HandshakeKind::Resumed);
@@ -149,10 +149,10 @@ impl Handshake {
         out.append(&mut self.driver.side.early);
     }
 
-    /// What was agreed on, as far as it is known: all of it, once early data has come.
+    /// The parameters agreed on, as far as they are known: all of them, once early data has come.
     ///
     /// # Errors
-    /// Nothing is agreed on yet.
+    /// The version is not agreed on yet.
     pub fn agreed(&self) -> Result<Agreed, HandshakeFault> {
         agreed_by(self.driver.common())
     }
@@ -340,7 +340,7 @@ impl ServerSide {
         }
     }
 
-    /// What our records are sealed with, if the handshake has come to its last key.
+    /// The keys of our records, if the handshake has come to its last key.
     fn sending_keys(&self, suite: Option<Suite>) -> Option<SendingKeys> {
         SendingKeys::new(suite?, self.secret.as_ref()?, &self.server_random)
     }
@@ -430,12 +430,12 @@ fn is_full(library: &CommonState) -> bool {
 
 /// Early data is of TLS 1.3 alone. The library copies; what comes so early is little.
 impl RecordSealer for Handshake {
-    fn layout(&self) -> Layout {
-        Layout::TLS13
+    fn layout(&self) -> RecordLayout {
+        RecordLayout::TLS13
     }
 
     fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
-        let Layout { head, tail } = self.layout();
+        let RecordLayout { head, tail } = self.layout();
         let plain = record[head..record.len() - tail].to_vec();
         self.driver.seal(&plain, record)?;
         self.driver.side.sealed += 1;
@@ -447,7 +447,7 @@ fn unexpected(detail: String) -> HandshakeFault {
     HandshakeFault::violation(alert::UNEXPECTED_MESSAGE, detail)
 }
 
-/// What is skipped at most, in bytes with the records' overhead: four times the most that any
+/// The most that is skipped, in bytes with the records' overhead: four times the most that any
 /// service takes. A client may have been told of more by another configuration.
 const SKIPPED_BYTES_MAX: usize = 1 << 20;
 
@@ -459,10 +459,10 @@ const SKIPPED_BYTES_MAX: usize = 1 << 20;
 /// up. So we try ourselves, with the key of the client's handshake messages, which the library
 /// reports through its log of keys; the first record that opens is the library's again.
 pub(crate) struct Skipper {
-    /// Of the client's handshake messages, once it is known.
-    handshake: Option<Opener>,
-    /// Of its early data, if a session is resumed.
-    early: Option<Opener>,
+    /// The key of the client's handshake messages, once it is known.
+    handshake: Option<KeyOpener>,
+    /// The key of its early data, if a session is resumed.
+    early: Option<KeyOpener>,
     /// Whether it is known that early data is refused.
     pub(crate) is_refused: bool,
     left: usize,
@@ -490,7 +490,7 @@ impl Skipper {
 
     /// Takes up the secrets, if this step has logged them.
     pub(crate) fn learn(&mut self, suite: Option<Suite>, secrets: &Secrets) {
-        let key = |secret: &Option<Secret>| opener_of(suite?, secret.as_ref()?);
+        let key = |secret: &Option<LoggedSecret>| opener_of(suite?, secret.as_ref()?);
         self.handshake = self.handshake.take().or_else(|| key(&secrets.handshake));
         self.early = self.early.take().or_else(|| key(&secrets.early));
     }
@@ -519,9 +519,9 @@ impl Skipper {
     }
 }
 
-/// What the first record under this key is; `None` = it is not that.
+/// The content of the first record under this key; `None` = it is not that record.
 fn opened_first(
-    key: Option<&Opener>,
+    key: Option<&KeyOpener>,
     record: &[u8],
 ) -> Option<Result<(ContentType, usize), RecordFault>> {
     let mut plain = Zeroizing::new(vec![0; record.len()]);

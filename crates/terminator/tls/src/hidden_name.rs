@@ -18,7 +18,7 @@ const CLIENT_HELLO: u8 = 1;
 const MESSAGE_HEADER_BYTES: usize = 4;
 const SERVER_NAME: u16 = 0;
 
-/// Where in the extension the type of the first name is, behind its own type and two lengths.
+/// The place of the first name's type in the extension, behind its own type and two lengths.
 const FIRST_TYPE_AT: usize = 6;
 const HOST_NAME: u8 = 0;
 
@@ -30,7 +30,7 @@ pub(crate) struct HiddenExtensions {
     pub(crate) name: Option<Box<str>>,
 }
 
-/// Where in the message a type stands, the type, and the one that is shown in its place.
+/// A type of the message by its place: the type, and the one that is shown in its place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct HiddenType {
     at: usize,
@@ -39,7 +39,7 @@ struct HiddenType {
 }
 
 impl HiddenExtensions {
-    /// Those of a hello that the library would refuse, if there are any.
+    /// The extensions of a hello that the library would refuse, if there are any.
     pub(crate) fn of(hello: &ClientHello<'_>) -> Option<Self> {
         let name_at = hello.name_extension().filter(|at| is_refused(*at, hello));
         let name = name_at.map(|at| (at, SERVER_NAME));

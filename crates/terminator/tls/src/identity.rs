@@ -1,5 +1,5 @@
-//! Which identities of a client's certificate may enter: what an operator lists, and what a
-//! certificate has.
+//! The identities of client certificates that may enter: those that an operator lists, and those of
+//! a certificate has.
 //!
 //! Owns no trust: the chain has been verified before. Identities are compared byte by byte as the
 //! authority wrote them, but host names without regard to case (RFC 4343). One that is not valid

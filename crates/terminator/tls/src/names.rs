@@ -1,5 +1,5 @@
-//! Which certificate a client gets: by server name, by what is valid now, then by what the client
-//! can verify.
+//! The choice of a client's certificate: by server name, by what is valid now, then by what the
+//! client can verify.
 //!
 //! Pure: owns the index and the rules, neither certificates nor a hello's parsing. An index costs
 //! about a hundred bytes a name, so that ten thousand names stay cheap.
@@ -14,10 +14,10 @@ use crate::validity::Validity;
 /// The most bytes of a host name (RFC 1035 section 2.3.4, as text and without the last dot).
 const NAME_BYTES_MAX: usize = 253;
 
-/// What the index must know of one certificate.
+/// The facts of one certificate that the index needs.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
-    /// Its names: lower case, no trailing dot.
+pub struct NameEntry<'a> {
+    /// The certificate's names: lower case, no trailing dot.
     pub names: &'a [Box<str>],
     /// The kind of its key.
     pub kind: KeyKind,
@@ -44,11 +44,11 @@ pub struct Index {
     /// For each kind that the default has not the first certificate of all, whatever its names.
     any: Slots,
     unknown: UnknownName,
-    facts: Vec<Facts>,
+    facts: Vec<IndexedFacts>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Facts {
+struct IndexedFacts {
     kind: KeyKind,
     validity: Validity,
 }
@@ -57,13 +57,13 @@ struct Facts {
 #[derive(Clone, Debug, Default)]
 struct Slots {
     first: [Option<NonZeroU32>; KeyKind::ALL.len()],
-    /// Those behind the first of their kind that are valid when none before them is: a renewed
-    /// certificate may lie beside the old one.
+    /// Certificates behind the first of their kind that are valid when none before them is: a
+    /// renewed certificate may lie beside the old one.
     others: Box<[u32]>,
 }
 
 impl Index {
-    pub fn build<'a>(entries: impl Iterator<Item = Entry<'a>>, unknown: UnknownName) -> Self {
+    pub fn build<'a>(entries: impl Iterator<Item = NameEntry<'a>>, unknown: UnknownName) -> Self {
         let mut index = Self {
             exact: HashMap::new(),
             wildcard: HashMap::new(),
@@ -93,9 +93,9 @@ impl Index {
     /// not refused) the default. A name whose certificates the client cannot use counts as not
     /// found, so that the next best is served rather than nothing.
     ///
-    /// Of those for one name one that is valid comes before one that is not, then the kind decides,
-    /// then their order. If the name has no valid one, neither exactly nor by a wildcard, the one
-    /// that ends last is served: a client may know better than this host's clock.
+    /// Among those for one name one that is valid comes before one that is not, then the kind
+    /// decides, then their order. If the name has no valid one, neither exactly nor by a wildcard,
+    /// the one that ends last is served: a client may know better than this host's clock.
     pub fn choose(
         &self,
         name: Option<&str>,
@@ -172,7 +172,7 @@ impl Index {
     fn any_for(&self, usable: Usable, now: i64) -> Option<usize> {
         let mut kinds = KeyKind::ALL.into_iter();
         let kind = kinds.find(|kind| usable.contains(*kind) && self.any.at(*kind).is_some())?;
-        let is_valid = |one: &Facts| one.kind == kind && one.validity.contains(now);
+        let is_valid = |one: &IndexedFacts| one.kind == kind && one.validity.contains(now);
         let valid = self.facts.iter().position(is_valid);
         valid.or_else(|| self.any.at(kind))
     }
@@ -194,7 +194,7 @@ impl Index {
         self.candidates(slots, usable).min_by_key(end)
     }
 
-    /// Those of a usable kind, the most preferred kind first, then in their order.
+    /// The certificates of a usable kind, the most preferred kind first, then in their order.
     fn candidates<'s>(
         &'s self,
         slots: &'s Slots,
@@ -212,7 +212,7 @@ impl Index {
 
     /// Whether others of the same kind take its place from `now` on.
     fn is_hidden(&self, slots: &Slots, number: usize, now: i64) -> bool {
-        let Facts { kind, validity } = self.facts[number];
+        let IndexedFacts { kind, validity } = self.facts[number];
         let mut rivals = self.candidates(slots, Usable::NONE.with(kind));
         if validity.until < now {
             return rivals.any(|other| self.facts[other].validity.until > validity.until);
@@ -233,8 +233,8 @@ impl Index {
         ]
     }
 
-    fn add(&mut self, number: usize, entry: Entry<'_>) {
-        let facts = Facts {
+    fn add(&mut self, number: usize, entry: NameEntry<'_>) {
+        let facts = IndexedFacts {
             kind: entry.kind,
             validity: entry.validity,
         };
@@ -252,7 +252,7 @@ impl Index {
     }
 
     /// The certificates that stand under the first name of this one.
-    fn siblings(&self, entry: Entry<'_>) -> Slots {
+    fn siblings(&self, entry: NameEntry<'_>) -> Slots {
         let found = entry
             .names
             .first()
@@ -270,8 +270,8 @@ impl Index {
 
 impl Slots {
     /// Takes the number unless one of its kind is there that is valid whenever this one is.
-    fn fill(&mut self, facts: &[Facts], number: usize) {
-        let Facts { kind, validity } = facts[number];
+    fn fill(&mut self, facts: &[IndexedFacts], number: usize) {
+        let IndexedFacts { kind, validity } = facts[number];
         let one_based = u32::try_from(number + 1).ok().and_then(NonZeroU32::new);
         let Some(first) = self.at(kind) else {
             self.first[kind as usize] = one_based;
@@ -306,8 +306,8 @@ pub struct Usable(u8);
 impl Usable {
     pub const NONE: Self = Self(0);
 
-    /// What a client of `version` can use that offers these signature schemes, cipher suites and
-    /// groups (IANA numbers), on a service with suites `ours`.
+    /// The kinds that a client of `version` can use which offers these signature schemes, cipher
+    /// suites and groups (IANA numbers), on a service with suites `ours`.
     ///
     /// In TLS 1.3 the schemes decide alone (RFC 8446 section 4.2.3). In TLS 1.2 the suite names
     /// the kind of key too, and the client's groups limit an ECDSA key's curve (RFC 8422
@@ -326,7 +326,7 @@ impl Usable {
         }
     }
 
-    /// What such a client of TLS 1.2 can use where nothing is signed.
+    /// The kinds that such a client of TLS 1.2 can use where nothing is signed.
     pub fn without_signature(
         suites: impl Iterator<Item = u16>,
         groups: impl Iterator<Item = u16>,
@@ -402,8 +402,8 @@ impl Usable {
     }
 }
 
-/// What follows `*.` in a wildcard of the only form that is honoured: a whole label, the leftmost
-/// (RFC 9525 section 6.3).
+/// The name behind `*.` in a wildcard of the only form that is honoured: a whole label, the
+/// leftmost (RFC 9525 section 6.3).
 fn wildcard_parent(name: &str) -> Option<&str> {
     name.strip_prefix("*.")
 }
@@ -449,7 +449,7 @@ mod tests {
         let entries = names
             .iter()
             .zip(certificates)
-            .map(|(names, (_, kind, validity))| Entry {
+            .map(|(names, (_, kind, validity))| NameEntry {
                 names,
                 kind: *kind,
                 validity: *validity,

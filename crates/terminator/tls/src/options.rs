@@ -14,19 +14,19 @@ pub const RECORD_BYTES_MIN: usize = 512;
 pub struct ServerOptions {
     /// In the order of the configuration: the first is the default for unknown names.
     pub certificates: Vec<CertificateSource>,
-    /// What becomes of the service if one of them cannot be served.
+    /// The fate of the service if one of them cannot be served.
     pub bad_certificate: BadCertificate,
-    /// What is wrong with certificates that were left out before.
+    /// The faults of certificates that were left out before.
     pub skipped: Vec<String>,
-    /// What a client gets whose name no certificate has.
+    /// The answer to a client whose name no certificate has.
     pub unknown_name: UnknownName,
     /// The lowest version spoken.
     pub version_min: Version,
     /// The highest version spoken.
     pub version_max: Version,
-    /// Which suites, in which order.
+    /// The suites and their order.
     pub suites: Suites,
-    /// Which groups, in the order of our preference.
+    /// The groups in the order of our preference.
     pub groups: Vec<Group>,
     /// Application protocols (RFC 7301) in the order of our preference; empty = none negotiated.
     pub alpn: Vec<Vec<u8>>,
@@ -34,7 +34,7 @@ pub struct ServerOptions {
     pub client: ClientVerification,
     /// Whether sessions are resumed at all.
     pub resumption: bool,
-    /// Where sessions of TLS 1.3 lie.
+    /// The place of sessions of TLS 1.3.
     pub tls13_sessions: Tls13Sessions,
     /// Whose sessions are not resumed, though they are good.
     pub replaced: ReplacedCertificates,
@@ -43,7 +43,7 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// What a service does whose configuration names certificates alone.
+    /// The options of a service whose configuration names certificates alone.
     pub fn new(certificates: Vec<CertificateSource>) -> Self {
         Self {
             certificates,
@@ -71,17 +71,17 @@ pub struct ClientOptions {
     pub verification: Option<ServerVerification>,
     /// SHA-256 of the public keys (SubjectPublicKeyInfo, DER) that servers may have; empty = any.
     pub pins: Vec<[u8; 32]>,
-    /// Which name a server's certificate must have.
+    /// The name that a server's certificate must have.
     pub name: ExpectedName,
-    /// What servers are shown that ask for a certificate.
+    /// The certificate for servers that ask for one.
     pub certificate: Option<CertificateSource>,
     /// The lowest version spoken.
     pub version_min: Version,
     /// The highest version spoken.
     pub version_max: Version,
-    /// Which suites, in which order.
+    /// The suites and their order.
     pub suites: Suites,
-    /// Which groups, in the order of our preference.
+    /// The groups in the order of our preference.
     pub groups: Vec<Group>,
     /// Application protocols (RFC 7301) that are offered.
     pub alpn: OfferedAlpn,
@@ -89,7 +89,7 @@ pub struct ClientOptions {
     pub resumption: bool,
 }
 
-/// Which authorities a server's chain may lead to, and what is revoked.
+/// The authorities that a server's chain may lead to, and the lists of what is revoked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerVerification {
     /// Bundles of authorities.
@@ -98,11 +98,11 @@ pub struct ServerVerification {
     pub are_of_host: bool,
     /// Certificate revocation lists.
     pub crls: Vec<PemSource>,
-    /// What a list past its nextUpdate means.
+    /// The treatment of a list past its nextUpdate.
     pub expired_lists: ExpiredLists,
 }
 
-/// Which name a server's certificate must have, and which SNI it is sent.
+/// The name that a server's certificate must have, and the SNI that it is sent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ExpectedName {
     /// The host of the server's address.
@@ -113,7 +113,7 @@ pub enum ExpectedName {
     OfClient,
 }
 
-/// Which application protocols servers are offered.
+/// The application protocols that servers are offered.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum OfferedAlpn {
     /// The one that was negotiated with the client, if any.
@@ -122,7 +122,7 @@ pub enum OfferedAlpn {
     Fixed(Vec<Vec<u8>>),
 }
 
-/// What a certificate that cannot be served does to the others.
+/// The effect of a certificate that cannot be served on the others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BadCertificate {
     /// The whole configuration is refused.
@@ -149,7 +149,7 @@ impl Default for ReplacedCertificates {
     }
 }
 
-/// Where sessions of TLS 1.3 lie.
+/// The place of sessions of TLS 1.3.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Tls13Sessions {
     /// With the client, in tickets that any host with the same keys opens.
@@ -164,13 +164,13 @@ pub enum Tls13Sessions {
 /// A certificate chain with its key, as PEM.
 #[derive(Clone, PartialEq)]
 pub struct CertificateSource {
-    /// Where it came from, for messages: a path.
+    /// The path that it came from, for messages.
     pub place: String,
     /// One or more `CERTIFICATE` blocks, leaf first; may hold the key too.
     pub chain_pem: Vec<u8>,
     /// The private key; `None` = it is in `chain_pem`.
     pub key_pem: Option<Vec<u8>>,
-    /// Where the key came from, if apart.
+    /// The path that the key came from, if apart.
     pub key_place: Option<String>,
     /// A DER-encoded OCSP response to staple.
     pub ocsp_der: Option<Vec<u8>>,
@@ -215,7 +215,7 @@ pub struct PemSource {
     pub pem: Vec<u8>,
 }
 
-/// What a client gets whose server name no certificate has.
+/// The answer to a client whose server name no certificate has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum UnknownName {
     /// The first certificate.
@@ -224,7 +224,7 @@ pub enum UnknownName {
     Refuse,
 }
 
-/// Which cipher suites, in which order.
+/// The cipher suites and their order.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Suites {
     /// All that the library has, cheapest on this CPU first.
@@ -253,11 +253,6 @@ macro_rules! named {
             /// The standard name (IANA's registry).
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
-            }
-
-            /// The one with that standard name.
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|one| one.name() == name)
             }
 
             /// The one with that number.
@@ -293,7 +288,7 @@ impl Suite {
         }
     }
 
-    /// What encrypts its records.
+    /// The cipher of its records.
     pub fn cipher(self) -> Cipher {
         match self {
             Self::Tls13Aes128GcmSha256
@@ -341,7 +336,7 @@ pub struct ClientVerification {
     pub authorities: Vec<PemSource>,
     /// Certificate revocation lists.
     pub crls: Vec<PemSource>,
-    /// What a list past its nextUpdate means.
+    /// The treatment of a list past its nextUpdate.
     pub expired_lists: ExpiredLists,
     /// Identities, one of which a certificate must have; empty = any certificate that verifies.
     pub allow: Vec<AllowedIdentity>,
@@ -349,7 +344,7 @@ pub struct ClientVerification {
     pub omits_names: bool,
 }
 
-/// What a revocation list past its nextUpdate means for clients whose issuer's it is.
+/// The treatment of clients whose issuer's revocation list is past its nextUpdate.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ExpiredLists {
     /// They are refused: what was revoked since is unknown.

@@ -65,7 +65,7 @@ impl PasswordKey {
         })
     }
 
-    /// What was encrypted for it; `None` = nothing was.
+    /// The plaintext that was encrypted for it; `None` = nothing was.
     fn decrypt(&self, encrypted: &[u8]) -> Option<Vec<u8>> {
         let mut password = vec![0; self.key.min_output_size()];
         let padding = &OAEP_SHA1_MGF1SHA1;

@@ -1,4 +1,4 @@
-//! Which versions, cipher suites and groups a service speaks, and in which order.
+//! The versions, cipher suites and groups that a service speaks, and their order.
 //!
 //! Owns the order and its reasons, and what of it suits one client; makes no configuration of the
 //! library (that is [`crate::server`]) beyond looking its parts up by name.
@@ -27,7 +27,7 @@ pub enum PolicyFault {
     NoGroup,
 }
 
-/// What an operator should know about a policy that works all the same.
+/// A concern about a policy that works all the same.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PolicyConcern {
     /// The version is on but no listed suite is of it.

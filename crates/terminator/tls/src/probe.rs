@@ -1,7 +1,7 @@
 //! The client's half of a handshake, to see whether a server can make one.
 //!
 //! Owns the drive of the library's client for active checks; opens nothing and waits for nothing.
-//! Where a service speaks TLS to its servers they are judged as connections judge them
+//! If a service speaks TLS to its servers they are judged as connections judge them
 //! ([`crate::client::Client::probe`]). Elsewhere the certificate is not judged: a check asks
 //! whether the server answers, not who it is, and no byte of any client is ever sent to it.
 
@@ -94,12 +94,12 @@ impl Probe {
         Ok(())
     }
 
-    /// What was asked for has come: the server may send as much again.
+    /// Takes note that the answer has come: the server may send as much again.
     pub fn answered(&mut self) {
         self.received = 0;
     }
 
-    /// What has to be sent now; often nothing.
+    /// The bytes that have to be sent now; often none.
     pub fn output(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.connection.wants_write() {

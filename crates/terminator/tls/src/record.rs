@@ -19,7 +19,7 @@ pub const PLAINTEXT_BYTES_MAX: usize = 16_384;
 /// The fixed head of a record: type, version, length.
 pub const HEADER_BYTES: usize = 5;
 
-/// The most that [`Layout`] adds to a plaintext, in any version and suite.
+/// The most that [`RecordLayout`] adds to a plaintext, in any version and suite.
 pub const OVERHEAD_BYTES_MAX: usize = HEADER_BYTES + 8 + 1 + TAG_BYTES;
 
 /// The most bytes that a record may take on the wire: TLS 1.2 allows 2048 bytes of expansion
@@ -46,7 +46,7 @@ const SEQUENCE_MAX: u64 = u64::MAX - 16;
 /// How many blocks before its limit a key is changed: those of some batches of records.
 const GCM_BLOCKS_MARGIN: u64 = 1 << 20;
 
-/// What a record carries (RFC 8446 section 5.1).
+/// The type of a record's content (RFC 8446 section 5.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ContentType {
     ChangeCipherSpec,
@@ -82,21 +82,21 @@ pub struct KeyExhausted;
 
 /// How many bytes a record has before and after its plaintext.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Layout {
+pub struct RecordLayout {
     pub head: usize,
     pub tail: usize,
 }
 
-impl Layout {
-    /// Of all suites of TLS 1.3.
+impl RecordLayout {
+    /// The layout of all suites of TLS 1.3.
     pub(crate) const TLS13: Self = Self {
         head: HEADER_BYTES,
         tail: 1 + TAG_BYTES,
     };
-    /// Of what somebody else encrypts: the plaintext alone.
+    /// The layout of what somebody else encrypts: the plaintext alone.
     pub(crate) const PLAIN: Self = Self { head: 0, tail: 0 };
 
-    /// Of a cipher in a version: AES-GCM in TLS 1.2 has an explicit nonce (RFC 5288),
+    /// The layout of a cipher in a version: AES-GCM in TLS 1.2 has an explicit nonce (RFC 5288),
     /// ChaCha20-Poly1305 has none (RFC 7905).
     pub(crate) fn of(version: Version, cipher: Cipher) -> Self {
         let explicit = match (version, cipher) {
@@ -116,12 +116,12 @@ impl Layout {
     }
 }
 
-/// What seals application data: an established connection, or a handshake that has come so far.
+/// A sealer of application data: an established connection, or a handshake that has come so far.
 pub trait RecordSealer {
     /// How a record has to be laid out for [`RecordSealer::seal`].
-    fn layout(&self) -> Layout;
+    fn layout(&self) -> RecordLayout;
 
-    /// Seals one record in place; see [`Sealer::seal`].
+    /// Seals one record in place; see [`KeySealer::seal`].
     ///
     /// # Errors
     /// The key may not be used any more.
@@ -159,14 +159,14 @@ struct DirectionKey {
 }
 
 /// Turns plaintext into records, in place.
-pub struct Sealer {
+pub struct KeySealer {
     key: DirectionKey,
-    allowance: Allowance,
+    allowance: KeyAllowance,
 }
 
-pub struct Opener(DirectionKey);
+pub struct KeyOpener(DirectionKey);
 
-impl Sealer {
+impl KeySealer {
     /// Goes on where the handshake's own sealing stopped.
     ///
     /// `None` if the library names an algorithm that this layer does not know.
@@ -183,7 +183,7 @@ impl Sealer {
         key: &[u8],
         iv: [u8; NONCE_BYTES],
     ) -> Option<Self> {
-        let mut allowance = Allowance::fresh(cipher);
+        let mut allowance = KeyAllowance::fresh(cipher);
         // The handshake's own records, answers to early data among them, are taken for full ones.
         let spent = sequence.saturating_mul(RECORD_BLOCKS_MAX);
         allowance.blocks_left = allowance.blocks_left.saturating_sub(spent);
@@ -203,7 +203,7 @@ impl Sealer {
         content: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), KeyExhausted> {
-        let Layout { head, tail } = self.layout();
+        let RecordLayout { head, tail } = self.layout();
         let start = out.len();
         out.resize(start + head, 0);
         out.extend_from_slice(content);
@@ -211,9 +211,9 @@ impl Sealer {
         self.seal(kind, &mut out[start..])
     }
 
-    /// How a record has to be laid out for [`Sealer::seal`].
-    pub fn layout(&self) -> Layout {
-        Layout::of(self.key.version, self.key.cipher)
+    /// How a record has to be laid out for [`KeySealer::seal`].
+    pub fn layout(&self) -> RecordLayout {
+        RecordLayout::of(self.key.version, self.key.cipher)
     }
 
     /// As after so many records that the next one brings the key close to its limit.
@@ -228,12 +228,12 @@ impl Sealer {
     }
 
     /// How much the key may still seal.
-    pub(crate) fn allowance(&self) -> &Allowance {
+    pub(crate) fn allowance(&self) -> &KeyAllowance {
         &self.allowance
     }
 
     /// Lets go of the key; what it may still seal is left, for somebody else who seals with it.
-    pub(crate) fn into_allowance(self) -> Allowance {
+    pub(crate) fn into_allowance(self) -> KeyAllowance {
         self.allowance
     }
 
@@ -281,14 +281,14 @@ impl Sealer {
 }
 
 /// How much a key may still seal, by us or by the kernel.
-pub(crate) struct Allowance {
+pub(crate) struct KeyAllowance {
     blocks_left: u64,
 }
 
-impl Allowance {
+impl KeyAllowance {
     pub(crate) const NONE: Self = Self { blocks_left: 0 };
 
-    /// Of a key that has sealed nothing yet.
+    /// The allowance of a key that has sealed nothing yet.
     pub(crate) fn fresh(cipher: Cipher) -> Self {
         let blocks_left = match cipher {
             Cipher::ChaCha20Poly1305 => u64::MAX,
@@ -315,7 +315,7 @@ impl Allowance {
     }
 }
 
-impl Opener {
+impl KeyOpener {
     /// Goes on where the handshake's own opening stopped.
     ///
     /// `None` if the library names an algorithm that this layer does not know.
@@ -523,12 +523,12 @@ fn aad_12(sequence: u64, kind: ContentType, plain_bytes: usize) -> [u8; 13] {
     aad
 }
 
-/// What is wrong with a record that came in.
+/// The fault of a record that came in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecordFault {
     #[error("a record does not decrypt")]
     BadMac,
-    /// Its type is unknown or not allowed here.
+    /// The type is unknown or not allowed here.
     #[error("a record has a type that is not allowed here")]
     Unexpected,
     #[error("a record has a version that is not one of TLS")]
@@ -573,7 +573,7 @@ mod tests {
         }
     }
 
-    fn pairs() -> Vec<(Sealer, Opener)> {
+    fn pairs() -> Vec<(KeySealer, KeyOpener)> {
         let forms = [
             (Version::Tls12, false),
             (Version::Tls12, true),
@@ -581,14 +581,14 @@ mod tests {
         ];
         let pair = |(version, is_chacha)| {
             let secrets = secrets(is_chacha);
-            let sealer = Sealer::new(version, 9, &secrets).unwrap();
-            (sealer, Opener::new(version, 9, &secrets).unwrap())
+            let sealer = KeySealer::new(version, 9, &secrets).unwrap();
+            (sealer, KeyOpener::new(version, 9, &secrets).unwrap())
         };
         forms.into_iter().map(pair).collect()
     }
 
-    fn sealed(sealer: &mut Sealer, kind: ContentType, plain: &[u8]) -> Vec<u8> {
-        let Layout { head, tail } = sealer.layout();
+    fn sealed(sealer: &mut KeySealer, kind: ContentType, plain: &[u8]) -> Vec<u8> {
+        let RecordLayout { head, tail } = sealer.layout();
         let mut record = [&vec![0; head], plain, &vec![0; tail]].concat();
         sealer.seal(kind, &mut record).unwrap();
         record
@@ -667,7 +667,7 @@ mod tests {
     #[test]
     fn padding_is_taken_off_and_a_record_of_nothing_else_refused() {
         let padded = |inner: &[u8]| {
-            let sealer = Sealer::new(Version::Tls13, 9, &secrets(false)).unwrap();
+            let sealer = KeySealer::new(Version::Tls13, 9, &secrets(false)).unwrap();
             let header = header_of(
                 ContentType::ApplicationData,
                 (inner.len() + TAG_BYTES) as u16,
@@ -696,8 +696,8 @@ mod tests {
     fn what_others_seal_is_counted_as_what_we_seal() {
         for (version, is_chacha) in [(Version::Tls13, false), (Version::Tls13, true)] {
             let secrets = secrets(is_chacha);
-            let mut allowance = Allowance::fresh(parts_of(&secrets).unwrap().0);
-            let mut sealer = Sealer::new(version, 0, &secrets).unwrap();
+            let mut allowance = KeyAllowance::fresh(parts_of(&secrets).unwrap().0);
+            let mut sealer = KeySealer::new(version, 0, &secrets).unwrap();
             assert_eq!(allowance.blocks_left, sealer.allowance.blocks_left);
             for bytes in [0, 1, 5000, PLAINTEXT_BYTES_MAX] {
                 sealed(&mut sealer, ContentType::ApplicationData, &vec![7; bytes]);
@@ -706,7 +706,7 @@ mod tests {
                 assert!(differ <= 4, "{differ} blocks after {bytes} bytes");
             }
         }
-        let mut allowance = Allowance { blocks_left: 2000 };
+        let mut allowance = KeyAllowance { blocks_left: 2000 };
         assert!(allowance.is_key_limit_reached());
         allowance.spend(PLAINTEXT_BYTES_MAX).unwrap();
         assert_eq!(allowance.spend(PLAINTEXT_BYTES_MAX), Err(KeyExhausted));
@@ -716,7 +716,7 @@ mod tests {
     fn a_key_limit_is_known_before_the_key_is_used_up() {
         let (mut sealer, _) = pairs().remove(2);
         assert!(!sealer.allowance.is_key_limit_reached());
-        let late = Sealer::new(Version::Tls13, 23_700_000, &secrets(false));
+        let late = KeySealer::new(Version::Tls13, 23_700_000, &secrets(false));
         assert!(
             late.unwrap().allowance.is_key_limit_reached(),
             "the handshake sealed as much before"

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::hkdf::Prk;
 use rustls::server::{ProducesTickets, StoresServerSessions};
-use session::{Counters, Expected, MemoryStore, Request, Tiers};
+use session::{Counters, ExpectedEntry, MemoryStore, Request, Tiers};
 use zeroize::Zeroize;
 
 pub use passing::PassingSessions;
@@ -48,7 +48,7 @@ use ticket::Tickets;
 
 #[derive(Clone)]
 pub struct ResumptionOptions {
-    /// What ticket keys are derived from unless they come from elsewhere.
+    /// The secret that ticket keys are derived from unless they come from elsewhere.
     pub secret: [u8; 32],
     pub tickets: TicketOptions,
     /// Sessions held at most; 0 = none.
@@ -137,7 +137,7 @@ impl Debug for ResumptionOptions {
 
 /// Ticket keys and stored sessions of the process.
 pub struct Resumption {
-    /// Of the process's own secret, for when keys come from nowhere else.
+    /// The root of the process's own secret, for when keys come from nowhere else.
     own_root: Prk,
     keeping: Keeping,
     tickets_count: usize,
@@ -198,7 +198,7 @@ impl Resumption {
         }
     }
 
-    /// What the session store holds and has done.
+    /// The counters of the session store.
     pub fn session_counters(&self) -> Counters {
         self.keeping.store.counters()
     }
@@ -222,15 +222,15 @@ impl Resumption {
         self.keeping.store.sweep(now);
     }
 
-    /// Has a stored session fetched that a hello names, if there is one, while the rest of the
+    /// Prefetches the stored session that a hello names, if there is one, while the rest of the
     /// hello is looked at; [`Self::prefetch`] follows. In a large cache a look-up is mostly
     /// waiting for memory.
-    pub(crate) fn expect_session(&self, id: &[u8]) -> Expected {
+    pub(crate) fn expect_session(&self, id: &[u8]) -> ExpectedEntry {
         self.keeping.store.expect(id)
     }
 
     /// The second half of that.
-    pub(crate) fn prefetch(&self, expected: Expected) {
+    pub(crate) fn prefetch(&self, expected: ExpectedEntry) {
         self.keeping.store.prefetch(expected);
     }
 
@@ -308,7 +308,7 @@ impl Debug for Resumption {
     }
 }
 
-/// What all services share, as the options have it.
+/// The keeping that all services share, as the options have it.
 fn keeping(
     options: &ResumptionOptions,
     tickets: Arc<Tickets>,
@@ -375,7 +375,7 @@ mod tests {
         }
     }
 
-    /// What the library writes of a client without a certificate, more or less.
+    /// The session of a client without a certificate, more or less as the library writes it.
     const SESSION: &[u8] = &[0, 3, 4, 0x13, 1, 1, 7, 0, 0, 0];
 
     fn sessions(resumption: &Arc<Resumption>, service: &str) -> Arc<dyn StoresServerSessions> {
@@ -386,7 +386,7 @@ mod tests {
         resumption.tickets_of(service, ResumptionPolicy::default())
     }
 
-    /// What the last look-up came to, and that it was another handshake's.
+    /// The result of the last look-up, in a handshake that is over.
     fn last_lookup() -> LookupResult {
         let lookup = context::with(|context| context.lookup);
         drop(context::enter(HandshakeContext::default()));

@@ -12,20 +12,20 @@ use rustls::crypto::cipher::{AeadKey, Iv};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::options::{Cipher, Suite, Version};
-use crate::record::{Opener, Sealer};
+use crate::record::{KeyOpener, KeySealer};
 
 const RANDOM_BYTES: usize = 32;
 
-pub(crate) type Secret = Zeroizing<Vec<u8>>;
+pub(crate) type LoggedSecret = Zeroizing<Vec<u8>>;
 
-/// What the keys of one direction come from in TLS 1.3.
+/// The secret that the keys of one direction come from in TLS 1.3.
 pub(crate) struct TrafficSecret {
     suite: Suite,
-    secret: Secret,
+    secret: LoggedSecret,
 }
 
 impl TrafficSecret {
-    pub(crate) fn new(suite: Suite, secret: Secret) -> Self {
+    pub(crate) fn new(suite: Suite, secret: LoggedSecret) -> Self {
         Self { suite, secret }
     }
 
@@ -56,15 +56,15 @@ const KEY_BYTES_MAX: usize = 32;
 
 /// The keys of our records while the library seals them.
 pub(crate) enum SendingKeys {
-    /// Of TLS 1.3, with the traffic secret in use.
+    /// The traffic secret in use in TLS 1.3.
     Tls13(TrafficSecret),
-    /// Of TLS 1.2: key and IV.
-    Tls12(Suite, Secret, [u8; NONCE_LEN]),
+    /// The key and IV of TLS 1.2.
+    Tls12(Suite, LoggedSecret, [u8; NONCE_LEN]),
 }
 
 impl SendingKeys {
     /// From the secret that was logged; `server_random` is needed in TLS 1.2.
-    pub(crate) fn new(suite: Suite, logged: &Secret, server_random: &[u8]) -> Option<Self> {
+    pub(crate) fn new(suite: Suite, logged: &LoggedSecret, server_random: &[u8]) -> Option<Self> {
         if suite.version() == Version::Tls13 {
             return Some(Self::Tls13(TrafficSecret::new(suite, logged.clone())));
         }
@@ -96,18 +96,18 @@ impl SendingKeys {
     }
 
     /// Seals the record of this number.
-    pub(crate) fn sealer(&self, sequence: u64) -> Option<Sealer> {
+    pub(crate) fn sealer(&self, sequence: u64) -> Option<KeySealer> {
         let (suite, key, iv) = self.key();
-        Sealer::of_cipher(suite.version(), suite.cipher(), sequence, &key, iv)
+        KeySealer::of_cipher(suite.version(), suite.cipher(), sequence, &key, iv)
     }
 
     /// Opens the record of this number again.
-    pub(crate) fn opener(&self, sequence: u64) -> Option<Opener> {
+    pub(crate) fn opener(&self, sequence: u64) -> Option<KeyOpener> {
         let (suite, key, iv) = self.key();
-        Opener::of_cipher(suite.version(), suite.cipher(), sequence, &key, iv)
+        KeyOpener::of_cipher(suite.version(), suite.cipher(), sequence, &key, iv)
     }
 
-    fn key(&self) -> (Suite, Secret, [u8; NONCE_LEN]) {
+    fn key(&self) -> (Suite, LoggedSecret, [u8; NONCE_LEN]) {
         match self {
             Self::Tls13(TrafficSecret { suite, secret }) => {
                 let (key, iv) = key_and_iv(*suite, secret);
@@ -119,7 +119,7 @@ impl SendingKeys {
 }
 
 /// The PRF of TLS 1.2 (RFC 5246 section 5).
-fn prf(hash: hmac::Algorithm, secret: &[u8], seed: &[u8], bytes: usize) -> Secret {
+fn prf(hash: hmac::Algorithm, secret: &[u8], seed: &[u8], bytes: usize) -> LoggedSecret {
     let key = hmac::Key::new(hash, secret);
     let mut chained = hmac::sign(&key, seed);
     let mut out = Zeroizing::new(Vec::with_capacity(bytes + 64));
@@ -132,13 +132,13 @@ fn prf(hash: hmac::Algorithm, secret: &[u8], seed: &[u8], bytes: usize) -> Secre
     out
 }
 
-/// What opens the records of TLS 1.3 under a secret.
-pub(crate) fn opener_of(suite: Suite, secret: &[u8]) -> Option<Opener> {
+/// The opener of records of TLS 1.3 under a secret.
+pub(crate) fn opener_of(suite: Suite, secret: &[u8]) -> Option<KeyOpener> {
     let (key, iv) = key_and_iv(suite, secret);
-    Opener::of_cipher(Version::Tls13, suite.cipher(), 0, &key, iv)
+    KeyOpener::of_cipher(Version::Tls13, suite.cipher(), 0, &key, iv)
 }
 
-fn key_and_iv(suite: Suite, secret: &[u8]) -> (Secret, [u8; NONCE_LEN]) {
+fn key_and_iv(suite: Suite, secret: &[u8]) -> (LoggedSecret, [u8; NONCE_LEN]) {
     let mut key = Zeroizing::new(vec![0; suite.cipher().key_bytes()]);
     let mut iv = [0; NONCE_LEN];
     expand_label(suite, secret, b"key", &mut key);
@@ -166,14 +166,14 @@ pub(crate) mod hkdf {
     use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
     use zeroize::Zeroizing;
 
-    /// What is extracted from a secret, by HKDF-SHA256.
+    /// Extracts from a secret by HKDF-SHA256.
     pub(crate) fn extract(salt: &[u8], secret: &[u8]) -> Prk {
         Salt::new(HKDF_SHA256, salt).extract(secret)
     }
 
     /// Fills `out`, of at most 255 blocks of the hash (RFC 5869 section 2.3).
     pub(crate) fn expand(root: &Prk, info: &[&[u8]], out: &mut [u8]) {
-        root.expand(info, Length(out.len()))
+        root.expand(info, OutputLength(out.len()))
             .and_then(|okm| okm.fill(out))
             .expect("all that is asked for is short");
     }
@@ -186,9 +186,9 @@ pub(crate) mod hkdf {
     }
 
     /// In bytes.
-    struct Length(usize);
+    struct OutputLength(usize);
 
-    impl KeyType for Length {
+    impl KeyType for OutputLength {
         fn len(&self) -> usize {
             self.0
         }

@@ -70,7 +70,7 @@ pub struct Expiries {
     pub authorities: Ends,
     /// The revocation lists that the others' certificates are held against, by nextUpdate.
     pub lists: Ends,
-    /// What is wrong with certificates that are skipped (`bad-certificate = "skip"`).
+    /// The faults of certificates that are skipped (`bad-certificate = "skip"`).
     pub skipped: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl Expiries {
     }
 }
 
-/// What a client's hello decides about its configuration.
+/// The properties of a hello that its configuration depends on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Variant {
     version: Version,
@@ -119,7 +119,7 @@ enum Tls13Way {
 }
 
 /// The parts that all variants' configurations are made of.
-struct Parts<'a> {
+struct ServerParts<'a> {
     site: &'a Arc<Site>,
     policy: &'a Policy,
     versions: Vec<&'static rustls::SupportedProtocolVersion>,
@@ -127,7 +127,6 @@ struct Parts<'a> {
     clock: Clock,
     resuming: Resuming,
     alpn: &'a [Vec<u8>],
-    /// Whether connections let go of their keys, for our own record layer.
     record_bytes_max: Option<usize>,
 }
 
@@ -196,7 +195,7 @@ impl Server {
         &self.site.certificates
     }
 
-    /// What an operator of the service of this name should know because of the time.
+    /// The warnings that come with time for the operator of the service of this name.
     pub fn warnings(&self, service: &str, moment: Moment) -> Vec<Warning> {
         let trust = self.verifier.iter();
         let trust = trust.flat_map(|one| one.chains().concerns(moment));
@@ -224,7 +223,7 @@ impl Server {
         }
     }
 
-    /// Where sessions of TLS 1.3 lie.
+    /// The place of sessions of TLS 1.3.
     pub fn tls13_sessions(&self) -> Tls13Sessions {
         self.tls13_sessions
     }
@@ -266,7 +265,7 @@ impl Server {
             stays: takes_early_data(options.tls13_sessions),
         };
         concerns.extend(site.revoked(&resuming.barred));
-        let parts = Parts {
+        let parts = ServerParts {
             site: &site,
             policy: &policy,
             versions: policy
@@ -426,7 +425,7 @@ impl Server {
     }
 }
 
-/// What stands for the certificates that are listed as revoked.
+/// The fingerprints of the certificates that are listed as revoked.
 fn revoked_fingerprints(options: &ServerOptions) -> Result<Vec<Fingerprint>, BuildFault> {
     let mut fingerprints = Vec::new();
     for source in &options.replaced.revoked {
@@ -497,7 +496,7 @@ impl Ways {
     }
 }
 
-impl Parts<'_> {
+impl ServerParts<'_> {
     fn config(&self, variant: Variant) -> Result<ServerConfig, rustls::Error> {
         let provider = self.policy.provider(variant.group, variant.chacha_first);
         // All versions, also where the variant's is known: the library marks a TLS 1.2 hello's

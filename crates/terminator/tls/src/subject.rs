@@ -1,4 +1,4 @@
-//! What can be said of a certificate: its subject's common name, its PEM form, and the fingerprint
+//! The identity of a certificate: its subject's common name, its PEM form, and the fingerprint
 //! that stands for it in sessions that were made under it.
 //!
 //! Judges nothing; that happened in the handshake.

@@ -17,7 +17,8 @@ use wire::alert;
 use crate::options::Version;
 pub use crate::record::RecordSealer;
 use crate::record::{
-    Allowance, ContentType, KeyExhausted, Layout, Opener, RecordFault, Sealer, parts_of,
+    ContentType, KeyAllowance, KeyExhausted, KeyOpener, KeySealer, RecordFault, RecordLayout,
+    parts_of,
 };
 use crate::secrets::TrafficSecret;
 use kernel::{ALERT_LEVEL_WARNING, ControlRecord, Keys};
@@ -39,14 +40,14 @@ const HANDSHAKE_HELLO_REQUEST: u8 = 0;
 /// Both directions of an established connection, with the keys in our own hands.
 pub struct Traffic {
     sending: Sending,
-    /// Those in use for sealing, as long as the kernel may want them; after the hand-over, those
+    /// The keys in use for sealing, as long as the kernel may want them; after the hand-over, those
     /// that it is to get next.
     sending_keys: Option<ConnectionTrafficSecrets>,
-    opener: Opener,
+    opener: KeyOpener,
     /// `None` in TLS 1.2, which has no KeyUpdate.
     secrets: Option<Box<TrafficSecrets>>,
     /// `None` where we are the server, and in TLS 1.2, where tickets are of the handshake.
-    tickets: Option<Box<Tickets>>,
+    tickets: Option<Box<TicketIntake>>,
     version: Version,
     incoming_update: KeyUpdateReader,
     key_update_due: bool,
@@ -56,14 +57,14 @@ pub struct Traffic {
     warnings: u8,
 }
 
-/// What the keys of TLS 1.3 come from that follow a KeyUpdate.
+/// The secrets of the keys of TLS 1.3 that follow a KeyUpdate.
 pub(crate) struct TrafficSecrets {
     pub(crate) sending: TrafficSecret,
     pub(crate) receiving: TrafficSecret,
 }
 
 /// The tickets of a server, whose client we are.
-pub(crate) struct Tickets {
+pub(crate) struct TicketIntake {
     /// It keeps them as sessions. `None` = there are enough: it holds the server's certificates and
     /// more, a thousand bytes and often some thousands.
     library: Option<Box<KernelConnection<ClientConnectionData>>>,
@@ -80,7 +81,7 @@ const RECORDS_BEFORE_TICKETS_MAX: u8 = 8;
 /// client's chain in them a few thousand.
 pub(crate) const TICKET_BYTES_MAX: usize = 8 << 10;
 
-impl Tickets {
+impl TicketIntake {
     pub(crate) fn new(library: KernelConnection<ClientConnectionData>) -> Self {
         Self {
             library: Some(Box::new(library)),
@@ -112,15 +113,15 @@ impl Tickets {
 }
 
 enum Sending {
-    Ours(Sealer),
-    Kernel(Allowance),
+    Ours(KeySealer),
+    Kernel(KeyAllowance),
 }
 
 impl RecordSealer for Traffic {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> RecordLayout {
         match &self.sending {
             Sending::Ours(sealer) => sealer.layout(),
-            Sending::Kernel(_) => Layout::PLAIN,
+            Sending::Kernel(_) => RecordLayout::PLAIN,
         }
     }
 
@@ -142,11 +143,11 @@ impl Traffic {
     /// `sending_keys` if the kernel may ever be handed the sealing.
     pub(crate) fn new(
         version: Version,
-        sealer: Sealer,
+        sealer: KeySealer,
         sending_keys: Option<ConnectionTrafficSecrets>,
-        opener: Opener,
+        opener: KeyOpener,
         secrets: Option<TrafficSecrets>,
-        tickets: Option<Tickets>,
+        tickets: Option<TicketIntake>,
     ) -> Self {
         Self {
             secrets: secrets.map(Box::new),
@@ -173,7 +174,7 @@ impl Traffic {
     }
 
     /// Opens one whole record into the start of `plain`, which is at least as long.
-    pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<Incoming, TrafficFault> {
+    pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<RecordContent, TrafficFault> {
         let (kind, bytes) = self
             .opener
             .open(record, plain)
@@ -188,7 +189,7 @@ impl Traffic {
         if kind == ContentType::ApplicationData && bytes > 0 {
             self.empty_records = 0;
             self.tickets.iter_mut().for_each(|one| one.note_data());
-            return Ok(Incoming::Data(bytes));
+            return Ok(RecordContent::Data(bytes));
         }
         self.empty_records += 1;
         if self.empty_records > EMPTY_RECORDS_MAX {
@@ -196,14 +197,14 @@ impl Traffic {
         }
         let content = plain.get(..bytes).unwrap_or_default();
         match kind {
-            ContentType::ApplicationData => Ok(Incoming::Control),
+            ContentType::ApplicationData => Ok(RecordContent::Control),
             ContentType::Alert => self.take_alert(content),
             ContentType::Handshake => self.take_handshake(content),
             ContentType::ChangeCipherSpec => Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE)),
         }
     }
 
-    fn take_alert(&mut self, content: &[u8]) -> Result<Incoming, TrafficFault> {
+    fn take_alert(&mut self, content: &[u8]) -> Result<RecordContent, TrafficFault> {
         let (level, description) = match content {
             [level, description] => (*level, *description),
             // RFC 8446 section 5.4.
@@ -212,23 +213,23 @@ impl Traffic {
         };
         match (level, description) {
             // The level says nothing (RFC 8446 section 6).
-            (_, alert::CLOSE_NOTIFY) => Ok(Incoming::CloseNotify),
+            (_, alert::CLOSE_NOTIFY) => Ok(RecordContent::CloseNotify),
             (ALERT_LEVEL_WARNING, alert::USER_CANCELED) => self.take_warning(),
             // TLS 1.3 knows no warnings beyond these two (RFC 8446 section 6).
             (ALERT_LEVEL_WARNING, _) if self.version == Version::Tls12 => self.take_warning(),
-            _ => Ok(Incoming::FatalAlert(description)),
+            _ => Ok(RecordContent::FatalAlert(description)),
         }
     }
 
-    fn take_warning(&mut self) -> Result<Incoming, TrafficFault> {
+    fn take_warning(&mut self) -> Result<RecordContent, TrafficFault> {
         self.warnings += 1;
         if self.warnings > WARNINGS_MAX {
             return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
         }
-        Ok(Incoming::Control)
+        Ok(RecordContent::Control)
     }
 
-    fn take_handshake(&mut self, content: &[u8]) -> Result<Incoming, TrafficFault> {
+    fn take_handshake(&mut self, content: &[u8]) -> Result<RecordContent, TrafficFault> {
         let unexpected = TrafficFault::Message(alert::UNEXPECTED_MESSAGE);
         let Some(secrets) = &mut self.secrets else {
             // Renegotiation is refused with a warning (RFC 5246 section 7.2.2), once.
@@ -236,7 +237,7 @@ impl Traffic {
                 Some(&HANDSHAKE_CLIENT_HELLO | &HANDSHAKE_HELLO_REQUEST) if !self.has_refused => {
                     self.has_refused = true;
                     self.refusal_due = true;
-                    Ok(Incoming::Control)
+                    Ok(RecordContent::Control)
                 }
                 _ => Err(unexpected),
             };
@@ -247,16 +248,16 @@ impl Traffic {
             _ => content,
         };
         if rest.is_empty() && !content.is_empty() {
-            return Ok(Incoming::Control);
+            return Ok(RecordContent::Control);
         }
         let Some(wants_reply) = self.incoming_update.take(rest)? else {
-            return Ok(Incoming::Control);
+            return Ok(RecordContent::Control);
         };
         secrets.receiving.update();
         let next = secrets.receiving.keys();
-        self.opener = Opener::new(self.version, 0, &next).ok_or(unexpected)?;
+        self.opener = KeyOpener::new(self.version, 0, &next).ok_or(unexpected)?;
         self.key_update_due |= wants_reply;
-        Ok(Incoming::Control)
+        Ok(RecordContent::Control)
     }
 
     /// Whether tickets that come are kept.
@@ -307,7 +308,7 @@ impl Traffic {
 
     fn change_keys(&mut self) -> Result<(), KeyExhausted> {
         let next = self.next_sealing()?;
-        let sealer = Sealer::new(self.version, 0, &next).ok_or(KeyExhausted)?;
+        let sealer = KeySealer::new(self.version, 0, &next).ok_or(KeyExhausted)?;
         self.sending = Sending::Ours(sealer);
         self.sending_keys = self.sending_keys.take().map(|_| next);
         Ok(())
@@ -349,7 +350,7 @@ impl Traffic {
     /// Takes note that the kernel has got [`Self::kernel_keys`]. What is sealed is plaintext now,
     /// and control records go by [`Self::kernel_control`].
     pub fn hand_over(&mut self) {
-        let unused = Sending::Kernel(Allowance::NONE);
+        let unused = Sending::Kernel(KeyAllowance::NONE);
         self.sending = match (
             std::mem::replace(&mut self.sending, unused),
             self.sending_keys.take(),
@@ -357,7 +358,7 @@ impl Traffic {
             (Sending::Ours(sealer), _) => Sending::Kernel(sealer.into_allowance()),
             (Sending::Kernel(allowance), keys) => {
                 let next = keys.as_ref().and_then(parts_of);
-                Sending::Kernel(next.map_or(allowance, |(cipher, ..)| Allowance::fresh(cipher)))
+                Sending::Kernel(next.map_or(allowance, |(cipher, ..)| KeyAllowance::fresh(cipher)))
             }
         };
     }
@@ -392,10 +393,10 @@ impl Traffic {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Incoming {
-    /// So many bytes of application data stand at the start of the plaintext.
+pub enum RecordContent {
+    /// This number of bytes of application data stands at the start of the plaintext.
     Data(usize),
-    /// Nothing for the application; a reply may be due.
+    /// A message that is not for the application; a reply may be due.
     Control,
     /// The peer ended its stream.
     CloseNotify,
@@ -435,7 +436,7 @@ impl Display for TrafficFault {
     }
 }
 
-/// What the client's messages after the handshake come to in TLS 1.3, whose only one is a KeyUpdate
+/// Reads the client's messages after the handshake in TLS 1.3, whose only one is a KeyUpdate
 /// (RFC 8446 section 4.6.3). It may come in fragments; how many is bounded by its length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeyUpdateReader {

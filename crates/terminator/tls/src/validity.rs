@@ -19,7 +19,7 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 /// when 30 are left: of these, the first warning is bounded by [`WARNING_PART`].
 const EXPIRY_WARNING_DAYS: [i64; 3] = [30, 7, 1];
 
-/// What lives shorter is not worth a warning before this part of its life is left: a certificate of
+/// A short life is not worth a warning before this part of it is left: a certificate of
 /// 45 days is usually renewed when it has 15 left.
 const WARNING_PART: i64 = 4;
 
@@ -32,7 +32,7 @@ pub struct Validity {
     pub until: i64,
 }
 
-/// Where `now` stands to a [`Validity`].
+/// The standing of `now` to a [`Validity`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Standing {
     /// It has not begun; it does in so many seconds.
@@ -59,7 +59,7 @@ impl Validity {
         self.from <= other.from && other.until <= self.until
     }
 
-    /// Where `now` (Unix seconds) stands to it.
+    /// The standing of `now` (Unix seconds) to it.
     pub fn at(self, now: i64) -> Standing {
         if now > self.until {
             Standing::Over(now.saturating_sub(self.until))
@@ -113,7 +113,7 @@ pub struct Moment {
     pub now: i64,
 }
 
-/// Of what ends, as much is listed by name for each service; those that end first.
+/// The most expiries that are listed by name for each service; those that come first.
 pub const EXPIRIES_MAX: usize = 256;
 
 /// When one certificate, OCSP response or revocation list ends.
@@ -125,7 +125,7 @@ pub struct Expiry {
     pub name: Box<str>,
     /// The certificate's key, as in "RSA 2048"; empty for a revocation list.
     pub key: Cow<'static, str>,
-    /// Its last second, in Unix seconds; of a revocation list, its nextUpdate.
+    /// The last second, in Unix seconds; of a revocation list, its nextUpdate.
     pub time: i64,
 }
 
@@ -196,7 +196,7 @@ impl Display for Span {
     }
 }
 
-/// Where wall time comes from: the system, or a test.
+/// The source of wall time: the system, or a test.
 #[derive(Clone, Debug)]
 pub struct Clock(pub(crate) Arc<dyn TimeProvider>);
 

@@ -35,7 +35,7 @@ use wire::certificate_chain::{self, ChainFault};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use authorities::Authorities;
-pub(crate) use authorities::Peer;
+pub(crate) use authorities::PeerRole;
 use fault::EMPTY_CERTIFICATE;
 pub(crate) use fault::{
     ChainRefusal, is_chain_fault, is_empty_certificate, refusal_of, signature_fault,
@@ -76,7 +76,7 @@ pub(crate) struct ChainVerifier {
     authorities: Authorities,
     lists: RevocationLists,
     algorithms: WebPkiSupportedAlgorithms,
-    peer: Peer,
+    peer: PeerRole,
 }
 
 /// Builds the verifier, or says why it cannot be.
@@ -84,7 +84,7 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
     if options.mode == ClientMode::None {
         return Ok(None);
     }
-    let authorities = Authorities::read(&options.authorities, Peer::Client)?;
+    let authorities = Authorities::read(&options.authorities, PeerRole::Client)?;
     let mut hints = authorities.hints();
     // Each has its length before it.
     let names_bytes = hints.iter().map(|name| name.as_ref().len() + 2).sum();
@@ -99,7 +99,7 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
             authorities,
             &options.crls,
             options.expired_lists,
-            Peer::Client,
+            PeerRole::Client,
         )?,
         is_mandatory: options.mode == ClientMode::Required,
         allowed: options.allow.clone(),
@@ -118,20 +118,20 @@ fn read_lists(sources: &[PemSource]) -> Result<Vec<RevocationList>, VerifyFault>
     Ok(lists)
 }
 
-/// What an operator should know now of servers' authorities that no service has.
+/// The present concerns about servers' authorities that no service has.
 pub fn concerns_of(authorities: &[PemSource]) -> Vec<VerifyConcern> {
     let now = seconds(Clock::default().now());
-    let read = Authorities::read(authorities, Peer::Server).unwrap_or_default();
+    let read = Authorities::read(authorities, PeerRole::Server).unwrap_or_default();
     read.concerns(Moment { since: None, now }).collect()
 }
 
-/// What is wrong with files of authorities and of revocation lists: all of it, a fault for each
+/// The faults of files of authorities and of revocation lists: all of them, a fault for each
 /// file.
 pub fn examine(authorities: &[PemSource], lists: &[PemSource]) -> Vec<VerifyFault> {
     let each = |source| std::slice::from_ref(source);
     let authorities = authorities
         .iter()
-        .map(|one| Authorities::read(each(one), Peer::Client).err());
+        .map(|one| Authorities::read(each(one), PeerRole::Client).err());
     let lists = lists.iter().map(|one| read_lists(each(one)).err());
     authorities.chain(lists).flatten().collect()
 }
@@ -152,9 +152,9 @@ impl BareVerifier {
         is_of_clients: bool,
     ) -> Result<Self, VerifyFault> {
         let peer = if is_of_clients {
-            Peer::Client
+            PeerRole::Client
         } else {
-            Peer::Server
+            PeerRole::Server
         };
         let authorities = Authorities::read(authorities, peer)?;
         ChainVerifier::new(authorities, lists, ExpiredLists::Refuse, peer).map(Self)
@@ -163,7 +163,7 @@ impl BareVerifier {
     /// Verifies a chain (DER, the peer's own certificate first) at a second of Unix time.
     ///
     /// # Errors
-    /// Why it is refused, as the log says it.
+    /// The reason why it is refused, as the log says it.
     pub fn verify(&self, chain: &[Vec<u8>], now: u64) -> Result<(), String> {
         let chain: Vec<_> = chain
             .iter()
@@ -208,7 +208,7 @@ impl ChainVerifier {
         authorities: Authorities,
         lists: &[PemSource],
         expired_lists: ExpiredLists,
-        peer: Peer,
+        peer: PeerRole,
     ) -> Result<Self, VerifyFault> {
         Ok(Self {
             authorities,
@@ -287,8 +287,8 @@ impl ChainVerifier {
                 .build()
         });
         let usage = match self.peer {
-            Peer::Client => KeyUsage::client_auth(),
-            Peer::Server => KeyUsage::server_auth(),
+            PeerRole::Client => KeyUsage::client_auth(),
+            PeerRole::Server => KeyUsage::server_auth(),
         };
         let (algorithms, anchors) = (self.algorithms.all, self.authorities.anchors());
         let permit = |path: &VerifiedPath<'_>| self.authorities.permit(path, now);
@@ -418,7 +418,7 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
-/// What is wrong with a chain, in words.
+/// The fault of a chain, in words.
 fn why_of(error: &webpki::Error) -> String {
     use webpki::Error;
 

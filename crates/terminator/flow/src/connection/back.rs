@@ -21,17 +21,17 @@ use crate::front_end::FrontSealer;
 use crate::options::{SendProxy, ServerTls, Settings};
 use crate::proxy_header_out;
 use crate::relay::{Down, RelayFault, StreamEnd};
-use crate::state::{EndState, Postponed, Stage};
+use crate::state::{ConnectionStage, EndState, Postponed};
 
 impl Flow {
-    /// Where to receive from the server: pieces to be filled in order by one vectored read;
+    /// The room for the server's bytes: pieces to be filled in order by one vectored read;
     /// `None` = not now.
     pub fn back_room<'a>(
         &'a mut self,
         pool: &mut Pool,
     ) -> Option<impl Iterator<Item = &'a mut [u8]> + use<'a>> {
         if self.back.state.is_opening() {
-            let is_dialled = matches!(self.stage, Stage::Dialling { .. });
+            let is_dialled = matches!(self.stage, ConnectionStage::Dialling { .. });
             let piece = is_dialled.then(|| self.back.room(pool))?;
             return Some(Some(piece).into_iter().chain(None.into_iter().flatten()));
         }
@@ -57,7 +57,7 @@ impl Flow {
         let is_held = self.postponed.is_some() || self.front.holds_back();
         let is_conversing = self.conversation.is_some();
         let is_amid_handshake = is_conversing && self.front.state.is_handshaking();
-        matches!(self.stage, Stage::Relaying) && is_free && !is_held && !is_amid_handshake
+        matches!(self.stage, ConnectionStage::Relaying) && is_free && !is_held && !is_amid_handshake
     }
 
     /// Whether there is something to send to a server as soon as it is connected. Where there is a
@@ -73,12 +73,12 @@ impl Flow {
         is_due && starttls.is_none()
     }
 
-    /// What waits to be sent to the server: two pieces, in order.
+    /// The bytes that wait to be sent to the server: two pieces, in order.
     pub fn back_pending(&self) -> [&[u8]; 2] {
         if self.settings.back_tls.is_some() {
             return [self.back.pending(), &[]];
         }
-        let Stage::Relaying = self.stage else {
+        let ConnectionStage::Relaying = self.stage else {
             return [&[], &[]];
         };
         [
@@ -93,7 +93,7 @@ impl Flow {
     }
 
     pub(super) fn back_connected(&mut self, now: Instant, pool: &mut Pool) {
-        if !matches!(self.stage, Stage::Dialling { .. }) {
+        if !matches!(self.stage, ConnectionStage::Dialling { .. }) {
             return;
         }
         self.actions.cancel_dials();
@@ -106,7 +106,7 @@ impl Flow {
                 self.last_byte = now;
                 self.back.header = header;
                 self.unavailable = Vec::new();
-                self.stage = Stage::Relaying;
+                self.stage = ConnectionStage::Relaying;
                 self.advance(pool);
             }
             // A server that waits for the header would take the client's first bytes for it.
@@ -115,7 +115,10 @@ impl Flow {
     }
 
     pub(super) fn dial_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
-        if !matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying) {
+        if !matches!(
+            self.stage,
+            ConnectionStage::Dialling { .. } | ConnectionStage::Relaying
+        ) {
             return;
         }
         if self.is_broadcast() {
@@ -128,7 +131,7 @@ impl Flow {
             // The client can be sent an alert only after the handshake.
             self.postponed = Some(Postponed::BackFailure(ending));
             self.drop_back();
-            self.stage = Stage::Relaying;
+            self.stage = ConnectionStage::Relaying;
             return self.back_refused(pool);
         }
         self.send_alert(alert::INTERNAL_ERROR, pool);
@@ -170,7 +173,7 @@ impl Flow {
     }
 
     pub(super) fn back_ended(&mut self, pool: &mut Pool) {
-        if !matches!(self.stage, Stage::Relaying) || self.down.is_ended {
+        if !matches!(self.stage, ConnectionStage::Relaying) || self.down.is_ended {
             return;
         }
         if self.is_broadcast() {
@@ -197,7 +200,7 @@ impl Flow {
     }
 
     pub(super) fn back_refused(&mut self, pool: &mut Pool) {
-        if matches!(self.stage, Stage::Relaying) {
+        if matches!(self.stage, ConnectionStage::Relaying) {
             self.up.refuse(self.is_handshaking(), pool);
             self.back.refuse(pool);
             self.advance(pool);
@@ -207,7 +210,9 @@ impl Flow {
     /// The client must not take what it got for the whole: it is sent what there is, and then the
     /// end of TCP without close_notify.
     pub(super) fn back_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
-        let Stage::Relaying = self.stage else { return };
+        let ConnectionStage::Relaying = self.stage else {
+            return;
+        };
         if self.is_broadcast() {
             return self.pass_on(now, pool);
         }
@@ -279,7 +284,7 @@ impl Flow {
                 self.unavailable = Vec::new();
                 self.facts.connected = Some(now);
                 self.last_byte = now;
-                self.stage = Stage::Relaying;
+                self.stage = ConnectionStage::Relaying;
                 self.actions.add(Action::NoteBackReady);
                 self.tls_is_up(false, now, pool);
                 self.advance(pool);
@@ -380,7 +385,7 @@ impl Flow {
 
     /// Moves what can be moved now over TLS with the server, in both directions.
     pub(super) fn pump_back(&mut self, pool: &mut Pool) {
-        if !matches!(self.stage, Stage::Relaying) || self.back.state.is_plain() {
+        if !matches!(self.stage, ConnectionStage::Relaying) || self.back.state.is_plain() {
             return;
         }
         if !self.up.is_refused {

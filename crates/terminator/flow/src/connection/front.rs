@@ -22,10 +22,10 @@ use super::Flow;
 use crate::buffer::{Buffer, Pool};
 use crate::events::{Action, Received};
 use crate::facts::Ending;
-use crate::front_end::{self, Handshaking, Progress};
+use crate::front_end::{self, HandshakeProgress, Handshaking};
 use crate::options::{Front, SendProxy, Settings};
 use crate::relay::{DecryptFault, StreamEnd};
-use crate::state::{EndState, Postponed, Stage, TlsEnd};
+use crate::state::{ConnectionStage, EndState, Postponed, TlsEnd};
 
 /// The most bytes that a client may send after an alert.
 const CLOSING_BYTES_MAX: usize = 256 << 10;
@@ -102,7 +102,7 @@ impl Flow {
         self.pass_as_is(pool);
     }
 
-    /// Has the client's bytes go to a server as they come.
+    /// Relays the client's bytes to a server as they come.
     pub(super) fn begin_as_is(&mut self, now: Instant) {
         self.front.state = EndState::Plain;
         let session = self.facts.passing_session.as_ref();
@@ -158,7 +158,7 @@ impl Flow {
         self.advance(pool);
     }
 
-    /// Where to receive from the client; `None` = not now.
+    /// The room for the client's bytes; `None` = nothing is read now.
     pub fn front_room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
         if self.is_handshaking() {
             let is_read = self.has_conversation_room() && self.wanted_session().is_none();
@@ -167,9 +167,9 @@ impl Flow {
         match &self.stage {
             // What the dialog answers has to be read before the next is answered.
             _ if self.conversation.is_some() && !self.down.pending().is_empty() => None,
-            Stage::Dialling { .. } | Stage::Relaying => self.up.room(pool),
-            Stage::Closing { .. } => Some(self.up.dropping_room(pool)),
-            Stage::Handshaking | Stage::Over => None,
+            ConnectionStage::Dialling { .. } | ConnectionStage::Relaying => self.up.room(pool),
+            ConnectionStage::Closing { .. } => Some(self.up.dropping_room(pool)),
+            ConnectionStage::Handshaking | ConnectionStage::Over => None,
         }
     }
 
@@ -195,17 +195,17 @@ impl Flow {
             return self.advance_handshake(now, pool);
         }
         match &mut self.stage {
-            Stage::Dialling { .. } | Stage::Relaying => {
+            ConnectionStage::Dialling { .. } | ConnectionStage::Relaying => {
                 self.up.received(count);
                 self.decrypt_records(now, pool);
             }
-            Stage::Closing { dropped, .. } => {
+            ConnectionStage::Closing { dropped, .. } => {
                 *dropped += count;
                 if *dropped > CLOSING_BYTES_MAX {
                     self.finish(pool);
                 }
             }
-            Stage::Handshaking | Stage::Over => {}
+            ConnectionStage::Handshaking | ConnectionStage::Over => {}
         }
     }
 
@@ -219,7 +219,7 @@ impl Flow {
             return self.stop(Ending::new(self.reason_of_leaving()), pool);
         }
         match self.stage {
-            Stage::Dialling { .. } | Stage::Relaying => {
+            ConnectionStage::Dialling { .. } | ConnectionStage::Relaying => {
                 if self.front.state.is_plain() && std::mem::take(&mut self.front.may_be_header) {
                     // What waits is less than a signature.
                     self.pass_as_is(pool);
@@ -229,15 +229,18 @@ impl Flow {
                 pool.give_all(&mut self.up.records);
                 self.advance(pool);
             }
-            Stage::Closing { .. } => self.advance(pool),
-            Stage::Handshaking | Stage::Over => {}
+            ConnectionStage::Closing { .. } => self.advance(pool),
+            ConnectionStage::Handshaking | ConnectionStage::Over => {}
         }
     }
 
     pub(super) fn front_failed(&mut self, pool: &mut Pool) {
         match self.stage {
-            Stage::Dialling { .. } | Stage::Relaying if self.is_broadcast() => {}
-            Stage::Handshaking | Stage::Dialling { .. } | Stage::Relaying => {
+            ConnectionStage::Dialling { .. } | ConnectionStage::Relaying if self.is_broadcast() => {
+            }
+            ConnectionStage::Handshaking
+            | ConnectionStage::Dialling { .. }
+            | ConnectionStage::Relaying => {
                 let ending = self.ending.take().filter(|_| self.down.is_ended);
                 let reason = match self.up.end {
                     Some(StreamEnd::CloseNotify) => Reason::ClientClosed,
@@ -245,8 +248,8 @@ impl Flow {
                 };
                 self.stop(ending.unwrap_or_else(|| Ending::new(reason)), pool);
             }
-            Stage::Closing { .. } => self.finish(pool),
-            Stage::Over => {}
+            ConnectionStage::Closing { .. } => self.finish(pool),
+            ConnectionStage::Over => {}
         }
     }
 
@@ -276,13 +279,13 @@ impl Flow {
         }
         self.ask_for_session(now);
         if !early.is_empty() && progress.is_ok() {
-            let goes_on = matches!(progress, Ok(Progress::Waiting));
+            let goes_on = matches!(progress, Ok(HandshakeProgress::Waiting));
             self.take_early(&early, goes_on, now, pool);
         }
         match progress {
-            Ok(Progress::Waiting) => pool.give_if_empty(&mut self.up.records),
-            Ok(Progress::Passthrough) => self.relay_as_is(now, pool),
-            Ok(Progress::Established(established)) => {
+            Ok(HandshakeProgress::Waiting) => pool.give_if_empty(&mut self.up.records),
+            Ok(HandshakeProgress::Passthrough) => self.relay_as_is(now, pool),
+            Ok(HandshakeProgress::Established(established)) => {
                 self.establish(established, now, pool);
                 if is_first && self.expects_answer() {
                     self.down.hold(now);
@@ -297,7 +300,7 @@ impl Flow {
         self.facts.early_data = Some(EarlyData::Accepted);
         self.facts.bytes_up += early.len() as u64;
         self.up.add_early(early, pool);
-        if goes_on && matches!(self.stage, Stage::Handshaking) {
+        if goes_on && matches!(self.stage, ConnectionStage::Handshaking) {
             self.facts.early_bytes_max = Some(front_end::early_bytes_max(&self.settings));
             self.facts.agreed = self.front.state.handshake().and_then(Handshaking::agreed);
             self.facts.handshake = self.handshake_kind();
@@ -317,12 +320,15 @@ impl Flow {
         }
         self.acknowledge_finished();
         self.consider_kernel();
-        if matches!(self.stage, Stage::Handshaking) {
+        if matches!(self.stage, ConnectionStage::Handshaking) {
             self.begin_dial(now);
         }
         self.tls_is_up(true, now, pool);
         self.decrypt_records(now, pool);
-        if !matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying) {
+        if !matches!(
+            self.stage,
+            ConnectionStage::Dialling { .. } | ConnectionStage::Relaying
+        ) {
             return;
         }
         match self.postponed.take() {
@@ -384,7 +390,9 @@ impl Flow {
 
     /// Whether the client must not take what it got for the whole, and only a reset says so.
     pub(super) fn is_cut(&self) -> bool {
-        self.front.state.is_plain() && !self.down.is_ended && !matches!(self.stage, Stage::Over)
+        self.front.state.is_plain()
+            && !self.down.is_ended
+            && !matches!(self.stage, ConnectionStage::Over)
     }
 
     /// The session that is looked for, while it is.

@@ -15,7 +15,7 @@ use super::Flow;
 use crate::buffer::Pool;
 use crate::events::Action;
 use crate::facts::Ending;
-use crate::state::{Stage, TlsEnd};
+use crate::state::{ConnectionStage, TlsEnd};
 
 impl Flow {
     pub(super) fn expect_bytes(&mut self, bytes: u64) {
@@ -46,7 +46,7 @@ impl Flow {
         is_taken.then_some(offload.from)
     }
 
-    /// What to hand to the kernel on [`Action::Offload`] and [`Action::Rekey`].
+    /// The keys to hand to the kernel on [`Action::Offload`] and [`Action::Rekey`].
     pub fn kernel_keys(&self) -> Option<Keys<'_>> {
         self.front.state.tls()?.traffic.kernel_keys()
     }
@@ -69,7 +69,7 @@ impl Flow {
 
     /// Whether nothing but the end of TCP follows what waits to be sent to the client.
     pub fn is_last(&self) -> bool {
-        matches!(self.stage, Stage::Relaying)
+        matches!(self.stage, ConnectionStage::Relaying)
             && self.down.is_ended
             && self.up.end.is_none()
             && !self.front.has_records()
@@ -78,7 +78,7 @@ impl Flow {
     /// Whether bytes of the back may be given to the kernel past our buffers now, in the order of
     /// the stream.
     pub fn can_pass(&self) -> bool {
-        matches!(self.stage, Stage::Relaying)
+        matches!(self.stage, ConnectionStage::Relaying)
             && (self.is_offloaded() || self.front.state.is_plain() && self.down.is_bulk())
             && !self.front.holds_back()
             && !self.down.is_ended
@@ -100,7 +100,7 @@ impl Flow {
         }
     }
 
-    /// What waits to be sent as a record of its own, with its type, once nothing else does.
+    /// The record that waits to be sent with its type, once nothing else does.
     pub fn front_record(&self) -> Option<&ControlRecord> {
         let tls = self.front.state.tls().filter(|_| self.down.is_sent())?;
         tls.ktls.records.front()
@@ -148,7 +148,10 @@ impl Flow {
             return;
         };
         self.down.release();
-        if matches!(self.stage, Stage::Relaying) && !self.down.is_ended && self.down.is_sent() {
+        if matches!(self.stage, ConnectionStage::Relaying)
+            && !self.down.is_ended
+            && self.down.is_sent()
+        {
             tls.ktls.asked();
             self.actions.add(Action::Offload);
         }

@@ -1,6 +1,6 @@
-//! What a connection's conversation before TLS leads to: the dial, each side's TLS, the relay.
+//! The steps that a conversation before TLS leads to: the dial, each side's TLS, the relay.
 //!
-//! Where the server greets the client it is dialled at once; else when there is something for it.
+//! A server that greets its clients is dialled at once; another when there is something for it.
 //! A server's own TLS is begun in the dial, before the client's first byte reaches it. Under TLS
 //! the dialog goes on rewriting until nothing is left for it to do, and then it is out of the way.
 //!
@@ -15,12 +15,12 @@ use tls::password;
 use wire::starttls::{Fault, Next, Output};
 
 use super::Flow;
-use crate::buffer::{Pool, Size};
+use crate::buffer::{BufferSize, Pool};
 use crate::events::{Action, Received};
 use crate::facts::Ending;
 use crate::options::Timeouts;
 use crate::relay::StreamEnd;
-use crate::state::{Broadcast, EndState, Stage, TlsEnd};
+use crate::state::{Broadcast, ConnectionStage, EndState, TlsEnd};
 
 /// How long a server that has been sent a broadcast may take to close, which shows that it has read
 /// it: then the next has its turn. One that is slower has it all the same.
@@ -187,7 +187,7 @@ impl Flow {
                 let records = self
                     .up
                     .records
-                    .get_or_insert_with(|| pool.take(Size::Small));
+                    .get_or_insert_with(|| pool.take(BufferSize::Small));
                 records.append(&bytes);
                 return self.advance_handshake(now, pool);
             }
@@ -198,7 +198,10 @@ impl Flow {
             }
             Next::Relay => {
                 if let Some(conversation) = &self.conversation
-                    && matches!(self.stage, Stage::Handshaking | Stage::Dialling { .. })
+                    && matches!(
+                        self.stage,
+                        ConnectionStage::Handshaking | ConnectionStage::Dialling { .. }
+                    )
                 {
                     self.unavailable = conversation.dialog.unavailable();
                 }
@@ -208,7 +211,7 @@ impl Flow {
                     let asked = self.settings.starttls.as_ref();
                     self.facts.declined_tls = asked.is_some_and(|one| one.sides.front.is_some());
                 }
-                if matches!(self.stage, Stage::Handshaking) {
+                if matches!(self.stage, ConnectionStage::Handshaking) {
                     self.begin_dial(now);
                 }
             }
@@ -249,7 +252,7 @@ impl Flow {
         self.end_by_words(ending, now, pool);
     }
 
-    /// Why a client has gone before its TLS began.
+    /// The reason when a client has gone before its TLS began.
     pub(super) fn reason_of_leaving(&self) -> Reason {
         let conversation = self.conversation.as_ref();
         if conversation.is_some_and(|one| one.dialog.has_refused()) {
@@ -266,9 +269,9 @@ impl Flow {
         let expects_server = conversation.is_some_and(|one| one.dialog.expects_server());
         let ending = match self.stage {
             _ if !self.front.state.is_in_dialog() => return false,
-            Stage::Dialling { .. } if self.is_clients_turn() => return false,
-            Stage::Dialling { .. } => Ending::new(Reason::BackendTimeout),
-            Stage::Relaying if expects_server => {
+            ConnectionStage::Dialling { .. } if self.is_clients_turn() => return false,
+            ConnectionStage::Dialling { .. } => Ending::new(Reason::BackendTimeout),
+            ConnectionStage::Relaying if expects_server => {
                 let detail = "the server did not answer in time";
                 Ending::with(Reason::ServerStarttlsFailed, detail)
             }
@@ -289,7 +292,7 @@ impl Flow {
             return;
         }
         self.up.add_early(bytes, pool);
-        if matches!(self.stage, Stage::Handshaking) {
+        if matches!(self.stage, ConnectionStage::Handshaking) {
             self.begin_dial(now);
         }
     }
@@ -325,7 +328,7 @@ impl Flow {
         self.conversation.as_ref()?.broadcast.as_ref()
     }
 
-    /// Has these bytes go to every server. Nothing more is read from the client, and that it has
+    /// Sends these bytes to every server. Nothing more is read from the client, and that it has
     /// left does not matter.
     pub(super) fn begin_broadcast(&mut self, bytes: Vec<u8>, now: Instant, pool: &mut Pool) {
         if self.front.state.is_in_dialog() {
@@ -338,7 +341,10 @@ impl Flow {
             });
         }
         self.load_broadcast(pool);
-        let is_dialling = matches!(self.stage, Stage::Handshaking | Stage::Dialling { .. });
+        let is_dialling = matches!(
+            self.stage,
+            ConnectionStage::Handshaking | ConnectionStage::Dialling { .. }
+        );
         if is_dialling && !self.back.state.is_opening() {
             // A server that is being dialled is the first; one that is waited for is not.
             self.begin_dial(now);
@@ -356,7 +362,7 @@ impl Flow {
         drop(self.take_back_fault(pool));
         self.load_broadcast(pool);
         self.actions.allow_again(Action::ShutdownBack);
-        self.stage = Stage::Dialling { since: now };
+        self.stage = ConnectionStage::Dialling { since: now };
         self.actions.add(Action::DialNext);
     }
 
@@ -372,7 +378,7 @@ impl Flow {
 
     /// When a server that has been sent the bytes is waited for no longer.
     pub(super) fn broadcast_deadline(&self) -> Option<Instant> {
-        let is_waiting = self.is_broadcast() && matches!(self.stage, Stage::Relaying);
+        let is_waiting = self.is_broadcast() && matches!(self.stage, ConnectionStage::Relaying);
         is_waiting.then(|| self.last_byte + ANSWER_MAX)
     }
 

@@ -1,6 +1,6 @@
-//! What the RFCs want of a server whose client breaks them: the alert, and that one is sent at all.
+//! The demands of the RFCs on a server whose client breaks them: the alert, and that one is sent at all.
 //!
-//! The same over both record layers. Each case names its rule.
+//! Each case names its rule.
 
 mod handshake;
 mod hello;

@@ -44,17 +44,17 @@ impl Bucket {
     }
 }
 
-/// What may come in: from each address that a peer was heard at so much, and as much from all
-/// others together. Anybody may send, and only what a peer sends can be told from the rest for
-/// less than a decryption: by where it comes from.
+/// Allowances for what comes in: from each address that a peer was heard at so much, and as much
+/// from all others together. Anybody may send, and only what a peer sends can be told from the rest
+/// for less than a decryption: by where it comes from.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct IncomingBuckets {
     per_second: u32,
     others: Bucket,
     peers: HashMap<SocketAddr, Bucket>,
 }
 
-impl Incoming {
+impl IncomingBuckets {
     pub(crate) fn new(per_second: u32, now: Instant) -> Self {
         Self {
             per_second,
@@ -109,7 +109,7 @@ mod tests {
     fn each_address_of_a_peer_has_its_own_and_as_many_are_known_as_may_be() {
         let start = Instant::now();
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let mut incoming = Incoming::new(1, start);
+        let mut incoming = IncomingBuckets::new(1, start);
         (1..=3).for_each(|port| incoming.heard(at(port), 2, start));
         let taken: Vec<_> = [1, 1, 2, 3, 4]
             .map(|port| incoming.take(at(port), start))

@@ -141,7 +141,7 @@ impl Missed {
     }
 }
 
-/// What a peer that has missed sessions is still to be sent.
+/// The sessions that a peer has missed and is still to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replay {
     peer: [u8; 8],

@@ -48,9 +48,9 @@ const SAME_MS: u64 = 1000;
 /// All hosts have most sessions. If all answered, a question would cost each of many hosts a
 /// datagram, and the host that asks as many at once.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(Deleted);
+pub(crate) struct RecentQuestions(Deleted);
 
-impl Asked {
+impl RecentQuestions {
     /// Whether this host answers, among so many that are heard.
     pub(crate) fn is_ours(&mut self, key: &Key, own: [u8; 8], peers: usize, now_ms: u64) -> bool {
         let is_again = self.0.contains(key, now_ms);

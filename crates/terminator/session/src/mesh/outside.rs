@@ -1,4 +1,4 @@
-//! What the peers' tier is given, and what it gives: limits, time, cryptography, the host's
+//! The surroundings of the peers' tier: limits, time, cryptography, the host's
 //! sessions.
 
 use std::fmt::Debug;

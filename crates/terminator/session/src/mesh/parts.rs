@@ -26,7 +26,7 @@ const BYTES_MAX: usize = 256 << 10;
 /// second, 1 % of whose datagrams are lost, half as much waits.
 const ALL_BYTES_MAX: usize = 4 << 20;
 
-/// What a session that waits takes beside its parts.
+/// The memory that a waiting session takes beside its parts.
 const SESSION_BYTES: usize = 512;
 
 const _: () = assert!(WHOLE_BYTES_MAX <= BYTES_MAX, "one session may always wait");
@@ -48,7 +48,7 @@ pub(crate) fn session<'m>(key: &'m Key, value: &'m [u8], lifetime: Duration) -> 
 
 /// A session of which not all parts are there.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingSession {
     boot: [u8; 8],
     id: u32,
     begun: Instant,
@@ -56,20 +56,20 @@ struct Waiting {
 }
 
 #[derive(Debug, Default)]
-struct Sender {
-    waiting: VecDeque<Waiting>,
+struct PartSender {
+    waiting: VecDeque<WaitingSession>,
     bytes: usize,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Parts {
-    senders: BTreeMap<[u8; 8], Sender>,
+pub(crate) struct SessionParts {
+    senders: BTreeMap<[u8; 8], PartSender>,
     bytes: usize,
     /// Sessions that were given up, since they were last asked for.
     given_up: u64,
 }
 
-impl Parts {
+impl SessionParts {
     /// Takes a part of that boot of a sender. The session, in the form of its message, if it was
     /// the last one.
     pub(crate) fn take(
@@ -107,11 +107,11 @@ impl Parts {
     }
 }
 
-impl Sender {
+impl PartSender {
     fn take(&mut self, boot: [u8; 8], part: &Part<'_>, now: Instant) -> Option<Zeroizing<Vec<u8>>> {
-        let is_it = |one: &Waiting| (one.boot, one.id) == (boot, part.id);
+        let is_it = |one: &WaitingSession| (one.boot, one.id) == (boot, part.id);
         let place = self.waiting.iter().position(is_it).unwrap_or_else(|| {
-            self.waiting.push_back(Waiting {
+            self.waiting.push_back(WaitingSession {
                 boot,
                 id: part.id,
                 begun: now,
@@ -155,7 +155,7 @@ impl Sender {
     }
 }
 
-impl Waiting {
+impl WaitingSession {
     fn bytes(&self) -> usize {
         let parts = self.parts.iter().flatten().map(|part| part.len());
         SESSION_BYTES + parts.sum::<usize>()
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn parts_come_in_any_order_among_those_of_others() {
-        let (mut parts, now) = (Parts::default(), Instant::now());
+        let (mut parts, now) = (SessionParts::default(), Instant::now());
         let other_boot = (NAME.0, [3; 8]);
         let mut take = |name, part| parts.take(name, &part, now).map(|whole| whole.to_vec());
         assert_eq!(take(NAME, part(1, 2, 3, b"c")), None);
@@ -225,9 +225,9 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded_in_number_in_bytes_and_in_time() {
-        let (mut parts, now) = (Parts::default(), Instant::now());
+        let (mut parts, now) = (SessionParts::default(), Instant::now());
         let ids = WAITING_MAX as u32 + 10;
-        let take = |parts: &mut Parts, id, bytes: &[u8], now| {
+        let take = |parts: &mut SessionParts, id, bytes: &[u8], now| {
             assert!(parts.take(NAME, &part(id, 0, 2, bytes), now).is_none());
         };
         (0..ids).for_each(|id| take(&mut parts, id, b"x", now));
@@ -254,13 +254,13 @@ mod tests {
     /// Who has the secret makes up one sender after the other.
     #[test]
     fn what_waits_of_all_senders_is_bounded_and_the_largest_give_way() {
-        let (mut parts, now) = (Parts::default(), Instant::now());
+        let (mut parts, now) = (SessionParts::default(), Instant::now());
         let name = |sender: u32| {
             let mut bytes = [9; 8];
             bytes[..4].copy_from_slice(&sender.to_be_bytes());
             (bytes, [2; 8])
         };
-        let first = |parts: &mut Parts| parts.take(NAME, &part(7, 0, 2, b"x"), now);
+        let first = |parts: &mut SessionParts| parts.take(NAME, &part(7, 0, 2, b"x"), now);
         assert_eq!(first(&mut parts), None);
         let (long, senders) = ([0; PART_BYTES_MAX], 500);
         let mut sent = 0;
@@ -289,7 +289,7 @@ mod tests {
         fn the_bytes_are_counted(
             steps in vec((0u32..4, 0u8..5, 2u8..6, 1usize..9, 0u64..400), 1..200),
         ) {
-            let (mut parts, mut now) = (Parts::default(), Instant::now());
+            let (mut parts, mut now) = (SessionParts::default(), Instant::now());
             for (id, index, count, bytes, ms) in steps {
                 now += Duration::from_millis(ms);
                 let bytes = vec![7; bytes];
@@ -297,7 +297,7 @@ mod tests {
                     prop_assert!(whole.len() <= 5 * 8);
                 }
                 let sender = &parts.senders[&NAME.0];
-                let counted: usize = sender.waiting.iter().map(Waiting::bytes).sum();
+                let counted: usize = sender.waiting.iter().map(WaitingSession::bytes).sum();
                 prop_assert_eq!((sender.bytes, parts.bytes), (counted, counted));
             }
             parts.expire(now + PATIENCE);

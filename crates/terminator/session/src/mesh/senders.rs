@@ -30,14 +30,14 @@ const PINGS_MAX: usize = 4;
 const PING_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct SenderLimits {
     pub(crate) senders: usize,
     pub(crate) replay_window: u32,
     pub(crate) time_window: Duration,
     window_ms: u64,
 }
 
-impl From<&MeshOptions> for Limits {
+impl From<&MeshOptions> for SenderLimits {
     fn from(options: &MeshOptions) -> Self {
         Self {
             senders: options.senders,
@@ -50,7 +50,7 @@ impl From<&MeshOptions> for Limits {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PeerFacts {
-    /// Its number, random for the life of its supervisor.
+    /// The peer's number, random for the life of its supervisor.
     pub sender: [u8; 8],
     /// The place of its last datagram; once that is one of the configuration, no other counts.
     pub address: SocketAddr,
@@ -76,14 +76,14 @@ pub struct PeerFacts {
 #[derive(Debug)]
 struct Boot {
     boot: [u8; 8],
-    windows: [Window; 2],
+    windows: [ReplayWindow; 2],
     last_seen: Instant,
-    /// Of the newest datagram, by its own clock.
+    /// The time of the newest datagram, by its own clock.
     time_ms: u64,
 }
 
 #[derive(Debug)]
-struct Sender {
+struct KnownSender {
     facts: PeerFacts,
     lost_before: u64,
     boots: Vec<Boot>,
@@ -96,14 +96,14 @@ struct Sender {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Senders(Vec<Sender>);
+pub(crate) struct Senders(Vec<KnownSender>);
 
-/// What a datagram that was taken says of its sender.
+/// The news of a sender in a datagram that was taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Arrival {
+pub(crate) struct DatagramArrival {
     /// This boot was not known.
     pub(crate) is_new: bool,
-    /// What came last before, if that is long ago: when it was, by the sender's clock.
+    /// The time of the datagram before, by the sender's clock, if that is long ago.
     pub(crate) silent_since_ms: Option<u64>,
 }
 
@@ -113,10 +113,10 @@ impl Senders {
         &mut self,
         header: &Header,
         (from, is_listed): (SocketAddr, bool),
-        limits: &Limits,
+        limits: &SenderLimits,
         silence: Duration,
         (now, now_ms): (Instant, u64),
-    ) -> Result<Arrival, ClusterRejection> {
+    ) -> Result<DatagramArrival, ClusterRejection> {
         let is_in_time = now_ms.abs_diff(header.time_ms) <= limits.window_ms;
         let known = self.place(header.sender);
         if !is_in_time {
@@ -154,7 +154,7 @@ impl Senders {
         facts.lag_ms = now_ms
             .cast_signed()
             .wrapping_sub(header.time_ms.cast_signed());
-        Ok(Arrival {
+        Ok(DatagramArrival {
             is_new,
             silent_since_ms,
         })
@@ -180,7 +180,7 @@ impl Senders {
         now: Instant,
         is_heard: impl Fn(&PeerFacts) -> bool,
     ) -> Vec<([u8; 8], SocketAddr, u32)> {
-        let is_free = |one: &Sender| match one.pinged {
+        let is_free = |one: &KnownSender| match one.pinged {
             Some((at, true)) => now.saturating_duration_since(at) >= PING_PATIENCE,
             Some((_, false)) | None => true,
         };
@@ -189,7 +189,7 @@ impl Senders {
             .filter(|one| one.facts.is_listed && is_heard(&one.facts) && is_free(one))
             .collect();
         others.sort_by_key(|one| one.pinged.map(|(at, _)| at));
-        let ping = |one: &mut Sender| {
+        let ping = |one: &mut KnownSender| {
             one.pinged = Some((now, true));
             one.pings = one.pings.wrapping_add(1);
             (one.facts.sender, one.facts.address, one.pings)
@@ -235,16 +235,16 @@ impl Senders {
         &mut self,
         header: &Header,
         (address, is_listed): (SocketAddr, bool),
-        limits: &Limits,
+        limits: &SenderLimits,
         now: Instant,
     ) -> Result<usize, ClusterRejection> {
         let keep = SHOWN.max(2 * limits.time_window);
-        let is_kept = |one: &Sender| now.saturating_duration_since(one.facts.last_seen) < keep;
+        let is_kept = |one: &KnownSender| now.saturating_duration_since(one.facts.last_seen) < keep;
         self.0.retain(is_kept);
         if self.0.len() >= limits.senders {
             return Err(ClusterRejection::TooManySenders);
         }
-        self.0.push(Sender {
+        self.0.push(KnownSender {
             facts: PeerFacts {
                 sender: header.sender,
                 address,
@@ -270,12 +270,12 @@ impl Senders {
     }
 }
 
-impl Sender {
+impl KnownSender {
     /// The place of a datagram's boot, and whether it is a new one.
     fn boot(
         &mut self,
         header: &Header,
-        limits: &Limits,
+        limits: &SenderLimits,
         now: Instant,
     ) -> Result<(usize, bool), ClusterRejection> {
         let found = self.boots.iter().position(|one| one.boot == header.boot);
@@ -294,7 +294,7 @@ impl Sender {
         }
         self.boots.push(Boot {
             boot: header.boot,
-            windows: [(); 2].map(|()| Window::new(limits.replay_window)),
+            windows: [(); 2].map(|()| ReplayWindow::new(limits.replay_window)),
             last_seen: now,
             time_ms: header.time_ms,
         });
@@ -313,14 +313,14 @@ const WORD_BITS: u64 = 64;
 /// An anti-replay window (RFC 4303 section 3.4.3), as a ring of words (RFC 6479): the numbers of
 /// one sender up to the highest that has come, each once.
 #[derive(Clone, Debug)]
-pub(crate) struct Window {
+pub(crate) struct ReplayWindow {
     words: Box<[u64]>,
     lowest: u64,
     highest: u64,
     received: u64,
 }
 
-impl Window {
+impl ReplayWindow {
     /// A window of at least so many numbers.
     pub(crate) fn new(numbers: u32) -> Self {
         // One word more: that of the highest number is seldom whole.
@@ -378,7 +378,7 @@ mod window_tests {
 
     #[test]
     fn a_number_comes_once_in_any_order_and_gaps_are_counted() {
-        let mut window = Window::new(128);
+        let mut window = ReplayWindow::new(128);
         let taken: Vec<_> = [7, 5, 9, 7, 5, 6, 400, 9, 399, 272, 143, u64::MAX, u64::MAX]
             .into_iter()
             .map(|number| window.take(number))
@@ -395,7 +395,7 @@ mod window_tests {
 
     #[test]
     fn the_widest_gap_is_counted() {
-        let mut window = Window::new(128);
+        let mut window = ReplayWindow::new(128);
         assert!(window.take(0) && window.take(u64::MAX));
         assert_eq!(window.missing(), u64::MAX - 1);
     }
@@ -404,7 +404,7 @@ mod window_tests {
         /// A set says the same, but for what is too old.
         #[test]
         fn no_number_comes_twice(steps in proptest::collection::vec(0u64..3000, 1..300)) {
-            let mut window = Window::new(256);
+            let mut window = ReplayWindow::new(256);
             let mut seen = BTreeSet::new();
             for number in steps {
                 let highest = seen.last().copied().unwrap_or(number);

@@ -1,4 +1,4 @@
-//! What clients will make of a chain: whether they can follow it, and take what they find.
+//! The use of a chain to clients: whether they can follow it, and take what they find.
 //!
 //! Owns what `lariat check` says of a certificate that can be served. Signatures are not verified:
 //! who issued what is told by names and key identifiers, as a client begins.
@@ -20,7 +20,7 @@ use crate::options::{CertificateSource, PemSource};
 pub struct KnownAuthorities(HashSet<Vec<u8>>);
 
 impl KnownAuthorities {
-    /// Those of a bundle; of one that cannot be read there are none.
+    /// The authorities of a bundle; one that cannot be read has none.
     pub fn of(bundle: &PemSource) -> Self {
         let read = pem::read(&bundle.pem).unwrap_or_default();
         let subject = |der: Vec<u8>| {
@@ -93,7 +93,7 @@ impl ChainConcern {
     }
 }
 
-/// What is found in the chain of a certificate that can be served: place and concern.
+/// The concerns about the chain of a certificate that can be served, each with its place.
 pub fn examine(
     source: &CertificateSource,
     certificate: &Certificate,
@@ -133,9 +133,9 @@ pub fn examine(
 }
 
 /// A concern about the certificate at a place of the chain, from 0.
-type Found = (usize, ChainConcern);
+type ChainFinding = (usize, ChainConcern);
 
-fn of_leaf(at: usize, leaf: &X509Certificate<'_>) -> Vec<Found> {
+fn of_leaf(at: usize, leaf: &X509Certificate<'_>) -> Vec<ChainFinding> {
     let mut found = Vec::new();
     if !matches!(leaf.subject_alternative_name(), Ok(Some(_))) {
         found.push((at, ChainConcern::NoAlternativeName));
@@ -150,7 +150,11 @@ fn of_leaf(at: usize, leaf: &X509Certificate<'_>) -> Vec<Found> {
 
 /// Follows the chain from the leaf. Where that is not the order of the file, or does not end at an
 /// authority, there is something to say.
-fn of_order(leaf: usize, chain: &[X509Certificate<'_>], known: &KnownAuthorities) -> Vec<Found> {
+fn of_order(
+    leaf: usize,
+    chain: &[X509Certificate<'_>],
+    known: &KnownAuthorities,
+) -> Vec<ChainFinding> {
     let mut way = vec![leaf];
     let mut last = leaf;
     while !is_self_issued(&chain[last]) {
@@ -264,7 +268,7 @@ mod tests {
 
     use super::*;
 
-    /// What is found in this text beside the key of `leaf`, on a host that knows `known`.
+    /// The findings in this text beside the key of `leaf`, on a host that knows `known`.
     fn found(chain: &str, leaf: &Leaf, known: &Authority) -> Vec<(String, ChainConcern)> {
         let source = CertificateSource::whole("x.pem", format!("{chain}{}", leaf.key_pem()));
         let (certificate, _) = Certificate::load(&source).expect("a certificate");

@@ -1,4 +1,4 @@
-//! What can be wrong with a certificate, in sentences that name the place and the remedy.
+//! The faults of a certificate, in sentences that name the place and the remedy.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -13,7 +13,7 @@ use crate::validity::Span;
 /// today accepts one.
 pub const RSA_BITS_MIN: usize = 2048;
 
-/// Why a certificate cannot be served, and which files it came from.
+/// The fault for which a certificate cannot be served, and the files that it came from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CertificateError {
     pub place: String,
@@ -51,7 +51,7 @@ pub enum CertificateFault {
     Ocsp(OcspFault),
 }
 
-/// What an operator should know about a certificate that is served all the same.
+/// A concern about a certificate that is served all the same.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum CertificateConcern {
     #[error("the certificate expired {0} ago; renew it")]

@@ -80,7 +80,7 @@ impl KeyKind {
     }
 }
 
-/// What people call a kind of key that cannot be served; the dotted number of others.
+/// The common name of a kind of key that cannot be served; the dotted number of others.
 fn unsupported_name(algorithm: &Oid<'_>) -> String {
     let number = algorithm.to_id_string();
     let name = match number.as_str() {

@@ -9,7 +9,7 @@ use x509_parser::prelude::ASN1Time;
 
 use crate::validity::Validity;
 
-/// Why an OCSP response cannot be stapled. Reads as the end of a sentence.
+/// The fault for which an OCSP response cannot be stapled. Reads as the end of a sentence.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum OcspFault {
     /// It is no DER-encoded OCSPResponse.
@@ -29,17 +29,17 @@ pub enum OcspFault {
     Unknown,
 }
 
-/// What an OCSP response must name (CertID, RFC 6960 section 4.1.1).
-pub(super) struct Certificate<'a> {
+/// The certificate that an OCSP response must name (CertID, RFC 6960 section 4.1.1).
+pub(super) struct CertificateId<'a> {
     pub(super) serial: &'a [u8],
     pub(super) issuer: &'a [u8],
-    /// Its issuer's public key without the header, if known.
+    /// The issuer's public key without the header, if known.
     pub(super) issuer_key: Option<&'a [u8]>,
 }
 
 /// Checks that a response says of this certificate that it is good, and returns when it does:
 /// without a nextUpdate from thisUpdate on.
-pub(super) fn check(der: &[u8], certificate: &Certificate<'_>) -> Result<Validity, OcspFault> {
+pub(super) fn check(der: &[u8], certificate: &CertificateId<'_>) -> Result<Validity, OcspFault> {
     let response = only(der, Tag::Sequence)?;
     let (status, rest) = take(response, Tag::Enumerated)?;
     if let Some(status) = status.first().filter(|status| **status != 0) {
@@ -66,7 +66,10 @@ fn single_responses(data: &[u8]) -> Result<&[u8], OcspFault> {
     take(rest, Tag::Sequence).map(|(responses, _)| responses)
 }
 
-fn find_single(mut responses: &[u8], certificate: &Certificate<'_>) -> Result<Validity, OcspFault> {
+fn find_single(
+    mut responses: &[u8],
+    certificate: &CertificateId<'_>,
+) -> Result<Validity, OcspFault> {
     while !responses.is_empty() {
         let (single, rest) = take(responses, Tag::Sequence)?;
         if let Some(validity) = read_single(single, certificate)? {
@@ -81,7 +84,7 @@ fn find_single(mut responses: &[u8], certificate: &Certificate<'_>) -> Result<Va
 /// `None` if it is of another certificate.
 fn read_single(
     single: &[u8],
-    certificate: &Certificate<'_>,
+    certificate: &CertificateId<'_>,
 ) -> Result<Option<Validity>, OcspFault> {
     let (cert_id, rest) = take(single, Tag::Sequence)?;
     let is_named = certificate.is_named_by(cert_id)?;
@@ -107,7 +110,7 @@ fn read_single(
     Ok(Some(Validity { from, until }))
 }
 
-impl Certificate<'_> {
+impl CertificateId<'_> {
     /// CertID: hashAlgorithm, issuerNameHash, issuerKeyHash, serialNumber.
     fn is_named_by(&self, cert_id: &[u8]) -> Result<bool, OcspFault> {
         let (hash_algorithm, cert_id) = take(cert_id, Tag::Sequence)?;

@@ -27,7 +27,7 @@ pub struct PemBlock {
     pub line: usize,
     pub label: String,
     pub kind: BlockKind,
-    /// Its content; empty if nobody needs it.
+    /// The content of the block; empty if nobody needs it.
     pub der: Zeroizing<Vec<u8>>,
 }
 
@@ -45,7 +45,7 @@ pub enum BlockKind {
     Other,
 }
 
-/// Why a file cannot be read as PEM.
+/// The fault for which a file cannot be read as PEM.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PemFault {
     /// The line of the block at fault; `None` = it is the file.
@@ -54,7 +54,7 @@ pub struct PemFault {
 }
 
 impl PemFault {
-    /// What is wrong with the file at `place`, and its remedy.
+    /// The fault of the file at `place`, and its remedy.
     pub(crate) fn sentence(&self, place: &str) -> String {
         match &self.defect {
             PemDefect::Form(form) => format!("is {}; {}", form.name(), form.remedy(place)),
@@ -63,7 +63,7 @@ impl PemFault {
     }
 }
 
-/// What is wrong with PEM; nothing of it is quoted but labels: it may be a key.
+/// A fault of PEM text; only labels of it are quoted: it may be a key.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PemDefect {
     /// The block ends with the file, or at the next one.
@@ -136,7 +136,7 @@ pub(crate) fn all_of(blocks: Vec<PemBlock>, kind: BlockKind) -> impl Iterator<It
     of_kind.map(|mut block| std::mem::take(&mut *block.der))
 }
 
-/// Of blocks without one of this kind: a form among them that stands for it.
+/// The form among blocks that stands for one of this kind, which is missing.
 pub(crate) fn form_without(blocks: &[PemBlock], kind: BlockKind) -> Option<PemFault> {
     let is_key = kind == BlockKind::PrivateKey;
     let mut others = blocks.iter().filter(|one| one.kind == BlockKind::Other);
@@ -262,7 +262,7 @@ fn decode_packed(packed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     Some(der)
 }
 
-/// What stands around blocks is free, but may be half a block: its line without all its dashes, or
+/// Text around blocks is free, but may be half a block: its line without all its dashes, or
 /// with others that a word processor made of them.
 fn check_between(text: &[u8], first_line: usize) -> Result<(), PemFault> {
     let lines = (first_line..).zip(text.split(|byte| *byte == b'\n'));

@@ -10,9 +10,9 @@ use rustls_pki_types::ServerName;
 use telemetry::outcome::Reason;
 use wire::alert;
 
-use crate::context::{self, HandshakeContext, Secrets, Wanted};
+use crate::context::{self, HandshakeContext, Secrets, WantedSecrets};
 use crate::handshake::library::{HandshakeDriver, HandshakeSide, agreed_by, version_of};
-use crate::handshake::{Established, HandshakeFault, Step};
+use crate::handshake::{Established, HandshakeFault, HandshakeStep};
 use crate::options::Version;
 use crate::record::{expansion_bytes_max, record_bytes};
 use crate::subject::fingerprint_of;
@@ -57,9 +57,9 @@ impl ClientHandshake {
         &mut self,
         incoming: &mut [u8],
         outgoing: &mut Vec<u8>,
-    ) -> Result<Step, HandshakeFault> {
+    ) -> Result<HandshakeStep, HandshakeFault> {
         let mut entering = HandshakeContext::default();
-        entering.wanted = Wanted::Traffic;
+        entering.wanted = WantedSecrets::Traffic;
         entering.secrets = std::mem::take(&mut self.secrets);
         let entered = context::enter(entering);
         let step = self.driver.drive(incoming, outgoing);
@@ -139,7 +139,7 @@ fn failed(detail: impl Into<String>) -> HandshakeFault {
     HandshakeFault::new(Reason::ServerTlsFailed, detail, None)
 }
 
-/// What the library's error says about the server.
+/// The fault of the server by the library's error.
 fn fault_of(error: &Error) -> HandshakeFault {
     let refused = context::with(|context| context.refusal.take());
     if let Some(what) = signature_fault(error).filter(|_| refused.is_none()) {

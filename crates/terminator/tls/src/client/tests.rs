@@ -13,7 +13,7 @@ use testkit::leaf::Leaf;
 use super::*;
 use crate::handshake::Established;
 use crate::options::{Group, PemSource, ServerVerification, Suites, Version};
-use crate::traffic::{Incoming, RecordSealer, Traffic};
+use crate::traffic::{RecordContent, RecordSealer, Traffic};
 
 fn options(root: &Authority) -> ClientOptions {
     ClientOptions {
@@ -128,7 +128,7 @@ impl Connected {
         let traffic: &mut Traffic = &mut self.established.traffic;
         while let Some(bytes) = traffic.record_bytes(&self.rest).expect("a record") {
             let record: Vec<u8> = self.rest.drain(..bytes).collect();
-            if let Incoming::Data(count) = traffic.open(&record, &mut plain).expect("opened") {
+            if let RecordContent::Data(count) = traffic.open(&record, &mut plain).expect("opened") {
                 data.extend_from_slice(&plain[..count]);
             }
         }
@@ -232,7 +232,7 @@ fn a_server_fills_no_memory_with_tickets_for_many_names() {
     let mut config = (*server(&leaf, &[&version::TLS13])).clone();
     config.send_tls13_tickets = 300;
     let server = Arc::new(config);
-    let sessions = Arc::new(Sessions::new(64));
+    let sessions = Arc::new(ServerSessions::new(64));
     let mut config = client(&options(&root)).config;
     config.resumption = Resumption::store(Arc::clone(&sessions) as _);
     let config = Arc::new(config);

@@ -1,4 +1,4 @@
-//! Why a handshake failed, whose fault it was, and which alert says so.
+//! The fault of a handshake, the side whose fault it is, and the alert that says so.
 //!
 //! Owns the translation of the TLS library's errors. It has no alert for some of them, and for some
 //! another one than the RFC wants.

@@ -16,10 +16,10 @@ use wire::alert;
 
 use crate::handshake::fault::HandshakeFault;
 use crate::options::{Group, Suite, Version};
-use crate::record::{HEADER_BYTES, KeyExhausted, Opener, RECORD_BYTES_MAX, Sealer};
-use crate::secrets::{Secret, TrafficSecret};
+use crate::record::{HEADER_BYTES, KeyExhausted, KeyOpener, KeySealer, RECORD_BYTES_MAX};
+use crate::secrets::{LoggedSecret, TrafficSecret};
 use crate::subject::Fingerprint;
-use crate::traffic::{Tickets, Traffic, TrafficSecrets};
+use crate::traffic::{TicketIntake, Traffic, TrafficSecrets};
 
 /// The most bytes of a handshake that wait for more: those of the longest message that the library
 /// takes (64 KiB), in records of no less than a few bytes.
@@ -33,7 +33,7 @@ pub(super) const HIDDEN: u8 = 23;
 
 /// How far a handshake got.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Step {
+pub struct HandshakeStep {
     /// Bytes of the input that are done with.
     pub consumed: usize,
     /// Whether the handshake is over.
@@ -199,7 +199,7 @@ impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
         &mut self,
         incoming: &mut [u8],
         outgoing: &mut Vec<u8>,
-    ) -> Result<Step, HandshakeFault> {
+    ) -> Result<HandshakeStep, HandshakeFault> {
         let mut consumed = 0;
         // The library sees one record more only when it asks: what follows the last record of the
         // handshake is application data, which it must never get.
@@ -225,7 +225,7 @@ impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
                         consumed = shown;
                     }
                     if done || !self.show_next(incoming, &mut consumed, &mut shown)? {
-                        return Ok(Step { consumed, done });
+                        return Ok(HandshakeStep { consumed, done });
                     }
                 }
                 Ok(ConnectionState::ReadEarlyData(mut data)) => {
@@ -303,7 +303,7 @@ impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
         self.held == 0
     }
 
-    /// Has the library seal one record, as long as `record`.
+    /// Seals one record by the library, as long as `record`.
     pub(crate) fn seal(&mut self, plain: &[u8], record: &mut [u8]) -> Result<(), KeyExhausted> {
         let UnbufferedStatus { state, .. } = self.connection.process(&mut []);
         let Ok(ConnectionState::WriteTraffic(mut writing)) = state else {
@@ -319,17 +319,17 @@ impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
     pub(crate) fn into_traffic(
         self,
         agreed: &Agreed,
-        sending: Option<Secret>,
-        receiving: Option<Secret>,
+        sending: Option<LoggedSecret>,
+        receiving: Option<LoggedSecret>,
     ) -> Result<Box<Traffic>, HandshakeFault> {
         let unknown = || HandshakeFault::internal("unknown suite");
         let next = traffic_secrets(agreed, sending, receiving)?;
         let (secrets, tickets) = self.connection.into_secrets().map_err(internal)?;
         let (sequence, keys) = secrets.tx;
-        let sealer = Sealer::new(agreed.version, sequence, &keys).ok_or_else(unknown)?;
+        let sealer = KeySealer::new(agreed.version, sequence, &keys).ok_or_else(unknown)?;
         let (sequence, opening_keys) = &secrets.rx;
-        let opener = Opener::new(agreed.version, *sequence, opening_keys).ok_or_else(unknown)?;
-        let tickets = tickets.filter(|_| next.is_some()).map(Tickets::new);
+        let opener = KeyOpener::new(agreed.version, *sequence, opening_keys).ok_or_else(unknown)?;
+        let tickets = tickets.filter(|_| next.is_some()).map(TicketIntake::new);
         let keys = Some(keys);
         let traffic = Traffic::new(agreed.version, sealer, keys, opener, next, tickets);
         Ok(Box::new(traffic))
@@ -357,13 +357,13 @@ fn append_encoded<Data>(
 
 fn traffic_secrets(
     agreed: &Agreed,
-    sending: Option<Secret>,
-    receiving: Option<Secret>,
+    sending: Option<LoggedSecret>,
+    receiving: Option<LoggedSecret>,
 ) -> Result<Option<TrafficSecrets>, HandshakeFault> {
     if agreed.version != Version::Tls13 {
         return Ok(None);
     }
-    let of = |secret: Option<Secret>| Some(TrafficSecret::new(agreed.suite?, secret?));
+    let of = |secret: Option<LoggedSecret>| Some(TrafficSecret::new(agreed.suite?, secret?));
     let both = of(sending).zip(of(receiving));
     let missing = || HandshakeFault::internal("no secret was logged");
     let (sending, receiving) = both.ok_or_else(missing)?;
@@ -408,7 +408,7 @@ pub struct Agreed {
     /// The application protocol (RFC 7301).
     pub alpn: Option<Box<[u8]>>,
     pub client_certificate: Option<Box<[u8]>>,
-    /// What stands for the certificate of a server that we connected to.
+    /// The fingerprint of the certificate of a server that we connected to.
     pub server_certificate: Option<Fingerprint>,
 }
 

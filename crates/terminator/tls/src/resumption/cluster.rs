@@ -1,5 +1,5 @@
-//! What the hosts of a cluster share: the keys of their datagrams, and the entries of the session
-//! cache that may leave this host.
+//! The common goods of a cluster's hosts: the keys of their datagrams, and the entries of the
+//! session cache that may leave this host.
 //!
 //! All keys come from the cluster's secret by HKDF (RFC 5869), each under a label of its own. Every
 //! boot of a sender encrypts with a key of its own and counts its datagrams, so that no nonce comes

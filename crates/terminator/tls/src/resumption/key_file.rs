@@ -1,6 +1,6 @@
 //! Files that ticket keys come from: those of HAProxy and nginx, and a secret that hosts share.
 //!
-//! What is read is a secret to derive our own keys from, never a key as those programs use it:
+//! The bytes read are a secret to derive our own keys from, never a key as those programs use it:
 //! they seal by AES-CBC and HMAC, and what OpenSSL puts into a ticket nobody else reads. Hosts
 //! with the same files agree on their keys.
 
@@ -32,13 +32,13 @@ pub struct ListedKeys {
 }
 
 /// A file's place and contents.
-type File = (String, Zeroizing<Vec<u8>>);
+type TicketKeyFile = (String, Zeroizing<Vec<u8>>);
 
 /// A secret that hosts share.
 #[derive(Clone, Eq, PartialEq)]
 pub struct SharedSecret(Zeroizing<Vec<u8>>);
 
-/// What is wrong with a file of keys.
+/// The fault of a file of keys.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum KeyFileFault {
     /// No file, or one without a key.
@@ -68,13 +68,13 @@ impl ListedKeys {
     /// line but one encrypts, so that every host knows the last before any uses it.
     ///
     /// # Errors
-    /// What is wrong with a file.
+    /// The fault of the first file that has one.
     pub fn read(files: Vec<(String, Vec<u8>)>) -> Result<Self, KeyFileFault> {
         let zeroing = |(place, bytes)| (place, Zeroizing::new(bytes));
         Self::read_zeroing(&files.into_iter().map(zeroing).collect::<Vec<_>>())
     }
 
-    fn read_zeroing(files: &[File]) -> Result<Self, KeyFileFault> {
+    fn read_zeroing(files: &[TicketKeyFile]) -> Result<Self, KeyFileFault> {
         let keys = match files {
             [(place, bytes)] if !KEY_BYTES.contains(&bytes.len()) => Self::of_lines(place, bytes)?,
             _ => Self::of_files(files)?,
@@ -102,11 +102,11 @@ impl ListedKeys {
         self.secrets.iter().map(|secret| secret.as_slice())
     }
 
-    fn of_files(files: &[File]) -> Result<Self, KeyFileFault> {
+    fn of_files(files: &[TicketKeyFile]) -> Result<Self, KeyFileFault> {
         if files.is_empty() {
             return Err(KeyFileFault::Empty);
         }
-        let secret = |(place, bytes): &File| match bytes.len() {
+        let secret = |(place, bytes): &TicketKeyFile| match bytes.len() {
             length if KEY_BYTES.contains(&length) => Ok(bytes.clone()),
             _ if Self::of_lines(place, bytes).is_ok() => Err(KeyFileFault::Mixed(place.clone())),
             length => Err(KeyFileFault::Form(place.clone(), length)),

@@ -25,12 +25,12 @@ use crate::secrets::hkdf;
 pub(super) const NAME_BYTES: usize = 8;
 
 /// A key's name, in each ticket that it sealed.
-pub(super) type Name = [u8; NAME_BYTES];
+pub(super) type TicketKeyName = [u8; NAME_BYTES];
 
 /// Length of a subkey's salt: no two processes draw the same.
 pub(super) const SALT_BYTES: usize = 16;
 
-/// What a subkey is made of beside its key, in each ticket that it sealed.
+/// The part of a subkey beside its key, in each ticket that it sealed.
 pub(super) type SubkeySalt = [u8; SALT_BYTES];
 
 /// Between a label and a value of HKDF: keeps pairs apart.
@@ -43,7 +43,7 @@ const RETIRED_MAX: u64 = 64;
 /// The keys of the process.
 pub(super) struct Ring {
     source: Source,
-    window: RwLock<Window>,
+    window: RwLock<KeyPeriod>,
 }
 
 enum Source {
@@ -60,32 +60,32 @@ enum Source {
 }
 
 /// The keys that are good at a time.
-pub(super) struct Window {
+pub(super) struct KeyPeriod {
     epoch: u64,
-    /// Those that decrypt, newest first of each secret.
+    /// The keys that decrypt, newest first of each secret.
     keys: Vec<TicketKey>,
     encrypting: usize,
     own: Subkey,
     /// Names of keys that are no more.
-    retired: Vec<Name>,
+    retired: Vec<TicketKeyName>,
 }
 
 pub(super) struct TicketKey {
-    pub(super) name: Name,
-    /// What subkeys are made of; zeroed by the library when dropped.
+    pub(super) name: TicketKeyName,
+    /// The root of subkeys; zeroed by the library when dropped.
     root: Prk,
     /// Since when it has been in use, in seconds since the epoch.
     since: u64,
 }
 
-/// What encrypts in this process while the key is the one that does.
+/// The subkey that encrypts in this process while its key is the newest.
 pub(super) struct Subkey {
     pub(super) salt: SubkeySalt,
     pub(super) key: LessSafeKey,
     count: AtomicU64,
 }
 
-pub(super) enum Found<'w> {
+pub(super) enum FoundKey<'w> {
     Key(&'w TicketKey),
     Retired,
     Stranger,
@@ -108,7 +108,7 @@ pub enum KeyPurpose {
     Decrypt,
 }
 
-/// What keys are derived from, of a secret.
+/// The root that keys are derived from, of a secret.
 pub(super) fn root_of(secret: &[u8]) -> Prk {
     hkdf::extract(b"lariat resumption 1", secret)
 }
@@ -118,7 +118,7 @@ impl Ring {
     /// (not 0) and decrypts for `keep` times as long after; those of the others only decrypt, so
     /// that hosts can be given a new secret one after the other.
     pub(super) fn derived(roots: Vec<Prk>, rotate_seconds: u64, keep: u32) -> Self {
-        let window = RwLock::new(Window::around(&roots, rotate_seconds, 0, 0));
+        let window = RwLock::new(KeyPeriod::around(&roots, rotate_seconds, 0, 0));
         Self {
             source: Source::Derived {
                 roots,
@@ -139,7 +139,7 @@ impl Ring {
         let keys: Vec<_> = secrets
             .map(|secret| TicketKey::of(&root_of(secret), b"listed", now))
             .collect();
-        let mut window = Window {
+        let mut window = KeyPeriod {
             epoch: 0,
             own: Subkey::new(keys.get(encrypting).expect("one of the keys encrypts")),
             keys,
@@ -157,7 +157,7 @@ impl Ring {
 
     /// The keys for this time. A clock that steps back a little keeps the newer keys: they are
     /// known to all, as the next epoch's.
-    pub(super) fn at(&self, now: u64) -> RwLockReadGuard<'_, Window> {
+    pub(super) fn at(&self, now: u64) -> RwLockReadGuard<'_, KeyPeriod> {
         let window = self.window.read().unwrap_or_else(PoisonError::into_inner);
         let Source::Derived {
             roots,
@@ -168,21 +168,21 @@ impl Ring {
             return window;
         };
         let epoch = now / rotate_seconds;
-        let fits = |window: &Window| window.epoch == epoch || window.epoch == epoch + 1;
+        let fits = |window: &KeyPeriod| window.epoch == epoch || window.epoch == epoch + 1;
         if fits(&window) {
             return window;
         }
         drop(window);
         let mut window = self.window.write().unwrap_or_else(PoisonError::into_inner);
         if !fits(&window) {
-            *window = Window::around(roots, *rotate_seconds, epoch, *keep);
+            *window = KeyPeriod::around(roots, *rotate_seconds, epoch, *keep);
         }
         drop(window);
         self.window.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Window {
+impl KeyPeriod {
     /// The epoch's key, the next one's (another host's clock may be ahead) and the older ones.
     fn around(roots: &[Prk], rotate_seconds: u64, epoch: u64, keep: u32) -> Self {
         let oldest = epoch.saturating_sub(u64::from(keep));
@@ -237,11 +237,11 @@ impl Window {
         &self.own
     }
 
-    pub(super) fn find(&self, name: Name) -> Found<'_> {
+    pub(super) fn find(&self, name: TicketKeyName) -> FoundKey<'_> {
         match self.keys.iter().find(|key| key.name == name) {
-            Some(key) => Found::Key(key),
-            None if self.retired.contains(&name) => Found::Retired,
-            None => Found::Stranger,
+            Some(key) => FoundKey::Key(key),
+            None if self.retired.contains(&name) => FoundKey::Retired,
+            None => FoundKey::Stranger,
         }
     }
 
@@ -274,7 +274,7 @@ impl TicketKey {
         }
     }
 
-    /// What was encrypted under this salt is encrypted with.
+    /// The subkey of this salt.
     pub(super) fn subkey(&self, salt: SubkeySalt) -> LessSafeKey {
         hkdf::aes_256_gcm(&self.root, &[b"ticket subkey", SEPARATOR, &salt])
     }
@@ -304,7 +304,7 @@ pub(super) fn nonce_of(number: u64) -> [u8; NONCE_LEN] {
     nonce
 }
 
-fn name_of(root: &Prk, which: &[u8]) -> Name {
+fn name_of(root: &Prk, which: &[u8]) -> TicketKeyName {
     let mut name = [0; NAME_BYTES];
     hkdf::expand(root, &[b"ticket key name", SEPARATOR, which], &mut name);
     name
@@ -325,9 +325,9 @@ mod tests {
     fn a_key_derives_ages_retires_and_is_forgotten() {
         let ring = Ring::derived(vec![root_of(&[7; 32])], HOUR, 2);
         let name = ring.at(NOON).encrypting().name;
-        let found = |now| matches!(ring.at(now).find(name), Found::Key(_));
+        let found = |now| matches!(ring.at(now).find(name), FoundKey::Key(_));
         assert!(found(NOON - HOUR) && found(NOON) && found(NOON + 2 * HOUR));
-        let retired = |now| matches!(ring.at(now).find(name), Found::Retired);
+        let retired = |now| matches!(ring.at(now).find(name), FoundKey::Retired);
         assert!(retired(NOON + 3 * HOUR) && retired(NOON + (2 + RETIRED_MAX) * HOUR));
         assert!(!retired(NOON + (3 + RETIRED_MAX) * HOUR));
     }
@@ -339,10 +339,19 @@ mod tests {
         let (old, both, new) = (ring(&[1]), ring(&[2, 1]), ring(&[2]));
         let name_of = |ring: &Ring| ring.at(NOON).encrypting().name;
         assert_eq!(name_of(&both), name_of(&new));
-        assert!(matches!(both.at(NOON).find(name_of(&old)), Found::Key(_)));
-        assert!(matches!(new.at(NOON).find(name_of(&old)), Found::Stranger));
+        assert!(matches!(
+            both.at(NOON).find(name_of(&old)),
+            FoundKey::Key(_)
+        ));
+        assert!(matches!(
+            new.at(NOON).find(name_of(&old)),
+            FoundKey::Stranger
+        ));
         let late = NOON + 4 * HOUR;
-        assert!(matches!(both.at(late).find(name_of(&old)), Found::Retired));
+        assert!(matches!(
+            both.at(late).find(name_of(&old)),
+            FoundKey::Retired
+        ));
     }
 
     #[test]
@@ -384,11 +393,14 @@ mod tests {
             .collect();
         assert_eq!(ages, [0, HOUR]);
         let name_of_b = first.at(0).keys[1].name;
-        assert!(matches!(second.at(0).find(name_of_b), Found::Retired));
+        assert!(matches!(second.at(0).find(name_of_b), FoundKey::Retired));
         let third = listed(&[c], 0, Some(&second), NOON + 2 * HOUR);
-        assert!(matches!(third.at(0).find(name_of_b), Found::Retired));
+        assert!(matches!(third.at(0).find(name_of_b), FoundKey::Retired));
         let back = listed(&[b], 0, Some(&third), NOON + 2 * HOUR);
-        assert!(matches!(back.at(0).find(name_of_b), Found::Key(_)));
-        assert!(matches!(first.at(0).find([0; NAME_BYTES]), Found::Stranger));
+        assert!(matches!(back.at(0).find(name_of_b), FoundKey::Key(_)));
+        assert!(matches!(
+            first.at(0).find([0; NAME_BYTES]),
+            FoundKey::Stranger
+        ));
     }
 }

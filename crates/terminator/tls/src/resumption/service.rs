@@ -40,7 +40,7 @@ pub(crate) struct ResumptionPolicy {
     pub(crate) barred: Vec<Fingerprint>,
     /// If there is a list, nor are those made under any other than these.
     pub(crate) only: Option<Vec<Fingerprint>>,
-    /// Its stored sessions are for this host alone: what resumes once must not be in two places
+    /// Stored sessions are for this host alone: what resumes once must not be in two places
     /// where it lets early data in (RFC 8446 section 8.1).
     pub(crate) stays: bool,
 }
@@ -95,7 +95,7 @@ impl ServiceSessions {
         }
     }
 
-    /// What is in a stored entry, if it is this service's.
+    /// The content of a stored entry, if it is this service's.
     fn own<'e>(&self, entry: &'e [u8]) -> Result<(Provenance, &'e [u8]), ResumptionMiss> {
         let (_, rest) = entry.split_first().ok_or(ResumptionMiss::Unknown)?;
         let (tag, rest) = rest
@@ -307,7 +307,7 @@ impl BareSessions {
     /// The session in a ticket, as the library would get it.
     ///
     /// # Errors
-    /// Why the library would get none.
+    /// The reason why the library would get none.
     pub fn open_ticket(&self, ticket: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
         looked_up(|| self.0.decrypt(ticket))
     }
@@ -321,13 +321,13 @@ impl BareSessions {
     /// A stored session, as the library would get it.
     ///
     /// # Errors
-    /// Why the library would get none.
+    /// The reason why the library would get none.
     pub fn stored(&self, id: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
         looked_up(|| self.0.get(id))
     }
 }
 
-/// What the library would get, or what was noted of why it would get nothing.
+/// The answer that the library would get, or the noted reason why it would get none.
 fn looked_up(look_up: impl FnOnce() -> Option<Vec<u8>>) -> Result<Vec<u8>, ResumptionMiss> {
     let entered = context::enter(HandshakeContext::default());
     match (look_up(), entered.leave().lookup) {
@@ -337,7 +337,7 @@ fn looked_up(look_up: impl FnOnce() -> Option<Vec<u8>>) -> Result<Vec<u8>, Resum
     }
 }
 
-/// What stands for a service in tickets and stored sessions: the same on all hosts.
+/// The mark of a service in tickets and stored sessions: the same on all hosts.
 pub(super) fn service_tag(service: &str) -> ServiceTag {
     let digest = digest::digest(&digest::SHA256, service.as_bytes());
     let mut tag = [0; SERVICE_TAG_BYTES];

@@ -2,7 +2,7 @@
 //! that reveal no session's id, in values that only who has the cluster's secret can read or make.
 //!
 //! Each session has a key of its own, which HKDF (RFC 5869) derives from the secret and its name.
-//! So a value opens under its name alone, and a random nonce comes under few values of a key, far
+//! A value opens under its name alone, and a random nonce comes under few values of a key, far
 //! from the bound of NIST SP 800-38D section 8.3.
 
 use std::fmt::{self, Debug, Formatter};
@@ -23,7 +23,7 @@ use crate::secrets::hkdf;
 /// For all that is derived from a secret for the store.
 const SALT: &[u8] = b"lariat cluster store 1";
 
-/// What a session is called in the store: nothing that tells its id.
+/// The name of a session in the store, which does not reveal its id.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct StoreName([u8; 32]);
 
@@ -35,10 +35,10 @@ impl StoreName {
 
 /// AES-256-GCM for what lies in the store.
 pub struct StoreCipher {
-    roots: Vec<Root>,
+    roots: Vec<StoreRoot>,
 }
 
-struct Root {
+struct StoreRoot {
     key_id: [u8; 4],
     values: Prk,
     names: hmac::Key,
@@ -48,11 +48,11 @@ impl StoreCipher {
     /// Encrypts by the first of the secrets, of which there is one, and decrypts by any of them.
     pub fn new(secrets: &[SharedSecret]) -> Self {
         Self {
-            roots: secrets.iter().map(Root::of).collect(),
+            roots: secrets.iter().map(StoreRoot::of).collect(),
         }
     }
 
-    /// What a session may be called, by each secret: the first is the name of those that are
+    /// The names that a session may have, by each secret: the first is the name of those that are
     /// stored now. One that may be resumed once has another name than one that may be resumed
     /// again, so that no client can have the one deleted by asking for the other.
     pub fn names(&self, session: &Offered) -> Vec<StoreName> {
@@ -118,7 +118,7 @@ impl StoreCipher {
     }
 }
 
-impl Root {
+impl StoreRoot {
     fn of(secret: &SharedSecret) -> Self {
         let root = hkdf::extract(SALT, secret.bytes());
         let mut key_id = [0; 4];

@@ -1,4 +1,4 @@
-//! What stored sessions are encrypted with, and the memory they lie in.
+//! The cipher of stored sessions, and the memory they lie in.
 //!
 //! The memory outlives the process that wrote it, and its successor goes on with it. Both have the
 //! same key, so that nonces must differ between them: they begin with the process's number, and
@@ -12,13 +12,13 @@ use std::time::Instant;
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use aws_lc_rs::hkdf::Prk;
 use aws_lc_rs::rand;
-use session::{Machine, Memory, Options, Sealed, ValueCipher};
+use session::{MachineWords, Memory, Options, Sealed, ValueCipher};
 use sys::words;
 use zeroize::Zeroize;
 
 use crate::secrets::hkdf;
 
-const MACHINE: Machine = Machine {
+const MACHINE: MachineWords = MachineWords {
     words: words::zeros,
     fetch: words::fetch,
 };
@@ -30,11 +30,11 @@ const SALT: &[u8] = b"lariat stored sessions 1";
 pub struct SessionMemory {
     /// As many as [`Memory::words_of`] says: zeros, or as it was left.
     pub words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
-    /// What its entries are encrypted with: random, and the same for all processes that use it.
+    /// The key of its entries: random, and the same for all processes that use it.
     pub key: [u8; 32],
     /// No two processes that use it have the same.
     pub process_number: u32,
-    /// What its times are counted from: the same moment for all of them.
+    /// The moment that its times are counted from, the same for all of them.
     pub zero: Instant,
     /// Another process still uses it, until [`super::Resumption::take_over_sessions`].
     pub is_in_use: bool,

@@ -15,11 +15,12 @@ use telemetry::outcome::ResumptionMiss;
 use zeroize::Zeroizing;
 
 use super::ring::{
-    Found, NAME_BYTES, Name, Ring, SALT_BYTES, SubkeySalt, TicketKeyFacts, Window, nonce_of,
+    FoundKey, KeyPeriod, NAME_BYTES, Ring, SALT_BYTES, SubkeySalt, TicketKeyFacts, TicketKeyName,
+    nonce_of,
 };
 use crate::context::Provenance;
 
-/// What a ticket begins with. Changes whenever the layout does, or the library's encoding of the
+/// The first byte of a ticket. Changes whenever the layout does, or the library's encoding of the
 /// state inside: a ticket of another format is no ticket, and the client gets a full handshake.
 const FORMAT: u8 = 4;
 
@@ -40,7 +41,8 @@ const STATE_BYTES_MAX: usize = 4096;
 /// ahead. One from beyond would outlive its lifetime.
 const AHEAD_SECONDS_MAX: u64 = 60 * 60;
 
-/// What binds a ticket or a stored session to one service. It is under the seal, and no secret.
+/// The mark that binds a ticket or a stored session to one service. It is under the seal, and no
+/// secret.
 pub(super) type ServiceTag = [u8; SERVICE_TAG_BYTES];
 
 /// Seals tickets and opens them.
@@ -113,9 +115,9 @@ impl Tickets {
         let name = name_in(ticket)?;
         let window = self.ring.at(now);
         let key = match window.find(name) {
-            Found::Key(key) => key,
-            Found::Retired => return Err(ResumptionMiss::KeyTooOld),
-            Found::Stranger => return Err(ResumptionMiss::Foreign),
+            FoundKey::Key(key) => key,
+            FoundKey::Retired => return Err(ResumptionMiss::KeyTooOld),
+            FoundKey::Stranger => return Err(ResumptionMiss::Foreign),
         };
         let (header, sealed) = ticket
             .split_first_chunk::<HEADER_BYTES>()
@@ -169,7 +171,7 @@ impl Tickets {
     }
 }
 
-fn header(name: Name, salt: SubkeySalt, number: u64) -> [u8; HEADER_BYTES] {
+fn header(name: TicketKeyName, salt: SubkeySalt, number: u64) -> [u8; HEADER_BYTES] {
     let mut header = [FORMAT; HEADER_BYTES];
     header[NAME_FROM..SALT_FROM].copy_from_slice(&name);
     header[SALT_FROM..NUMBER_FROM].copy_from_slice(&salt);
@@ -178,7 +180,7 @@ fn header(name: Name, salt: SubkeySalt, number: u64) -> [u8; HEADER_BYTES] {
 }
 
 /// The name of the key, of a ticket in our format.
-fn name_in(ticket: &[u8]) -> Result<Name, ResumptionMiss> {
+fn name_in(ticket: &[u8]) -> Result<TicketKeyName, ResumptionMiss> {
     match ticket.first_chunk::<SALT_FROM>() {
         Some([FORMAT, name @ ..]) => Ok(*name),
         _ => Err(ResumptionMiss::Foreign),
@@ -192,7 +194,7 @@ fn salt_and_number(header: &[u8; HEADER_BYTES]) -> (SubkeySalt, u64) {
     (salt, u64::from_be_bytes(number))
 }
 
-fn is_own(window: &Window, name: Name, salt: SubkeySalt) -> bool {
+fn is_own(window: &KeyPeriod, name: TicketKeyName, salt: SubkeySalt) -> bool {
     window.own().salt == salt && window.encrypting().name == name
 }
 
@@ -231,13 +233,13 @@ mod tests {
         of_secret(7, keep)
     }
 
-    /// Of a session that begins at that time.
+    /// A ticket of a session that begins at that time.
     fn ticket(keys: &Tickets, now: u64) -> Vec<u8> {
         let sealed = keys.seal(b"state", WEB, began(now), now);
         sealed.expect("a ticket")
     }
 
-    /// Why a ticket of that service's is not opened; `None` = it is.
+    /// The reason why a ticket of that service's is not opened; `None` = it is.
     fn miss(keys: &Tickets, ticket: &[u8], now: u64) -> Option<ResumptionMiss> {
         keys.open(ticket, WEB, now).err()
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a service's TLS, and with a client's hello for it.
+//! The faults of a service's TLS, and of a client's hello for it.
 
 use telemetry::outcome::Reason;
 use wire::alert;
@@ -8,7 +8,7 @@ use crate::options::Version;
 use crate::policy::{PolicyConcern, PolicyFault};
 use crate::verify::{NAMES_BYTES_MAX, VerifyConcern, VerifyFault};
 
-/// Why a service's TLS cannot be built: one sentence with service, place and remedy.
+/// The error of a service whose TLS cannot be built: one sentence with service, place and remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("service `{service}`: {fault}")]
 pub struct BuildError {
@@ -18,7 +18,7 @@ pub struct BuildError {
     pub fault: BuildFault,
 }
 
-/// What keeps a service's TLS from being built.
+/// The fault that keeps a service's TLS from being built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BuildFault {
     /// It has no certificate at all.
@@ -27,7 +27,7 @@ pub enum BuildFault {
     /// One of its certificates cannot be served.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// Its versions, suites or groups leave nothing to speak.
+    /// The versions, suites or groups leave nothing to speak.
     #[error(transparent)]
     Policy(#[from] PolicyFault),
     #[error(transparent)]
@@ -50,7 +50,7 @@ pub struct Warning {
     pub concern: Concern,
 }
 
-/// What a [`Warning`] is about.
+/// The subject of a [`Warning`].
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Concern {
     #[error("{place}: {}", with_effect(*.concern, effect(*.concern, *.is_served)))]
@@ -167,7 +167,7 @@ impl Refusal {
         Self::new(Reason::NameMissing, alert)
     }
 
-    /// Its highest version is `highest`, and the service speaks `ours`.
+    /// The client's highest version is `highest`, and the service speaks `ours`.
     pub(super) fn of_version(highest: u16, ours: &[Version]) -> Self {
         if ours.iter().all(|version| highest < version.code()) {
             Self::new(Reason::VersionTooOld, alert::PROTOCOL_VERSION)

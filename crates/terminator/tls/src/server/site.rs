@@ -10,7 +10,7 @@ use rustls::{Error, PeerIncompatible, SignatureAlgorithm, SignatureScheme};
 use super::fault::{BuildFault, Concern};
 use crate::certificate::Certificate;
 use crate::context;
-use crate::names::{Entry, Index, NoCertificate, Usable};
+use crate::names::{Index, NameEntry, NoCertificate, Usable};
 use crate::options::{BadCertificate, ServerOptions, Suite, Version};
 use crate::policy::Policy;
 use crate::subject::Fingerprint;
@@ -20,7 +20,7 @@ use crate::validity::{Clock, Ends, Moment, seconds};
 pub(super) struct Site {
     pub(super) index: Index,
     pub(super) certificates: Vec<Certificate>,
-    /// What is wrong with others of its certificates.
+    /// The faults of others of its certificates.
     pub(super) skipped: Vec<String>,
     pub(super) suites: Vec<Suite>,
 }
@@ -54,7 +54,7 @@ impl Site {
         if certificates.is_empty() {
             return Err(BuildFault::NoCertificate);
         }
-        let entries = certificates.iter().map(|one| Entry {
+        let entries = certificates.iter().map(|one| NameEntry {
             names: &one.names,
             kind: one.kind,
             validity: one.validity,
@@ -90,7 +90,7 @@ impl Site {
         revoked.map(|certificate| Concern::CertificateRevoked(certificate.place.to_string()))
     }
 
-    /// What an operator should know of the certificates because of the time.
+    /// The concerns about the certificates that come with time.
     pub(super) fn concerns(&self, moment: Moment) -> impl Iterator<Item = Concern> {
         let served = self.index.served(moment.now);
         let numbered = self.certificates.iter().zip(served);

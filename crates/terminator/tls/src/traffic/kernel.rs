@@ -1,5 +1,5 @@
-//! What the kernel gets to seal in our place: keys, the place in their sequence, and records that
-//! carry no application data.
+//! The parts that let the kernel seal in our place: keys, the place in their sequence, and records
+//! that carry no application data.
 //!
 //! Owns the rule that keeps nonces apart when the kernel goes on where we stopped. The calls that
 //! hand it over are somebody else's.
@@ -19,7 +19,8 @@ pub(crate) const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
 const SALT_BYTES: usize = 4;
 
-/// What the kernel needs to seal the record of this number. `None` = a cipher that no kernel knows.
+/// The keys for the kernel to seal the record of this number. `None` = a cipher that no kernel
+/// knows.
 pub(crate) fn keys_of(
     version: Version,
     sequence: u64,
@@ -38,7 +39,7 @@ pub(crate) fn keys_of(
     })
 }
 
-/// Where the kernel begins to count with AES-GCM in TLS 1.2.
+/// Sets the nonce from which the kernel counts with AES-GCM in TLS 1.2.
 ///
 /// The library and we made nonces of the vector's last 64 bits *combined* with the sequence number
 /// (exclusive or), the kernel *counts up* from what it is given: going on from our next nonce, it
@@ -103,7 +104,7 @@ impl ControlRecord {
         self.kind
     }
 
-    /// Its type's number (RFC 8446 section 5.1).
+    /// The type's number (RFC 8446 section 5.1).
     pub fn kind(&self) -> u8 {
         self.kind.code()
     }

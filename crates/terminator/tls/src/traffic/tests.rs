@@ -27,7 +27,7 @@ fn data_of_every_length_comes_through_both_ways() {
     let service = Service::new();
     for suite in SUITES {
         let connection = service.connect(suite);
-        let layout = Layout::of(suite.version(), suite.cipher());
+        let layout = RecordLayout::of(suite.version(), suite.cipher());
         assert_eq!(connection.traffic.layout(), layout);
         hear(connection, |connection| {
             for length in [1, 2, 15, 16, 17, 1000, 16_383, PLAINTEXT_BYTES_MAX] {
@@ -224,7 +224,10 @@ fn requests_that_come_while_an_answer_waits_get_one_at_the_most() {
             let update = connection.client.seal(HANDSHAKE, &KEY_UPDATES[1], 0);
             connection.client.change_sealing_key();
             let data = connection.client.seal(APPLICATION_DATA, b"x", 0);
-            for (wire, incoming) in [(update, Incoming::Control), (data, Incoming::Data(1))] {
+            for (wire, incoming) in [
+                (update, RecordContent::Control),
+                (data, RecordContent::Data(1)),
+            ] {
                 let opened = connection.traffic.open(&wire, &mut [0; 100]);
                 assert_eq!(opened, Ok(incoming));
             }
@@ -245,7 +248,7 @@ fn an_answer_to_a_key_update_goes_before_the_last_words() {
         let mut connection = service.connect(SUITES[0]);
         let wire = connection.client.seal(HANDSHAKE, &KEY_UPDATES[1], 0);
         let opened = connection.traffic.open(&wire, &mut [0; 100]);
-        assert_eq!(opened, Ok(Incoming::Control));
+        assert_eq!(opened, Ok(RecordContent::Control));
         assert!(connection.traffic.is_control_due());
         let mut out = Vec::new();
         connection

@@ -22,16 +22,16 @@ use crate::options::{ExpiredLists, PemSource};
 use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Peer {
+pub(crate) enum PeerRole {
     Client,
     Server,
 }
 
-/// What stands in the files of `ca`.
+/// The certificates in the files of `ca`.
 #[derive(Debug, Default)]
 pub(super) struct Authorities {
-    entries: Vec<Entry>,
-    /// Those that may issue certificates, for the library.
+    entries: Vec<AuthorityEntry>,
+    /// The authorities that may issue certificates, for the library.
     anchors: Vec<TrustAnchor<'static>>,
     entry_of_anchor: Vec<usize>,
     /// By the SHA-256 of the certificate.
@@ -41,7 +41,7 @@ pub(super) struct Authorities {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct AuthorityEntry {
     place: Box<str>,
     line: usize,
     subject: Box<str>,
@@ -52,13 +52,13 @@ struct Entry {
     /// Certificates that may stand between it and the peer's own.
     path_length: Option<u32>,
     is_authority: bool,
-    /// Its extended key usage, if it has any, is for such peers.
+    /// The extended key usage, if it has any, is for such peers.
     is_for_peer: bool,
 }
 
 impl Authorities {
     /// Reads those of an operator's files.
-    pub(super) fn read(sources: &[PemSource], peer: Peer) -> Result<Self, VerifyFault> {
+    pub(super) fn read(sources: &[PemSource], peer: PeerRole) -> Result<Self, VerifyFault> {
         let mut all = Self::default();
         for source in sources {
             let certificates = read_certificates(source)?;
@@ -72,7 +72,7 @@ impl Authorities {
     }
 
     /// The same of this host's own bundles, in which there may be some that cannot be used.
-    pub(super) fn read_of_host(sources: &[PemSource], peer: Peer) -> Result<Self, VerifyFault> {
+    pub(super) fn read_of_host(sources: &[PemSource], peer: PeerRole) -> Result<Self, VerifyFault> {
         let mut all = Self {
             are_of_host: true,
             ..Self::default()
@@ -99,13 +99,13 @@ impl Authorities {
         &mut self,
         (place, line): (&str, usize),
         der: &CertificateDer<'_>,
-        peer: Peer,
+        peer: PeerRole,
     ) -> Option<()> {
         let anchor = webpki::anchor_from_trusted_cert(der).ok()?.to_owned();
         let (_, read) = X509Certificate::from_der(der).ok()?;
         let names = CertificateNames::of(der)?;
         let (is_authority, path_length) = authority_of(&read)?;
-        let entry = Entry {
+        let entry = AuthorityEntry {
             place: place.into(),
             line,
             subject: read.subject().to_string().into(),
@@ -133,7 +133,7 @@ impl Authorities {
         &self.anchors
     }
 
-    /// What clients are told of whom they may have a certificate from (RFC 8446 section 4.2.4).
+    /// The issuers that clients are told of (RFC 8446 section 4.2.4).
     pub(super) fn hints(&self) -> Vec<DistinguishedName> {
         let trusted = self.entries.iter().filter(|entry| entry.is_for_peer);
         let names = trusted.map(|entry| {
@@ -177,14 +177,14 @@ impl Authorities {
         Ok(())
     }
 
-    fn entry_of(&self, anchor: &TrustAnchor<'_>) -> Option<&Entry> {
+    fn entry_of(&self, anchor: &TrustAnchor<'_>) -> Option<&AuthorityEntry> {
         let is_it = |one: &TrustAnchor<'_>| std::ptr::eq(one, anchor);
         let number = self.anchors.iter().position(is_it)?;
         self.entries.get(*self.entry_of_anchor.get(number)?)
     }
 
-    /// Why what this issuer (DER, without its tag) has signed is not trusted, though a certificate
-    /// of that name stands here.
+    /// The reason why what this issuer (DER, without its tag) has signed is not trusted, though a
+    /// certificate of that name stands here.
     pub(super) fn distrust_of(&self, issuer: &[u8], now: UnixTime) -> Option<String> {
         let entry = self
             .entries
@@ -236,12 +236,12 @@ impl Authorities {
         changes.flatten().min()
     }
 
-    fn reported(&self) -> impl Iterator<Item = &Entry> {
+    fn reported(&self) -> impl Iterator<Item = &AuthorityEntry> {
         self.entries.iter().filter(|_| !self.are_of_host)
     }
 }
 
-impl Entry {
+impl AuthorityEntry {
     fn holds(&self, now: UnixTime) -> Result<(), Error> {
         let at = |seconds: i64| {
             let seconds = std::time::Duration::from_secs(seconds.try_into().unwrap_or(0));
@@ -288,13 +288,13 @@ fn authority_of(read: &X509Certificate<'_>) -> Option<(bool, Option<u32>)> {
 }
 
 /// Whether its extended key usage allows such peers; `None` = it cannot be read.
-fn is_for(read: &X509Certificate<'_>, peer: Peer) -> Option<bool> {
+fn is_for(read: &X509Certificate<'_>, peer: PeerRole) -> Option<bool> {
     let usage = read.extended_key_usage().ok()?.map(|one| one.value);
     Some(usage.is_none_or(|usage| {
         usage.any
             || match peer {
-                Peer::Client => usage.client_auth,
-                Peer::Server => usage.server_auth,
+                PeerRole::Client => usage.client_auth,
+                PeerRole::Server => usage.server_auth,
             }
     }))
 }

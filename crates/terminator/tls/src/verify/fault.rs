@@ -1,4 +1,4 @@
-//! What can be wrong with the files that clients and servers are verified by, which are read here,
+//! The faults of the files that clients and servers are verified by, which are read here,
 //! and with a client's certificate.
 
 use rustls::{CertificateError, Error, InvalidMessage, OtherError};
@@ -29,7 +29,7 @@ pub enum VerifyFault {
     File(String, FileFault),
 }
 
-/// What is wrong with a file of authorities or revocation lists. What stands in it is counted from
+/// The fault of a file of authorities or revocation lists. Its contents are counted from
 /// 1.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FileFault {
@@ -56,7 +56,7 @@ pub enum FileFault {
     ListUnsupported(usize, String),
 }
 
-/// What an operator should know about a revocation list or a certificate in `ca`: its file, its
+/// A concern about a revocation list or a certificate in `ca`: its file, its
 /// issuer's distinguished name or its own, and what it is.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{place}: the {} of \"{name}\" {concern}", .concern.subject())]
@@ -172,7 +172,7 @@ fn is_of_old_version(error: &CertificateError) -> bool {
     why.downcast_ref() == Some(&webpki::Error::UnsupportedCertVersion)
 }
 
-/// Why a client's certificate was refused, by the library's error; `None` = it was not.
+/// The reason why a client's certificate was refused, by the library's error; `None` = it was not.
 pub(crate) fn refusal_of(error: &Error) -> Option<Reason> {
     Some(match error {
         Error::InvalidCertificate(CertificateError::Revoked) => Reason::ClientCertificateRevoked,

@@ -10,7 +10,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use webpki::EndEntityCert;
 
-use super::{Authorities, ChainVerifier, Peer, VerifyFault, library_error, names_of};
+use super::{Authorities, ChainVerifier, PeerRole, VerifyFault, library_error, names_of};
 use crate::context;
 use crate::options::ServerVerification;
 
@@ -40,7 +40,7 @@ impl ServerVerifier {
         })
     }
 
-    /// What chains are held against, if they are.
+    /// The verifier that chains are held against, if they are.
     pub(crate) fn chains(&self) -> Option<&ChainVerifier> {
         self.chains.as_ref()
     }
@@ -86,7 +86,7 @@ impl ServerVerifier {
         ))
     }
 
-    /// Nothing says who the server is, so that nothing has to be proved.
+    /// Whether no server has to prove who it is.
     fn accepts_all(&self) -> bool {
         self.chains.is_none() && self.pins.is_empty()
     }
@@ -94,15 +94,15 @@ impl ServerVerifier {
 
 fn chains_of(options: &ServerVerification) -> Result<ChainVerifier, VerifyFault> {
     let authorities = if options.are_of_host {
-        Authorities::read_of_host(&options.authorities, Peer::Server)?
+        Authorities::read_of_host(&options.authorities, PeerRole::Server)?
     } else {
-        Authorities::read(&options.authorities, Peer::Server)?
+        Authorities::read(&options.authorities, PeerRole::Server)?
     };
     ChainVerifier::new(
         authorities,
         &options.crls,
         options.expired_lists,
-        Peer::Server,
+        PeerRole::Server,
     )
 }
 

@@ -315,7 +315,7 @@ mod early {
     use telemetry::outcome::Reason;
 
     use super::*;
-    use crate::handshake::{Handshake, HandshakeFault, Step};
+    use crate::handshake::{Handshake, HandshakeFault, HandshakeStep};
     use crate::secrets::first_record;
 
     /// Remembers the secret of early data.
@@ -363,7 +363,10 @@ mod early {
         (handshake, secret, client)
     }
 
-    fn feed(handshake: &mut Handshake, mut bytes: Vec<u8>) -> Result<Step, HandshakeFault> {
+    fn feed(
+        handshake: &mut Handshake,
+        mut bytes: Vec<u8>,
+    ) -> Result<HandshakeStep, HandshakeFault> {
         handshake.advance(&mut bytes, &mut Vec::new())
     }
 

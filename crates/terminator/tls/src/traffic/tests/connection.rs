@@ -9,10 +9,10 @@ use testkit::raw_client::{APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient};
 use tls::handshake::Handshake;
 use tls::options::{CertificateSource, Group, ServerOptions, Suite, UnknownName, Version};
 use tls::policy::SuiteOrder;
-use tls::record::{Layout, RECORD_BYTES_MAX, RecordSealer};
+use tls::record::{RECORD_BYTES_MAX, RecordLayout, RecordSealer};
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::Server;
-use tls::traffic::{CONTROL_BYTES_MAX, Incoming, Traffic};
+use tls::traffic::{CONTROL_BYTES_MAX, RecordContent, Traffic};
 use wire::client_hello::{self, Peek};
 
 pub(super) const SUITES: [Suite; 6] = [
@@ -140,10 +140,10 @@ impl Connection {
     fn hear_record(&mut self, record: &[u8]) -> Heard {
         let mut plain = vec![0xaa; RECORD_BYTES_MAX];
         let heard = match self.traffic.open(record, &mut plain) {
-            Ok(Incoming::Data(bytes)) => Heard::Data(plain[..bytes].to_vec()),
-            Ok(Incoming::Control) => Heard::Control,
-            Ok(Incoming::CloseNotify) => Heard::CloseNotify,
-            Ok(Incoming::FatalAlert(_)) | Err(_) => Heard::End,
+            Ok(RecordContent::Data(bytes)) => Heard::Data(plain[..bytes].to_vec()),
+            Ok(RecordContent::Control) => Heard::Control,
+            Ok(RecordContent::CloseNotify) => Heard::CloseNotify,
+            Ok(RecordContent::FatalAlert(_)) | Err(_) => Heard::End,
         };
         if self.traffic.is_control_due() {
             let mut out = Vec::new();
@@ -167,7 +167,7 @@ impl Connection {
 
     /// One record of data from the server, which the client opens.
     pub(super) fn reply(&mut self, plain: &[u8]) {
-        let Layout { head, tail } = self.traffic.layout();
+        let RecordLayout { head, tail } = self.traffic.layout();
         let mut record = [&vec![0; head][..], plain, &vec![0; tail]].concat();
         self.traffic.seal(&mut record).expect("a fresh key");
         assert_eq!(
