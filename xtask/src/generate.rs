@@ -16,20 +16,20 @@ struct Page {
 fn pages() -> [Page; 5] {
     let mut metrics = head("Metrics", "the catalogue of metrics");
     metrics.push_str(
-        "What `/metrics` shows, in the Prometheus text format 0.0.4. Counters survive a reload; \
-         they begin anew with a new worker process.\n\n",
+        "`/metrics` shows these, in the Prometheus text format 0.0.4. Counters survive a reload; \
+         they begin anew with a new worker process.\n",
     );
     telemetry::catalogue::write_reference(&mut metrics);
     let mut outcomes = head("How connections end", "the table of reasons");
     outcomes.push_str(
         "Every connection ends with exactly one of these: the `reason` of its line in the log and \
-         of `lariat_connections_ended_total`.\n\n",
+         of `lariat_connections_ended_total`.\n",
     );
     telemetry::outcome::write_reference(&mut outcomes);
     let mut failures = head("Why transactions fail", "the table of reasons");
     failures.push_str(
         "Every transaction of `lariat-lab load` succeeds, or fails for exactly one of these \
-         reasons: the `failures` of its record. The side is where to look first.\n\n",
+         reasons: the `failures` of its record. The side is where to look first.\n",
     );
     load::failure::write_reference(&mut failures);
     [
