@@ -120,7 +120,7 @@ impl Table {
 }
 
 fn holds(key: &Key) -> String {
-    let range = |what, min, max| format!("{what} from {min} to {max}");
+    let range = |what, min, max| format!("{what}, {min} to {max}");
     let one = match key.kind {
         Kind::Table => "table".to_owned(),
         Kind::Address => "address".to_owned(),
@@ -129,7 +129,7 @@ fn holds(key: &Key) -> String {
         Kind::Networks => "network (CIDR), address, `unix`, or file".to_owned(),
         Kind::Path => "path".to_owned(),
         Kind::Text(_) => "text".to_owned(),
-        Kind::Boolean | Kind::Switch => "`true` or `false`".to_owned(),
+        Kind::Boolean | Kind::Switch => "boolean".to_owned(),
         Kind::Count(min, max) => range("number", min.to_string(), max.to_string()),
         Kind::Duration(min, max) => range(
             "time",
