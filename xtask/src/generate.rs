@@ -7,13 +7,58 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+/// The widest line of a page, in characters.
+const LINE_CHARACTERS_MAX: usize = 110;
+
 /// A page and its text.
 struct Page {
     path: &'static str,
     text: String,
 }
 
+/// Every page, with its lines wrapped.
 fn pages() -> [Page; 5] {
+    made().map(|Page { path, text }| Page {
+        path,
+        text: wrapped(&text),
+    })
+}
+
+/// Wraps paragraphs and items of lists; code and headings stay as they are.
+fn wrapped(text: &str) -> String {
+    let mut is_code = false;
+    let mut page = String::new();
+    for line in text.lines() {
+        let is_fence = line.starts_with("```");
+        is_code ^= is_fence;
+        if is_code || is_fence || line.starts_with([' ', '#', '|', '<']) {
+            page.push_str(line);
+            page.push('\n');
+            continue;
+        }
+        let indent = if line.starts_with("- ") { "  " } else { "" };
+        let mut width = 0;
+        for word in line.split(' ') {
+            // A word that would begin a list there stays with the one before.
+            let begins_list = word == "-" || word == "+" || word == "*";
+            let characters = word.chars().count();
+            if width > 0 && width + 1 + characters > LINE_CHARACTERS_MAX && !begins_list {
+                page.push('\n');
+                page.push_str(indent);
+                width = indent.len();
+            } else if width > 0 {
+                page.push(' ');
+                width += 1;
+            }
+            page.push_str(word);
+            width += characters;
+        }
+        page.push('\n');
+    }
+    page
+}
+
+fn made() -> [Page; 5] {
     let mut metrics = head("Metrics", "the catalogue of metrics");
     metrics.push_str(
         "`/metrics` shows these, in the Prometheus text format 0.0.4. Counters survive a reload; \
@@ -110,6 +155,15 @@ mod tests {
     fn the_pages_are_what_the_tables_say() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         check(root).unwrap();
+    }
+
+    #[test]
+    fn only_prose_is_wrapped() {
+        let words = |count| vec!["word"; count].join(" ");
+        let text = format!("# {0}\n\n- {0}\n\n    {0}\n", words(30));
+        let item = format!("- {}\n  {}", words(21), words(9));
+        let page = format!("# {0}\n\n{item}\n\n    {0}\n", words(30));
+        assert_eq!(wrapped(&text), page);
     }
 
     #[test]
