@@ -16,12 +16,14 @@ struct Page {
     text: String,
 }
 
-/// Every page, with its lines wrapped.
-fn pages() -> [Page; 5] {
-    made().map(|Page { path, text }| Page {
-        path,
-        text: wrapped(&text),
-    })
+/// Every page, with the lines of Markdown wrapped.
+fn pages() -> Vec<Page> {
+    let mut pages = unwrapped_pages();
+    let markdown = pages.iter_mut().filter(|page| page.path.ends_with(".md"));
+    for page in markdown {
+        page.text = wrapped(&page.text);
+    }
+    pages
 }
 
 /// Wraps paragraphs and items of lists; code and headings stay as they are.
@@ -58,7 +60,7 @@ fn wrapped(text: &str) -> String {
     page
 }
 
-fn made() -> [Page; 5] {
+fn unwrapped_pages() -> Vec<Page> {
     let mut metrics = head("Metrics", "the catalogue of metrics");
     metrics.push_str(
         "`/metrics` shows these, in the Prometheus text format 0.0.4. Counters survive a reload; \
@@ -77,7 +79,7 @@ fn made() -> [Page; 5] {
          reasons: the `failures` of its record. The side is where to look first.\n",
     );
     load::failure::write_reference(&mut failures);
-    [
+    vec![
         Page {
             path: "docs/reference/configuration.md",
             text: config::reference::render(),
