@@ -20,17 +20,17 @@ use wire::address::{Address, Endpoint};
 
 /// An address, and those that are not taken.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedAddress {
     pub(crate) address: Address,
     pub(crate) others: Vec<SocketAddr>,
 }
 
 /// Asks once, before the load: what names cost is not measured. The reason of a failure is for
 /// people.
-pub(crate) fn resolve(endpoint: &Endpoint) -> Result<Resolved, String> {
+pub(crate) fn resolve(endpoint: &Endpoint) -> Result<ResolvedAddress, String> {
     let (host, port) = match endpoint {
         Endpoint::Address(address) => {
-            return Ok(Resolved {
+            return Ok(ResolvedAddress {
                 address: address.clone(),
                 others: Vec::new(),
             });
@@ -49,7 +49,7 @@ pub(crate) fn resolve(endpoint: &Endpoint) -> Result<Resolved, String> {
     }
     let mut found = found.into_iter();
     let first = found.next().ok_or("it has no address")?;
-    Ok(Resolved {
+    Ok(ResolvedAddress {
         address: Address::Ip(first),
         others: found.collect(),
     })
@@ -120,7 +120,7 @@ mod resolve_tests {
 
     #[test]
     fn this_host_has_a_name() {
-        let Resolved { address, others } = resolve(&"localhost:7".parse().unwrap()).unwrap();
+        let ResolvedAddress { address, others } = resolve(&"localhost:7".parse().unwrap()).unwrap();
         let Address::Ip(address) = address else {
             panic!("a name is of no Unix socket");
         };

@@ -11,14 +11,14 @@ macro_rules! failures {
     ($($variant:ident $(($number:ty))?, $side:literal, $name:literal, $meaning:literal;)*) => {
         /// A reason. Its name stands in records.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-        pub enum Failure {
+        pub enum TransactionFailure {
             $(#[doc = $meaning] $variant $(($number))?,)*
         }
 
         /// The name of every reason, whose side it is on, and what it means.
         const ROWS: &[[&str; 3]] = &[$([$name, $side, $meaning],)*];
 
-        impl Failure {
+        impl TransactionFailure {
             fn row(self) -> [&'static str; 3] {
                 match self {
                     $(Self::$variant { .. } => [$name, $side, $meaning],)*
@@ -62,7 +62,7 @@ failures! {
     Interrupted, "client", "interrupted", "The load was stopped while the transaction was under way.";
 }
 
-impl Failure {
+impl TransactionFailure {
     /// The name in records.
     #[must_use]
     pub fn name(self) -> Cow<'static, str> {
@@ -93,7 +93,7 @@ pub fn write_reference(out: &mut String) {
 
 /// Why a load does not begin; nothing was sent then.
 #[derive(Debug, thiserror::Error)]
-pub enum StartFault {
+pub enum LoadStartFault {
     /// The plan's TLS cannot be had.
     #[error(transparent)]
     Tls(#[from] TlsFault),
@@ -111,8 +111,11 @@ mod tests {
 
     #[test]
     fn alerts_and_statuses_are_told_apart() {
-        assert_eq!(Failure::Alert(40).name(), "alert-handshake_failure");
-        assert_eq!(Failure::Alert(200).name(), "alert-200");
-        assert_eq!(Failure::Status(503).name(), "status-503");
+        assert_eq!(
+            TransactionFailure::Alert(40).name(),
+            "alert-handshake_failure"
+        );
+        assert_eq!(TransactionFailure::Alert(200).name(), "alert-200");
+        assert_eq!(TransactionFailure::Status(503).name(), "status-503");
     }
 }

@@ -14,21 +14,21 @@ pub use measure::choice::{
 };
 
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct LoadPlan {
     /// The server, and what to ask it for.
-    pub target: Target,
+    pub target: PlannedTarget,
     /// Our own addresses, taken in turn; none = the kernel chooses.
     pub sources: Vec<IpAddr>,
     /// A PROXY header before anything else.
     pub proxy_header: Option<ProxyVersion>,
     /// How TLS is spoken; `None` = it is not.
-    pub tls: Option<Tls>,
+    pub tls: Option<PlannedTls>,
     /// What is asked on a connection; `None` = nothing, the handshake is all.
-    pub request: Option<Request>,
+    pub request: Option<PlannedRequest>,
     pub ending: ConnectionEnding,
     /// The clients: each has its own sessions, its own connection, and does one thing at a time.
     pub clients: Clients,
-    pub arrival: Arrival,
+    pub arrival: ArrivalModel,
     /// Transactions before the figures begin, for this long.
     pub warm_up: Duration,
     /// Whether a closed load comes to rest after its warm-up, until [`crate::run::Run::go_on`]:
@@ -50,16 +50,16 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
+impl LoadPlan {
     /// Whether it rests between warm-up and figures.
     pub(crate) fn has_rest(&self) -> bool {
-        self.rests && matches!(self.arrival, Arrival::Closed { .. })
+        self.rests && matches!(self.arrival, ArrivalModel::Closed { .. })
     }
 
     /// How many requests each arriving client makes; `None` = instants bring requests of free
     /// clients.
     pub(crate) fn requests_per_arrival(&self) -> Option<u32> {
-        let Arrival::Open {
+        let ArrivalModel::Open {
             session_arrivals: true,
             ..
         } = self.arrival
@@ -80,7 +80,7 @@ impl Plan {
 }
 
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct PlannedTarget {
     pub url: String,
     /// Where connections go; at least one. Clients have them in turn.
     pub addresses: Vec<Address>,
@@ -89,7 +89,7 @@ pub struct Target {
     pub authority: String,
 }
 
-impl Target {
+impl PlannedTarget {
     /// All addresses, as flags name them.
     #[must_use]
     pub fn places(&self) -> String {
@@ -99,7 +99,7 @@ impl Target {
 }
 
 #[derive(Clone, Debug)]
-pub struct Tls {
+pub struct PlannedTls {
     /// The protocol in which the server is asked for TLS first; `None` = TLS begins at once.
     pub starttls: Option<Dialect>,
     /// The name that servers of mail are told before they are asked.
@@ -119,7 +119,7 @@ pub struct Tls {
     /// The name in SNI, and the one that a certificate is checked for; `None` = no SNI.
     pub server_name: Option<String>,
     /// The certificate that is sent if the server asks for one.
-    pub client_certificate: Option<ClientCertificate>,
+    pub client_certificate: Option<OwnCertificate>,
     /// How the server's certificate is judged.
     pub verification: Verification,
     /// Whether TLS 1.2 tickets (RFC 5077) are offered and used.
@@ -132,7 +132,7 @@ pub struct Tls {
 
 /// A certificate of ours with its key.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ClientCertificate {
+pub struct OwnCertificate {
     /// The chain as PEM, leaf first.
     pub chain_pem: Vec<u8>,
     pub key_pem: Vec<u8>,
@@ -152,7 +152,7 @@ pub enum Verification {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Request {
+pub struct PlannedRequest {
     pub method: String,
     /// The path with the query.
     pub path: String,
@@ -179,7 +179,7 @@ pub struct Clients {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Arrival {
+pub enum ArrivalModel {
     /// When one is done, the next begins: a fixed number at once.
     Closed {
         /// Transactions under way at any moment, over all threads.
@@ -199,7 +199,7 @@ pub enum Arrival {
     },
 }
 
-impl Arrival {
+impl ArrivalModel {
     /// The rate that open load begins with; 0 of closed load, which has none.
     #[must_use]
     pub fn first_per_s(&self) -> f64 {

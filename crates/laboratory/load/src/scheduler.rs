@@ -7,21 +7,21 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::time::{Duration, Instant};
 
-use crate::arrival::Schedule;
+use crate::arrival::ArrivalSchedule;
 use crate::client_pool::ClientPool;
-use crate::plan::Plan;
+use crate::plan::LoadPlan;
 use crate::thread_context::ThreadContext;
 
 pub(crate) struct Scheduler {
     /// Planned instants; `None` = closed load.
-    schedule: Option<Peekable<Schedule>>,
+    schedule: Option<Peekable<ArrivalSchedule>>,
     /// Transactions that may be under way at once in a closed load.
     concurrency: usize,
-    clock: Clock,
+    clock: RunClock,
 }
 
 /// A transaction that is due.
-pub(crate) struct Due {
+pub(crate) struct DueTransaction {
     pub(crate) at: Instant,
     /// The client that begins it; `None` = none is free.
     pub(crate) client: Option<u32>,
@@ -29,16 +29,16 @@ pub(crate) struct Due {
 
 impl Scheduler {
     /// Of a thread; its clock does not run yet.
-    pub(crate) fn new(plan: &Plan, context: &ThreadContext) -> Self {
+    pub(crate) fn new(plan: &LoadPlan, context: &ThreadContext) -> Self {
         let (schedule, concurrency) = context.arrivals(plan);
         Self {
             schedule: schedule.map(Iterator::peekable),
             concurrency,
-            clock: Clock::unstarted(),
+            clock: RunClock::unstarted(),
         }
     }
 
-    pub(crate) fn start(&mut self, clock: Clock) {
+    pub(crate) fn start(&mut self, clock: RunClock) {
         self.clock = clock;
     }
 
@@ -66,13 +66,13 @@ impl Scheduler {
         client_pool: &mut ClientPool,
         busy: usize,
         now: Instant,
-    ) -> Result<Due, Option<Instant>> {
+    ) -> Result<DueTransaction, Option<Instant>> {
         let goes_on = self.goes_on(client_pool);
         let Some(schedule) = &mut self.schedule else {
             return if busy >= self.concurrency {
                 Err(None)
             } else {
-                Ok(Due {
+                Ok(DueTransaction {
                     at: Instant::now(),
                     client: client_pool.take(),
                 })
@@ -89,7 +89,7 @@ impl Scheduler {
             schedule.next();
             client_pool.take()
         };
-        Ok(Due { at, client })
+        Ok(DueTransaction { at, client })
     }
 
     /// Takes all that was due and has not begun.
@@ -119,15 +119,15 @@ const LATE_MAX: Duration = Duration::from_millis(100);
 
 /// When what begins and ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct RunClock {
     pub(crate) begin: Instant,
     pub(crate) zero: Instant,
     /// No transaction begins any more.
     pub(crate) end: Instant,
 }
 
-impl Clock {
-    pub(crate) fn new(plan: &Plan, begin: Instant) -> Self {
+impl RunClock {
+    pub(crate) fn new(plan: &LoadPlan, begin: Instant) -> Self {
         let zero = begin + plan.warm_up;
         Self {
             begin,

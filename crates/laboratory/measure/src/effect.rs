@@ -13,7 +13,7 @@ use crate::statistics::{CONFIDENCE, Spread, chance, quantile};
 
 /// How two figures are compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Scale {
+pub enum EffectScale {
     /// How many times the first is the second.
     Ratio,
     /// By how much the first is more than the second, in their unit.
@@ -24,7 +24,7 @@ pub enum Scale {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
     /// What `value` and `interval` are.
-    pub scale: Scale,
+    pub scale: EffectScale,
     /// The geometric mean of ratios, or the mean of differences.
     pub value: f64,
     /// The ends of the interval at [`CONFIDENCE`]; `None` if there are too few samples for one.
@@ -37,7 +37,7 @@ pub struct Effect {
     pub means: (f64, f64),
 }
 
-impl Scale {
+impl EffectScale {
     /// Where samples are averaged; `None` of what has no ratio.
     fn enter(self, sample: f64) -> Option<f64> {
         match self {
@@ -60,7 +60,7 @@ impl Scale {
 
 impl Effect {
     /// Of pairs, one per round. `None` without pairs, or if a figure has no ratio and one is asked.
-    pub fn of_pairs(pairs: &[(f64, f64)], scale: Scale) -> Option<Self> {
+    pub fn of_pairs(pairs: &[(f64, f64)], scale: EffectScale) -> Option<Self> {
         let change =
             |(above, below): &(f64, f64)| Some(scale.enter(*above)? - scale.enter(*below)?);
         let changes: Option<Vec<f64>> = pairs.iter().map(change).collect();
@@ -82,7 +82,7 @@ impl Effect {
 
     /// Of samples without pairs, such as those of two runs, by their pooled deviation. `None`
     /// without samples, or if one has no ratio and one is asked.
-    pub fn of_samples(above: &[f64], below: &[f64], scale: Scale) -> Option<Self> {
+    pub fn of_samples(above: &[f64], below: &[f64], scale: EffectScale) -> Option<Self> {
         let entered = |samples: &[f64]| {
             let samples: Option<Vec<f64>> = samples.iter().map(|it| scale.enter(*it)).collect();
             Spread::of(&samples?)
@@ -107,7 +107,7 @@ impl Effect {
 
     /// `deviation` is that of the middle.
     fn around(
-        scale: Scale,
+        scale: EffectScale,
         middle: f64,
         deviation: f64,
         freedom: usize,
@@ -141,7 +141,7 @@ impl Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effect::Scale::{Difference, Ratio};
+    use crate::effect::EffectScale::{Difference, Ratio};
 
     fn near(value: f64, wanted: f64) {
         assert!(

@@ -13,13 +13,13 @@ pub struct HostReport {
     /// CPUs that we may use, in their order.
     pub cores: Vec<Core>,
     /// Mitigations of the CPU's faults, in the kernel's words.
-    pub mitigations: Vec<Fact>,
+    pub mitigations: Vec<HostFact>,
     /// What else figures depend on: clocks, frequencies, memory nodes, containers and their quotas.
-    pub surroundings: Vec<Fact>,
+    pub surroundings: Vec<HostFact>,
     /// Limits of this process and of the kernel that load runs into.
-    pub limits: Vec<Fact>,
+    pub limits: Vec<HostFact>,
     /// Network cards and their queues, without loopback.
-    pub networks: Vec<Fact>,
+    pub networks: Vec<HostFact>,
     pub abilities: Vec<Ability>,
     /// How fast keys and ciphers are, by library.
     pub speeds: Vec<Speed>,
@@ -50,7 +50,7 @@ pub struct Core {
 /// A fact with a name.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fact {
+pub struct HostFact {
     pub name: String,
     pub value: String,
     /// What to do about it, where something should be done.

@@ -22,36 +22,36 @@ pub struct ProbeReport {
     /// Seconds of Unix time when it began.
     pub at_s: u64,
     /// The addresses, in the order in which they were probed.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NodeReport>,
     /// Sessions of one address that were offered to the same or another one.
-    pub resumption: Vec<Resumption>,
-    pub verdicts: Vec<Verdict>,
+    pub resumption: Vec<ResumptionReport>,
+    pub verdicts: Vec<PointVerdict>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Node {
+pub struct NodeReport {
     pub address: String,
     /// Why nothing more was found out, or not all; `None` = it speaks TLS, and all was asked.
     pub trouble: Option<Trouble>,
     /// Every version that was tried, the newest first.
-    pub versions: Vec<Version>,
+    pub versions: Vec<VersionReport>,
     /// Whether a client that says that it came with a newer version before is turned away (RFC
     /// 7507); `None` = there is one version alone, or another answer came.
     #[serde(default)]
     pub fallback_refused: Option<bool>,
-    pub clients: Vec<Client>,
+    pub clients: Vec<ClientReport>,
     /// The certificate that it sends in clear text up to TLS 1.2, read where no kind of client gets
     /// a handshake.
     #[serde(default)]
-    pub plaintext_certificate: Option<Certificate>,
-    pub unknown_name: Option<UnknownName>,
+    pub plaintext_certificate: Option<CertificateReport>,
+    pub unknown_name: Option<UnknownNameAnswer>,
     /// A connection with a request, to its end.
     pub exchange: Option<Exchange>,
     /// Whether a certificate is asked of clients.
-    pub client_certificate: Option<ClientCertificate>,
+    pub client_certificate: Option<ClientCertificateRequest>,
     /// What is known of tickets by the handshakes that were made, by kind.
-    pub tickets: Vec<Tickets>,
+    pub tickets: Vec<TicketReport>,
     /// Full handshakes and resumed ones.
     pub handshakes: Vec<HandshakeTime>,
 }
@@ -89,7 +89,7 @@ pub enum TroubleKind {
 /// A version, and whether it is spoken.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Version {
+pub struct VersionReport {
     pub name: String,
     /// Whether the server went on with it.
     pub spoken: bool,
@@ -122,7 +122,7 @@ named! {
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Client {
+pub struct ClientReport {
     /// `modern`, `tls12`, `rsa-only`, `ecdsa-only`, `post-quantum`.
     pub kind: String,
     pub trouble: Option<Trouble>,
@@ -138,13 +138,13 @@ pub struct Client {
     pub signature: String,
     /// The application protocol, of those that browsers offer; empty = none.
     pub alpn: String,
-    pub certificate: Option<Certificate>,
+    pub certificate: Option<CertificateReport>,
 }
 
 /// A certificate with its chain.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Certificate {
+pub struct CertificateReport {
     /// SHA-256 of the certificate, in hexadecimal.
     pub fingerprint: String,
     pub subject: String,
@@ -177,7 +177,7 @@ pub struct Certificate {
     pub ocsp_responder: String,
     /// Whether it demands a staple (RFC 7633).
     pub must_staple: bool,
-    pub staple: Option<Staple>,
+    pub staple: Option<StapleReport>,
 }
 
 /// Whether a chain leads to a trusted root.
@@ -204,7 +204,7 @@ pub enum ChainState {
 /// A stapled OCSP response (RFC 6960).
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Staple {
+pub struct StapleReport {
     /// `good`, `revoked`, `unknown`, or what is wrong with the response.
     pub status: String,
     /// thisUpdate, in seconds of Unix time.
@@ -216,7 +216,7 @@ pub struct Staple {
 /// What answers a hello for a name that nobody has.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct UnknownName {
+pub struct UnknownNameAnswer {
     /// Whether the handshake went on.
     pub served: bool,
     /// The name of the alert, or what else came.
@@ -252,7 +252,7 @@ named! {
 /// Whether a certificate is asked of clients.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct ClientCertificate {
+pub struct ClientCertificateRequest {
     pub asked: bool,
     /// Whether clients without one are refused.
     pub required: bool,
@@ -286,7 +286,7 @@ impl Resumes {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tickets {
+pub struct TicketReport {
     pub kind: Resumes,
     /// Tickets after a full handshake; of session ids, 1 if there was one.
     pub count: u32,
@@ -305,7 +305,7 @@ pub struct Tickets {
 /// Sessions of one address, offered to the same or another one.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Resumption {
+pub struct ResumptionReport {
     pub kind: Resumes,
     /// Where the sessions began: an index into the nodes.
     pub from: usize,
@@ -331,7 +331,7 @@ pub struct HandshakeTime {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Verdict {
+pub struct PointVerdict {
     /// The point, by its name in the list of points.
     pub point: String,
     pub level: Level,
@@ -354,8 +354,8 @@ named! {
     }
 }
 
-impl Node {
-    pub fn version(&self, name: &str) -> Option<&Version> {
+impl NodeReport {
+    pub fn version(&self, name: &str) -> Option<&VersionReport> {
         self.versions.iter().find(|version| version.name == name)
     }
 
@@ -371,13 +371,13 @@ impl Node {
         found.is_some_and(|found| found.required && !found.shown)
     }
 
-    pub fn client(&self, kind: &str) -> Option<&Client> {
+    pub fn client(&self, kind: &str) -> Option<&ClientReport> {
         self.clients.iter().find(|client| client.kind == kind)
     }
 
     /// The certificates that it shows, each once.
-    pub fn certificates(&self) -> Vec<&Certificate> {
-        let mut all: Vec<&Certificate> = Vec::new();
+    pub fn certificates(&self) -> Vec<&CertificateReport> {
+        let mut all: Vec<&CertificateReport> = Vec::new();
         let shown = self
             .clients
             .iter()
@@ -397,7 +397,7 @@ impl Node {
 impl ProbeReport {
     /// Sessions of an address that were offered to itself, if anything is known of that kind: of a
     /// server that makes no full handshake with our clients nothing is.
-    pub fn own_resumption(&self, index: usize, kind: Resumes) -> Option<&Resumption> {
+    pub fn own_resumption(&self, index: usize, kind: Resumes) -> Option<&ResumptionReport> {
         let node = self.nodes.get(index)?;
         let mut all = self.resumption.iter();
         let own = all.find(|one| (one.kind, one.from, one.to) == (kind, index, index))?;

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use load::observe::{Fault, Limited};
+use load::observe::{ObserveFault, TimeLimited};
 use load::plan::ProxyVersion;
 use measure::probe::{Trouble, TroubleKind};
 use wire::proxy_header::{Addresses, HeaderV2, write_v1};
@@ -24,7 +24,7 @@ const TRIES: u32 = 3;
 
 /// How long is waited at the most.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Limits {
+pub struct WaitLimits {
     pub connection: Duration,
     /// In addition where TLS is asked for, and servers may greet after a pause.
     pub greeting: Duration,
@@ -33,7 +33,7 @@ pub struct Limits {
 
 /// An address, and what is said there before TLS.
 #[derive(Debug)]
-pub(crate) struct Reach {
+pub(crate) struct ReachedAddress {
     pub(crate) address: SocketAddr,
     before: BeforeTls,
     /// Of one connection from its beginning to its end.
@@ -85,7 +85,7 @@ impl BeforeTls {
 
 /// A connection whose reads and writes fail when its time is over.
 #[derive(Debug)]
-pub(crate) struct Wire<'r> {
+pub(crate) struct TimedStream<'r> {
     stream: TcpStream,
     until: Instant,
     _spending: Spending<'r>,
@@ -94,8 +94,8 @@ pub(crate) struct Wire<'r> {
 /// Less is no time for a connection, and the kernel takes 0 for ever.
 const TIME_MIN: Duration = Duration::from_millis(1);
 
-impl Reach {
-    pub(crate) fn new(address: SocketAddr, before: BeforeTls, limits: Limits) -> Self {
+impl ReachedAddress {
+    pub(crate) fn new(address: SocketAddr, before: BeforeTls, limits: WaitLimits) -> Self {
         Self {
             address,
             before,
@@ -167,7 +167,7 @@ impl Reach {
     }
 
     /// A connection on which nothing was said but a PROXY header.
-    fn connect(&self) -> Result<Wire<'_>, Trouble> {
+    fn connect(&self) -> Result<TimedStream<'_>, Trouble> {
         if let Some(why) = self.exhausted() {
             self.is_left_alone.set(true);
             return Err(trouble(TroubleKind::Timeout, format!("not tried: {why}")));
@@ -180,7 +180,7 @@ impl Reach {
         let stream = TcpStream::connect_timeout(&self.address, limit);
         let stream = stream.map_err(|error| self.not_connected(&error))?;
         let _slower_without = stream.set_nodelay(true);
-        let mut wire = Wire {
+        let mut wire = TimedStream {
             stream,
             until: spending.begun + limit,
             _spending: spending,
@@ -193,7 +193,7 @@ impl Reach {
     }
 
     /// A connection on which TLS may begin.
-    pub(crate) fn open(&self) -> Result<Wire<'_>, Trouble> {
+    pub(crate) fn open(&self) -> Result<TimedStream<'_>, Trouble> {
         let mut wire = self.connect()?;
         self.ask_for_tls(&mut wire)?;
         Ok(wire)
@@ -223,7 +223,7 @@ impl Reach {
     }
 
     /// The dialog of a protocol that begins in plaintext, up to the server's consent.
-    fn ask_for_tls(&self, wire: &mut Wire<'_>) -> Result<(), Trouble> {
+    fn ask_for_tls(&self, wire: &mut TimedStream<'_>) -> Result<(), Trouble> {
         let Some(dialect) = self.before.starttls else {
             return Ok(());
         };
@@ -344,13 +344,13 @@ impl Reach {
     }
 
     /// What it means that a handshake came to nothing.
-    pub(crate) fn failed(&self, fault: &Fault) -> Trouble {
+    pub(crate) fn failed(&self, fault: &ObserveFault) -> Trouble {
         match fault {
-            Fault::Timeout => self.timed_out("the handshake"),
-            Fault::NotTls(bytes) => trouble(TroubleKind::NotTls, told(bytes)),
-            Fault::Alert(_) => trouble(TroubleKind::Refused, fault.to_string()),
-            Fault::Closed(_) => trouble(TroubleKind::Closed, fault.to_string()),
-            Fault::Protocol(_) => trouble(TroubleKind::Malformed, fault.to_string()),
+            ObserveFault::Timeout => self.timed_out("the handshake"),
+            ObserveFault::NotTls(bytes) => trouble(TroubleKind::NotTls, told(bytes)),
+            ObserveFault::Alert(_) => trouble(TroubleKind::Refused, fault.to_string()),
+            ObserveFault::Closed(_) => trouble(TroubleKind::Closed, fault.to_string()),
+            ObserveFault::Protocol(_) => trouble(TroubleKind::Malformed, fault.to_string()),
         }
     }
 }
@@ -366,7 +366,7 @@ pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> Trouble {
     }
 }
 
-impl Wire<'_> {
+impl TimedStream<'_> {
     /// What is left of its time; no time at all is an error.
     fn remaining(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
@@ -377,20 +377,20 @@ impl Wire<'_> {
     }
 }
 
-impl Limited for Wire<'_> {
+impl TimeLimited for TimedStream<'_> {
     fn shorten(&mut self, limit: Duration) {
         self.until = self.until.min(Instant::now() + limit);
     }
 }
 
-impl Read for Wire<'_> {
+impl Read for TimedStream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(Some(self.remaining()?))?;
         self.stream.read(buffer)
     }
 }
 
-impl Write for Wire<'_> {
+impl Write for TimedStream<'_> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(Some(self.remaining()?))?;
         self.stream.write(buffer)

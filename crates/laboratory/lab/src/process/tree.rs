@@ -17,7 +17,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(20);
 
 /// A process and all that descend from it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tree {
+pub(crate) struct ProcessTree {
     root: u32,
 }
 
@@ -59,7 +59,7 @@ impl CpuReading {
     }
 }
 
-impl Tree {
+impl ProcessTree {
     /// The tree beneath a process.
     pub(crate) fn of(root: u32) -> Self {
         Self { root }
@@ -206,10 +206,10 @@ mod tests {
     #[test]
     fn a_child_is_a_member_until_it_ends() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let tree = Tree::of(std::process::id());
+        let tree = ProcessTree::of(std::process::id());
         assert!(tree.members().unwrap().contains(&child.id()));
         assert!(tree.threads().unwrap().contains(&child.id()));
-        assert!(Tree::of(child.id()).resident_bytes().unwrap() > 0);
+        assert!(ProcessTree::of(child.id()).resident_bytes().unwrap() > 0);
         let before = tree.cpu().unwrap();
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -3,7 +3,7 @@
 use load::run::Stopper;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Failure {
+pub(crate) enum MeasurementFailure {
     /// The server did not start, or ended; or nothing succeeded. The reason, with its own words.
     Failed(String),
     /// Something else than the configuration was measured: what was expected, what was found.
@@ -11,13 +11,13 @@ pub(crate) enum Failure {
     Cancelled,
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+impl<E: std::error::Error> From<E> for MeasurementFailure {
     fn from(error: E) -> Self {
         Self::Failed(error.to_string())
     }
 }
 
-impl Failure {
+impl MeasurementFailure {
     pub(crate) fn why(&self) -> &str {
         match self {
             Self::Failed(why) | Self::Void(why) => why,
