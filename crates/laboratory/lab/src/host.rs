@@ -1,4 +1,4 @@
-//! What a load runs on, as far as figures depend on it.
+//! The host of a load, as far as figures depend on it.
 //!
 //! Reads the kernel's own texts and tries what it can do; what cannot be read is unknown and fails
 //! no run.
@@ -140,7 +140,7 @@ fn memory_bytes(meminfo: &str) -> u64 {
     total.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// What the CPU, Xen's own file or the firmware admit to.
+/// The hypervisor by the CPU, Xen's own file or the firmware.
 ///
 /// Firmware names its maker on bare metal too, so it is believed only beside the CPU's flag.
 /// The clock that it offers names its make where no firmware does.

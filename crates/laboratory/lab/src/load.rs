@@ -1,9 +1,9 @@
 //! The parts of `lariat-lab load`: plan files, names to addresses, what is shown while it runs and
 //! where its record is written.
 //!
-//! The load itself is the crate `load`'s. `flags` reads what was typed, [`PlanFile`] what stands in a
-//! file, [`resolve`] asks for addresses once before the load begins, `live` draws a line per second
-//! on the terminal, and `destination` names and writes the record.
+//! The load itself is the crate `load`'s. `flags` reads what was typed, [`PlanFile`] what stands in
+//! a file, [`resolve`] asks for addresses once before the load begins, `live` draws a line per
+//! second on the terminal, and `destination` names and writes the record.
 
 pub(crate) mod destination;
 pub(crate) mod flags;
@@ -68,8 +68,8 @@ impl PlanFile {
         Ok(Self { path: shown, text })
     }
 
-    /// What it says, with its relative paths as they are from the working directory. `None` = it
-    /// is no TOML, which has been reported.
+    /// The file's options, with its relative paths as they are from the working directory. `None` =
+    /// it is no TOML, which has been reported.
     pub(crate) fn root(&self, report: &Report<'_>) -> Option<Node> {
         let mut root = options::flags::retyped(document::parse(&self.text, report)?, &TABLE);
         let directory = Path::new(&self.path).parent();

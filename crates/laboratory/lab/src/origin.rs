@@ -59,7 +59,7 @@ pub(crate) struct BoundOrigin {
     options: OriginOptions,
     signals: Signals,
     listeners: Vec<Vec<(Arc<OwnedFd>, bool)>>,
-    /// Where it listens, with the ports that the kernel chose.
+    /// Addresses that it listens at, with the ports that the kernel chose.
     addresses: Vec<Address>,
 }
 
@@ -124,7 +124,7 @@ impl BoundOrigin {
         Ok(())
     }
 
-    /// Where it listens, with the ports that the kernel chose.
+    /// Addresses that it listens at, with the ports that the kernel chose.
     pub(crate) fn addresses(&self) -> &[Address] {
         &self.addresses
     }
@@ -208,7 +208,7 @@ fn pin(cpu: Option<u16>) -> Result<(), OriginFault> {
     }
 }
 
-/// What all threads did, or why one of them failed.
+/// The sum of all threads, or why one of them failed.
 fn sum(threads: Vec<OriginThread>) -> Result<Totals, OriginFault> {
     let mut sum = Totals::default();
     let mut fault = None;

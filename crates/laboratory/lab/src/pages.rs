@@ -1,7 +1,7 @@
 //! Records read from files and pages written to them: checks of what was typed, names, faults.
 //!
-//! Records of loads and of experiments are distinguished by their contents. What a record is belongs
-//! to the crate `measure`, how a page looks to `report`.
+//! Records of loads and of experiments are distinguished by their contents. What a record is
+//! belongs to the crate `measure`, how a page looks to `report`.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -123,7 +123,7 @@ fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), WriteFault> {
 /// Larger files are no records: ten hours of load make some ten megabytes.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
-/// What a compressed file begins with (RFC 1952).
+/// The first bytes of a compressed file (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Records of one kind, in the order in which they were named.
@@ -160,7 +160,7 @@ impl<T> NamedRecords<T> {
     }
 }
 
-/// Those that can be read, in their order; the others are reported.
+/// The records that can be read, in their order; the others are reported.
 pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
     let mut names = BTreeSet::new();
     let (mut loads, mut experiments) = (NamedRecords::new(), NamedRecords::new());

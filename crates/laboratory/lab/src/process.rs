@@ -105,7 +105,7 @@ impl GuardedChild {
     /// Runs a command to its end and returns its output and errors.
     ///
     /// # Errors
-    /// Those of [`Self::start`], and [`ChildFault::Endless`].
+    /// The errors of [`Self::start`], and [`ChildFault::Endless`].
     pub(crate) fn run(
         command: &[OsString],
         folder: &Path,
@@ -125,7 +125,6 @@ impl GuardedChild {
         Ok(child.output())
     }
 
-    /// Its process and all that descend from it.
     pub(crate) fn tree(&self) -> ProcessTree {
         ProcessTree::of(self.id)
     }
@@ -154,7 +153,7 @@ impl GuardedChild {
         }
     }
 
-    /// What it wrote so far, on both of its outputs.
+    /// The program's output so far, standard output and errors.
     pub(crate) fn output(&self) -> String {
         let mut bytes = Vec::new();
         if let Ok(file) = File::open(&self.output) {

@@ -3,9 +3,9 @@
 //!
 //! A scenario (`scenario`, data in `scenarios/`) asks a question and lists the values of its
 //! factors; `scenario::expansion` makes configurations of it, and `needs` finds which of them this
-//! host can measure, with which programs and on which CPUs. [`ExperimentRun::run`] shuffles the rounds, lets `measurement`
-//! measure one configuration after the other, and gives each result to `journal`, which writes the
-//! record and reports the progress.
+//! host can measure, with which programs and on which CPUs. [`ExperimentRun::run`] shuffles the
+//! rounds, lets `measurement` measure one configuration after the other, and gives each result to
+//! `journal`, which writes the record and reports the progress.
 //!
 //! Owns the order and the end of a run. Arguments are read by `commands`, servers are started by
 //! `targets`, and the form of the record is the crate `measure`'s.
@@ -70,7 +70,7 @@ pub(crate) enum RunFault {
     Ground(String),
 }
 
-/// What the record holds already, by scenario and configuration.
+/// Repeats that the record holds already, by scenario and configuration.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedPast(BTreeMap<(String, String), DoneRepeat>);
 
@@ -82,7 +82,7 @@ struct DoneRepeat {
 }
 
 impl RecordedPast {
-    /// Of a record that is resumed. `with_failures`: what failed is not measured again.
+    /// The repeats of a record that is resumed. `with_failures`: what failed is not measured again.
     pub(crate) fn of(record: &experiment::Experiment, with_failures: bool) -> Self {
         let measured = record.measurements.iter();
         let measured = measured.map(|it| (it.repeat, true, &it.scenario, &it.configuration));

@@ -1,9 +1,9 @@
 //! Targets: the programs under test, as data, and the servers that they become.
 //!
-//! A target is a folder of `targets/`: its form (`target.toml`, read by `form`) and templates of its
-//! configuration. `root` unpacks Debian packages beside this system's programs, `program` finds the
-//! program and its version there, `certificates` makes what it serves with, `templates` fills in its
-//! configuration, and `server` starts it and reads its output.
+//! A target is a folder of `targets/`: its form (`target.toml`, read by `form`) and templates of
+//! its configuration. `root` unpacks Debian packages beside this system's programs, `program` finds
+//! the program and its version there, `certificates` makes what it serves with, `templates` fills
+//! in its configuration, and `server` starts it and reads its output.
 //!
 //! Owns nothing that is measured: a run decides when a server starts and what loads it.
 
@@ -40,7 +40,7 @@ struct Embedded {
     templates: &'static [(&'static str, &'static str)],
 }
 
-/// Ours first, since others are compared with it.
+/// The targets of this build: ours first, since others are compared with it.
 const TARGETS: [Embedded; 28] = embedded! {
     "lariat": "lariat.toml";
     "hitch": "hitch.conf";

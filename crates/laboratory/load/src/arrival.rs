@@ -22,7 +22,7 @@ pub struct ArrivalSchedule {
     source: ArrivalSource,
 }
 
-/// Where the next instant comes from, in transactions since the beginning.
+/// The origin of the next instant, in transactions since the beginning.
 #[derive(Clone, Debug)]
 enum ArrivalSource {
     Constant {
@@ -468,7 +468,7 @@ mod tests {
             prop_assert!(found.last().is_none_or(|last| *last < end));
         }
 
-        /// So many are due at the instant of the n-th, to the nanosecond.
+        /// At the instant of the n-th, n are due, to the nanosecond.
         #[test]
         fn the_instant_is_the_inverse_of_the_integral(
             one in any_stretch(),

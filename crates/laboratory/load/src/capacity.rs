@@ -25,7 +25,7 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Of a plan whose rate and duration the search sets.
+    /// A search by a plan whose rate and duration the search sets.
     #[must_use]
     pub fn new(plan: LoadPlan, search: Search) -> Self {
         Self {
@@ -70,8 +70,9 @@ impl Finder {
         })
     }
 
-    /// Where as few clients take part as the load needs, and of arriving clients, there are enough
-    /// for answers that take a second: their number is not to be the limit.
+    /// As few clients take part as the load needs where connections are reused, and of arriving
+    /// clients, there are enough for answers that take a second: their number is not to be the
+    /// limit.
     fn clients(&self, rate_per_s: f64) -> Clients {
         let clients = self.plan.clients;
         let has_session_arrivals = self.plan.requests_per_arrival().is_some();
@@ -98,7 +99,7 @@ impl Finder {
         self.whole.append(outcome, self.search.step, point);
     }
 
-    /// What was found, with all that was measured on the way.
+    /// The finding, with all that was measured on the way.
     #[must_use]
     pub fn finish(self) -> (LoadOutcome, CapacitySearch) {
         let mut points = self.points;

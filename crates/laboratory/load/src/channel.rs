@@ -18,7 +18,7 @@ use crate::failure::TransactionFailure;
 use crate::plan::Handshake;
 use crate::tls::offered;
 
-/// What carries the bytes.
+/// The layer that carries the bytes.
 #[derive(Debug)]
 enum Layer {
     Plain,
@@ -29,7 +29,7 @@ enum Layer {
 #[derive(Debug)]
 pub(crate) struct ClientChannel {
     layer: Layer,
-    /// What comes before TLS, until the server has agreed to it.
+    /// The dialog before TLS, until the server has agreed to it.
     opening: Option<Box<Opening>>,
     /// Goes out before anything else of the layer: a PROXY header, plain bytes, or what the
     /// socket had no room for.
@@ -42,7 +42,7 @@ pub(crate) struct ClientChannel {
 #[derive(Debug)]
 struct Opening {
     dialog: Dialog,
-    /// So much of TLS as is written, which goes out behind the dialog.
+    /// TLS as far as it is written, which goes out behind the dialog.
     hello: Vec<u8>,
 }
 
@@ -96,7 +96,7 @@ impl ClientChannel {
         }
     }
 
-    /// Has TLS begin only once the server has agreed to it in this protocol. All that is to be sent
+    /// Begins TLS only once the server has agreed to it in this protocol. All that is to be sent
     /// behind the first `preface_bytes` waits for that.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl ClientChannel {
         Ok(())
     }
 
-    /// What the hello offers to resume; `Full` = nothing.
+    /// The kind of resumption that the hello offers; `Full` = none.
     pub(crate) fn offered(&self) -> Handshake {
         self.offered
     }
@@ -161,7 +161,7 @@ impl ClientChannel {
         }
     }
 
-    /// What the handshake came to; `None` without TLS.
+    /// The result of the handshake; `None` without TLS.
     pub(crate) fn shaken(&self) -> Option<Shaken> {
         let kind = self.session()?.handshake_kind()?;
         Some(Shaken {
@@ -211,7 +211,7 @@ impl ClientChannel {
     /// `true` = the server has said that no data follows.
     ///
     /// # Errors
-    /// Why the connection cannot go on; an alert may have to be sent.
+    /// The reason why the connection cannot go on; an alert may have to be sent.
     #[inline]
     pub(crate) fn receive(&mut self, bytes: &mut &[u8]) -> Result<bool, TransactionFailure> {
         if self.is_before_tls() {

@@ -42,7 +42,7 @@ struct Arrivals {
 
 #[derive(Clone, Debug)]
 pub(crate) struct PooledClient {
-    /// What it wants of every connection but the first of a session.
+    /// The handshake of every connection but the first of a session.
     pub(crate) wants: Handshake,
     /// Requests with its session so far; 0 = it has none, or it is used up.
     session_requests: u32,
@@ -67,7 +67,7 @@ impl PooledClient {
 }
 
 impl ClientPool {
-    /// Of a plan; see [`Self::new`].
+    /// The pool of a plan; see [`Self::new`].
     pub(crate) fn of_plan(plan: &LoadPlan, first: u32, step: u32) -> Self {
         let kinds = match &plan.tls {
             Some(tls) => &tls.handshakes[..],

@@ -54,7 +54,7 @@ impl Dialler {
         })
     }
 
-    /// What TLS says from now on concerns this client.
+    /// Makes TLS's callbacks from now on concern this client.
     #[inline]
     pub(crate) fn turn_to(&self, client: u32) {
         if let Some(tls) = &self.tls {
@@ -87,7 +87,7 @@ impl Dialler {
     /// A connection for a client, and what is expected of it.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub(crate) fn dial(
         &mut self,
         client_pool: &ClientPool,

@@ -1,4 +1,5 @@
-//! Reasons of failure: of a transaction, each with a stable name, and of a load that does not begin.
+//! Reasons of failure: of a transaction, each with a stable name, and of a load that does not
+//! begin.
 //!
 //! Owns the table that `docs/reference/failures.md` is made from.
 
@@ -76,7 +77,7 @@ impl TransactionFailure {
         }
     }
 
-    /// What it means, in a sentence or two.
+    /// The meaning in a sentence or two.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         self.row()[2]
@@ -91,7 +92,7 @@ pub fn write_reference(out: &mut String) {
     }
 }
 
-/// Why a load does not begin; nothing was sent then.
+/// Reasons why a load does not begin; nothing was sent then.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadStartFault {
     /// The plan's TLS cannot be had.

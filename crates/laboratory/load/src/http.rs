@@ -78,7 +78,7 @@ const INTERIM_MAX: u32 = 16;
 /// A reply that is being read.
 #[derive(Debug)]
 pub(crate) struct ReplyReader {
-    /// What of the head has come, if it came in pieces.
+    /// The part of the head that has come, if it came in pieces.
     head: Vec<u8>,
     /// The content; nothing while the head is incomplete.
     content: Option<Content>,
@@ -320,7 +320,7 @@ mod reply_tests {
         "HTTP/1.0 404 Not Found\r\nConnection: keep-alive\r\n\r\nuntil the end",
     ];
 
-    /// What a reply comes to if it is cut at these places.
+    /// A reply that is cut at these places.
     fn cut(bytes: &[u8], lengths: &[usize]) -> (Result<ReplyProgress, MalformedReply>, u16, u64) {
         let mut reply = ReplyReader::new(false);
         let mut progress = Ok(ReplyProgress::Partial);

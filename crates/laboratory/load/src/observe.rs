@@ -39,7 +39,7 @@ pub struct ObservingClient {
     presented: Arc<Presented>,
 }
 
-/// What callbacks of the library saw of the connection in progress.
+/// Notes that callbacks of the library made about the connection in progress.
 #[derive(Debug, Default)]
 struct CallbackNotes {
     /// The server's secret of application traffic (RFC 8446, section 7.1).
@@ -49,7 +49,7 @@ struct CallbackNotes {
 
 /// A stream with a time limit.
 pub trait TimeLimited: Read + Write {
-    /// Its reads and writes fail after this time, or after that which was set before, if that is
+    /// Makes reads and writes fail after this time, or after that which was set before, if that is
     /// shorter.
     fn shorten(&mut self, limit: Duration);
 }
@@ -124,7 +124,7 @@ pub enum ObserveFault {
     /// The stream's time was over.
     #[error("the handshake was not over in time")]
     Timeout,
-    /// What came was no TLS: its first bytes.
+    /// The first bytes were no TLS.
     #[error("what the server sent is no TLS")]
     NotTls(Vec<u8>),
     #[error("{0}")]
@@ -368,7 +368,8 @@ impl<S: TimeLimited> TalkInProgress<'_, S> {
         })
     }
 
-    /// What comes after the handshake: nothing of it is a fault of the handshake.
+    /// Takes part in the conversation after the handshake: no trouble there is a fault of the
+    /// handshake.
     fn finish(&mut self, conversation: ObservedConversation<'_>) {
         match conversation.request {
             // Early data that was refused has to be sent once more.

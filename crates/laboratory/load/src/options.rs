@@ -2,7 +2,8 @@
 //! file, the help and the reference.
 //!
 //! [`asked::Options`] is what was asked for, [`unresolved_plan::UnresolvedPlan`] what it means
-//! without contradictions, and a [`crate::plan::LoadPlan`] is that with an address. Resolves no name.
+//! without contradictions, and a [`crate::plan::LoadPlan`] is that with an address. Resolves no
+//! name.
 
 mod arriving;
 mod asked;

@@ -17,7 +17,7 @@ use crate::plan::{
 use crate::speed::version;
 use crate::tally::{LoadTally, StepTally};
 
-/// What a run came to; by default, one that nothing has been added to.
+/// The result of a load; by default, one that nothing has been added to.
 #[derive(Debug, Default)]
 pub struct LoadOutcome {
     pub(crate) ending: RunEnding,
@@ -32,7 +32,7 @@ pub struct LoadOutcome {
     pub(crate) threads: Vec<LoadThread>,
 }
 
-/// What a record tells that the load does not know.
+/// Fields of a record that the load does not know.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub version: String,
@@ -242,7 +242,7 @@ fn tls_of_record(tls: &PlannedTls) -> record::RecordedTls {
     }
 }
 
-/// Which libraries make the handshakes, with their versions.
+/// Libraries that make the handshakes, with their versions.
 #[must_use]
 pub fn tls_library() -> String {
     format!(
@@ -325,7 +325,7 @@ const LAG_MAX: Duration = Duration::from_millis(5);
 /// With fewer, the 99th percentile is one transaction.
 const TRANSACTIONS_MIN: u64 = 100;
 
-/// What makes the figures doubtful, with the remedy.
+/// Warnings that make the figures doubtful, with the remedy.
 ///
 /// `busiest` is the share of the time that the busiest thread was busy. A search loads its server
 /// beyond what it can do, and means to.
@@ -348,7 +348,7 @@ pub(crate) fn warnings(
     warnings
 }
 
-/// Nothing succeeded: why, in the words of the table of reasons.
+/// The warning that all failed, in the words of the table of reasons.
 fn fruitless(tally: &LoadTally) -> Option<RunWarning> {
     let (reason, count) = tally.failures.iter().max_by_key(|(_, count)| **count)?;
     (tally.totals.succeeded == 0).then(|| RunWarning {

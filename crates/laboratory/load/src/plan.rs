@@ -1,4 +1,4 @@
-//! What a load is to do: checked, complete, and free of contradictions.
+//! The plan of a load: checked, complete, and free of contradictions.
 //!
 //! [`crate::options`] makes plans from settings; the engine believes them. Opens nothing.
 
@@ -23,7 +23,7 @@ pub struct LoadPlan {
     pub proxy_header: Option<ProxyVersion>,
     /// How TLS is spoken; `None` = it is not.
     pub tls: Option<PlannedTls>,
-    /// What is asked on a connection; `None` = nothing, the handshake is all.
+    /// The request on a connection; `None` = none, the handshake is all.
     pub request: Option<PlannedRequest>,
     pub ending: ConnectionEnding,
     /// The clients: each has its own sessions, its own connection, and does one thing at a time.
@@ -82,7 +82,7 @@ impl LoadPlan {
 #[derive(Clone, Debug)]
 pub struct PlannedTarget {
     pub url: String,
-    /// Where connections go; at least one. Clients have them in turn.
+    /// Addresses of connections; at least one. Clients have them in turn.
     pub addresses: Vec<Address>,
     /// Whether each new connection of a client goes to the next address, with its session.
     pub moves_sessions: bool,
@@ -106,7 +106,8 @@ pub struct PlannedTls {
     pub ehlo_name: String,
     /// The versions that are offered where the kind of handshake does not say it.
     pub versions: Versions,
-    /// What each client wants, in turn: the first of them wants the first, and so on. Never empty.
+    /// Handshakes that clients want, in turn: the first client wants the first, and so on. Never
+    /// empty.
     pub handshakes: Vec<Handshake>,
     /// Suites that are offered, in this order. At least one for each version offered.
     pub suites: Vec<Suite>,
@@ -174,7 +175,7 @@ pub struct Clients {
     pub requests_per_connection: Option<u32>,
     /// How long a client rests between two transactions.
     pub think: Duration,
-    /// Which of those that are free is next.
+    /// The order in which free clients are taken.
     pub selection: ClientSelection,
 }
 

@@ -1,4 +1,4 @@
-//! What a thread records: which figures a transaction belongs to, and when a second is over.
+//! The records of a thread: which figures a transaction belongs to, and when a second is over.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub(crate) struct ThreadRecorder {
     late: Vec<(u64, u64)>,
     /// CPU time and bytes when the figures began; `None` before.
     at_zero: Option<(Duration, TrafficBytes)>,
-    /// Where each step ends, from the beginning of the figures.
+    /// The ends of steps, from the beginning of the figures.
     step_ends: Vec<Duration>,
     context: ThreadContext,
 }

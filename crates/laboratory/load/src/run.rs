@@ -34,7 +34,7 @@ pub struct Run {
     seconds: Vec<Second>,
 }
 
-/// What happened in a second.
+/// The figures of one second.
 #[derive(Clone, Debug)]
 pub struct SecondProgress {
     pub second: Second,

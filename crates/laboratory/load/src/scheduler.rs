@@ -28,7 +28,7 @@ pub(crate) struct DueTransaction {
 }
 
 impl Scheduler {
-    /// Of a thread; its clock does not run yet.
+    /// The scheduler of a thread; its clock does not run yet.
     pub(crate) fn new(plan: &LoadPlan, context: &ThreadContext) -> Self {
         let (schedule, concurrency) = context.arrivals(plan);
         Self {
@@ -59,7 +59,7 @@ impl Scheduler {
         due.filter(|due| *due < self.clock.end)
     }
 
-    /// What is due, where `busy` transactions are under way; or when something will be, if that is
+    /// The next due transaction, if `busy` are under way; or when one will be due, if that is
     /// known.
     pub(crate) fn take(
         &mut self,
@@ -136,7 +136,7 @@ impl RunClock {
         }
     }
 
-    /// Of the same plan, the figures beginning at another instant.
+    /// The clock of the same plan, the figures beginning at another instant.
     pub(crate) fn moved_to(self, zero: Instant) -> Self {
         Self {
             zero,
@@ -171,7 +171,7 @@ pub(crate) struct Deadline {
     /// The end of its time.
     pub(crate) at: Instant,
     pub(crate) key: usize,
-    /// Its number: the place may have gone to another.
+    /// The connection's number: its place may have gone to another.
     pub(crate) serial: u32,
 }
 

@@ -26,7 +26,7 @@ pub enum SpeedRows {
 /// Bytes that are sealed at once: a small record, a usual one, the greatest (RFC 8446 section 5.1).
 pub const SEAL_BYTES: [u32; 3] = [64, 1024, 16 * 1024];
 
-/// What is signed: as long as the content of a CertificateVerify (RFC 8446 section 4.4.3).
+/// The signed message: as long as the content of a CertificateVerify (RFC 8446 section 4.4.3).
 const MESSAGE: [u8; 130] = [0x20; 130];
 
 /// Bytes beside the text that are sealed with each record in TLS 1.2 (RFC 5246 section 6.2.3.3).
@@ -130,7 +130,7 @@ enum FreshKey {
     Ed25519(Ed25519KeyPair),
 }
 
-/// Why none of the library's operations here can fail.
+/// The reason why none of the library's operations here can fail.
 const OURS: &str = "keys that the library made itself are good for it";
 
 impl FreshKey {

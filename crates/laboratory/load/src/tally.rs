@@ -1,6 +1,6 @@
-//! What a thread counts.
+//! The counts of a thread.
 //!
-//! Its size depends on how many seconds and kinds there are, not on how many transactions.
+//! The size of a tally depends on how many seconds and kinds there are, not on how many transactions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use crate::failure::TransactionFailure;
 use crate::tls::configurations::scheme_name;
 
-/// What became of a handshake, as the client saw it.
+/// The result of a handshake, as the client saw it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Negotiated {
     pub(crate) kind: Kind,
@@ -37,11 +37,11 @@ pub(crate) struct TransactionTiming {
     pub(crate) total: Duration,
 }
 
-/// What a thread, or all of them, have counted.
+/// The counts of a thread, or of all of them.
 #[derive(Debug, Default)]
 pub(crate) struct LoadTally {
     pub(crate) warm_up: TransactionCounts,
-    /// Of the warm-up, those that succeeded when it was over.
+    /// Transactions of the warm-up that succeeded when it was over.
     pub(crate) carried: u64,
     pub(crate) totals: TransactionCounts,
     pub(crate) failures: HashMap<TransactionFailure, u64>,
@@ -62,7 +62,7 @@ pub(crate) struct StepTally {
     pub(crate) total: Histogram,
 }
 
-/// What a thread counted in one second.
+/// The counts of a thread in one second.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct SecondTally {
     pub(crate) attempted: u64,

@@ -1,4 +1,4 @@
-//! What the threads of a run share, and what each of them has of its own.
+//! Things that the threads of a run share, and those that each of them has of its own.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -12,7 +12,7 @@ use crate::arrival::ArrivalSchedule;
 use crate::plan::{ArrivalModel, LoadPlan};
 use crate::tally::SecondTally;
 
-/// What one thread has, and what it shares with the others.
+/// A thread's own things, and those that it shares with the others.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadContext {
     pub(crate) index: u16,
@@ -20,7 +20,7 @@ pub(crate) struct ThreadContext {
     pub(crate) threads: u16,
     /// Wakes this thread when it is to stop.
     pub(crate) waker: Arc<Waker>,
-    /// Where its seconds go.
+    /// The receiver of the thread's seconds.
     pub(crate) reports: Sender<ThreadReport>,
     pub(crate) common: Arc<ThreadsInCommon>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct ThreadReport {
     pub(crate) late: Vec<(u64, u64)>,
 }
 
-/// What a thread lets others see of it.
+/// Figures that a thread lets others see.
 #[derive(Debug, Default)]
 struct Shown {
     open: AtomicU64,
@@ -50,7 +50,7 @@ pub(crate) struct ThreadsInCommon {
     stopped: AtomicBool,
     /// Transactions that may still be begun, if there is a limit.
     left: Option<AtomicU64>,
-    /// Of all threads: one that has nothing under way would sleep on.
+    /// Wakers of all threads: one that has nothing under way would sleep on.
     wakers: Vec<Arc<Waker>>,
     /// Between warm-up and figures, where the plan has one.
     rest: Rest,
@@ -170,7 +170,7 @@ impl ThreadContext {
     }
 }
 
-/// Where threads wait for each other and for the caller.
+/// The place at which threads wait for each other and for the caller.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
     state: Mutex<RestState>,

@@ -13,7 +13,7 @@ use crate::tally::{Negotiated, TransactionTiming};
 
 #[derive(Debug)]
 pub(crate) struct Transaction {
-    /// Its planned instant: durations count from here.
+    /// The planned instant: durations count from here.
     pub(crate) due: Instant,
     /// Whether its request is to go with the hello.
     pub(crate) sends_early: bool,
@@ -82,7 +82,7 @@ impl Transaction {
         })
     }
 
-    /// What is wrong with the handshake, by the plan.
+    /// The fault of the handshake, by the plan.
     fn fault(&self, early_data_accepted: Option<bool>) -> Option<TransactionFailure> {
         match (self.must_resume, self.offers, self.kind.is_resumption()) {
             (true, false, _) => Some(TransactionFailure::ResumptionNotOffered),
@@ -94,7 +94,7 @@ impl Transaction {
         }
     }
 
-    /// Its outcome, now that its work is done; `asked` if a reply was expected.
+    /// The outcome, now that the work is done; `asked` if a reply was expected.
     pub(crate) fn verdict(&self, connection: &ClientConnection, asked: bool) -> TransactionVerdict {
         if let Some(fault) = self.fault {
             return TransactionVerdict::Failure(fault);
@@ -153,7 +153,7 @@ pub(crate) struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// Of a connection that a client has begun to make for a transaction.
+    /// The transaction of a connection that a client has begun to make.
     pub(crate) fn new(
         connection: ClientConnection,
         client: u32,
@@ -178,7 +178,7 @@ impl ConnectionSlot {
     }
 }
 
-/// What is to be heard of a socket: that it can be read, and, if asked for, that it has room.
+/// The events of a socket: that it can be read, and, if asked for, that it has room.
 pub(crate) fn interest(watches_room: bool) -> Interest {
     if watches_room {
         Interest::READ | Interest::WRITE | Interest::EDGE

@@ -180,7 +180,7 @@ impl LoadWorker {
         self.rests && now >= self.clock.zero && !self.context.is_stopped()
     }
 
-    /// What was due and has not begun has failed.
+    /// Fails the transactions that were due and have not begun.
     fn fail_unbegun(&mut self, now: Instant) {
         for due in self.scheduler.take_unbegun(&mut self.pool, now) {
             if self.context.spend(due >= self.clock.zero) {

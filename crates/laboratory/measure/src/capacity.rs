@@ -1,4 +1,4 @@
-//! What can be read off a rising load: the greatest rates that kept a limit.
+//! Read-offs of a rising load: the greatest rates that kept a limit.
 //!
 //! The four read-offs of Bernat's method (2011): the peak, the greatest rate under a mean response
 //! time of 100 ms, under 500 ms, and with an error rate under 0.01 %.
@@ -24,7 +24,7 @@ pub struct RatePoint {
     pub quantile_ns: f64,
 }
 
-/// What a rate must keep to count. A rate at which nothing succeeds keeps no limit.
+/// A limit that a rate must keep to count. A rate at which nothing succeeds keeps no limit.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CapacityLimit {
@@ -103,8 +103,8 @@ pub struct ReadOffs {
 }
 
 impl ReadOffs {
-    /// Of points in the order of their rates. A limit ends at the first point that breaks it: a
-    /// later one that happens to keep it again does not count.
+    /// Read-offs of points in the order of their rates. A limit ends at the first point that breaks
+    /// it: a later one that happens to keep it again does not count.
     pub fn of(points: &[RatePoint]) -> Self {
         // Where nothing succeeds there is no response time to keep a limit.
         let below = |point: &&RatePoint, ns: f64| point.succeeded_per_s > 0.0 && point.mean_ns < ns;

@@ -6,7 +6,7 @@
 //! down favours neither. Samples that are not paired are compared as ministat(1) does: their
 //! deviations are pooled, as if they came from one source of noise.
 //!
-//! Nothing is a multiple of 0: where a figure may be 0, figures are subtracted. Samples are never
+//! No figure is a multiple of 0: where a figure may be 0, figures are subtracted. Samples are never
 //! dropped for their value, which would be a selection.
 
 use crate::statistics::{CONFIDENCE, Spread, chance, quantile};
@@ -23,7 +23,7 @@ pub enum EffectScale {
 /// One figure compared with another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// What `value` and `interval` are.
+    /// The scale of `value` and `interval`.
     pub scale: EffectScale,
     /// The geometric mean of ratios, or the mean of differences.
     pub value: f64,
@@ -38,7 +38,7 @@ pub struct Effect {
 }
 
 impl EffectScale {
-    /// Where samples are averaged; `None` of what has no ratio.
+    /// A sample as it is averaged; `None` of what has no ratio.
     fn enter(self, sample: f64) -> Option<f64> {
         match self {
             Self::Ratio => (sample > 0.0).then(|| sample.ln()),
@@ -59,7 +59,8 @@ impl EffectScale {
 }
 
 impl Effect {
-    /// Of pairs, one per round. `None` without pairs, or if a figure has no ratio and one is asked.
+    /// The effect of pairs, one per round. `None` without pairs, or if a figure has no ratio and
+    /// one is asked.
     pub fn of_pairs(pairs: &[(f64, f64)], scale: EffectScale) -> Option<Self> {
         let change =
             |(above, below): &(f64, f64)| Some(scale.enter(*above)? - scale.enter(*below)?);
@@ -80,8 +81,8 @@ impl Effect {
         ))
     }
 
-    /// Of samples without pairs, such as those of two runs, by their pooled deviation. `None`
-    /// without samples, or if one has no ratio and one is asked.
+    /// The effect of samples without pairs, such as those of two runs, by their pooled deviation.
+    /// `None` without samples, or if one has no ratio and one is asked.
     pub fn of_samples(above: &[f64], below: &[f64], scale: EffectScale) -> Option<Self> {
         let entered = |samples: &[f64]| {
             let samples: Option<Vec<f64>> = samples.iter().map(|it| scale.enter(*it)).collect();

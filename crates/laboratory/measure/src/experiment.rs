@@ -92,17 +92,17 @@ pub struct TargetDescription {
     pub title: String,
     /// The file that ran, by its last name; empty where it could not be found.
     pub program: String,
-    /// What it says about its version and its TLS library; empty where it could not be asked.
+    /// The program's words about its version and TLS library; empty if it could not be asked.
     pub version: Vec<String>,
-    /// Where it came from: `package NAME` or `given`.
+    /// The origin of the program: `package NAME` or `given`.
     pub from: String,
-    /// Why it takes no part, if it cannot.
+    /// The reason why it takes no part, if it cannot.
     pub missing: Option<String>,
-    /// What answers requests: `origin` behind it, or `itself`. Targets that do other work than the
-    /// first are not ranked against it.
+    /// The server that answers requests: `origin` behind it, or `itself`. Targets that do other
+    /// work than the first are not ranked against it.
     #[serde(default = "origin")]
     pub serves: String,
-    /// What its clients speak: `https` or `http`.
+    /// The protocol of its clients: `https` or `http`.
     #[serde(default = "https")]
     pub scheme: String,
 }
@@ -124,13 +124,14 @@ pub struct Scenario {
     pub method: String,
     /// The publications with the tables that it repeats.
     pub sources: Vec<CitedSource>,
-    /// What of the source is left out, and why.
+    /// Parts of the source that are left out, and why.
     pub omitted: Vec<Omission>,
-    /// What was varied beside the target, in the order of tables.
+    /// Factors that are varied beside the target, in the order of tables.
     pub factors: Vec<Factor>,
-    /// What is reported of each configuration; the first is the main metric.
+    /// Metrics that are reported of each configuration; the first is the main metric.
     pub metrics: Vec<Metric>,
-    /// What the server's CPU time is divided by, in plural: `handshakes`, `requests`.
+    /// The operation by which the server's CPU time is divided, in plural: `handshakes`,
+    /// `requests`.
     pub operation: String,
     /// The metrics of the source, as it printed them.
     pub published: Vec<Published>,
@@ -171,7 +172,7 @@ pub struct Factor {
 pub struct RecordedValue {
     pub name: String,
     pub title: String,
-    /// Where it lies on an axis; none for values that are not numbers. Bytes, requests, multiples.
+    /// The place on an axis; none for values that are not numbers. Bytes, requests, multiples.
     pub number: Option<f64>,
 }
 
@@ -179,7 +180,7 @@ pub struct RecordedValue {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// What it says and when: `Bernat 2011, TPS with mean response below 100 ms`.
+    /// The claim and its date: `Bernat 2011, TPS with mean response below 100 ms`.
     pub title: String,
     /// The unit of its metrics.
     pub unit: String,
@@ -201,7 +202,7 @@ pub struct Configuration {
     pub values: BTreeMap<String, String>,
     /// The command line that loads a server like that, with ADDRESS where it listens.
     pub command: Vec<String>,
-    /// Why it is not tried, if the target does not support it.
+    /// The reason why it is not tried, if the target does not support it.
     pub unsupported: Option<String>,
 }
 
@@ -216,16 +217,16 @@ pub struct Measurement {
     /// How long was measured: from the end of the warm-up until nothing is begun any more, and on
     /// until the last success.
     pub elapsed_ns: u64,
-    /// What was offered a second, in open load at one rate.
+    /// The offered rate per second, in open load at one rate.
     pub offered_per_s: Option<f64>,
-    /// What the server was found to be capable of a second, where the load is a multiple of it.
+    /// The server's capacity per second, where the load is a multiple of it.
     pub capacity_per_s: Option<f64>,
-    /// What succeeded a second of that load, until nothing was begun any more.
+    /// Successes per second of that load, until nothing was begun any more.
     #[serde(default)]
     pub goodput_per_s: Option<f64>,
     pub counts: TransactionCounts,
     pub failures: BTreeMap<String, u64>,
-    /// What the server did in that time, and its CPU time is divided by; see
+    /// Operations of the server in that time, by which its CPU time is divided; see
     /// [`Scenario::operation`]. Of open load, these are also transactions of the warm-up that ended
     /// when it was over.
     pub operations: u64,
@@ -253,10 +254,10 @@ pub struct Measurement {
     /// Resident memory of the program that made the load, at its most; 0 where that was this one.
     #[serde(default)]
     pub client_resident_bytes_max: u64,
-    /// What a reload of the configuration took, where one was asked for.
+    /// The costs of a reload of the configuration, where one was asked for.
     #[serde(default)]
     pub reload: Option<Reload>,
-    /// What the load in the background came to meanwhile, where there was one.
+    /// The result of the load in the background, where there was one.
     #[serde(default)]
     pub background: Option<BackgroundResult>,
     /// Response times of those that succeeded.
@@ -272,11 +273,11 @@ pub struct Measurement {
     pub steps: Vec<PlanStep>,
     pub read_offs: Option<ReadOffs>,
     pub noise: Noise,
-    /// Why the metrics may be those of the client instead of the server.
+    /// Reasons why the metrics may be those of the client instead of the server.
     pub warnings: Vec<RunWarning>,
 }
 
-/// What a reload of a server's configuration took.
+/// The costs of a reload of a server's configuration.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reload {
@@ -304,7 +305,7 @@ pub struct DurationSummary {
     pub max_ns: u64,
 }
 
-/// What else happened on the machine during a measurement.
+/// Other work on the machine during a measurement.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
@@ -330,7 +331,7 @@ pub struct FailedRepeat {
     pub repeat: u32,
     pub at: String,
     pub kind: FailureKind,
-    /// Why, for people; with the target's own words, if there were any.
+    /// The reason, for people; with the target's own words, if there were any.
     pub why: String,
 }
 
@@ -359,7 +360,7 @@ pub struct Experiment {
     pub duplicates: usize,
 }
 
-/// What can be read of a first line of any format.
+/// The fields that can be read of a first line of any format.
 #[derive(Deserialize)]
 struct FirstLine {
     event: FirstEvent,
@@ -445,7 +446,7 @@ impl Experiment {
     }
 }
 
-/// What a measurement or failure is of: scenario, configuration, repeat.
+/// The subject of a measurement or failure: scenario, configuration, repeat.
 type RepeatKey<'a> = (&'a str, &'a str, u32);
 
 impl Measurement {

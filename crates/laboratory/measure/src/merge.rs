@@ -50,7 +50,7 @@ impl AddAssign for Second {
     }
 }
 
-/// Why records are not parts of one load.
+/// Reasons why records are not parts of one load.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MergeFault {
     /// One record is no sum.
@@ -125,7 +125,7 @@ fn check(one: &LoadRecord, other: &LoadRecord) -> Result<(), MergeFault> {
     Ok(())
 }
 
-/// Of each stretch of the plan, in nanoseconds; of a closed load there is none.
+/// The lengths of each stretch of the plan, in nanoseconds; of a closed load there is none.
 fn lengths(arrival: &RecordedArrival) -> impl Iterator<Item = u64> + '_ {
     let rates = match arrival {
         RecordedArrival::Closed(_) => &[],

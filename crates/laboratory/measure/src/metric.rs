@@ -15,23 +15,22 @@ pub enum MetricUnit {
     Count,
     /// Events per second.
     PerSecond,
-    /// Of nanoseconds: shown in microseconds.
+    /// Nanoseconds, shown in microseconds.
     Microseconds,
-    /// Of nanoseconds: shown in milliseconds.
+    /// Nanoseconds, shown in milliseconds.
     Milliseconds,
-    /// Of bytes per second: shown in MiB/s.
+    /// Bytes per second, shown in MiB/s.
     MebibytesPerSecond,
-    /// Of bytes.
     Bytes,
-    /// Of bytes: shown in KiB.
+    /// Bytes, shown in KiB.
     Kibibytes,
-    /// Of bytes: shown in MiB.
+    /// Bytes, shown in MiB.
     Mebibytes,
-    /// Of a share from 0 to 1: shown in percent, its differences in percentage points.
+    /// A share from 0 to 1, shown in percent, its differences in percentage points.
     Percent,
 }
 
-/// What a metric is read of.
+/// Results that metrics are read of.
 #[derive(Clone, Debug, Default)]
 pub struct MetricResults {
     pub(crate) elapsed_ns: u64,
@@ -99,7 +98,7 @@ fn ratio(above: f64, below: f64) -> Option<f64> {
     (below > 0.0).then(|| above / below)
 }
 
-/// What is 0 was not measured.
+/// A zero was not measured.
 fn measured(value: Option<u64>) -> Option<f64> {
     value.filter(|value| *value > 0).map(|value| value as f64)
 }
@@ -119,7 +118,6 @@ const MORE: bool = false;
 macro_rules! metrics {
     ($($(#[$doc:meta])+ $metric:ident: [$id:literal, $title:literal, $head:literal],
         $unit:ident, $better:ident, $of:expr;)+) => {
-        /// What is measured.
         #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
         pub enum Metric {
             $($(#[$doc])+ #[serde(rename = $id)] $metric,)+
@@ -166,16 +164,16 @@ metrics! {
     /// Mean response time, in nanoseconds.
     MeanResponse: ["mean-response", "mean response", "mean"], Milliseconds, LESS,
         |it| Some(it.response_ns?[0]);
-    /// Its median, in nanoseconds.
+    /// Median response time, in nanoseconds.
     P50Response: ["p50-response", "median response", "p50"], Milliseconds, LESS,
         |it| Some(it.response_ns?[1]);
-    /// Its 95th percentile, in nanoseconds.
+    /// The 95th percentile of the response time, in nanoseconds.
     P95Response: ["p95-response", "p95 response", "p95"], Milliseconds, LESS,
         |it| measured(it.p95_ns);
-    /// Its 99th percentile, in nanoseconds.
+    /// The 99th percentile of the response time, in nanoseconds.
     P99Response: ["p99-response", "p99 response", "p99"], Milliseconds, LESS,
         |it| Some(it.response_ns?[2]);
-    /// Its 99.9th percentile, in nanoseconds.
+    /// The 99.9th percentile of the response time, in nanoseconds.
     P999Response: ["p99.9-response", "p99.9 response", "p99.9"], Milliseconds, LESS,
         |it| Some(it.response_ns?[3]);
     /// Bytes per second that clients in the background received.
@@ -244,12 +242,13 @@ impl Metric {
         &TABLE[self as usize]
     }
 
-    /// Of a run or measurement, in the unit of the record; `None` where it has no such result.
+    /// The metric of a run or measurement, in the unit of the record; `None` where it has no such
+    /// result.
     pub fn of(self, results: impl Into<MetricResults>) -> Option<f64> {
         (self.row().of)(&results.into()).filter(|value| value.is_finite())
     }
 
-    /// Of one second of a run; `None` where a second has no such result.
+    /// The metric of one second of a run; `None` where a second has no such result.
     pub fn of_second(self, second: &Second) -> Option<f64> {
         let time = |ns: u64| (second.succeeded > 0).then_some(ns as f64);
         match self {

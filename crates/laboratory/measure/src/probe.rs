@@ -1,4 +1,4 @@
-//! What `lariat-lab probe` finds out about TLS endpoints: findings as data, and the judgement.
+//! Findings of `lariat-lab probe` about TLS endpoints, as data, and the judgement.
 //!
 //! Findings say what was seen and nothing of what should be. Names of versions, suites, groups,
 //! signature schemes and alerts are the registered ones.
@@ -15,7 +15,7 @@ pub const FORMAT: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub struct ProbeReport {
     pub format: u32,
-    /// What was asked for, as it was given.
+    /// The hosts that were asked for, as they were typed.
     pub hosts: Vec<String>,
     /// The name in SNI, which certificates are checked for; `None` = no SNI.
     pub server_name: Option<String>,
@@ -32,7 +32,8 @@ pub struct ProbeReport {
 #[serde(deny_unknown_fields)]
 pub struct NodeReport {
     pub address: String,
-    /// Why nothing more was found out, or not all; `None` = it speaks TLS, and all was asked.
+    /// The reason why nothing more was found out, or not all; `None` = it speaks TLS, and all was
+    /// asked.
     pub trouble: Option<Trouble>,
     /// Every version that was tried, the newest first.
     pub versions: Vec<VersionReport>,
@@ -50,7 +51,7 @@ pub struct NodeReport {
     pub exchange: Option<Exchange>,
     /// Whether a certificate is asked of clients.
     pub client_certificate: Option<ClientCertificateRequest>,
-    /// What is known of tickets by the handshakes that were made, by kind.
+    /// Findings about tickets by the handshakes that were made, by kind.
     pub tickets: Vec<TicketReport>,
     /// Full handshakes and resumed ones.
     pub handshakes: Vec<HandshakeTime>,
@@ -93,7 +94,7 @@ pub struct VersionReport {
     pub name: String,
     /// Whether the server went on with it.
     pub spoken: bool,
-    /// What it said if not: the name of an alert, or a sentence.
+    /// The answer if it is not spoken: the name of an alert, or a sentence.
     pub answer: String,
     /// The suites that it accepts, in the order in which it takes them.
     pub suites: Vec<String>,
@@ -173,7 +174,7 @@ pub struct CertificateReport {
     pub chain_ordered: bool,
     /// Whether a root was sent, which clients have.
     pub chain_has_root: bool,
-    /// Where the issuer answers OCSP requests; empty = nowhere.
+    /// The URL at which the issuer answers OCSP requests; empty = none.
     pub ocsp_responder: String,
     /// Whether it demands a staple (RFC 7633).
     pub must_staple: bool,
@@ -213,7 +214,7 @@ pub struct StapleReport {
     pub next_update_s: Option<u64>,
 }
 
-/// What answers a hello for a name that nobody has.
+/// The answer to a hello for a name that nobody has.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnknownNameAnswer {
@@ -307,14 +308,14 @@ pub struct TicketReport {
 #[serde(deny_unknown_fields)]
 pub struct ResumptionReport {
     pub kind: Resumes,
-    /// Where the sessions began: an index into the nodes.
+    /// The node that the sessions began at: an index into the nodes.
     pub from: usize,
     pub to: usize,
     /// How often one was offered.
     pub offered: u32,
     /// How often it was resumed.
     pub resumed: u32,
-    /// Why none was offered, or what broke the last attempt.
+    /// The reason why none was offered, or what broke the last attempt.
     pub trouble: Option<Trouble>,
 }
 

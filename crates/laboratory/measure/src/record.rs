@@ -50,10 +50,10 @@ pub struct LoadRecord {
     pub seconds: Vec<Second>,
     /// Rate by rate, where the plan has several.
     pub steps: Vec<PlanStep>,
-    /// What was searched and found, if a search was asked for.
+    /// The search and its finding, if a search was asked for.
     pub capacity: Option<CapacitySearch>,
     pub client: ClientUsage,
-    /// Why the results may be those of the client instead of the server.
+    /// Reasons why the results may be those of the client instead of the server.
     pub warnings: Vec<RunWarning>,
 }
 
@@ -62,11 +62,11 @@ pub struct LoadRecord {
 pub struct Tool {
     pub name: String,
     pub version: String,
-    /// What made the handshakes: library and version.
+    /// The library that made the handshakes, with its version.
     pub tls: String,
 }
 
-/// What was planned, warm-up not included where it is not named.
+/// The plan, warm-up not included where it is not named.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedPlan {
@@ -79,7 +79,7 @@ pub struct RecordedPlan {
     pub move_sessions: bool,
     /// How TLS was spoken, if it was.
     pub tls: Option<RecordedTls>,
-    /// What was asked; `None` = nothing, the handshake was all.
+    /// The request; `None` = none, the handshake was all.
     pub request: Option<RecordedRequest>,
     pub ending: ConnectionEnding,
     pub arrival: RecordedArrival,
@@ -87,7 +87,7 @@ pub struct RecordedPlan {
     pub spacing: Option<Spacing>,
     /// Clients with sessions of their own.
     pub clients: u32,
-    /// Which of those that are free is next.
+    /// The order in which free clients are taken.
     pub client_selection: ClientSelection,
     /// Requests with one session; `None` = as long as the server resumes it.
     pub requests_per_session: Option<u32>,
@@ -234,7 +234,7 @@ pub struct HandshakeCounts {
     pub alpn: Option<String>,
     /// Whether the server asked for a second hello (HelloRetryRequest).
     pub retried: bool,
-    /// What became of early data; none where none was sent.
+    /// The fate of early data; none where none was sent.
     pub early_data_accepted: Option<bool>,
     pub count: u64,
 }
@@ -283,7 +283,7 @@ pub struct Second {
     pub open: u64,
 }
 
-/// What a load in the background came to.
+/// The result of a load in the background.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackgroundResult {

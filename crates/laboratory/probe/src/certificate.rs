@@ -19,7 +19,7 @@ pub(crate) struct CertificateExpectation {
     pub(crate) now_s: u64,
 }
 
-/// What is to be known of a chain, leaf first, and of its staple. `None` = there was none.
+/// The facts of a chain, leaf first, and of its staple. `None` = there was none.
 pub(crate) fn facts(
     chain: &[Vec<u8>],
     staple: &[u8],

@@ -1,4 +1,4 @@
-//! What an endpoint is expected to be: a file of facts with values, compared with a report.
+//! Expectations of an endpoint: a file of facts with values, compared with a report.
 
 use measure::probe::ProbeReport;
 use options::{Entry, Node, Problem, Report, Value as Typed, document, nearest};
@@ -33,7 +33,7 @@ pub struct Unmet {
     pub fact: String,
     pub address: String,
     pub wanted: String,
-    /// What there is, or that nothing is known of it, and why.
+    /// The fact as it is, or that nothing is known of it, and why.
     pub found: String,
 }
 
@@ -203,7 +203,7 @@ fn plain(node: &Node, report: &Report<'_>) -> Option<FactValue> {
 }
 
 impl ExpectedValue {
-    /// What is not known holds nothing, but that it is none of something.
+    /// An unknown fact holds no expectation but that it is none of something.
     fn holds(&self, value: Option<&FactValue>) -> bool {
         let listed = |names: &[String], all: bool| match value {
             Some(FactValue::List(found)) if all => names.iter().all(|name| found.contains(name)),

@@ -39,7 +39,7 @@ struct At<'r> {
 }
 
 impl ProbeFact {
-    /// What it is at an address; `None` = it is not known there, or does not exist.
+    /// The fact at an address; `None` = it is not known there, or does not exist.
     pub fn value(&self, report: &ProbeReport, index: usize) -> Option<FactValue> {
         let node = report.nodes.get(index)?;
         (self.read)(&At {
@@ -156,8 +156,8 @@ impl ProbeFacts {
     }
 
     fn of_client(&mut self, kind: &'static str) {
-        type Field = fn(&ClientReport) -> Option<&str>;
-        let fields: [(&str, &'static str, Field); 7] = [
+        type ClientField = fn(&ClientReport) -> Option<&str>;
+        let fields: [(&str, &'static str, ClientField); 7] = [
             (
                 "version",
                 "The version that this kind of client gets",
@@ -194,8 +194,8 @@ impl ProbeFacts {
 
     /// The worst of all certificates that are shown there.
     fn of_certificate(&mut self) {
-        type Field = fn(&At<'_>, &CertificateReport) -> Option<FactValue>;
-        let fields: [(&str, &'static str, Field); 9] = [
+        type CertificateField = fn(&At<'_>, &CertificateReport) -> Option<FactValue>;
+        let fields: [(&str, &'static str, CertificateField); 9] = [
             (
                 "signature",
                 "The algorithm of its issuer's signature",
@@ -268,8 +268,8 @@ impl ProbeFacts {
             let own = at.report.own_resumption(at.index, kind)?;
             Some(text(resumed(at, own)))
         });
-        type Field = fn(&TicketReport) -> Option<FactValue>;
-        let mut add = |field: &str, help, read: Field| {
+        type TicketField = fn(&TicketReport) -> Option<FactValue>;
+        let mut add = |field: &str, help, read: TicketField| {
             self.add(format!("{name}-{field}"), help, move |at| {
                 let mut tickets = at.node.tickets.iter();
                 read(tickets.find(|one| one.kind == kind)?)
@@ -357,7 +357,7 @@ fn points(at: &At<'_>, level: Level) -> Option<FactValue> {
     Some(list(names))
 }
 
-/// Of two certificates: what is not so, what ends sooner, the name that differs.
+/// The worse fact of two certificates: what is not so, what ends sooner, the name that differs.
 fn worse(a: FactValue, b: FactValue) -> FactValue {
     match (a, b) {
         (FactValue::Boolean(a), FactValue::Boolean(b)) => FactValue::Boolean(a && b),

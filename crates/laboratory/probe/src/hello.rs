@@ -159,7 +159,7 @@ fn read(received: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
 
 const FATAL: u8 = 2;
 
-/// What is known of a beginning that is no record; a few bytes more may tell what it is.
+/// An answer to a beginning that is no record; a few bytes more may tell what it is.
 fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
     Err(if rest.len() == received.len() {
         trouble(TroubleKind::NotTls, told(received))
@@ -168,8 +168,8 @@ fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, Trouble>
     })
 }
 
-/// What a flight says so far: everything of TLS 1.3 stands in its first message, of older versions
-/// in all up to ServerHelloDone.
+/// The choice of a flight so far: everything of TLS 1.3 stands in its first message, of older
+/// versions in all up to ServerHelloDone.
 fn flight(messages: &[u8]) -> Result<Option<HelloChoice>, Trouble> {
     let mut choice: Option<HelloChoice> = None;
     let mut rest = messages;
@@ -219,7 +219,7 @@ fn is_dhe(suite: u16) -> bool {
     name(&SUITES_12, suite).starts_with("TLS_DHE_")
 }
 
-/// Of ServerDHParams (RFC 5246, section 7.4.3): the prime stands first.
+/// The size of ServerDHParams' prime, which stands first (RFC 5246, section 7.4.3).
 fn prime_bits(body: &[u8]) -> Option<u32> {
     let (length, rest) = body.split_first_chunk()?;
     let prime = rest.get(..usize::from(u16::from_be_bytes(*length)))?;

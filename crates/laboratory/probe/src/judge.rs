@@ -1,4 +1,4 @@
-//! What is thought of findings: a pure function of them.
+//! The judgement of findings: a pure function of them.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const DAY_S: u64 = 86400;
 /// RFC 9325, section 4.1.
 const DH_BITS_MIN: u32 = 2048;
 
-/// What stands in the names of suites that do not protect.
+/// Parts of the names of suites that do not protect.
 const BROKEN: [&str; 6] = ["_RC4_", "_3DES_", "_DES_", "_EXPORT_", "_NULL_", "_anon_"];
 
 /// Suites that are named where they are judged; all of them stand among the findings.
@@ -130,7 +130,8 @@ fn clients(node: &NodeReport, found: &mut PointFinding) {
     }
 }
 
-/// Why a server cannot be talked to by the clients of this probe, if it is for what they lack.
+/// The reason why the clients of this probe cannot talk to a server, if it is something that they
+/// lack.
 fn beyond_our_clients(node: &NodeReport) -> Option<String> {
     let spoken = node.versions.iter().filter(|version| version.spoken);
     let ours = ["TLSv1.3", "TLSv1.2"];
@@ -176,7 +177,7 @@ fn versions(node: &NodeReport, found: &mut PointFinding) {
     );
 }
 
-/// What older versions need that TLS 1.3 has by itself.
+/// Judges what older versions need that TLS 1.3 has by itself.
 fn of_old_versions(node: &NodeReport, found: &mut PointFinding) {
     let which = |wrong: fn(&VersionReport) -> bool| {
         let all = node.versions.iter().filter(|version| wrong(version));

@@ -300,7 +300,7 @@ impl Visit<'_> {
     }
 }
 
-/// What is chosen when everything is offered, then what is chosen of the rest, until nothing is.
+/// The choices in turn: of everything that is offered, then of the rest, until there is none.
 fn in_turn(all: &[u16], choose: impl Fn(&[u16]) -> Option<u16>) -> Vec<u16> {
     let (mut rest, mut taken) = (all.to_vec(), Vec::new());
     while !rest.is_empty() && taken.len() < CHOICES_MAX {

@@ -19,7 +19,7 @@ pub(crate) struct OfferKind {
     pub(crate) name: &'static str,
     versions: Versions,
     groups: &'static [Group],
-    /// Which suites and signature schemes, by what stands in their names.
+    /// The suites and signature schemes, by parts of their names.
     suites: fn(Suite) -> bool,
     signatures: fn(Signature) -> bool,
 }
@@ -161,7 +161,7 @@ fn chosen<T: Copy>(all: &[T], fits: impl Fn(T) -> bool) -> Vec<T> {
     all.iter().copied().filter(|one| fits(*one)).collect()
 }
 
-/// What a client offers that wants this kind of handshake. It speaks HTTP/1.1, as it may send a
+/// The offer of a client that wants this kind of handshake. It speaks HTTP/1.1, as it may send a
 /// request.
 pub(crate) fn offer(kind: Handshake, common: &CommonOffer) -> PlannedTls {
     let versions = match kind {

@@ -36,9 +36,10 @@ pub struct WaitLimits {
 pub(crate) struct ReachedAddress {
     pub(crate) address: SocketAddr,
     before: BeforeTls,
-    /// Of one connection from its beginning to its end.
+    /// The time of one connection from its beginning to its end.
     pub(crate) timeout: Duration,
-    /// Of the server's greeting, where it may be late, in addition; none after one that never came.
+    /// Additional time for the server's greeting, where it may be late; none after one that never
+    /// came.
     greeting: Cell<Duration>,
     max_time: Duration,
     spent: Cell<Duration>,
@@ -110,12 +111,13 @@ impl ReachedAddress {
         }
     }
 
-    /// What is left for all further connections. That of the one in progress is not yet subtracted.
+    /// The time left for all further connections. That of the one in progress is not yet
+    /// subtracted.
     fn left(&self) -> Duration {
         self.max_time.saturating_sub(self.spent.get())
     }
 
-    /// Why no further connection is tried; `None` = one is.
+    /// The reason why no further connection is tried; `None` = one is.
     fn exhausted(&self) -> Option<String> {
         if self.timeouts.get() >= TIMEOUTS_MAX {
             return Some(format!("{TIMEOUTS_MAX} connections before ran out of time"));
@@ -125,7 +127,7 @@ impl ReachedAddress {
         is_over.then(|| format!("its connections took the {seconds} s of --max-time"))
     }
 
-    /// Why some of what should be found out is not known; `None` = all was tried.
+    /// The reason why some findings are missing; `None` = all was tried.
     pub(crate) fn left_alone(&self) -> Option<Trouble> {
         if let Some(why) = self.exhausted().filter(|_| self.is_left_alone.get()) {
             let text = format!("it was left alone, and not all is known: {why}");
@@ -300,7 +302,7 @@ impl ReachedAddress {
         trouble(TroubleKind::Connect, format!("no connection: {error}"))
     }
 
-    /// What it means that a connection failed while something was done.
+    /// The meaning of a connection's failure while something was done.
     pub(crate) fn broken(&self, error: &io::Error, doing: &str) -> Trouble {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => self.timed_out(doing),
@@ -343,7 +345,7 @@ impl ReachedAddress {
         format!("within {timeout} s")
     }
 
-    /// What it means that a handshake came to nothing.
+    /// The meaning of a handshake's failure.
     pub(crate) fn failed(&self, fault: &ObserveFault) -> Trouble {
         match fault {
             ObserveFault::Timeout => self.timed_out("the handshake"),
@@ -367,7 +369,7 @@ pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> Trouble {
 }
 
 impl TimedStream<'_> {
-    /// What is left of its time; no time at all is an error.
+    /// The time left; no time at all is an error.
     fn remaining(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left < TIME_MIN {

@@ -157,7 +157,7 @@ pub(crate) fn numbers(known: &[RegisteredNumber]) -> Vec<u16> {
     known.iter().map(|(number, _)| *number).collect()
 }
 
-/// What the first bytes look like: the protocol, and the dialect that would begin TLS in it.
+/// A likeness of first bytes: the protocol, and the dialect that would begin TLS in it.
 pub(crate) type PlainLikeness = (&'static str, Option<&'static str>);
 
 /// How protocols begin when a server speaks first, or answers a ClientHello.
@@ -221,7 +221,7 @@ fn is_mysql(bytes: &[u8]) -> bool {
     matches!(*kind, 0x0a | 0xff) && length <= 1024 && length >= rest.len().min(length)
 }
 
-/// What to say of bytes that are no TLS.
+/// Words about bytes that are no TLS.
 pub(crate) fn told(bytes: &[u8]) -> String {
     match likeness(bytes) {
         Some((protocol, Some(dialect))) => {

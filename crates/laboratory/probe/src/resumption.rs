@@ -11,7 +11,7 @@ use crate::hello::HelloAnswer;
 use crate::offers::{Visit, malformed, offer};
 use crate::reach::{ReachedAddress, trouble};
 
-/// What was found out of one kind at one address.
+/// Findings of one kind at one address.
 pub(crate) struct ResumptionFindings {
     pub(crate) resumption: ResumptionReport,
     pub(crate) tickets: Option<TicketReport>,
@@ -50,7 +50,7 @@ fn handshake(kind: Resumes) -> Handshake {
     }
 }
 
-/// Where sessions begin and where they are offered: indices into the addresses.
+/// Indices into the addresses at which sessions begin and are offered.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionWay {
     pub(crate) from: usize,

@@ -37,7 +37,7 @@ pub struct ProbeOptions {
     pub client_certificate: Option<OwnCertificate>,
     /// Trusted roots as PEM; `None` = chains are not checked.
     pub roots_pem: Option<Vec<u8>>,
-    /// What is sent to get a reply; empty = nothing.
+    /// The request that gets a reply; empty = none.
     pub request: Vec<u8>,
     pub limits: WaitLimits,
     /// How often a session is offered at the same address.

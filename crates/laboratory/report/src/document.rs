@@ -40,12 +40,12 @@ pub(crate) enum ReportBlock {
 pub(crate) struct ReportSection {
     pub(crate) kind: SectionKind,
     pub(crate) title: String,
-    /// Its anchor on the page; none if empty.
+    /// The anchor on the page; none if empty.
     pub(crate) id: String,
     pub(crate) blocks: Vec<ReportBlock>,
 }
 
-/// What a section is, and where it is shown.
+/// The kind of a section, and where it is shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum SectionKind {
     Article,
@@ -92,7 +92,7 @@ pub(crate) struct ListItem {
 
 #[derive(Clone, Debug)]
 pub(crate) struct ReportWarning {
-    /// What it is about; none if empty.
+    /// The subject; none if empty.
     pub(crate) about: String,
     pub(crate) text: String,
     pub(crate) hint: Option<String>,
@@ -104,7 +104,7 @@ pub(crate) struct ReportTable {
     pub(crate) caption: String,
     pub(crate) columns: Vec<TableColumn>,
     pub(crate) rows: Vec<TableRow>,
-    /// What ids of values on the page begin with.
+    /// The beginning of ids of values on the page.
     pub(crate) prefix: String,
 }
 
@@ -129,11 +129,11 @@ pub(crate) enum TableRow {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// What a program reads off the page: an id and the plain value.
+    /// The value that a program reads off the page: an id and the plain value.
     pub(crate) value: Option<(String, f64)>,
     /// Smaller lines below it on the page, each with a class.
     pub(crate) notes: Vec<(&'static str, Self)>,
-    /// Why there is no value: on the page, it may be long.
+    /// Whether it is a reason why there is no value: on the page, it may be long.
     pub(crate) is_gap: bool,
 }
 

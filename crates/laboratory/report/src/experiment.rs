@@ -88,8 +88,8 @@ pub fn document(experiments: &[(&str, &Experiment)]) -> ReportDocument {
 /// More panels of the picture below the finding would push the host and the command off the screen.
 const FINDING_PANELS_MAX: usize = 2;
 
-/// What stands below the finding on a page: the picture of the first scenario that has one, where
-/// it was measured, and the command that repeats it. Terminals have them further down.
+/// The part below the finding on a page: the picture of the first scenario that has one, where it
+/// was measured, and the command that repeats it. Terminals have them further down.
 fn first_screen(
     experiments: &[(&str, &Experiment)],
     all: &[Vec<Study<'_>>],
@@ -219,7 +219,7 @@ fn course(study: &Study<'_>) -> Option<ReportBlock> {
     section(SectionKind::Page, title, drawn.into_iter().collect())
 }
 
-/// What all targets served over time, as an animation that is a picture until it is started.
+/// The service of all targets over time, as an animation that is a picture until it is started.
 fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<ReportBlock> {
     let chart = plots::replay(study, palette)?;
     let id = format!("{}-replay", study.anchor());

@@ -1,4 +1,4 @@
-//! What `lariat-lab host` found out.
+//! The report of `lariat-lab host`.
 
 use std::collections::BTreeSet;
 
@@ -95,7 +95,7 @@ fn all<'f>(facts: impl IntoIterator<Item = &'f Found>) -> Vec<ReportFact> {
     facts.into_iter().map(fact).collect()
 }
 
-/// Those that this CPU has, and the number of those that it has not.
+/// Mitigations that this CPU has, and the number of those that it has not.
 fn mitigations(found: &[Found]) -> Vec<ReportFact> {
     let (absent, present): (Vec<_>, Vec<_>) =
         found.iter().partition(|fact| fact.value == "Not affected");
@@ -122,7 +122,7 @@ fn cores(cores: &[Core]) -> Vec<ReportFact> {
     described.collect()
 }
 
-/// Which CPUs are threads of one core, if any are.
+/// CPUs that are threads of one core, if any are.
 fn threads(members: &[&Core]) -> String {
     let cores: BTreeSet<u32> = members.iter().map(|core| core.core).collect();
     if cores.len() == members.len() {
@@ -147,7 +147,7 @@ fn ranges(numbers: &[u16]) -> String {
     ranges.map(range).collect::<Vec<_>>().join(", ")
 }
 
-/// What is done, with what, on how many bytes.
+/// An operation with its algorithm, and on how many bytes.
 type Operation<'s> = (&'s str, &'s str, Option<u32>);
 
 fn operation(speed: &Speed) -> Operation<'_> {

@@ -5,8 +5,8 @@
 //!
 //! A report is a [`ReportDocument`], made once from records by [`load::document`],
 //! [`experiment::document`], [`experiment::compared`], [`host::document`], [`probe::document`] or
-//! [`probe::survey`]. It is rendered by
-//! [`ReportDocument::text`], [`ReportDocument::html`], [`ReportDocument::figures`] and [`ReportDocument::sheets`].
+//! [`probe::survey`]. It is rendered by [`ReportDocument::text`], [`ReportDocument::html`],
+//! [`ReportDocument::figures`] and [`ReportDocument::sheets`].
 #![forbid(unsafe_code)]
 
 mod document;

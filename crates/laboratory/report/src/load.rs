@@ -280,7 +280,7 @@ fn found(capacity: &CapacitySearch) -> String {
     }
 }
 
-/// What was loaded, how long, and how it ended.
+/// The load's target, duration and end.
 fn course(record: &LoadRecord) -> String {
     let end = match record.ending {
         RunEnding::Completed => "completed",
@@ -420,7 +420,7 @@ fn kinds(record: &LoadRecord) -> impl Iterator<Item = (Handshake, u64)> + '_ {
     counts.into_iter().filter(|(_, count)| *count > 0)
 }
 
-/// What else is to be known of it.
+/// Further facts about the load.
 fn how(record: &LoadRecord) -> Vec<ReportBlock> {
     let tool = &record.tool;
     let target = &record.target;
@@ -463,7 +463,7 @@ fn how(record: &LoadRecord) -> Vec<ReportBlock> {
     blocks.into_iter().chain(settings).collect()
 }
 
-/// What session arrivals mean: requests of a user that gave up are not counted.
+/// The meaning of session arrivals: requests of a user that gave up are not counted.
 fn users(record: &LoadRecord) -> String {
     let Some(each) = record.plan.requests_per_arrival else {
         return String::new();

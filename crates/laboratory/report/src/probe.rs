@@ -1,4 +1,4 @@
-//! What `lariat-lab probe` and `lariat-lab survey` found out.
+//! The reports of `lariat-lab probe` and `lariat-lab survey`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -172,7 +172,7 @@ fn points_seen(report: &ProbeReport) -> Vec<ReportFact> {
     report.verdicts.iter().map(seen).collect()
 }
 
-/// What the points of all sites mean, each once, the faults first.
+/// Meanings of the points of all sites, each once, the faults first.
 fn meanings(reports: &[ProbeReport]) -> Vec<ReportBlock> {
     let verdicts = reports.iter().flat_map(|report| &report.verdicts);
     let by_point = verdicts.map(|one| ((one.level, &one.point), one));
@@ -180,7 +180,7 @@ fn meanings(reports: &[ProbeReport]) -> Vec<ReportBlock> {
     all.into_values().map(|one| card(one, Vec::new())).collect()
 }
 
-/// What was seen, and where if there are several addresses.
+/// The finding, and where if there are several addresses.
 fn seen(verdict: &PointVerdict, addresses: usize) -> String {
     let nodes = &verdict.nodes;
     let place = match (nodes.len(), addresses) {
@@ -283,25 +283,7 @@ fn facts(node: &NodeReport) -> Vec<ReportFact> {
     if let Some(name) = &node.unknown_name {
         facts.push(ReportFact::new("unknown name", &name.answer));
     }
-    if let Some(certificate) = node.client_certificate {
-        let asked = match (certificate.asked, certificate.required) {
-            (_, true) => "required",
-            (true, false) => "asked for, not required",
-            (false, false) => "not asked for",
-        };
-        let again = match certificate.asked_at_resumption {
-            Some(false) if certificate.asked => "; resumption goes without it",
-            Some(true) => "; asked for again at resumption",
-            None if node.lacks_our_certificate() => {
-                "; without --client-certificate, resumption is not known"
-            }
-            _ => "",
-        };
-        facts.push(ReportFact::new(
-            "client's certificate",
-            format!("{asked}{again}"),
-        ));
-    }
+    facts.extend(client_certificate(node));
     if let Some(exchange) = &node.exchange {
         let records: Vec<String> = exchange
             .records
@@ -330,7 +312,27 @@ fn facts(node: &NodeReport) -> Vec<ReportFact> {
     facts
 }
 
-/// What TLS 1.3 has by itself, and older versions by extensions.
+/// Whether the server asks for a client's certificate, at first and at resumption.
+fn client_certificate(node: &NodeReport) -> Option<ReportFact> {
+    let certificate = node.client_certificate?;
+    let asked = match (certificate.asked, certificate.required) {
+        (_, true) => "required",
+        (true, false) => "asked for, not required",
+        (false, false) => "not asked for",
+    };
+    let again = match certificate.asked_at_resumption {
+        Some(false) if certificate.asked => "; resumption goes without it",
+        Some(true) => "; asked for again at resumption",
+        None if node.lacks_our_certificate() => {
+            "; without --client-certificate, resumption is not known"
+        }
+        _ => "",
+    };
+    let text = format!("{asked}{again}");
+    Some(ReportFact::new("client's certificate", text))
+}
+
+/// Facts that TLS 1.3 has by itself, and older versions by extensions.
 fn of_old_versions(node: &NodeReport) -> Vec<ReportFact> {
     let mut facts = Vec::new();
     let versions = node.versions.iter();
@@ -346,7 +348,7 @@ fn of_old_versions(node: &NodeReport) -> Vec<ReportFact> {
     facts
 }
 
-/// What each kind of client gets, a line each: as columns they are wider than most terminals.
+/// The result of each kind of client, a line each: as columns they are wider than most terminals.
 fn clients(node: &NodeReport) -> impl Iterator<Item = ReportFact> {
     let fact = |client: &ClientReport| {
         let text = match &client.trouble {

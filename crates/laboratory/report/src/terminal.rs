@@ -8,7 +8,7 @@ use crate::words::{command_lines, sanitized};
 
 const GAP: &str = "  ";
 
-/// Where the words of a fact begin, and how long its name may be beside them.
+/// The beginning of a fact's words, and how long its name may be beside them.
 const FACT_WIDTH: usize = 12;
 const NAME_MAX: usize = 34;
 
@@ -31,7 +31,7 @@ struct Look {
     colour: bool,
 }
 
-/// What a piece of text is, in ANSI's numbers.
+/// The ink of a piece of text, in ANSI's numbers.
 #[derive(Clone, Copy, Debug)]
 enum Ink {
     Strong,

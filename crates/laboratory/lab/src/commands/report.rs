@@ -43,9 +43,9 @@ record may be compressed by gzip.
       Make one record of loads that several hosts began together (`lariat-lab load --start-at`),
       write it there, and report it alone
   --card CARD.svg
-      Write one claim of an experiment as a picture of 1200 by 630 pixels: how much better the first
-      target is than all others, on which host, and the command that repeats it. What the record does
-      not bear is refused
+      Write one claim of an experiment as a picture of 1200 by 630 pixels: how much better the
+      first target is than all others, on which host, and the command that repeats it. What the
+      record does not bear is refused
   --scenario NAME
       The scenario that the card is about, if the record has several
   --context WORDS

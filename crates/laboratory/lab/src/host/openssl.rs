@@ -1,4 +1,4 @@
-//! What the system's own `openssl speed` makes of the same keys and ciphers.
+//! Speeds of the same keys and ciphers by the system's own `openssl speed`.
 //!
 //! Owns its command lines and its form for machines (`-mr`), which has been the same since 1.1.1.
 //! It counts user time of its CPU; each row takes whole seconds.

@@ -1,4 +1,4 @@
-//! What else happens on this host, and its network interfaces: both change what is measured.
+//! Other work on this host, and its network interfaces: both change what is measured.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Where a record is written: looked at before the load begins; whole, or not there at all.
+//! The place of a record: looked at before the load begins; whole, or not there at all.
 
 use std::fmt;
 use std::fs::{self, File};

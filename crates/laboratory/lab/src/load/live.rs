@@ -1,4 +1,4 @@
-//! What is said while a load runs: what will be done, then a line a second.
+//! Lines shown while a load runs: the plan, then a line per second.
 //!
 //! Pure: figures in, text out. It fits into the given width, with or without Unicode and colours.
 
@@ -41,7 +41,7 @@ impl LiveLine {
         }
     }
 
-    /// What will be done, in a line or more, and the heads of the columns of [`Self::text`].
+    /// The plan in a line or more, and the heads of the columns of [`Self::text`].
     pub(crate) fn header(self, plan: &LoadPlan) -> String {
         let columns = format!(
             "{:>6}  {:<12} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8}",
@@ -51,7 +51,7 @@ impl LiveLine {
         format!("{}\n{}", self.encode(&about), self.paint(&columns, DIM))
     }
 
-    /// What happened in a second, and under it why some of it failed. `planned` is how long the
+    /// The figures of a second, and under them why some of it failed. `planned` is how long the
     /// load is to last, if that is known.
     pub(crate) fn text(
         self,
@@ -102,7 +102,7 @@ impl LiveLine {
         self.paint(&bar, DIM)
     }
 
-    /// Why transactions failed, the commonest reason first, as far as a line goes.
+    /// Reasons of failures, the commonest first, as far as a line goes.
     fn reasons(self, failures: &BTreeMap<String, u64>) -> String {
         let mut failures: Vec<_> = failures.iter().filter(|(_, count)| **count > 0).collect();
         if failures.is_empty() {
@@ -237,7 +237,7 @@ fn arrival(plan: &LoadPlan) -> String {
     }
 }
 
-/// Where each connection has its client, the clients are not worth a word.
+/// The clients in words; empty if each connection has its client.
 fn clients(clients: &Clients, arrival: &ArrivalModel) -> String {
     let think = if clients.think.is_zero() {
         String::new()

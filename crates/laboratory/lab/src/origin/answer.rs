@@ -12,7 +12,7 @@ use super::request::{OriginContent, OriginMethod, OriginRequest, QueryFault};
 pub(super) struct OriginReply {
     pub(super) code: u16,
     pub(super) framing: BodyFraming,
-    /// Its body; with [`BodyFraming::Absent`], the one that it would have.
+    /// The body; with [`BodyFraming::Absent`], the one that a GET would have.
     pub(super) content: OriginContent,
     pub(super) delay: Duration,
     pub(super) persistence: Persistence,
@@ -197,7 +197,7 @@ const PERIOD: usize = 251;
 /// Data bytes of a chunk.
 const CHUNK_BYTES: u64 = 1 << 16;
 
-/// What goes before the data of a full chunk.
+/// The line before the data of a full chunk.
 const CHUNK_LINE: &[u8] = b"10000\r\n";
 
 /// A full chunk with its framing.
@@ -315,7 +315,7 @@ impl Download {
     }
 }
 
-/// What is at a position of a line, `bytes` of the pattern from `offset` on, and an ending.
+/// The bytes at a position of a line, `bytes` of the pattern from `offset` on, and an ending.
 fn framed<'a>(line: &'a [u8], offset: u64, bytes: u64, ending: &'a [u8], at: u64) -> &'a [u8] {
     let Some(in_data) = at.checked_sub(line.len() as u64) else {
         return &line[at as usize..];

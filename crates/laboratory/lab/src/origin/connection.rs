@@ -15,7 +15,7 @@ use super::answer::{BodyFraming, Download, OriginReply, Persistence, SLICES_MAX,
 use super::request;
 use super::request::{HEAD_BYTES_MAX, OriginContent, OriginMethod, OriginRequest, QueryFault};
 
-/// What is read of an upload at once.
+/// The most that is read of an upload at once.
 const INPUT_BYTES: usize = 64 * 1024;
 
 /// Replies to pipelined requests go out together up to about this size. It bounds what a client

@@ -21,7 +21,7 @@ pub(super) struct OriginRequest {
     pub(super) expects_continue: bool,
 }
 
-/// What is to be done with a path.
+/// The work that a method asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum OriginMethod {
     /// GET, POST and PUT: the reply has a body.
@@ -63,12 +63,11 @@ pub(super) struct Query {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum OriginContent {
-    /// So many bytes of the pattern.
     Pattern(u64),
     Text(&'static str),
 }
 
-/// Why a path asks for nothing that there is.
+/// Reasons why a path asks for nothing that there is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum QueryFault {
     Unknown,

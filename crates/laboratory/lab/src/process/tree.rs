@@ -1,4 +1,4 @@
-//! What a tree of processes used: CPU time by the kernel's own clock of each process, and memory.
+//! Use of a tree of processes: CPU time by the kernel's own clock of each process, and memory.
 //!
 //! A process's clock counts threads that have ended, too: some servers have a thread a connection.
 
@@ -27,7 +27,7 @@ pub(crate) struct CpuReading(BTreeMap<u32, Duration>);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TreeFault {
-    /// What a process used is lost with it, so the sum would be too small.
+    /// A process ended, and its use is lost: the sum would be too small.
     #[error("process {0} of the server ended while it was measured")]
     Lost(u32),
     #[error("process {0} does not come to rest")]

@@ -1,4 +1,4 @@
-//! What a run leaves behind: the record on disk, event by event, and its progress on the terminal.
+//! Traces of a run: the record on disk, event by event, and its progress on the terminal.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -170,7 +170,7 @@ pub(crate) struct RunProgress {
 }
 
 impl RunProgress {
-    /// Of a run with `total` measurements to make, which will take `left`.
+    /// The progress of a run with `total` measurements to make, which will take `left`.
     pub(crate) fn new(console: Console, is_quiet: bool, total: usize, left: Duration) -> Self {
         Self {
             console,

@@ -64,9 +64,9 @@ pub(crate) struct MeasuredSubject<'a> {
     pub(crate) planned: &'a Planned,
     pub(crate) target: &'a TestTarget,
     pub(crate) program: &'a TargetProgram,
-    /// What makes the load in place of us, and its program.
+    /// The program that makes the load in place of us.
     pub(crate) client: Option<(&'a TestTarget, &'a TargetProgram)>,
-    /// What is behind the server in place of the test server, and its program.
+    /// The program behind the server in place of the test server.
     pub(crate) origin: Option<(&'a TestTarget, &'a TargetProgram)>,
     pub(crate) repeat: u32,
 }
@@ -130,11 +130,9 @@ impl<'a> Bench<'a> {
         let origin = match subject.origin {
             None => None,
             Some((target, program)) => {
-                let place = ServerPlace {
-                    cpus: &cpus.client,
-                    ..place
-                };
                 let spec = origin::spec(&planned.spec, cpus.client.len());
+                let cpus = &cpus.client;
+                let place = ServerPlace { cpus, ..place };
                 Some(TargetServer::start(target, program, &spec, &place)?)
             }
         };
@@ -168,9 +166,8 @@ impl<'a> Bench<'a> {
         // If the server has ended, that is why the rest failed.
         if let Some(how) = server.ended() {
             let name = &target.name;
-            return Err(MeasurementFailure::Failed(format!(
-                "{name} ended meanwhile: {how}"
-            )));
+            let why = format!("{name} ended meanwhile: {how}");
+            return Err(MeasurementFailure::Failed(why));
         }
         server.stop();
         origin.into_iter().for_each(TargetServer::stop);

@@ -1,4 +1,4 @@
-//! What a run needs of this host: programs, kernel abilities, and CPUs for servers and clients.
+//! Needs of a run on this host: programs, kernel abilities, and CPUs for servers and clients.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +26,7 @@ const FILES_SPARE: u64 = 100;
 /// at once wait for their handshake, and have one.
 const FILES_A_CONNECTION: u64 = 2;
 
-/// Of a load that does not say how many it has, as `load` has it.
+/// The connections of a load that does not say how many it has, as `load` has it.
 const CONNECTIONS_DEFAULT: u64 = 50;
 
 impl Means {
@@ -38,7 +38,7 @@ impl Means {
         }
     }
 
-    /// Why a configuration cannot be read with that, and the remedy.
+    /// The missing need because of which a configuration cannot be measured, and the remedy.
     pub(crate) fn lack(self, planned: &Planned) -> Option<(String, String)> {
         let workers = usize::from(planned.spec.workers);
         if workers > self.cpus {
@@ -72,7 +72,7 @@ impl Means {
     }
 }
 
-/// Of the program that has most of them open at once.
+/// Descriptors of the program that has most of them open at once.
 fn files(settings: &ConfigurationSettings) -> u64 {
     let number = |name| settings.text(name).and_then(|text| text.parse().ok());
     match (number("connections"), number("clients")) {
@@ -86,7 +86,7 @@ fn files(settings: &ConfigurationSettings) -> u64 {
 pub(crate) struct ResolvedTarget {
     pub(crate) target: TestTarget,
     pub(crate) program: Result<TargetProgram, MissingProgram>,
-    /// What the program says about its version; looked at by [`ResolvedTarget::probe`].
+    /// The program's words about its version; looked at by [`ResolvedTarget::probe`].
     version: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ fn last_name(program: &TargetProgram) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// What the user asked for; `None` = the rest, or half.
+/// The CPUs that the user asked for; `None` = the rest, or half.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seating {
     pub(crate) server: Option<Vec<u16>>,

@@ -20,7 +20,7 @@ macro_rules! embedded {
     };
 }
 
-/// Ours, in the order of reports.
+/// The scenarios of this build, in the order of reports.
 const SCENARIOS: [(&str, &str); 26] = embedded! {
     "implementations",
     "terminate",
@@ -73,10 +73,10 @@ pub(crate) enum ScenariosFault {
 }
 
 impl ListedScenario {
-    /// What it says.
+    /// The scenario's form.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Complaints about its form.
     pub(crate) fn form(&self) -> Result<ScenarioForm, Vec<Complaint>> {
         form::parse(&self.text)
     }
@@ -126,7 +126,8 @@ fn of_file(path: &Path) -> Result<ListedScenario, ScenariosFault> {
     })
 }
 
-/// Those that were asked for, by name, by path (what has a `/` or ends in `.toml`), or `all`.
+/// The scenarios that were asked for, by name, by path (what has a `/` or ends in `.toml`), or
+/// `all`.
 pub(crate) fn choose(
     asked: &[String],
     folder: Option<&Path>,

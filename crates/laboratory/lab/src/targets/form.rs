@@ -15,7 +15,7 @@ pub(crate) struct TestTarget {
     /// The name of its folder; in flags and tables.
     pub(crate) name: String,
     pub(crate) form: TargetForm,
-    /// Its templates by the names of the files that they become.
+    /// Templates by the names of the files that they become.
     pub(crate) templates: BTreeMap<String, String>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct TargetForm {
     pub(crate) serves: Serves,
     #[serde(default)]
     pub(crate) scheme: Scheme,
-    /// What its templates can make its clients speak.
+    /// Protocols that the templates can make clients speak.
     #[serde(default = "tls_alone")]
     pub(crate) fronts: Vec<TargetFront>,
     /// Whether its templates can make it speak TLS to the origin.
@@ -63,7 +63,7 @@ pub(crate) struct TargetForm {
     /// The command that kills a node of a farm; only farms have it.
     #[serde(default)]
     pub(crate) lose_node: Vec<String>,
-    /// Where a client's numbers are in what it prints.
+    /// The place of a client's numbers in its output.
     #[serde(default)]
     pub(crate) output: OutputForm,
     /// Names of the configuration files that are made of the templates of these names.
@@ -125,7 +125,7 @@ pub(crate) struct Unsupported {
     pub(crate) any_build: bool,
 }
 
-/// What must hold of a field of a [`ServerSpec`].
+/// A condition for a field of a [`ServerSpec`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Condition {
@@ -184,8 +184,8 @@ impl TestTarget {
         })
     }
 
-    /// Why it cannot be what is asked, if it cannot. `is_given`: the user gave another build than
-    /// the packaged one.
+    /// The reason why the target cannot be what is asked, if it cannot. `is_given`: the user gave
+    /// another build than the packaged one.
     pub(crate) fn unsupported(&self, spec: &ServerSpec, is_given: bool) -> Option<String> {
         if self.form.role == TargetRole::Server && !self.form.fronts.contains(&spec.front) {
             return Some(format!("its templates have no front of {}", spec.front));
@@ -236,7 +236,7 @@ fn spec_fields() -> Vec<String> {
     fields_of(&ServerSpec::default()).keys().cloned().collect()
 }
 
-/// What a server is asked to be. Every name is one that a template may use.
+/// A server as a configuration asks for it. Every name is one that a template may use.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct ServerSpec {
@@ -258,7 +258,8 @@ pub(crate) struct ServerSpec {
     pub(crate) tickets: bool,
     /// Whether the kernel is asked to encrypt what is sent.
     pub(crate) ktls: bool,
-    /// Whether what resumes in TLS 1.3 lies in the server's cache (stateful tickets), not with clients.
+    /// Whether what resumes in TLS 1.3 lies in the server's cache (stateful tickets), not with
+    /// clients.
     pub(crate) stateful_tickets: bool,
     /// Sessions that the cache must hold; 0: some 100,000, as far as that can be set.
     pub(crate) session_cache: u64,
@@ -359,7 +360,7 @@ pub(crate) enum TargetTlsVersion {
     Tls13,
 }
 
-/// Where a load generator's numbers are in what it prints.
+/// The place of a load generator's numbers in its output.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OutputForm {
@@ -476,7 +477,8 @@ mod tests {
             "[[unsupported]]\nwhen = { workers = { least = 2 }, tickets = false }\nwhy = \"two\"\n\
              [[unsupported]]\nwhen = { certificates = [\"p256\", \"rsa2048\"] }\nwhy = \"pair\"\n\
              [[unsupported]]\nwhen = { certificates = { least = 3 } }\nwhy = \"three\"\n\
-             [[unsupported]]\nwhen = { groups = \"X25519MLKEM768\" }\nwhy = \"pq\"\nany-build = true\n",
+             [[unsupported]]\nwhen = { groups = \"X25519MLKEM768\" }\nwhy = \"pq\"\n\
+             any-build = true\n",
         )
         .unwrap();
         let plain = ServerSpec::default();

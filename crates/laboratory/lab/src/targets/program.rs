@@ -13,9 +13,9 @@ use crate::process::{ChildFault, GuardedChild};
 
 #[derive(Clone, Debug)]
 pub(crate) struct TargetProgram {
-    /// Its file; where it runs in a root, as it is named inside.
+    /// The program's file; if it runs in a root, as it is named inside.
     pub(crate) path: PathBuf,
-    /// Where it runs, if that is not this host's own system.
+    /// The root that it runs in, if that is not this host's own system.
     pub(crate) root: Option<PackageRoot>,
     pub(crate) from: ProgramSource,
 }
@@ -24,7 +24,7 @@ pub(crate) struct TargetProgram {
 pub(crate) struct Builds {
     /// Programs of targets by name.
     pub(crate) programs: BTreeMap<String, PathBuf>,
-    /// Where packaged programs run, if not in this host's own system.
+    /// The root that packaged programs run in, if that is not this host's own system.
     pub(crate) root: Option<PackageRoot>,
     pub(crate) roots: PathBuf,
 }
@@ -70,7 +70,7 @@ pub(crate) enum MissingProgram {
     },
     /// There is no root of that name; where there could be one.
     Root(String, PathBuf),
-    /// Nothing that can be run is where the user says that it is.
+    /// No program can be run at the path that the user named.
     Given(PathBuf),
 }
 
@@ -79,7 +79,7 @@ const PROBE_MAX: Duration = Duration::from_secs(10);
 /// More lines than this are no version.
 const LINES_MAX: usize = 4;
 
-/// Where Debian keeps servers, which is on no user's PATH.
+/// Folders of Debian's servers, which are on no user's PATH.
 const SERVER_FOLDERS: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
 /// The program of a target: the one that the user gave, or the one in the root, or on this host.
@@ -127,7 +127,8 @@ fn find(
     Ok(TargetProgram { path, from, root })
 }
 
-/// Where a program may be: of ours beside us, of others on PATH, and where Debian keeps servers.
+/// Folders in which a program may be: beside us one of ours, others on PATH, and where Debian keeps
+/// servers.
 fn folders(form: &super::form::TargetForm, root: Option<&PackageRoot>) -> Vec<PathBuf> {
     let beside = env::current_exe().ok().filter(|_| form.packages.is_empty());
     let beside = beside.and_then(|own| Some(own.parent()?.to_owned()));
@@ -164,7 +165,7 @@ fn dpkg(root: Option<&PackageRoot>, arguments: &[&OsStr]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// What a program prints about its version and its TLS library, a few lines.
+/// A program's lines about its version and its TLS library, a few lines.
 ///
 /// # Errors
 /// A probe cannot be started, or hangs.

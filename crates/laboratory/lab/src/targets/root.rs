@@ -106,7 +106,8 @@ pub(crate) fn at(path: &Path) -> Result<PackageRoot, RootFault> {
 const MAKE: &str = r#"set -e
 suite=$1 folder=$2 packages=$3
 shift 3
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep '/debian/\?$' | head -n 1)
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
+    grep '/debian/\?$' | head -n 1)
 [ -n "$mirror" ] || { echo "apt of this host is set up with no mirror of Debian" >&2; exit 1; }
 mkdir -p "$folder"
 trap 'rm -rf --one-file-system "$folder/.$suite.new" "$folder/.$suite.old"' EXIT

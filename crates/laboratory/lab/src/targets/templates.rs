@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::certificates::TargetCertificateFiles;
 use super::form::{ServerSpec, TargetFront, TargetTlsVersion, TestTarget};
 
-/// What a template may use; `targets/README.md` describes each.
+/// Values that a template may use; `targets/README.md` describes each.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Values<'a> {
     pub(crate) program: &'a Path,
@@ -24,7 +24,7 @@ pub(crate) struct Values<'a> {
     pub(crate) listen: TemplateEndpoint,
     /// The plain HTTP server behind it; none for those that serve themselves.
     pub(crate) origin: Option<TemplateEndpoint>,
-    /// What clients speak: `tls`, `plain` or `passthrough`.
+    /// The protocol of clients: `tls`, `plain` or `passthrough`.
     pub(crate) front: TargetFront,
     /// Whether the origin speaks TLS, which its certificate is verified for.
     pub(crate) back_tls: bool,
@@ -64,15 +64,15 @@ pub(crate) struct TemplateEndpoint {
     port: u16,
 }
 
-/// What is asked of TLS, in the words of both worlds.
+/// TLS as it is asked for, in the words of both worlds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TemplateTls<'a> {
     /// `1.2`, `1.3`, in ascending order.
     versions: Vec<&'static str>,
     suites: &'a [String],
-    /// Those of TLS 1.2, by OpenSSL's names.
+    /// Suites of TLS 1.2, by OpenSSL's names.
     openssl_ciphers: Vec<String>,
-    /// Those of TLS 1.3, by OpenSSL's names, which are the standard ones.
+    /// Suites of TLS 1.3, by OpenSSL's names, which are the standard ones.
     openssl_ciphersuites: Vec<&'a str>,
     groups: &'a [String],
     openssl_groups: Vec<&'a str>,
@@ -83,7 +83,7 @@ pub(crate) struct TemplateTls<'a> {
     ktls: bool,
 }
 
-/// What the template of a client may use.
+/// Values that the template of a client may use.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ClientValues<'a> {
     pub(crate) program: &'a Path,

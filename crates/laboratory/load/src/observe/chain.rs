@@ -34,8 +34,8 @@ pub enum Path {
 }
 
 impl TrustedRoots {
-    /// Those in a text of PEM. Such that cannot be read are left out, as systems have some of them.
-    /// `None` = there is none.
+    /// The roots in a text of PEM. Such that cannot be read are left out, as systems have some of
+    /// them. `None` = there is none.
     #[must_use]
     pub fn read(pem: &[u8]) -> Option<Self> {
         let mut roots = RootCertStore::empty();

@@ -49,7 +49,7 @@ pub fn is_tls(bytes: &[u8]) -> bool {
     kind && major && bytes.get(2).is_none_or(|minor| *minor <= 4)
 }
 
-/// Why bytes are no records.
+/// Reasons why bytes are no records.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecordBytesFault {
     #[error("what the server sent is no TLS")]
@@ -97,7 +97,7 @@ pub fn message(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*kind, body, rest))
 }
 
-/// What can be seen of TLS 1.2: the handshake until the server changes to ciphers, and lengths.
+/// The visible part of TLS 1.2: the handshake until the server changes to ciphers, and lengths.
 pub(super) fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFindings {
     let added = match suite.map(|suite| suite.suite().as_str().unwrap_or_default()) {
         Some(name) if name.contains("CHACHA20") => 16,
@@ -144,7 +144,7 @@ fn ticket12(body: &[u8]) -> Option<Ticket> {
     })
 }
 
-/// What is in records after a handshake of TLS 1.3.
+/// The contents of records after a handshake of TLS 1.3.
 pub(super) fn decrypted(
     received: &[u8],
     suite: SupportedCipherSuite,

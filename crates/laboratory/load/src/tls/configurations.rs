@@ -16,7 +16,7 @@ use crate::plan::{
     Group, Handshake, OwnCertificate, PlannedTls, Signature, Suite, Verification, Versions,
 };
 
-/// Why no client can be made from a plan.
+/// Reasons why no client can be made from a plan.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TlsFault {
     /// The file for `--ca` has no certificate, or one that cannot be read.

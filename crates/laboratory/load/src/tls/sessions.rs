@@ -30,7 +30,7 @@ struct KeptSession {
 }
 
 impl ThreadSessions {
-    /// Of so many clients, who have none yet.
+    /// Sessions of so many clients, who have none yet.
     pub(crate) fn new(clients: usize) -> Self {
         let clients = (0..clients).map(|_| KeptSession::default()).collect();
         Self {
@@ -39,7 +39,7 @@ impl ThreadSessions {
         }
     }
 
-    /// What the library asks and says from now on concerns this client.
+    /// Makes the library's calls from now on concern this client.
     #[inline]
     pub(crate) fn turn_to(&self, client: usize) {
         self.turn.store(client, Relaxed);

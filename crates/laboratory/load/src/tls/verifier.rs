@@ -14,7 +14,7 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use wire::certificate_chain;
 
-/// What a server presented last to a thread, whose connections take turns.
+/// The chain that a server presented last to a thread, whose connections take turns.
 #[derive(Debug, Default)]
 pub(crate) struct Presented {
     scheme: AtomicU16,
@@ -63,8 +63,8 @@ pub(crate) enum ChainCheck {
     Chain(Arc<WebPkiServerVerifier>),
 }
 
-/// What of a server's chain the library may look at: the search for a path costs it seconds, if
-/// the server has made it so.
+/// The part of a server's chain that the library may look at: the search for a path costs it
+/// seconds, if the server has made it so.
 ///
 /// # Errors
 /// There is too much of it.

@@ -18,19 +18,19 @@ use crate::host;
 use crate::markup::{MarkupElement, element};
 use crate::words::{command_lines, listed};
 
-/// Its size in pixels: what link previews show whole.
+/// The size of a card in pixels: link previews show it whole.
 pub const CARD_SIZE: (u32, u32) = (1200, 630);
 
-/// Why there is no card, and what would help.
+/// The reason why there is no card, and the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{seen}")]
 pub struct CardRefusal {
-    /// What is missing, in a sentence without a full stop.
+    /// The missing thing, in a sentence without a full stop.
     pub seen: String,
     pub hint: String,
 }
 
-/// What a card is to be about; what is not named is chosen where there is no choice.
+/// The subject of a card; a part that is not named is chosen where there is no choice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CardSubject<'s> {
     /// The name of a scenario.

@@ -215,7 +215,7 @@ fn loss_percent(change: &Comparison) -> Option<f64> {
     })
 }
 
-/// What the second loses against the first, in percent; `None` if there is nothing to compare.
+/// The losses of the second against the first, in percent; `None` if there is nothing to compare.
 fn chart(pair: &ScenarioPair<'_>, palette: Palette<'_>) -> Option<Chart> {
     let metric = *pair.metrics.first()?;
     let study = &pair.a;
@@ -317,7 +317,7 @@ fn differences(a: &Experiment, b: &Experiment) -> Vec<[String; 3]> {
     rows.chain(targets).filter(|[_, a, b]| a != b).collect()
 }
 
-/// What makes a comparison doubtful, or was omitted.
+/// Warnings of what makes a comparison doubtful, or was omitted.
 fn warnings(a: &Experiment, b: &Experiment, pairs: &[ScenarioPair<'_>]) -> Vec<ReportWarning> {
     let is_changed = |pair: &&ScenarioPair<'_>| {
         let (a, b) = (pair.a.scenario, pair.b.scenario);

@@ -15,7 +15,7 @@ pub(crate) struct Comparison {
     pub(crate) verdict: ComparisonVerdict,
 }
 
-/// What a comparison says about its first metric.
+/// The verdict of a comparison about its first metric.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum ComparisonVerdict {
     Better,
@@ -79,13 +79,13 @@ fn effect(
     }
 }
 
-/// Of pairs, one per round.
+/// The effect of pairs, one per round.
 pub(crate) fn effect_of_pairs(metric: Metric, pairs: &[(f64, f64)]) -> Option<Effect> {
     let is_nothing = pairs.iter().all(|pair| *pair == (0.0, 0.0));
     effect(metric, is_nothing, |scale| Effect::of_pairs(pairs, scale))
 }
 
-/// Of samples of two runs, which have no rounds in common.
+/// The effect of samples of two runs, which have no rounds in common.
 pub(crate) fn effect_of_samples(metric: Metric, above: &[f64], below: &[f64]) -> Option<Effect> {
     let is_nothing = above.iter().chain(below).all(|sample| *sample == 0.0);
     effect(metric, is_nothing, |scale| {

@@ -104,7 +104,7 @@ fn single(study: &Study<'_>, metric: Metric) -> Bars {
     bars
 }
 
-/// What the signs at a bar mean, where nothing else says so.
+/// The signs at a bar in words, if no other text explains them.
 pub(crate) fn legend(study: &Study<'_>) -> String {
     let first = study.targets.first();
     let first = first.map_or("", |target| target.name.as_str());
@@ -327,7 +327,7 @@ pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
     study.entries().filter_map(course).collect()
 }
 
-/// What all targets of a scenario with a rising load served over time: as shares of their own
+/// The service of all targets of a scenario with a rising load over time: as shares of their own
 /// capacities, so that all of them are offered the same. `None` of fewer than two.
 pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
     let mut served = Vec::new();

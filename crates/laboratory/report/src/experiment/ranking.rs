@@ -1,4 +1,4 @@
-//! Which targets are better than the first, in a few lines: what a report begins with.
+//! The ranking that a report begins with: targets that are better than the first, in a few lines.
 //!
 //! Metrics of configurations are judged against the first target's in the same configuration. The
 //! main metric of each scenario is counted, the others are listed: several metrics of a measurement
@@ -24,8 +24,8 @@ pub(crate) struct Ranking {
     first: String,
     /// Comparisons of a target in a scenario that say the same.
     lines: Vec<RankingLine>,
-    /// What the first has no measurement of and others have: scenario, and the configuration with
-    /// the reason.
+    /// Configurations that the first has no measurement of and others have: scenario, and the
+    /// configuration with the reason.
     lacks: Vec<(String, String)>,
     /// Targets that do other work, with what they do.
     other_work: Vec<(String, &'static str)>,
@@ -155,7 +155,7 @@ impl Ranking {
         }
     }
 
-    /// What a scenario's main metric says of a target in a combination of values.
+    /// The comparison by a scenario's main metric of a target in a combination of values.
     pub(crate) fn main(
         &self,
         study: &Study<'_>,
@@ -302,7 +302,7 @@ impl Ranking {
             .collect()
     }
 
-    /// What a report begins with: the finding, and how it is counted.
+    /// The beginning of a report: the finding, and how it is counted.
     pub(crate) fn finding(&self) -> Vec<ReportBlock> {
         let (headline, counted) = self.headline();
         let head = [
@@ -313,7 +313,7 @@ impl Ranking {
         head.into_iter().chain(counted).collect()
     }
 
-    /// What it consists of, the first target's defeats first.
+    /// The parts of the finding, the first target's defeats first.
     pub(crate) fn lists(&self) -> Vec<ReportBlock> {
         use ComparisonVerdict::{Better, NoDifference, Worse};
         use Weight::{Alone, Further, Main};
@@ -399,7 +399,7 @@ impl RankingLine {
     }
 }
 
-/// What a target does that is not ranked.
+/// The work of a target that is not ranked.
 fn other_work(target: &TargetDescription) -> &'static str {
     match (target.scheme.as_str(), target.serves.as_str()) {
         ("http", _) => "does no TLS, and shows what TLS costs",

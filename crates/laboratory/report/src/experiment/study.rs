@@ -16,7 +16,7 @@ pub(crate) struct Study<'e> {
     pub(crate) number: usize,
     pub(crate) scenario: &'e Scenario,
     pub(crate) metrics: Vec<Metric>,
-    /// Those that take part, in the order of tables; others are compared with the first.
+    /// Targets that take part, in the order of tables; others are compared with the first.
     pub(crate) targets: Vec<&'e TargetDescription>,
     pub(crate) combinations: Vec<Combination<'e>>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct MeasuredConfiguration<'e> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Gap {
     pub(crate) kind: &'static str,
-    /// Why, for people; empty where the word says it.
+    /// The reason, for people; empty where the word says it.
     pub(crate) why: String,
 }
 
@@ -172,7 +172,7 @@ const READ_OFFS: [Metric; 4] = [
     Metric::Peak,
 ];
 
-/// What a scenario reports of each configuration, the main one first.
+/// Metrics that a scenario reports of each configuration, the main one first.
 fn metrics(scenario: &Scenario, is_ramp: bool) -> Vec<Metric> {
     let metrics = scenario.metrics.iter().copied();
     if !is_ramp {
@@ -248,7 +248,7 @@ impl<'e> Combination<'e> {
         self.titles(self.values.len().saturating_sub(1))
     }
 
-    /// Of the first values. A bare number is nothing without its factor.
+    /// Titles of the first values. A bare number is nothing without its factor.
     fn titles(&self, count: usize) -> String {
         let pairs = self.values.iter().zip(self.factors).take(count);
         let titles = pairs.map(|(value, factor)| {
@@ -319,7 +319,7 @@ impl MeasuredConfiguration<'_> {
         Spread::of(&self.samples(metric))
     }
 
-    /// Why there is no measurement; `None` if there is one.
+    /// The reason why there is no measurement; `None` if there is one.
     pub(crate) fn gap(&self) -> Option<Gap> {
         if !self.measurements.is_empty() {
             return None;
@@ -345,8 +345,8 @@ pub(crate) fn do_same_work(target: &TargetDescription, other: &TargetDescription
     (&target.serves, &target.scheme) == (&other.serves, &other.scheme)
 }
 
-/// Which of the targets a target is compared with: the first program, in the place where it does
-/// the same work, else the first target. `None` = it is that one itself.
+/// The target that a target is compared with: the first program, in the place where it does the
+/// same work, else the first target. `None` = it is that one itself.
 pub(crate) fn base(targets: &[&TargetDescription], index: usize) -> Option<usize> {
     let first = targets.first()?;
     let is_base = |target: &&TargetDescription| {

@@ -102,7 +102,7 @@ fn words(gap: &Gap) -> String {
     joined(&[gap.kind, &gap.why], ": ")
 }
 
-/// What a metric is of, with its unit.
+/// The head of a metric's column: its name with its unit.
 pub(crate) fn heading(study: &Study<'_>, metric: Metric) -> String {
     let better = if metric.is_less_better() {
         "less"
@@ -221,8 +221,8 @@ fn cell(
     }
 }
 
-/// What the last factor does within each target: every value against the first one. With a column
-/// per target for the page, and for a terminal with a row.
+/// The gains by the last factor within each target: every value against the first one. With a
+/// column per target for the page, and for a terminal with a row.
 pub(crate) fn gains(study: &Study<'_>) -> Option<[ReportTable; 2]> {
     let (metric, first) = (study.main()?, *study.last_values().first()?);
     let how = if metric.is_share() {
@@ -401,7 +401,7 @@ pub(crate) fn targets(targets: &[TargetDescription]) -> ReportTable {
     table
 }
 
-/// What a target says of itself, or why it takes no part.
+/// A target's words about its version, or why it takes no part.
 pub(crate) fn version(target: &TargetDescription) -> String {
     match &target.missing {
         Some(why) => format!("takes no part: {why}"),
@@ -474,7 +474,7 @@ fn names(
     ]
 }
 
-/// What is reported of each measurement beside its names and metrics.
+/// A count that is reported of each measurement beside its names and metrics.
 type CountColumn = (&'static str, fn(&Measurement) -> f64);
 
 const COUNTS: [CountColumn; 16] = [

@@ -1,4 +1,5 @@
-//! What makes the measurements of a scenario doubtful: noise, a client at its limit, failures.
+//! Warnings that make the measurements of a scenario doubtful: noise, a client at its limit,
+//! failures.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +88,7 @@ fn omitted(measurements: &[&Measurement]) -> Option<String> {
     })
 }
 
-/// Where a closed load did not fill the server, its rate is that of the client.
+/// If a closed load did not fill the server, its rate is that of the client.
 fn idle_servers(study: &Study<'_>) -> Option<String> {
     if !study.metrics.iter().any(|it| it.depends_on_load()) {
         return None;

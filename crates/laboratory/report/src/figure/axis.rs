@@ -9,7 +9,7 @@ pub(crate) struct Axis {
     pub(crate) scale: AxisScale,
     /// About how many ticks there is room for on it.
     pub(crate) ticks: usize,
-    /// Of the values 0, 1, 2, … where those are places and no amounts.
+    /// Names of the values 0, 1, 2, … where those are places and no amounts.
     names: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Axis {
 
     /// An axis of places with names, one after the other: the values 0, 1, 2, …
     pub(crate) fn places(title: &str, names: Vec<String>) -> Self {
-        /// Of the distance between two: before the first and behind the last.
+        /// The share of the distance between two: before the first and behind the last.
         const EDGE: f64 = 0.15;
         let last = names.len().max(1) as f64 - 1.0;
         let axis = Self::exact(title, AxisUnit::Count, -EDGE, last + EDGE, names.len());
@@ -87,7 +87,7 @@ impl Axis {
         Self::new(&format!("{title}, log scale"), unit, scale, TICKS)
     }
 
-    /// Its ticks with their names, where there is room for about `about` of them.
+    /// Ticks with their names, where there is room for about `about` of them.
     pub(crate) fn named_ticks(&self, about: usize) -> Vec<(f64, String)> {
         if !self.names.is_empty() {
             let names = self.names.iter().enumerate();
@@ -221,7 +221,7 @@ impl AxisScale {
         Self::new(self.spacing, from, (self.to / step - 1e-9).ceil() * step)
     }
 
-    /// Where a value stands, from 0 to 1; `None` if it has no place.
+    /// The place of a value, from 0 to 1; `None` if it has none.
     pub(crate) fn place(&self, value: f64) -> Option<f64> {
         let share = match self.spacing {
             Spacing::Linear => (value - self.from) / (self.to - self.from),

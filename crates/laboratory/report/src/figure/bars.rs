@@ -27,7 +27,7 @@ pub(crate) struct BarPanel {
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) colour: &'static str,
-    /// Where it ends, and the least and the greatest sample; without them, the texts say why.
+    /// The end of the bar, and the least and the greatest sample; without them, the texts say why.
     pub(crate) value: Option<(f64, f64, f64)>,
     pub(crate) text: String,
     pub(crate) beside: String,
@@ -51,11 +51,11 @@ impl Bars {
     }
 }
 
-/// What all panels have in common, so that their bars can be compared.
+/// The edges that all panels have in common, so that their bars can be compared.
 struct Edges {
     /// The width of a panel.
     width: f64,
-    /// Where bars begin, and how long the longest may be.
+    /// The beginning of bars, and how long the longest may be.
     left: f64,
     room: f64,
 }
@@ -136,7 +136,7 @@ fn whisker(from: f64, to: f64, middle: f64) -> MarkupElement {
     element("path").with("class", "whisker").with("d", data)
 }
 
-/// Why there is no bar: in short where there is no room for the whole.
+/// The reason why there is no bar: in short where there is no room for the whole.
 fn reason(bar: &Bar, whole: &str, width: f64) -> String {
     if text_width(whole) <= width {
         return whole.to_owned();

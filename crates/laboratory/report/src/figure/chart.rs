@@ -13,7 +13,7 @@ pub(crate) struct Chart {
     /// The axis below all panels.
     pub(crate) x: Axis,
     pub(crate) panels: Vec<Panel>,
-    /// What is said about stretches of the axis when one points there.
+    /// Words about stretches of the axis when one points there.
     pub(crate) columns: Vec<AxisStretch>,
 }
 

@@ -1,10 +1,10 @@
-//! Where the parts of a panel stand, and their elements: grid, lines, marks and names.
+//! Places of the parts of a panel, and their elements: grid, lines, marks and names.
 
 use super::axis::AxisScale;
 use super::chart::{AxisStretch, Callout, Chart, Panel, Series, SeriesShape, WIDTH};
 use crate::markup::{MarkupElement, element};
 
-/// Where the parts of a panel stand, in pixels.
+/// Places of the parts of a panel, in pixels.
 #[derive(Clone, Debug)]
 struct PanelLayout {
     left: f64,
@@ -13,7 +13,7 @@ struct PanelLayout {
     bottom: f64,
     /// About how many ticks there is room for below, and at the left.
     ticks: (usize, usize),
-    /// Where each series' entry in the legend begins, if it has one: left end and baseline.
+    /// The beginning of each series' entry in the legend, if it has one: left end and baseline.
     legend: Vec<Option<(f64, f64)>>,
 }
 
@@ -62,7 +62,7 @@ impl PanelLayout {
     }
 }
 
-/// Where the legend's entries stand, and the baseline of its last line.
+/// Places of the legend's entries, and the baseline of its last line.
 fn legend(panel: &Panel) -> (Vec<Option<(f64, f64)>>, f64) {
     const BOLD: f64 = 1.15;
     let entries: Vec<Option<f64>> = panel.series.iter().map(entry_width).collect();
@@ -163,7 +163,7 @@ impl Draw<'_> {
         shapes
     }
 
-    /// Its name stands above the line where there is room.
+    /// A limit, whose name stands above the line if there is room.
     fn limit(&self, (value, name): &(f64, String)) -> MarkupElement {
         let group = element("g").with("class", "limit");
         let Some(y) = self.y(*value) else {

@@ -1,4 +1,4 @@
-//! What each offered rate brought, and the four read-offs of Bernat's method (2011): the greatest
+//! The results of each offered rate, and the four read-offs of Bernat's method (2011): the greatest
 //! rates that kept a limit, and whether the load went far enough to find them.
 
 use std::fmt;

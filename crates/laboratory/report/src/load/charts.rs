@@ -1,6 +1,6 @@
 //! The figures of a run: over time, by percentile, by offered rate.
 //!
-//! What stands where is decided here; how it is drawn is [`crate::figure`]'s.
+//! The places of figures are decided here; [`crate::figure`] draws them.
 
 use measure::capacity::{CapacityLimit, RatePoint};
 use measure::choice::Kind;
@@ -215,7 +215,7 @@ pub(crate) fn compared(records: &[(&str, &LoadRecord)]) -> Option<Chart> {
 /// A histogram as a line over the percentiles.
 struct Curve {
     series: Series,
-    /// Where it ends: as many nines as its count allows.
+    /// The end of the curve: as many nines as its count allows.
     nines: f64,
     text: String,
 }

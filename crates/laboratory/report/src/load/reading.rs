@@ -105,13 +105,14 @@ pub(crate) const PARTS: [TransactionPart; 3] = [
     },
 ];
 
-/// What a run was made with: names and values.
+/// The conditions of a run: names and values.
 pub(crate) type RunConditions = Vec<(String, String)>;
 
 /// Names of flags that say nothing about what was measured.
 const BESIDE: [&str; 3] = ["record", "quiet", "seed"];
 
-/// Of a record: what was given, and where and by what it was made. Equal ones are repetitions.
+/// The conditions of a record: the settings, and where and by what it was made. Equal ones are
+/// repetitions.
 pub(crate) fn conditions(record: &LoadRecord) -> RunConditions {
     let mut all = given(record);
     all.retain(|(name, _)| !BESIDE.contains(&name.as_str()));

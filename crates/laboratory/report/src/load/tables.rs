@@ -29,7 +29,7 @@ pub(crate) fn failed_share(counts: measure::record::TransactionCounts) -> Percen
     }
 }
 
-/// What is shown of a spread, with the name of its column.
+/// A column of a spread, with its name.
 type SpreadColumn = (&'static str, fn(&Spread) -> f64);
 
 const SPREAD: [SpreadColumn; 4] = [
@@ -185,8 +185,8 @@ pub(crate) fn failures(record: &LoadRecord) -> ReportTable {
     table
 }
 
-/// What is shown of a second: head of the table, head of the sheet, value; where a row is of
-/// several seconds, its counts are sums and other values the greatest.
+/// A column of seconds: head of the table, head of the sheet, value; where a row is of several
+/// seconds, its counts are sums and other values the greatest.
 type SecondColumn = (&'static str, &'static str, fn(&Second) -> u64);
 
 const SECOND_COUNTS: [SecondColumn; 5] = [
@@ -319,7 +319,7 @@ fn time(ns: f64) -> Cell {
     Cell::maybe((ns > 0.0).then_some(Nanoseconds(ns)))
 }
 
-/// What was searched and found, and the four read-offs.
+/// The search and its finding, and the four read-offs.
 pub(crate) fn capacity(record: &LoadRecord) -> ReportTable {
     let caption = match record.steps.len() {
         0 => "Greatest rates of success, read off the seconds of the ramp",

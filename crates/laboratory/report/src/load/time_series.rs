@@ -7,7 +7,7 @@ use measure::record::{LoadRecord, Second, TransactionCounts};
 /// One sample: of a second, or of several that were put together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SeriesSample {
-    /// Its middle, in seconds after the beginning.
+    /// The middle of the sample, in seconds after the beginning.
     pub(crate) at_s: f64,
     /// NaN if there is none.
     pub(crate) value: f64,

@@ -1,4 +1,4 @@
-//! Why a configuration was not measured, and what may end a measurement early.
+//! Reasons why a configuration was not measured, and the trait that ends a measurement early.
 
 use load::run::Stopper;
 
@@ -26,7 +26,7 @@ impl MeasurementFailure {
     }
 }
 
-/// What may end a measurement early, from any thread.
+/// A request to end a measurement early, from any thread.
 pub(crate) trait Cancel: Sync {
     fn is_requested(&self) -> bool;
 

@@ -28,7 +28,7 @@ pub(crate) struct LoadResult {
     pub(crate) carried: u64,
     /// Transactions that succeeded from then until nothing was begun any more.
     pub(crate) ended_in_time: u64,
-    /// What was used from the end of the warm-up until the server was at rest.
+    /// Use from the end of the warm-up until the server was at rest.
     pub(crate) used: Used,
     /// The server near the end.
     pub(crate) at_load: LoadedUsage,
@@ -179,7 +179,7 @@ fn finish(
     })
 }
 
-/// Has the event happen when it is due, unless the load is over before.
+/// Makes the event happen when it is due, unless the load is over before.
 fn happen(
     due: Instant,
     over: &Receiver<()>,

@@ -1,4 +1,4 @@
-//! What a measurement asks of a server beside its load: how it serves, commands while it is loaded,
+//! Requests of a measurement beside its load: how the server serves, commands while it is loaded,
 //! and the load of another program.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::targets::templates::ClientValues;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LoggedRequests {
     pub(crate) succeeded: u64,
-    /// What was negotiated for the connections that they came by.
+    /// Handshakes of the connections that the requests came by.
     pub(crate) handshakes: Vec<HandshakeCounts>,
 }
 
@@ -91,12 +91,12 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct EventCommand {
     name: &'static str,
     words: Vec<OsString>,
-    /// Those of the client: what is measured must not be disturbed.
+    /// The client's CPUs: what is measured must not be disturbed.
     cpus: Vec<u16>,
     folder: PathBuf,
 }
 
-/// What happens to a server under load, once.
+/// An event that befalls a server under load, once.
 #[derive(Debug)]
 pub(crate) struct ServerEvent {
     /// When, from the end of the warm-up.

@@ -80,8 +80,8 @@ pub(crate) fn seconds(plan: &LoadPlan, record: &LoadRecord, has_event: bool) -> 
     }
 }
 
-/// What can be read off rates that rise: of steps, a point each; of a ramp, a point for each
-/// whole second of it.
+/// Read-offs of rates that rise: of steps, a point each; of a ramp, a point for each whole second
+/// of it.
 pub(crate) fn read_offs(plan: &LoadPlan, record: &LoadRecord) -> Option<ReadOffs> {
     let ArrivalModel::Open { stretches, .. } = &plan.arrival else {
         return None;
@@ -104,7 +104,7 @@ fn changes(stretches: &[Stretch]) -> bool {
     stretches.len() > 1 || stretches.iter().any(is_ramp)
 }
 
-/// What ended in a second, whenever it was begun.
+/// The transactions that ended in a second, whenever they were begun.
 fn point(second: &Second) -> RatePoint {
     let ended = second.succeeded + second.failed;
     RatePoint {

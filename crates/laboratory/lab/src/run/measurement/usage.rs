@@ -1,4 +1,4 @@
-//! What a server used while it was loaded: CPU time, memory, switches, and the whole machine's time.
+//! Use of a server while it was loaded: CPU time, memory, switches, and the whole machine's time.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -91,7 +91,7 @@ impl TimedReading {
         self.server.forget_ended(&after.server);
     }
 
-    /// What was used since then.
+    /// Use since then.
     ///
     /// # Errors
     /// A process of the server or the origin ended in between: what it used is lost.

@@ -24,7 +24,7 @@ const UNOFFERED: [&str; 2] = ["clients-exhausted", "schedule-overrun"];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence<'a> {
     pub(crate) handshakes: &'a [HandshakeCounts],
-    /// What came in each second.
+    /// The seconds of the load.
     pub(crate) seconds: &'a [Second],
     pub(crate) totals: TransactionCounts,
     pub(crate) failures: &'a BTreeMap<String, u64>,
@@ -136,7 +136,7 @@ pub(crate) fn judge_origin(
     fault.map_or(Ok(()), |fault| Err(MeasurementFailure::Void(fault)))
 }
 
-/// Of the figures alone: in the warm-up every session begins.
+/// Resumptions are judged by the figures alone: in the warm-up every session begins.
 fn of_resumed(expect: &Expect, seconds: &[Second]) -> Option<String> {
     let wanted = expect.resumed?;
     let resumed: u64 = seconds.iter().map(|second| second.resumed).sum();
@@ -179,7 +179,7 @@ fn of_error_rate(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
     })
 }
 
-/// What never left the client is no failure of the server.
+/// A hello that never left the client is no failure of the server.
 fn of_offer(evidence: Evidence<'_>) -> Option<String> {
     let counts = UNOFFERED.iter().map(|name| evidence.failures.get(*name));
     let unoffered: u64 = counts.flatten().sum();

@@ -27,7 +27,7 @@ pub(crate) struct Contender<'p> {
     pub(crate) is_given: bool,
 }
 
-/// What the user asked for beside the scenario.
+/// Options of a run that replace values of a scenario.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScenarioOverrides {
     pub(crate) is_quick: bool,
@@ -45,7 +45,7 @@ pub(crate) struct ScenarioOverrides {
 #[derive(Clone, Debug)]
 pub(crate) struct Expanded {
     pub(crate) scenario: experiment::Scenario,
-    /// What is to be measured, and what cannot be.
+    /// Configurations to measure, and those that cannot be.
     pub(crate) configurations: Vec<Planned>,
 }
 

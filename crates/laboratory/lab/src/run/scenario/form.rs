@@ -1,6 +1,6 @@
 //! The file of a scenario: its form, and messages about files of another form.
 //!
-//! Which configurations it has with its targets, `expansion` decides.
+//! `expansion` decides which configurations it has with its targets.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const REFERENCE: &str = "docs/guide/lab.md describes the file of a scenario";
 pub(crate) struct ScenarioFile<S> {
     pub(crate) question: String,
     pub(crate) method: String,
-    /// What the server's CPU time is divided by, in plural.
+    /// The operation by which the server's CPU time is divided, in plural.
     pub(crate) operation: String,
     pub(crate) metrics: Vec<Metric>,
     /// The one that others are compared with first.
@@ -181,7 +181,7 @@ pub(crate) struct Loads {
     pub(crate) capacity: ConfigurationSettings,
     /// Laid over them, by factor and value, in the order of the file.
     pub(crate) values: Vec<Vec<ConfigurationSettings>>,
-    /// Of the load in the background; empty where there is none.
+    /// Settings of the load in the background; empty where there is none.
     pub(crate) background: ConfigurationSettings,
     pub(crate) background_values: Vec<Vec<ConfigurationSettings>>,
 }
@@ -189,7 +189,7 @@ pub(crate) struct Loads {
 /// Reads a file.
 ///
 /// # Errors
-/// What is wrong with its form; `expansion` finds settings that contradict each other.
+/// Complaints about its form; `expansion` finds settings that contradict each other.
 pub(crate) fn parse(text: &str) -> Result<ScenarioForm, Vec<Complaint>> {
     let one = |error: toml::de::Error| vec![of_toml(&error)];
     toml::from_str::<ScenarioFile<ServerSpec>>(text).map_err(one)?;

@@ -1,5 +1,5 @@
-//! A configuration as it is measured: settings of the load, of the server, and what it is expected to
-//! negotiate.
+//! A configuration as it is measured: settings of the load, of the server, and what it is expected
+//! to negotiate.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -31,7 +31,7 @@ impl Default for ConfigurationSettings {
     }
 }
 
-/// What is offered, in multiples of what the target is capable of.
+/// The offered rate, in multiples of the target's capacity.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(
     untagged,
@@ -112,7 +112,7 @@ impl ConfigurationSettings {
         }
     }
 
-    /// What was typed for a setting, as one text.
+    /// The text typed for a setting.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         Some(self.0.get(name)?.texts().join(","))
     }
@@ -185,7 +185,7 @@ pub(crate) struct Expect {
     /// The scheme of the server's signature in every handshake that had one.
     pub(crate) signature: Option<String>,
     pub(crate) resumed: Option<ShareBounds>,
-    /// Of the connections to an origin that speaks TLS.
+    /// Resumed share of the connections to an origin that speaks TLS.
     pub(crate) origin_resumed: Option<ShareBounds>,
     pub(crate) error_rate: Option<ShareBounds>,
 }
@@ -254,7 +254,7 @@ pub(crate) struct Planned {
     pub(crate) lose_node: Option<Duration>,
 }
 
-/// What a measurement takes beside its load: the server's start and end, a probe, a rest.
+/// Time of a measurement beside its load: the server's start and end, a probe, a rest.
 const OVERHEAD: Duration = Duration::from_millis(700);
 
 /// A full handshake that fills a session cache, about.
@@ -294,9 +294,9 @@ impl LoadClient {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Loading {
-    /// Its settings, without those that the runner gives.
+    /// The load's settings, without those that the runner gives.
     pub(crate) settings: ConfigurationSettings,
-    /// Of open load at a multiple of the target's capacity.
+    /// The capacity of an open load at a multiple of it.
     pub(crate) capacity: Option<CapacityPlan>,
     /// The settings of a load that goes on meanwhile.
     pub(crate) background: Option<ConfigurationSettings>,
@@ -330,7 +330,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl ProgramLoad {
-    /// What the templates of the program may use.
+    /// Values that the templates of the program may use.
     pub(crate) fn values<'a>(&self, call: Call<'a>, launch: &LaunchSettings) -> ClientValues<'a> {
         let text = |name| self.settings.text(name);
         let size = text("size").and_then(|text| quantity::size(&text));
