@@ -1,22 +1,144 @@
-//! From a connection's first byte to the end of its handshake.
+//! The client's end, from its first byte to the end of its handshake, and what seals its bytes.
 //!
-//! Owns the order of things: PROXY header and conversation where they come, ClientHello,
+//! Owns the order of things: PROXY header and STARTTLS dialog where they come, ClientHello,
 //! handshake. What may follow, and what is done about a failure, is `connection`'s.
+
+use std::time::Instant;
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
 use tls::handshake::{Agreed, Established, Handshake, HandshakeFault};
 use tls::options::{Tls13Sessions, Version};
-use tls::record::{Layout, RecordSealer};
+use tls::record::{KeyExhausted, Layout, RecordSealer};
 use tls::resumption::OfferedSession;
 use tls::server::Server;
+use tls::traffic::Traffic;
 use wire::client_hello::{self, ClientHello, HelloFault, Peek, Reader};
 use wire::proxy_header::{self, Likeness, ProxyFault};
 use wire::server_session::SessionId;
 
 use crate::buffer::Buffer;
+use crate::end::EndState;
 use crate::facts::{CertificateAlgorithms, Ending, Facts, PassingSession};
 use crate::options::{Front, SendProxy, Settings};
 use crate::proxy_header_out;
+use crate::relay::AS_IS;
+
+pub(crate) struct FrontEnd {
+    pub(crate) state: EndState<Handshaking>,
+    /// The client's TCP stream has ended: nothing more will come.
+    pub(crate) is_ended: bool,
+    /// Bytes that come first in plaintext must not be a PROXY header.
+    pub(crate) may_be_header: bool,
+    /// Bytes for the client wait where they are not ours to see: in a pipe, or in a file.
+    pub(crate) is_answering: bool,
+    /// When the client was greeted, if it had to wait for that.
+    pub(crate) greeted: Option<Instant>,
+    /// How long a session that is not here is waited for, while it is.
+    pub(crate) fetch_until: Option<Instant>,
+}
+
+impl FrontEnd {
+    /// Before the first byte.
+    pub(crate) fn new(expects_proxy_header: bool, settings: &Settings) -> Self {
+        Self {
+            state: if expects_proxy_header {
+                EndState::Handshaking(Handshaking::ProxyHeader)
+            } else {
+                after_header(settings)
+            },
+            is_ended: false,
+            may_be_header: settings.accepts_proxy && !expects_proxy_header,
+            is_answering: false,
+            greeted: None,
+            fetch_until: None,
+        }
+    }
+
+    /// Whether the client has to be admitted before anything else.
+    pub(crate) fn needs_admission(&self) -> bool {
+        matches!(self.state.handshake(), Some(Handshaking::Admission))
+    }
+
+    /// Goes on with a client that was admitted.
+    pub(crate) fn admit(&mut self, settings: &Settings) {
+        if self.needs_admission() {
+            self.state = after_header(settings);
+        }
+    }
+
+    /// Whether the service has to be chosen before anything else.
+    pub(crate) fn needs_route(&self) -> bool {
+        matches!(self.state.handshake(), Some(Handshaking::Routing))
+    }
+
+    /// The session that has to be looked for before anything else.
+    pub(crate) fn wanted_session(&self) -> Option<OfferedSession> {
+        match self.state.handshake() {
+            Some(Handshaking::Fetching(key)) => Some(*key),
+            _ => None,
+        }
+    }
+
+    /// Reads the hello, once more if it had to wait for an answer.
+    pub(crate) fn read_hello(&mut self) {
+        self.state = EndState::Handshaking(Handshaking::hello());
+    }
+
+    /// Seals the bytes for the client; `None` = it cannot be sent any now.
+    pub(crate) fn sealer(&mut self) -> Option<FrontSealer<'_>> {
+        match &mut self.state {
+            EndState::Plain => Some(FrontSealer::Plain),
+            EndState::Tls(tls) => Some(FrontSealer::Tls(&mut tls.traffic)),
+            EndState::Handshaking(Handshaking::Handshake(handshake)) => handshake
+                .can_seal()
+                .then_some(FrontSealer::Early(handshake)),
+            EndState::Handshaking(_) | EndState::Dialog(_) | EndState::Closed => None,
+        }
+    }
+
+    /// Whether the kernel waits for a key, or has a record of its own to send first.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.state.tls().is_some_and(|tls| tls.ktls.holds_back())
+    }
+
+    /// Whether records without data wait to be sent by the kernel.
+    pub(crate) fn has_records(&self) -> bool {
+        let tls = self.state.tls();
+        tls.is_some_and(|tls| !tls.ktls.records.is_empty())
+    }
+}
+
+/// The seal of the bytes for a client. Early data is answered before the handshake is over.
+pub(crate) enum FrontSealer<'f> {
+    Plain,
+    Early(&'f mut Handshake),
+    Tls(&'f mut Traffic),
+}
+
+impl RecordSealer for FrontSealer<'_> {
+    fn layout(&self) -> Layout {
+        match self {
+            Self::Plain => AS_IS,
+            Self::Early(handshake) => handshake.layout(),
+            Self::Tls(traffic) => traffic.layout(),
+        }
+    }
+
+    fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
+        match self {
+            Self::Plain => Ok(()),
+            Self::Early(handshake) => handshake.seal(record),
+            Self::Tls(traffic) => traffic.seal(record),
+        }
+    }
+}
+
+fn after_header(settings: &Settings) -> EndState<Handshaking> {
+    match &settings.starttls {
+        Some(starttls) if starttls.sides.front.is_some() => EndState::Dialog(Handshaking::hello()),
+        _ => EndState::Handshaking(Handshaking::hello()),
+    }
+}
 
 /// How far the handshaking got.
 pub(crate) enum Handshaking {
@@ -24,8 +146,6 @@ pub(crate) enum Handshaking {
     ProxyHeader,
     /// The client that it names has to be admitted.
     Admission,
-    /// The client speaks plaintext, and may ask for TLS.
-    Conversation,
     /// The ClientHello is not yet whole.
     Hello(Reader),
     /// The service that the hello asks for has to be chosen.
@@ -44,22 +164,6 @@ pub(crate) enum Progress {
 }
 
 impl Handshaking {
-    /// Before the first byte.
-    pub(crate) fn new(expects_proxy_header: bool, settings: &Settings) -> Self {
-        if expects_proxy_header {
-            Self::ProxyHeader
-        } else {
-            Self::after_header(settings)
-        }
-    }
-
-    fn after_header(settings: &Settings) -> Self {
-        match &settings.starttls {
-            Some(starttls) if starttls.sides.front.is_some() => Self::Conversation,
-            _ => Self::hello(),
-        }
-    }
-
     pub(crate) fn hello() -> Self {
         Self::Hello(Reader::default())
     }
@@ -110,69 +214,10 @@ impl Handshaking {
         Ok(Progress::Established(established))
     }
 
-    /// Whether the client has to be admitted before anything else.
-    pub(crate) fn needs_admission(&self) -> bool {
-        matches!(self, Self::Admission)
-    }
-
-    /// Goes on with a client that was admitted.
-    pub(crate) fn admit(&mut self, settings: &Settings) {
-        if self.needs_admission() {
-            *self = Self::after_header(settings);
-        }
-    }
-
-    /// Goes on with the service that was chosen.
-    pub(crate) fn routed(&mut self) {
-        if self.needs_route() {
-            *self = Self::hello();
-        }
-    }
-
-    /// Whether the service has to be chosen before anything else.
-    pub(crate) fn needs_route(&self) -> bool {
-        matches!(self, Self::Routing)
-    }
-
-    /// The session that has to be looked for before anything else.
-    pub(crate) fn wanted_session(&self) -> Option<OfferedSession> {
-        match self {
-            Self::Fetching(key) => Some(*key),
-            _ => None,
-        }
-    }
-
-    /// Goes on when it is here, or cannot be had.
-    pub(crate) fn fetched(&mut self) {
-        if self.wanted_session().is_some() {
-            *self = Self::Hello(Reader::default());
-        }
-    }
-
     /// What early data goes with: all that is agreed on, before the handshake is over.
     pub(crate) fn agreed(&self) -> Option<Agreed> {
         match self {
             Self::Handshake(handshake) => handshake.agreed().ok(),
-            _ => None,
-        }
-    }
-
-    /// How to lay out what answers early data, if it can be encrypted now.
-    pub(crate) fn layout(&self) -> Option<Layout> {
-        match self {
-            Self::Handshake(handshake) if handshake.can_seal() => Some(handshake.layout()),
-            _ => None,
-        }
-    }
-
-    /// The same, only where it can be encrypted now.
-    pub(crate) fn early_sealer(&mut self) -> Option<&mut Handshake> {
-        self.layout().and_then(|_| self.sealer())
-    }
-
-    pub(crate) fn sealer(&mut self) -> Option<&mut Handshake> {
-        match self {
-            Self::Handshake(handshake) => Some(handshake),
             _ => None,
         }
     }

@@ -1,11 +1,16 @@
-//! Connections whose bytes are relayed as they come: plain TCP, and TLS that stays closed.
+//! The questions that a client's first bytes raise before its TLS begins, and clients without TLS
+//! of ours: plain TCP, and TLS that stays closed.
 //!
-//! Owns also what a hello has to say before: which of several services it is for.
+//! A client may have to be admitted, its hello says which of several services it is for, and the
+//! session that it offers may lie elsewhere. Nothing is read of it until that is answered. The
+//! thread that looks for the session answers within some milliseconds, whatever it found; a limit of
+//! our own holds for the case that it does not.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use telemetry::outcome::Reason;
+use telemetry::outcome::{Reason, SessionTier};
+use tls::resumption::OfferedSession;
 use wire::alert;
 use wire::client_hello::{self, ClientHello, Peek};
 use wire::proxy_header::{self, Likeness};
@@ -14,17 +19,21 @@ use wire::server_session::Outcome;
 use super::Flow;
 use crate::actions::Action;
 use crate::buffer::{Buffer, Pool};
+use crate::end::EndState;
 use crate::facts::Ending;
-use crate::handshaking::Handshaking;
 use crate::options::{Front, SendProxy, Settings};
 use crate::relay::StreamEnd;
 use crate::stage::Stage;
+
+/// How long the search for a session may take at the most: more than peers and the store may be
+/// given, so that a thread which is late by so much hangs.
+const FETCH_TIME_MAX: Duration = Duration::from_millis(1200);
 
 impl Flow {
     /// The client's hello, from the time that [`Action::Route`](crate::actions::Action::Route) asks
     /// which service it is for, until that is answered.
     pub fn hello(&self) -> Option<ClientHello<'_>> {
-        let is_asked = self.handshaking.as_ref()?.needs_route();
+        let is_asked = self.front.needs_route();
         let bytes = self.up.records.as_ref().filter(|_| is_asked)?.data();
         match client_hello::read(bytes) {
             Ok(Peek::Hello(hello)) => Some(hello),
@@ -34,11 +43,7 @@ impl Flow {
 
     /// Goes on with the service that was chosen, if there is one.
     pub(super) fn routed(&mut self, settings: Option<Rc<Settings>>, now: Instant, pool: &mut Pool) {
-        if !self
-            .handshaking
-            .as_ref()
-            .is_some_and(Handshaking::needs_route)
-        {
+        if !self.front.needs_route() {
             return;
         }
         let Some(settings) = settings else {
@@ -54,7 +59,7 @@ impl Flow {
             self.facts.proxy_header = None;
         }
         self.settings = settings;
-        self.handshaking.iter_mut().for_each(Handshaking::routed);
+        self.front.read_hello();
         self.advance_handshake(now, pool);
         self.end_front_again(pool);
     }
@@ -72,14 +77,14 @@ impl Flow {
 
     /// Takes the client's end that came with what had to be decided first.
     fn end_front_again(&mut self, pool: &mut Pool) {
-        if self.is_front_ended {
+        if self.front.is_ended {
             self.front_ended(pool);
         }
     }
 
     /// How the client's stream ends that had no close_notify.
     pub(super) fn stream_end(&self) -> StreamEnd {
-        if self.is_as_is {
+        if self.front.state.is_plain() {
             StreamEnd::Plain
         } else {
             StreamEnd::Fin
@@ -94,8 +99,7 @@ impl Flow {
 
     /// Has the client's bytes go to a server as they come.
     pub(super) fn begin_as_is(&mut self, now: Instant) {
-        self.handshaking = None;
-        self.is_as_is = true;
+        self.front.state = EndState::Plain;
         let session = self.facts.passing_session.as_ref();
         self.session_watch = session.map(|_| Box::default());
         self.begin_dial(now);
@@ -125,15 +129,15 @@ impl Flow {
     /// one, and end the connection.
     pub(super) fn is_held_for_header(&mut self, pool: &mut Pool) -> bool {
         let first = self.up.records.as_ref().map_or(&[][..], Buffer::data);
-        if !self.may_be_header || first.is_empty() {
+        if !self.front.may_be_header || first.is_empty() {
             return false;
         }
         match proxy_header::likeness(first) {
             Likeness::Perhaps => return true,
             Likeness::Yes => self.stop(Ending::new(Reason::ProxyHeaderUntrusted), pool),
-            Likeness::No => self.may_be_header = false,
+            Likeness::No => self.front.may_be_header = false,
         }
-        self.may_be_header
+        self.front.may_be_header
     }
 
     /// Passes on what has come.
@@ -157,6 +161,37 @@ impl Flow {
 
     /// Whether the client must not take what it got for the whole, and only a reset says so.
     pub(super) fn is_cut(&self) -> bool {
-        self.is_as_is && !self.down.is_ended && !matches!(self.stage, Stage::Over)
+        self.front.state.is_plain() && !self.down.is_ended && !matches!(self.stage, Stage::Over)
+    }
+
+    /// The session that is looked for, while it is.
+    pub fn wanted_session(&self) -> Option<OfferedSession> {
+        self.front.wanted_session()
+    }
+
+    /// Asks for the session, if one is wanted that was not asked for.
+    pub(super) fn ask_for_session(&mut self, now: Instant) {
+        if self.wanted_session().is_some() && self.front.fetch_until.is_none() {
+            self.front.fetch_until = Some(now + FETCH_TIME_MAX);
+            self.actions.add_once(Action::FetchSession);
+        }
+    }
+
+    /// Goes on with the handshake; the cache is asked once more.
+    pub(super) fn session_fetched(&mut self, tier: SessionTier, now: Instant, pool: &mut Pool) {
+        if self.wanted_session().is_none() {
+            return;
+        }
+        self.facts.session_tier = Some(tier);
+        self.front.fetch_until = None;
+        self.front.read_hello();
+        self.advance_handshake(now, pool);
+    }
+
+    /// Goes on without an answer, if it is overdue.
+    pub(super) fn give_up_fetch(&mut self, now: Instant, pool: &mut Pool) {
+        if self.front.fetch_until.is_some_and(|until| until <= now) {
+            self.session_fetched(SessionTier::Nowhere, now, pool);
+        }
     }
 }

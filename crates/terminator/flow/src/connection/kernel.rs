@@ -14,13 +14,15 @@ use wire::alert;
 use super::Flow;
 use crate::actions::Action;
 use crate::buffer::Pool;
+use crate::end::TlsEnd;
 use crate::facts::Ending;
 use crate::stage::Stage;
 
 impl Flow {
     pub(super) fn expect_bytes(&mut self, bytes: u64) {
-        if let Some(offload) = &self.settings.offload {
-            self.ktls.expect(bytes, offload.from);
+        let offload = self.settings.offload.as_ref();
+        if let Some((offload, tls)) = offload.zip(self.front.state.tls_mut()) {
+            tls.ktls.expect(bytes, offload.from);
             self.ask_kernel();
         }
     }
@@ -28,7 +30,7 @@ impl Flow {
     /// Whether the kernel encrypts what is sent to the client. What waits to be sent is plaintext
     /// then, and bytes may go past our buffers when [`Flow::can_pass`] allows it.
     pub fn is_offloaded(&self) -> bool {
-        self.ktls.is_kernel()
+        self.facts.offloaded
     }
 
     /// From which length on a range of a file is better left for the kernel, in bytes; `None` = it
@@ -38,7 +40,8 @@ impl Flow {
             return Some(0);
         }
         let offload = self.settings.offload.as_ref();
-        let offload = offload.filter(|_| self.ktls.may_be_kernel())?;
+        let tls = self.front.state.tls()?;
+        let offload = offload.filter(|_| tls.ktls.may_be_kernel())?;
         let keys = self.kernel_keys()?;
         let is_taken = offload.takes(keys.version, keys.cipher);
         is_taken.then_some(offload.from)
@@ -46,24 +49,21 @@ impl Flow {
 
     /// What to hand to the kernel on [`Action::Offload`] and [`Action::Rekey`].
     pub fn kernel_keys(&self) -> Option<Keys<'_>> {
-        self.traffic.as_ref()?.kernel_keys()
+        self.front.state.tls()?.traffic.kernel_keys()
     }
 
     pub(super) fn kernel_answered(&mut self, is_taken: bool, pool: &mut Pool) {
-        if is_taken {
-            if let Some(traffic) = &mut self.traffic {
-                traffic.hand_over();
-                self.ktls.answered(true);
+        if let Some(tls) = self.front.state.tls_mut() {
+            if is_taken {
+                tls.traffic.hand_over();
                 self.facts.offloaded = true;
+            } else if tls.ktls.is_kernel() {
+                // The client waits for records under the next key, so it cannot be sent anything.
+                return self.stop(Ending::new(Reason::KernelRekey), pool);
+            } else {
+                tls.traffic.forget_kernel_keys();
             }
-        } else if self.ktls.is_kernel() {
-            // The client waits for records under the next key, so it cannot be sent anything.
-            return self.stop(Ending::new(Reason::KernelRekey), pool);
-        } else {
-            self.ktls.answered(false);
-            if let Some(traffic) = &mut self.traffic {
-                traffic.forget_kernel_keys();
-            }
+            tls.ktls.answered(is_taken);
         }
         self.advance(pool);
     }
@@ -73,18 +73,18 @@ impl Flow {
         matches!(self.stage, Stage::Relaying)
             && self.down.is_ended
             && self.up.end.is_none()
-            && self.ktls.records.is_empty()
+            && !self.front.has_records()
     }
 
     /// Whether bytes of the back may be given to the kernel past our buffers now, in the order of
     /// the stream.
     pub fn can_pass(&self) -> bool {
         matches!(self.stage, Stage::Relaying)
-            && (self.is_offloaded() || self.is_as_is && self.down.is_bulk())
-            && !self.ktls.holds_back()
+            && (self.is_offloaded() || self.front.state.is_plain() && self.down.is_bulk())
+            && !self.front.holds_back()
             && !self.down.is_ended
             && self.postponed.is_none()
-            && self.back_tls.is_none()
+            && self.back.state.is_plain()
             && self.session_watch.is_none()
             && self.conversation.is_none()
             && self.down.is_sent()
@@ -93,8 +93,8 @@ impl Flow {
     pub(super) fn front_passed(&mut self, count: usize, now: Instant, pool: &mut Pool) {
         self.last_byte = now;
         self.facts.bytes_down += count as u64;
-        let traffic = self.traffic.as_mut();
-        let counted = traffic.map_or(Ok(()), |traffic| traffic.count_passed(count));
+        let tls = self.front.state.tls_mut();
+        let counted = tls.map_or(Ok(()), |tls| tls.traffic.count_passed(count));
         match counted {
             Ok(()) => self.advance(pool),
             Err(KeyExhausted) => self.stop_exhausted(now, pool),
@@ -103,19 +103,18 @@ impl Flow {
 
     /// What waits to be sent as a record of its own, with its type, once nothing else does.
     pub fn front_record(&self) -> Option<&ControlRecord> {
-        let is_first = self.down.is_sent();
-        self.ktls.records.front().filter(|_| is_first)
+        let tls = self.front.state.tls().filter(|_| self.down.is_sent())?;
+        tls.ktls.records.front()
     }
 
     pub(super) fn front_record_sent(&mut self, now: Instant, pool: &mut Pool) {
         self.last_byte = now;
-        if self.ktls.record_sent() {
+        let tls = self.front.state.tls_mut();
+        if tls.is_some_and(|tls| tls.ktls.record_sent()) {
             self.actions.add(Action::Rekey);
         }
         self.advance(pool);
     }
-
-    // Within.
 
     /// Decides after the handshake whether the kernel may ever be asked. One that cannot encrypt is
     /// asked as well, so that it is counted how often it was wanted; but no key is kept for it.
@@ -123,42 +122,42 @@ impl Flow {
         let keys = self.kernel_keys();
         let may_ask = self.settings.offload.as_ref().zip(keys);
         let takes = may_ask.map(|(offload, keys)| offload.takes(keys.version, keys.cipher));
-        if takes != Some(true)
-            && let Some(traffic) = &mut self.traffic
-        {
+        let Some(TlsEnd { traffic, ktls }) = self.front.state.tls_mut() else {
+            return;
+        };
+        if takes != Some(true) {
             traffic.forget_kernel_keys();
         }
         if takes.is_some() {
-            self.ktls.allow();
+            ktls.allow();
         }
     }
 
     /// Counts bytes that came from the back through our buffers.
     pub(super) fn note_run(&mut self, count: usize) {
-        if let Some(offload) = &self.settings.offload {
-            self.ktls.received(count, offload.relay_from());
+        let offload = self.settings.offload.as_ref();
+        if let Some((offload, tls)) = offload.zip(self.front.state.tls_mut()) {
+            tls.ktls.received(count, offload.relay_from());
         }
     }
 
     /// Asks as soon as nothing that we encrypted waits: the kernel goes on behind it.
     pub(super) fn ask_kernel(&mut self) {
-        if !self.ktls.is_wanted() || self.conversation.is_some() {
+        let tls = self.front.state.tls_mut();
+        let Some(tls) = tls.filter(|tls| tls.ktls.is_wanted() && self.conversation.is_none())
+        else {
             return;
-        }
+        };
         self.down.release();
-        if self.handshaking.is_none()
-            && matches!(self.stage, Stage::Relaying)
-            && !self.down.is_ended
-            && self.down.is_sent()
-        {
-            self.ktls.asked();
+        if matches!(self.stage, Stage::Relaying) && !self.down.is_ended && self.down.is_sent() {
+            tls.ktls.asked();
             self.actions.add(Action::Offload);
         }
     }
 
     /// Whether all that is for the client has been sent.
     pub(super) fn is_front_done(&self) -> bool {
-        self.down.is_sent() && self.ktls.records.is_empty()
+        self.down.is_sent() && !self.front.has_records()
     }
 
     /// TLS 1.2 has no key update: the stream ends here, and not as if it were whole.
@@ -171,8 +170,8 @@ impl Flow {
     /// come before the next data, and one answer serves for several requests.
     pub(super) fn send_control(&mut self, pool: &mut Pool) {
         // Nor before the kernel has the next key.
-        let may_send = self.is_front_done() && !self.ktls.holds_back();
-        let Some(traffic) = &mut self.traffic else {
+        let may_send = self.is_front_done() && !self.front.holds_back();
+        let Some(TlsEnd { traffic, ktls }) = self.front.state.tls_mut() else {
             return;
         };
         if !traffic.is_control_due() || self.down.is_ended {
@@ -183,7 +182,7 @@ impl Flow {
         if !may_send {
             return;
         }
-        if !self.ktls.is_kernel() {
+        if !ktls.is_kernel() {
             self.down
                 .append_record(pool, |out| traffic.seal_control(out).is_ok());
             return;
@@ -194,7 +193,7 @@ impl Flow {
             return self.give_up_kernel(Reason::KernelRekey, pool);
         }
         match traffic.kernel_control() {
-            Ok(Some(record)) => self.ktls.records.push_back(record),
+            Ok(Some(record)) => ktls.records.push_back(record),
             Ok(None) => {}
             Err(KeyExhausted) => self.give_up_kernel(Reason::Internal, pool),
         }
@@ -224,11 +223,11 @@ impl Flow {
         record: ControlRecord,
         seal: impl FnOnce(&mut Traffic, &mut Vec<u8>) -> Result<(), KeyExhausted>,
     ) {
-        let Some(traffic) = &mut self.traffic else {
+        let Some(TlsEnd { traffic, ktls }) = self.front.state.tls_mut() else {
             return;
         };
-        if self.ktls.is_kernel() {
-            self.ktls.records.push_back(record);
+        if ktls.is_kernel() {
+            ktls.records.push_back(record);
         } else {
             self.down
                 .append_record(pool, |out| seal(traffic, out).is_ok());

@@ -1,6 +1,6 @@
-//! TLS towards the server: the handshake, then the records on their way.
+//! The server's end: its dialog, its handshake, then its records, or its bytes as they come.
 //!
-//! Owns the buffers of that side, each held only while bytes are in it; what follows from what
+//! Owns the buffers of that end, each held only while bytes are in it; what follows from what
 //! comes is `connection`'s. What goes up is copied once, from the client's records to the server's;
 //! what comes down is opened and encrypted again where it lies ([`crate::relay`]).
 
@@ -11,21 +11,27 @@ use tls::traffic::{Incoming, RecordSealer, Traffic};
 
 use crate::buffer::{Buffer, Pool, Size};
 use crate::conversation::take_all;
+use crate::end::{EndState, TlsEnd};
+use crate::facts::Ending;
 use crate::relay::{Down, RelayFault, StreamEnd, keep_rest, room_for_message};
 
-/// One connection to a server.
-pub(crate) struct BackTls {
-    state: State,
+/// The end towards one server, or towards none yet.
+pub(crate) struct BackEnd {
+    pub(crate) state: EndState<Box<ClientHandshake>>,
     incoming: Option<Buffer>,
-    /// What is not yet sent: a PROXY header, the handshake's messages, records.
+    /// Bytes not yet sent: a PROXY header, the handshake's messages, records.
     outgoing: Option<Buffer>,
+    /// The rest of the PROXY header; it goes before the client's bytes, and as they do.
+    pub(crate) header: Vec<u8>,
     /// The last read filled its room.
     is_bulk: bool,
     /// TCP's end has come, behind the records that are there.
     is_fin: bool,
-    /// How the server's stream ended, once its records are through.
+    /// How the server's stream of records ended, once they are through.
     pub(crate) end: Option<StreamEnd>,
     has_closed: bool,
+    /// Why the server that was connected is given up.
+    pub(crate) fault: Option<Ending>,
 }
 
 /// Why the server's side of an established connection is over.
@@ -42,49 +48,52 @@ impl From<RelayFault> for BackFault {
     }
 }
 
-enum State {
-    /// The server has to be asked for TLS first.
-    Waiting(Box<ClientHandshake>),
-    Handshaking(Box<ClientHandshake>),
-    Established(Box<Traffic>),
-    /// What waits to be sent is an alert.
-    Failed,
-}
-
-impl BackTls {
-    /// Before the first message, with bytes that go before it.
-    pub(crate) fn new(handshake: ClientHandshake, before: &[u8], pool: &mut Pool) -> Self {
-        let mut tls = Self {
-            state: State::Waiting(Box::new(handshake)),
+impl Default for BackEnd {
+    fn default() -> Self {
+        Self {
+            state: EndState::Plain,
             incoming: None,
             outgoing: None,
+            header: Vec::new(),
             is_bulk: false,
             is_fin: false,
             end: None,
             has_closed: false,
-        };
-        tls.append(before, pool);
-        tls
+            fault: None,
+        }
+    }
+}
+
+impl BackEnd {
+    /// Prepares TLS with the server that was connected. `before` goes before the first message,
+    /// `header` within.
+    pub(crate) fn prepare(
+        &mut self,
+        handshake: ClientHandshake,
+        before: &[u8],
+        header: Vec<u8>,
+        pool: &mut Pool,
+    ) {
+        self.state = EndState::Dialog(Box::new(handshake));
+        self.header = header;
+        self.append(before, pool);
     }
 
-    /// Whether the handshake goes on, or is to be begun.
-    pub(crate) fn is_handshaking(&self) -> bool {
-        matches!(self.state, State::Waiting(_) | State::Handshaking(_))
+    /// Forgets the server; why it was given up, if it was.
+    pub(crate) fn reset(&mut self, pool: &mut Pool) -> Option<Ending> {
+        pool.give_all(&mut self.incoming);
+        pool.give_all(&mut self.outgoing);
+        let header = std::mem::take(&mut self.header);
+        let last = std::mem::take(self);
+        self.header = header;
+        last.fault
     }
 
-    /// Whether it is to be begun.
-    pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Waiting(_))
-    }
-
-    pub(crate) fn begin(&mut self) {
-        self.state = match std::mem::replace(&mut self.state, State::Failed) {
-            State::Waiting(handshake) => State::Handshaking(handshake),
-            other => other,
-        };
-    }
-
-    pub(crate) fn take_plaintext(&mut self, pool: &mut Pool) -> Vec<u8> {
+    /// Takes `count` bytes that came in plaintext, and those before them.
+    pub(crate) fn take_plaintext(&mut self, count: usize, pool: &mut Pool) -> Vec<u8> {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.fill(count);
+        }
         take_all(&mut self.incoming, pool)
     }
 
@@ -98,7 +107,7 @@ impl BackTls {
         seal: &mut impl RecordSealer,
         pool: &mut Pool,
     ) -> Result<usize, BackFault> {
-        let State::Established(traffic) = &mut self.state else {
+        let EndState::Tls(TlsEnd { traffic, .. }) = &mut self.state else {
             return Ok(0);
         };
         let Some(incoming) = self.incoming.as_mut().filter(|_| self.end.is_none()) else {
@@ -129,13 +138,17 @@ impl BackTls {
         }
     }
 
-    /// Takes no more; what waits is still to be sent.
-    pub(crate) fn fail(&mut self) {
-        self.state = State::Failed;
+    /// Takes no more of a server with TLS; what waits is still to be sent.
+    pub(crate) fn give_up(&mut self, ending: Ending) {
+        if !self.state.is_plain() {
+            self.state = EndState::Closed;
+        }
+        self.fault = Some(ending);
     }
 
+    /// Where to receive what is not relayed as it comes: records, messages, words of a dialog.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
-        if self.is_handshaking() {
+        if self.state.is_opening() || self.state.is_plain() {
             return room_for_message(&mut self.incoming, pool);
         }
         let is_bulk = self.is_bulk;
@@ -154,7 +167,7 @@ impl BackTls {
 
     /// Goes on with the handshake; what was agreed on, once it is done.
     pub(crate) fn advance(&mut self, pool: &mut Pool) -> Result<Option<Agreed>, HandshakeFault> {
-        let State::Handshaking(handshake) = &mut self.state else {
+        let EndState::Handshaking(handshake) = &mut self.state else {
             return Ok(None);
         };
         let mut out = std::mem::take(&mut pool.scratch);
@@ -163,7 +176,7 @@ impl BackTls {
         self.append(&out, pool);
         out.clear();
         pool.scratch = out;
-        let step = step.inspect_err(|_| self.state = State::Failed)?;
+        let step = step.inspect_err(|_| self.state = EndState::Closed)?;
         if let Some(incoming) = &mut self.incoming {
             incoming.consume(step.consumed);
         }
@@ -171,16 +184,16 @@ impl BackTls {
         if !step.done {
             return Ok(None);
         }
-        let State::Handshaking(handshake) = std::mem::replace(&mut self.state, State::Failed)
+        let EndState::Handshaking(handshake) = std::mem::replace(&mut self.state, EndState::Closed)
         else {
             return Ok(None);
         };
         let established = handshake.finish()?;
-        self.state = State::Established(established.traffic);
+        self.state = EndState::established(established.traffic);
         Ok(Some(established.agreed))
     }
 
-    /// Has these bytes be sent as they are.
+    /// Sends these bytes as they are, behind what waits.
     pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !bytes.is_empty() {
             self.outgoing
@@ -193,16 +206,15 @@ impl BackTls {
     /// the PROXY header, the client's bytes, and close_notify if that is how they end.
     pub(crate) fn seal(
         &mut self,
-        header: &mut Vec<u8>,
         plain: &mut Option<Buffer>,
         end: Option<StreamEnd>,
         pool: &mut Pool,
     ) -> Result<(), KeyExhausted> {
-        let State::Established(traffic) = &mut self.state else {
+        let EndState::Tls(TlsEnd { traffic, .. }) = &mut self.state else {
             return Ok(());
         };
         let ends = is_whole(end) && !self.has_closed;
-        let has_data = !header.is_empty() || plain.is_some();
+        let has_data = !self.header.is_empty() || plain.is_some();
         let is_due = has_data || ends || traffic.is_control_due();
         if self.outgoing.is_some() || !is_due {
             return Ok(());
@@ -216,14 +228,14 @@ impl BackTls {
             out.append(&scratch);
             scratch.clear();
         }
-        let sealed = seal_data(traffic, header, out)?;
-        header.drain(..sealed);
-        if let Some(data) = plain.as_mut().filter(|_| header.is_empty()) {
+        let sealed = seal_data(traffic, &self.header, out)?;
+        self.header.drain(..sealed);
+        if let Some(data) = plain.as_mut().filter(|_| self.header.is_empty()) {
             let sealed = seal_data(traffic, data.data(), out)?;
             data.consume(sealed);
         }
         pool.give_if_empty(plain);
-        if ends && header.is_empty() && plain.is_none() {
+        if ends && self.header.is_empty() && plain.is_none() {
             self.has_closed = true;
             traffic.seal_close_notify(&mut scratch)?;
             out.append(&scratch);
@@ -240,21 +252,31 @@ impl BackTls {
 
     /// Whether the client's stream with this end has been sent, if all of it was sealed.
     pub(crate) fn is_sent(&self, end: Option<StreamEnd>) -> bool {
-        let is_closed = !is_whole(end) || self.has_closed;
-        is_closed && self.outgoing.is_none()
+        let is_closed = self.state.is_plain() || !is_whole(end) || self.has_closed;
+        is_closed && self.header.is_empty() && self.outgoing.is_none()
     }
 
-    /// Notes that `count` bytes went to the server.
-    pub(crate) fn sent(&mut self, count: usize, pool: &mut Pool) {
-        let outgoing = self.outgoing.as_mut();
-        outgoing
-            .expect("bytes were sent from this buffer")
-            .consume(count);
-        pool.give_if_empty(&mut self.outgoing);
+    /// Notes that `count` bytes went to the server; those of them that were the client's as they
+    /// came.
+    pub(crate) fn sent(&mut self, count: usize, pool: &mut Pool) -> usize {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.consume(count);
+            pool.give_if_empty(&mut self.outgoing);
+            return 0;
+        }
+        let of_header = count.min(self.header.len());
+        if of_header > 0 {
+            self.header.drain(..of_header);
+            if self.header.is_empty() {
+                self.header = Vec::new();
+            }
+        }
+        count - of_header
     }
 
     /// The server takes no more.
     pub(crate) fn refuse(&mut self, pool: &mut Pool) {
+        self.header = Vec::new();
         pool.give_all(&mut self.outgoing);
     }
 
@@ -264,11 +286,6 @@ impl BackTls {
         if self.incoming.as_ref().is_some_and(is_rest) {
             keep_rest(&mut self.incoming, false, pool);
         }
-    }
-
-    pub(crate) fn clear(&mut self, pool: &mut Pool) {
-        pool.give_all(&mut self.incoming);
-        pool.give_all(&mut self.outgoing);
     }
 }
 

@@ -1,12 +1,101 @@
-//! What encrypts the bytes to the client: our record layer, or the kernel.
+//! One end of a connection: what is spoken there, from plaintext to TLS that the kernel seals.
 //!
-//! Owns how far the hand-over got and when it is worth its price; what it means for a connection
-//! is `connection`'s. It cannot be undone: no kernel gives its half of a connection back.
+//! Owns the steps of an end, which are the same for clients and servers, and how far a hand-over to
+//! the kernel (kTLS) got and when it is worth its price. It cannot be undone: no kernel gives its
+//! half of a connection back.
 
 use std::collections::VecDeque;
 
 use tls::record::PLAINTEXT_BYTES_MAX;
+use tls::traffic::Traffic;
 use tls::traffic::kernel::ControlRecord;
+
+/// The state of an end whose TLS is set up by `H`.
+pub(crate) enum EndState<H> {
+    /// Bytes go as they come.
+    Plain,
+    /// A STARTTLS dialog goes on, and the handshake may follow it.
+    Dialog(H),
+    Handshaking(H),
+    Tls(TlsEnd),
+    /// No more is read; an alert may wait to be sent.
+    Closed,
+}
+
+/// An end with TLS, sealed by ourselves or by the kernel.
+pub(crate) struct TlsEnd {
+    pub(crate) traffic: Box<Traffic>,
+    pub(crate) ktls: KtlsState,
+}
+
+impl<H> EndState<H> {
+    pub(crate) fn established(traffic: Box<Traffic>) -> Self {
+        Self::Tls(TlsEnd {
+            traffic,
+            ktls: KtlsState::default(),
+        })
+    }
+
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, Self::Plain)
+    }
+
+    pub(crate) fn is_in_dialog(&self) -> bool {
+        matches!(self, Self::Dialog(_))
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        matches!(self, Self::Handshaking(_))
+    }
+
+    /// Whether TLS may still come up.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.is_in_dialog() || self.is_handshaking()
+    }
+
+    pub(crate) fn handshake(&self) -> Option<&H> {
+        match self {
+            Self::Handshaking(handshake) => Some(handshake),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn handshake_mut(&mut self) -> Option<&mut H> {
+        match self {
+            Self::Handshaking(handshake) => Some(handshake),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn tls(&self) -> Option<&TlsEnd> {
+        match self {
+            Self::Tls(tls) => Some(tls),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn tls_mut(&mut self) -> Option<&mut TlsEnd> {
+        match self {
+            Self::Tls(tls) => Some(tls),
+            _ => None,
+        }
+    }
+
+    /// Begins the handshake that follows a dialog.
+    pub(crate) fn begin(&mut self) {
+        *self = match std::mem::replace(self, Self::Closed) {
+            Self::Dialog(handshake) => Self::Handshaking(handshake),
+            other => other,
+        };
+    }
+
+    /// Gives up TLS that is not yet up.
+    pub(crate) fn abandon(&mut self) {
+        if self.is_opening() {
+            *self = Self::Closed;
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Encryption {
