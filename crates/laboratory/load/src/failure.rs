@@ -1,4 +1,5 @@
-//! Reasons of failure: of a transaction, each with a stable name, and of a load that does not begin.
+//! Reasons of failure: of a transaction, each with a stable name, and of a load that does not
+//! begin.
 //!
 //! Owns the table that `docs/reference/failures.md` is made from.
 
@@ -11,14 +12,14 @@ macro_rules! failures {
     ($($variant:ident $(($number:ty))?, $side:literal, $name:literal, $meaning:literal;)*) => {
         /// A reason. Its name stands in records.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-        pub enum Failure {
+        pub enum TransactionFailure {
             $(#[doc = $meaning] $variant $(($number))?,)*
         }
 
         /// The name of every reason, whose side it is on, and what it means.
         const ROWS: &[[&str; 3]] = &[$([$name, $side, $meaning],)*];
 
-        impl Failure {
+        impl TransactionFailure {
             fn row(self) -> [&'static str; 3] {
                 match self {
                     $(Self::$variant { .. } => [$name, $side, $meaning],)*
@@ -62,7 +63,7 @@ failures! {
     Interrupted, "client", "interrupted", "The load was stopped while the transaction was under way.";
 }
 
-impl Failure {
+impl TransactionFailure {
     /// The name in records.
     #[must_use]
     pub fn name(self) -> Cow<'static, str> {
@@ -76,7 +77,7 @@ impl Failure {
         }
     }
 
-    /// What it means, in a sentence or two.
+    /// The meaning in a sentence or two.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         self.row()[2]
@@ -93,9 +94,9 @@ pub fn write_reference(out: &mut String) {
     }
 }
 
-/// Why a load does not begin; nothing was sent then.
+/// Reasons why a load does not begin; nothing was sent then.
 #[derive(Debug, thiserror::Error)]
-pub enum StartFault {
+pub enum LoadStartFault {
     /// The plan's TLS cannot be had.
     #[error(transparent)]
     Tls(#[from] TlsFault),
@@ -113,8 +114,11 @@ mod tests {
 
     #[test]
     fn alerts_and_statuses_are_told_apart() {
-        assert_eq!(Failure::Alert(40).name(), "alert-handshake_failure");
-        assert_eq!(Failure::Alert(200).name(), "alert-200");
-        assert_eq!(Failure::Status(503).name(), "status-503");
+        assert_eq!(
+            TransactionFailure::Alert(40).name(),
+            "alert-handshake_failure"
+        );
+        assert_eq!(TransactionFailure::Alert(200).name(), "alert-200");
+        assert_eq!(TransactionFailure::Status(503).name(), "status-503");
     }
 }
