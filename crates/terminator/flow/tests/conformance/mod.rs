@@ -1,4 +1,5 @@
-//! The demands of the RFCs on a server whose client breaks them: the alert, and that one is sent at all.
+//! The demands of the RFCs on a server whose client breaks them: the alert, and that one is sent at
+//! all.
 //!
 //! Each case names its rule.
 
