@@ -22,4 +22,4 @@ pub use key::{Default, Key, Kind, key};
 pub use node::{Entry, Node, Value};
 pub use section::{Section, all, parse, text, wrong_kind};
 pub use shape::{check, check_keys};
-pub use table::{Foreign, Renamed, Table};
+pub use table::{Foreign, Table};

@@ -348,16 +348,6 @@ impl<'a> Section<'a> {
         self.lacks(&[key]);
     }
 
-    /// A key under its former name has been reported as such.
-    fn is_written_by_former_name(&self, key: &Key) -> bool {
-        let written = self.node.map_or(&[][..], Node::entries);
-        written.iter().any(|entry| {
-            let path = format!("{}.{}", self.path, entry.key);
-            let now = self.table.renamed(path.trim_start_matches('.'));
-            now.is_some_and(|now| now.path == key.path)
-        })
-    }
-
     /// Reports that all of these keys are missing, one of which would do.
     fn lacks(&self, keys: &[&Key]) {
         if self
@@ -365,10 +355,6 @@ impl<'a> Section<'a> {
             .is_some_and(|node| matches!(node.value, Value::List(_)))
         {
             // A list where a table should be has been reported; what it lacks is not the point.
-            return;
-        }
-        let former = |key: &&Key| self.is_written_by_former_name(key);
-        if keys.iter().any(former) {
             return;
         }
         let told = |each: &dyn Fn(&Key) -> String| {

@@ -91,11 +91,6 @@ impl Shape<'_> {
             return Problem::new(format!("`{name}` is not in this version of lariat"))
                 .hint("take the key out; the reference lists what there is");
         }
-        if let Some(key) = self.options.renamed(full) {
-            let now = key.name();
-            return Problem::new(format!("`{name}` is now `{now}`"))
-                .hint(format!("write `{now}` in its place"));
-        }
         let place = match parent {
             "" => "at the top of the file".to_owned(),
             parent => format!("in {parent}"),

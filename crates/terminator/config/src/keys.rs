@@ -14,7 +14,7 @@ mod service;
 mod sessions;
 mod synonyms;
 
-use options::{Key, Renamed, Table};
+use options::{Key, Table};
 
 use back_tls::BACK_TLS;
 use clients::CLIENTS;
@@ -32,39 +32,10 @@ const PARTS: &[&[Key]] = &[
 /// The keys of a configuration, in the order of the reference.
 pub static TABLE: Table = Table {
     keys: &joined::<{ count() }>(),
-    renamed: RENAMED,
     foreign: foreign::FOREIGN,
     later: &["service.front.peek"],
     help: "lariat help serve",
 };
-
-const RENAMED: &[Renamed] = &[
-    Renamed {
-        path: "service.back.accepts-replays",
-        flag: "accepts-replays",
-        now: "service.back.early-data-safe",
-    },
-    Renamed {
-        path: "service.back.files.folder",
-        flag: "files",
-        now: "service.back.files.root",
-    },
-    Renamed {
-        path: "service.back.passive.pause",
-        flag: "passive-pause",
-        now: "service.back.passive.ejection-time",
-    },
-    Renamed {
-        path: "service.front.tls.former-certificates",
-        flag: "former-certificates",
-        now: "service.front.tls.replaced-certificates",
-    },
-    Renamed {
-        path: "service.front.tls.ktls.from",
-        flag: "ktls-from",
-        now: "service.front.tls.ktls.min-size",
-    },
-];
 
 const fn count() -> usize {
     let (mut part, mut count) = (0, 0);
