@@ -13,7 +13,7 @@ struct Page {
     text: String,
 }
 
-fn pages() -> [Page; 5] {
+fn pages() -> [Page; 6] {
     let mut metrics = head("Metrics", "the catalogue of metrics");
     metrics.push_str(
         "What `/metrics` shows, in the Prometheus text format 0.0.4. Counters survive a reload; \
@@ -35,7 +35,11 @@ fn pages() -> [Page; 5] {
     [
         Page {
             path: "docs/reference/configuration.md",
-            text: config::reference::render(),
+            text: config::keys::reference(),
+        },
+        Page {
+            path: "docs/reference/lariat.schema.json",
+            text: config::TABLE.schema("lariat.toml"),
         },
         Page {
             path: "docs/reference/failures.md",

@@ -44,7 +44,7 @@ impl Shape<'_> {
         }
     }
 
-    /// Of a table and of those in it.
+    /// Reports the relations in a table and in those within.
     fn relations(&self, node: &Node, path: &str) {
         for entry in node.entries().iter().filter(|entry| is_on(entry)) {
             let mut beside = self.options.children(path);
@@ -134,8 +134,7 @@ impl Shape<'_> {
 
     fn misshapen(&self, node: &Node, key: &Key, value: &Value, wanted: &str) {
         let problem = Problem::new(format!("is {}, but {wanted} is wanted", value.kind()));
-        let example = format!("for example: {}", key.example);
-        self.report
-            .error(&node.spot, key.path, problem.hint(example));
+        let problem = problem.hint(key.for_example());
+        self.report.error(&node.spot, key.path, problem);
     }
 }

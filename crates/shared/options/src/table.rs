@@ -15,18 +15,28 @@ pub struct Table {
     pub help: &'static str,
 }
 
-/// What another program calls a key or a flag.
+/// The name of another program for a key or a flag.
 #[derive(Clone, Copy, Debug)]
 pub struct Foreign {
     pub name: &'static str,
     pub of: &'static str,
     /// The path of the key here.
     pub now: &'static str,
-    /// What it is to be there; empty = what its value was.
+    /// The value there; empty = the same.
     pub value: &'static str,
 }
 
 impl Foreign {
+    /// The name that a program has for a key, whose value is the same here.
+    pub const fn new(name: &'static str, of: &'static str, now: &'static str) -> Self {
+        Self {
+            name,
+            of,
+            now,
+            value: "",
+        }
+    }
+
     /// Whether this was typed: programs differ in letters' case, `_` and `-`.
     fn is(&self, typed: &str) -> bool {
         let plain = |name: &str| name.to_ascii_lowercase().replace('_', "-");
@@ -51,7 +61,7 @@ impl Table {
         self.keys.iter().filter(move |key| key.parent() == parent)
     }
 
-    /// What another program's name for a key is here, with that program.
+    /// The key that another program has this name for, with that program.
     pub(crate) fn foreign(&self, typed: &str) -> Option<(&'static Foreign, &'static Key)> {
         let foreign = self.foreign.iter().find(|one| one.is(typed))?;
         Some((foreign, self.find(foreign.now)?))
@@ -103,7 +113,7 @@ impl Table {
         Some(format!("for example: --{flag} {value}"))
     }
 
-    /// What a flag's value is called in the help.
+    /// The name of a flag's value in the help.
     pub fn value_name(&self, key: &Key) -> &'static str {
         match key.kind {
             Kind::Table => {
@@ -126,7 +136,7 @@ impl Table {
         }
     }
 
-    /// What is wrong with the rows themselves, for a test of the table.
+    /// Faults of the rows themselves, for a test of the table.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (index, key) in self.keys.iter().enumerate() {
