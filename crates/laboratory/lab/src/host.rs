@@ -4,10 +4,7 @@
 //! no run.
 
 mod abilities;
-mod cores;
-mod features;
-mod limits;
-mod networks;
+mod cpu;
 mod openssl;
 mod surroundings;
 mod text;
@@ -70,12 +67,12 @@ pub(crate) fn report(timing: Option<Timing>) -> HostReport {
     }
     HostReport {
         host: facts(),
-        features: features::of(&read("/proc/cpuinfo")),
-        cores: cores::map(&cpus),
+        features: cpu::of(&read("/proc/cpuinfo")),
+        cores: cpu::map(&cpus),
         mitigations: surroundings::mitigations(),
         surroundings,
-        limits: limits::all(),
-        networks: networks::all(cpus.len()),
+        limits: abilities::limits(),
+        networks: surroundings::networks(cpus.len()),
         abilities: abilities::all(),
         speeds,
     }

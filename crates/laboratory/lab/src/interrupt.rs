@@ -1,9 +1,8 @@
 //! Ctrl-C, SIGTERM and a lost terminal: the load in progress ends early, and what was measured is
 //! written all the same.
 
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::{io, thread};
 
 use load::run::Stopper;
 use sys::epoll::{Epoll, Events, Interest};
@@ -11,7 +10,7 @@ use sys::signal::{Signal, Signals};
 
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::measurement::failure::Cancel;
+use crate::run::measurement::failure::Cancel;
 
 /// Hears signals from its creation on. The thread that listens ends with the program.
 #[derive(Debug)]

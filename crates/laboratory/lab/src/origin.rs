@@ -6,9 +6,7 @@
 
 mod answer;
 mod connection;
-mod download;
-mod parse;
-mod query;
+mod request;
 mod worker;
 
 use std::io;

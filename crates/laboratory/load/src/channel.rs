@@ -16,7 +16,7 @@ use wire::starttls::{Dialect, Dialog, HostNames, Next, Output};
 
 use crate::failure::Failure;
 use crate::plan::Handshake;
-use crate::tls::offer::offered;
+use crate::tls::offered;
 
 /// What carries the bytes.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use measure::record::Traffic;
 
 use crate::channel::{Channel, Flushed};
 use crate::failure::Failure;
-use crate::reply::{Progress, Reply};
+use crate::http::{Progress, Reply};
 
 /// Reads in a row on one connection: a server that sends faster than we read is not to keep us
 /// from all others.

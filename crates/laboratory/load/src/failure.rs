@@ -1,8 +1,11 @@
-//! Why a transaction failed: one reason each, with a stable name.
+//! Reasons of failure: of a transaction, each with a stable name, and of a load that does not begin.
 //!
 //! Owns the table that `docs/reference/failures.md` is made from.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
+
+use crate::tls::configurations::TlsFault;
 
 macro_rules! failures {
     ($($variant:ident $(($number:ty))?, $side:literal, $name:literal, $meaning:literal;)*) => {
@@ -86,6 +89,20 @@ pub fn write_reference(out: &mut String) {
     for [name, side, meaning] in ROWS {
         out.push_str(&format!("| `{name}` | {side} | {meaning} |\n"));
     }
+}
+
+/// Why a load does not begin; nothing was sent then.
+#[derive(Debug, thiserror::Error)]
+pub enum StartFault {
+    /// The plan's TLS cannot be had.
+    #[error(transparent)]
+    Tls(#[from] TlsFault),
+    /// This address is not one of ours.
+    #[error("--source {0}: {1}")]
+    Source(IpAddr, std::io::Error),
+    /// The kernel refused a descriptor or a CPU.
+    #[error("the kernel refused: {0}")]
+    Kernel(#[from] std::io::Error),
 }
 
 #[cfg(test)]

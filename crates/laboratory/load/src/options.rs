@@ -4,8 +4,6 @@
 //! [`asked::Options`] is what was asked for, [`unresolved_plan::UnresolvedPlan`] what it means
 //! without contradictions, and a [`crate::plan::Plan`] is that with an address. Resolves no name.
 
-use options::{Node, Report, Section};
-
 mod arriving;
 mod asked;
 mod files;
@@ -17,6 +15,8 @@ mod tls;
 pub mod unresolved_plan;
 pub mod url;
 pub mod value;
+
+use options::{Node, Report, Section};
 
 pub use asked::Options;
 pub use files::Files;

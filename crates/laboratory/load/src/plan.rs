@@ -5,12 +5,13 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use wire::address::Address;
+use wire::starttls::Dialect;
+
 pub use measure::choice::{
     ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
     Verify, Versions,
 };
-use wire::address::Address;
-use wire::starttls::Dialect;
 
 #[derive(Clone, Debug)]
 pub struct Plan {

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use measure::record::Traffic;
 
-use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::plan::{Arrival, Plan};
+use crate::scheduler::Clock;
 use crate::tally::{Negotiated, SecondTally, Tally, Timing};
 use crate::thread_context::{Report, ThreadContext};
 

@@ -11,10 +11,10 @@ use measure::quantity::nanoseconds;
 use measure::record::{Ending, Second, Thread};
 use sys::wake::Waker;
 
+use crate::failure::StartFault;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
-use crate::start_fault::StartFault;
 use crate::tally::{SecondTally, Tally};
 use crate::thread_context::{Common, Report, ThreadContext};
 use crate::tls::configurations::warm_thread;

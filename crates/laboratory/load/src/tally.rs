@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use measure::choice::Kind;
 use measure::histogram::Histogram;
-use measure::kind::Kind;
 use measure::record::{Counts, Handshakes, Latencies, Second, Traffic};
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 

@@ -12,19 +12,15 @@ use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::timer::Timer;
 
 use crate::client_pool::ClientPool;
-use crate::clock::Clock;
 use crate::connection::{Connection, Stage, Step};
-use crate::deadlines::{Deadline, Deadlines};
 use crate::dialler::Dialler;
-use crate::failure::Failure;
+use crate::failure::{Failure, StartFault};
+use crate::http::Requests;
 use crate::plan::{ConnectionEnding, Plan};
 use crate::recorder::Recorder;
-use crate::request::Requests;
-use crate::scheduler::{Due, Scheduler};
-use crate::slot::{NOBODY, Slot, interest, parts, token};
-use crate::start_fault::StartFault;
+use crate::scheduler::{Clock, Deadline, Deadlines, Due, Scheduler};
 use crate::thread_context::ThreadContext;
-use crate::transaction::{Transaction, Verdict};
+use crate::transaction::{NOBODY, Slot, Transaction, Verdict, interest, parts, token};
 
 /// Bytes read at once: four records of the greatest size.
 const BUFFER_BYTES: usize = 64 * 1024;

@@ -9,7 +9,7 @@ use load::plan::{
     Arrival, ClientSelection, Clients, ConnectionEnding, Group, Handshake, Plan, Request,
     Signature, Spacing, Stretch, Suite, Target, Threads, Tls, Verification, Versions,
 };
-use measure::kind::Kind;
+use measure::choice::Kind;
 use measure::record::{Ending, Host, Record, Second};
 use server::{Cache, Server};
 use testkit::server::Behaviour;

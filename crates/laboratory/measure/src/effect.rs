@@ -9,8 +9,7 @@
 //! Nothing is a multiple of 0: where a figure may be 0, figures are subtracted. Samples are never
 //! dropped for their value, which would be a selection.
 
-use crate::statistics::Spread;
-use crate::student::{CONFIDENCE, chance, quantile};
+use crate::statistics::{CONFIDENCE, Spread, chance, quantile};
 
 /// How two figures are compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -141,8 +140,8 @@ impl Effect {
 
 #[cfg(test)]
 mod tests {
-    use super::Scale::{Difference, Ratio};
     use super::*;
+    use crate::effect::Scale::{Difference, Ratio};
 
     fn near(value: f64, wanted: f64) {
         assert!(

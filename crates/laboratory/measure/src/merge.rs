@@ -232,8 +232,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::choice::Kind;
     use crate::histogram::Histogram;
-    use crate::kind::Kind;
     use crate::record::PlannedRate;
 
     /// A load of `count` transactions that each took so long.

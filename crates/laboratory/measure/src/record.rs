@@ -10,11 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::capacity::{Limit, Point, ReadOffs};
 use crate::choice::{
-    ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
-    Verify, Versions,
+    ClientSelection, ConnectionEnding, Group, Handshake, Kind, ProxyVersion, Signature, Spacing,
+    Suite, Verify, Versions,
 };
 use crate::histogram::Histogram;
-use crate::kind::Kind;
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
 pub const FORMAT: u32 = 3;

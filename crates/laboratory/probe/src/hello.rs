@@ -9,9 +9,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use load::observe::records::{self, ALERT, HANDSHAKE, RecordFault, SERVER_HELLO};
 use measure::probe::{Trouble, TroubleKind};
 
-use crate::plain_text::told;
 use crate::reach::{Reach, trouble};
-use crate::registry::{SIGNATURES, SUITES_12, name};
+use crate::registry::{SIGNATURES, SUITES_12, name, told};
 
 const CERTIFICATE: u8 = 11;
 const SERVER_KEY_EXCHANGE: u8 = 12;

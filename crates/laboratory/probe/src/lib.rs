@@ -12,12 +12,10 @@ mod hello;
 mod judge;
 mod node;
 mod offers;
-mod plain_text;
 pub mod points;
 mod reach;
 mod registry;
 mod resumption;
 pub mod run;
-mod visit;
 
 pub use judge::judge;

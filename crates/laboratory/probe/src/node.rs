@@ -13,11 +13,10 @@ use wire::text::is_control;
 
 use crate::certificate::facts;
 use crate::hello::{Answer, Choice, Hello};
-use crate::offers::{Common, KINDS, Kind, offer};
+use crate::offers::{Common, KINDS, Kind, Visit, malformed, offer};
 use crate::reach::trouble;
 use crate::registry::{GROUPS, Named, SUITES_12, SUITES_13, VERSIONS, name, numbers};
 use crate::resumption::{Way, found};
-use crate::visit::{Visit, malformed};
 
 /// A name that nobody has (RFC 6761, section 6.4).
 const UNKNOWN_NAME: &str = "unknown-name.invalid";

@@ -12,7 +12,7 @@ use measure::probe::{Trouble, TroubleKind};
 use wire::proxy_header::{Addresses, HeaderV2, write_v1};
 use wire::starttls::{Dialect, Dialog, HostNames, Next};
 
-use crate::plain_text::{UNGREETED, is_answer, told};
+use crate::registry::{UNGREETED, is_answer, told};
 
 /// After this many connections that ran out of time, an address is left alone: what is found out
 /// of one that is silent takes this many time limits at the most.

@@ -4,10 +4,10 @@ use load::observe::{Client, Conversation, Observed};
 use load::plan::Handshake;
 use measure::probe::{HandshakeTime, Resumes, Resumption, Tickets, Trouble, TroubleKind};
 
-use crate::hello::{self, Answer};
-use crate::offers::offer;
+use crate::hello;
+use crate::hello::Answer;
+use crate::offers::{Visit, malformed, offer};
 use crate::reach::{Reach, trouble};
-use crate::visit::{Visit, malformed};
 
 /// What was found out of one kind at one address.
 pub(crate) struct Found {

@@ -11,11 +11,11 @@ use wire::starttls::Dialect;
 
 use crate::certificate::Expected;
 use crate::judge::judge;
-use crate::offers::Common;
-pub use crate::reach::Limits;
+use crate::offers::{Common, Visit};
 use crate::reach::{BeforeTls, Reach, trouble};
 use crate::resumption::{Way, found};
-use crate::visit::Visit;
+
+pub use crate::reach::Limits;
 
 #[derive(Clone, Debug)]
 pub struct Options {

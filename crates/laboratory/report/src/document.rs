@@ -1,6 +1,6 @@
 //! A report before it is known whether it will be text, a page or files: a tree of typed blocks.
 //!
-//! It is made once from records; [`crate::terminal`], [`crate::html`] and [`crate::csv`] render it.
+//! It is made once from records; [`crate::terminal`], [`crate::html`] and [`self`] render it.
 
 use crate::figure::Plot;
 
@@ -137,17 +137,13 @@ pub(crate) struct Cell {
     pub(crate) is_gap: bool,
 }
 
-/// A drawing, for a desk and for a telephone.
+/// A drawing: panels beside each other as far as the page is wide.
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
     pub(crate) id: String,
     /// Above it; none if empty.
     pub(crate) title: String,
-    pub(crate) wide: Plot,
-    /// For narrow screens; without it, the other one is narrow on all screens.
-    pub(crate) narrow: Option<Plot>,
-    /// Whether the wide one has half of the page.
-    pub(crate) is_half: bool,
+    pub(crate) plot: Plot,
 }
 
 /// Data for other programs: plain numbers in the units that the heads name.
@@ -288,31 +284,19 @@ impl Cell {
 }
 
 impl Figure {
-    pub(crate) fn both(id: &str, wide: impl Into<Plot>, narrow: impl Into<Plot>) -> Block {
-        Block::Figure(Box::new(Self {
-            id: id.to_owned(),
-            title: String::new(),
-            wide: wide.into(),
-            narrow: Some(narrow.into()),
-            is_half: false,
-        }))
+    pub(crate) fn block(id: &str, plot: impl Into<Plot>) -> Block {
+        Self::titled(id.to_owned(), String::new(), plot.into())
     }
 
-    /// Each with its id and title, three in a row. Fewer have half of it, so that they fill it.
+    /// Figures beside each other: each with its id, title and plot.
     pub(crate) fn row<P: Into<Plot>>(figures: Vec<(String, String, P)>) -> Option<Block> {
-        let is_half = figures.len() < 3;
-        let figures = figures.into_iter().map(|(id, title, plot)| {
-            let wide = plot.into();
-            let narrow = is_half.then(|| wide.clone());
-            Block::Figure(Box::new(Self {
-                id,
-                title,
-                wide,
-                narrow,
-                is_half,
-            }))
-        });
-        section(Kind::Beside("three"), "", figures.collect())
+        let figures = figures.into_iter();
+        let figures = figures.map(|(id, title, plot)| Self::titled(id, title, plot.into()));
+        section(Kind::Beside("beside"), "", figures.collect())
+    }
+
+    fn titled(id: String, title: String, plot: Plot) -> Block {
+        Block::Figure(Box::new(Self { id, title, plot }))
     }
 }
 
@@ -333,4 +317,38 @@ impl Document {
             .map(|(name, plot)| (name.clone(), plot.document()))
             .collect()
     }
+}
+
+impl Document {
+    /// All sheets as files: name without ending, and CSV.
+    pub fn sheets(&self) -> Vec<(String, String)> {
+        let sheets = self.sheets.iter().map(|sheet| {
+            let rows = sheet.rows.iter().map(|row| line(row));
+            let text = sheet.heads.join(",") + "\n" + &rows.collect::<String>();
+            (sheet.name.clone(), text)
+        });
+        sheets.collect()
+    }
+}
+
+fn line(fields: &[String]) -> String {
+    let fields: Vec<String> = fields.iter().map(|field| quoted(field)).collect();
+    fields.join(",") + "\n"
+}
+
+/// In quotes where it must be. What a spreadsheet would take for a formula is made text.
+fn quoted(field: &str) -> String {
+    let is_formula = field.starts_with(['=', '+', '@'])
+        || (field.starts_with('-') && field.parse::<f64>().is_err());
+    let field = format!("{}{field}", if is_formula { "'" } else { "" });
+    if field.contains([',', '"', '\n', '\r']) {
+        return format!("\"{}\"", field.replace('"', "\"\""));
+    }
+    field
+}
+
+/// A number as a field; empty without a number.
+pub(crate) fn number(value: Option<f64>) -> String {
+    let value = value.filter(|value| value.is_finite());
+    value.map_or_else(String::new, |value| value.to_string())
 }

@@ -6,7 +6,6 @@ mod compared;
 mod comparison;
 mod plots;
 mod ranking;
-mod sheets;
 mod study;
 mod tables;
 mod warnings;
@@ -15,12 +14,14 @@ use measure::experiment::{Configuration, Experiment, Published, Scenario};
 
 use crate::document::{Block, Document, Fact, Figure, Item, Kind, Section, Sheet, section};
 use crate::host;
-pub use card::{CARD_SIZE, Refusal, Subject, card};
-pub use compared::{compared, configurations_in_common};
+
 use comparison::SIGNS;
 use plots::{Palette, courses, plot};
 use ranking::Ranking;
 use study::{Study, studies};
+
+pub use card::{CARD_SIZE, Refusal, Subject, card};
+pub use compared::{compared, configurations_in_common};
 
 /// Characters for which tables on terminals are made.
 const WIDTH: usize = 80;
@@ -59,8 +60,8 @@ pub fn document(experiments: &[(&str, &Experiment)]) -> Document {
                 .extend(files.map(|(file, plot)| (named(file), plot)));
         }
         let sheets = [
-            sheets::configurations(studies),
-            sheets::measurements(studies),
+            tables::configurations(studies),
+            tables::measurements(studies),
         ];
         document.sheets.extend(sheets.map(|sheet| Sheet {
             name: format!("{name}-{}", sheet.name),
@@ -112,7 +113,7 @@ fn first_screen(experiments: &[(&str, &Experiment)], all: &[Vec<Study<'_>>]) -> 
         );
         facts.insert(0, Fact::new("record", which));
     }
-    let picture = [Figure::both("finding", picture.clone(), picture)];
+    let picture = [Figure::block("finding", picture)];
     let rest = [Block::Facts(facts), Block::Command(plan.command.clone())];
     let blocks = picture.into_iter().chain(further).chain(rest);
     section(Kind::Page, "", blocks.collect())
@@ -158,7 +159,7 @@ fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> Block {
     let id = format!("{}-plot", study.anchor());
     let drawn = plot(study, palette);
     let drawn = drawn.filter(|it| !is_only || it.panel_count() > FINDING_PANELS_MAX);
-    let drawn = drawn.map(|plot| Figure::both(&id, plot.clone(), plot));
+    let drawn = drawn.map(|plot| Figure::block(&id, plot));
     let mut tables = tables::full(study).into_iter().map(Block::Table);
     /// Tables of this many metrics are not folded.
     const OPEN_MAX: usize = 2;
@@ -213,11 +214,7 @@ fn course(study: &Study<'_>) -> Option<Block> {
 fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Block> {
     let chart = plots::replay(study, palette)?;
     let id = format!("{}-replay", study.anchor());
-    let drawn = section(
-        Kind::Replay,
-        "",
-        vec![Figure::both(&id, chart.clone(), chart)],
-    );
+    let drawn = section(Kind::Replay, "", vec![Figure::block(&id, chart)]);
     let title = "All targets over time: the repeat in the middle of each";
     section(Kind::Page, title, drawn.into_iter().collect())
 }

@@ -1,33 +1,123 @@
-//! A small writer of figures as SVG: panels above each other that share the axis below them, and
-//! bars beside their names.
+//! A small writer of figures as SVG: panels that each have an axis below them, and bars beside
+//! their names.
 //!
-//! Colours come from the style sheet by name, so that a page can be dark or light; lines differ by
-//! their dashes too. What is drawn is decided where a report is made.
+//! A panel is drawn once, in a size whose letters can be read on a telephone and on a desk: a page
+//! stretches panels and puts as many beside each other as its width allows. Colours come from the
+//! style sheet by name, so that a page can be dark or light; lines differ by their dashes too.
 
 mod axis;
 mod bars;
-mod form;
-mod layout;
-mod scale;
 mod shapes;
+
+use crate::markup::{Element, element};
 
 pub(crate) use axis::{Axis, Unit};
 pub(crate) use bars::{Bar, BarPanel, Bars};
-pub(crate) use form::{Callout, Chart, Column, Panel, Series, Shape};
 pub(crate) use shapes::text as drawing_text;
-
-use crate::markup::{Element, element};
-pub(crate) use form::{HALF, NARROW, Size, WIDE};
-use layout::Layout;
 
 /// The names of the colours, and the looks of what is drawn with them.
 pub(crate) const PALETTE: &str = include_str!("style/palette.css");
 pub(crate) const STYLE: &str = include_str!("style/figure.css");
 
+/// The width of a panel in CSS pixels.
+const WIDTH: f64 = 420.0;
+
 #[derive(Clone, Debug)]
 pub(crate) enum Plot {
     Chart(Chart),
     Bars(Bars),
+}
+
+/// Panels that have the same axis below them.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    pub(crate) description: String,
+    /// The axis below all panels.
+    pub(crate) x: Axis,
+    pub(crate) panels: Vec<Panel>,
+    /// What is said about stretches of the axis when one points there.
+    pub(crate) columns: Vec<Column>,
+}
+
+/// A panel with an axis of its own at its left.
+#[derive(Clone, Debug)]
+pub(crate) struct Panel {
+    pub(crate) y: Axis,
+    pub(crate) series: Vec<Series>,
+    /// Horizontal lines at values of its axis, each with what it means.
+    pub(crate) limits: Vec<(f64, String)>,
+    pub(crate) callouts: Vec<Callout>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    /// In the legend; none without a name.
+    pub(crate) name: String,
+    pub(crate) colour: &'static str,
+    pub(crate) shape: Shape,
+    /// In the order of `x`. One that has no place on the axes is a gap.
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Shape {
+    /// A line with these dashes (empty: whole).
+    Line(&'static str),
+    /// The samples behind a smoother line, dotted.
+    Raw,
+    /// A line with a mark at each point.
+    Marked(&'static str),
+    /// A surface: forth along the upper edge, back along the lower one.
+    Band,
+}
+
+/// A point that has a name, with a line to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Callout {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) text: String,
+}
+
+/// A stretch of the axis below.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) text: String,
+}
+
+impl Series {
+    /// A series without points yet.
+    pub(crate) fn new(name: &str, colour: &'static str, shape: Shape) -> Self {
+        Self {
+            name: name.to_owned(),
+            colour,
+            shape,
+            points: Vec::new(),
+        }
+    }
+
+    pub(crate) fn of(self, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Self {
+            points: points.into_iter().collect(),
+            ..self
+        }
+    }
+}
+
+impl Panel {
+    /// Series over an axis, without limits or callouts.
+    pub(crate) fn new(y: Axis, series: Vec<Series>) -> Self {
+        Self {
+            y,
+            series,
+            limits: Vec::new(),
+            callouts: Vec::new(),
+        }
+    }
 }
 
 impl From<Chart> for Plot {
@@ -53,32 +143,49 @@ impl Plot {
         self
     }
 
-    /// As an element of a page that has [`PALETTE`] and [`STYLE`]. Ids begin with `id`.
-    pub(crate) fn inline(&self, id: &str, size: Size) -> Element {
-        let columns = match self {
-            _ if size.width < WIDE.width => 1,
-            Self::Bars(bars) if bars.panels.len() % 3 == 0 => 3,
-            _ => 2,
+    /// Words that stand above all panels, each with its class.
+    pub(crate) fn heads(&self) -> Vec<(&'static str, &str)> {
+        let Self::Bars(bars) = self else {
+            return Vec::new();
         };
-        let (shapes, width, height) = self.shapes(size, columns);
-        let view = format!("0 0 {width} {height}");
-        self.named(id).with("viewBox", view).children(shapes)
+        let head = (!bars.head.is_empty()).then_some(("head", bars.head.as_str()));
+        let legend = bars.legend.iter().map(|words| ("tick", words.as_str()));
+        head.into_iter().chain(legend).collect()
     }
 
-    /// As a document of its own, with an edge around it.
+    /// The panels as elements of a page that has [`PALETTE`] and [`STYLE`]. Ids begin with `id`.
+    pub(crate) fn inline(&self, id: &str) -> Vec<Element> {
+        let panels = self.panels().into_iter().zip(1..);
+        let svg = |((shapes, height), number): ((Vec<Element>, f64), usize)| {
+            let view = format!("0 0 {WIDTH} {height}");
+            let named = self.named(&format!("{id}-{number}"));
+            named.with("viewBox", view).children(shapes)
+        };
+        panels.map(svg).collect()
+    }
+
+    /// As a document of its own: panels in two columns, with an edge around them.
     pub(crate) fn document(&self) -> String {
         const EDGE: f64 = 16.0;
-        /// As wide as a column of text on a desk: letters have the size of the text around them.
-        const COLUMN: f64 = 760.0;
-        let size = match self {
-            Self::Chart(_) => WIDE,
-            Self::Bars(_) => Size {
-                width: COLUMN,
-                ..WIDE
-            },
-        };
-        let (shapes, width, height) = self.shapes(size, 1);
-        let (width, height) = (width + 2.0 * EDGE, height + 2.0 * EDGE);
+        const APART: f64 = 28.0;
+        let panels = self.panels();
+        let columns = panels.len().clamp(1, 2) as f64;
+        let mut shapes = Vec::new();
+        let mut top = 0.0;
+        for (class, words) in self.heads() {
+            top += shapes::LINE;
+            shapes.push(drawing_text(class, (0.0, top - 4.0), words));
+        }
+        for row in panels.chunks(2) {
+            for ((panel, _), column) in row.iter().zip([0.0, WIDTH + APART]) {
+                let place = format!("translate({column} {top})");
+                let group = element("g").with("transform", place);
+                shapes.push(group.children(panel.iter().cloned()));
+            }
+            top += row.iter().map(|panel| panel.1).fold(0.0, f64::max) + APART / 2.0;
+        }
+        let width = columns * (WIDTH + APART) - APART + 2.0 * EDGE;
+        let height = (top - APART / 2.0).max(0.0) + 2.0 * EDGE;
         let background = element("rect")
             .with("x", -EDGE)
             .with("y", -EDGE)
@@ -95,16 +202,15 @@ impl Plot {
         format!("{svg}\n")
     }
 
-    fn shapes(&self, size: Size, columns: usize) -> (Vec<Element>, f64, f64) {
+    /// The shapes of each panel, and how high it is.
+    fn panels(&self) -> Vec<(Vec<Element>, f64)> {
         match self {
-            Self::Chart(chart) => {
-                let layout = Layout::new(chart, size);
-                (shapes::all(chart, &layout), layout.width, layout.height)
-            }
-            Self::Bars(bars) => {
-                let (shapes, height) = bars.shapes(size.width, columns);
-                (shapes, size.width, height)
-            }
+            Self::Chart(chart) => chart
+                .panels
+                .iter()
+                .map(|panel| shapes::all(chart, panel))
+                .collect(),
+            Self::Bars(bars) => bars.shapes(WIDTH),
         }
     }
 

@@ -6,9 +6,9 @@
 use crate::document::{
     Block, Card, Cell, Column, Document, Figure, Item, Kind, Row, Section, Table, Warning,
 };
-use crate::figure::{HALF, NARROW, PALETTE, STYLE, WIDE};
+use crate::figure::{PALETTE, STYLE};
 use crate::markup::{Element, element};
-use crate::shell::command_lines;
+use crate::words::command_lines;
 
 const SHEET: &str = include_str!("style/page.css");
 
@@ -282,29 +282,14 @@ fn identified(element: Element, id: &str, value: f64) -> Element {
     element.with("id", id).with("data-value", value)
 }
 
-/// In both sizes, of which the style sheet shows the one that fits.
-fn figure(figure: &Figure) -> Element {
-    let Figure {
-        id,
-        title,
-        wide,
-        narrow,
-        is_half,
-    } = figure;
+fn figure(Figure { id, title, plot }: &Figure) -> Element {
     let title = (!title.is_empty()).then(|| element("h4").text(title));
-    let sizes = match narrow {
-        Some(narrow) => {
-            let size = if *is_half { HALF } else { WIDE };
-            vec![("wide", wide, size), ("narrow", narrow, NARROW)]
-        }
-        None => vec![("always", wide, NARROW)],
-    };
-    let drawn = sizes.into_iter().map(|(class, plot, size)| {
-        let svg = plot.inline(&format!("{id}-{class}"), size);
-        element("div").with("class", class).child(svg)
-    });
+    let heads = plot.heads().into_iter();
+    let heads = heads.map(|(class, words)| element("p").with("class", class).text(words));
+    let panels = element("div").with("class", "beside");
     element("div")
         .with("id", id)
         .children(title)
-        .children(drawn)
+        .children(heads)
+        .child(panels.children(plot.inline(id)))
 }

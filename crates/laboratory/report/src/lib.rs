@@ -9,7 +9,6 @@
 //! [`Document::text`], [`Document::html`], [`Document::figures`] and [`Document::sheets`].
 #![forbid(unsafe_code)]
 
-mod csv;
 mod document;
 pub mod experiment;
 mod figure;
@@ -18,10 +17,8 @@ mod html;
 pub mod load;
 mod markup;
 pub mod probe;
-mod sanitize;
-mod shell;
 mod terminal;
 mod words;
 
 pub use document::Document;
-pub use shell::command_line;
+pub use words::command_line;

@@ -2,14 +2,12 @@
 
 mod capacity;
 pub(crate) mod charts;
-mod names;
-mod plan;
 mod reading;
 mod tables;
 pub(crate) mod time_series;
 
+use measure::choice::Kind as Handshake;
 use measure::histogram::Histogram;
-use measure::kind::Kind as Handshake;
 use measure::metric::Metric;
 use measure::quantity::{Bytes, Count, Nanoseconds};
 use measure::record::{Capacity, Ending, Record};
@@ -19,7 +17,8 @@ use crate::document::{
 };
 use crate::host;
 use crate::words::{listed, titled};
-use charts::{SAMPLES_MAX, SAMPLES_NARROW_MAX, along_time, percentiles};
+
+use charts::{along_time, percentiles};
 use reading::{
     CARDS, METRICS, PARTS, Part, client_load, cpu_per_transaction_ns, handshakes, resumed, spread,
 };
@@ -70,7 +69,7 @@ fn sheets(record: &Record) -> [Sheet; 3] {
 
 /// All figures that a record has, with their names.
 fn figures(record: &Record) -> Vec<(&'static str, crate::figure::Chart)> {
-    let time = along_time(record.into(), SAMPLES_MAX).map(|it| ("time", it));
+    let time = along_time(record.into()).map(|it| ("time", it));
     let parts = PARTS.iter();
     let parts = parts.filter_map(|part| Some((part.id, percentiles(record, part)?)));
     let capacity = charts::capacity(record).map(|it| ("capacity", it));
@@ -89,7 +88,7 @@ fn footer(records: &[&Record]) -> String {
 
 /// Compared first; each in full on the page alone.
 fn several(records: &[&Record], document: &mut Document) {
-    let names = names::names(records);
+    let names = reading::names(records);
     let anchors: Vec<String> = (1..=records.len()).map(|run| format!("r{run}")).collect();
     let numbers = 1..=records.len();
     document.links = numbers
@@ -133,27 +132,15 @@ fn several(records: &[&Record], document: &mut Document) {
 
 fn compared_percentiles(records: &[&Record], names: &[String]) -> Option<Block> {
     /// Longer names would not fit into the figure.
-    const NAME_MAX: usize = 120;
-    let long: Vec<String> = names
-        .iter()
-        .enumerate()
-        .map(|(index, name)| {
-            let name: String = name.chars().take(NAME_MAX).collect();
-            format!("{}. {name}", index + 1)
-        })
-        .collect();
-    let short: Vec<String> = (1..=records.len())
-        .map(|run| format!("Run {run}"))
-        .collect();
-    let named = |names: &[String]| -> Option<crate::figure::Chart> {
-        let named: Vec<_> = names
-            .iter()
-            .map(String::as_str)
-            .zip(records.iter().copied())
-            .collect();
-        charts::compared(&named)
-    };
-    let figure = Figure::both("c-total", named(&long)?, named(&short)?);
+    const NAME_MAX: usize = 50;
+    let numbered = names.iter().zip(1..).map(|(name, number)| {
+        let name: String = name.chars().take(NAME_MAX).collect();
+        format!("{number}. {name}")
+    });
+    let numbered: Vec<String> = numbered.collect();
+    let numbered = numbered.iter().map(String::as_str);
+    let named: Vec<_> = numbered.zip(records.iter().copied()).collect();
+    let figure = Figure::block("c-total", charts::compared(&named)?);
     section(Kind::Card, "Response time by percentile", vec![figure])
 }
 
@@ -164,7 +151,9 @@ fn run(record: &Record, number: usize) -> Vec<Block> {
     let card = |title: &str, blocks: Vec<Option<Block>>| {
         section(Kind::Card, title, blocks.into_iter().flatten().collect())
     };
-    let seconds = table(tables::seconds(record, SAMPLES_MAX))
+    /// Rows of the table of seconds: more are not read.
+    const SECONDS_MAX: usize = 600;
+    let seconds = table(tables::seconds(record, SECONDS_MAX))
         .into_iter()
         .collect();
     let seconds = section(Kind::Details, "Seconds as a table", seconds);
@@ -178,7 +167,7 @@ fn run(record: &Record, number: usize) -> Vec<Block> {
         table(tables::latencies(record)),
     ];
     let capacity = charts::capacity(record);
-    let capacity = capacity.map(|it| Figure::both(&format!("{prefix}capacity"), it.clone(), it));
+    let capacity = capacity.map(|it| Figure::block(&format!("{prefix}capacity"), it));
     let has_attempts = record.totals.attempted > 0 || !record.seconds.is_empty();
     let mut blocks = vec![
         Block::Headline(headline(record)),
@@ -245,11 +234,8 @@ fn is_same(record: &Record, part: &Part, whole: &Part) -> bool {
 }
 
 fn over_time(record: &Record, prefix: &str) -> Option<Block> {
-    let wide = along_time(record.into(), SAMPLES_MAX)?;
-    let mut narrow = along_time(record.into(), SAMPLES_NARROW_MAX)?;
-    // Fingers do not hover.
-    narrow.columns.clear();
-    Some(Figure::both(&format!("{prefix}time"), wide, narrow))
+    let chart = along_time(record.into())?;
+    Some(Figure::block(&format!("{prefix}time"), chart))
 }
 
 fn headline(record: &Record) -> String {
@@ -448,7 +434,7 @@ fn how(record: &Record) -> Vec<Block> {
     ];
     facts.retain(|fact| !fact.text.is_empty());
     let mut settings = Table::new("Every setting, given or by default", ["<", "<"]);
-    for (name, value) in plan::rows(&record.plan) {
+    for (name, value) in reading::rows(&record.plan) {
         settings.row([name.into(), value.into()]);
     }
     let settings = section(

@@ -1,7 +1,6 @@
 //! A tree of elements, written as HTML or SVG with everything escaped that is not ours.
 
-use crate::sanitize::sanitized;
-use crate::words::with_units_held;
+use crate::words::{sanitized, with_units_held};
 
 /// An element with its attributes and what is in it.
 #[derive(Clone, Debug)]

@@ -1,8 +1,7 @@
 //! A report as text for a terminal: aligned columns, wrapped words, a few colours.
 
 use crate::document::{Block, Document, Fact, Item, Kind, Row, Section, Table, Warning};
-use crate::sanitize::sanitized;
-use crate::shell::command_lines;
+use crate::words::{command_lines, sanitized};
 
 const GAP: &str = "  ";
 

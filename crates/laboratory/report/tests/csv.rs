@@ -3,7 +3,7 @@
 
 mod made;
 
-use measure::kind::Kind;
+use measure::choice::Kind;
 use measure::record::Record;
 
 fn sheet(record: &Record, name: &str) -> String {

@@ -84,7 +84,7 @@ fn seconds_stand_at_their_middles_and_rates_between_their_ticks() {
         );
     }
     // The greatest stands at the top of the plot.
-    assert_eq!(corners[2], (722.6, 25.0));
+    assert_eq!(corners[2], (257.9, 42.0));
 }
 
 #[test]

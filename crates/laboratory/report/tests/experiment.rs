@@ -345,9 +345,9 @@ fn a_page_begins_with_where_a_target_is_better() {
 fn a_page_begins_with_two_panels_of_a_picture() {
     let page = of(&only("ciphers", |_| {})).html();
     let (_, rest) = page.split_once("<div id=\"finding\">").unwrap();
-    let (wide, _) = rest.split_once("</svg>").unwrap();
+    let (panels, _) = rest.split_once("all 3 panels").unwrap();
     // The metric heads all, and each panel has its name.
-    assert_eq!(wide.matches("class=\"head\"").count(), 3);
+    assert_eq!(panels.matches("class=\"head\"").count(), 3);
     has(rest, "<a href=\"#e1-ciphers\">all 3 panels</a>");
     // All of them stand in the scenario.
     has(rest, "<div id=\"e1-ciphers-plot\">");

@@ -5,7 +5,7 @@
 mod made;
 
 use made::report_of as one;
-use measure::kind::Kind;
+use measure::choice::Kind;
 use measure::record::Record;
 
 fn compare(name: &str, text: &str) {

@@ -144,18 +144,25 @@ pub const fn count(keys: &[Key]) -> usize {
     sum
 }
 
-/// All keys of a tree of tables in one row, a table before the keys in it.
-pub const fn flattened<const COUNT: usize>(keys: &[Key]) -> [Key; COUNT] {
+/// All keys of a tree of tables in one row, a table before the keys in it. A key is of the group of
+/// its table, unless its row says another; those at the top are of the group that is named here.
+pub const fn flattened<const COUNT: usize>(keys: &[Key], group: &'static str) -> [Key; COUNT] {
     let mut all = [table(""); COUNT];
-    flatten(keys, &mut all, 0);
+    flatten(keys, group, &mut all, 0);
     all
 }
 
-const fn flatten(keys: &[Key], all: &mut [Key], mut next: usize) -> usize {
+const fn flatten(keys: &[Key], group: &'static str, all: &mut [Key], mut next: usize) -> usize {
     let mut place = 0;
     while place < keys.len() {
-        all[next] = keys[place];
-        next = flatten(keys[place].children, all, next + 1);
+        let key = keys[place];
+        let group = if key.group.is_empty() {
+            group
+        } else {
+            key.group
+        };
+        all[next] = key.group(group);
+        next = flatten(key.children, group, all, next + 1);
         place += 1;
     }
     next

@@ -13,9 +13,9 @@ use crate::quantity;
 use crate::section::{Field, KeyPlace};
 
 /// A key, and how its value is read. `M` is [`One`], [`Maybe`] or [`Many`] values.
-pub struct Row<T: 'static, M> {
+pub struct KeyRow<T: 'static, M> {
     key: Key,
-    reader: Reader<T>,
+    reader: ValueReader<T>,
     mode: PhantomData<M>,
 }
 
@@ -28,55 +28,55 @@ pub struct Maybe;
 /// Mode of a row: the key holds a list, which may be empty where it may be left out.
 pub struct Many;
 
-enum Reader<T: 'static> {
+enum ValueReader<T: 'static> {
     Function(fn(&Value, &Key) -> Result<T, Problem>),
     /// The words of a choice with their meanings, and how a meaning is copied.
     Words(&'static [(&'static str, T)], fn(&T) -> T),
 }
 
 /// A row whose values are read by a function.
-pub const fn row<T>(kind: Kind, read: fn(&Value, &Key) -> Result<T, Problem>) -> Row<T, One> {
-    Row {
+pub const fn row<T>(kind: Kind, read: fn(&Value, &Key) -> Result<T, Problem>) -> KeyRow<T, One> {
+    KeyRow {
         key: key("", kind),
-        reader: Reader::Function(read),
+        reader: ValueReader::Function(read),
         mode: PhantomData,
     }
 }
 
 /// Free text; the word says what of.
-pub const fn text(what: &'static str) -> Row<String, One> {
+pub const fn text(what: &'static str) -> KeyRow<String, One> {
     row(Kind::Text(what), owned)
 }
 
-pub const fn path() -> Row<String, One> {
+pub const fn path() -> KeyRow<String, One> {
     row(Kind::Path, owned)
 }
 
 /// Networks, or files that list them.
-pub const fn networks() -> Row<String, One> {
+pub const fn networks() -> KeyRow<String, One> {
     row(Kind::Networks, owned)
 }
 
-pub const fn boolean() -> Row<bool, One> {
+pub const fn boolean() -> KeyRow<bool, One> {
     row(Kind::Boolean, read_boolean)
 }
 
 /// A whole number from `min` to `max`.
-pub const fn count<T: TryFrom<u64>>(min: u64, max: u64) -> Row<T, One> {
+pub const fn count<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, One> {
     row(Kind::Count(min, max), read_count)
 }
 
 /// Bytes from `min` to `max`.
-pub const fn size<T: TryFrom<u64>>(min: u64, max: u64) -> Row<T, One> {
+pub const fn size<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, One> {
     row(Kind::Size(min, max), read_size)
 }
 
-pub const fn duration(min: Duration, max: Duration) -> Row<Duration, One> {
+pub const fn duration(min: Duration, max: Duration) -> KeyRow<Duration, One> {
     row(Kind::Duration(min, max), read_duration)
 }
 
 /// Text that parses.
-pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> Row<T, One> {
+pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> KeyRow<T, One> {
     row(kind, parse)
 }
 
@@ -84,10 +84,10 @@ pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> Row<T, One> {
 pub const fn choice<T: Clone>(
     words: &'static [&'static str],
     meanings: &'static [(&'static str, T)],
-) -> Row<T, One> {
-    Row {
+) -> KeyRow<T, One> {
+    KeyRow {
         key: key("", Kind::Choice(words)),
-        reader: Reader::Words(meanings, T::clone),
+        reader: ValueReader::Words(meanings, T::clone),
         mode: PhantomData,
     }
 }
@@ -115,10 +115,10 @@ macro_rules! choice {
     };
 }
 
-impl<T> Row<T, One> {
+impl<T> KeyRow<T, One> {
     /// With no value if nobody writes one; the words say what that means.
-    pub const fn absent(self, meaning: &'static str) -> Row<T, Maybe> {
-        Row {
+    pub const fn absent(self, meaning: &'static str) -> KeyRow<T, Maybe> {
+        KeyRow {
             key: self.key.absent(meaning),
             reader: self.reader,
             mode: PhantomData,
@@ -126,8 +126,8 @@ impl<T> Row<T, One> {
     }
 
     /// With a list, as [`Key::many`].
-    pub const fn many(self) -> Row<T, Many> {
-        Row {
+    pub const fn many(self) -> KeyRow<T, Many> {
+        KeyRow {
             key: self.key.many(),
             reader: self.reader,
             mode: PhantomData,
@@ -135,8 +135,8 @@ impl<T> Row<T, One> {
     }
 
     /// With a list, as [`Key::repeated`].
-    pub const fn repeated(self) -> Row<T, Many> {
-        Row {
+    pub const fn repeated(self) -> KeyRow<T, Many> {
+        KeyRow {
             key: self.key.repeated(),
             reader: self.reader,
             mode: PhantomData,
@@ -148,7 +148,7 @@ impl<T> Row<T, One> {
     }
 }
 
-impl<T> Row<T, Maybe> {
+impl<T> KeyRow<T, Maybe> {
     pub fn read<'a>(&self, place: KeyPlace<'a>) -> Field<'a, Option<T>> {
         let read = |value: &Value, key: &Key| self.reader.read(value, key);
         place.field(if place.is_written() {
@@ -159,7 +159,7 @@ impl<T> Row<T, Maybe> {
     }
 }
 
-impl<T> Row<T, Many> {
+impl<T> KeyRow<T, Many> {
     /// With an empty list if nobody writes one; the words say what that means.
     pub const fn absent(mut self, meaning: &'static str) -> Self {
         self.key = self.key.absent(meaning);
@@ -171,7 +171,7 @@ impl<T> Row<T, Many> {
     }
 }
 
-impl<T, M> Row<T, M> {
+impl<T, M> KeyRow<T, M> {
     /// The row without the type, at its place in a table of options.
     pub const fn key(&self, path: &'static str, help: &'static str) -> Key {
         Key { path, ..self.key }.help(help.trim_ascii_start())
@@ -208,7 +208,7 @@ impl<T, M> Row<T, M> {
     }
 }
 
-impl<T> Reader<T> {
+impl<T> ValueReader<T> {
     fn read(&self, value: &Value, key: &Key) -> Result<T, Problem> {
         match self {
             Self::Function(read) => read(value, key),

@@ -454,7 +454,7 @@ mod tests {
                 .absent("none")
                 .example("words = [\"yes\"]"),
             side: Option<Side<'a>>,
-            items: Tables<'a, Item<'a>>,
+            items: Tables<'a, TestItem<'a>>,
         }
     }
 
@@ -472,14 +472,14 @@ mod tests {
     section! {
         table("items").many().example("[[items]]");
         /// An item.
-        struct Item<'a> {
+        struct TestItem<'a> {
             /// A size.
             size: u64 = row::size(1, 99).example("size = 7"),
         }
     }
 
     static TABLE: Table = Table {
-        keys: &flattened::<{ count(Top::KEY.children) }>(Top::KEY.children),
+        keys: &flattened::<{ count(Top::KEY.children) }>(Top::KEY.children, ""),
         foreign: &[],
         later: &[],
         help: "",

@@ -9,12 +9,12 @@ use crate::table::Table;
 /// Reports every unknown key, every value of the wrong shape, and keys that cannot stand together.
 pub fn check(root: &Node, options: &Table, report: &Report<'_>) {
     check_keys(root, options, report);
-    Shape { options, report }.relations(root, "");
+    ShapeCheck { options, report }.relations(root, "");
 }
 
 /// The same without keys that cannot stand together: the tree is a part that another completes.
 pub fn check_keys(root: &Node, options: &Table, report: &Report<'_>) {
-    Shape { options, report }.table(root, "");
+    ShapeCheck { options, report }.table(root, "");
 }
 
 /// A switch that is off says nothing.
@@ -22,12 +22,12 @@ fn is_on(entry: &Entry) -> bool {
     !matches!(entry.node.value, Value::Boolean(false))
 }
 
-struct Shape<'a> {
+struct ShapeCheck<'a> {
     options: &'a Table,
     report: &'a Report<'a>,
 }
 
-impl Shape<'_> {
+impl ShapeCheck<'_> {
     fn table(&self, node: &Node, path: &str) {
         for entry in node.entries() {
             let full = match path {

@@ -22,7 +22,7 @@ use crate::shelf::Shelf;
 use crate::timeouts::{KEEPALIVE_MAX, WrittenTimeouts, liveness};
 
 section! {
-    table("service.back")
+    table("service.back").group("Back")
         .absent("the service has `front.redirect`")
         .example(r#"back = { servers = ["127.0.0.1:80"] }"#);
     /// Servers to relay to, or static files of this host.
@@ -115,8 +115,6 @@ section! {
         index: Vec<String> = text("NAME")
             .many().absent("`index.html`").flag("index")
             .example(r#"index = ["index.html", "index.txt"]"#),
-        /// Whether a folder without an index file is answered by a list of its files.
-        listing: bool = boolean().default("false").flag("listing").example("listing = true"),
         /// Whether names that begin with a dot are served.
         hidden: bool = boolean().default("false").flag("hidden").example("hidden = true"),
         /// Whether `x.br` or `x.gz` beside `x` is sent in its place to clients that accept it.
@@ -219,12 +217,7 @@ fn files_options(
             timeouts,
         });
     };
-    let of_no_challenge = [
-        &*files.index,
-        &*files.listing,
-        &*files.hidden,
-        &*files.precompressed,
-    ];
+    let of_no_challenge = [&*files.index, &*files.hidden, &*files.precompressed];
     let is_useless = |place: &&&KeyPlace<'_>| redirect.is_some() && place.is_written();
     for place in of_no_challenge.iter().filter(is_useless) {
         let message = "has no effect beside `front.redirect`: only ACME challenges are served";
@@ -244,7 +237,6 @@ fn files_options(
     if files.index.is_written() {
         serving.index = index(&files.index)?;
     }
-    serving.listing = files.listing.value?;
     serving.hidden = files.hidden.value?;
     serving.precompressed = files.precompressed.value?;
     Some(FilesOptions {

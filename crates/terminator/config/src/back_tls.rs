@@ -23,7 +23,7 @@ use crate::tls_choices::{
 const OF_CLIENT: &str = "client";
 
 section! {
-    table("service.back.tls")
+    table("service.back.tls").group("TLS to servers")
         .absent("servers get plaintext").shorthand("mode")
         .example(r#"tls = { ca = ["internal-ca.pem"], name = "api.internal" }"#);
     /// How TLS is originated towards the servers, and what they have to prove.

@@ -84,8 +84,8 @@ fn certificate(
         None => certificate_folder::key_beside(shelf.files, &chain),
     };
     let ocsp = match entry.ocsp.value.as_ref()? {
-        Some(path) => Staple::At(shelf.base.join(path)),
-        None => Staple::IfThere(chain.with_extension("ocsp")),
+        Some(path) => StapleFile::At(shelf.base.join(path)),
+        None => StapleFile::IfThere(chain.with_extension("ocsp")),
     };
     let pair = PairFiles { chain, key, ocsp };
     pair.read(entry, shelf).map(|source| vec![source])
@@ -95,10 +95,10 @@ fn certificate(
 struct PairFiles {
     chain: PathBuf,
     key: Option<PathBuf>,
-    ocsp: Staple,
+    ocsp: StapleFile,
 }
 
-enum Staple {
+enum StapleFile {
     At(PathBuf),
     IfThere(PathBuf),
     Nowhere,
@@ -114,13 +114,13 @@ impl PairFiles {
         let key_pem = self.key.as_ref();
         let key_pem = key_pem.map(|path| shelf.read(&entry.key, path));
         let ocsp_der = match &self.ocsp {
-            Staple::At(path) => Some(shelf.read(&entry.ocsp, path)),
-            Staple::IfThere(path) => match shelf.files.read(path) {
+            StapleFile::At(path) => Some(shelf.read(&entry.ocsp, path)),
+            StapleFile::IfThere(path) => match shelf.files.read(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => Some(shelf.unreadable(&entry.ocsp, path, &error)),
                 Ok(bytes) => Some(Some(bytes)),
             },
-            Staple::Nowhere => None,
+            StapleFile::Nowhere => None,
         };
         let source = CertificateSource {
             place: self.chain.display().to_string(),
@@ -203,7 +203,7 @@ fn directory(
         let pair = PairFiles {
             chain: one.chain,
             key: one.key,
-            ocsp: one.ocsp.map_or(Staple::Nowhere, Staple::At),
+            ocsp: one.ocsp.map_or(StapleFile::Nowhere, StapleFile::At),
         };
         pair.read(entry, shelf)
     });

@@ -22,7 +22,7 @@ const MS: Duration = Duration::from_millis(1);
 const RATE_MAX: u64 = 10_000_000;
 
 section! {
-    table("cluster")
+    table("cluster").group("Cluster")
         .absent("sessions stay on this host")
         .example(r#"cluster = { secret = "/etc/lariat/cluster.key" }"#);
     /// Hosts that resume each other's sessions. All of them have the same secret, and their

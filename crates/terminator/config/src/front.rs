@@ -24,7 +24,7 @@ use crate::tls_choices::protocol;
 pub const KEPT_NAMES: &str = "lariat/";
 
 section! {
-    table("service.front")
+    table("service.front").group("Front")
         .example(r#"front = { listen = ["[::]:443"], tls = { certificates = ["site.pem"] } }"#);
     /// The side that clients connect to.
     pub(crate) struct WrittenFront<'a> {

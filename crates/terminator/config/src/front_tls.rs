@@ -5,8 +5,8 @@ use options::{Field, Key, Kind, Problem, Severity, Tables, Value, choice, sectio
 use proxy::options::{FrontTls, KtlsMode, KtlsOptions};
 use tls::identity::AllowedIdentity;
 use tls::options::{
-    BadCertificate, ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer,
-    ReplacedCertificates, ServerOptions, Tls13Sessions, UnknownName, Version,
+    BadCertificate, ClientMode, ClientVerification, ExpiredLists, Group, ReplacedCertificates,
+    ServerOptions, Tls13Sessions, UnknownName, Version,
 };
 use tls::server::EARLY_DATA_BYTES_MIN;
 
@@ -25,7 +25,7 @@ const RECORD_BYTES_MIN: u64 = tls::options::RECORD_BYTES_MIN as u64;
 const RECORD_BYTES_MAX: u64 = tls::record::PLAINTEXT_BYTES_MAX as u64;
 
 section! {
-    table("service.front.tls")
+    table("service.front.tls").group("TLS")
         .absent("clients speak no TLS, which is warned of unless `off` is written")
         .shorthand("mode")
         .example(r#"tls = { certificates = ["certs/"], alpn = ["h2", "http/1.1"] }"#);
@@ -109,12 +109,6 @@ section! {
         replaced_certificates: bool = choice!["resume" => true, "refuse" => false]
             .default("resume").flag("replaced-certificates")
             .example(r#"replaced-certificates = "refuse""#),
-        /// The code that encrypts and decrypts after the handshake: our own, in place (`in-place`),
-        /// or the TLS library, with one more copy of every byte (`library`).
-        record_layer: RecordLayer = choice![
-            "in-place" => RecordLayer::InPlace,
-            "library" => RecordLayer::Library,
-        ].default("in-place").flag("record-layer").example(r#"record-layer = "library""#),
         /// The most plaintext in a record to clients, also in the handshake, for devices that have
         /// no memory for 16 KiB. The extensions by which clients ask for it (`max_fragment_length`,
         /// `record_size_limit`) are not answered, so that it holds for all clients of the service.
@@ -284,37 +278,19 @@ fn ktls_options(ktls: &WrittenKtls<'_>) -> Option<KtlsOptions> {
     })
 }
 
-/// The kernel needs the keys, which the TLS library does not give away while it seals.
+/// The kernel's records have full size: where they must be shorter it seals none.
 fn ktls_fits(
     written: &WrittenKtls<'_>,
     ktls: KtlsOptions,
     own: &ServerOptions,
 ) -> Option<KtlsOptions> {
-    if ktls.mode == KtlsMode::Off {
+    if own.record_bytes_max.is_none() {
         return Some(ktls);
     }
-    if own.record_layer == RecordLayer::InPlace {
-        let mode = match own.record_bytes_max {
-            // The kernel's records have full size.
-            Some(_) if ktls.mode == KtlsMode::Require => {
-                let hint = "take out `max-record-size`";
-                written.at.refuse("makes records of full size", hint);
-                return None;
-            }
-            Some(_) => KtlsMode::Off,
-            None => ktls.mode,
-        };
-        return Some(KtlsOptions { mode, ..ktls });
-    }
-    let hint = "write record-layer = \"in-place\"";
     if ktls.mode == KtlsMode::Require {
-        let message = "needs keys that the TLS library's record layer keeps";
-        written.at.refuse(message, hint);
+        let hint = "take out `max-record-size`";
+        written.at.refuse("makes records of full size", hint);
         return None;
-    }
-    if written.at.is_written() {
-        let message = "has no effect: the TLS library's record layer keeps the keys";
-        written.at.warn(message, hint);
     }
     Some(KtlsOptions {
         mode: KtlsMode::Off,
@@ -360,7 +336,6 @@ fn server_options(
             revoked: revoked?,
             resume: tls.replaced_certificates.value?,
         },
-        record_layer: tls.record_layer.value?,
         record_bytes_max: tls.max_record_size.value?,
     };
     if let (Some(preset), Some(_)) = (preset?, shelf.inspector) {

@@ -36,51 +36,15 @@ impl<'a> WrittenConfiguration<'a> {
     }
 }
 
+const KEYS: &[Key] = WrittenConfiguration::KEY.children;
+
 /// The keys of a configuration, in the order of the reference.
 pub static TABLE: Table = Table {
-    keys: &grouped::<{ key::count(WrittenConfiguration::KEY.children) }>(),
+    keys: &key::flattened::<{ key::count(KEYS) }>(KEYS, "Process"),
     foreign: FOREIGN,
     later: &["service.front.peek"],
     help: "lariat help serve",
 };
-
-const fn grouped<const COUNT: usize>() -> [Key; COUNT] {
-    let mut all: [Key; COUNT] = key::flattened(WrittenConfiguration::KEY.children);
-    let mut place = 0;
-    while place < COUNT {
-        all[place] = all[place].group(heading(all[place].path.as_bytes()));
-        place += 1;
-    }
-    all
-}
-
-const fn heading(path: &[u8]) -> &'static str {
-    if begins(path, b"service.front.tls.") {
-        "TLS"
-    } else if begins(path, b"service.front.") {
-        "Front"
-    } else if begins(path, b"service.back.tls.") {
-        "TLS to servers"
-    } else if begins(path, b"service.back.") {
-        "Back"
-    } else if begins(path, b"service.") {
-        "Service"
-    } else if begins(path, b"cluster") {
-        "Cluster"
-    } else {
-        "Process"
-    }
-}
-
-const fn begins(mut text: &[u8], mut head: &[u8]) -> bool {
-    while let ([one, rest @ ..], [other, others @ ..]) = (text, head) {
-        if *one != *other {
-            return false;
-        }
-        (text, head) = (rest, others);
-    }
-    head.is_empty()
-}
 
 /// Names that nginx, HAProxy, stunnel and hitch have for our keys, each with the key that does the
 /// same here, or begins to.

@@ -101,7 +101,7 @@ pub fn inspect(source: &Source, files: &mut dyn Files) -> Inspected {
 }
 
 /// Settings, as far as they could be read.
-struct Read {
+struct ConfigurationRead {
     settings: Settings,
     /// Whether no service has a fault that keeps it from being read.
     is_whole: bool,
@@ -114,7 +114,11 @@ const REMOVALS_MAX: usize = 8;
 /// The settings without the values at fault, so that one fault does not hide another that only the
 /// host and the TLS library can see; else `first`, or what comes nearest to the whole.
 /// Errors that follow from what is removed are none.
-fn without_faults(source: &Source, files: &mut dyn Files, first: Option<Read>) -> Option<Settings> {
+fn without_faults(
+    source: &Source,
+    files: &mut dyn Files,
+    first: Option<ConfigurationRead>,
+) -> Option<Settings> {
     let mut nearest = first.map(|read| read.settings);
     let mut root = root_of(source, &report_about(source))?;
     for _ in 0..REMOVALS_MAX {
@@ -140,7 +144,7 @@ fn read(
     source: &Source,
     files: &mut dyn Files,
     inspector: Option<&Inspector>,
-) -> (Option<Read>, Vec<Diagnostic>) {
+) -> (Option<ConfigurationRead>, Vec<Diagnostic>) {
     let report = report_about(source);
     let root = root_of(source, &report);
     let mut shelf = Shelf {
@@ -262,7 +266,10 @@ fn root_of(source: &Source, report: &Report<'_>) -> Option<Node> {
     }
 }
 
-fn settings(written: &WrittenConfiguration<'_>, shelf: &mut Shelf<'_>) -> Option<Read> {
+fn settings(
+    written: &WrittenConfiguration<'_>,
+    shelf: &mut Shelf<'_>,
+) -> Option<ConfigurationRead> {
     let services = services(written, shelf);
     let workers = process::worker_options(&written.workers, shelf);
     let limits = process::limits(&written.limits, shelf);
@@ -287,7 +294,7 @@ fn settings(written: &WrittenConfiguration<'_>, shelf: &mut Shelf<'_>) -> Option
         let store = cluster.iter().flatten().find_map(|one| one.store.as_ref());
         servers_can_be_reached(written, ports, &services.options, store);
     }
-    Some(Read {
+    Some(ConfigurationRead {
         is_whole: services.are_whole,
         settings: Settings {
             plane: Options {

@@ -23,7 +23,7 @@ use crate::timeouts::{self, WrittenTimeouts};
 const NAME_BYTES_MAX: usize = 64;
 
 section! {
-    table("service").many().example("[[service]]");
+    table("service").group("Service").many().example("[[service]]");
     /// A front, a back, and limits for the connections between them. A file may have many
     /// services.
     pub(crate) struct WrittenService<'a> {

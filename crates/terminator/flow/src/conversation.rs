@@ -10,11 +10,11 @@ use wire::starttls::{Dialog, Fault};
 use crate::buffer::{Buffer, Pool};
 use crate::facts::Ending;
 use crate::options::Starttls;
-use crate::relay::room_for_message;
 
 pub(crate) struct Conversation {
     pub(crate) dialog: Dialog,
-    incoming: Option<Buffer>,
+    /// A request that goes to every server, and not to one.
+    pub(crate) broadcast: Option<Broadcast>,
 }
 
 pub(crate) struct Broadcast {
@@ -30,23 +30,8 @@ impl Conversation {
         }
         Self {
             dialog,
-            incoming: None,
+            broadcast: None,
         }
-    }
-
-    pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
-        room_for_message(&mut self.incoming, pool)
-    }
-
-    pub(crate) fn received(&mut self, count: usize, pool: &mut Pool) -> Vec<u8> {
-        if let Some(incoming) = &mut self.incoming {
-            incoming.fill(count);
-        }
-        take_all(&mut self.incoming, pool)
-    }
-
-    pub(crate) fn clear(&mut self, pool: &mut Pool) {
-        pool.give_all(&mut self.incoming);
     }
 }
 

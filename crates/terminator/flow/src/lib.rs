@@ -2,14 +2,14 @@
 #![forbid(unsafe_code)]
 
 pub mod actions;
-mod back_tls;
+mod back_end;
 pub mod buffer;
 pub mod connection;
 mod conversation;
+mod end;
 pub mod events;
 pub mod facts;
-mod handshaking;
-mod ktls_state;
+mod front_end;
 pub mod options;
 mod proxy_header_out;
 mod record_sizing;

@@ -201,7 +201,7 @@ catalogue! {
         Counter Count "lariat_file_responses_total" [class] "Responses of services of files, by the class of their status."
             { FilesFound = "2xx", FilesElsewhere = "3xx", FilesRefused = "4xx", FilesFailed = "5xx" }
         Counter Count "lariat_file_tasks_total" [task] "Work of services of files that may wait for a disk and was handed to the file threads, by kind."
-            { FileTasksFind = "find", FileTasksList = "list", FileTasksRead = "read" }
+            { FileTasksFind = "find", FileTasksRead = "read" }
         Counter Count "lariat_file_task_failures_total" [kind] "Work for file threads that came to nothing: refused, as too much waits or the file system hangs, or not done within `timeouts.file`."
             { FileTasksRefused = "refused", FileTasksTimedOut = "timeout" }
         Counter Count "lariat_dial_retries_total" "Dials of a further server after one that failed." { DialRetries }

@@ -15,7 +15,7 @@ use wire::client_hello::ClientHello;
 use zeroize::Zeroizing;
 
 use crate::fingerprint::Fingerprint;
-use crate::hidden_name::HiddenName;
+use crate::hidden_name::HiddenExtensions;
 use crate::provenance::Provenance;
 use crate::secrets::Secret;
 
@@ -38,8 +38,8 @@ pub(crate) struct HandshakeContext {
     has_renewed: bool,
     pub(crate) wanted: Wanted,
     pub(crate) secrets: Secrets,
-    /// The name that is hidden from the library in this handshake's hello.
-    pub(crate) hidden: Option<HiddenName>,
+    /// The extensions that are hidden from the library in this handshake's hello.
+    pub(crate) hidden: Option<HiddenExtensions>,
     /// Why the client's certificate was refused, for the log: the library's errors have no room
     /// for it.
     pub(crate) refusal: Option<String>,
@@ -121,7 +121,7 @@ impl Drop for Entered {
 impl HandshakeContext {
     pub(crate) fn of(hello: &ClientHello<'_>) -> Self {
         Self {
-            hidden: HiddenName::of(hello),
+            hidden: HiddenExtensions::of(hello),
             ..Self::default()
         }
     }

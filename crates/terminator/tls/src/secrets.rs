@@ -55,7 +55,7 @@ impl TrafficSecret {
 /// The longest key of a cipher. Of a shorter one the library's type has room behind it.
 const KEY_BYTES_MAX: usize = 32;
 
-/// What our records are sealed with, kept by those who leave the sealing to the library.
+/// The keys of our records while the library seals them.
 pub(crate) enum SendingKeys {
     /// Of TLS 1.3, with the traffic secret in use.
     Tls13(TrafficSecret),
@@ -94,13 +94,6 @@ impl SendingKeys {
             Zeroizing::new(key.to_vec()),
             iv.try_into().ok()?,
         ))
-    }
-
-    /// Uses the next secret from here on, as after a KeyUpdate of ours (RFC 8446 section 7.2).
-    pub(crate) fn update(&mut self) {
-        if let Self::Tls13(secret) = self {
-            secret.update();
-        }
     }
 
     /// Seals the record of this number.

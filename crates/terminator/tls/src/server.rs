@@ -22,7 +22,7 @@ use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::context::SecretListener;
 use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::names::{NoCertificate, Usable};
-use crate::options::{Group, RecordLayer, ServerOptions, Suite, Tls13Sessions, Version};
+use crate::options::{Group, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
 use crate::record::HEADER_BYTES;
 use crate::resumption::{FetchAnswer, OfferedSession, Resumption, ResumptionPolicy, SessionKey};
@@ -129,7 +129,6 @@ struct Parts<'a> {
     resuming: Resuming,
     alpn: &'a [Vec<u8>],
     /// Whether connections let go of their keys, for our own record layer.
-    gives_keys: bool,
     record_bytes_max: Option<usize>,
 }
 
@@ -280,7 +279,6 @@ impl Server {
             verifier: verifier.clone(),
             clock: clock.clone(),
             alpn: &options.alpn,
-            gives_keys: options.record_layer == RecordLayer::InPlace,
             record_bytes_max: options.record_bytes_max,
         };
         let variants = Variant::all(&policy, resumes)
@@ -518,7 +516,7 @@ impl Parts<'_> {
         }));
         config.time_provider = Arc::clone(&self.clock.0);
         config.ignore_client_order = true;
-        config.enable_secret_extraction = self.gives_keys;
+        config.enable_secret_extraction = true;
         config.key_log = Arc::new(SecretListener);
         config.max_fragment_size = self.record_bytes_max.map(|bytes| bytes + HEADER_BYTES);
         config.alpn_protocols = self.alpn.to_vec();

@@ -11,8 +11,7 @@ use super::flags::{Arguments, Command};
 use super::report::write_all;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::pages::{check_page, ended};
-use crate::records::{Records, open_all};
+use crate::pages::{Records, check_page, ended, open_all};
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {

@@ -7,7 +7,8 @@ use load::speed::Rows;
 use super::flags::{Arguments, Command, wrong};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::host::{self, Timing};
+use crate::host;
+use crate::host::Timing;
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {

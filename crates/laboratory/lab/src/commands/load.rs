@@ -9,11 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lexopt::Parser;
 use load::capacity::Finder;
+use load::failure::StartFault;
 use load::options::{Search, TABLE, UnresolvedPlan};
 use load::outcome::{Frame, Outcome};
 use load::plan::Plan;
 use load::run::{self, Run};
-use load::start_fault::StartFault;
 use measure::quantity::{Count, Nanoseconds};
 use measure::record::{Capacity, Record, Second, Warning};
 use options::flags::overlaid;
@@ -25,13 +25,11 @@ use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::host;
 use crate::interrupt::Interrupt;
-use crate::load::date::Date;
-use crate::load::destination::Destination;
-use crate::load::files::{self, PlanFile};
-use crate::load::flags::{self, Flags};
+use crate::load::destination::{Date, Destination};
+use crate::load::flags::Flags;
 use crate::load::live::Line;
-use crate::load::resolve;
-use crate::measurement::failure::Cancel;
+use crate::load::{PlanFile, flags, read, resolve};
+use crate::run::measurement::failure::Cancel;
 use crate::usage::UsageError;
 
 /// Makes a load, and reports its result.
@@ -96,7 +94,7 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
             None => return Err(refuse(report)),
         }
     }
-    let read = load::options::read(&root, &files::read, &sys::cpu::allowed_cpus(), &report);
+    let read = load::options::read(&root, &read, &sys::cpu::allowed_cpus(), &report);
     let Some((options, draft)) = read else {
         return Err(refuse(report));
     };
@@ -141,7 +139,7 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
 
 /// The addresses of all endpoints.
 fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<Vec<Address>, Exit> {
-    let one = |endpoint: &Endpoint| match resolve::resolve(endpoint) {
+    let one = |endpoint: &Endpoint| match resolve(endpoint) {
         Ok(resolved) => {
             if let Some(other) = resolved.others.first() {
                 let (address, count) = (&resolved.address, resolved.others.len());

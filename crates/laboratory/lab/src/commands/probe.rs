@@ -10,9 +10,8 @@ use load::plan::{ClientCertificate, ProxyVersion};
 use measure::probe::ProbeReport;
 use options::{Report, quantity};
 use probe::expect::{Expectations, Unmet};
-use probe::facts;
-use probe::points;
 use probe::run::{Limits, Options, probe};
+use probe::{facts, points};
 use report::Document;
 use sys::own_name;
 use sys::socket::Zoned;
@@ -21,11 +20,9 @@ use wire::starttls::Dialect;
 use wire::text::line;
 
 use super::flags::{Arguments, Command, wrong};
-
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::load::files::{PlanFile, read};
-use crate::load::resolve::{Resolved, resolve};
+use crate::load::{PlanFile, Resolved, read, resolve};
 use crate::pages::{check_page, ended, write_page};
 use crate::usage::UsageError;
 

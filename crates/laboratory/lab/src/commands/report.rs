@@ -14,12 +14,11 @@ use report::experiment::{Refusal, Subject};
 use super::flags::{Arguments, Command};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::load::date::Date;
-use crate::load::destination::Destination;
+use crate::load::destination::{Date, Destination};
 use crate::pages::{
-    WriteFault, check_card, check_page, ended, write_card, write_files, write_page,
+    Named, Records, WriteFault, check_card, check_page, ended, open_all, tame, write_files,
+    write_page,
 };
-use crate::records::{Named, Records, open_all, tame};
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -28,7 +27,7 @@ pub(super) const COMMAND: Command = Command {
     help: "\
 lariat-lab report: tables, figures and a page from records of loads or experiments
 
-  lariat-lab report RECORD… [-o PAGE.html] [--svg DIR] [--csv DIR] [--card CARD.png]
+  lariat-lab report RECORD… [-o PAGE.html] [--svg DIR] [--csv DIR] [--card CARD.svg]
 
 Shows one record of a load as the load itself does, and compares several in the order in which they
 are named. Of an experiment it says first where a target is better, then shows each scenario.
@@ -43,10 +42,10 @@ record may be compressed by gzip.
   --merge SUM.json
       Make one record of loads that several hosts began together (`lariat-lab load --start-at`),
       write it there, and report it alone
-  --card CARD.png
-      Write one claim of an experiment as a picture of 1200 by 630 pixels, or as CARD.svg: how much
-      better the first target is than all others, on which host, and the command that repeats it.
-      What the record does not bear is refused
+  --card CARD.svg
+      Write one claim of an experiment as a picture of 1200 by 630 pixels: how much better the first
+      target is than all others, on which host, and the command that repeats it. What the record does
+      not bear is refused
   --scenario NAME
       The scenario that the card is about, if the record has several
   --context WORDS
@@ -66,7 +65,7 @@ Examples:
     lariat-lab report run.jsonl -o run.html
 
   One finding to show around:
-    lariat-lab report run.jsonl --card card.png --context 'TLS 1.3, P-256, PSK'
+    lariat-lab report run.jsonl --card card.svg --context 'TLS 1.3, P-256, PSK'
 
 docs/reference/record.md and docs/reference/experiment.md describe records, and which numbers
 programs can read off a page.
@@ -140,7 +139,7 @@ fn card(
         UsageError::new(format!("no card: {seen}"), hint)
     };
     let svg = report::experiment::card(experiment, subject).map_err(refused)?;
-    Ok(ended(write_card(path, &svg, console), console))
+    Ok(ended(write_page(path, &svg, console), console))
 }
 
 /// The sum of records, which is written; or how the program ends.
@@ -183,7 +182,7 @@ fn records_of(arguments: &Arguments) -> Result<Vec<PathBuf>, UsageError> {
     check_card(arguments.path("card").as_deref(), &records)?;
     for flag in ["scenario", "context"] {
         if arguments.has(flag) && !arguments.has("card") {
-            let hint = "add --card CARD.png, or leave it out: a page has all of them";
+            let hint = "add --card CARD.svg, or leave it out: a page has all of them";
             return Err(UsageError::new(format!("--{flag} is of a card"), hint));
         }
     }

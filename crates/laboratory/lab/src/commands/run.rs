@@ -15,25 +15,25 @@ use measure::host::HostReport;
 use measure::record::Tool;
 use options::Complaint;
 
-use super::run_arguments::{self as arguments, Mode, Request};
+use super::run_arguments as arguments;
+use super::run_arguments::{Mode, Request};
 use super::targets::{check_name, programs, report_fault, with_root};
 use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::experiment::journal::{Journal, JournalFault};
-use crate::experiment::needs::Means;
-use crate::experiment::resolved::ResolvedTarget;
-use crate::experiment::{Experiment, Past, Tally, now, placement};
-use crate::host::{self, Timing};
+use crate::host::Timing;
 use crate::interrupt::Interrupt;
-use crate::load::date::Date;
-use crate::measurement::failure::Cancel;
+use crate::load::destination::Date;
 use crate::process::scratch::Scratch;
-use crate::scenario::catalogue::{self as scenarios, Listed};
-use crate::scenario::expansion::{self, Contender, Expanded};
-use crate::target::catalogue as targets;
-use crate::target::form::Target;
-use crate::target::program::Builds;
+use crate::run::journal::{Journal, JournalFault};
+use crate::run::measurement::failure::Cancel;
+use crate::run::needs::{Means, ResolvedTarget};
+use crate::run::scenario::expansion::{Contender, Expanded};
+use crate::run::scenario::{Listed, expansion};
+use crate::run::{Experiment, Past, Tally, needs, now, scenario as scenarios};
+use crate::targets::form::Target;
+use crate::targets::program::Builds;
 use crate::usage::UsageError;
+use crate::{host, targets};
 
 /// Between two checks for a signal.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -87,7 +87,7 @@ fn prepare(request: &Request, console: Console) -> Result<Prepared, Refused> {
     let listed = scenarios::choose(&request.scenarios, request.scenario_folder.as_deref());
     let listed = listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
     let host = host::report(None);
-    let placement = placement::place(&request.seating, &host.cores).map_err(|denied| {
+    let placement = needs::place(&request.seating, &host.cores).map_err(|denied| {
         let allowed: Vec<_> = host.cores.iter().map(|core| core.cpu.to_string()).collect();
         Err(UsageError::new(
             denied.to_string(),

@@ -13,8 +13,8 @@ use options::quantity;
 use super::flags::{Arguments, Command, pair, wrong};
 use super::host::SPEEDS;
 use crate::exit::Exit;
-use crate::experiment::placement::Seating;
-use crate::scenario::expansion::Asked;
+use crate::run::needs::Seating;
+use crate::run::scenario::expansion::Asked;
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {

@@ -12,7 +12,7 @@ use super::flags::{Arguments, Command};
 use super::probe::{addresses, endpoint, get, give, host_of, json_line, limits, now_s, roots};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::load::files::PlanFile;
+use crate::load::PlanFile;
 use crate::pages::check_page;
 use crate::usage::UsageError;
 

@@ -8,12 +8,12 @@ use super::flags::{Arguments, Command, pair};
 use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::process::scratch::Scratch;
-use crate::scenario::catalogue as scenarios;
-use crate::target::catalogue::{self, CatalogueFault};
-use crate::target::form::Target;
-use crate::target::install;
-use crate::target::program::{self, Builds, Missing, Program};
-use crate::target::root::{self, Root, RootFault};
+use crate::run::scenario as scenarios;
+use crate::targets;
+use crate::targets::form::Target;
+use crate::targets::program::{Builds, Missing, Program};
+use crate::targets::root::{Root, RootFault};
+use crate::targets::{CatalogueFault, program, root};
 use crate::usage::{UsageError, unknown};
 
 pub(super) const COMMAND: Command = Command {
@@ -60,7 +60,7 @@ struct Row<'p> {
 /// Lists every target, those that are named or those of a scenario, and installs what is missing if
 /// it is asked to.
 pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
-    let all = match catalogue::load_all(arguments.path("target-folder").as_deref()) {
+    let all = match targets::load_all(arguments.path("target-folder").as_deref()) {
         Ok(targets) => targets,
         Err(fault) => return Ok(report_fault(&fault, console)),
     };
@@ -236,7 +236,7 @@ fn install_missing(targets: &[&Target], builds: &Builds, console: Console) -> bo
         return true;
     }
     console.say(format_args!("installing {}", packages.join(", ")));
-    match install::install(&packages) {
+    match root::install(&packages) {
         Ok(()) => true,
         Err(fault) => {
             console.error(&fault);

@@ -13,7 +13,7 @@ use std::{env, io, process, thread};
 use load::speed::{Rows, SEAL_BYTES};
 use measure::host::Speed;
 
-use crate::process::child::{Child, first_lines};
+use crate::process::{Child, first_lines};
 
 const PROGRAM: &str = "openssl";
 

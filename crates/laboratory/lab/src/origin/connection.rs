@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 use sys::socket;
 use wire::http::{Content as Upload, ContentEnd};
 
-use super::answer::{Answer, Framing, Persistence};
-use super::download::{Download, SLICES_MAX, bytes_at};
-use super::parse::{self, HEAD_BYTES_MAX, Method, Request};
-use super::query::{Content, QueryFault};
+use super::answer::{Answer, Download, Framing, Persistence, SLICES_MAX, bytes_at};
+use super::request;
+use super::request::{Content, HEAD_BYTES_MAX, Method, QueryFault, Request};
 
 /// What is read of an upload at once.
 const INPUT_BYTES: usize = 64 * 1024;
@@ -286,7 +285,7 @@ impl Connection {
     #[inline]
     fn take_head<'b>(&mut self, bytes: &'b [u8], output: &mut Output, now: Instant) -> &'b [u8] {
         if !output.last.is_of(bytes) {
-            match parse::parse(bytes) {
+            match request::parse(bytes) {
                 Ok(Some((length, request))) => output.last.learn(&bytes[..length], request),
                 Ok(None) => {
                     self.kept_is_part = true;

@@ -3,10 +3,8 @@
 //! A process's clock counts threads that have ended, too: some servers have a thread a connection.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use sys::cpu::process_time;
 

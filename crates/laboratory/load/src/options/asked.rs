@@ -8,9 +8,10 @@ use options::Section;
 use wire::address::Endpoint;
 use wire::starttls::Dialect;
 
-use super::limit::{self, Limit};
+use super::limit::Limit;
 use super::url::Url;
-use super::value::{self, Kinds, OrNone, Ramp, Read, Times};
+use super::value::{Kinds, OrNone, Ramp, Read, Times};
+use super::{limit, value};
 use crate::plan::{
     ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
     Verify, Versions,

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-pub use measure::capacity::Limit;
 use measure::quantity::nanoseconds;
 
-use super::value::{self, Read, not};
+use super::value;
+use super::value::{Read, not};
+
+pub use measure::capacity::Limit;
 
 /// A search for the greatest rate that keeps a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]

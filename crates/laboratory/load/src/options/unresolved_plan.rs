@@ -6,12 +6,12 @@ use std::time::Duration;
 use options::{Problem, Section};
 use wire::address::{Address, Endpoint};
 
-use super::arriving::{self, Arriving};
+use super::arriving::Arriving;
 use super::asked::Options;
 use super::files::Files;
 use super::limit::Search;
 use super::value::{Kinds, OrNone, Times};
-use super::{request, tls};
+use super::{arriving, request, tls};
 use crate::plan::{
     Arrival, ClientSelection, Clients, Handshake, Plan, Request, Target, Threads, Tls,
 };

@@ -10,11 +10,11 @@ use rustls::{
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
+use super::sessions::Sessions;
+use super::verifier::{Check, Presented, Verifier};
 use crate::plan::{
     ClientCertificate, Group, Handshake, Signature, Suite, Tls, Verification, Versions,
 };
-use crate::tls::sessions::Sessions;
-use crate::tls::verifier::{Check, Presented, Verifier};
 
 /// Why no client can be made from a plan.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

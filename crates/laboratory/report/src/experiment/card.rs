@@ -16,8 +16,7 @@ use super::tables::heading;
 use crate::figure::{BarPanel, Bars, drawing_text};
 use crate::host;
 use crate::markup::{Element, element};
-use crate::shell::command_lines;
-use crate::words::listed;
+use crate::words::{command_lines, listed};
 
 /// Its size in pixels: what link previews show whole.
 pub const CARD_SIZE: (u32, u32) = (1200, 630);
@@ -234,19 +233,22 @@ fn bars(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> Ele
         title: String::new(),
         description: String::new(),
         head: String::new(),
-        legend: vec![legend(study)],
+        legend: Vec::new(),
         panels: vec![BarPanel {
             heading: format!("{}: median", heading(study, metric)),
             ..panel(study, combination, metric)
         }],
     };
-    let (_, height) = bars.shapes(ROOM.0 / SCALE_MAX, 1);
-    let scale = (ROOM.1 / height).min(SCALE_MAX);
-    let (shapes, _) = bars.shapes(ROOM.0 / scale, 1);
+    let legend = drawing_text("tick", (0.0, 13.0), &legend(study));
+    let above = 24.0;
+    let drawn = |scale: f64| bars.shapes(ROOM.0 / scale).remove(0);
+    let scale = (ROOM.1 / (above + drawn(SCALE_MAX).1)).min(SCALE_MAX);
+    let panel = element("g").with("transform", format!("translate(0 {above})"));
     let (x, y) = PLACE;
     element("g")
         .with("transform", format!("translate({x} {y}) scale({scale:.3})"))
-        .children(shapes)
+        .child(legend)
+        .child(panel.children(drawn(scale).0))
 }
 
 fn doubt(verdict: Verdict) -> &'static str {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use measure::effect::Scale;
 use measure::experiment::{Experiment, Target};
 use measure::metric::Metric;
-use measure::student::CONFIDENCE;
+use measure::statistics::CONFIDENCE;
 
 use super::comparison::{Comparison, Verdict, compare_runs, digits};
 use super::plots::Palette;
@@ -71,7 +71,7 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> Document {
             let name = format!("compared-{}", id_part(pair.name()));
             document.files.push((name, chart.clone().into()));
         }
-        let drawn = chart.map(|chart| Figure::both(&format!("{id}-change"), chart.clone(), chart));
+        let drawn = chart.map(|chart| Figure::block(&format!("{id}-change"), chart));
         let tables = pair.metrics.iter().enumerate().map(|(index, metric)| {
             let table = Block::Table(changes(pair, *metric));
             match index {

@@ -8,7 +8,7 @@ use super::comparison::compare;
 use super::study::{Combination, Entry, Study};
 use super::tables::heading;
 use crate::figure::{Axis, Bar, BarPanel, Bars, Chart, Panel, Plot, Series, Shape, Unit};
-use crate::load::charts::{SAMPLES_NARROW_MAX, along_time, handshakes_along_time};
+use crate::load::charts::{SAMPLES_MAX, along_time, handshakes_along_time};
 use crate::load::time_series::Timeline;
 use crate::words::{id_part, joined, titled};
 
@@ -314,14 +314,8 @@ pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
         let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
         // Without rates that rise, it is about what happened to the server.
         let (what, chart) = match measurement.read_offs {
-            Some(_) => (
-                "transactions and response time",
-                along_time(timeline, SAMPLES_NARROW_MAX)?,
-            ),
-            None => (
-                "handshakes",
-                handshakes_along_time(timeline, SAMPLES_NARROW_MAX)?,
-            ),
+            Some(_) => ("transactions and response time", along_time(timeline)?),
+            None => ("handshakes", handshakes_along_time(timeline)?),
         };
         let chart = Chart {
             title: format!("{name}: {what} over time"),
@@ -348,7 +342,7 @@ pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
         };
         let timeline = Timeline::from(measurement).while_attempted();
         let points = |metric, scale: f64| {
-            let samples = timeline.samples(metric, SAMPLES_NARROW_MAX).into_iter();
+            let samples = timeline.samples(metric, SAMPLES_MAX).into_iter();
             samples.map(move |sample| (sample.at_s, sample.value * scale))
         };
         let name = joined(&[entry.target.name.clone(), combination.title()], ", ");

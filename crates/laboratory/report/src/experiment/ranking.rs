@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use measure::effect::Scale;
 use measure::experiment::Target;
-use measure::holm;
 use measure::metric::Metric;
+use measure::statistics;
 
 use super::comparison::{BUSY_MIN, Comparison, ROUNDS_MIN, Verdict, compare, digits};
 use super::study::{Combination, Study, base, do_same_work};
@@ -55,7 +55,7 @@ pub(crate) enum Weight {
 impl Ranking {
     pub(crate) fn of<'s, 'e: 's>(studies: impl Iterator<Item = &'s Study<'e>> + Clone) -> Self {
         let chances: Vec<f64> = studies.clone().flat_map(chances).collect();
-        let mut established = holm::established(&chances).into_iter();
+        let mut established = statistics::established(&chances).into_iter();
         let mut ranking = Self::default();
         for study in studies {
             ranking.add(study, &mut established);

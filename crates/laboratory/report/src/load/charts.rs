@@ -3,8 +3,8 @@
 //! What stands where is decided here; how it is drawn is [`crate::figure`]'s.
 
 use measure::capacity::{Limit, Point};
+use measure::choice::Kind;
 use measure::histogram::Histogram;
-use measure::kind::Kind;
 use measure::metric::Metric;
 use measure::quantity::{Count, Nanoseconds};
 use measure::record::{Record, Second};
@@ -14,19 +14,18 @@ use super::reading::Part;
 use super::time_series::{Sample, Timeline, smoothed};
 use crate::figure::{Axis, Callout, Chart, Column, Panel, Series, Shape, Unit};
 
-/// As many samples as can be distinguished on a wide screen, and on a narrow one.
-pub(crate) const SAMPLES_MAX: usize = 600;
-pub(crate) const SAMPLES_NARROW_MAX: usize = 160;
+/// As many samples as can be distinguished in a panel.
+pub(crate) const SAMPLES_MAX: usize = 240;
 
 /// Transactions and response times over time.
-pub(crate) fn along_time(timeline: Timeline<'_>, samples_max: usize) -> Option<Chart> {
+pub(crate) fn along_time(timeline: Timeline<'_>) -> Option<Chart> {
     let last = timeline.seconds.last()?;
-    let (_, sample_s) = timeline.groups(samples_max);
+    let (_, sample_s) = timeline.groups(SAMPLES_MAX);
     let line = |(metric, name, colour, dashes)| Line {
         name,
         colour,
         dashes,
-        samples: timeline.samples(metric, samples_max),
+        samples: timeline.samples(metric, SAMPLES_MAX),
         sample_s,
     };
     let rates = [
@@ -53,23 +52,23 @@ pub(crate) fn along_time(timeline: Timeline<'_>, samples_max: usize) -> Option<C
             .into_iter()
             .chain(response)
             .collect(),
-        columns: columns(timeline, samples_max),
+        columns: columns(timeline),
     })
 }
 
 /// Full handshakes, and the share of those that resumed a session, over time; `None` if there was
 /// no handshake.
-pub(crate) fn handshakes_along_time(timeline: Timeline<'_>, samples_max: usize) -> Option<Chart> {
-    let along = along_time(timeline, samples_max)?;
+pub(crate) fn handshakes_along_time(timeline: Timeline<'_>) -> Option<Chart> {
+    let along = along_time(timeline)?;
     let line = |metric: Metric, name, colour| {
-        let samples = timeline.samples(metric, samples_max).into_iter();
+        let samples = timeline.samples(metric, SAMPLES_MAX).into_iter();
         let scaled = |value| metric.scaled(value);
         Line {
             name,
             colour,
             dashes: "",
             samples: samples.map(|sample| sample.map(scaled)).collect(),
-            sample_s: timeline.groups(samples_max).1,
+            sample_s: timeline.groups(SAMPLES_MAX).1,
         }
     };
     let full = [line(Metric::FullHandshakes, "full", "blue")];
@@ -155,8 +154,8 @@ fn description(timeline: Timeline<'_>) -> String {
     )
 }
 
-fn columns(timeline: Timeline<'_>, samples_max: usize) -> Vec<Column> {
-    let (groups, length_s) = timeline.groups(samples_max);
+fn columns(timeline: Timeline<'_>) -> Vec<Column> {
+    let (groups, length_s) = timeline.groups(SAMPLES_MAX);
     let column = |seconds: &[Second]| {
         let from = seconds.first().map_or(0, |second| second.at_s);
         let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).fold(0, u64::saturating_add);

@@ -1,10 +1,13 @@
-//! What is read of a run: shares, spreads over its seconds, what the client took.
+//! Readings of a load's record that tables and figures share: its parts, its plan, and the names by
+//! which records are distinguished.
 
+use std::collections::BTreeSet;
+
+use measure::choice::Kind;
 use measure::histogram::Histogram;
-use measure::kind::Kind;
 use measure::metric::Metric;
-use measure::quantity::Share;
-use measure::record::{Latencies, Record, Second};
+use measure::quantity::{Bytes, Count, Nanoseconds, Share};
+use measure::record::{Arrival, Latencies, Plan, PlannedRate, Record, Request, Second, Tls};
 use measure::statistics::Spread;
 
 /// The metrics of a run that have a spread over its seconds; the first ones are the main ones.
@@ -98,3 +101,189 @@ pub(crate) const PARTS: [Part; 3] = [
         of: |it| &it.total,
     },
 ];
+
+/// What a run was made with: names and values.
+pub(crate) type Conditions = Vec<(String, String)>;
+
+/// Names of flags that say nothing about what was measured.
+const BESIDE: [&str; 3] = ["record", "quiet", "seed"];
+
+/// Of a record: what was given, and where and by what it was made. Equal ones are repetitions.
+pub(crate) fn conditions(record: &Record) -> Conditions {
+    let mut all = given(record);
+    all.retain(|(name, _)| !BESIDE.contains(&name.as_str()));
+    let places = [
+        ("url", record.target.url.as_str()),
+        ("at", &record.target.address),
+        ("on", &record.host.cpu),
+        ("kernel", &record.host.kernel),
+        ("by", &record.tool.version),
+    ];
+    all.extend(places.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    all
+}
+
+/// The flags of the command that repeats it, whose values may stand in the next word.
+fn given(record: &Record) -> Conditions {
+    let mut flags: Conditions = Vec::new();
+    for word in &record.command {
+        match (word.strip_prefix("--"), flags.last_mut()) {
+            (Some(flag), _) => {
+                let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
+                flags.push((name.to_owned(), value.to_owned()));
+            }
+            (None, Some((_, value))) => value.push_str(word),
+            // The program, the command and the URL.
+            (None, None) => {}
+        }
+    }
+    flags
+}
+
+fn value_of<'c>(conditions: &'c Conditions, name: &str) -> Option<&'c str> {
+    let found = conditions.iter().find(|(other, _)| *other == name);
+    found.map(|(_, value)| value.as_str())
+}
+
+/// For each record in what it differs from the others; its URL if it differs in nothing.
+pub(crate) fn names(records: &[&Record]) -> Vec<String> {
+    let all: Vec<Conditions> = records.iter().map(|record| conditions(record)).collect();
+    let mut keys: Vec<&str> = Vec::new();
+    for (key, _) in all.iter().flatten() {
+        let values: BTreeSet<_> = all
+            .iter()
+            .map(|conditions| value_of(conditions, key))
+            .collect();
+        if values.len() > 1 && !keys.contains(&key.as_str()) {
+            keys.push(key);
+        }
+    }
+    let names = records.iter().zip(&all);
+    names
+        .map(|(record, conditions)| name(record, conditions, &keys))
+        .collect()
+}
+
+fn name(record: &Record, conditions: &Conditions, keys: &[&str]) -> String {
+    let mut shown = keys.to_vec();
+    if shown.contains(&"url") {
+        shown.retain(|key| *key != "at");
+    }
+    let part = |key: &str| match (key, value_of(conditions, key)?) {
+        ("url", value) => Some(value.to_owned()),
+        (_, "") => Some(key.to_owned()),
+        (_, value) => Some(format!("{key} {value}")),
+    };
+    let parts: Vec<String> = shown.into_iter().filter_map(part).collect();
+    if parts.is_empty() {
+        record.target.url.clone()
+    } else {
+        parts.join(", ")
+    }
+}
+
+/// Names and values; options that say nothing in this plan are left out.
+pub(crate) fn rows(plan: &Plan) -> Vec<(&'static str, String)> {
+    let mut rows = vec![
+        ("source", list(&plan.sources, ToString::to_string)),
+        ("send-proxy", shown(plan.proxy_header.map(|it| it.name()))),
+        ("move-sessions", shown(plan.move_sessions.then_some("on"))),
+    ];
+    rows.extend(plan.tls.iter().flat_map(of_tls));
+    match &plan.request {
+        None => rows.push(("request", "none".to_owned())),
+        Some(request) => rows.extend(of_request(request)),
+    }
+    let (kind, arrival) = match &plan.arrival {
+        Arrival::Closed(connections) => ("connections", connections.to_string()),
+        Arrival::Open(rates) => ("rate", list(rates, rate)),
+    };
+    rows.extend([
+        (kind, arrival),
+        ("spacing", shown(plan.spacing.map(|it| it.name()))),
+        ("requests-per-arrival", shown(plan.requests_per_arrival)),
+        ("clients", plan.clients.to_string()),
+        ("client-selection", plan.client_selection.name().to_owned()),
+        ("requests-per-session", shown(plan.requests_per_session)),
+        (
+            "requests-per-connection",
+            or_unlimited(plan.requests_per_connection),
+        ),
+        ("think-time", time(plan.think_time_ns)),
+        ("close", plan.ending.name().to_owned()),
+        ("duration", time(plan.duration_ns)),
+        ("count", shown(plan.count_max)),
+        ("warm-up", time(plan.warm_up_ns)),
+        ("timeout", time(plan.timeout_ns)),
+        ("threads", plan.threads.to_string()),
+        ("cpus", list(&plan.cpus, ToString::to_string)),
+        ("seed", plan.seed.to_string()),
+    ]);
+    rows.retain(|(_, value)| !value.is_empty());
+    rows
+}
+
+fn of_request(request: &Request) -> [(&'static str, String); 4] {
+    let body = Some(request.body_bytes).filter(|bytes| *bytes > 0);
+    let header = |(name, value): &(String, String)| format!("{name}: {value}");
+    [
+        ("method", request.method.clone()),
+        ("path", request.path.clone()),
+        ("header", list(&request.headers, header)),
+        ("body", shown(body.map(Bytes))),
+    ]
+}
+
+fn of_tls(tls: &Tls) -> Vec<(&'static str, String)> {
+    let on_off = |is_on| if is_on { "on" } else { "off" }.to_owned();
+    vec![
+        ("starttls", shown(tls.starttls.as_ref())),
+        ("tls", tls.versions.name().to_owned()),
+        (
+            "handshake",
+            list(&tls.handshakes, |it| it.name().to_owned()),
+        ),
+        ("suites", list(&tls.suites, |it| it.name().to_owned())),
+        ("groups", list(&tls.groups, |it| it.name().to_owned())),
+        (
+            "signatures",
+            list(&tls.signatures, |it| it.name().to_owned()),
+        ),
+        ("alpn", list(&tls.alpn, Clone::clone)),
+        (
+            "server-name",
+            tls.server_name.clone().unwrap_or_else(|| "none".to_owned()),
+        ),
+        ("client-certificate", on_off(tls.client_certificate)),
+        ("verify", tls.verify.name().to_owned()),
+        ("tickets", on_off(tls.tickets)),
+        ("session-ids", on_off(tls.session_ids)),
+        ("early-data", on_off(tls.early_data)),
+    ]
+}
+
+fn rate(rate: &PlannedRate) -> String {
+    let (from, to) = (Count(rate.from_per_s), Count(rate.to_per_s));
+    let time = Nanoseconds(rate.length_ns as f64);
+    if rate.from_per_s == rate.to_per_s {
+        format!("{from}/s for {time}")
+    } else {
+        format!("{from}/s to {to}/s in {time}")
+    }
+}
+
+fn time(ns: u64) -> String {
+    Nanoseconds(ns as f64).to_string()
+}
+
+fn shown(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+fn or_unlimited(bound: Option<u32>) -> String {
+    bound.map_or_else(|| "unlimited".to_owned(), |bound| bound.to_string())
+}
+
+fn list<T>(values: &[T], text: impl Fn(&T) -> String) -> String {
+    values.iter().map(text).collect::<Vec<_>>().join(", ")
+}

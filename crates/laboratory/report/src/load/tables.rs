@@ -7,11 +7,9 @@ use measure::record::{Handshakes, Record, Second, Step};
 use measure::statistics::Spread;
 
 use super::capacity::{Reached, read_offs};
-use super::names::conditions;
-use super::reading::{CARDS, METRICS, PARTS, cpu_per_transaction_ns, resumed, spread};
+use super::reading::{CARDS, METRICS, PARTS, conditions, cpu_per_transaction_ns, resumed, spread};
 use super::time_series::Timeline;
-use crate::csv::number;
-use crate::document::{Cell, NONE, Sheet, Table};
+use crate::document::{Cell, NONE, Sheet, Table, number};
 use crate::words::{id_part, titled};
 
 /// For people, as the head of a row.

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::capacity::{Limit, Point, ReadOffs};
+use measure::choice::Kind;
 use measure::choice::{Group, Handshake, Signature, Suite, Verify, Versions};
 use measure::histogram::Histogram;
-use measure::kind::Kind;
 use measure::record::{
     Arrival, Capacity, Client, Counts, Ending, Handshakes, Host, Latencies, Plan, PlannedRate,
     Record, Request, Second, Step, Target, Thread, Tls, Tool, Traffic, Warning,

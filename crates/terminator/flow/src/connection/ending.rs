@@ -7,6 +7,7 @@ use telemetry::outcome::Reason;
 use super::Flow;
 use crate::actions::Action;
 use crate::buffer::Pool;
+use crate::end::EndState;
 use crate::facts::Ending;
 use crate::stage::{Stage, first_to_end};
 
@@ -22,10 +23,10 @@ impl Flow {
         self.ending = Some(ending);
         self.drop_back();
         self.down.release();
-        self.handshaking = None;
+        self.front.state.abandon();
         self.end_conversation(pool);
         self.up.clear(pool);
-        self.proxy_header = Vec::new();
+        self.back.header = Vec::new();
         drop(self.take_back_fault(pool));
         self.actions.cancel_dials();
         self.stage = Stage::closing(now);
@@ -48,14 +49,14 @@ impl Flow {
         let is_open = matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying);
         let limit = self.settings.timeouts.lifetime;
         limit
-            .filter(|_| is_open && self.handshaking.is_none())
+            .filter(|_| is_open && !self.is_handshaking())
             .map(|limit| self.facts.accepted + limit)
     }
 
     /// Ends a connection that has lasted its lifetime. Amid an answer there is no close_notify:
     /// what was cut must not look whole.
     pub(super) fn end_lifetime(&mut self, now: Instant, pool: &mut Pool) {
-        if self.is_front_done() && !self.is_answering && !self.down.is_ended {
+        if self.is_front_done() && !self.front.is_answering && !self.down.is_ended {
             self.send_close_notify(pool);
             self.down.is_ended = true;
         }
@@ -80,10 +81,8 @@ impl Flow {
         self.up.clear(pool);
         self.down.clear(pool);
         drop(self.take_back_fault(pool));
-        self.ktls.records.clear();
-        self.traffic = None;
         self.end_conversation(pool);
-        self.handshaking = None;
+        self.front.state = EndState::Closed;
         self.stage = Stage::Over;
         self.actions.cancel_dials();
         self.actions.add(Action::Close);

@@ -64,7 +64,6 @@ impl Stage {
         let options = ServerOptions {
             unknown_name: UnknownName::Refuse,
             tls13_sessions,
-            record_layer: crate::RECORD_LAYER,
             ..ServerOptions::new(vec![CertificateSource::whole("localhost.pem", leaf.pem())])
         };
         let resumption = resumption(7);

@@ -18,7 +18,7 @@ const TICKETS_PER_NAME: usize = 256;
 /// be the only one that holds its server's chain (64 KiB, the longest message of a handshake): some
 /// 36 MiB of a server that means ill, and half of one of others.
 ///
-/// [`TICKET_BYTES_MAX`]: crate::traffic::in_place::TICKET_BYTES_MAX
+/// [`TICKET_BYTES_MAX`]: crate::traffic::TICKET_BYTES_MAX
 const TICKETS_PER_SERVER: usize = 512;
 
 #[derive(Debug)]

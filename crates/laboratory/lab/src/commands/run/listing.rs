@@ -7,10 +7,10 @@ use std::time::Duration;
 use measure::experiment::{Placement, Plan, Target};
 use measure::host::HostReport;
 
-use crate::experiment::progress::minutes;
-use crate::experiment::resolved::ResolvedTarget;
-use crate::scenario::expansion::Expanded;
-use crate::scenario::form::Form;
+use crate::run::journal::minutes;
+use crate::run::needs::ResolvedTarget;
+use crate::run::scenario::expansion::Expanded;
+use crate::run::scenario::form::Form;
 use crate::usage::{UsageError, unknown};
 
 /// All scenarios, with their time in both modes.
