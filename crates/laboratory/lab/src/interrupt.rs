@@ -15,11 +15,11 @@ use crate::run::measurement::failure::Cancel;
 /// Hears signals from its creation on. The thread that listens ends with the program.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<InterruptState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct InterruptState {
     heard: bool,
     stopper: Option<Stopper>,
 }
@@ -53,7 +53,7 @@ impl Cancel for Interrupt {
     }
 }
 
-fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<State>, tell: &dyn Fn()) {
+fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<InterruptState>, tell: &dyn Fn()) {
     let mut events = Events::with_capacity(1);
     while epoll.wait(&mut events, None).is_ok() {
         while signals.next().is_some() {
@@ -63,7 +63,7 @@ fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<State>, tell: &dyn Fn(
 }
 
 /// The first signal ends the load, the second the program; what it started ends either way.
-fn hear(state: &mut State, tell: &dyn Fn()) {
+fn hear(state: &mut InterruptState, tell: &dyn Fn()) {
     if std::mem::replace(&mut state.heard, true) {
         std::process::exit(Exit::Failed as i32);
     }
@@ -73,6 +73,6 @@ fn hear(state: &mut State, tell: &dyn Fn()) {
     }
 }
 
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn locked(state: &Mutex<InterruptState>) -> MutexGuard<'_, InterruptState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

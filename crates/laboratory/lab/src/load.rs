@@ -1,9 +1,9 @@
 //! The parts of `lariat-lab load`: plan files, names to addresses, what is shown while it runs and
 //! where its record is written.
 //!
-//! The load itself is the crate `load`'s. `flags` reads what was typed, [`PlanFile`] what stands in a
-//! file, [`resolve`] asks for addresses once before the load begins, `live` draws a line per second
-//! on the terminal, and `destination` names and writes the record.
+//! The load itself is the crate `load`'s. `flags` reads what was typed, [`PlanFile`] what stands in
+//! a file, [`resolve`] asks for addresses once before the load begins, `live` draws a line per
+//! second on the terminal, and `destination` names and writes the record.
 
 pub(crate) mod destination;
 pub(crate) mod flags;
@@ -20,17 +20,17 @@ use wire::address::{Address, Endpoint};
 
 /// An address, and those that are not taken.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedAddress {
     pub(crate) address: Address,
     pub(crate) others: Vec<SocketAddr>,
 }
 
 /// Asks once, before the load: what names cost is not measured. The reason of a failure is for
 /// people.
-pub(crate) fn resolve(endpoint: &Endpoint) -> Result<Resolved, String> {
+pub(crate) fn resolve(endpoint: &Endpoint) -> Result<ResolvedAddress, String> {
     let (host, port) = match endpoint {
         Endpoint::Address(address) => {
-            return Ok(Resolved {
+            return Ok(ResolvedAddress {
                 address: address.clone(),
                 others: Vec::new(),
             });
@@ -49,7 +49,7 @@ pub(crate) fn resolve(endpoint: &Endpoint) -> Result<Resolved, String> {
     }
     let mut found = found.into_iter();
     let first = found.next().ok_or("it has no address")?;
-    Ok(Resolved {
+    Ok(ResolvedAddress {
         address: Address::Ip(first),
         others: found.collect(),
     })
@@ -68,8 +68,8 @@ impl PlanFile {
         Ok(Self { path: shown, text })
     }
 
-    /// What it says, with its relative paths as they are from the working directory. `None` = it
-    /// is no TOML, which has been reported.
+    /// The file's options, with its relative paths as they are from the working directory. `None` =
+    /// it is no TOML, which has been reported.
     pub(crate) fn root(&self, report: &Report<'_>) -> Option<Node> {
         let mut root = options::flags::retyped(document::parse(&self.text, report)?, &TABLE);
         let directory = Path::new(&self.path).parent();
@@ -120,7 +120,7 @@ mod resolve_tests {
 
     #[test]
     fn this_host_has_a_name() {
-        let Resolved { address, others } = resolve(&"localhost:7".parse().unwrap()).unwrap();
+        let ResolvedAddress { address, others } = resolve(&"localhost:7".parse().unwrap()).unwrap();
         let Address::Ip(address) = address else {
             panic!("a name is of no Unix socket");
         };

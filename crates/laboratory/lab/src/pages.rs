@@ -1,7 +1,7 @@
 //! Records read from files and pages written to them: checks of what was typed, names, faults.
 //!
-//! Records of loads and of experiments are distinguished by their contents. What a record is belongs
-//! to the crate `measure`, how a page looks to `report`.
+//! Records of loads and of experiments are distinguished by their contents. What a record is
+//! belongs to the crate `measure`, how a page looks to `report`.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -11,8 +11,8 @@ use std::{fmt, fs};
 
 use flate2::read::MultiGzDecoder;
 use measure::experiment::{self, Experiment};
-use measure::quantity::Bytes;
-use measure::record::{self, Record, RecordFault};
+use measure::quantity::ByteCount;
+use measure::record::{self, LoadRecord, LoadRecordFault};
 use wire::text::is_control;
 
 use crate::console::Console;
@@ -108,7 +108,7 @@ pub(crate) fn write_files(
 /// Writes a page or a card.
 pub(crate) fn write_page(page: &Path, text: &str, console: Console) -> Result<(), WriteFault> {
     write(page, text)?;
-    let size = Bytes(text.len() as u64);
+    let size = ByteCount(text.len() as u64);
     console.say(format_args!("wrote {}, {size}", shown(page)));
     Ok(())
 }
@@ -123,25 +123,25 @@ fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), WriteFault> {
 /// Larger files are no records: ten hours of load make some ten megabytes.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
-/// What a compressed file begins with (RFC 1952).
+/// The first bytes of a compressed file (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Records of one kind, in the order in which they were named.
 #[derive(Debug)]
-pub(crate) struct Named<T> {
+pub(crate) struct NamedRecords<T> {
     pub(crate) names: Vec<String>,
     pub(crate) records: Vec<T>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Records {
-    Loads(Named<Record>),
-    Experiments(Named<Experiment>),
+    Loads(NamedRecords<LoadRecord>),
+    Experiments(NamedRecords<Experiment>),
     /// Some of each; how many.
     Mixed(usize, usize),
 }
 
-impl<T> Named<T> {
+impl<T> NamedRecords<T> {
     fn new() -> Self {
         Self {
             names: Vec::new(),
@@ -160,14 +160,14 @@ impl<T> Named<T> {
     }
 }
 
-/// Those that can be read, in their order; the others are reported.
+/// The records that can be read, in their order; the others are reported.
 pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
     let mut names = BTreeSet::new();
-    let (mut loads, mut experiments) = (Named::new(), Named::new());
+    let (mut loads, mut experiments) = (NamedRecords::new(), NamedRecords::new());
     for path in paths {
         match open(path) {
-            Ok(Opened::Load(record)) => loads.push(free_name(path, &mut names), *record),
-            Ok(Opened::Experiment(record)) => {
+            Ok(OpenedRecord::Load(record)) => loads.push(free_name(path, &mut names), *record),
+            Ok(OpenedRecord::Experiment(record)) => {
                 experiments.push(free_name(path, &mut names), *record);
             }
             Err(fault) => console.error(Unread { path, fault }),
@@ -191,12 +191,12 @@ impl Records {
 }
 
 #[derive(Debug)]
-enum Opened {
-    Load(Box<Record>),
+enum OpenedRecord {
+    Load(Box<LoadRecord>),
     Experiment(Box<Experiment>),
 }
 
-fn open(path: &Path) -> Result<Opened, ReadFault> {
+fn open(path: &Path) -> Result<OpenedRecord, ReadFault> {
     let mut bytes = Vec::new();
     let source: Box<dyn Read> = if path.as_os_str() == "-" {
         Box::new(io::stdin())
@@ -216,13 +216,13 @@ fn open(path: &Path) -> Result<Opened, ReadFault> {
     parse(&String::from_utf8(bytes).map_err(|_| ReadFault::Binary)?)
 }
 
-fn parse(text: &str) -> Result<Opened, ReadFault> {
+fn parse(text: &str) -> Result<OpenedRecord, ReadFault> {
     match Experiment::parse(text) {
-        Ok(experiment) => Ok(Opened::Experiment(Box::new(experiment))),
-        Err(RecordFault::Foreign(_)) => {
-            let record = Record::parse(text);
+        Ok(experiment) => Ok(OpenedRecord::Experiment(Box::new(experiment))),
+        Err(LoadRecordFault::Foreign(_)) => {
+            let record = LoadRecord::parse(text);
             let fault = |fault| ReadFault::Record(fault, record::FORMAT);
-            Ok(Opened::Load(Box::new(record.map_err(fault)?)))
+            Ok(OpenedRecord::Load(Box::new(record.map_err(fault)?)))
         }
         Err(fault) => Err(ReadFault::Record(fault, experiment::FORMAT)),
     }
@@ -250,12 +250,12 @@ fn free_name(path: &Path, names: &mut BTreeSet<String>) -> String {
 enum ReadFault {
     #[error("{0}")]
     File(#[from] io::Error),
-    #[error("it is larger than {}", Bytes(RECORD_BYTES_MAX))]
+    #[error("it is larger than {}", ByteCount(RECORD_BYTES_MAX))]
     Large,
     #[error("it is no text")]
     Binary,
     #[error("{0}")]
-    Record(RecordFault, u32),
+    Record(LoadRecordFault, u32),
 }
 
 impl ReadFault {
@@ -267,15 +267,15 @@ impl ReadFault {
             Self::File(_)
             | Self::Large
             | Self::Binary
-            | Self::Record(RecordFault::Foreign(_), _) => {
+            | Self::Record(LoadRecordFault::Foreign(_), _) => {
                 "records are the files that `--record PATH` of `lariat-lab load` and of \
                  `lariat-lab run` write"
             }
-            Self::Record(RecordFault::Format(format), ours) => age(*format, *ours),
-            Self::Record(RecordFault::Damaged(_), _) => {
+            Self::Record(LoadRecordFault::Format(format), ours) => age(*format, *ours),
+            Self::Record(LoadRecordFault::Damaged(_), _) => {
                 "it was cut off or edited; the `command` in it repeats the load"
             }
-            Self::Record(RecordFault::DamagedLine(..), _) => {
+            Self::Record(LoadRecordFault::DamagedLine(..), _) => {
                 "it was edited, or another build of this version wrote it; the `command` in its \
                  first line repeats the experiment"
             }

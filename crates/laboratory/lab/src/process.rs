@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use sys::{cpu, process, signal};
 
-use tree::Tree;
+use tree::ProcessTree;
 
 /// A server that has not ended this long after it was asked to is killed.
 const ASKED_MAX: Duration = Duration::from_secs(3);
@@ -35,7 +35,7 @@ const SAID_BYTES_MAX: u64 = 1 << 20;
 
 /// A running program; it ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Child {
+pub(crate) struct GuardedChild {
     guard: std::process::Child,
     /// The guard ends when it is closed.
     hold: Option<ChildStdin>,
@@ -56,7 +56,7 @@ pub(crate) enum ChildFault {
     Endless { program: String, seconds: u64 },
 }
 
-impl Child {
+impl GuardedChild {
     /// Starts a command, which begins with its program, on these CPUs (all that we have, if there
     /// are none) in a folder, and lets it write to a file.
     pub(crate) fn start(
@@ -105,7 +105,7 @@ impl Child {
     /// Runs a command to its end and returns its output and errors.
     ///
     /// # Errors
-    /// Those of [`Self::start`], and [`ChildFault::Endless`].
+    /// The errors of [`Self::start`], and [`ChildFault::Endless`].
     pub(crate) fn run(
         command: &[OsString],
         folder: &Path,
@@ -125,9 +125,8 @@ impl Child {
         Ok(child.output())
     }
 
-    /// Its process and all that descend from it.
-    pub(crate) fn tree(&self) -> Tree {
-        Tree::of(self.id)
+    pub(crate) fn tree(&self) -> ProcessTree {
+        ProcessTree::of(self.id)
     }
 
     /// How it ended, if it did: `exit status: 1`.
@@ -154,7 +153,7 @@ impl Child {
         }
     }
 
-    /// What it wrote so far, on both of its outputs.
+    /// The program's output so far, standard output and errors.
     pub(crate) fn output(&self) -> String {
         let mut bytes = Vec::new();
         if let Ok(file) = File::open(&self.output) {
@@ -169,7 +168,7 @@ impl Child {
     }
 }
 
-impl Drop for Child {
+impl Drop for GuardedChild {
     fn drop(&mut self) {
         drop(self.hold.take());
         if self.end.is_none() {
@@ -226,7 +225,7 @@ pub(crate) const STARTED: &str = "started ";
 pub(crate) const REFUSED: &str = "refused ";
 /// The program ended by itself; how.
 pub(crate) const ENDED: &str = "ended ";
-enum Event {
+enum GuardEvent {
     /// The pipe to the process that started us is closed.
     Released,
     Ended(ExitStatus),
@@ -276,27 +275,27 @@ fn guard(child: std::process::Child) {
     let (tell, events) = channel();
     watch(child, tell);
     match events.recv() {
-        Ok(Event::Ended(status)) => say(ENDED, status),
-        Ok(Event::Released) | Err(_) => ask_to_end(id, &events),
+        Ok(GuardEvent::Ended(status)) => say(ENDED, status),
+        Ok(GuardEvent::Released) | Err(_) => ask_to_end(id, &events),
     }
     kill_all();
 }
 
-fn watch(mut child: std::process::Child, tell: Sender<Event>) {
+fn watch(mut child: std::process::Child, tell: Sender<GuardEvent>) {
     let tell_release = tell.clone();
     thread::spawn(move || {
         // Nothing is ever written there: it ends, or it fails, which is an end too.
         let _ = io::stdin().read(&mut [0]);
-        let _ = tell_release.send(Event::Released);
+        let _ = tell_release.send(GuardEvent::Released);
     });
     thread::spawn(move || {
         if let Ok(status) = child.wait() {
-            let _ = tell.send(Event::Ended(status));
+            let _ = tell.send(GuardEvent::Ended(status));
         }
     });
 }
 
-fn ask_to_end(id: u32, events: &Receiver<Event>) {
+fn ask_to_end(id: u32, events: &Receiver<GuardEvent>) {
     // It may have ended just now.
     let _ = signal::send(id, signal::Signal::Terminate);
     let _ = events.recv_timeout(ASKED_MAX);
@@ -307,7 +306,7 @@ fn kill_all() {
     let own = std::process::id();
     let begun = Instant::now();
     while begun.elapsed() < KILLED_MAX {
-        let left = Tree::of(own).members().unwrap_or_default();
+        let left = ProcessTree::of(own).members().unwrap_or_default();
         let mut left = left.into_iter().filter(|&id| id != own).peekable();
         if left.peek().is_none() {
             return;

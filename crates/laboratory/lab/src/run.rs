@@ -3,9 +3,9 @@
 //!
 //! A scenario (`scenario`, data in `scenarios/`) asks a question and lists the values of its
 //! factors; `scenario::expansion` makes configurations of it, and `needs` finds which of them this
-//! host can measure, with which programs and on which CPUs. [`Experiment::run`] shuffles the rounds, lets `measurement`
-//! measure one configuration after the other, and gives each result to `journal`, which writes the
-//! record and reports the progress.
+//! host can measure, with which programs and on which CPUs. [`ExperimentRun::run`] shuffles the
+//! rounds, lets `measurement` measure one configuration after the other, and gives each result to
+//! `journal`, which writes the record and reports the progress.
 //!
 //! Owns the order and the end of a run. Arguments are read by `commands`, servers are started by
 //! `targets`, and the form of the record is the crate `measure`'s.
@@ -19,18 +19,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use measure::experiment::{self, Configuration, Ended, Event, FailureKind};
+use measure::experiment::{self, Configuration, Ended, FailureKind, RunEvent};
 use measure::metric::Metric;
 
 use crate::console::Console;
-use crate::load::destination::Date;
-use crate::targets::certificates::Certificates;
-use crate::targets::form::Target;
-use crate::targets::program::Program;
+use crate::load::destination::RecordDate;
+use crate::targets::certificates::TargetCertificates;
+use crate::targets::form::TestTarget;
+use crate::targets::program::TargetProgram;
 
-use journal::{Journal, JournalFault, Progress};
-use measurement::failure::{Cancel, Failure};
-use measurement::{Bench, Subject};
+use journal::{Journal, JournalFault, RunProgress};
+use measurement::failure::{Cancel, MeasurementFailure};
+use measurement::{Bench, MeasuredSubject};
 use needs::{Means, ResolvedTarget};
 use scenario::expansion::Expanded;
 use scenario::settings::Planned;
@@ -39,8 +39,8 @@ use scenario::settings::Planned;
 const FAILURES_MAX: u32 = 2;
 
 /// All that a run goes by.
-pub(crate) struct Experiment<'a> {
-    pub(crate) plan: &'a experiment::Plan,
+pub(crate) struct ExperimentRun<'a> {
+    pub(crate) plan: &'a experiment::ExperimentPlan,
     pub(crate) scenarios: &'a [Expanded],
     pub(crate) resolved: &'a [ResolvedTarget],
     pub(crate) means: Means,
@@ -54,7 +54,7 @@ pub(crate) struct Experiment<'a> {
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct RunTally {
     /// Configurations with a measurement or more.
     pub(crate) measured: usize,
     /// Configurations with fewer measurements than were planned.
@@ -70,19 +70,19 @@ pub(crate) enum RunFault {
     Ground(String),
 }
 
-/// What the record holds already, by scenario and configuration.
+/// Repeats that the record holds already, by scenario and configuration.
 #[derive(Debug, Default)]
-pub(crate) struct Past(BTreeMap<(String, String), Done>);
+pub(crate) struct RecordedPast(BTreeMap<(String, String), DoneRepeat>);
 
 #[derive(Clone, Debug, Default)]
-struct Done {
+struct DoneRepeat {
     repeats: BTreeSet<u32>,
     measurements: u32,
     failures: u32,
 }
 
-impl Past {
-    /// Of a record that is resumed. `with_failures`: what failed is not measured again.
+impl RecordedPast {
+    /// The repeats of a record that is resumed. `with_failures`: what failed is not measured again.
     pub(crate) fn of(record: &experiment::Experiment, with_failures: bool) -> Self {
         let measured = record.measurements.iter();
         let measured = measured.map(|it| (it.repeat, true, &it.scenario, &it.configuration));
@@ -110,29 +110,33 @@ impl Past {
         }
     }
 
-    fn done(&self, planned: &Planned) -> Done {
+    fn done(&self, planned: &Planned) -> DoneRepeat {
         let key = (planned.scenario.clone(), planned.configuration.key.clone());
         self.0.get(&key).cloned().unwrap_or_default()
     }
 }
 
-impl Experiment<'_> {
+impl ExperimentRun<'_> {
     /// Makes and records all measurements that the record lacks.
     ///
     /// # Errors
     /// [`RunFault`]; what was measured until then is in the record.
-    pub(crate) fn run(&self, journal: &mut Journal, past: Past) -> Result<Tally, RunFault> {
+    pub(crate) fn run(
+        &self,
+        journal: &mut Journal,
+        past: RecordedPast,
+    ) -> Result<RunTally, RunFault> {
         let ground = |fault: &dyn std::fmt::Display| RunFault::Ground(fault.to_string());
-        let certificates = Certificates::new(self.folder).map_err(|fault| ground(&fault))?;
+        let certificates = TargetCertificates::new(self.folder).map_err(|fault| ground(&fault))?;
         let bench = Bench::start(&certificates, self.folder, &self.plan.placement);
         let bench = bench.map_err(|failure| ground(&failure.why()))?;
         let (count, time) = self.remaining(&past);
-        let mut running = Running {
+        let mut running = RunInProgress {
             run: self,
             bench,
             journal,
             past,
-            progress: Progress::new(self.console, self.is_quiet, count, time),
+            progress: RunProgress::new(self.console, self.is_quiet, count, time),
         };
         let mut is_complete = true;
         for (index, expanded) in self.scenarios.iter().enumerate() {
@@ -144,7 +148,7 @@ impl Experiment<'_> {
         }
         let at = now();
         let past = running.past;
-        journal.append(&Event::Ended(Ended { at, is_complete }))?;
+        journal.append(&RunEvent::Ended(Ended { at, is_complete }))?;
         Ok(self.tally(&past, is_complete))
     }
 
@@ -160,13 +164,13 @@ impl Experiment<'_> {
         expanded.supported().filter(is_open)
     }
 
-    fn program_of(&self, target: &str) -> Option<(&Target, &Program)> {
+    fn program_of(&self, target: &str) -> Option<(&TestTarget, &TargetProgram)> {
         let one = self.resolved.iter().find(|one| one.target.name == target)?;
         Some((&one.target, one.program.as_ref().ok()?))
     }
 
     /// How many measurements are to be made, and how long they take.
-    fn remaining(&self, past: &Past) -> (usize, Duration) {
+    fn remaining(&self, past: &RecordedPast) -> (usize, Duration) {
         let scenarios = self.scenarios.iter();
         let open = scenarios.flat_map(|expanded| self.open(expanded));
         open.fold((0, Duration::ZERO), |(count, time), planned| {
@@ -177,10 +181,10 @@ impl Experiment<'_> {
         })
     }
 
-    fn tally(&self, past: &Past, is_complete: bool) -> Tally {
-        let mut tally = Tally {
+    fn tally(&self, past: &RecordedPast, is_complete: bool) -> RunTally {
+        let mut tally = RunTally {
             is_complete,
-            ..Tally::default()
+            ..RunTally::default()
         };
         let scenarios = self.scenarios.iter();
         for planned in scenarios.flat_map(Expanded::supported) {
@@ -192,18 +196,18 @@ impl Experiment<'_> {
     }
 }
 
-struct Running<'r, 'a, 'b> {
-    run: &'r Experiment<'a>,
+struct RunInProgress<'r, 'a, 'b> {
+    run: &'r ExperimentRun<'a>,
     bench: Bench<'b>,
     journal: &'r mut Journal,
-    past: Past,
-    progress: Progress,
+    past: RecordedPast,
+    progress: RunProgress,
 }
 
-impl Running<'_, '_, '_> {
+impl RunInProgress<'_, '_, '_> {
     /// Reports and records once what this host has too little for.
     fn record_unsupported(&mut self, expanded: &Expanded) -> Result<(), RunFault> {
-        let Experiment { console, means, .. } = *self.run;
+        let ExperimentRun { console, means, .. } = *self.run;
         let mut wanted = expanded.supported();
         if let Some(planned) = wanted.find(|planned| means.must_share(planned)) {
             let (name, cpus) = (&planned.scenario, means.cpus);
@@ -261,7 +265,7 @@ impl Running<'_, '_, '_> {
             return Ok(true);
         }
         let client = planned.client.program();
-        let subject = Subject {
+        let subject = MeasuredSubject {
             planned,
             target,
             program,
@@ -276,19 +280,19 @@ impl Running<'_, '_, '_> {
             Ok(measurement) => {
                 self.progress.measured(planned, metrics, &measurement);
                 self.journal
-                    .append(&Event::Measured(Box::new(measurement)))?;
+                    .append(&RunEvent::Measured(Box::new(measurement)))?;
                 let key = &planned.configuration.key;
                 self.past.add(&planned.scenario, key, repeat, true);
                 return Ok(true);
             }
             // A signal ends servers too, which then fail.
             Err(_) if self.run.cancel.is_requested() => return Ok(false),
-            Err(Failure::Cancelled) => return Ok(false),
+            Err(MeasurementFailure::Cancelled) => return Ok(false),
             Err(failure) => failure,
         };
         self.progress.failed(planned, &failure);
         let kind = match failure {
-            Failure::Void(_) => FailureKind::Void,
+            MeasurementFailure::Void(_) => FailureKind::Void,
             _ => FailureKind::Failed,
         };
         self.record_failure(planned, repeat, kind, failure.why())?;
@@ -302,7 +306,7 @@ impl Running<'_, '_, '_> {
         kind: FailureKind,
         why: &str,
     ) -> Result<(), RunFault> {
-        let failure = experiment::Failure {
+        let failure = experiment::FailedRepeat {
             scenario: planned.scenario.clone(),
             configuration: planned.configuration.key.clone(),
             repeat,
@@ -312,19 +316,19 @@ impl Running<'_, '_, '_> {
         };
         self.past
             .add(&failure.scenario, &failure.configuration, repeat, false);
-        Ok(self.journal.append(&Event::Failed(failure))?)
+        Ok(self.journal.append(&RunEvent::Failed(failure))?)
     }
 }
 
 /// RFC 3339, UTC.
 pub(crate) fn now() -> String {
-    Date::of(SystemTime::now()).to_string()
+    RecordDate::of(SystemTime::now()).to_string()
 }
 
 /// A source of chance that repeats itself with the same seed: SplitMix64 (Steele, Lea, Flood 2014).
-struct Chance(u64);
+struct ShuffleChance(u64);
 
-impl Chance {
+impl ShuffleChance {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -349,7 +353,7 @@ pub(crate) fn round(
     repeat: u32,
 ) -> Vec<usize> {
     let own = seed ^ ((scenario as u64) << 32) ^ u64::from(repeat);
-    let mut chance = Chance(own);
+    let mut chance = ShuffleChance(own);
     let mut choices: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (place, planned) in configurations.iter().enumerate() {
         choices.entry(&planned.values).or_default().push(place);

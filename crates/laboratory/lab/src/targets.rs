@@ -1,9 +1,9 @@
 //! Targets: the programs under test, as data, and the servers that they become.
 //!
-//! A target is a folder of `targets/`: its form (`target.toml`, read by `form`) and templates of its
-//! configuration. `root` unpacks Debian packages beside this system's programs, `program` finds the
-//! program and its version there, `certificates` makes what it serves with, `templates` fills in its
-//! configuration, and `server` starts it and reads its output.
+//! A target is a folder of `targets/`: its form (`target.toml`, read by `form`) and templates of
+//! its configuration. `root` unpacks Debian packages beside this system's programs, `program` finds
+//! the program and its version there, `certificates` makes what it serves with, `templates` fills
+//! in its configuration, and `server` starts it and reads its output.
 //!
 //! Owns nothing that is measured: a run decides when a server starts and what loads it.
 
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use form::{FormFault, Target};
+use form::{FormFault, TestTarget};
 
 /// The files of `targets/NAME`, `target.toml` first, as they were when this program was built.
 macro_rules! embedded {
@@ -40,7 +40,7 @@ struct Embedded {
     templates: &'static [(&'static str, &'static str)],
 }
 
-/// Ours first, since others are compared with it.
+/// The targets of this build: ours first, since others are compared with it.
 const TARGETS: [Embedded; 28] = embedded! {
     "lariat": "lariat.toml";
     "hitch": "hitch.conf";
@@ -74,7 +74,7 @@ const TARGETS: [Embedded; 28] = embedded! {
 };
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CatalogueFault {
+pub(crate) enum TargetsFault {
     #[error("{} cannot be read: {error}", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
     #[error("{}: {fault}", path.display())]
@@ -83,7 +83,7 @@ pub(crate) enum CatalogueFault {
 
 /// All targets, each once, ours first. Those of the folder come last, and one that has the name of
 /// an embedded one replaces it.
-pub(crate) fn load_all(folder: Option<&Path>) -> Result<Vec<Target>, CatalogueFault> {
+pub(crate) fn load_all(folder: Option<&Path>) -> Result<Vec<TestTarget>, TargetsFault> {
     let mut targets = embedded_targets();
     for own in folder.map(read_folder).transpose()?.unwrap_or_default() {
         match targets.iter_mut().find(|target| target.name == own.name) {
@@ -94,19 +94,19 @@ pub(crate) fn load_all(folder: Option<&Path>) -> Result<Vec<Target>, CatalogueFa
     Ok(targets)
 }
 
-fn embedded_targets() -> Vec<Target> {
+fn embedded_targets() -> Vec<TestTarget> {
     let owned = |&(name, text): &(&str, &str)| (name.to_owned(), text.to_owned());
     TARGETS
         .iter()
         .map(|target| {
             let templates = target.templates.iter().map(owned).collect();
-            Target::parse(target.name, target.form, templates)
+            TestTarget::parse(target.name, target.form, templates)
                 .expect("a test reads every one of them")
         })
         .collect()
 }
 
-fn read_folder(folder: &Path) -> Result<Vec<Target>, CatalogueFault> {
+fn read_folder(folder: &Path) -> Result<Vec<TestTarget>, TargetsFault> {
     let mut folders = entries(folder)?;
     folders.retain(|path| path.join(FORM).is_file());
     folders.iter().map(|path| read_target(path)).collect()
@@ -114,7 +114,7 @@ fn read_folder(folder: &Path) -> Result<Vec<Target>, CatalogueFault> {
 
 const FORM: &str = "target.toml";
 
-fn read_target(folder: &Path) -> Result<Target, CatalogueFault> {
+fn read_target(folder: &Path) -> Result<TestTarget, TargetsFault> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let mut templates = BTreeMap::new();
     for path in entries(folder)? {
@@ -132,10 +132,10 @@ fn read_target(folder: &Path) -> Result<Target, CatalogueFault> {
     for file in names.filter(|file| file.starts_with("../")) {
         templates.insert(file.to_owned(), read(&folder.join(file))?);
     }
-    Target::parse(&name, &text, templates).map_err(|fault| CatalogueFault::Wrong { path, fault })
+    TestTarget::parse(&name, &text, templates).map_err(|fault| TargetsFault::Wrong { path, fault })
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, CatalogueFault> {
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, TargetsFault> {
     let list = || -> io::Result<Vec<_>> {
         let entries = fs::read_dir(folder)?;
         entries.map(|entry| Ok(entry?.path())).collect()
@@ -145,12 +145,12 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, CatalogueFault> {
     Ok(paths)
 }
 
-fn read(path: &Path) -> Result<String, CatalogueFault> {
+fn read(path: &Path) -> Result<String, TargetsFault> {
     fs::read_to_string(path).map_err(unreadable(path))
 }
 
-fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> CatalogueFault {
-    move |error| CatalogueFault::Unreadable {
+fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> TargetsFault {
+    move |error| TargetsFault::Unreadable {
         path: path.to_owned(),
         error,
     }
@@ -161,7 +161,7 @@ mod catalogue_tests {
     use super::*;
     use crate::process::scratch::Scratch;
 
-    fn names(targets: &[Target]) -> Vec<&str> {
+    fn names(targets: &[TestTarget]) -> Vec<&str> {
         targets.iter().map(|target| target.name.as_str()).collect()
     }
 

@@ -7,19 +7,19 @@ use std::fmt::Write;
 
 use wire::http::{Content, ResponseHead};
 
-use crate::plan::{Plan, Request};
+use crate::plan::{LoadPlan, PlannedRequest};
 
 /// The request, in both forms that it is sent in.
 #[derive(Debug)]
-pub(crate) struct Requests {
+pub(crate) struct RequestBytes {
     stays: Vec<u8>,
     closes: Vec<u8>,
     pub(crate) to_head: bool,
 }
 
-impl Requests {
+impl RequestBytes {
     /// As HTTP/1.1 (RFC 9112).
-    pub(crate) fn new(plan: &Plan, request: &Request) -> Self {
+    pub(crate) fn new(plan: &LoadPlan, request: &PlannedRequest) -> Self {
         let one_each = plan.clients.requests_per_connection == Some(1);
         let closes = bytes(plan, request, true);
         Self {
@@ -40,7 +40,7 @@ impl Requests {
     }
 }
 
-fn bytes(plan: &Plan, request: &Request, closes: bool) -> Vec<u8> {
+fn bytes(plan: &LoadPlan, request: &PlannedRequest, closes: bool) -> Vec<u8> {
     let mut head = format!("{} {} HTTP/1.1\r\n", request.method, request.path);
     let has = |wanted: &str| {
         let mut names = request.headers.iter().map(|(name, _)| name);
@@ -77,8 +77,8 @@ const INTERIM_MAX: u32 = 16;
 
 /// A reply that is being read.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    /// What of the head has come, if it came in pieces.
+pub(crate) struct ReplyReader {
+    /// The part of the head that has come, if it came in pieces.
     head: Vec<u8>,
     /// The content; nothing while the head is incomplete.
     content: Option<Content>,
@@ -91,22 +91,22 @@ pub(crate) struct Reply {
 
 /// Bytes that are no reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Malformed;
+pub(crate) struct MalformedReply;
 
 /// How far a reply got with the bytes that came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Progress {
+pub(crate) enum ReplyProgress {
     Partial,
     Whole,
 }
 
-impl Progress {
+impl ReplyProgress {
     fn of(is_whole: bool) -> Self {
         if is_whole { Self::Whole } else { Self::Partial }
     }
 }
 
-impl Reply {
+impl ReplyReader {
     /// For the answer to a request; `to_head` if its method is `HEAD`.
     pub(crate) fn new(to_head: bool) -> Self {
         Self {
@@ -142,31 +142,31 @@ impl Reply {
     /// Takes bytes.
     ///
     /// # Errors
-    /// [`Malformed`], also if there are more bytes than the reply has.
-    pub(crate) fn take(&mut self, mut bytes: &[u8]) -> Result<Progress, Malformed> {
+    /// [`MalformedReply`], also if there are more bytes than the reply has.
+    pub(crate) fn take(&mut self, mut bytes: &[u8]) -> Result<ReplyProgress, MalformedReply> {
         while !bytes.is_empty() {
             bytes = match &mut self.content {
                 None => self.take_head(bytes)?,
-                Some(content) if content.is_done() => return Err(Malformed),
+                Some(content) if content.is_done() => return Err(MalformedReply),
                 Some(content) => {
-                    let used = content.read(bytes).map_err(|_| Malformed)?;
+                    let used = content.read(bytes).map_err(|_| MalformedReply)?;
                     &bytes[used..]
                 }
             };
         }
-        Ok(Progress::of(self.is_whole()))
+        Ok(ReplyProgress::of(self.is_whole()))
     }
 
     /// The server has closed: whether that completed the reply.
-    pub(crate) fn close(&self) -> Progress {
-        Progress::of(
+    pub(crate) fn close(&self) -> ReplyProgress {
+        ReplyProgress::of(
             self.content
                 .is_some_and(|content| content.may_end_by_close()),
         )
     }
 
     /// Takes of the head, and returns what is behind it.
-    fn take_head<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Malformed> {
+    fn take_head<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], MalformedReply> {
         if self.head.is_empty() {
             // Nearly always the head comes in one piece, and need not be copied.
             return match self.read_head(bytes)? {
@@ -191,16 +191,16 @@ impl Reply {
     }
 
     /// The length of the head, if it is complete.
-    fn read_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    fn read_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, MalformedReply> {
         let head = ResponseHead::parse(bytes, HEAD_BYTES_MAX, self.to_head);
-        let Some(head) = head.map_err(|_| Malformed)? else {
+        let Some(head) = head.map_err(|_| MalformedReply)? else {
             return Ok(None);
         };
         if (100..200).contains(&head.status) && head.status != 101 {
             // An interim reply (RFC 9110, section 15.2): the final one follows.
             self.interim += 1;
             let is_allowed = self.interim <= INTERIM_MAX;
-            return is_allowed.then_some(Some(head.bytes)).ok_or(Malformed);
+            return is_allowed.then_some(Some(head.bytes)).ok_or(MalformedReply);
         }
         self.status = head.status;
         self.keeps = head.keeps_alive;
@@ -214,10 +214,10 @@ mod reply_tests {
     use super::*;
 
     /// The reply's progress, whole in one piece and byte by byte: they must not differ.
-    fn read(text: &str, to_head: bool) -> (Result<Progress, Malformed>, Reply) {
-        let mut whole = Reply::new(to_head);
+    fn read(text: &str, to_head: bool) -> (Result<ReplyProgress, MalformedReply>, ReplyReader) {
+        let mut whole = ReplyReader::new(to_head);
         let progress = whole.take(text.as_bytes());
-        let mut pieces = Reply::new(to_head);
+        let mut pieces = ReplyReader::new(to_head);
         let by_bytes = text
             .bytes()
             .map(|byte| pieces.take(&[byte]))
@@ -233,13 +233,13 @@ mod reply_tests {
     #[test]
     fn a_body_of_known_length() {
         let (progress, reply) = read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false);
-        assert_eq!(progress, Ok(Progress::Whole));
+        assert_eq!(progress, Ok(ReplyProgress::Whole));
         assert_eq!((reply.status(), reply.body_bytes()), (200, 5));
         assert!(reply.keeps_connection());
         let (progress, _) = read("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", false);
-        assert_eq!(progress, Ok(Progress::Partial));
+        assert_eq!(progress, Ok(ReplyProgress::Partial));
         let (progress, _) = read("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhello", false);
-        assert_eq!(progress, Err(Malformed), "more than it said");
+        assert_eq!(progress, Err(MalformedReply), "more than it said");
     }
 
     #[test]
@@ -247,22 +247,22 @@ mod reply_tests {
         let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
                     5\r\nhello\r\nA;name=value\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n";
         let (progress, reply) = read(text, false);
-        assert_eq!(progress, Ok(Progress::Whole));
+        assert_eq!(progress, Ok(ReplyProgress::Whole));
         assert_eq!(reply.body_bytes(), 15);
         for bad in ["\r\n", "x\r\n", "5\r\nhelloX", "11111111111111111\r\n"] {
             let text = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{bad}");
-            assert_eq!(read(&text, false).0, Err(Malformed), "{bad:?}");
+            assert_eq!(read(&text, false).0, Err(MalformedReply), "{bad:?}");
         }
     }
 
     #[test]
     fn a_body_until_the_end() {
         let (progress, reply) = read("HTTP/1.0 200 OK\r\n\r\nhello", false);
-        assert_eq!(progress, Ok(Progress::Partial));
+        assert_eq!(progress, Ok(ReplyProgress::Partial));
         assert!(!reply.keeps_connection());
-        assert_eq!(reply.close(), Progress::Whole);
+        assert_eq!(reply.close(), ReplyProgress::Whole);
         let (_, cut) = read("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", false);
-        assert_eq!(cut.close(), Progress::Partial);
+        assert_eq!(cut.close(), ReplyProgress::Partial);
     }
 
     #[test]
@@ -272,10 +272,10 @@ mod reply_tests {
             "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n",
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
         ] {
-            assert_eq!(read(text, false).0, Ok(Progress::Whole), "{text:?}");
+            assert_eq!(read(text, false).0, Ok(ReplyProgress::Whole), "{text:?}");
         }
         let (progress, _) = read("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", true);
-        assert_eq!(progress, Ok(Progress::Whole), "to HEAD");
+        assert_eq!(progress, Ok(ReplyProgress::Whole), "to HEAD");
     }
 
     #[test]
@@ -292,22 +292,25 @@ mod reply_tests {
 
     #[test]
     fn what_is_no_reply() {
-        assert_eq!(read("SSH-2.0-OpenSSH_9.2\r\n", false).0, Err(Malformed));
+        assert_eq!(
+            read("SSH-2.0-OpenSSH_9.2\r\n", false).0,
+            Err(MalformedReply)
+        );
         let twice = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n";
-        assert_eq!(read(twice, false).0, Err(Malformed));
+        assert_eq!(read(twice, false).0, Err(MalformedReply));
         let endless = format!("HTTP/1.1 200 OK\r\nA: {}", "a".repeat(HEAD_BYTES_MAX - 22));
-        let mut reply = Reply::new(false);
-        assert_eq!(reply.take(endless.as_bytes()), Ok(Progress::Partial));
-        assert_eq!(reply.take(b"aaa"), Err(Malformed), "an endless head");
+        let mut reply = ReplyReader::new(false);
+        assert_eq!(reply.take(endless.as_bytes()), Ok(ReplyProgress::Partial));
+        assert_eq!(reply.take(b"aaa"), Err(MalformedReply), "an endless head");
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         let trailers = format!("{chunked}0\r\n{}", "a: b\r\n".repeat(20_000));
-        assert_eq!(read(&trailers, false).0, Err(Malformed));
+        assert_eq!(read(&trailers, false).0, Err(MalformedReply));
         let cookies = "Set-Cookie: a\r\n b\r\n".repeat(90) + &format!("A: {}", "a".repeat(40_000));
         let long = format!("HTTP/1.1 200 OK\r\n{cookies}\r\nContent-Length: 0\r\n\r\n");
-        let mut reply = Reply::new(false);
-        assert_eq!(reply.take(long.as_bytes()), Ok(Progress::Whole));
+        let mut reply = ReplyReader::new(false);
+        assert_eq!(reply.take(long.as_bytes()), Ok(ReplyProgress::Whole));
         let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(17);
-        assert_eq!(read(&interim, false).0, Err(Malformed));
+        assert_eq!(read(&interim, false).0, Err(MalformedReply));
     }
 
     const REPLIES: &[&str] = &[
@@ -317,10 +320,10 @@ mod reply_tests {
         "HTTP/1.0 404 Not Found\r\nConnection: keep-alive\r\n\r\nuntil the end",
     ];
 
-    /// What a reply comes to if it is cut at these places.
-    fn cut(bytes: &[u8], lengths: &[usize]) -> (Result<Progress, Malformed>, u16, u64) {
-        let mut reply = Reply::new(false);
-        let mut progress = Ok(Progress::Partial);
+    /// A reply that is cut at these places.
+    fn cut(bytes: &[u8], lengths: &[usize]) -> (Result<ReplyProgress, MalformedReply>, u16, u64) {
+        let mut reply = ReplyReader::new(false);
+        let mut progress = Ok(ReplyProgress::Partial);
         let mut rest = bytes;
         let mut lengths = lengths.iter().copied().chain(std::iter::once(bytes.len()));
         while !rest.is_empty() && progress.is_ok() {

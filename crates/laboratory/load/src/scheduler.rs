@@ -7,38 +7,38 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::time::{Duration, Instant};
 
-use crate::arrival::Schedule;
+use crate::arrival::ArrivalSchedule;
 use crate::client_pool::ClientPool;
-use crate::plan::Plan;
+use crate::plan::LoadPlan;
 use crate::thread_context::ThreadContext;
 
 pub(crate) struct Scheduler {
     /// Planned instants; `None` = closed load.
-    schedule: Option<Peekable<Schedule>>,
+    schedule: Option<Peekable<ArrivalSchedule>>,
     /// Transactions that may be under way at once in a closed load.
     concurrency: usize,
-    clock: Clock,
+    clock: RunClock,
 }
 
 /// A transaction that is due.
-pub(crate) struct Due {
+pub(crate) struct DueTransaction {
     pub(crate) at: Instant,
     /// The client that begins it; `None` = none is free.
     pub(crate) client: Option<u32>,
 }
 
 impl Scheduler {
-    /// Of a thread; its clock does not run yet.
-    pub(crate) fn new(plan: &Plan, context: &ThreadContext) -> Self {
+    /// The scheduler of a thread; its clock does not run yet.
+    pub(crate) fn new(plan: &LoadPlan, context: &ThreadContext) -> Self {
         let (schedule, concurrency) = context.arrivals(plan);
         Self {
             schedule: schedule.map(Iterator::peekable),
             concurrency,
-            clock: Clock::unstarted(),
+            clock: RunClock::unstarted(),
         }
     }
 
-    pub(crate) fn start(&mut self, clock: Clock) {
+    pub(crate) fn start(&mut self, clock: RunClock) {
         self.clock = clock;
     }
 
@@ -59,20 +59,20 @@ impl Scheduler {
         due.filter(|due| *due < self.clock.end)
     }
 
-    /// What is due, where `busy` transactions are under way; or when something will be, if that is
+    /// The next due transaction, if `busy` are under way; or when one will be due, if that is
     /// known.
     pub(crate) fn take(
         &mut self,
         client_pool: &mut ClientPool,
         busy: usize,
         now: Instant,
-    ) -> Result<Due, Option<Instant>> {
+    ) -> Result<DueTransaction, Option<Instant>> {
         let goes_on = self.goes_on(client_pool);
         let Some(schedule) = &mut self.schedule else {
             return if busy >= self.concurrency {
                 Err(None)
             } else {
-                Ok(Due {
+                Ok(DueTransaction {
                     at: Instant::now(),
                     client: client_pool.take(),
                 })
@@ -89,7 +89,7 @@ impl Scheduler {
             schedule.next();
             client_pool.take()
         };
-        Ok(Due { at, client })
+        Ok(DueTransaction { at, client })
     }
 
     /// Takes all that was due and has not begun.
@@ -119,15 +119,15 @@ const LATE_MAX: Duration = Duration::from_millis(100);
 
 /// When what begins and ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct RunClock {
     pub(crate) begin: Instant,
     pub(crate) zero: Instant,
     /// No transaction begins any more.
     pub(crate) end: Instant,
 }
 
-impl Clock {
-    pub(crate) fn new(plan: &Plan, begin: Instant) -> Self {
+impl RunClock {
+    pub(crate) fn new(plan: &LoadPlan, begin: Instant) -> Self {
         let zero = begin + plan.warm_up;
         Self {
             begin,
@@ -136,7 +136,7 @@ impl Clock {
         }
     }
 
-    /// Of the same plan, the figures beginning at another instant.
+    /// The clock of the same plan, the figures beginning at another instant.
     pub(crate) fn moved_to(self, zero: Instant) -> Self {
         Self {
             zero,
@@ -171,7 +171,7 @@ pub(crate) struct Deadline {
     /// The end of its time.
     pub(crate) at: Instant,
     pub(crate) key: usize,
-    /// Its number: the place may have gone to another.
+    /// The connection's number: its place may have gone to another.
     pub(crate) serial: u32,
 }
 

@@ -6,14 +6,14 @@ use measure::choice::Kind;
 use rustls::SignatureScheme;
 use sys::epoll::Interest;
 
-use crate::connection::{Connection, Stage};
-use crate::failure::Failure;
+use crate::connection::{ClientConnection, ConnectionStage};
+use crate::failure::TransactionFailure;
 use crate::plan::Handshake;
-use crate::tally::{Negotiated, Timing};
+use crate::tally::{Negotiated, TransactionTiming};
 
 #[derive(Debug)]
 pub(crate) struct Transaction {
-    /// Its planned instant: durations count from here.
+    /// The planned instant: durations count from here.
     pub(crate) due: Instant,
     /// Whether its request is to go with the hello.
     pub(crate) sends_early: bool,
@@ -21,13 +21,13 @@ pub(crate) struct Transaction {
     must_resume: bool,
     offers: bool,
     kind: Kind,
-    fault: Option<Failure>,
+    fault: Option<TransactionFailure>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Verdict {
-    Success(Timing),
-    Failure(Failure),
+pub(crate) enum TransactionVerdict {
+    Success(TransactionTiming),
+    Failure(TransactionFailure),
 }
 
 impl Transaction {
@@ -60,7 +60,7 @@ impl Transaction {
     /// The connection is open: what was negotiated, if there was a handshake.
     pub(crate) fn opened(
         &mut self,
-        connection: &Connection,
+        connection: &ClientConnection,
         signature: Option<SignatureScheme>,
     ) -> Option<Negotiated> {
         let channel = connection.channel();
@@ -82,30 +82,30 @@ impl Transaction {
         })
     }
 
-    /// What is wrong with the handshake, by the plan.
-    fn fault(&self, early_data_accepted: Option<bool>) -> Option<Failure> {
+    /// The fault of the handshake, by the plan.
+    fn fault(&self, early_data_accepted: Option<bool>) -> Option<TransactionFailure> {
         match (self.must_resume, self.offers, self.kind.is_resumption()) {
-            (true, false, _) => Some(Failure::ResumptionNotOffered),
-            (true, true, false) => Some(Failure::ResumptionDeclined),
+            (true, false, _) => Some(TransactionFailure::ResumptionNotOffered),
+            (true, true, false) => Some(TransactionFailure::ResumptionDeclined),
             _ if self.sends_early && early_data_accepted != Some(true) => {
-                Some(Failure::EarlyDataRejected)
+                Some(TransactionFailure::EarlyDataRejected)
             }
             _ => None,
         }
     }
 
-    /// Its outcome, now that its work is done; `asked` if a reply was expected.
-    pub(crate) fn verdict(&self, connection: &Connection, asked: bool) -> Verdict {
+    /// The outcome, now that the work is done; `asked` if a reply was expected.
+    pub(crate) fn verdict(&self, connection: &ClientConnection, asked: bool) -> TransactionVerdict {
         if let Some(fault) = self.fault {
-            return Verdict::Failure(fault);
+            return TransactionVerdict::Failure(fault);
         }
         let status = connection.reply().status();
         if asked && !(200..400).contains(&status) {
-            return Verdict::Failure(Failure::Status(status));
+            return TransactionVerdict::Failure(TransactionFailure::Status(status));
         }
         let marks = &connection.marks;
         let since_due = |at: Instant| at.saturating_duration_since(self.due);
-        Verdict::Success(Timing {
+        TransactionVerdict::Success(TransactionTiming {
             kind: self.kind,
             handshake: self.handshake_duration(connection),
             first_byte: marks.first_byte.filter(|_| asked).map(since_due),
@@ -116,7 +116,7 @@ impl Transaction {
         })
     }
 
-    fn handshake_duration(&self, connection: &Connection) -> Option<Duration> {
+    fn handshake_duration(&self, connection: &ClientConnection) -> Option<Duration> {
         let (hello, open) = (connection.marks.hello?, connection.marks.open?);
         self.kind.is_handshake().then(|| open - hello)
     }
@@ -136,8 +136,8 @@ fn kind(shaken: Handshake) -> Kind {
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// A connection and who uses it.
-pub(crate) struct Slot {
-    pub(crate) connection: Connection,
+pub(crate) struct ConnectionSlot {
+    pub(crate) connection: ClientConnection,
     /// Who uses it; [`NOBODY`] of one that a user has left.
     pub(crate) client: u32,
     pub(crate) serial: u32,
@@ -152,16 +152,16 @@ pub(crate) struct Slot {
     pub(crate) signature: Option<SignatureScheme>,
 }
 
-impl Slot {
-    /// Of a connection that a client has begun to make for a transaction.
+impl ConnectionSlot {
+    /// The transaction of a connection that a client has begun to make.
     pub(crate) fn new(
-        connection: Connection,
+        connection: ClientConnection,
         client: u32,
         serial: u32,
         transaction: Transaction,
     ) -> Self {
         Self {
-            watches_room: connection.stage() == Stage::Dialling,
+            watches_room: connection.stage() == ConnectionStage::Dialling,
             connection,
             client,
             serial,
@@ -174,11 +174,11 @@ impl Slot {
 
     /// Whether it stands, and nobody waits for it.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.holds_client && self.connection.stage() != Stage::Closing
+        !self.holds_client && self.connection.stage() != ConnectionStage::Closing
     }
 }
 
-/// What is to be heard of a socket: that it can be read, and, if asked for, that it has room.
+/// The events of a socket: that it can be read, and, if asked for, that it has room.
 pub(crate) fn interest(watches_room: bool) -> Interest {
     if watches_room {
         Interest::READ | Interest::WRITE | Interest::EDGE

@@ -28,7 +28,7 @@ macro_rules! named {
             /// Each with its word.
             pub const NAMED: &[(&str, Self)] = &[$(($text, Self::$value),)+];
 
-            /// Its word; of TLS, the standard name.
+            /// The word in flags and files; of TLS, the standard name.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$value => $text,)+ }
             }
@@ -161,7 +161,7 @@ named! {
 }
 
 named! {
-    /// Which of the free clients is next.
+    /// The order in which free clients are taken.
     ClientSelection {
         /// The one that has been free the longest: all take part.
         RoundRobin = "round-robin",

@@ -1,4 +1,4 @@
-//! What a measurement is made of: kinds, histograms, statistics, the records of a load and of an
+//! Parts of a measurement: kinds, histograms, statistics, the records of a load and of an
 //! experiment.
 //!
 //! Owns the form of records, so that a figure can be made from one years later. Pure: it reads no

@@ -1,10 +1,10 @@
 //! Statistics of samples: their spread, Student's t, and Holm's method for many comparisons.
 //!
-//! Student, "The probable error of a mean", Biometrika 6 (1908), gives how far a mean may lie from the
-//! truth. Of twenty comparisons of equals at 95 % one differs by chance; Holm, "A simple sequentially
-//! rejective multiple test procedure", Scandinavian Journal of Statistics 6 (1979), holds the chance
-//! that any at all is wrong, however they depend on each other, and loses less than dividing by their
-//! number (Bonferroni).
+//! Student, "The probable error of a mean", Biometrika 6 (1908), gives how far a mean may lie from
+//! the truth. Of twenty comparisons of equals at 95 % one differs by chance; Holm, "A simple
+//! sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6 (1979),
+//! holds the chance that any at all is wrong, however they depend on each other, and loses less
+//! than dividing by their number (Bonferroni).
 
 /// Describes a list of samples, in their unit.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,9 +4,9 @@
 use wire::starttls::Dialect;
 
 /// A number with its name.
-pub(crate) type Named = (u16, &'static str);
+pub(crate) type RegisteredNumber = (u16, &'static str);
 
-pub(crate) const VERSIONS: [Named; 4] = [
+pub(crate) const VERSIONS: [RegisteredNumber; 4] = [
     (0x0304, "TLSv1.3"),
     (0x0303, "TLSv1.2"),
     (0x0302, "TLSv1.1"),
@@ -14,7 +14,7 @@ pub(crate) const VERSIONS: [Named; 4] = [
 ];
 
 /// Suites of TLS 1.3, in browsers' order.
-pub(crate) const SUITES_13: [Named; 5] = [
+pub(crate) const SUITES_13: [RegisteredNumber; 5] = [
     (0x1301, "TLS_AES_128_GCM_SHA256"),
     (0x1302, "TLS_AES_256_GCM_SHA384"),
     (0x1303, "TLS_CHACHA20_POLY1305_SHA256"),
@@ -24,7 +24,7 @@ pub(crate) const SUITES_13: [Named; 5] = [
 
 /// Suites of older versions that any server may still accept, the best first. Those with keys that
 /// are agreed on before (PSK, SRP) or of certificates that nobody issues (DSS, DH, ECDH) are not.
-pub(crate) const SUITES_12: [Named; 99] = [
+pub(crate) const SUITES_12: [RegisteredNumber; 99] = [
     (0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
     (0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
     (0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
@@ -127,7 +127,7 @@ pub(crate) const SUITES_12: [Named; 99] = [
 ];
 
 /// Groups of key exchange. What is fastest first, as browsers have them.
-pub(crate) const GROUPS: [Named; 10] = [
+pub(crate) const GROUPS: [RegisteredNumber; 10] = [
     (0x11ec, "X25519MLKEM768"),
     (0x001d, "x25519"),
     (0x0017, "secp256r1"),
@@ -147,21 +147,21 @@ pub(crate) const SIGNATURES: [u16; 14] = [
 ];
 
 /// The name of a number, or the number in hexadecimal.
-pub(crate) fn name(known: &[Named], number: u16) -> String {
+pub(crate) fn name(known: &[RegisteredNumber], number: u16) -> String {
     let found = known.iter().find(|(one, _)| *one == number);
     found.map_or_else(|| format!("{number:#06x}"), |(_, name)| (*name).to_owned())
 }
 
 /// The numbers of a list.
-pub(crate) fn numbers(known: &[Named]) -> Vec<u16> {
+pub(crate) fn numbers(known: &[RegisteredNumber]) -> Vec<u16> {
     known.iter().map(|(number, _)| *number).collect()
 }
 
-/// What the first bytes look like: the protocol, and the dialect that would begin TLS in it.
-pub(crate) type Likeness = (&'static str, Option<&'static str>);
+/// A likeness of first bytes: the protocol, and the dialect that would begin TLS in it.
+pub(crate) type PlainLikeness = (&'static str, Option<&'static str>);
 
 /// How protocols begin when a server speaks first, or answers a ClientHello.
-const BEGINNINGS: [(&[u8], Likeness); 17] = [
+const BEGINNINGS: [(&[u8], PlainLikeness); 17] = [
     (b"HTTP/", ("HTTP", None)),
     (b"\"IMPLEMENTATION\"", ("ManageSieve", Some("sieve"))),
     (b"* PREAUTH", ("IMAP", Some("imap"))),
@@ -182,7 +182,7 @@ const BEGINNINGS: [(&[u8], Likeness); 17] = [
 ];
 
 /// `None` = nothing that is known.
-pub(crate) fn likeness(bytes: &[u8]) -> Option<Likeness> {
+pub(crate) fn likeness(bytes: &[u8]) -> Option<PlainLikeness> {
     if bytes.starts_with(b"220") {
         let line = bytes.split(|byte| *byte == b'\n').next()?;
         let is_ftp = line
@@ -221,7 +221,7 @@ fn is_mysql(bytes: &[u8]) -> bool {
     matches!(*kind, 0x0a | 0xff) && length <= 1024 && length >= rest.len().min(length)
 }
 
-/// What to say of bytes that are no TLS.
+/// Words about bytes that are no TLS.
 pub(crate) fn told(bytes: &[u8]) -> String {
     match likeness(bytes) {
         Some((protocol, Some(dialect))) => {

@@ -7,117 +7,25 @@
 
 mod axis;
 mod bars;
+mod chart;
 mod shapes;
 
-use crate::markup::{Element, element};
+use crate::markup::{MarkupElement, element};
+use chart::WIDTH;
 
-pub(crate) use axis::{Axis, Unit};
+pub(crate) use axis::{Axis, AxisUnit};
 pub(crate) use bars::{Bar, BarPanel, Bars};
+pub(crate) use chart::{AxisStretch, Callout, Chart, Panel, Series, SeriesShape};
 pub(crate) use shapes::text as drawing_text;
 
 /// The names of the colours, and the looks of what is drawn with them.
 pub(crate) const PALETTE: &str = include_str!("style/palette.css");
 pub(crate) const STYLE: &str = include_str!("style/figure.css");
 
-/// The width of a panel in CSS pixels.
-const WIDTH: f64 = 420.0;
-
 #[derive(Clone, Debug)]
 pub(crate) enum Plot {
     Chart(Chart),
     Bars(Bars),
-}
-
-/// Panels that have the same axis below them.
-#[derive(Clone, Debug)]
-pub(crate) struct Chart {
-    pub(crate) title: String,
-    pub(crate) description: String,
-    /// The axis below all panels.
-    pub(crate) x: Axis,
-    pub(crate) panels: Vec<Panel>,
-    /// What is said about stretches of the axis when one points there.
-    pub(crate) columns: Vec<Column>,
-}
-
-/// A panel with an axis of its own at its left.
-#[derive(Clone, Debug)]
-pub(crate) struct Panel {
-    pub(crate) y: Axis,
-    pub(crate) series: Vec<Series>,
-    /// Horizontal lines at values of its axis, each with what it means.
-    pub(crate) limits: Vec<(f64, String)>,
-    pub(crate) callouts: Vec<Callout>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Series {
-    /// In the legend; none without a name.
-    pub(crate) name: String,
-    pub(crate) colour: &'static str,
-    pub(crate) shape: Shape,
-    /// In the order of `x`. One that has no place on the axes is a gap.
-    pub(crate) points: Vec<(f64, f64)>,
-}
-
-/// How a series is drawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Shape {
-    /// A line with these dashes (empty: whole).
-    Line(&'static str),
-    /// The samples behind a smoother line, dotted.
-    Raw,
-    /// A line with a mark at each point.
-    Marked(&'static str),
-    /// A surface: forth along the upper edge, back along the lower one.
-    Band,
-}
-
-/// A point that has a name, with a line to it.
-#[derive(Clone, Debug)]
-pub(crate) struct Callout {
-    pub(crate) x: f64,
-    pub(crate) y: f64,
-    pub(crate) text: String,
-}
-
-/// A stretch of the axis below.
-#[derive(Clone, Debug)]
-pub(crate) struct Column {
-    pub(crate) from: f64,
-    pub(crate) to: f64,
-    pub(crate) text: String,
-}
-
-impl Series {
-    /// A series without points yet.
-    pub(crate) fn new(name: &str, colour: &'static str, shape: Shape) -> Self {
-        Self {
-            name: name.to_owned(),
-            colour,
-            shape,
-            points: Vec::new(),
-        }
-    }
-
-    pub(crate) fn of(self, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        Self {
-            points: points.into_iter().collect(),
-            ..self
-        }
-    }
-}
-
-impl Panel {
-    /// Series over an axis, without limits or callouts.
-    pub(crate) fn new(y: Axis, series: Vec<Series>) -> Self {
-        Self {
-            y,
-            series,
-            limits: Vec::new(),
-            callouts: Vec::new(),
-        }
-    }
 }
 
 impl From<Chart> for Plot {
@@ -154,9 +62,9 @@ impl Plot {
     }
 
     /// The panels as elements of a page that has [`PALETTE`] and [`STYLE`]. Ids begin with `id`.
-    pub(crate) fn inline(&self, id: &str) -> Vec<Element> {
+    pub(crate) fn inline(&self, id: &str) -> Vec<MarkupElement> {
         let panels = self.panels().into_iter().zip(1..);
-        let svg = |((shapes, height), number): ((Vec<Element>, f64), usize)| {
+        let svg = |((shapes, height), number): ((Vec<MarkupElement>, f64), usize)| {
             let view = format!("0 0 {WIDTH} {height}");
             let named = self.named(&format!("{id}-{number}"));
             named.with("viewBox", view).children(shapes)
@@ -203,7 +111,7 @@ impl Plot {
     }
 
     /// The shapes of each panel, and how high it is.
-    fn panels(&self) -> Vec<(Vec<Element>, f64)> {
+    fn panels(&self) -> Vec<(Vec<MarkupElement>, f64)> {
         match self {
             Self::Chart(chart) => chart
                 .panels
@@ -215,7 +123,7 @@ impl Plot {
     }
 
     /// An empty drawing with its title and description.
-    fn named(&self, id: &str) -> Element {
+    fn named(&self, id: &str) -> MarkupElement {
         let (title, description) = match self {
             Self::Chart(chart) => (&chart.title, &chart.description),
             Self::Bars(bars) => (&bars.title, &bars.description),

@@ -28,7 +28,8 @@ pub(crate) fn joined<S: AsRef<str>>(parts: &[S], separator: &str) -> String {
     filled.collect::<Vec<_>>().join(separator)
 }
 
-/// What may stand in an id, and in the name of a file on any system: letters, digits and hyphens.
+/// Characters that may stand in an id, and in the name of a file on any system: letters, digits and
+/// hyphens.
 pub(crate) fn id_part(text: &str) -> String {
     let letter = |c: char| {
         if c.is_ascii_alphanumeric() {

@@ -6,10 +6,10 @@ mod experiments;
 mod tags;
 
 use experiments::whole;
-use measure::effect::{Effect, Scale};
+use measure::effect::{Effect, EffectScale};
 use measure::experiment::{Experiment, Measurement};
 use measure::metric::Metric;
-use report::Document;
+use report::ReportDocument;
 use report::experiment::{compared, configurations_in_common, document};
 use tags::{assert_numbers, assert_whole};
 
@@ -40,7 +40,7 @@ fn begins(text: &str, words: &str) {
     assert!(text.starts_with(words), "{words}: {text}");
 }
 
-fn of(experiment: &Experiment) -> Document {
+fn of(experiment: &Experiment) -> ReportDocument {
     document(&[("run", experiment)])
 }
 
@@ -305,7 +305,7 @@ fn the_page_has_the_record_s_numbers() {
     let mut ours = metrics(&experiment, "target=lariat", Metric::ServerCpu);
     let theirs = metrics(&experiment, "target=stunnel", Metric::ServerCpu);
     let pairs: Vec<_> = theirs.iter().copied().zip(ours.iter().copied()).collect();
-    let ratio = Effect::of_pairs(&pairs, Scale::Ratio).unwrap().value;
+    let ratio = Effect::of_pairs(&pairs, EffectScale::Ratio).unwrap().value;
     let shown = value(&page, "e1-implementations-stunnel-server-cpu-ratio");
     assert!((shown - ratio).abs() < 1e-12, "{shown} {ratio}");
     ours.sort_by(f64::total_cmp);

@@ -6,10 +6,10 @@ mod made;
 mod tags;
 
 use measure::choice::Kind;
-use measure::record::Record;
+use measure::record::LoadRecord;
 use tags::{assert_numbers, assert_whole, tags};
 
-fn records() -> Vec<(&'static str, Record)> {
+fn records() -> Vec<(&'static str, LoadRecord)> {
     vec![
         ("empty", made::empty()),
         ("one second", made::one_second()),
@@ -23,7 +23,7 @@ fn records() -> Vec<(&'static str, Record)> {
     ]
 }
 
-fn html(records: &[Record]) -> String {
+fn html(records: &[LoadRecord]) -> String {
     made::report(records).html()
 }
 
@@ -169,7 +169,7 @@ fn no_records_make_a_page_too() {
 #[test]
 fn parts_that_say_the_same_have_one_chart() {
     let mut record = made::ramp();
-    let charts = |record: &Record| {
+    let charts = |record: &LoadRecord| {
         let page = html(std::slice::from_ref(record));
         let panels = page.split("-1-title\">").skip(1);
         let titles = panels.filter_map(|rest| rest.split_once("</title>"));

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use measure::experiment::Experiment;
-use report::Document;
+use report::ReportDocument;
 
 use super::flags::{Arguments, Command};
 use super::report::write_all;
@@ -68,7 +68,7 @@ fn records_of(arguments: &Arguments) -> Result<Vec<PathBuf>, UsageError> {
     ))
 }
 
-fn compared(records: &Records) -> Result<Document, UsageError> {
+fn compared(records: &Records) -> Result<ReportDocument, UsageError> {
     match records {
         Records::Loads(named) => Ok(report::load::document(&named.list())),
         Records::Experiments(named) => experiments(&named.list()),
@@ -79,7 +79,7 @@ fn compared(records: &Records) -> Result<Document, UsageError> {
     }
 }
 
-fn experiments(records: &[(&str, &Experiment)]) -> Result<Document, UsageError> {
+fn experiments(records: &[(&str, &Experiment)]) -> Result<ReportDocument, UsageError> {
     let (a, b) = (records[0], records[1]);
     if report::experiment::configurations_in_common(a.1, b.1) == 0 {
         return Err(UsageError::new(

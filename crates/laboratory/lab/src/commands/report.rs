@@ -7,16 +7,16 @@ use std::time::SystemTime;
 
 use load::options::value::OrNone;
 use measure::merge::merged;
-use measure::record::Record;
-use report::Document;
-use report::experiment::{Refusal, Subject};
+use measure::record::LoadRecord;
+use report::ReportDocument;
+use report::experiment::{CardRefusal, CardSubject};
 
 use super::flags::{Arguments, Command};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::load::destination::{Date, Destination};
+use crate::load::destination::{Destination, RecordDate};
 use crate::pages::{
-    Named, Records, WriteFault, check_card, check_page, ended, open_all, tame, write_files,
+    NamedRecords, Records, WriteFault, check_card, check_page, ended, open_all, tame, write_files,
     write_page,
 };
 use crate::usage::UsageError;
@@ -43,9 +43,9 @@ record may be compressed by gzip.
       Make one record of loads that several hosts began together (`lariat-lab load --start-at`),
       write it there, and report it alone
   --card CARD.svg
-      Write one claim of an experiment as a picture of 1200 by 630 pixels: how much better the first
-      target is than all others, on which host, and the command that repeats it. What the record does
-      not bear is refused
+      Write one claim of an experiment as a picture of 1200 by 630 pixels: how much better the
+      first target is than all others, on which host, and the command that repeats it. What the
+      record does not bear is refused
   --scenario NAME
       The scenario that the card is about, if the record has several
   --context WORDS
@@ -104,7 +104,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     let report = match &records {
         Records::Loads(named) => report::load::document(&named.list()),
         Records::Experiments(named) => report::experiment::document(&named.list()),
-        Records::Mixed(..) => Document::default(),
+        Records::Mixed(..) => ReportDocument::default(),
     };
     let is_whole = records.len() == paths.len() || arguments.has("merge");
     let written = write_all(arguments, &report, "", console);
@@ -129,12 +129,12 @@ fn card(
         }
     };
     let (scenario, context) = (arguments.text("scenario")?, arguments.text("context")?);
-    let subject = Subject {
+    let subject = CardSubject {
         scenario: scenario.as_deref(),
         context: context.as_deref(),
     };
     // Names in a refusal are the record's.
-    let refused = |refusal: Refusal| {
+    let refused = |refusal: CardRefusal| {
         let [seen, hint] = [refusal.seen, refusal.hint].map(|text| tame(&text));
         UsageError::new(format!("no card: {seen}"), hint)
     };
@@ -144,10 +144,10 @@ fn card(
 
 /// The sum of records, which is written; or how the program ends.
 fn merge(
-    named: &Named<Record>,
+    named: &NamedRecords<LoadRecord>,
     path: &Path,
     console: Console,
-) -> Result<Result<Named<Record>, Exit>, UsageError> {
+) -> Result<Result<NamedRecords<LoadRecord>, Exit>, UsageError> {
     let parts: Vec<_> = named.records.iter().collect();
     let sum = merged(&parts).map_err(|fault| {
         let hint = "begin the same load on all hosts with --start-at, and name all their records";
@@ -156,14 +156,14 @@ fn merge(
         UsageError::new(format!("these records are not of one load: {fault}"), hint)
     })?;
     let target = OrNone::This(path.to_owned());
-    let now = Date::of(SystemTime::now());
+    let now = RecordDate::of(SystemTime::now());
     let written =
         Destination::open(Some(&target), now).and_then(|place| place.write(&sum.to_json()));
     if let Err(fault) = written {
         fault.report("merge", console);
         return Ok(Err(Exit::Failed));
     }
-    Ok(Ok(Named {
+    Ok(Ok(NamedRecords {
         names: vec!["sum".to_owned()],
         records: vec![sum],
     }))
@@ -203,7 +203,7 @@ fn of_one_kind(records: Records) -> Result<Records, UsageError> {
 /// Writes or prints a report: of its figures those with names that begin so.
 pub(super) fn write_all(
     arguments: &Arguments,
-    report: &Document,
+    report: &ReportDocument,
     figures: &str,
     console: Console,
 ) -> Result<(), WriteFault> {
@@ -230,11 +230,11 @@ mod tests {
 
     #[test]
     fn records_do_not_speak_to_the_terminal() {
-        let started = |text: &str| Record {
+        let started = |text: &str| LoadRecord {
             started: text.to_owned(),
-            ..Record::default()
+            ..LoadRecord::default()
         };
-        let named = Named {
+        let named = NamedRecords {
             names: Vec::new(),
             records: vec![started("\u{1b}[2J"), started("later")],
         };

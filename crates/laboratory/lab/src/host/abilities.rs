@@ -1,10 +1,10 @@
-//! What this host allows: abilities of the kernel and of programs, and limits of the kernel and of
-//! this process.
+//! Abilities of the kernel and of programs on this host, and limits of the kernel and of this
+//! process.
 
 use std::io::{self, ErrorKind};
 
-use measure::host::{Ability, Fact};
-use measure::quantity::{Bytes, Count};
+use measure::host::{Ability, HostFact};
+use measure::quantity::{ByteCount, RoundedCount};
 use sys::io_uring;
 use sys::ktls::probe::{CIPHER_REMEDY, Tried, probe};
 use sys::ktls::{Cipher, Half};
@@ -127,7 +127,7 @@ const PORTS_MIN: u64 = 28_000;
 const CONNTRACK_MIN: u64 = 131_072;
 
 /// All that can be read.
-pub(super) fn limits() -> Vec<Fact> {
+pub(super) fn limits() -> Vec<HostFact> {
     let kernel = [
         at_least("net.core.somaxconn", SOMAXCONN_MIN),
         at_least("net.ipv4.tcp_max_syn_backlog", SYN_BACKLOG_MIN),
@@ -159,12 +159,12 @@ fn path(setting: &str) -> String {
 fn count(limit: Option<u64>) -> String {
     limit.map_or_else(
         || "unlimited".to_owned(),
-        |limit| Count(limit as f64).to_string(),
+        |limit| RoundedCount(limit as f64).to_string(),
     )
 }
 
 /// The soft limit is no matter: we raise it ourselves.
-fn open_files(limit: Limit, ceiling: Option<u64>) -> Fact {
+fn open_files(limit: Limit, ceiling: Option<u64>) -> HostFact {
     let value = format!(
         "{} soft, {} hard, {} at most (fs.nr_open)",
         count(limit.soft),
@@ -181,22 +181,25 @@ fn open_files(limit: Limit, ceiling: Option<u64>) -> Fact {
     with_remedy("open files", value, remedy)
 }
 
-fn locked(limit: Limit) -> Fact {
+fn locked(limit: Limit) -> HostFact {
     let bytes = |limit: Option<u64>| {
-        limit.map_or_else(|| "unlimited".to_owned(), |limit| Bytes(limit).to_string())
+        limit.map_or_else(
+            || "unlimited".to_owned(),
+            |limit| ByteCount(limit).to_string(),
+        )
     };
     let value = format!("{} soft, {} hard", bytes(limit.soft), bytes(limit.hard));
     fact("locked memory", value)
 }
 
-fn at_least(setting: &str, least: u64) -> Option<Fact> {
+fn at_least(setting: &str, least: u64) -> Option<HostFact> {
     let value = number(path(setting))?;
     let remedy = (value < least).then(|| format!("`sysctl -w {setting}={least}`"));
     Some(with_remedy(setting, count(Some(value)), remedy))
 }
 
 /// First and last, with white space between: `32768 60999`.
-fn ports(range: &str) -> Fact {
+fn ports(range: &str) -> HostFact {
     let mut ends = range
         .split_whitespace()
         .filter_map(|end| end.parse::<u64>().ok());
@@ -211,7 +214,7 @@ fn ports(range: &str) -> Fact {
     with_remedy(PORTS, value, remedy)
 }
 
-fn reuse(value: &str) -> Fact {
+fn reuse(value: &str) -> HostFact {
     let meaning = match value {
         "0" => "0: ports rest for a minute after each connection",
         "1" => "1: ports are taken again",
@@ -224,7 +227,7 @@ fn reuse(value: &str) -> Fact {
     with_remedy(REUSE, meaning.to_owned(), remedy)
 }
 
-fn conntrack(max: u64, used: u64) -> Fact {
+fn conntrack(max: u64, used: u64) -> HostFact {
     let value = format!("{}, of which {} used", count(Some(max)), count(Some(used)));
     let remedy = (max < CONNTRACK_MIN).then(|| {
         format!(
@@ -342,7 +345,7 @@ mod limits_tests {
 
     #[test]
     fn this_host_has_limits() {
-        let names: Vec<_> = all().into_iter().map(|fact| fact.name).collect();
+        let names: Vec<_> = limits().into_iter().map(|fact| fact.name).collect();
         for name in ["open files", "locked memory", "net.core.somaxconn", PORTS] {
             assert!(names.iter().any(|known| known == name), "{names:?}");
         }

@@ -13,7 +13,7 @@ pub(super) fn map(cpus: &[u16]) -> Vec<Core> {
     cpus.iter().map(|cpu| core(*cpu)).collect()
 }
 
-/// What is unknown is taken to be the CPU's own, or the first.
+/// An unknown place is taken to be the CPU's own, or the first.
 fn core(cpu: u16) -> Core {
     let folder = Path::new(CPUS).join(format!("cpu{cpu}"));
     let topology = folder.join("topology");
@@ -66,7 +66,7 @@ SHA2 | sha2 | SHA-256: key schedule and transcript of *_SHA256 suites, signature
 SHA512 | sha512 | SHA-384: key schedule and transcript of *_SHA384 suites
 SHA3 | sha3 | AES-GCM: three-way exclusive or";
 
-/// Of the first CPU in `/proc/cpuinfo`; none of CPUs of other makes.
+/// Features of the first CPU in `/proc/cpuinfo`; none of CPUs of other makes.
 pub(super) fn of(cpuinfo: &str) -> Vec<Feature> {
     let x86 = value(cpuinfo, "flags").map(|flags| (flags, X86));
     let arm = || value(cpuinfo, "Features").map(|flags| (flags, ARM));

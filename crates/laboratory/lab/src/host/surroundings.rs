@@ -1,15 +1,15 @@
-//! What else happens on this host, and its network interfaces: both change what is measured.
+//! Other work on this host, and its network interfaces: both change what is measured.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use measure::host::Fact;
+use measure::host::HostFact;
 
 use super::text::{fact, names, non_empty, number, read, with_remedy};
 
 /// All that can be read.
-pub(super) fn all() -> Vec<Fact> {
+pub(super) fn all() -> Vec<HostFact> {
     let mut facts = vec![container(), quota()];
     facts.extend(non_empty(CLOCK).map(|name| clock(&name)));
     facts.push(governor(&governors()));
@@ -20,7 +20,7 @@ pub(super) fn all() -> Vec<Fact> {
 }
 
 /// The kernel's reports on the faults of this CPU.
-pub(super) fn mitigations() -> Vec<Fact> {
+pub(super) fn mitigations() -> Vec<HostFact> {
     const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
     let faults = names(FOLDER).into_iter();
     faults
@@ -33,7 +33,7 @@ const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocks
 /// Clocks that programs cannot read without a call of the kernel.
 const SLOW_CLOCKS: [&str; 5] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"];
 
-fn clock(name: &str) -> Fact {
+fn clock(name: &str) -> HostFact {
     let is_slow = SLOW_CLOCKS.contains(&name);
     let remedy = is_slow.then(|| {
         format!(
@@ -56,7 +56,7 @@ fn governors() -> Vec<String> {
     governors
 }
 
-fn governor(governors: &[String]) -> Fact {
+fn governor(governors: &[String]) -> HostFact {
     if governors.is_empty() {
         return fact(
             "frequency governor",
@@ -72,7 +72,7 @@ fn governor(governors: &[String]) -> Fact {
     with_remedy("frequency governor", governors.join(", "), remedy)
 }
 
-fn turbo() -> Option<Fact> {
+fn turbo() -> Option<HostFact> {
     let intel = "/sys/devices/system/cpu/intel_pstate/no_turbo";
     let other = "/sys/devices/system/cpu/cpufreq/boost";
     if let Some(off) = number(intel) {
@@ -81,14 +81,14 @@ fn turbo() -> Option<Fact> {
     number(other).map(|on| turbo_fact(on == 1, &format!("echo 0 > {other}")))
 }
 
-fn turbo_fact(is_on: bool, command: &str) -> Fact {
+fn turbo_fact(is_on: bool, command: &str) -> HostFact {
     let remedy = is_on.then(|| {
         format!("a cool CPU is faster than a warm one; for steadier figures: `{command}`")
     });
     with_remedy("turbo", if is_on { "on" } else { "off" }, remedy)
 }
 
-fn threads() -> Option<Fact> {
+fn threads() -> Option<HostFact> {
     let control = non_empty("/sys/devices/system/cpu/smt/control")?;
     let is_active = number("/sys/devices/system/cpu/smt/active") == Some(1);
     let value = match (is_active, control.as_str()) {
@@ -99,12 +99,12 @@ fn threads() -> Option<Fact> {
     Some(fact("threads of a core", value))
 }
 
-fn congestion() -> Option<Fact> {
+fn congestion() -> Option<HostFact> {
     let name = "net.ipv4.tcp_congestion_control";
     non_empty("/proc/sys/net/ipv4/tcp_congestion_control").map(|value| fact(name, value))
 }
 
-fn container() -> Fact {
+fn container() -> HostFact {
     let marks = [
         ("Docker", Path::new("/.dockerenv").exists()),
         ("Podman", Path::new("/run/.containerenv").exists()),
@@ -124,7 +124,7 @@ fn container() -> Fact {
 }
 
 /// The least CPU time that a group of ours, or one above it, may use; in thousandths of a CPU.
-fn quota() -> Fact {
+fn quota() -> HostFact {
     let groups = read("/proc/self/cgroup");
     let unified = group(&groups, "").map(|path| ("/sys/fs/cgroup", path));
     let legacy = group(&groups, "cpu").map(|path| ("/sys/fs/cgroup/cpu", path));
@@ -170,7 +170,7 @@ fn quota_of(text: &str) -> Option<u64> {
     quota.saturating_mul(1000).checked_div(period)
 }
 
-fn quota_fact(thousandths: Option<u64>) -> Fact {
+fn quota_fact(thousandths: Option<u64>) -> HostFact {
     let Some(thousandths) = thousandths else {
         return fact("CPU quota", "none");
     };
@@ -183,7 +183,7 @@ fn quota_fact(thousandths: Option<u64>) -> Fact {
 const CARDS: &str = "/sys/class/net";
 
 /// Cards with a driver of their own; loopback, bridges and tunnels have none.
-pub(super) fn networks(cpus: usize) -> Vec<Fact> {
+pub(super) fn networks(cpus: usize) -> Vec<HostFact> {
     let cards = names(CARDS).into_iter();
     cards
         .filter_map(|name| card(&name))
@@ -191,7 +191,7 @@ pub(super) fn networks(cpus: usize) -> Vec<Fact> {
         .collect()
 }
 
-struct Card {
+struct NetworkCard {
     name: String,
     driver: String,
     state: String,
@@ -204,7 +204,7 @@ struct Card {
     is_spread: bool,
 }
 
-fn card(name: &str) -> Option<Card> {
+fn card(name: &str) -> Option<NetworkCard> {
     let folder = Path::new(CARDS).join(name);
     let driver = fs::read_link(folder.join("device/driver")).ok()?;
     let queues = names(folder.join("queues"));
@@ -219,7 +219,7 @@ fn card(name: &str) -> Option<Card> {
         cpus.chars()
             .any(|digit| digit.is_ascii_hexdigit() && digit != '0')
     };
-    Some(Card {
+    Some(NetworkCard {
         name: name.to_owned(),
         driver: driver.file_name()?.to_string_lossy().into_owned(),
         state: non_empty(folder.join("operstate")).unwrap_or_else(|| "unknown".to_owned()),
@@ -261,9 +261,9 @@ fn members(list: &str) -> Vec<u32> {
         .collect()
 }
 
-impl Card {
-    fn fact(self, cpus: usize) -> Fact {
-        Fact {
+impl NetworkCard {
+    fn fact(self, cpus: usize) -> HostFact {
+        HostFact {
             value: self.value(),
             remedy: self.remedy(cpus),
             name: self.name,
@@ -360,8 +360,8 @@ mod tests {
 mod networks_tests {
     use super::*;
 
-    fn card(receive_queues: usize) -> Card {
-        Card {
+    fn card(receive_queues: usize) -> NetworkCard {
+        NetworkCard {
             name: "eth0".to_owned(),
             driver: "virtio_net".to_owned(),
             state: "up".to_owned(),

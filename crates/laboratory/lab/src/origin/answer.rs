@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use wire::http::HeadFault;
 
-use super::request::{Content, Method, QueryFault, Request};
+use super::request::{OriginContent, OriginMethod, OriginRequest, QueryFault};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct OriginReply {
     pub(super) code: u16,
-    pub(super) framing: Framing,
-    /// Its body; with [`Framing::Absent`], the one that it would have.
-    pub(super) content: Content,
+    pub(super) framing: BodyFraming,
+    /// The body; with [`BodyFraming::Absent`], the one that a GET would have.
+    pub(super) content: OriginContent,
     pub(super) delay: Duration,
     pub(super) persistence: Persistence,
 }
 
 /// How the body of a reply ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Framing {
+pub(super) enum BodyFraming {
     Length,
     Chunked,
     /// With the connection: HTTP/1.0 has no chunks.
@@ -41,24 +41,26 @@ pub(super) enum Persistence {
     Close,
 }
 
-impl Answer {
+impl OriginReply {
     /// The reply to a request.
-    pub(super) fn to(request: &Request) -> Self {
+    pub(super) fn to(request: &OriginRequest) -> Self {
         let query = match (request.method, request.query) {
-            (Method::Other, _) => return Self::refusal(405, "Only GET, HEAD, POST and PUT.\n"),
+            (OriginMethod::Other, _) => {
+                return Self::refusal(405, "Only GET, HEAD, POST and PUT.\n");
+            }
             (_, Err(fault)) => return Self::to_query_fault(fault, request),
             (_, Ok(query)) => query,
         };
         let framing = match query.code {
-            204 | 304 => Framing::Forbidden,
-            _ if request.method == Method::Head => Framing::Absent,
+            204 | 304 => BodyFraming::Forbidden,
+            _ if request.method == OriginMethod::Head => BodyFraming::Absent,
             // A line is not worth it.
-            _ if matches!(query.content, Content::Text(_)) => Framing::Length,
-            _ if query.chunked && request.is_http10 => Framing::Connection,
-            _ if query.chunked => Framing::Chunked,
-            _ => Framing::Length,
+            _ if matches!(query.content, OriginContent::Text(_)) => BodyFraming::Length,
+            _ if query.chunked && request.is_http10 => BodyFraming::Connection,
+            _ if query.chunked => BodyFraming::Chunked,
+            _ => BodyFraming::Length,
         };
-        let goes_on = request.keeps_alive && !query.close && framing != Framing::Connection;
+        let goes_on = request.keeps_alive && !query.close && framing != BodyFraming::Connection;
         Self {
             code: query.code,
             framing,
@@ -68,13 +70,13 @@ impl Answer {
         }
     }
 
-    fn to_query_fault(fault: QueryFault, request: &Request) -> Self {
+    fn to_query_fault(fault: QueryFault, request: &OriginRequest) -> Self {
         match fault {
             QueryFault::Unknown => Self {
                 persistence: Persistence::of(request.keeps_alive, request.is_http10),
                 framing: match request.method {
-                    Method::Head => Framing::Absent,
-                    _ => Framing::Length,
+                    OriginMethod::Head => BodyFraming::Absent,
+                    _ => BodyFraming::Length,
                 },
                 ..Self::refusal(404, "No such size. / shows what there is.\n")
             },
@@ -100,8 +102,8 @@ impl Answer {
     pub(super) fn refusal(code: u16, text: &'static str) -> Self {
         Self {
             code,
-            framing: Framing::Length,
-            content: Content::Text(text),
+            framing: BodyFraming::Length,
+            content: OriginContent::Text(text),
             delay: Duration::ZERO,
             persistence: Persistence::Close,
         }
@@ -117,13 +119,13 @@ impl Answer {
             reason(self.code)
         ));
         match self.framing {
-            Framing::Length | Framing::Absent => {
+            BodyFraming::Length | BodyFraming::Absent => {
                 say(format_args!("Content-Length: {}\r\n", self.content.bytes()));
             }
-            Framing::Chunked => say(format_args!("Transfer-Encoding: chunked\r\n")),
-            Framing::Connection | Framing::Forbidden => {}
+            BodyFraming::Chunked => say(format_args!("Transfer-Encoding: chunked\r\n")),
+            BodyFraming::Connection | BodyFraming::Forbidden => {}
         }
-        if let Content::Text(_) = self.content {
+        if let OriginContent::Text(_) = self.content {
             say(format_args!("Content-Type: text/plain\r\n"));
         }
         if self.code == 405 {
@@ -148,7 +150,7 @@ impl Persistence {
     }
 }
 
-impl Content {
+impl OriginContent {
     fn bytes(self) -> u64 {
         match self {
             Self::Pattern(bytes) => bytes,
@@ -195,7 +197,7 @@ const PERIOD: usize = 251;
 /// Data bytes of a chunk.
 const CHUNK_BYTES: u64 = 1 << 16;
 
-/// What goes before the data of a full chunk.
+/// The line before the data of a full chunk.
 const CHUNK_LINE: &[u8] = b"10000\r\n";
 
 /// A full chunk with its framing.
@@ -225,11 +227,11 @@ pub(super) fn bytes_at(offset: u64, wanted: u64) -> &'static [u8] {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Download {
     sent_bytes: u64,
-    form: Form,
+    form: DownloadForm,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Form {
+enum DownloadForm {
     Plain { bytes: u64 },
     Chunked { bytes: u64, last: ChunkEnd },
 }
@@ -249,7 +251,7 @@ impl Download {
     pub(super) fn plain(bytes: u64) -> Self {
         Self {
             sent_bytes: 0,
-            form: Form::Plain { bytes },
+            form: DownloadForm::Plain { bytes },
         }
     }
 
@@ -257,7 +259,7 @@ impl Download {
         let last = ChunkEnd::new(bytes % CHUNK_BYTES);
         Self {
             sent_bytes: 0,
-            form: Form::Chunked { bytes, last },
+            form: DownloadForm::Chunked { bytes, last },
         }
     }
 
@@ -288,8 +290,8 @@ impl Download {
     /// The rest of the piece in which a position of the framed body lies; empty at its end.
     fn piece_at(&self, at: u64) -> &[u8] {
         match &self.form {
-            Form::Plain { bytes } => bytes_at(at, bytes - at),
-            Form::Chunked { bytes, last } => {
+            DownloadForm::Plain { bytes } => bytes_at(at, bytes - at),
+            DownloadForm::Chunked { bytes, last } => {
                 let (index, within) = (at / FRAME_BYTES, at % FRAME_BYTES);
                 let full = bytes / CHUNK_BYTES;
                 if index < full {
@@ -313,7 +315,7 @@ impl Download {
     }
 }
 
-/// What is at a position of a line, `bytes` of the pattern from `offset` on, and an ending.
+/// The bytes at a position of a line, `bytes` of the pattern from `offset` on, and an ending.
 fn framed<'a>(line: &'a [u8], offset: u64, bytes: u64, ending: &'a [u8], at: u64) -> &'a [u8] {
     let Some(in_data) = at.checked_sub(line.len() as u64) else {
         return &line[at as usize..];
@@ -360,10 +362,10 @@ mod tests {
     use super::*;
     use crate::origin::request::parse;
 
-    fn answer(lines: &str) -> Answer {
+    fn answer(lines: &str) -> OriginReply {
         let bytes = format!("{}\r\n\r\n", lines.replace('\n', "\r\n"));
         match parse(bytes.as_bytes()) {
-            Ok(Some((_, request))) => Answer::to(&request),
+            Ok(Some((_, request))) => OriginReply::to(&request),
             other => panic!("{lines:?}: {other:?}"),
         }
     }
@@ -375,9 +377,9 @@ mod tests {
         (String::from_utf8(out).unwrap(), body_bytes(&answer))
     }
 
-    fn body_bytes(answer: &Answer) -> u64 {
+    fn body_bytes(answer: &OriginReply) -> u64 {
         match answer.framing {
-            Framing::Absent | Framing::Forbidden => 0,
+            BodyFraming::Absent | BodyFraming::Forbidden => 0,
             _ => answer.content.bytes(),
         }
     }
@@ -459,7 +461,7 @@ mod tests {
             (HeadFault::TransferCoding, 501),
             (HeadFault::Expectation, 417),
         ] {
-            assert_eq!(Answer::to_fault(fault).code, code);
+            assert_eq!(OriginReply::to_fault(fault).code, code);
         }
     }
 }

@@ -9,8 +9,8 @@ pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// A request without its content.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Request {
-    pub(super) method: Method,
+pub(super) struct OriginRequest {
+    pub(super) method: OriginMethod,
     pub(super) query: Result<Query, QueryFault>,
     pub(super) content: ContentEnd,
     /// Whether the version is HTTP/1.0: no chunks, and no second request unless it asks.
@@ -21,9 +21,9 @@ pub(super) struct Request {
     pub(super) expects_continue: bool,
 }
 
-/// What is to be done with a path.
+/// The work that a method asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Method {
+pub(super) enum OriginMethod {
     /// GET, POST and PUT: the reply has a body.
     Whole,
     /// HEAD: the reply has none.
@@ -32,14 +32,14 @@ pub(super) enum Method {
 }
 
 /// Reads the first head, with its length; nothing while it is incomplete.
-pub(super) fn parse(bytes: &[u8]) -> Result<Option<(usize, Request)>, HeadFault> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<(usize, OriginRequest)>, HeadFault> {
     let head = RequestHead::parse(bytes, HEAD_BYTES_MAX, |_, _| {})?;
     Ok(head.map(|head| {
-        let request = Request {
+        let request = OriginRequest {
             method: match head.method {
-                "GET" | "POST" | "PUT" => Method::Whole,
-                "HEAD" => Method::Head,
-                _ => Method::Other,
+                "GET" | "POST" | "PUT" => OriginMethod::Whole,
+                "HEAD" => OriginMethod::Head,
+                _ => OriginMethod::Other,
             },
             query: Query::parse(head.target),
             content: head.content,
@@ -54,7 +54,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(usize, Request)>, HeadFault>
 /// The reply that is wanted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Query {
-    pub(super) content: Content,
+    pub(super) content: OriginContent,
     pub(super) delay: Duration,
     pub(super) close: bool,
     pub(super) chunked: bool,
@@ -62,13 +62,12 @@ pub(super) struct Query {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Content {
-    /// So many bytes of the pattern.
+pub(super) enum OriginContent {
     Pattern(u64),
     Text(&'static str),
 }
 
-/// Why a path asks for nothing that there is.
+/// Reasons why a path asks for nothing that there is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum QueryFault {
     Unknown,
@@ -102,10 +101,10 @@ impl Query {
     fn of_path(path: &str) -> Result<Self, QueryFault> {
         let content = match path {
             // In absolute-form the path may be empty (RFC 9110, section 4.2.3).
-            "" | "/" => Content::Text(HELP),
+            "" | "/" => OriginContent::Text(HELP),
             _ => {
                 let size = path.strip_prefix('/').and_then(parse_size);
-                Content::Pattern(size.ok_or(QueryFault::Unknown)?)
+                OriginContent::Pattern(size.ok_or(QueryFault::Unknown)?)
             }
         };
         Ok(Self {
@@ -119,7 +118,9 @@ impl Query {
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), QueryFault> {
         match name {
-            "size" => self.content = Content::Pattern(parse_size(value).ok_or(QueryFault::Size)?),
+            "size" => {
+                self.content = OriginContent::Pattern(parse_size(value).ok_or(QueryFault::Size)?)
+            }
             "time" => self.delay = parse_delay(value).ok_or(QueryFault::Time)?,
             "code" => self.code = parse_code(value).ok_or(QueryFault::Code)?,
             "close" => self.close = parse_switch(value).ok_or(QueryFault::Switch)?,
@@ -189,13 +190,13 @@ mod tests {
     #[test]
     fn a_request_is_understood_when_it_is_complete() {
         for (name, method) in [
-            ("GET", Method::Whole),
-            ("PUT", Method::Whole),
-            ("HEAD", Method::Head),
-            ("DELETE", Method::Other),
+            ("GET", OriginMethod::Whole),
+            ("PUT", OriginMethod::Whole),
+            ("HEAD", OriginMethod::Head),
+            ("DELETE", OriginMethod::Other),
         ] {
             let text = format!("{name} /1k HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n");
-            let request = Request {
+            let request = OriginRequest {
                 method,
                 query: Query::parse("/1k"),
                 content: ContentEnd::Length(7),
@@ -216,8 +217,8 @@ mod query_tests {
 
     fn size(target: &str) -> Result<u64, QueryFault> {
         match Query::parse(target)?.content {
-            Content::Pattern(bytes) => Ok(bytes),
-            Content::Text(text) => panic!("{text}"),
+            OriginContent::Pattern(bytes) => Ok(bytes),
+            OriginContent::Text(text) => panic!("{text}"),
         }
     }
 
@@ -242,7 +243,7 @@ mod query_tests {
     fn a_query_says_the_rest() {
         let query = Query::parse("/?size=64k&time=20&close=1&chunked=1&code=503").unwrap();
         let wanted = Query {
-            content: Content::Pattern(65_536),
+            content: OriginContent::Pattern(65_536),
             delay: Duration::from_millis(20),
             close: true,
             chunked: true,
@@ -256,7 +257,7 @@ mod query_tests {
     fn the_root_alone_is_for_people() {
         for target in ["/", "http://origin", "/?time=5"] {
             let query = Query::parse(target).unwrap();
-            assert_eq!(query.content, Content::Text(HELP), "{target}");
+            assert_eq!(query.content, OriginContent::Text(HELP), "{target}");
         }
     }
 

@@ -1,18 +1,18 @@
-//! What a run leaves behind: the record on disk, event by event, and its progress on the terminal.
+//! Traces of a run: the record on disk, event by event, and its progress on the terminal.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use measure::experiment::{Event, Experiment, Measurement};
-use measure::metric::{Metric, Unit};
-use measure::record::RecordFault;
+use measure::experiment::{Experiment, Measurement, RunEvent};
+use measure::metric::{Metric, MetricUnit};
+use measure::record::LoadRecordFault;
 
-use super::measurement::failure::Failure;
+use super::measurement::failure::MeasurementFailure;
 use super::scenario::settings::Planned;
 use crate::console::Console;
-use crate::load::destination::Date;
+use crate::load::destination::RecordDate;
 
 /// An open record, which no other run writes meanwhile.
 #[derive(Debug)]
@@ -32,12 +32,15 @@ pub(crate) enum JournalFault {
     #[error("{}: {error}", path.display())]
     Refused { path: PathBuf, error: io::Error },
     #[error("{}: {fault}", path.display())]
-    Unreadable { path: PathBuf, fault: RecordFault },
+    Unreadable {
+        path: PathBuf,
+        fault: LoadRecordFault,
+    },
 }
 
 impl Journal {
     /// Creates one: there, or, if no path was given, in the working directory under a free name.
-    pub(crate) fn create(path: Option<&Path>, now: Date) -> Result<Self, JournalFault> {
+    pub(crate) fn create(path: Option<&Path>, now: RecordDate) -> Result<Self, JournalFault> {
         if let Some(path) = path {
             return Self::create_at(path.to_owned());
         }
@@ -92,7 +95,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalFault::Refused`]: a full disk, for one.
-    pub(crate) fn append(&mut self, event: &Event) -> Result<(), JournalFault> {
+    pub(crate) fn append(&mut self, event: &RunEvent) -> Result<(), JournalFault> {
         let before = self.file.metadata().map(|facts| facts.len());
         let written = self
             .file
@@ -138,13 +141,13 @@ impl JournalFault {
                 "--record names a file in a folder with room that we may write to".to_owned()
             }
             Self::Unreadable { fault, .. } => match fault {
-                RecordFault::Foreign(_) => {
+                LoadRecordFault::Foreign(_) => {
                     "--resume names a record that `lariat-lab run` has begun".to_owned()
                 }
-                RecordFault::Format(_) => {
+                LoadRecordFault::Format(_) => {
                     "take it up with the build that began it, or begin anew".to_owned()
                 }
-                RecordFault::Damaged(_) | RecordFault::DamagedLine(..) => {
+                LoadRecordFault::Damaged(_) | LoadRecordFault::DamagedLine(..) => {
                     "take away the damaged line, or begin anew".to_owned()
                 }
             },
@@ -154,7 +157,7 @@ impl JournalFault {
 
 /// How far a run has come.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct RunProgress {
     console: Console,
     is_quiet: bool,
     total: usize,
@@ -166,8 +169,8 @@ pub(crate) struct Progress {
     begun: Instant,
 }
 
-impl Progress {
-    /// Of a run with `total` measurements to make, which will take `left`.
+impl RunProgress {
+    /// The progress of a run with `total` measurements to make, which will take `left`.
     pub(crate) fn new(console: Console, is_quiet: bool, total: usize, left: Duration) -> Self {
         Self {
             console,
@@ -195,10 +198,10 @@ impl Progress {
     }
 
     /// Printed even if quiet was asked for.
-    pub(crate) fn failed(&mut self, planned: &Planned, failure: &Failure) {
+    pub(crate) fn failed(&mut self, planned: &Planned, failure: &MeasurementFailure) {
         self.step(planned);
         let kind = match failure {
-            Failure::Void(_) => "void",
+            MeasurementFailure::Void(_) => "void",
             _ => "failed",
         };
         self.say(planned, &format!("{kind}: {}", failure.why()));
@@ -243,7 +246,7 @@ pub(crate) fn minutes(time: Duration) -> String {
 
 fn value(metric: Metric, measurement: &Measurement) -> Option<String> {
     let value = metric.fitted(metric.of(measurement)?);
-    let is_rate = metric.unit() == Unit::PerSecond;
+    let is_rate = metric.unit() == MetricUnit::PerSecond;
     let unit = if is_rate { "/s" } else { "" };
     Some(format!("{} {value}{unit}", metric.head()))
 }

@@ -16,26 +16,28 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use load::plan::{Arrival, Plan, Verification};
+use load::plan::{ArrivalModel, LoadPlan, Verification};
 use measure::choice::Kind;
 use measure::experiment::{Measurement, Noise, Placement, Reload};
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
-use measure::record::{Second, Traffic, Warning};
+use measure::record::{RunWarning, Second, TrafficBytes};
 
-use super::scenario::settings::{Call, Client, Launch, Loading, Planned, ProgramLoad, Settings};
-use crate::load::destination::Date;
-use crate::targets::certificates::{Certificates, site_name};
-use crate::targets::form::Target;
-use crate::targets::program::Program;
-use crate::targets::server::{Place, Server, own_folder};
+use super::scenario::settings::{
+    Call, ConfigurationSettings, LaunchSettings, LoadClient, Loading, Planned, ProgramLoad,
+};
+use crate::load::destination::RecordDate;
+use crate::targets::certificates::{TargetCertificates, site_name};
+use crate::targets::form::TestTarget;
+use crate::targets::program::TargetProgram;
+use crate::targets::server::{ServerPlace, TargetServer, own_folder};
 
-use failure::{Cancel, Failure};
-use loaded::{Background, Loaded, LoadedUsage};
-use origin::{CpuAssignment, Origin};
-use requests::{Command, Event, Fetched, Requests, fetch};
-use results::{Capacity, of_capacity, of_client};
-use usage::{Used, Watched};
+use failure::{Cancel, MeasurementFailure};
+use loaded::{BackgroundLoad, LoadResult, LoadedUsage};
+use origin::{CpuAssignment, RunningOrigin};
+use requests::{EventCommand, Fetched, LoggedRequests, ServerEvent, fetch};
+use results::{MeasuredCapacity, of_capacity, of_client};
+use usage::{Used, WatchedProcesses};
 use verdict::Evidence;
 
 /// A server that takes longer to fill its session cache hangs.
@@ -51,21 +53,21 @@ const RELOAD_AFTER: Duration = Duration::from_millis(500);
 const BACKGROUND_MAX: Duration = Duration::from_secs(3600);
 
 pub(crate) struct Bench<'a> {
-    certificates: &'a Certificates,
+    certificates: &'a TargetCertificates,
     folder: &'a Path,
     placement: &'a Placement,
-    origin: Origin,
+    origin: RunningOrigin,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct MeasuredSubject<'a> {
     pub(crate) planned: &'a Planned,
-    pub(crate) target: &'a Target,
-    pub(crate) program: &'a Program,
-    /// What makes the load in place of us, and its program.
-    pub(crate) client: Option<(&'a Target, &'a Program)>,
-    /// What is behind the server in place of the test server, and its program.
-    pub(crate) origin: Option<(&'a Target, &'a Program)>,
+    pub(crate) target: &'a TestTarget,
+    pub(crate) program: &'a TargetProgram,
+    /// The program that makes the load in place of us.
+    pub(crate) client: Option<(&'a TestTarget, &'a TargetProgram)>,
+    /// The program behind the server in place of the test server.
+    pub(crate) origin: Option<(&'a TestTarget, &'a TargetProgram)>,
     pub(crate) repeat: u32,
 }
 
@@ -75,12 +77,12 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// The origin does not serve.
     pub(crate) fn start(
-        certificates: &'a Certificates,
+        certificates: &'a TargetCertificates,
         folder: &'a Path,
         placement: &'a Placement,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, MeasurementFailure> {
         Ok(Self {
-            origin: Origin::start(&placement.client, folder)?,
+            origin: RunningOrigin::start(&placement.client, folder)?,
             certificates,
             folder,
             placement,
@@ -90,12 +92,12 @@ impl<'a> Bench<'a> {
     /// Measures a configuration once. Whatever was started for it has ended when this returns.
     pub(crate) fn measure(
         &mut self,
-        subject: Subject<'_>,
+        subject: MeasuredSubject<'_>,
         cancel: &dyn Cancel,
-    ) -> Result<Measurement, Failure> {
+    ) -> Result<Measurement, MeasurementFailure> {
         let cpus = CpuAssignment::of(self.placement, subject.planned.spec.workers);
         if self.origin.has_ended() || self.origin.cpus() != cpus.client {
-            self.origin = Origin::start(&cpus.client, self.folder)?;
+            self.origin = RunningOrigin::start(&cpus.client, self.folder)?;
         }
         // Our own work must not use the server's CPUs.
         let ours = sys::cpu::allowed_cpus();
@@ -107,17 +109,17 @@ impl<'a> Bench<'a> {
 
     fn measure_on(
         &self,
-        subject: Subject<'_>,
+        subject: MeasuredSubject<'_>,
         cpus: &CpuAssignment,
         cancel: &dyn Cancel,
-    ) -> Result<Measurement, Failure> {
-        let Subject {
+    ) -> Result<Measurement, MeasurementFailure> {
+        let MeasuredSubject {
             planned,
             target,
             program,
             ..
         } = subject;
-        let place = Place {
+        let place = ServerPlace {
             cpus: &cpus.server,
             client_cpus: &cpus.client,
             folder: self.folder,
@@ -128,26 +130,24 @@ impl<'a> Bench<'a> {
         let origin = match subject.origin {
             None => None,
             Some((target, program)) => {
-                let place = Place {
-                    cpus: &cpus.client,
-                    ..place
-                };
                 let spec = origin::spec(&planned.spec, cpus.client.len());
-                Some(Server::start(target, program, &spec, &place)?)
+                let cpus = &cpus.client;
+                let place = ServerPlace { cpus, ..place };
+                Some(TargetServer::start(target, program, &spec, &place)?)
             }
         };
-        let place = Place {
-            origin: origin.as_ref().map(Server::address).or(place.origin),
+        let place = ServerPlace {
+            origin: origin.as_ref().map(TargetServer::address).or(place.origin),
             ..place
         };
-        let begun = Date::of(SystemTime::now());
-        let mut server = Server::start(target, program, &planned.spec, &place)?;
+        let begun = RecordDate::of(SystemTime::now());
+        let mut server = TargetServer::start(target, program, &planned.spec, &place)?;
         let mut session = Session {
-            watched: Watched {
+            watched: WatchedProcesses {
                 server: server.tree(),
                 origin: origin
                     .as_ref()
-                    .map_or_else(|| self.origin.tree(), Server::tree),
+                    .map_or_else(|| self.origin.tree(), TargetServer::tree),
                 cpus: cpus.all(),
                 background: None,
             },
@@ -160,16 +160,17 @@ impl<'a> Bench<'a> {
             cancel,
         };
         let measured = match &planned.client {
-            Client::Load(loading) => session.load(loading),
-            Client::Program(load) => session.call(load),
+            LoadClient::Load(loading) => session.load(loading),
+            LoadClient::Program(load) => session.call(load),
         };
         // If the server has ended, that is why the rest failed.
         if let Some(how) = server.ended() {
             let name = &target.name;
-            return Err(Failure::Failed(format!("{name} ended meanwhile: {how}")));
+            let why = format!("{name} ended meanwhile: {how}");
+            return Err(MeasurementFailure::Failed(why));
         }
         server.stop();
-        origin.into_iter().for_each(Server::stop);
+        origin.into_iter().for_each(TargetServer::stop);
         Ok(Measurement {
             at: begun.to_string(),
             ..measured?
@@ -180,19 +181,19 @@ impl<'a> Bench<'a> {
 /// One server that runs, for one measurement.
 struct Session<'s, 'a> {
     bench: &'s Bench<'a>,
-    subject: Subject<'s>,
+    subject: MeasuredSubject<'s>,
     cpus: &'s CpuAssignment,
-    server: &'s Server,
+    server: &'s TargetServer,
     /// The target behind it, if it is not the test server.
-    origin: Option<&'s Server>,
-    watched: Watched,
+    origin: Option<&'s TargetServer>,
+    watched: WatchedProcesses,
     known: Vec<u8>,
     cancel: &'s dyn Cancel,
 }
 
 impl Session<'_, '_> {
     /// Measures by a load of ours.
-    fn load(&mut self, loading: &Loading) -> Result<Measurement, Failure> {
+    fn load(&mut self, loading: &Loading) -> Result<Measurement, MeasurementFailure> {
         let planned = self.subject.planned;
         let settings = loading.settings.clone();
         let first = match &loading.capacity {
@@ -214,9 +215,9 @@ impl Session<'_, '_> {
             }
         };
         let background = loading.background.as_ref();
-        let start = |it| Background::start(self.plan(it, BACKGROUND_MAX)?, self.cancel);
+        let start = |it| BackgroundLoad::start(self.plan(it, BACKGROUND_MAX)?, self.cancel);
         let background = background.map(start).transpose()?;
-        self.watched.background = background.as_ref().map(Background::stopper);
+        self.watched.background = background.as_ref().map(BackgroundLoad::stopper);
         let loaded = match found {
             None => self.run(&plan)?,
             // Whether anything succeeds beyond the capacity is what is measured.
@@ -237,9 +238,9 @@ impl Session<'_, '_> {
         Ok(measurement)
     }
 
-    fn launch(&self, duration: Duration) -> Launch {
+    fn launch(&self, duration: Duration) -> LaunchSettings {
         let planned = self.subject.planned;
-        Launch {
+        LaunchSettings {
             is_tls: planned.is_tls,
             is_of_files: planned.is_of_files,
             address: self.server.address(),
@@ -249,7 +250,11 @@ impl Session<'_, '_> {
         }
     }
 
-    fn plan(&self, settings: &Settings, duration: Duration) -> Result<Plan, Failure> {
+    fn plan(
+        &self,
+        settings: &ConfigurationSettings,
+        duration: Duration,
+    ) -> Result<LoadPlan, MeasurementFailure> {
         let settings = match self.subject.planned.spec.sites.checked_sub(1) {
             None => settings,
             Some(last) => &settings.clone().with("server-name", &site_name(last)),
@@ -260,7 +265,7 @@ impl Session<'_, '_> {
                 let subject = one.subject.unwrap_or_default();
                 format!("{subject}: {}", one.problem.message)
             });
-            Failure::Failed(said.collect::<Vec<_>>().join("; "))
+            MeasurementFailure::Failed(said.collect::<Vec<_>>().join("; "))
         })?;
         plan.rests = true;
         if let Some(tls) = &mut plan.tls
@@ -272,7 +277,7 @@ impl Session<'_, '_> {
         Ok(plan)
     }
 
-    fn run(&self, plan: &Plan) -> Result<Loaded, Failure> {
+    fn run(&self, plan: &LoadPlan) -> Result<LoadResult, MeasurementFailure> {
         let event = self.node_loss();
         let loaded = loaded::run(plan, &self.watched, event.as_ref(), self.cancel)?;
         match loaded.record.totals.succeeded {
@@ -283,17 +288,17 @@ impl Session<'_, '_> {
 
     /// The target's capacity under this load. It is measured right before each load that is a
     /// multiple of it: a host's CPUs are not as fast in one minute as in the next.
-    fn capacity(&self, plan: &Plan) -> Result<Capacity, Failure> {
+    fn capacity(&self, plan: &LoadPlan) -> Result<MeasuredCapacity, MeasurementFailure> {
         let loaded = self.run(plan)?;
         let seconds = loaded.elapsed.as_secs_f64();
         let cpus = self.cpus.server.len();
-        Ok(Capacity {
+        Ok(MeasuredCapacity {
             per_s: loaded.record.totals.succeeded as f64 / seconds.max(1e-9),
             server_busy: loaded.used.server_busy(loaded.elapsed, cpus),
         })
     }
 
-    fn judge(&self, plan: &Plan, loaded: &Loaded) -> Result<(), Failure> {
+    fn judge(&self, plan: &LoadPlan, loaded: &LoadResult) -> Result<(), MeasurementFailure> {
         let record = &loaded.record;
         let evidence = Evidence {
             handshakes: &record.handshakes,
@@ -301,13 +306,13 @@ impl Session<'_, '_> {
             totals: record.totals,
             failures: &record.failures,
             is_tls: self.subject.planned.is_tls,
-            is_closed: matches!(plan.arrival, Arrival::Closed { .. }),
+            is_closed: matches!(plan.arrival, ArrivalModel::Closed { .. }),
         };
         verdict::judge(&self.subject.planned.expect, evidence)
     }
 
     /// How the connections to an origin that speaks TLS must have begun.
-    fn judge_origin(&self) -> Result<(), Failure> {
+    fn judge_origin(&self) -> Result<(), MeasurementFailure> {
         match (self.origin, self.subject.planned.expect.origin_resumed) {
             (Some(origin), Some(wanted)) => {
                 let requests = requests::read(origin.folder(), &self.subject.planned.spec)?;
@@ -317,8 +322,8 @@ impl Session<'_, '_> {
         }
     }
 
-    fn measurement(&self, loaded: Loaded, plan: &Plan) -> Measurement {
-        let Loaded {
+    fn measurement(&self, loaded: LoadResult, plan: &LoadPlan) -> Measurement {
+        let LoadResult {
             record,
             elapsed,
             busiest,
@@ -350,7 +355,7 @@ impl Session<'_, '_> {
         }
     }
 
-    fn warning(&self, load: Duration, elapsed: Duration, used: Used) -> Option<Warning> {
+    fn warning(&self, load: Duration, elapsed: Duration, used: Used) -> Option<RunWarning> {
         let CpuAssignment {
             server,
             client,
@@ -391,9 +396,9 @@ impl Session<'_, '_> {
         }
     }
 
-    fn call(&self, load: &ProgramLoad) -> Result<Measurement, Failure> {
+    fn call(&self, load: &ProgramLoad) -> Result<Measurement, MeasurementFailure> {
         let planned = self.subject.planned;
-        let missing = || Failure::Failed("no program makes the load".to_owned());
+        let missing = || MeasurementFailure::Failed("no program makes the load".to_owned());
         let (client, program) = self.subject.client.ok_or_else(missing)?;
         let folder = own_folder(self.bench.folder, &client.name)?;
         let call = Call {
@@ -419,7 +424,7 @@ impl Session<'_, '_> {
     }
 
     /// The server's log, if it was asked for one.
-    fn requests(&self) -> Result<Option<Requests>, Failure> {
+    fn requests(&self) -> Result<Option<LoggedRequests>, MeasurementFailure> {
         let planned = self.subject.planned;
         if !planned.spec.request_log || !planned.is_tls {
             return Ok(None);
@@ -432,12 +437,12 @@ impl Session<'_, '_> {
     fn judge_call(
         &self,
         fetched: &Fetched,
-        requests: Option<&Requests>,
+        requests: Option<&LoggedRequests>,
         connections: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), MeasurementFailure> {
         let planned = self.subject.planned;
         let counted = fetched.counted;
-        let void = |why| Err(Failure::Void(why));
+        let void = |why| Err(MeasurementFailure::Void(why));
         if let ([wanted], 1..) = (&planned.spec.objects[..], counted.bytes)
             && counted.bytes != *wanted
         {
@@ -489,16 +494,16 @@ impl Session<'_, '_> {
             client_cpu_ns: nanoseconds(used.ended),
             client_resident_bytes_max: fetched.client_bytes,
             response: results::called(&response, counted),
-            traffic: Traffic {
+            traffic: TrafficBytes {
                 body_bytes: counted.bytes,
-                ..Traffic::default()
+                ..TrafficBytes::default()
             },
             ..self.common(elapsed, used, at_load, client_busy)
         }
     }
 
     /// Fills the session cache by full handshakes, each of which stores a session.
-    fn fill(&self, settings: &Settings) -> Result<(), Failure> {
+    fn fill(&self, settings: &ConfigurationSettings) -> Result<(), MeasurementFailure> {
         let count = self.subject.planned.fill;
         if count == 0 {
             return Ok(());
@@ -512,29 +517,29 @@ impl Session<'_, '_> {
         let loaded = self.run(&plan)?;
         match loaded.record.totals.failed {
             0 => Ok(()),
-            failed => Err(Failure::Failed(format!(
+            failed => Err(MeasurementFailure::Failed(format!(
                 "{failed} of {count} sessions failed"
             ))),
         }
     }
 
-    fn command(&self, name: &'static str, words: &[String]) -> Command {
+    fn command(&self, name: &'static str, words: &[String]) -> EventCommand {
         let (program, cpus) = (&self.subject.program.path, &self.cpus.client);
-        Command::new(name, words, program, self.server.folder(), cpus)
+        EventCommand::new(name, words, program, self.server.folder(), cpus)
     }
 
     /// The death of a node, if the scenario wants it.
-    fn node_loss(&self) -> Option<Event> {
+    fn node_loss(&self) -> Option<ServerEvent> {
         let words = &self.subject.target.form.lose_node;
-        Some(Event {
+        Some(ServerEvent {
             at: self.subject.planned.lose_node?,
             command: self.command("lose-node", words),
         })
     }
 
     /// Reloads the server, and reads its memory meanwhile.
-    fn reload(&self) -> Result<Option<Reload>, Failure> {
-        let Subject {
+    fn reload(&self) -> Result<Option<Reload>, MeasurementFailure> {
+        let MeasuredSubject {
             planned, target, ..
         } = self.subject;
         if !planned.reloads || target.form.reload.is_empty() {
@@ -547,7 +552,7 @@ impl Session<'_, '_> {
         let mut over: Option<Instant> = None;
         while over.is_none_or(|over| over.elapsed() < RELOAD_AFTER) {
             if self.cancel.is_requested() {
-                return Err(Failure::Cancelled);
+                return Err(MeasurementFailure::Cancelled);
             }
             reload.resident_bytes_max = reload.resident_bytes_max.max(self.resident_bytes()?);
             if over.is_none() && child.ended().is_some() {
@@ -562,7 +567,7 @@ impl Session<'_, '_> {
         Ok(Some(reload))
     }
 
-    fn resident_bytes(&self) -> Result<u64, Failure> {
+    fn resident_bytes(&self) -> Result<u64, MeasurementFailure> {
         Ok(self.watched.server.resident_bytes()?)
     }
 }

@@ -1,4 +1,4 @@
-//! What a run needs of this host: programs, kernel abilities, and CPUs for servers and clients.
+//! Needs of a run on this host: programs, kernel abilities, and CPUs for servers and clients.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,10 +7,10 @@ use measure::experiment;
 use measure::experiment::Placement;
 use measure::host::Core;
 
-use super::scenario::settings::{Client, Planned, Settings};
-use crate::targets::form::{Serves, Target};
+use super::scenario::settings::{ConfigurationSettings, LoadClient, Planned};
+use crate::targets::form::{Serves, TestTarget};
 use crate::targets::program;
-use crate::targets::program::{Builds, Missing, Program};
+use crate::targets::program::{Builds, MissingProgram, TargetProgram};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means {
@@ -26,7 +26,7 @@ const FILES_SPARE: u64 = 100;
 /// at once wait for their handshake, and have one.
 const FILES_A_CONNECTION: u64 = 2;
 
-/// Of a load that does not say how many it has, as `load` has it.
+/// The connections of a load that does not say how many it has, as `load` has it.
 const CONNECTIONS_DEFAULT: u64 = 50;
 
 impl Means {
@@ -38,7 +38,7 @@ impl Means {
         }
     }
 
-    /// Why a configuration cannot be read with that, and the remedy.
+    /// The missing need because of which a configuration cannot be measured, and the remedy.
     pub(crate) fn lack(self, planned: &Planned) -> Option<(String, String)> {
         let workers = usize::from(planned.spec.workers);
         if workers > self.cpus {
@@ -51,7 +51,7 @@ impl Means {
                     .to_owned(),
             ));
         }
-        let Client::Load(loading) = &planned.client else {
+        let LoadClient::Load(loading) = &planned.client else {
             return None;
         };
         let files = files(&loading.settings) + FILES_SPARE;
@@ -72,8 +72,8 @@ impl Means {
     }
 }
 
-/// Of the program that has most of them open at once.
-fn files(settings: &Settings) -> u64 {
+/// Descriptors of the program that has most of them open at once.
+fn files(settings: &ConfigurationSettings) -> u64 {
     let number = |name| settings.text(name).and_then(|text| text.parse().ok());
     match (number("connections"), number("clients")) {
         (None, Some(clients)) => clients,
@@ -84,15 +84,15 @@ fn files(settings: &Settings) -> u64 {
 /// A target, and its program on this host.
 #[derive(Debug)]
 pub(crate) struct ResolvedTarget {
-    pub(crate) target: Target,
-    pub(crate) program: Result<Program, Missing>,
-    /// What the program says about its version; looked at by [`ResolvedTarget::probe`].
+    pub(crate) target: TestTarget,
+    pub(crate) program: Result<TargetProgram, MissingProgram>,
+    /// The program's words about its version; looked at by [`ResolvedTarget::probe`].
     version: Vec<String>,
 }
 
 impl ResolvedTarget {
     /// Looks for the program of a target.
-    pub(crate) fn find(target: Target, builds: &Builds) -> Self {
+    pub(crate) fn find(target: TestTarget, builds: &Builds) -> Self {
         Self {
             program: builds.find(&target),
             target,
@@ -108,9 +108,9 @@ impl ResolvedTarget {
         }
     }
 
-    pub(crate) fn recorded(&self) -> experiment::Target {
+    pub(crate) fn recorded(&self) -> experiment::TargetDescription {
         let program = self.program.as_ref().ok();
-        experiment::Target {
+        experiment::TargetDescription {
             name: self.target.name.clone(),
             title: self.target.form.title.clone(),
             program: program.map_or_else(String::new, last_name),
@@ -126,12 +126,12 @@ impl ResolvedTarget {
     }
 }
 
-fn last_name(program: &Program) -> String {
+fn last_name(program: &TargetProgram) -> String {
     let name = program.path.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
-/// What the user asked for; `None` = the rest, or half.
+/// The CPUs that the user asked for; `None` = the rest, or half.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seating {
     pub(crate) server: Option<Vec<u16>>,
@@ -141,15 +141,15 @@ pub(crate) struct Seating {
 /// A CPU that we may not use.
 #[derive(Debug, Eq, PartialEq, thiserror::Error)]
 #[error("this process may not use CPU {0}")]
-pub(crate) struct Denied(pub(crate) u16);
+pub(crate) struct DeniedCpu(pub(crate) u16);
 
 /// Places everybody. `cores` are the CPUs that we may use; where there is only one, all share it.
-pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, Denied> {
+pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, DeniedCpu> {
     let asked = [&seating.server, &seating.client];
     let mut asked = asked.into_iter().flatten().flatten();
     let is_ours = |cpu: &&u16| cores.iter().any(|core| core.cpu == **cpu);
     if let Some(denied) = asked.find(|cpu| !is_ours(cpu)) {
-        return Err(Denied(*denied));
+        return Err(DeniedCpu(*denied));
     }
     let (server, client) = halves(cores);
     let rest = |taken: &[u16]| -> Vec<u16> {
@@ -212,7 +212,7 @@ mod placement_tests {
         all.collect()
     }
 
-    fn placed(server: &[u16], client: &[u16], cores: &[Core]) -> Result<[Vec<u16>; 2], Denied> {
+    fn placed(server: &[u16], client: &[u16], cores: &[Core]) -> Result<[Vec<u16>; 2], DeniedCpu> {
         let some = |cpus: &[u16]| (!cpus.is_empty()).then(|| cpus.to_vec());
         let seating = Seating {
             server: some(server),
@@ -236,6 +236,6 @@ mod placement_tests {
         assert_eq!(placed(&[3], &[], &four).unwrap(), [vec![3], vec![0, 1, 2]]);
         assert_eq!(placed(&[], &[0], &four).unwrap(), [vec![1, 2, 3], vec![0]]);
         assert_eq!(placed(&[1], &[1], &four).unwrap(), [vec![1], vec![1]]);
-        assert_eq!(placed(&[0], &[7], &four), Err(Denied(7)));
+        assert_eq!(placed(&[0], &[7], &four), Err(DeniedCpu(7)));
     }
 }

@@ -12,7 +12,7 @@ use options::diagnostic::nearest;
 
 use crate::load::read;
 
-use form::Form;
+use form::ScenarioForm;
 
 macro_rules! embedded {
     ($($name:literal,)+) => {
@@ -20,7 +20,7 @@ macro_rules! embedded {
     };
 }
 
-/// Ours, in the order of reports.
+/// The scenarios of this build, in the order of reports.
 const SCENARIOS: [(&str, &str); 26] = embedded! {
     "implementations",
     "terminate",
@@ -54,14 +54,14 @@ const SCENARIOS: [(&str, &str); 26] = embedded! {
 pub(crate) const ALL: &str = "all";
 
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedScenario {
     pub(crate) name: String,
     pub(crate) path: String,
     pub(crate) text: String,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CatalogueFault {
+pub(crate) enum ScenariosFault {
     #[error("there is no scenario `{name}`")]
     Unknown { name: String, near: Option<String> },
     #[error("{0}")]
@@ -72,12 +72,12 @@ pub(crate) enum CatalogueFault {
     Twice(String),
 }
 
-impl Listed {
-    /// What it says.
+impl ListedScenario {
+    /// The scenario's form.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(crate) fn form(&self) -> Result<Form, Vec<Complaint>> {
+    /// Complaints about its form.
+    pub(crate) fn form(&self) -> Result<ScenarioForm, Vec<Complaint>> {
         form::parse(&self.text)
     }
 }
@@ -86,11 +86,11 @@ impl Listed {
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(crate) fn list(folder: Option<&Path>) -> Result<Vec<Listed>, CatalogueFault> {
+pub(crate) fn list(folder: Option<&Path>) -> Result<Vec<ListedScenario>, ScenariosFault> {
     let Some(folder) = folder else {
         return Ok(SCENARIOS.iter().map(ours).collect());
     };
-    let refused = |error| CatalogueFault::Folder(folder.to_owned(), error);
+    let refused = |error| ScenariosFault::Folder(folder.to_owned(), error);
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(refused)? {
         let path = entry.map_err(refused)?.path();
@@ -105,34 +105,35 @@ pub(crate) fn list(folder: Option<&Path>) -> Result<Vec<Listed>, CatalogueFault>
     paths.iter().map(|path| of_file(path)).collect()
 }
 
-fn ours((name, text): &(&str, &str)) -> Listed {
-    Listed {
+fn ours((name, text): &(&str, &str)) -> ListedScenario {
+    ListedScenario {
         name: (*name).to_owned(),
         path: format!("scenarios/{name}.toml"),
         text: (*text).to_owned(),
     }
 }
 
-fn of_file(path: &Path) -> Result<Listed, CatalogueFault> {
-    let bytes = read(path).map_err(CatalogueFault::Unreadable)?;
+fn of_file(path: &Path) -> Result<ListedScenario, ScenariosFault> {
+    let bytes = read(path).map_err(ScenariosFault::Unreadable)?;
     let shown = path.display().to_string();
-    let no_text = |_| CatalogueFault::Unreadable(format!("{shown} is no text"));
+    let no_text = |_| ScenariosFault::Unreadable(format!("{shown} is no text"));
     let text = String::from_utf8(bytes).map_err(no_text)?;
     let name = path.file_stem().unwrap_or_default();
-    Ok(Listed {
+    Ok(ListedScenario {
         name: name.to_string_lossy().into_owned(),
         path: shown,
         text,
     })
 }
 
-/// Those that were asked for, by name, by path (what has a `/` or ends in `.toml`), or `all`.
+/// The scenarios that were asked for, by name, by path (what has a `/` or ends in `.toml`), or
+/// `all`.
 pub(crate) fn choose(
     asked: &[String],
     folder: Option<&Path>,
-) -> Result<Vec<Listed>, CatalogueFault> {
+) -> Result<Vec<ListedScenario>, ScenariosFault> {
     let known = list(folder)?;
-    let mut chosen: Vec<Listed> = Vec::new();
+    let mut chosen: Vec<ListedScenario> = Vec::new();
     for name in asked {
         let more = match name.as_str() {
             ALL => known.clone(),
@@ -143,7 +144,7 @@ pub(crate) fn choose(
         };
         for one in more {
             if chosen.iter().any(|other| other.name == one.name) {
-                return Err(CatalogueFault::Twice(one.name));
+                return Err(ScenariosFault::Twice(one.name));
             }
             chosen.push(one);
         }
@@ -151,18 +152,18 @@ pub(crate) fn choose(
     Ok(chosen)
 }
 
-fn named(name: &str, known: &[Listed]) -> Result<Listed, CatalogueFault> {
+fn named(name: &str, known: &[ListedScenario]) -> Result<ListedScenario, ScenariosFault> {
     let found = known.iter().find(|one| one.name == name);
     found.cloned().ok_or_else(|| {
         let names = known.iter().map(|one| one.name.as_str());
-        CatalogueFault::Unknown {
+        ScenariosFault::Unknown {
             name: name.escape_debug().to_string(),
             near: nearest(name, names).map(ToOwned::to_owned),
         }
     })
 }
 
-impl CatalogueFault {
+impl ScenariosFault {
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Unknown {
@@ -187,7 +188,7 @@ impl CatalogueFault {
 mod catalogue_tests {
     use super::*;
 
-    fn chosen(asked: &[&str]) -> Result<Vec<String>, CatalogueFault> {
+    fn chosen(asked: &[&str]) -> Result<Vec<String>, ScenariosFault> {
         let asked: Vec<_> = asked.iter().map(|name| (*name).to_owned()).collect();
         let chosen = choose(&asked, None)?;
         Ok(chosen.into_iter().map(|one| one.name).collect())
@@ -206,10 +207,11 @@ mod catalogue_tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scenarios");
         let mut found: Vec<_> = list(Some(&folder)).unwrap();
         let mut carried = list(None).unwrap();
-        let by_name = |a: &Listed, b: &Listed| a.name.cmp(&b.name);
+        let by_name = |a: &ListedScenario, b: &ListedScenario| a.name.cmp(&b.name);
         found.sort_by(by_name);
         carried.sort_by(by_name);
-        let names = |list: &[Listed]| list.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+        let names =
+            |list: &[ListedScenario]| list.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&found), names(&carried));
     }
 

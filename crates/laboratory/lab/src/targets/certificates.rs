@@ -18,9 +18,9 @@ use rcgen::{
 };
 use serde::Serialize;
 
-use super::form::{KeyKind, ServerSpec};
+use super::form::{ServerKeyKind, ServerSpec};
 
-pub(crate) struct Certificates {
+pub(crate) struct TargetCertificates {
     folder: PathBuf,
     elliptic: Issuer<'static, KeyPair>,
     /// The certificate of that authority, PEM.
@@ -28,14 +28,14 @@ pub(crate) struct Certificates {
     rsa: Issuer<'static, KeyPair>,
     /// The same of its authority.
     rsa_pem: String,
-    made: RefCell<BTreeMap<KeyKind, Files>>,
+    made: RefCell<BTreeMap<ServerKeyKind, TargetCertificateFiles>>,
     sites: RefCell<BTreeMap<u32, PathBuf>>,
 }
 
 /// A certificate's files, all PEM.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Files {
-    pub(crate) kind: KeyKind,
+pub(crate) struct TargetCertificateFiles {
+    pub(crate) kind: ServerKeyKind,
     pub(crate) chain: PathBuf,
     pub(crate) key: PathBuf,
     /// Certificate and key in one.
@@ -43,7 +43,7 @@ pub(crate) struct Files {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CertificateFault {
+pub(crate) enum TargetCertificateFault {
     #[error("a certificate cannot be made: {0}")]
     Library(#[from] rcgen::Error),
     #[error("a key cannot be written: {0}")]
@@ -52,9 +52,9 @@ pub(crate) enum CertificateFault {
     File(#[from] io::Error),
 }
 
-impl Certificates {
+impl TargetCertificates {
     /// Makes the authorities, in a folder that exists.
-    pub(crate) fn new(folder: &Path) -> Result<Self, CertificateFault> {
+    pub(crate) fn new(folder: &Path) -> Result<Self, TargetCertificateFault> {
         let (elliptic, elliptic_pem) = authority("ECDSA", KeyPair::generate()?)?;
         let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
         let (rsa, rsa_pem) = authority("RSA", key)?;
@@ -70,21 +70,21 @@ impl Certificates {
     }
 
     /// The certificate of the authority of ECDSA certificates: a PEM file.
-    pub(crate) fn authority(&self) -> Result<PathBuf, CertificateFault> {
+    pub(crate) fn authority(&self) -> Result<PathBuf, TargetCertificateFault> {
         let path = self.folder.join("authority.crt");
         fs::write(&path, &self.elliptic_pem)?;
         Ok(path)
     }
 
     /// The certificates of all authorities: a PEM file.
-    pub(crate) fn authorities(&self) -> Result<PathBuf, CertificateFault> {
+    pub(crate) fn authorities(&self) -> Result<PathBuf, TargetCertificateFault> {
         let path = self.folder.join("authorities.crt");
         fs::write(&path, [&*self.elliptic_pem, &*self.rsa_pem].concat())?;
         Ok(path)
     }
 
     /// The certificates that a server of this spec may show, PEM.
-    pub(crate) fn shown(&self, spec: &ServerSpec) -> Result<Vec<u8>, CertificateFault> {
+    pub(crate) fn shown(&self, spec: &ServerSpec) -> Result<Vec<u8>, TargetCertificateFault> {
         if let Some(last) = spec.sites.checked_sub(1) {
             let folder = self.sites(spec.sites)?;
             return Ok(fs::read(folder.join(format!("{}.pem", site_name(last))))?);
@@ -98,7 +98,7 @@ impl Certificates {
 
     /// A folder with `count` certificates, each with a P-256 key and a name of its own
     /// ([`site_name`]): a PEM file for each, with its authority's certificate and its key.
-    pub(crate) fn sites(&self, count: u32) -> Result<PathBuf, CertificateFault> {
+    pub(crate) fn sites(&self, count: u32) -> Result<PathBuf, TargetCertificateFault> {
         if let Some(folder) = self.sites.borrow().get(&count) {
             return Ok(folder.clone());
         }
@@ -106,7 +106,7 @@ impl Certificates {
         fs::create_dir(&folder)?;
         for site in 0..count {
             let name = site_name(site);
-            let key = generate(KeyKind::P256)?;
+            let key = generate(ServerKeyKind::P256)?;
             let leaf = leaf(vec![name.clone()])?;
             let leaf = leaf.signed_by(&key, &self.elliptic)?.pem();
             let text = [leaf, self.elliptic_pem.clone(), secret_pem(&key)?].concat();
@@ -116,7 +116,10 @@ impl Certificates {
         Ok(folder)
     }
 
-    pub(crate) fn of(&self, kind: KeyKind) -> Result<Files, CertificateFault> {
+    pub(crate) fn of(
+        &self,
+        kind: ServerKeyKind,
+    ) -> Result<TargetCertificateFiles, TargetCertificateFault> {
         if let Some(files) = self.made.borrow().get(&kind) {
             return Ok(files.clone());
         }
@@ -125,17 +128,17 @@ impl Certificates {
         Ok(files)
     }
 
-    fn make(&self, kind: KeyKind) -> Result<Files, CertificateFault> {
+    fn make(&self, kind: ServerKeyKind) -> Result<TargetCertificateFiles, TargetCertificateFault> {
         let key = generate(kind)?;
         let leaf = leaf(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
         let issuer = match kind {
-            KeyKind::Rsa2048 | KeyKind::Rsa3072 | KeyKind::Rsa4096 => &self.rsa,
-            KeyKind::P256 | KeyKind::P384 | KeyKind::Ed25519 => &self.elliptic,
+            ServerKeyKind::Rsa2048 | ServerKeyKind::Rsa3072 | ServerKeyKind::Rsa4096 => &self.rsa,
+            ServerKeyKind::P256 | ServerKeyKind::P384 | ServerKeyKind::Ed25519 => &self.elliptic,
         };
         let chain = leaf.signed_by(&key, issuer)?.pem();
         let secret = secret_pem(&key)?;
         let path = |ending: &str| self.folder.join(format!("{kind}.{ending}"));
-        let files = Files {
+        let files = TargetCertificateFiles {
             kind,
             chain: path("crt"),
             key: path("key"),
@@ -175,21 +178,21 @@ fn authority(name: &str, key: KeyPair) -> Result<(Issuer<'static, KeyPair>, Stri
     Ok((Issuer::new(params, key), pem))
 }
 
-fn generate(kind: KeyKind) -> Result<KeyPair, rcgen::Error> {
+fn generate(kind: ServerKeyKind) -> Result<KeyPair, rcgen::Error> {
     let rsa = |size| KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, size);
     match kind {
-        KeyKind::Rsa2048 => rsa(RsaKeySize::_2048),
-        KeyKind::Rsa3072 => rsa(RsaKeySize::_3072),
-        KeyKind::Rsa4096 => rsa(RsaKeySize::_4096),
-        KeyKind::P256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
-        KeyKind::P384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
-        KeyKind::Ed25519 => KeyPair::generate_for(&PKCS_ED25519),
+        ServerKeyKind::Rsa2048 => rsa(RsaKeySize::_2048),
+        ServerKeyKind::Rsa3072 => rsa(RsaKeySize::_3072),
+        ServerKeyKind::Rsa4096 => rsa(RsaKeySize::_4096),
+        ServerKeyKind::P256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+        ServerKeyKind::P384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
+        ServerKeyKind::Ed25519 => KeyPair::generate_for(&PKCS_ED25519),
     }
 }
 
 /// PKCS #8 in its first version (RFC 5208), which all programs read: the second one (RFC 5958),
 /// which the library makes of Ed25519 keys, is refused by OpenSSL 3.0.
-fn secret_pem(key: &KeyPair) -> Result<String, CertificateFault> {
+fn secret_pem(key: &KeyPair) -> Result<String, TargetCertificateFault> {
     let der = key.serialized_der();
     let mut windows = der.windows(ED25519_SEED.len());
     let Some(at) = windows.position(|bytes| bytes == ED25519_SEED) else {
@@ -199,7 +202,7 @@ fn secret_pem(key: &KeyPair) -> Result<String, CertificateFault> {
     // SEQUENCE of 46 bytes, version 0.
     let first = [&[0x30, 46, 2, 1, 0], ED25519_SEED, seed].concat();
     let text = pem_rfc7468::encode_string("PRIVATE KEY", LineEnding::LF, &first);
-    text.map_err(CertificateFault::Pem)
+    text.map_err(TargetCertificateFault::Pem)
 }
 
 /// The bytes before the 32 of an Ed25519 key: its algorithm, 1.3.101.112, and the heads of
@@ -225,7 +228,7 @@ mod tests {
 
     #[test]
     fn an_ed25519_key_is_of_the_first_version() {
-        let key = generate(KeyKind::Ed25519).unwrap();
+        let key = generate(ServerKeyKind::Ed25519).unwrap();
         let pem = secret_pem(&key).unwrap();
         let (label, der) = pem_rfc7468::decode_vec(pem.as_bytes()).unwrap();
         assert_eq!(
@@ -239,10 +242,10 @@ mod tests {
     #[test]
     fn keys_stay_the_same_and_are_ours_alone() {
         let folder = crate::process::scratch::Scratch::new().unwrap();
-        let certificates = Certificates::new(folder.path()).unwrap();
-        let files = certificates.of(KeyKind::P384).unwrap();
+        let certificates = TargetCertificates::new(folder.path()).unwrap();
+        let files = certificates.of(ServerKeyKind::P384).unwrap();
         let text = fs::read_to_string(&files.both).unwrap();
-        certificates.of(KeyKind::P384).unwrap();
+        certificates.of(ServerKeyKind::P384).unwrap();
         assert_eq!(fs::read_to_string(&files.both).unwrap(), text);
         assert_eq!(fs::metadata(&files.key).unwrap().mode() & 0o777, 0o600);
     }

@@ -6,33 +6,33 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fmt};
 
-use super::form::Target;
+use super::form::TestTarget;
 use super::root;
-use super::root::Root;
-use crate::process::{Child, ChildFault};
+use super::root::PackageRoot;
+use crate::process::{ChildFault, GuardedChild};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Program {
-    /// Its file; where it runs in a root, as it is named inside.
+pub(crate) struct TargetProgram {
+    /// The program's file; if it runs in a root, as it is named inside.
     pub(crate) path: PathBuf,
-    /// Where it runs, if that is not this host's own system.
-    pub(crate) root: Option<Root>,
-    pub(crate) from: Source,
+    /// The root that it runs in, if that is not this host's own system.
+    pub(crate) root: Option<PackageRoot>,
+    pub(crate) from: ProgramSource,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Builds {
     /// Programs of targets by name.
     pub(crate) programs: BTreeMap<String, PathBuf>,
-    /// Where packaged programs run, if not in this host's own system.
-    pub(crate) root: Option<Root>,
+    /// The root that packaged programs run in, if that is not this host's own system.
+    pub(crate) root: Option<PackageRoot>,
     pub(crate) roots: PathBuf,
 }
 
 impl Builds {
-    pub(crate) fn find(&self, target: &Target) -> Result<Program, Missing> {
+    pub(crate) fn find(&self, target: &TestTarget) -> Result<TargetProgram, MissingProgram> {
         let named = target.form.root.as_ref().map(|name| {
-            let absent = |_| Missing::Root(name.clone(), self.roots.clone());
+            let absent = |_| MissingProgram::Root(name.clone(), self.roots.clone());
             root::of_suite(name, &self.roots).map_err(absent)
         });
         let named = named.transpose()?;
@@ -41,7 +41,7 @@ impl Builds {
     }
 
     /// Whether it is another build than the packaged one of this host.
-    pub(crate) fn is_other(&self, target: &Target) -> bool {
+    pub(crate) fn is_other(&self, target: &TestTarget) -> bool {
         let form = &target.form;
         let is_rooted = self.root.is_some() && !form.packages.is_empty();
         is_rooted || form.root.is_some() || self.programs.contains_key(&target.name)
@@ -49,7 +49,7 @@ impl Builds {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Source {
+pub(crate) enum ProgramSource {
     Package(String),
     Given,
     /// It lies beside us, built together with us.
@@ -59,7 +59,7 @@ pub(crate) enum Source {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingProgram {
     /// It, or a file that it needs, is not installed.
     Package {
         file: Option<String>,
@@ -70,7 +70,7 @@ pub(crate) enum Missing {
     },
     /// There is no root of that name; where there could be one.
     Root(String, PathBuf),
-    /// Nothing that can be run is where the user says that it is.
+    /// No program can be run at the path that the user named.
     Given(PathBuf),
 }
 
@@ -79,27 +79,31 @@ const PROBE_MAX: Duration = Duration::from_secs(10);
 /// More lines than this are no version.
 const LINES_MAX: usize = 4;
 
-/// Where Debian keeps servers, which is on no user's PATH.
+/// Folders of Debian's servers, which are on no user's PATH.
 const SERVER_FOLDERS: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
 /// The program of a target: the one that the user gave, or the one in the root, or on this host.
-fn find(target: &Target, given: Option<&Path>, root: Option<&Root>) -> Result<Program, Missing> {
+fn find(
+    target: &TestTarget,
+    given: Option<&Path>,
+    root: Option<&PackageRoot>,
+) -> Result<TargetProgram, MissingProgram> {
     if let Some(path) = given {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let from = Source::Given;
+        let from = ProgramSource::Given;
         return if path.is_file() {
-            Ok(Program {
+            Ok(TargetProgram {
                 path,
                 from,
                 root: None,
             })
         } else {
-            Err(Missing::Given(path))
+            Err(MissingProgram::Given(path))
         };
     }
     let form = &target.form;
     let root = root.filter(|_| !form.packages.is_empty());
-    let lacks = |file: Option<String>| Missing::Package {
+    let lacks = |file: Option<String>| MissingProgram::Package {
         file,
         packages: form.packages.clone(),
         root: root.map(|root| root.name.clone()),
@@ -115,16 +119,17 @@ fn find(target: &Target, given: Option<&Path>, root: Option<&Root>) -> Result<Pr
         return Err(lacks(Some(file.clone())));
     }
     let from = if form.packages.is_empty() {
-        Source::Ours
+        ProgramSource::Ours
     } else {
         owner(&path, root)
     };
     let root = root.cloned();
-    Ok(Program { path, from, root })
+    Ok(TargetProgram { path, from, root })
 }
 
-/// Where a program may be: of ours beside us, of others on PATH, and where Debian keeps servers.
-fn folders(form: &super::form::Form, root: Option<&Root>) -> Vec<PathBuf> {
+/// Folders in which a program may be: beside us one of ours, others on PATH, and where Debian keeps
+/// servers.
+fn folders(form: &super::form::TargetForm, root: Option<&PackageRoot>) -> Vec<PathBuf> {
     let beside = env::current_exe().ok().filter(|_| form.packages.is_empty());
     let beside = beside.and_then(|own| Some(own.parent()?.to_owned()));
     let on_path = match root {
@@ -136,19 +141,19 @@ fn folders(form: &super::form::Form, root: Option<&Root>) -> Vec<PathBuf> {
 }
 
 /// The package that a file is of, as dpkg knows.
-fn owner(path: &Path, root: Option<&Root>) -> Source {
+fn owner(path: &Path, root: Option<&PackageRoot>) -> ProgramSource {
     let package = dpkg(root, &["--search".as_ref(), path.as_os_str()])
         .and_then(|line| Some(line.split_once(':')?.0.to_owned()));
     let Some(package) = package else {
-        return Source::Found;
+        return ProgramSource::Found;
     };
     let show = ["--show", "--showformat=${Version}", &package].map(OsStr::new);
     let version = dpkg(root, &show).unwrap_or_default();
     let suite = root.map_or_else(String::new, |root| format!(" of {}", root.name));
-    Source::Package(format!("{package} {version}{suite}"))
+    ProgramSource::Package(format!("{package} {version}{suite}"))
 }
 
-fn dpkg(root: Option<&Root>, arguments: &[&OsStr]) -> Option<String> {
+fn dpkg(root: Option<&PackageRoot>, arguments: &[&OsStr]) -> Option<String> {
     let mut command = std::process::Command::new("dpkg-query");
     if let Some(root) = root {
         command
@@ -160,13 +165,13 @@ fn dpkg(root: Option<&Root>, arguments: &[&OsStr]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// What a program prints about its version and its TLS library, a few lines.
+/// A program's lines about its version and its TLS library, a few lines.
 ///
 /// # Errors
 /// A probe cannot be started, or hangs.
 pub(crate) fn version_lines(
-    target: &Target,
-    program: &Program,
+    target: &TestTarget,
+    program: &TargetProgram,
     folder: &Path,
 ) -> Result<Vec<String>, ChildFault> {
     let mut lines: Vec<String> = Vec::new();
@@ -176,7 +181,7 @@ pub(crate) fn version_lines(
             .iter()
             .map(|word| OsString::from(word.replace("{{program}}", &path)));
         let words = program.command(folder, folder, words.collect());
-        let said = Child::run(&words, folder, PROBE_MAX)?;
+        let said = GuardedChild::run(&words, folder, PROBE_MAX)?;
         for line in chosen(&said, &target.form.version_lines) {
             if !lines.contains(&line) {
                 lines.push(line);
@@ -200,10 +205,10 @@ fn chosen(said: &str, beginnings: &[String]) -> Vec<String> {
     }
 }
 
-impl Program {
+impl TargetProgram {
     /// Whether the user gave it, so that modules of the package are not loaded into it.
     pub(crate) fn is_given(&self) -> bool {
-        self.from == Source::Given
+        self.from == ProgramSource::Given
     }
 
     /// A command of it, or of another program of its root, with `scratch` to be seen there.
@@ -220,7 +225,7 @@ impl Program {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ProgramSource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Package(package) => write!(out, "package {package}"),
@@ -231,7 +236,7 @@ impl fmt::Display for Source {
     }
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingProgram {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Package { packages, .. } if packages.is_empty() => {
@@ -259,7 +264,7 @@ impl fmt::Display for Missing {
     }
 }
 
-impl Missing {
+impl MissingProgram {
     pub(crate) fn hint(&self) -> String {
         let installs = |root: Option<&String>| {
             let suite = root.map_or_else(String::new, |root| format!(" --suite {root}"));

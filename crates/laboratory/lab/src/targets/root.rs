@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::{env, fs, io};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Root {
+pub(crate) struct PackageRoot {
     /// The suite, or the folder's name.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
@@ -61,7 +61,7 @@ pub(crate) fn folder(chosen: Option<PathBuf>) -> Result<PathBuf, RootFault> {
 }
 
 /// All roots in a folder, by name.
-pub(crate) fn list(folder: &Path) -> Vec<Root> {
+pub(crate) fn list(folder: &Path) -> Vec<PackageRoot> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
@@ -73,13 +73,13 @@ pub(crate) fn list(folder: &Path) -> Vec<Root> {
 }
 
 /// The root of a suite.
-pub(crate) fn of_suite(suite: &str, folder: &Path) -> Result<Root, RootFault> {
+pub(crate) fn of_suite(suite: &str, folder: &Path) -> Result<PackageRoot, RootFault> {
     let path = place(suite, folder)?;
     if !path.join("usr").is_dir() {
         return Err(RootFault::Absent(suite.to_owned(), folder.to_owned()));
     }
     let name = suite.to_owned();
-    Ok(Root { name, path })
+    Ok(PackageRoot { name, path })
 }
 
 fn place(suite: &str, folder: &Path) -> Result<PathBuf, RootFault> {
@@ -91,7 +91,7 @@ fn place(suite: &str, folder: &Path) -> Result<PathBuf, RootFault> {
 }
 
 /// The root in a folder that the user names.
-pub(crate) fn at(path: &Path) -> Result<Root, RootFault> {
+pub(crate) fn at(path: &Path) -> Result<PackageRoot, RootFault> {
     let refused = |error| RootFault::Folder(path.to_owned(), error);
     let path = fs::canonicalize(path).map_err(refused)?;
     if !path.join("usr").is_dir() {
@@ -99,14 +99,15 @@ pub(crate) fn at(path: &Path) -> Result<Root, RootFault> {
     }
     let name = path.file_name().unwrap_or_default();
     let name = name.to_string_lossy().into_owned();
-    Ok(Root { name, path })
+    Ok(PackageRoot { name, path })
 }
 
 /// The mirror is the one that apt of this host is set up with.
 const MAKE: &str = r#"set -e
 suite=$1 folder=$2 packages=$3
 shift 3
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep '/debian/\?$' | head -n 1)
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
+    grep '/debian/\?$' | head -n 1)
 [ -n "$mirror" ] || { echo "apt of this host is set up with no mirror of Debian" >&2; exit 1; }
 mkdir -p "$folder"
 trap 'rm -rf --one-file-system "$folder/.$suite.new" "$folder/.$suite.old"' EXIT
@@ -122,7 +123,7 @@ pub(crate) fn make(
     folder: &Path,
     packages: &[String],
     apt_options: &[String],
-) -> Result<Root, RootFault> {
+) -> Result<PackageRoot, RootFault> {
     place(suite, folder)?;
     let path = env::var_os("PATH").unwrap_or_default();
     if !env::split_paths(&path).any(|folder| folder.join("mmdebstrap").is_file()) {
@@ -151,7 +152,7 @@ mount --rbind /proc "$root/proc"
 exec chroot "$root" env --chdir="$folder" "$@"
 "#;
 
-impl Root {
+impl PackageRoot {
     /// A file of the root, by its path inside.
     pub(crate) fn file(&self, inside: &Path) -> PathBuf {
         self.path.join(inside.strip_prefix("/").unwrap_or(inside))

@@ -8,10 +8,10 @@ use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
-use super::certificates::Files;
-use super::form::{Front, ServerSpec, Target, Version};
+use super::certificates::TargetCertificateFiles;
+use super::form::{ServerSpec, TargetFront, TargetTlsVersion, TestTarget};
 
-/// What a template may use; `targets/README.md` describes each.
+/// Values that a template may use; `targets/README.md` describes each.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Values<'a> {
     pub(crate) program: &'a Path,
@@ -21,11 +21,11 @@ pub(crate) struct Values<'a> {
     pub(crate) is_root: bool,
     /// An existing folder of its own, its working directory.
     pub(crate) folder: &'a Path,
-    pub(crate) listen: Endpoint,
+    pub(crate) listen: TemplateEndpoint,
     /// The plain HTTP server behind it; none for those that serve themselves.
-    pub(crate) origin: Option<Endpoint>,
-    /// What clients speak: `tls`, `plain` or `passthrough`.
-    pub(crate) front: Front,
+    pub(crate) origin: Option<TemplateEndpoint>,
+    /// The protocol of clients: `tls`, `plain` or `passthrough`.
+    pub(crate) front: TargetFront,
     /// Whether the origin speaks TLS, which its certificate is verified for.
     pub(crate) back_tls: bool,
     /// The certificate of the authority that issued the origin's, PEM.
@@ -43,7 +43,7 @@ pub(crate) struct Values<'a> {
     pub(crate) connections: u64,
     /// How many files it may have open.
     pub(crate) descriptors: u64,
-    pub(crate) certificates: &'a [Files],
+    pub(crate) certificates: &'a [TargetCertificateFiles],
     /// In their place: a folder with a PEM file for each of many names.
     pub(crate) certificate_folder: Option<&'a Path>,
     /// Whether it logs each request into `requests.log` in its folder.
@@ -54,25 +54,25 @@ pub(crate) struct Values<'a> {
     pub(crate) shared_sessions: bool,
     /// Whether they do so by a store.
     pub(crate) session_store: bool,
-    pub(crate) tls: Tls<'a>,
+    pub(crate) tls: TemplateTls<'a>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Endpoint {
+pub(crate) struct TemplateEndpoint {
     address: SocketAddr,
     host: std::net::IpAddr,
     port: u16,
 }
 
-/// What is asked of TLS, in the words of both worlds.
+/// TLS as it is asked for, in the words of both worlds.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Tls<'a> {
+pub(crate) struct TemplateTls<'a> {
     /// `1.2`, `1.3`, in ascending order.
     versions: Vec<&'static str>,
     suites: &'a [String],
-    /// Those of TLS 1.2, by OpenSSL's names.
+    /// Suites of TLS 1.2, by OpenSSL's names.
     openssl_ciphers: Vec<String>,
-    /// Those of TLS 1.3, by OpenSSL's names, which are the standard ones.
+    /// Suites of TLS 1.3, by OpenSSL's names, which are the standard ones.
     openssl_ciphersuites: Vec<&'a str>,
     groups: &'a [String],
     openssl_groups: Vec<&'a str>,
@@ -83,7 +83,7 @@ pub(crate) struct Tls<'a> {
     ktls: bool,
 }
 
-/// What the template of a client may use.
+/// Values that the template of a client may use.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ClientValues<'a> {
     pub(crate) program: &'a Path,
@@ -106,7 +106,7 @@ pub(crate) struct ClientValues<'a> {
     pub(crate) is_kept: bool,
     /// The flags of `lariat-lab load` for the same, but URL and CPUs.
     pub(crate) load_flags: Vec<String>,
-    pub(crate) tls: Tls<'a>,
+    pub(crate) tls: TemplateTls<'a>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +117,7 @@ pub(crate) struct TemplateFault {
     error: minijinja::Error,
 }
 
-impl From<SocketAddr> for Endpoint {
+impl From<SocketAddr> for TemplateEndpoint {
     fn from(address: SocketAddr) -> Self {
         Self {
             address,
@@ -127,7 +127,7 @@ impl From<SocketAddr> for Endpoint {
     }
 }
 
-impl<'a> From<&'a ServerSpec> for Tls<'a> {
+impl<'a> From<&'a ServerSpec> for TemplateTls<'a> {
     fn from(spec: &'a ServerSpec) -> Self {
         let mut versions = spec.versions.clone();
         versions.sort_unstable();
@@ -156,10 +156,10 @@ impl<'a> From<&'a ServerSpec> for Tls<'a> {
     }
 }
 
-fn version_name(version: Version) -> &'static str {
+fn version_name(version: TargetTlsVersion) -> &'static str {
     match version {
-        Version::Tls12 => "1.2",
-        Version::Tls13 => "1.3",
+        TargetTlsVersion::Tls12 => "1.2",
+        TargetTlsVersion::Tls13 => "1.3",
     }
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn masks(cpus: &[u16]) -> Vec<String> {
 /// # Errors
 /// A template uses what there is not, or is malformed.
 pub(crate) fn files(
-    target: &Target,
+    target: &TestTarget,
     values: &impl Serialize,
 ) -> Result<Vec<(String, String)>, TemplateFault> {
     let render = |name: &String| {
@@ -212,7 +212,7 @@ pub(crate) fn files(
 /// # Errors
 /// As [`files`].
 pub(crate) fn command(
-    target: &Target,
+    target: &TestTarget,
     words: &[String],
     values: &impl Serialize,
 ) -> Result<Vec<String>, TemplateFault> {
@@ -225,7 +225,7 @@ pub(crate) fn command(
 }
 
 fn render(
-    target: &Target,
+    target: &TestTarget,
     name: &str,
     template: &str,
     values: &impl Serialize,
@@ -278,10 +278,10 @@ mod tests {
             ]
             .map(str::to_owned)
             .to_vec(),
-            versions: vec![Version::Tls13, Version::Tls12],
+            versions: vec![TargetTlsVersion::Tls13, TargetTlsVersion::Tls12],
             ..ServerSpec::default()
         };
-        let tls = Tls::from(&spec);
+        let tls = TemplateTls::from(&spec);
         assert_eq!(tls.versions, ["1.2", "1.3"]);
         assert_eq!(tls.openssl_ciphersuites, ["TLS_AES_128_GCM_SHA256"]);
         assert_eq!(tls.openssl_ciphers, ["ECDHE-RSA-AES128-GCM-SHA256"]);

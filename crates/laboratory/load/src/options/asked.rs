@@ -8,7 +8,7 @@ use options::Section;
 use wire::address::Endpoint;
 use wire::starttls::Dialect;
 
-use super::limit::Limit;
+use super::limit::CapacityLimit;
 use super::url::Url;
 use super::value::{Kinds, OrNone, Ramp, Read, Times};
 use super::{limit, value};
@@ -71,7 +71,7 @@ pub struct Options {
     pub(crate) warm_up: Duration,
     pub(crate) timeout: Duration,
     pub(crate) find_capacity: bool,
-    pub(crate) limit: Option<Limit>,
+    pub(crate) limit: Option<CapacityLimit>,
     pub(crate) precision: Option<f64>,
     pub(crate) threads: Option<u16>,
     pub(crate) cpus: Option<OrNone<Vec<u16>>>,

@@ -3,21 +3,21 @@
 
 use std::collections::BTreeSet;
 
-use measure::effect::{Effect, Scale};
-use measure::experiment::{Measurement, Published, Target};
+use measure::effect::{Effect, EffectScale};
+use measure::experiment::{Measurement, Published, TargetDescription};
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
 use super::comparison::{compare, digits, effect_of_pairs, in_cell, is_quiet};
-use super::study::{Combination, Entry, Gap, Study, base};
-use crate::document::{Cell, NONE, Sheet, Table, number};
+use super::study::{Combination, Gap, MeasuredConfiguration, Study, base};
+use crate::document::{Cell, NONE, ReportTable, Sheet, number};
 use crate::words::{joined, titled};
 
 /// A row per configuration: the medians of its metrics, and the main one against that of the target
 /// that it is compared with. For a terminal: as many metrics as leave room for the comparison.
-pub(crate) fn summary(study: &Study<'_>, width: usize) -> Table {
+pub(crate) fn summary(study: &Study<'_>, width: usize) -> ReportTable {
     let Some(main) = study.main() else {
-        return Table::default();
+        return ReportTable::default();
     };
     let bases = bases(study);
     let named = if bases.len() > 1 { &*bases } else { &[] };
@@ -28,7 +28,7 @@ pub(crate) fn summary(study: &Study<'_>, width: usize) -> Table {
     };
     let heads = metrics.iter().map(|metric| head(*metric));
     let heads = ["<".to_owned()].into_iter().chain(heads).chain([against]);
-    let mut table = Table::new("", heads);
+    let mut table = ReportTable::new("", heads);
     for combination in &study.combinations {
         table.head(combination.title());
         for entry in &combination.entries {
@@ -102,7 +102,7 @@ fn words(gap: &Gap) -> String {
     joined(&[gap.kind, &gap.why], ": ")
 }
 
-/// What a metric is of, with its unit.
+/// The head of a metric's column: its name with its unit.
 pub(crate) fn heading(study: &Study<'_>, metric: Metric) -> String {
     let better = if metric.is_less_better() {
         "less"
@@ -115,7 +115,7 @@ pub(crate) fn heading(study: &Study<'_>, metric: Metric) -> String {
 
 /// Everything of each configuration: without factors a row per target and a column per metric, else
 /// a table per metric, with a row per combination of values and a column per target.
-pub(crate) fn full(study: &Study<'_>) -> Vec<Table> {
+pub(crate) fn full(study: &Study<'_>) -> Vec<ReportTable> {
     if !study.scenario.factors.is_empty() {
         let metrics = study.metrics.iter();
         return metrics.map(|metric| by_value(study, *metric)).collect();
@@ -126,7 +126,7 @@ pub(crate) fn full(study: &Study<'_>) -> Vec<Table> {
     });
     let caption =
         "Medians of repeats, least to greatest; ratio to the first row with its 95 % interval";
-    let mut table = Table::new(caption, ["<".to_owned()].into_iter().chain(heads));
+    let mut table = ReportTable::new(caption, ["<".to_owned()].into_iter().chain(heads));
     for combination in &study.combinations {
         for entry in &combination.entries {
             let metrics = study.metrics.iter();
@@ -138,7 +138,7 @@ pub(crate) fn full(study: &Study<'_>) -> Vec<Table> {
     vec![table]
 }
 
-fn by_value(study: &Study<'_>, metric: Metric) -> Table {
+fn by_value(study: &Study<'_>, metric: Metric) -> ReportTable {
     let caption = format!(
         "{}: medians of repeats, least to greatest; ratio {} with its 95 % interval",
         heading(study, metric),
@@ -160,14 +160,14 @@ fn by_target<'s, 'e: 's>(
     study: &Study<'_>,
     caption: &str,
     rows: impl Iterator<Item = (&'s Combination<'e>, Vec<Cell>)>,
-) -> Table {
+) -> ReportTable {
     let factors = study
         .scenario
         .factors
         .iter()
         .map(|factor| format!("<{}", factor.title));
     let targets = study.targets.iter().map(|target| target.name.clone());
-    let mut table = Table::new(caption, factors.chain(targets));
+    let mut table = ReportTable::new(caption, factors.chain(targets));
     for (combination, cells) in rows {
         let values = combination
             .values
@@ -181,7 +181,7 @@ fn by_target<'s, 'e: 's>(
 fn cell(
     study: &Study<'_>,
     combination: &Combination<'_>,
-    entry: &Entry<'_>,
+    entry: &MeasuredConfiguration<'_>,
     metric: Metric,
 ) -> Cell {
     if let Some(gap) = entry.gap() {
@@ -221,9 +221,9 @@ fn cell(
     }
 }
 
-/// What the last factor does within each target: every value against the first one. With a column
-/// per target for the page, and for a terminal with a row.
-pub(crate) fn gains(study: &Study<'_>) -> Option<[Table; 2]> {
+/// The gains by the last factor within each target: every value against the first one. With a
+/// column per target for the page, and for a terminal with a row.
+pub(crate) fn gains(study: &Study<'_>) -> Option<[ReportTable; 2]> {
     let (metric, first) = (study.main()?, *study.last_values().first()?);
     let how = if metric.is_share() {
         "less"
@@ -252,7 +252,7 @@ pub(crate) fn gains(study: &Study<'_>) -> Option<[Table; 2]> {
     if rows.is_empty() {
         return None;
     }
-    let mut list = Table::new(&caption, ["<", "<"]);
+    let mut list = ReportTable::new(&caption, ["<", "<"]);
     for (combination, cells) in &rows {
         list.head(combination.title());
         for (target, cell) in study.targets.iter().zip(cells) {
@@ -263,7 +263,11 @@ pub(crate) fn gains(study: &Study<'_>) -> Option<[Table; 2]> {
 }
 
 /// A rate of a server that shared its CPUs with what loaded it is no gain of the server.
-fn gain(entry: &Entry<'_>, base: &Entry<'_>, metric: Metric) -> Cell {
+fn gain(
+    entry: &MeasuredConfiguration<'_>,
+    base: &MeasuredConfiguration<'_>,
+    metric: Metric,
+) -> Cell {
     let is_used =
         |it: &Measurement| is_quiet(it) && !(metric.depends_on_load() && it.noise.is_shared);
     let pairs = entry.measurements.iter().filter_map(|(repeat, ours)| {
@@ -294,7 +298,7 @@ fn printed(metric: Metric, value: f64) -> String {
 
 /// Number, least, greatest, median, mean and deviation of a metric; and the difference of means
 /// from the first target's by Student's t.
-pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> Table {
+pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> ReportTable {
     let heads = [
         "<", "N", "min", "max", "median", "mean", "stddev", "<at 95 %",
     ];
@@ -310,7 +314,7 @@ pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> Table {
             .first()
             .map_or("", |target| target.name.as_str()),
     );
-    let mut table = Table::new(caption, heads);
+    let mut table = ReportTable::new(caption, heads);
     for combination in &study.combinations {
         let rows = combination.entries.iter();
         let rows: Vec<_> = rows
@@ -325,7 +329,7 @@ pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> Table {
 }
 
 fn spread_row(
-    entry: &Entry<'_>,
+    entry: &MeasuredConfiguration<'_>,
     combination: &Combination<'_>,
     metric: Metric,
 ) -> Option<Vec<Cell>> {
@@ -342,7 +346,7 @@ fn spread_row(
     cells.extend(values.map(|value| Cell::from(printed(metric, value))));
     let difference = combination.base_of(entry).map(|base| {
         let (ours, theirs) = (entry.samples(metric), base.samples(metric));
-        let effect = Effect::of_samples(&ours, &theirs, Scale::Difference);
+        let effect = Effect::of_samples(&ours, &theirs, EffectScale::Difference);
         effect.map_or_else(String::new, |effect| difference(&effect, metric))
     });
     cells.push(difference.unwrap_or_default().into());
@@ -370,14 +374,14 @@ fn difference(effect: &Effect, metric: Metric) -> String {
 }
 
 /// A table of the source, as it printed it.
-pub(crate) fn published(published: &Published) -> Table {
+pub(crate) fn published(published: &Published) -> ReportTable {
     let caption = joined(&[&published.title, &published.unit], ", ");
     let columns = published.columns.iter().enumerate();
     let heads = columns.map(|(index, head)| match index {
         0 => format!("<{head}"),
         _ => head.clone(),
     });
-    let mut table = Table::new(caption, heads);
+    let mut table = ReportTable::new(caption, heads);
     for row in &published.rows {
         let cells = row.iter().take(published.columns.len());
         table.row(cells.map(|text| match text.as_str() {
@@ -388,17 +392,17 @@ pub(crate) fn published(published: &Published) -> Table {
     table
 }
 
-pub(crate) fn targets(targets: &[Target]) -> Table {
+pub(crate) fn targets(targets: &[TargetDescription]) -> ReportTable {
     let heads = ["<target", "<what it is", "<from", "<version"];
-    let mut table = Table::new("Targets", heads);
+    let mut table = ReportTable::new("Targets", heads);
     for target in targets {
         table.row([&target.name, &target.title, &target.from, &version(target)].map(Into::into));
     }
     table
 }
 
-/// What a target says of itself, or why it takes no part.
-pub(crate) fn version(target: &Target) -> String {
+/// A target's words about its version, or why it takes no part.
+pub(crate) fn version(target: &TargetDescription) -> String {
     match &target.missing {
         Some(why) => format!("takes no part: {why}"),
         None => target.version.join(" · "),
@@ -427,7 +431,7 @@ pub(crate) fn configurations(studies: &[Study<'_>]) -> Sheet {
 fn configuration(
     study: &Study<'_>,
     combination: &Combination<'_>,
-    entry: &Entry<'_>,
+    entry: &MeasuredConfiguration<'_>,
     metric: Metric,
 ) -> Vec<String> {
     let spread = entry.spread(metric);
@@ -455,7 +459,11 @@ fn configuration(
         .collect()
 }
 
-fn names(study: &Study<'_>, combination: &Combination<'_>, entry: &Entry<'_>) -> [String; 4] {
+fn names(
+    study: &Study<'_>,
+    combination: &Combination<'_>,
+    entry: &MeasuredConfiguration<'_>,
+) -> [String; 4] {
     [
         study.scenario.name.clone(),
         entry
@@ -466,10 +474,10 @@ fn names(study: &Study<'_>, combination: &Combination<'_>, entry: &Entry<'_>) ->
     ]
 }
 
-/// What is reported of each measurement beside its names and metrics.
-type Count = (&'static str, fn(&Measurement) -> f64);
+/// A count that is reported of each measurement beside its names and metrics.
+type CountColumn = (&'static str, fn(&Measurement) -> f64);
 
-const COUNTS: [Count; 16] = [
+const COUNTS: [CountColumn; 16] = [
     ("elapsed_ns", |it| it.elapsed_ns as f64),
     ("attempted", |it| it.counts.attempted as f64),
     ("succeeded", |it| it.counts.succeeded as f64),

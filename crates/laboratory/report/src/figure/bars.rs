@@ -1,7 +1,7 @@
 //! Bars beside their names, in panels beside each other: figures of things that are no numbers.
 
 use super::shapes::{LINE, pixels, text, text_width};
-use crate::markup::{Element, element};
+use crate::markup::{MarkupElement, element};
 use crate::words::joined;
 
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct BarPanel {
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) colour: &'static str,
-    /// Where it ends, and the least and the greatest sample; without them, the texts say why.
+    /// The end of the bar, and the least and the greatest sample; without them, the texts say why.
     pub(crate) value: Option<(f64, f64, f64)>,
     pub(crate) text: String,
     pub(crate) beside: String,
@@ -44,18 +44,18 @@ const HEADING: f64 = LINE + 6.0;
 
 impl Bars {
     /// The shapes of each panel in that width, and how high it is.
-    pub(crate) fn shapes(&self, width: f64) -> Vec<(Vec<Element>, f64)> {
+    pub(crate) fn shapes(&self, width: f64) -> Vec<(Vec<MarkupElement>, f64)> {
         let edges = Edges::of(self, width);
         let panels = self.panels.iter();
         panels.map(|panel| edges.panel(panel)).collect()
     }
 }
 
-/// What all panels have in common, so that their bars can be compared.
+/// The edges that all panels have in common, so that their bars can be compared.
 struct Edges {
     /// The width of a panel.
     width: f64,
-    /// Where bars begin, and how long the longest may be.
+    /// The beginning of bars, and how long the longest may be.
     left: f64,
     room: f64,
 }
@@ -77,7 +77,7 @@ impl Edges {
         Self { width, left, room }
     }
 
-    fn panel(&self, panel: &BarPanel) -> (Vec<Element>, f64) {
+    fn panel(&self, panel: &BarPanel) -> (Vec<MarkupElement>, f64) {
         let mut shapes = vec![text("head", (0.0, LINE - 4.0), &panel.heading)];
         for (index, bar) in panel.bars.iter().enumerate() {
             let middle = HEADING + (index as f64 + 0.5) * STEP;
@@ -86,7 +86,7 @@ impl Edges {
         (shapes, HEADING + panel.bars.len() as f64 * STEP)
     }
 
-    fn bar(&self, bar: &Bar, full: f64, middle: f64) -> Vec<Element> {
+    fn bar(&self, bar: &Bar, full: f64, middle: f64) -> Vec<MarkupElement> {
         let start = self.left;
         let baseline = middle + 4.0;
         let name = cut(&bar.name, self.left - 10.0);
@@ -112,7 +112,7 @@ impl Edges {
     }
 }
 
-fn surface(colour: &str, (x, middle): (f64, f64), width: f64) -> Element {
+fn surface(colour: &str, (x, middle): (f64, f64), width: f64) -> MarkupElement {
     element("rect")
         .with("class", format!("bar {colour}"))
         .with("x", pixels(x))
@@ -123,7 +123,7 @@ fn surface(colour: &str, (x, middle): (f64, f64), width: f64) -> Element {
 }
 
 /// From the least to the greatest, with ends.
-fn whisker(from: f64, to: f64, middle: f64) -> Element {
+fn whisker(from: f64, to: f64, middle: f64) -> MarkupElement {
     const END: f64 = 3.5;
     let data = format!(
         "M{from} {top}V{bottom}M{from} {middle}H{to}M{to} {top}V{bottom}",
@@ -136,7 +136,7 @@ fn whisker(from: f64, to: f64, middle: f64) -> Element {
     element("path").with("class", "whisker").with("d", data)
 }
 
-/// Why there is no bar: in short where there is no room for the whole.
+/// The reason why there is no bar: in short where there is no room for the whole.
 fn reason(bar: &Bar, whole: &str, width: f64) -> String {
     if text_width(whole) <= width {
         return whole.to_owned();

@@ -1,19 +1,19 @@
-//! Where the parts of a panel stand, and their elements: grid, lines, marks and names.
+//! Places of the parts of a panel, and their elements: grid, lines, marks and names.
 
-use super::axis::Scale;
-use super::{Callout, Chart, Column, Panel, Series, Shape, WIDTH};
-use crate::markup::{Element, element};
+use super::axis::AxisScale;
+use super::chart::{AxisStretch, Callout, Chart, Panel, Series, SeriesShape, WIDTH};
+use crate::markup::{MarkupElement, element};
 
-/// Where the parts of a panel stand, in pixels.
+/// Places of the parts of a panel, in pixels.
 #[derive(Clone, Debug)]
-struct Layout {
+struct PanelLayout {
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
     /// About how many ticks there is room for below, and at the left.
     ticks: (usize, usize),
-    /// Where each series' entry in the legend begins, if it has one: left end and baseline.
+    /// The beginning of each series' entry in the legend, if it has one: left end and baseline.
     legend: Vec<Option<(f64, f64)>>,
 }
 
@@ -38,7 +38,7 @@ const MARGIN: f64 = 26.0;
 /// From the top of a plot to its bottom.
 const HEIGHT: f64 = 200.0;
 
-impl Layout {
+impl PanelLayout {
     fn new(chart: &Chart, panel: &Panel) -> Self {
         /// Room for a tick's name on the axis below.
         const NAME: f64 = 64.0;
@@ -62,7 +62,7 @@ impl Layout {
     }
 }
 
-/// Where the legend's entries stand, and the baseline of its last line.
+/// Places of the legend's entries, and the baseline of its last line.
 fn legend(panel: &Panel) -> (Vec<Option<(f64, f64)>>, f64) {
     const BOLD: f64 = 1.15;
     let entries: Vec<Option<f64>> = panel.series.iter().map(entry_width).collect();
@@ -92,7 +92,7 @@ fn legend(panel: &Panel) -> (Vec<Option<(f64, f64)>>, f64) {
 
 /// The width of a series' entry in the legend, if it has one.
 fn entry_width(series: &Series) -> Option<f64> {
-    let has_entry = !series.name.is_empty() && !matches!(series.shape, Shape::Raw);
+    let has_entry = !series.name.is_empty() && !matches!(series.shape, SeriesShape::Raw);
     has_entry.then(|| SAMPLE + text_width(&series.name))
 }
 
@@ -103,8 +103,8 @@ pub(crate) fn text_width(text: &str) -> f64 {
 }
 
 /// Every shape of a panel from the back to the front, and how high it is.
-pub(crate) fn all(chart: &Chart, panel: &Panel) -> (Vec<Element>, f64) {
-    let layout = &Layout::new(chart, panel);
+pub(crate) fn all(chart: &Chart, panel: &Panel) -> (Vec<MarkupElement>, f64) {
+    let layout = &PanelLayout::new(chart, panel);
     let draw = Draw {
         x: chart.x.scale,
         y: panel.y.scale,
@@ -122,9 +122,9 @@ pub(crate) fn all(chart: &Chart, panel: &Panel) -> (Vec<Element>, f64) {
 }
 
 struct Draw<'a> {
-    x: Scale,
-    y: Scale,
-    layout: &'a Layout,
+    x: AxisScale,
+    y: AxisScale,
+    layout: &'a PanelLayout,
 }
 
 impl Draw<'_> {
@@ -137,7 +137,7 @@ impl Draw<'_> {
         Some(self.layout.bottom - self.y.place(value)? * HEIGHT)
     }
 
-    fn grid(&self, figure: &Chart, panel: &Panel) -> Vec<Element> {
+    fn grid(&self, figure: &Chart, panel: &Panel) -> Vec<MarkupElement> {
         let (left, right) = (self.layout.left, self.layout.right);
         let (top, bottom) = (self.layout.top, self.layout.bottom);
         let mut shapes = Vec::new();
@@ -153,7 +153,7 @@ impl Draw<'_> {
         shapes
     }
 
-    fn heads(&self, panel: &Panel) -> Vec<Element> {
+    fn heads(&self, panel: &Panel) -> Vec<MarkupElement> {
         let mut shapes = vec![text("head", (0.0, TITLE), &panel.y.title)];
         for (series, entry) in panel.series.iter().zip(&self.layout.legend) {
             let Some((x, y)) = *entry else { continue };
@@ -163,8 +163,8 @@ impl Draw<'_> {
         shapes
     }
 
-    /// Its name stands above the line where there is room.
-    fn limit(&self, (value, name): &(f64, String)) -> Element {
+    /// A limit, whose name stands above the line if there is room.
+    fn limit(&self, (value, name): &(f64, String)) -> MarkupElement {
         let group = element("g").with("class", "limit");
         let Some(y) = self.y(*value) else {
             return group;
@@ -182,24 +182,26 @@ impl Draw<'_> {
         ))
     }
 
-    fn series(&self, series: &Series) -> Vec<Element> {
+    fn series(&self, series: &Series) -> Vec<MarkupElement> {
         let runs = self.runs(series);
         let mut shapes = Vec::new();
         let (class, dashes) = match series.shape {
-            Shape::Line(dashes) | Shape::Marked(dashes) => ("line", dashes),
-            Shape::Raw => ("line raw", "1 3"),
-            Shape::Band => ("band", ""),
+            SeriesShape::Line(dashes) | SeriesShape::Marked(dashes) => ("line", dashes),
+            SeriesShape::Raw => ("line raw", "1 3"),
+            SeriesShape::Band => ("band", ""),
         };
         shapes.extend(path(class, dashes, series, &runs));
         // A lonely point would be a line of no length.
         let lonely = runs.iter().filter(|run| run.len() == 1);
         match series.shape {
-            Shape::Marked(_) => {
+            SeriesShape::Marked(_) => {
                 let points = runs.iter().flatten();
                 shapes.extend(points.map(|point| dot(series.colour, *point, 3.0)));
             }
-            Shape::Line(_) => shapes.extend(lonely.map(|run| dot(series.colour, run[0], 3.0))),
-            Shape::Raw | Shape::Band => {}
+            SeriesShape::Line(_) => {
+                shapes.extend(lonely.map(|run| dot(series.colour, run[0], 3.0)))
+            }
+            SeriesShape::Raw | SeriesShape::Band => {}
         }
         shapes
     }
@@ -219,7 +221,7 @@ impl Draw<'_> {
     }
 
     /// Names in a list at the upper left, each with a line to its point.
-    fn callouts(&self, callouts: &[Callout]) -> Vec<Element> {
+    fn callouts(&self, callouts: &[Callout]) -> Vec<MarkupElement> {
         let mut sorted: Vec<&Callout> = callouts.iter().collect();
         sorted.sort_by(|a, b| b.y.total_cmp(&a.y));
         let mut lowest = self.layout.top + 2.0;
@@ -241,7 +243,7 @@ impl Draw<'_> {
         shapes
     }
 
-    fn column(&self, column: &Column) -> Option<Element> {
+    fn column(&self, column: &AxisStretch) -> Option<MarkupElement> {
         let (from, to) = (self.x(column.from)?, self.x(column.to)?);
         let surface = element("rect")
             .with("class", "column")
@@ -254,7 +256,7 @@ impl Draw<'_> {
     }
 }
 
-fn foot(figure: &Chart, layout: &Layout) -> Vec<Element> {
+fn foot(figure: &Chart, layout: &PanelLayout) -> Vec<MarkupElement> {
     let width = layout.right - layout.left;
     let baseline = layout.bottom + LINE;
     let mut shapes = Vec::new();
@@ -278,35 +280,40 @@ fn foot(figure: &Chart, layout: &Layout) -> Vec<Element> {
     shapes
 }
 
-fn sample(series: &Series, x: f64, y: f64) -> Element {
+fn sample(series: &Series, x: f64, y: f64) -> MarkupElement {
     let end = x + SAMPLE - 7.0;
     let mark = || dot(series.colour, (f64::midpoint(x, end), y), 3.0);
     let (x, end) = (pixels(x), pixels(end));
     let path = |class, dashes, data| path_of(class, dashes, series.colour, data);
     let line = |dashes| path("line", dashes, format!("M{x} {}H{end}", pixels(y)));
     match series.shape {
-        Shape::Line(dashes) => line(dashes),
-        Shape::Marked(dashes) => element("g").child(line(dashes)).child(mark()),
-        Shape::Band => path("band", "", format!("M{x} {}H{end}v8H{x}z", pixels(y - 4.0))),
-        Shape::Raw => mark(),
+        SeriesShape::Line(dashes) => line(dashes),
+        SeriesShape::Marked(dashes) => element("g").child(line(dashes)).child(mark()),
+        SeriesShape::Band => path("band", "", format!("M{x} {}H{end}v8H{x}z", pixels(y - 4.0))),
+        SeriesShape::Raw => mark(),
     }
 }
 
-fn path(class: &str, dashes: &str, series: &Series, runs: &[Vec<(f64, f64)>]) -> Option<Element> {
+fn path(
+    class: &str,
+    dashes: &str,
+    series: &Series,
+    runs: &[Vec<(f64, f64)>],
+) -> Option<MarkupElement> {
     let mut data = String::new();
     for run in runs.iter().filter(|run| run.len() > 1) {
         for (index, (x, y)) in run.iter().enumerate() {
             data.push(if index == 0 { 'M' } else { 'L' });
             data += &format!("{} {}", pixels(*x), pixels(*y));
         }
-        if series.shape == Shape::Band {
+        if series.shape == SeriesShape::Band {
             data.push('z');
         }
     }
     (!data.is_empty()).then(|| path_of(class, dashes, series.colour, data))
 }
 
-fn path_of(class: &str, dashes: &str, colour: &str, data: String) -> Element {
+fn path_of(class: &str, dashes: &str, colour: &str, data: String) -> MarkupElement {
     let path = element("path")
         .with("class", format!("{class} {colour}"))
         .with("d", data);
@@ -316,7 +323,7 @@ fn path_of(class: &str, dashes: &str, colour: &str, data: String) -> Element {
     }
 }
 
-fn dot(colour: &str, (x, y): (f64, f64), radius: f64) -> Element {
+fn dot(colour: &str, (x, y): (f64, f64), radius: f64) -> MarkupElement {
     element("circle")
         .with("class", format!("dot {colour}"))
         .with("cx", pixels(x))
@@ -324,7 +331,7 @@ fn dot(colour: &str, (x, y): (f64, f64), radius: f64) -> Element {
         .with("r", radius)
 }
 
-fn line(class: &'static str, from: (f64, f64), to: (f64, f64)) -> Element {
+fn line(class: &'static str, from: (f64, f64), to: (f64, f64)) -> MarkupElement {
     element("line")
         .with("class", class)
         .with("x1", pixels(from.0))
@@ -333,7 +340,7 @@ fn line(class: &'static str, from: (f64, f64), to: (f64, f64)) -> Element {
         .with("y2", pixels(to.1))
 }
 
-pub(crate) fn text(class: &'static str, (x, y): (f64, f64), text: &str) -> Element {
+pub(crate) fn text(class: &'static str, (x, y): (f64, f64), text: &str) -> MarkupElement {
     element("text")
         .with("class", class)
         .with("x", pixels(x))
@@ -351,12 +358,12 @@ pub(crate) fn pixels(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::{Axis, Unit};
+    use crate::figure::{Axis, AxisUnit};
 
     #[test]
     fn a_legend_leaves_room_for_a_bold_title() {
-        let axis = Axis::from_zero("handshakes that resumed, %", Unit::Count, 100.0, 4);
-        let line = Series::new("resumed", "teal", Shape::Line(""));
+        let axis = Axis::from_zero("handshakes that resumed, %", AxisUnit::Count, 100.0, 4);
+        let line = Series::new("resumed", "teal", SeriesShape::Line(""));
         let (legend, _) = legend(&Panel::new(axis, vec![line]));
         // Of 26 letters, each 7.7 wide.
         let (x, baseline) = legend[0].unwrap();
@@ -376,7 +383,7 @@ mod tests {
         };
         let panel = Panel::new(Axis::durations("", [1.0].into_iter()), Vec::new());
         let half = text_width(long) / 2.0;
-        let shapes = foot(&chart, &Layout::new(&chart, &panel));
+        let shapes = foot(&chart, &PanelLayout::new(&chart, &panel));
         let svg: String = shapes.iter().map(ToString::to_string).collect();
         for edge in [half, WIDTH - half] {
             assert!(svg.contains(&format!(" x=\"{}\" ", pixels(edge))), "{svg}");

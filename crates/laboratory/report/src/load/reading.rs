@@ -6,8 +6,11 @@ use std::collections::BTreeSet;
 use measure::choice::Kind;
 use measure::histogram::Histogram;
 use measure::metric::Metric;
-use measure::quantity::{Bytes, Count, Nanoseconds, Share};
-use measure::record::{Arrival, Latencies, Plan, PlannedRate, Record, Request, Second, Tls};
+use measure::quantity::{ByteCount, Nanoseconds, Percentage, RoundedCount};
+use measure::record::{
+    Latencies, LoadRecord, PlannedRate, RecordedArrival, RecordedPlan, RecordedRequest,
+    RecordedTls, Second,
+};
 use measure::statistics::Spread;
 
 /// The metrics of a run that have a spread over its seconds; the first ones are the main ones.
@@ -23,12 +26,12 @@ pub(crate) const METRICS: [Metric; 5] = [
 pub(crate) const CARDS: usize = 3;
 
 /// How long the load was, in seconds.
-pub(crate) fn elapsed_s(record: &Record) -> f64 {
+pub(crate) fn elapsed_s(record: &LoadRecord) -> f64 {
     record.elapsed_ns as f64 / 1e9
 }
 
 /// The seconds that lie in the load as a whole. Only they are samples.
-pub(crate) fn whole_seconds(record: &Record) -> impl Iterator<Item = &Second> {
+pub(crate) fn whole_seconds(record: &LoadRecord) -> impl Iterator<Item = &Second> {
     /// A load that ends this much too early has still filled its last second.
     const TOLERANCE_S: f64 = 1e-3;
     let end = elapsed_s(record) + TOLERANCE_S;
@@ -37,32 +40,32 @@ pub(crate) fn whole_seconds(record: &Record) -> impl Iterator<Item = &Second> {
 }
 
 /// The spread of a metric over whole seconds.
-pub(crate) fn spread(record: &Record, metric: Metric) -> Option<Spread> {
+pub(crate) fn spread(record: &LoadRecord, metric: Metric) -> Option<Spread> {
     let samples = whole_seconds(record).filter_map(|second| metric.of_second(second));
     Spread::of(&samples.collect::<Vec<_>>())
 }
 
 /// Handshakes that the client finished, of those kinds.
-pub(crate) fn handshakes(record: &Record, wanted: impl Fn(Kind) -> bool) -> u64 {
+pub(crate) fn handshakes(record: &LoadRecord, wanted: impl Fn(Kind) -> bool) -> u64 {
     let rows = record.handshakes.iter().filter(|row| wanted(row.kind));
     rows.fold(0, |sum, row| sum.saturating_add(row.count))
 }
 
-pub(crate) fn resumed(record: &Record) -> Share {
-    Share {
+pub(crate) fn resumed(record: &LoadRecord) -> Percentage {
+    Percentage {
         part: handshakes(record, Kind::is_resumption),
         whole: handshakes(record, |_| true),
     }
 }
 
 /// CPU time of the client per attempted transaction, in nanoseconds.
-pub(crate) fn cpu_per_transaction_ns(record: &Record) -> Option<f64> {
+pub(crate) fn cpu_per_transaction_ns(record: &LoadRecord) -> Option<f64> {
     let attempted = record.totals.attempted;
     (attempted > 0).then(|| record.client.cpu_ns as f64 / attempted as f64)
 }
 
 /// `12 % busy in 2 threads`; `None` if the load took no time.
-pub(crate) fn client_load(record: &Record) -> Option<String> {
+pub(crate) fn client_load(record: &LoadRecord) -> Option<String> {
     let threads = record.client.threads.len();
     let time_ns = record.elapsed_ns as f64 * threads as f64;
     let plural = if threads == 1 { "thread" } else { "threads" };
@@ -74,27 +77,27 @@ pub(crate) fn client_load(record: &Record) -> Option<String> {
 
 /// A part of a transaction that is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct TransactionPart {
     pub(crate) name: &'static str,
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) of: fn(&Latencies) -> &Histogram,
 }
 
-pub(crate) const PARTS: [Part; 3] = [
-    Part {
+pub(crate) const PARTS: [TransactionPart; 3] = [
+    TransactionPart {
         name: "handshake",
         id: "handshake",
         title: "Handshake time",
         of: |it| &it.handshake,
     },
-    Part {
+    TransactionPart {
         name: "first byte",
         id: "first-byte",
         title: "Time to the first byte",
         of: |it| &it.first_byte,
     },
-    Part {
+    TransactionPart {
         name: "total",
         id: "total",
         title: "Response time",
@@ -102,14 +105,15 @@ pub(crate) const PARTS: [Part; 3] = [
     },
 ];
 
-/// What a run was made with: names and values.
-pub(crate) type Conditions = Vec<(String, String)>;
+/// The conditions of a run: names and values.
+pub(crate) type RunConditions = Vec<(String, String)>;
 
 /// Names of flags that say nothing about what was measured.
 const BESIDE: [&str; 3] = ["record", "quiet", "seed"];
 
-/// Of a record: what was given, and where and by what it was made. Equal ones are repetitions.
-pub(crate) fn conditions(record: &Record) -> Conditions {
+/// The conditions of a record: the settings, and where and by what it was made. Equal ones are
+/// repetitions.
+pub(crate) fn conditions(record: &LoadRecord) -> RunConditions {
     let mut all = given(record);
     all.retain(|(name, _)| !BESIDE.contains(&name.as_str()));
     let places = [
@@ -124,8 +128,8 @@ pub(crate) fn conditions(record: &Record) -> Conditions {
 }
 
 /// The flags of the command that repeats it, whose values may stand in the next word.
-fn given(record: &Record) -> Conditions {
-    let mut flags: Conditions = Vec::new();
+fn given(record: &LoadRecord) -> RunConditions {
+    let mut flags: RunConditions = Vec::new();
     for word in &record.command {
         match (word.strip_prefix("--"), flags.last_mut()) {
             (Some(flag), _) => {
@@ -140,14 +144,14 @@ fn given(record: &Record) -> Conditions {
     flags
 }
 
-fn value_of<'c>(conditions: &'c Conditions, name: &str) -> Option<&'c str> {
+fn value_of<'c>(conditions: &'c RunConditions, name: &str) -> Option<&'c str> {
     let found = conditions.iter().find(|(other, _)| *other == name);
     found.map(|(_, value)| value.as_str())
 }
 
 /// For each record in what it differs from the others; its URL if it differs in nothing.
-pub(crate) fn names(records: &[&Record]) -> Vec<String> {
-    let all: Vec<Conditions> = records.iter().map(|record| conditions(record)).collect();
+pub(crate) fn names(records: &[&LoadRecord]) -> Vec<String> {
+    let all: Vec<RunConditions> = records.iter().map(|record| conditions(record)).collect();
     let mut keys: Vec<&str> = Vec::new();
     for (key, _) in all.iter().flatten() {
         let values: BTreeSet<_> = all
@@ -164,7 +168,7 @@ pub(crate) fn names(records: &[&Record]) -> Vec<String> {
         .collect()
 }
 
-fn name(record: &Record, conditions: &Conditions, keys: &[&str]) -> String {
+fn name(record: &LoadRecord, conditions: &RunConditions, keys: &[&str]) -> String {
     let mut shown = keys.to_vec();
     if shown.contains(&"url") {
         shown.retain(|key| *key != "at");
@@ -183,7 +187,7 @@ fn name(record: &Record, conditions: &Conditions, keys: &[&str]) -> String {
 }
 
 /// Names and values; options that say nothing in this plan are left out.
-pub(crate) fn rows(plan: &Plan) -> Vec<(&'static str, String)> {
+pub(crate) fn rows(plan: &RecordedPlan) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("source", list(&plan.sources, ToString::to_string)),
         ("send-proxy", shown(plan.proxy_header.map(|it| it.name()))),
@@ -195,8 +199,8 @@ pub(crate) fn rows(plan: &Plan) -> Vec<(&'static str, String)> {
         Some(request) => rows.extend(of_request(request)),
     }
     let (kind, arrival) = match &plan.arrival {
-        Arrival::Closed(connections) => ("connections", connections.to_string()),
-        Arrival::Open(rates) => ("rate", list(rates, rate)),
+        RecordedArrival::Closed(connections) => ("connections", connections.to_string()),
+        RecordedArrival::Open(rates) => ("rate", list(rates, rate)),
     };
     rows.extend([
         (kind, arrival),
@@ -223,18 +227,18 @@ pub(crate) fn rows(plan: &Plan) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn of_request(request: &Request) -> [(&'static str, String); 4] {
+fn of_request(request: &RecordedRequest) -> [(&'static str, String); 4] {
     let body = Some(request.body_bytes).filter(|bytes| *bytes > 0);
     let header = |(name, value): &(String, String)| format!("{name}: {value}");
     [
         ("method", request.method.clone()),
         ("path", request.path.clone()),
         ("header", list(&request.headers, header)),
-        ("body", shown(body.map(Bytes))),
+        ("body", shown(body.map(ByteCount))),
     ]
 }
 
-fn of_tls(tls: &Tls) -> Vec<(&'static str, String)> {
+fn of_tls(tls: &RecordedTls) -> Vec<(&'static str, String)> {
     let on_off = |is_on| if is_on { "on" } else { "off" }.to_owned();
     vec![
         ("starttls", shown(tls.starttls.as_ref())),
@@ -263,7 +267,7 @@ fn of_tls(tls: &Tls) -> Vec<(&'static str, String)> {
 }
 
 fn rate(rate: &PlannedRate) -> String {
-    let (from, to) = (Count(rate.from_per_s), Count(rate.to_per_s));
+    let (from, to) = (RoundedCount(rate.from_per_s), RoundedCount(rate.to_per_s));
     let time = Nanoseconds(rate.length_ns as f64);
     if rate.from_per_s == rate.to_per_s {
         format!("{from}/s for {time}")

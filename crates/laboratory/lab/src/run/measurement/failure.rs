@@ -1,9 +1,9 @@
-//! Why a configuration was not measured, and what may end a measurement early.
+//! Reasons why a configuration was not measured, and the trait that ends a measurement early.
 
 use load::run::Stopper;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Failure {
+pub(crate) enum MeasurementFailure {
     /// The server did not start, or ended; or nothing succeeded. The reason, with its own words.
     Failed(String),
     /// Something else than the configuration was measured: what was expected, what was found.
@@ -11,13 +11,13 @@ pub(crate) enum Failure {
     Cancelled,
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+impl<E: std::error::Error> From<E> for MeasurementFailure {
     fn from(error: E) -> Self {
         Self::Failed(error.to_string())
     }
 }
 
-impl Failure {
+impl MeasurementFailure {
     pub(crate) fn why(&self) -> &str {
         match self {
             Self::Failed(why) | Self::Void(why) => why,
@@ -26,7 +26,7 @@ impl Failure {
     }
 }
 
-/// What may end a measurement early, from any thread.
+/// A request to end a measurement early, from any thread.
 pub(crate) trait Cancel: Sync {
     fn is_requested(&self) -> bool;
 

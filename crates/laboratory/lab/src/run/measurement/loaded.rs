@@ -4,23 +4,23 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use load::outcome::{Frame, Outcome};
-use load::plan::{Arrival, Plan};
+use load::outcome::{Frame, LoadOutcome};
+use load::plan::{ArrivalModel, LoadPlan};
 use load::run::{self, Run, Stopper};
-use measure::record::{Ending, Host, Record};
+use measure::record::{Host, LoadRecord, RunEnding};
 
-use super::failure::{Cancel, Failure};
-use super::requests::Event;
-use super::usage::{Usage, Used, Watched};
-use crate::process::tree::Tree;
+use super::failure::{Cancel, MeasurementFailure};
+use super::requests::ServerEvent;
+use super::usage::{TimedReading, Used, WatchedProcesses};
+use crate::process::tree::ProcessTree;
 
 /// How long before the end of the load memory is read; at most a tenth of the load.
 const BEFORE_END_MAX: Duration = Duration::from_millis(100);
 
 /// The result of a load.
 #[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) record: Record,
+pub(crate) struct LoadResult {
+    pub(crate) record: LoadRecord,
     pub(crate) elapsed: Duration,
     /// The share of the time that its busiest thread was busy.
     pub(crate) busiest: f64,
@@ -28,7 +28,7 @@ pub(crate) struct Loaded {
     pub(crate) carried: u64,
     /// Transactions that succeeded from then until nothing was begun any more.
     pub(crate) ended_in_time: u64,
-    /// What was used from the end of the warm-up until the server was at rest.
+    /// Use from the end of the warm-up until the server was at rest.
     pub(crate) used: Used,
     /// The server near the end.
     pub(crate) at_load: LoadedUsage,
@@ -45,11 +45,11 @@ pub(crate) struct LoadedUsage {
 /// # Errors
 /// It cannot begin, or was stopped, or the server cannot be read.
 pub(crate) fn run(
-    plan: &Plan,
-    watched: &Watched,
-    event: Option<&Event>,
+    plan: &LoadPlan,
+    watched: &WatchedProcesses,
+    event: Option<&ServerEvent>,
     cancel: &dyn Cancel,
-) -> Result<Loaded, Failure> {
+) -> Result<LoadResult, MeasurementFailure> {
     let run = run::start(plan.clone())?;
     cancel.watch(run.stopper());
     let stopper = run.stopper();
@@ -59,14 +59,14 @@ pub(crate) fn run(
     }
     let (outcome, at_load, happened) = finish(run, plan, watched.server, event);
     let outcome = outcome?;
-    if outcome.ending() == Ending::Interrupted && cancel.is_requested() {
-        return Err(Failure::Cancelled);
+    if outcome.ending() == RunEnding::Interrupted && cancel.is_requested() {
+        return Err(MeasurementFailure::Cancelled);
     }
     let after = watched.usage_at_rest();
     let after = match plan.arrival {
-        Arrival::Closed { .. } => after?,
+        ArrivalModel::Closed { .. } => after?,
         // An overwhelmed server works long after, for clients that have gone.
-        Arrival::Open { .. } => after.or_else(|_| watched.usage_now())?,
+        ArrivalModel::Open { .. } => after.or_else(|_| watched.usage_now())?,
     };
     happened?;
     let mut before = before?;
@@ -78,7 +78,7 @@ pub(crate) fn run(
     let ended_in_time = outcome.ended_in_time();
     // What was begun in time and ended later was worked at until then.
     let elapsed = plan.duration.max(outcome.until_last_success());
-    Ok(Loaded {
+    Ok(LoadResult {
         elapsed,
         record: outcome.record(plan, frame(), None),
         busiest,
@@ -93,9 +93,9 @@ pub(crate) fn run(
 ///
 /// # Errors
 /// It fails.
-pub(crate) fn probe(plan: &Plan, cancel: &dyn Cancel) -> Result<(), Failure> {
+pub(crate) fn probe(plan: &LoadPlan, cancel: &dyn Cancel) -> Result<(), MeasurementFailure> {
     let mut plan = plan.clone();
-    plan.arrival = Arrival::Closed { connections: 1 };
+    plan.arrival = ArrivalModel::Closed { connections: 1 };
     plan.clients.count = 1;
     plan.threads.count = 1;
     plan.warm_up = Duration::ZERO;
@@ -106,25 +106,25 @@ pub(crate) fn probe(plan: &Plan, cancel: &dyn Cancel) -> Result<(), Failure> {
     cancel.watch(run.stopper());
     let outcome = run.finish()?;
     match outcome.totals().succeeded {
-        0 if cancel.is_requested() => Err(Failure::Cancelled),
+        0 if cancel.is_requested() => Err(MeasurementFailure::Cancelled),
         0 => Err(fruitless(&outcome.record(&plan, frame(), None))),
         _ => Ok(()),
     }
 }
 
 /// The reason why nothing succeeded.
-pub(crate) fn fruitless(record: &Record) -> Failure {
-    let certificate = load::failure::Failure::Certificate.name();
+pub(crate) fn fruitless(record: &LoadRecord) -> MeasurementFailure {
+    let certificate = load::failure::TransactionFailure::Certificate.name();
     if record.failures.contains_key(certificate.as_ref()) {
         let why =
             "the server showed another certificate than the one that the configuration is about";
-        return Failure::Void(why.to_owned());
+        return MeasurementFailure::Void(why.to_owned());
     }
     // The first warning of a load that failed names the most frequent failure.
     let has_failed = record.totals.failed > 0;
     let warning = record.warnings.first().filter(|_| has_failed);
     let said = warning.map(|warning| format!("{}: {}", warning.seen, warning.hint));
-    Failure::Failed(said.unwrap_or_else(|| "nothing was attempted".to_owned()))
+    MeasurementFailure::Failed(said.unwrap_or_else(|| "nothing was attempted".to_owned()))
 }
 
 /// Empty: the record of the experiment has all of it.
@@ -138,7 +138,7 @@ fn frame() -> Frame {
 }
 
 /// Waits for the end of the warm-up.
-fn at_beginning(run: &Run, watched: &Watched) -> Result<Usage, Failure> {
+fn at_beginning(run: &Run, watched: &WatchedProcesses) -> Result<TimedReading, MeasurementFailure> {
     if run.wait_for_rest() {
         let usage = watched.usage_at_rest();
         run.go_on();
@@ -152,13 +152,13 @@ fn at_beginning(run: &Run, watched: &Watched) -> Result<Usage, Failure> {
 /// way.
 fn finish(
     run: Run,
-    plan: &Plan,
-    server: Tree,
-    event: Option<&Event>,
+    plan: &LoadPlan,
+    server: ProcessTree,
+    event: Option<&ServerEvent>,
 ) -> (
-    std::io::Result<Outcome>,
-    Result<LoadedUsage, Failure>,
-    Result<(), Failure>,
+    std::io::Result<LoadOutcome>,
+    Result<LoadedUsage, MeasurementFailure>,
+    Result<(), MeasurementFailure>,
 ) {
     let stopper = run.stopper();
     let lead = BEFORE_END_MAX.min(plan.duration / 10);
@@ -179,8 +179,12 @@ fn finish(
     })
 }
 
-/// Has the event happen when it is due, unless the load is over before.
-fn happen(due: Instant, over: &Receiver<()>, event: &Event) -> Result<(), Failure> {
+/// Makes the event happen when it is due, unless the load is over before.
+fn happen(
+    due: Instant,
+    over: &Receiver<()>,
+    event: &ServerEvent,
+) -> Result<(), MeasurementFailure> {
     match over.recv_timeout(due.saturating_duration_since(Instant::now())) {
         Err(RecvTimeoutError::Timeout) => event.command.run(),
         _ => Ok(()),
@@ -191,9 +195,9 @@ fn happen(due: Instant, over: &Receiver<()>, event: &Event) -> Result<(), Failur
 fn look_at(
     at: Instant,
     over: &Receiver<()>,
-    server: Tree,
+    server: ProcessTree,
     stopper: &Stopper,
-) -> Result<LoadedUsage, Failure> {
+) -> Result<LoadedUsage, MeasurementFailure> {
     let waited = over.recv_timeout(at.saturating_duration_since(Instant::now()));
     let is_over = waited == Err(RecvTimeoutError::Disconnected);
     Ok(LoadedUsage {
@@ -207,11 +211,14 @@ fn look_at(
 }
 
 /// A load in the background; it ends with this value.
-pub(crate) struct Background(Option<Run>);
+pub(crate) struct BackgroundLoad(Option<Run>);
 
-impl Background {
+impl BackgroundLoad {
     /// Starts it. Its threads let those of the measured load have the CPU.
-    pub(crate) fn start(mut plan: Plan, cancel: &dyn Cancel) -> Result<Self, Failure> {
+    pub(crate) fn start(
+        mut plan: LoadPlan,
+        cancel: &dyn Cancel,
+    ) -> Result<Self, MeasurementFailure> {
         plan.warm_up = Duration::ZERO;
         plan.rests = false;
         plan.is_background = true;
@@ -228,7 +235,7 @@ impl Background {
     }
 }
 
-impl Drop for Background {
+impl Drop for BackgroundLoad {
     fn drop(&mut self) {
         if let Some(run) = self.0.take() {
             run.stopper().stop();
@@ -278,7 +285,7 @@ mod tests {
 
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-    fn plan(address: SocketAddr, settings: &[(&str, &str)]) -> Plan {
+    fn plan(address: SocketAddr, settings: &[(&str, &str)]) -> LoadPlan {
         let given = [("url", "http://lab.test/")]
             .iter()
             .chain(settings)
@@ -302,9 +309,9 @@ mod tests {
             Self(cat.stdin(Stdio::piped()).spawn().unwrap())
         }
 
-        fn watched(&self) -> Watched {
-            let tree = Tree::of(self.0.id());
-            Watched {
+        fn watched(&self) -> WatchedProcesses {
+            let tree = ProcessTree::of(self.0.id());
+            WatchedProcesses {
                 server: tree,
                 origin: tree,
                 cpus: sys::cpu::allowed_cpus().into_iter().collect(),
@@ -377,8 +384,9 @@ mod tests {
         let never = Hand::new(false);
         let settings = [("rate", "200"), ("duration", "300ms"), ("warm-up", "100ms")];
         let address = server(OK);
-        let background = Background::start(plan(address, &[("duration", "1h")]), &never).unwrap();
-        let watched = Watched {
+        let background =
+            BackgroundLoad::start(plan(address, &[("duration", "1h")]), &never).unwrap();
+        let watched = WatchedProcesses {
             background: Some(background.stopper()),
             ..idle.watched()
         };
@@ -404,7 +412,7 @@ mod tests {
     fn a_server_that_does_not_answer_is_found_first() {
         let never = Hand::new(false);
         let refusing = plan(server(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), &[]);
-        let Failure::Failed(why) = probe(&refusing, &never).unwrap_err() else {
+        let MeasurementFailure::Failed(why) = probe(&refusing, &never).unwrap_err() else {
             panic!("it is the server's failure");
         };
         assert!(
@@ -418,6 +426,6 @@ mod tests {
         let idle = Idle::new();
         let plan = plan(server(OK), &[("duration", "1h")]);
         let failure = run(&plan, &idle.watched(), None, &Hand::new(true)).unwrap_err();
-        assert_eq!(failure, Failure::Cancelled);
+        assert_eq!(failure, MeasurementFailure::Cancelled);
     }
 }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use measure::experiment::Placement;
 
-use super::failure::Failure;
-use crate::process::tree::Tree;
-use crate::process::{Child, first_lines};
-use crate::targets::form::{KeyKind, ServerSpec};
+use super::failure::MeasurementFailure;
+use crate::process::tree::ProcessTree;
+use crate::process::{GuardedChild, first_lines};
+use crate::targets::form::{ServerKeyKind, ServerSpec};
 
 /// The file that we are, even if it has been replaced since we started.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -30,18 +30,18 @@ const IDLE_TIMEOUT: &str = "3600s";
 
 /// A running origin; it is ended on drop.
 #[derive(Debug)]
-pub(crate) struct Origin {
-    child: Child,
+pub(crate) struct RunningOrigin {
+    child: GuardedChild,
     address: SocketAddr,
     cpus: Vec<u16>,
 }
 
-impl Origin {
+impl RunningOrigin {
     /// Starts it on these CPUs, a thread on each.
     ///
     /// # Errors
     /// It does not serve.
-    pub(crate) fn start(cpus: &[u16], folder: &Path) -> Result<Self, Failure> {
+    pub(crate) fn start(cpus: &[u16], folder: &Path) -> Result<Self, MeasurementFailure> {
         let numbers: Vec<_> = cpus.iter().map(u16::to_string).collect();
         let words = format!(
             "{OWN_PROGRAM} origin --listen 127.0.0.1:0 --idle-timeout {IDLE_TIMEOUT} --cpus {}",
@@ -49,7 +49,7 @@ impl Origin {
         );
         let words: Vec<_> = words.split(' ').map(OsString::from).collect();
         let output = folder.join("origin.output");
-        let mut child = Child::start(&words, cpus, folder, &output)?;
+        let mut child = GuardedChild::start(&words, cpus, folder, &output)?;
         let address = wait_until_serving(&mut child)?;
         Ok(Self {
             child,
@@ -66,7 +66,7 @@ impl Origin {
         &self.cpus
     }
 
-    pub(crate) fn tree(&self) -> Tree {
+    pub(crate) fn tree(&self) -> ProcessTree {
         self.child.tree()
     }
 
@@ -81,7 +81,7 @@ impl Origin {
 pub(crate) fn spec(of: &ServerSpec, cpus: usize) -> ServerSpec {
     ServerSpec {
         workers: u16::try_from(cpus).unwrap_or(u16::MAX),
-        certificates: vec![KeyKind::P256],
+        certificates: vec![ServerKeyKind::P256],
         versions: of.versions.clone(),
         groups: of.groups.clone(),
         objects: of.objects.clone(),
@@ -90,7 +90,7 @@ pub(crate) fn spec(of: &ServerSpec, cpus: usize) -> ServerSpec {
     }
 }
 
-fn wait_until_serving(child: &mut Child) -> Result<SocketAddr, Failure> {
+fn wait_until_serving(child: &mut GuardedChild) -> Result<SocketAddr, MeasurementFailure> {
     let begun = Instant::now();
     loop {
         if let Some(address) = address_in(&child.output()) {
@@ -105,7 +105,7 @@ fn wait_until_serving(child: &mut Child) -> Result<SocketAddr, Failure> {
             }
         };
         let said = first_lines(&child.output());
-        return Err(Failure::Failed(format!(
+        return Err(MeasurementFailure::Failed(format!(
             "the origin behind the servers does not serve ({how}): {said}"
         )));
     }

@@ -1,4 +1,4 @@
-//! What a measurement asks of a server beside its load: how it serves, commands while it is loaded,
+//! Requests of a measurement beside its load: how the server serves, commands while it is loaded,
 //! and the load of another program.
 
 use std::collections::BTreeMap;
@@ -9,30 +9,32 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use measure::choice::Kind;
-use measure::record::Handshakes;
+use measure::record::HandshakeCounts;
 
-use super::failure::{Cancel, Failure};
-use crate::process::{Child, ChildFault, first_lines};
-use crate::targets::form::{ServerSpec, Target};
-use crate::targets::server::{Counted, REQUEST_LOG};
+use super::failure::{Cancel, MeasurementFailure};
+use crate::process::{ChildFault, GuardedChild, first_lines};
+use crate::targets::form::OutputNumbers;
+use crate::targets::form::{ServerSpec, TestTarget};
+use crate::targets::server::REQUEST_LOG;
 use crate::targets::templates;
 use crate::targets::templates::ClientValues;
 
 /// All requests of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Requests {
+pub(crate) struct LoggedRequests {
     pub(crate) succeeded: u64,
-    /// What was negotiated for the connections that they came by.
-    pub(crate) handshakes: Vec<Handshakes>,
+    /// Handshakes of the connections that the requests came by.
+    pub(crate) handshakes: Vec<HandshakeCounts>,
 }
 
 /// The requests that the server of this folder logged since it started, or since they were read.
 ///
 /// # Errors
 /// There is no log, or it is malformed.
-pub(crate) fn read(folder: &Path, spec: &ServerSpec) -> Result<Requests, Failure> {
+pub(crate) fn read(folder: &Path, spec: &ServerSpec) -> Result<LoggedRequests, MeasurementFailure> {
     let path = folder.join(REQUEST_LOG);
-    let failed = |why: &dyn Display| Failure::Failed(format!("{}: {why}", path.display()));
+    let failed =
+        |why: &dyn Display| MeasurementFailure::Failed(format!("{}: {why}", path.display()));
     let log = fs::read_to_string(&path).map_err(|fault| failed(&fault))?;
     // It grows by megabytes, and the run's folder stays until its end.
     let _ = fs::remove_file(&path);
@@ -42,8 +44,8 @@ pub(crate) fn read(folder: &Path, spec: &ServerSpec) -> Result<Requests, Failure
 /// Reads a log of nginx: `$ssl_protocol $ssl_cipher $ssl_curve $ssl_session_reused $status
 /// $connection_requests` in each line, `-` for what is empty. By what a resumed session was
 /// resumed the log does not say, but the server was asked for.
-fn parse(log: &str, spec: &ServerSpec) -> Option<Requests> {
-    let mut requests = Requests::default();
+fn parse(log: &str, spec: &ServerSpec) -> Option<LoggedRequests> {
+    let mut requests = LoggedRequests::default();
     let mut counts = BTreeMap::<(&str, &str, &str, bool), u64>::new();
     for line in log.lines() {
         let mut fields = line.split(' ');
@@ -58,22 +60,25 @@ fn parse(log: &str, spec: &ServerSpec) -> Option<Requests> {
         }
     }
     let handshakes = counts.into_iter();
-    let handshakes = handshakes.map(|((version, suite, group, is_resumed), count)| Handshakes {
-        kind: match (is_resumed, version, spec.tickets) {
-            (false, ..) => Kind::Full,
-            (true, "TLSv1.3", _) => Kind::Psk,
-            (true, _, true) => Kind::Ticket,
-            (true, _, false) => Kind::SessionId,
-        },
-        version: version.to_owned(),
-        suite: suite.to_owned(),
-        group: (group != "-").then(|| group.to_ascii_lowercase()),
-        signature: None,
-        alpn: None,
-        retried: false,
-        early_data_accepted: None,
-        count,
-    });
+    let handshakes =
+        handshakes.map(
+            |((version, suite, group, is_resumed), count)| HandshakeCounts {
+                kind: match (is_resumed, version, spec.tickets) {
+                    (false, ..) => Kind::Full,
+                    (true, "TLSv1.3", _) => Kind::Psk,
+                    (true, _, true) => Kind::Ticket,
+                    (true, _, false) => Kind::SessionId,
+                },
+                version: version.to_owned(),
+                suite: suite.to_owned(),
+                group: (group != "-").then(|| group.to_ascii_lowercase()),
+                signature: None,
+                alpn: None,
+                retried: false,
+                early_data_accepted: None,
+                count,
+            },
+        );
     requests.handshakes = handshakes.collect();
     Some(requests)
 }
@@ -83,23 +88,23 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// The command, not yet run.
 #[derive(Debug)]
-pub(crate) struct Command {
+pub(crate) struct EventCommand {
     name: &'static str,
     words: Vec<OsString>,
-    /// Those of the client: what is measured must not be disturbed.
+    /// The client's CPUs: what is measured must not be disturbed.
     cpus: Vec<u16>,
     folder: PathBuf,
 }
 
-/// What happens to a server under load, once.
+/// An event that befalls a server under load, once.
 #[derive(Debug)]
-pub(crate) struct Event {
+pub(crate) struct ServerEvent {
     /// When, from the end of the warm-up.
     pub(crate) at: Duration,
-    pub(crate) command: Command,
+    pub(crate) command: EventCommand,
 }
 
-impl Command {
+impl EventCommand {
     /// That of these words, in which `{{program}}` and `{{folder}}` are replaced.
     pub(super) fn new(
         name: &'static str,
@@ -121,22 +126,22 @@ impl Command {
         }
     }
 
-    pub(super) fn start(&self) -> Result<Child, ChildFault> {
+    pub(super) fn start(&self) -> Result<GuardedChild, ChildFault> {
         let output = self.folder.join(format!("{}.output", self.name));
-        Child::start(&self.words, &self.cpus, &self.folder, &output)
+        GuardedChild::start(&self.words, &self.cpus, &self.folder, &output)
     }
 
     /// Judges it by how it ended.
     ///
     /// # Errors
     /// It failed.
-    pub(super) fn judge(&self, child: &mut Child) -> Result<(), Failure> {
+    pub(super) fn judge(&self, child: &mut GuardedChild) -> Result<(), MeasurementFailure> {
         if child.ended().is_some_and(|how| how.ends_with(" 0")) {
             return Ok(());
         }
         let said = first_lines(&child.output());
         let name = self.name;
-        Err(Failure::Failed(format!(
+        Err(MeasurementFailure::Failed(format!(
             "the command `{name}` failed: {said}"
         )))
     }
@@ -145,7 +150,7 @@ impl Command {
     ///
     /// # Errors
     /// It failed.
-    pub(super) fn run(&self) -> Result<(), Failure> {
+    pub(super) fn run(&self) -> Result<(), MeasurementFailure> {
         let mut child = self.start()?;
         while child.ended().is_none() {
             thread::sleep(PAUSE);
@@ -163,7 +168,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// The result of one run of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fetched {
-    pub(crate) counted: Counted,
+    pub(crate) counted: OutputNumbers,
     /// How long it took, by its own clock, or else by ours with its start and end.
     pub(crate) took: Duration,
     /// Resident memory of the server while the program ran, at its most.
@@ -177,12 +182,12 @@ pub(crate) struct Fetched {
 /// # Errors
 /// It cannot be started, fails, hangs, or does not print its numbers; or it was cancelled.
 pub(crate) fn fetch(
-    client: &Target,
+    client: &TestTarget,
     values: &ClientValues<'_>,
     cpus: &[u16],
     server_bytes: impl Fn() -> u64,
     cancel: &dyn Cancel,
-) -> Result<Fetched, Failure> {
+) -> Result<Fetched, MeasurementFailure> {
     let mut child = start(client, values, cpus)?;
     let begun = Instant::now();
     let mut most = (server_bytes(), 0);
@@ -191,11 +196,11 @@ pub(crate) fn fetch(
             break how.to_owned();
         }
         if cancel.is_requested() {
-            return Err(Failure::Cancelled);
+            return Err(MeasurementFailure::Cancelled);
         }
         if begun.elapsed() > FETCH_MAX {
             let (name, seconds) = (&client.name, FETCH_MAX.as_secs());
-            return Err(Failure::Failed(format!(
+            return Err(MeasurementFailure::Failed(format!(
                 "{name} has not ended after {seconds} s"
             )));
         }
@@ -213,7 +218,7 @@ pub(crate) fn fetch(
     let counted = counted.filter(|_| is_over);
     let counted = counted.ok_or_else(|| {
         let said = first_lines(&said);
-        Failure::Failed(format!("{} ended ({how}): {said}", client.name))
+        MeasurementFailure::Failed(format!("{} ended ({how}): {said}", client.name))
     })?;
     Ok(Fetched {
         counted,
@@ -223,7 +228,11 @@ pub(crate) fn fetch(
     })
 }
 
-fn start(client: &Target, values: &ClientValues<'_>, cpus: &[u16]) -> Result<Child, Failure> {
+fn start(
+    client: &TestTarget,
+    values: &ClientValues<'_>,
+    cpus: &[u16],
+) -> Result<GuardedChild, MeasurementFailure> {
     let folder: &Path = values.folder;
     for (name, text) in templates::files(client, values)? {
         fs::write(folder.join(name), text)?;
@@ -231,7 +240,7 @@ fn start(client: &Target, values: &ClientValues<'_>, cpus: &[u16]) -> Result<Chi
     let words = templates::command(client, &client.form.start, values)?;
     let words: Vec<_> = words.into_iter().map(OsString::from).collect();
     let output = folder.join("output");
-    Ok(Child::start(&words, cpus, folder, &output)?)
+    Ok(GuardedChild::start(&words, cpus, folder, &output)?)
 }
 
 #[cfg(test)]

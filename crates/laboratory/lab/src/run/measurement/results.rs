@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use load::plan::{Arrival, Plan, Stretch};
-use measure::capacity::{Point, ReadOffs};
+use load::plan::{ArrivalModel, LoadPlan, Stretch};
+use measure::capacity::{RatePoint, ReadOffs};
 use measure::choice::Kind;
-use measure::experiment::Durations;
+use measure::experiment::DurationSummary;
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
-use measure::record::{Counts, Record, Second, Warning};
+use measure::record::{LoadRecord, RunWarning, Second, TransactionCounts};
 
 use super::usage::share;
-use crate::targets::server::Counted;
+use crate::targets::form::OutputNumbers;
 
 /// The summary of a histogram.
-pub(crate) fn durations(of: &Histogram) -> Durations {
-    Durations {
+pub(crate) fn durations(of: &Histogram) -> DurationSummary {
+    DurationSummary {
         count: of.count(),
         mean_ns: of.mean_ns() as u64,
         p50_ns: of.quantile_ns(0.5),
@@ -27,7 +27,7 @@ pub(crate) fn durations(of: &Histogram) -> Durations {
     }
 }
 
-pub(crate) fn handshake_durations(record: &Record) -> Durations {
+pub(crate) fn handshake_durations(record: &LoadRecord) -> DurationSummary {
     let mut sum = Histogram::default();
     for latencies in record.latencies.values() {
         sum.add(&latencies.handshake);
@@ -36,17 +36,17 @@ pub(crate) fn handshake_durations(record: &Record) -> Durations {
 }
 
 /// The rate of open load, if it is one.
-pub(crate) fn offered_per_s(plan: &Plan) -> Option<f64> {
+pub(crate) fn offered_per_s(plan: &LoadPlan) -> Option<f64> {
     match &plan.arrival {
-        Arrival::Open { stretches, .. } if !changes(stretches) => {
+        ArrivalModel::Open { stretches, .. } if !changes(stretches) => {
             stretches.first().map(|stretch| stretch.from_per_s)
         }
         _ => None,
     }
 }
 
-pub(crate) fn counts(of: Counted) -> Counts {
-    Counts {
+pub(crate) fn counts(of: OutputNumbers) -> TransactionCounts {
+    TransactionCounts {
         attempted: of.operations + of.failed,
         succeeded: of.operations,
         failed: of.failed,
@@ -54,36 +54,36 @@ pub(crate) fn counts(of: Counted) -> Counts {
 }
 
 /// Response times of a program's load: those that we saw, and what it printed of the others.
-pub(crate) fn called(seen: &Histogram, counted: Counted) -> Durations {
+pub(crate) fn called(seen: &Histogram, counted: OutputNumbers) -> DurationSummary {
     let seen = durations(seen);
     match counted.p95 {
         None => seen,
-        Some(p95) => Durations {
+        Some(p95) => DurationSummary {
             p95_ns: nanoseconds(p95),
             ..seen
         },
     }
 }
 
-pub(crate) fn full_handshakes(record: &Record) -> u64 {
+pub(crate) fn full_handshakes(record: &LoadRecord) -> u64 {
     let rows = record.handshakes.iter();
     let full = rows.filter(|row| row.kind == Kind::Full);
     full.map(|row| row.count).sum()
 }
 
 /// Second by second, where the rate changes or something happens to the server; else nothing.
-pub(crate) fn seconds(plan: &Plan, record: &Record, has_event: bool) -> Vec<Second> {
+pub(crate) fn seconds(plan: &LoadPlan, record: &LoadRecord, has_event: bool) -> Vec<Second> {
     match &plan.arrival {
         _ if has_event => record.seconds.clone(),
-        Arrival::Open { stretches, .. } if changes(stretches) => record.seconds.clone(),
+        ArrivalModel::Open { stretches, .. } if changes(stretches) => record.seconds.clone(),
         _ => Vec::new(),
     }
 }
 
-/// What can be read off rates that rise: of steps, a point each; of a ramp, a point for each
-/// whole second of it.
-pub(crate) fn read_offs(plan: &Plan, record: &Record) -> Option<ReadOffs> {
-    let Arrival::Open { stretches, .. } = &plan.arrival else {
+/// Read-offs of rates that rise: of steps, a point each; of a ramp, a point for each whole second
+/// of it.
+pub(crate) fn read_offs(plan: &LoadPlan, record: &LoadRecord) -> Option<ReadOffs> {
+    let ArrivalModel::Open { stretches, .. } = &plan.arrival else {
         return None;
     };
     if !changes(stretches) {
@@ -104,10 +104,10 @@ fn changes(stretches: &[Stretch]) -> bool {
     stretches.len() > 1 || stretches.iter().any(is_ramp)
 }
 
-/// What ended in a second, whenever it was begun.
-fn point(second: &Second) -> Point {
+/// The transactions that ended in a second, whenever they were begun.
+fn point(second: &Second) -> RatePoint {
     let ended = second.succeeded + second.failed;
-    Point {
+    RatePoint {
         offered_per_s: second.attempted as f64,
         succeeded_per_s: second.succeeded as f64,
         error_rate: second.failed as f64 / ended.max(1) as f64,
@@ -121,7 +121,7 @@ const BUSY_MIN: f64 = 0.9;
 
 /// The measured capacity of a server.
 #[derive(Clone, Copy)]
-pub(crate) struct Capacity {
+pub(crate) struct MeasuredCapacity {
     /// Transactions that succeeded a second.
     pub(crate) per_s: f64,
     /// The share of the time that its CPUs worked for it.
@@ -129,8 +129,8 @@ pub(crate) struct Capacity {
 }
 
 /// A load that leaves the server idle does not measure its capacity.
-pub(crate) fn of_capacity(found: Capacity) -> Option<Warning> {
-    (found.server_busy < BUSY_MIN).then(|| Warning {
+pub(crate) fn of_capacity(found: MeasuredCapacity) -> Option<RunWarning> {
+    (found.server_busy < BUSY_MIN).then(|| RunWarning {
         seen: format!(
             "while it was found out what the server can do, it worked for {:.0} % of the time: it \
              can do more than that",
@@ -149,11 +149,11 @@ pub(crate) fn of_client(
     elapsed: Duration,
     cpus: usize,
     server_busy: f64,
-) -> Option<Warning> {
+) -> Option<RunWarning> {
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
     let client_busy = share(client, elapsed * cpus);
     let is_limit = client_busy >= BUSY_MIN && server_busy < BUSY_MIN;
-    is_limit.then(|| Warning {
+    is_limit.then(|| RunWarning {
         seen: format!(
             "load and origin kept their CPUs busy for {:.0} % of the time, the server its own for \
              {:.0} %: they may limit the rate",
@@ -189,7 +189,7 @@ mod tests {
         close(told.p99_ns, 990.0);
         close(told.p999_ns, 999.0);
         close(told.max_ns, 1000.0);
-        assert_eq!(durations(&Histogram::default()), Durations::default());
+        assert_eq!(durations(&Histogram::default()), DurationSummary::default());
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod warnings_tests {
 
     #[test]
     fn a_capacity_is_of_a_server_that_had_no_rest() {
-        let found = |server_busy| Capacity {
+        let found = |server_busy| MeasuredCapacity {
             per_s: 100.0,
             server_busy,
         };

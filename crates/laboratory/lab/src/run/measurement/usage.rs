@@ -1,20 +1,20 @@
-//! What a server used while it was loaded: CPU time, memory, switches, and the whole machine's time.
+//! Use of a server while it was loaded: CPU time, memory, switches, and the whole machine's time.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use load::run::Stopper;
-use measure::record::Background;
+use measure::record::BackgroundResult;
 
-use super::failure::Failure;
-use crate::process::tree::{CpuReading, Tree};
+use super::failure::MeasurementFailure;
+use crate::process::tree::{CpuReading, ProcessTree};
 
 /// The processes whose CPU time is read.
 #[derive(Clone, Debug)]
-pub(crate) struct Watched {
-    pub(crate) server: Tree,
-    pub(crate) origin: Tree,
+pub(crate) struct WatchedProcesses {
+    pub(crate) server: ProcessTree,
+    pub(crate) origin: ProcessTree,
     /// The CPUs that they and the client run on.
     pub(crate) cpus: BTreeSet<u16>,
     /// The load in the background, beside which the server never rests.
@@ -23,7 +23,7 @@ pub(crate) struct Watched {
 
 /// CPU time at a moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Usage {
+pub(crate) struct TimedReading {
     server: CpuReading,
     /// How often threads of the server went to sleep.
     server_switches: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Usage {
     own: Duration,
     /// Processes of ours that have ended.
     ended: Duration,
-    machine: Machine,
+    machine: MachineTime,
     /// Bytes received in the background.
     background: Option<(u64, u64)>,
     at: Instant,
@@ -50,15 +50,15 @@ pub(crate) struct Used {
     pub(crate) foreign: f64,
     /// The share that the hypervisor gave away, 0 to 1.
     pub(crate) stolen: f64,
-    pub(crate) background: Option<Background>,
+    pub(crate) background: Option<BackgroundResult>,
 }
 
-impl Watched {
+impl WatchedProcesses {
     /// Waits until the server is at rest; but beside a load in the background it never is.
     ///
     /// # Errors
     /// It does not come to rest.
-    pub(crate) fn usage_at_rest(&self) -> Result<Usage, Failure> {
+    pub(crate) fn usage_at_rest(&self) -> Result<TimedReading, MeasurementFailure> {
         match &self.background {
             None => self.with_others(self.server.cpu_at_rest()?),
             Some(_) => self.usage_now(),
@@ -66,39 +66,40 @@ impl Watched {
     }
 
     /// Now, whatever is in progress.
-    pub(crate) fn usage_now(&self) -> Result<Usage, Failure> {
+    pub(crate) fn usage_now(&self) -> Result<TimedReading, MeasurementFailure> {
         self.with_others(self.server.cpu()?)
     }
 
-    fn with_others(&self, server: CpuReading) -> Result<Usage, Failure> {
+    fn with_others(&self, server: CpuReading) -> Result<TimedReading, MeasurementFailure> {
         let own = sys::cpu::process_time(std::process::id())?;
-        Ok(Usage {
+        Ok(TimedReading {
             server,
             server_switches: self.server.switches()?,
             origin: self.origin.cpu()?,
             own,
             ended: sys::cpu::ended_children_time(),
-            machine: Machine::now(&self.cpus)?,
+            machine: MachineTime::now(&self.cpus)?,
             background: self.background.as_ref().map(Stopper::done),
             at: Instant::now(),
         })
     }
 }
 
-impl Usage {
+impl TimedReading {
     /// Leaves the processes of the server out that have ended by then: what they used is not known.
     pub(crate) fn forget_ended(&mut self, after: &Self) {
         self.server.forget_ended(&after.server);
     }
 
-    /// What was used since then.
+    /// Use since then.
     ///
     /// # Errors
     /// A process of the server or the origin ended in between: what it used is lost.
-    pub(crate) fn since(&self, before: &Self) -> Result<Used, Failure> {
+    pub(crate) fn since(&self, before: &Self) -> Result<Used, MeasurementFailure> {
         let server = self.server.since(&before.server)?;
         let origin = self.origin.since(&before.origin);
-        let origin = origin.map_err(|fault| Failure::Failed(format!("of the origin: {fault}")))?;
+        let origin = origin
+            .map_err(|fault| MeasurementFailure::Failed(format!("of the origin: {fault}")))?;
         let ended = self.ended.saturating_sub(before.ended);
         let own = self.own.saturating_sub(before.own);
         let machine = self.machine.since(before.machine);
@@ -112,7 +113,7 @@ impl Usage {
             background: self
                 .background
                 .zip(before.background)
-                .map(|((bytes, succeeded), then)| Background {
+                .map(|((bytes, succeeded), then)| BackgroundResult {
                     received_bytes: bytes - then.0,
                     succeeded: Some(succeeded - then.1),
                     elapsed_ns: self.at.saturating_duration_since(before.at).as_nanos() as u64,
@@ -136,14 +137,14 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// CPU time of some CPUs since they started.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Machine {
+pub(crate) struct MachineTime {
     pub(crate) busy: Duration,
     /// Given to other guests by the hypervisor.
     pub(crate) stolen: Duration,
     pub(crate) all: Duration,
 }
 
-impl Machine {
+impl MachineTime {
     pub(crate) fn now(cpus: &BTreeSet<u16>) -> io::Result<Self> {
         Ok(Self::parse(&fs::read_to_string("/proc/stat")?, cpus))
     }
@@ -215,29 +216,32 @@ mod machine_tests {
 
     #[test]
     fn only_our_cpus_count() {
-        let machine = Machine::parse(STAT, &BTreeSet::from([0, 12]));
+        let machine = MachineTime::parse(STAT, &BTreeSet::from([0, 12]));
         assert_eq!(machine.busy, TICK * 150);
         assert_eq!(machine.stolen, TICK * 40);
         assert_eq!(machine.all, TICK * 830);
-        assert_eq!(Machine::parse(STAT, &BTreeSet::new()), Machine::default());
+        assert_eq!(
+            MachineTime::parse(STAT, &BTreeSet::new()),
+            MachineTime::default()
+        );
     }
 
     #[test]
     fn what_is_not_ours_is_foreign() {
-        let all = Machine::parse(STAT, &BTreeSet::from([0, 12]));
-        let one = all.since(Machine::parse(STAT, &BTreeSet::from([0])));
+        let all = MachineTime::parse(STAT, &BTreeSet::from([0, 12]));
+        let one = all.since(MachineTime::parse(STAT, &BTreeSet::from([0])));
         assert_eq!(one.all, TICK * 100);
         let close = |value: f64, wanted: f64| assert!((value - wanted).abs() < 1e-9, "{value}");
         close(one.foreign(Duration::ZERO), 0.1);
         close(one.foreign(TICK * 4), 0.06);
         close(one.foreign(TICK * 40), 0.0);
         close(all.stolen(), 40.0 / 830.0);
-        close(Machine::default().foreign(TICK), 0.0);
+        close(MachineTime::default().foreign(TICK), 0.0);
     }
 
     #[test]
     fn this_machine_counts() {
         let cpus = sys::cpu::allowed_cpus().into_iter().collect();
-        assert!(Machine::now(&cpus).unwrap().all > Duration::ZERO);
+        assert!(MachineTime::now(&cpus).unwrap().all > Duration::ZERO);
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use measure::choice::Kind;
-use measure::record::{Counts, Handshakes, Second};
+use measure::record::{HandshakeCounts, Second, TransactionCounts};
 
-use super::failure::Failure;
-use crate::run::scenario::settings::{Expect, Share};
+use super::failure::MeasurementFailure;
+use crate::run::scenario::settings::{Expect, ShareBounds};
 
 /// A closed load that fails more often than this measures faults.
-const CLOSED_ERROR_RATE: Share = Share {
+const CLOSED_ERROR_RATE: ShareBounds = ShareBounds {
     least: 0.0,
     most: 0.01,
 };
@@ -23,10 +23,10 @@ const UNOFFERED: [&str; 2] = ["clients-exhausted", "schedule-overrun"];
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence<'a> {
-    pub(crate) handshakes: &'a [Handshakes],
-    /// What came in each second.
+    pub(crate) handshakes: &'a [HandshakeCounts],
+    /// The seconds of the load.
     pub(crate) seconds: &'a [Second],
-    pub(crate) totals: Counts,
+    pub(crate) totals: TransactionCounts,
     pub(crate) failures: &'a BTreeMap<String, u64>,
     /// Whether TLS is spoken; else nothing is expected of handshakes.
     pub(crate) is_tls: bool,
@@ -38,8 +38,8 @@ pub(crate) struct Evidence<'a> {
 /// Checks that everything is as expected.
 ///
 /// # Errors
-/// [`Failure::Void`], with all that is not.
-pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Result<(), Failure> {
+/// [`MeasurementFailure::Void`], with all that is not.
+pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Result<(), MeasurementFailure> {
     let mut faults = Vec::new();
     let has_any = evidence.is_closed || !evidence.handshakes.is_empty();
     if evidence.is_tls && has_any {
@@ -51,14 +51,14 @@ pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Result<(), Failu
     if faults.is_empty() {
         Ok(())
     } else {
-        Err(Failure::Void(faults.join("; ")))
+        Err(MeasurementFailure::Void(faults.join("; ")))
     }
 }
 
 fn of_handshakes(expect: &Expect, evidence: Evidence<'_>) -> Vec<String> {
     let rows = evidence.handshakes;
-    let version = |row: &Handshakes| Some(row.version.clone());
-    let suite = |row: &Handshakes| Some(row.suite.clone());
+    let version = |row: &HandshakeCounts| Some(row.version.clone());
+    let suite = |row: &HandshakeCounts| Some(row.suite.clone());
     let found = [
         of_kinds(expect.kinds.as_deref(), rows, evidence.is_closed),
         of_one("version", expect.version.as_ref(), rows, version),
@@ -74,7 +74,7 @@ fn of_handshakes(expect: &Expect, evidence: Evidence<'_>) -> Vec<String> {
 }
 
 /// No other kind, and each of these if all are to be there.
-fn of_kinds(wanted: Option<&[Kind]>, rows: &[Handshakes], all: bool) -> Option<String> {
+fn of_kinds(wanted: Option<&[Kind]>, rows: &[HandshakeCounts], all: bool) -> Option<String> {
     let wanted = wanted?;
     let made = |kind: Kind| !all || rows.iter().any(|row| row.kind == kind);
     let is_kept =
@@ -91,8 +91,8 @@ fn of_kinds(wanted: Option<&[Kind]>, rows: &[Handshakes], all: bool) -> Option<S
 fn of_one(
     what: &str,
     wanted: Option<&String>,
-    rows: &[Handshakes],
-    of: impl Fn(&Handshakes) -> Option<String>,
+    rows: &[HandshakeCounts],
+    of: impl Fn(&HandshakeCounts) -> Option<String>,
 ) -> Option<String> {
     let wanted = wanted?;
     let mut found = rows.iter().filter_map(&of).peekable();
@@ -101,7 +101,7 @@ fn of_one(
 }
 
 /// `TLS_A 1203, TLS_B 7`, the most frequent first.
-fn counted(rows: &[Handshakes], of: impl Fn(&Handshakes) -> Option<String>) -> String {
+fn counted(rows: &[HandshakeCounts], of: impl Fn(&HandshakeCounts) -> Option<String>) -> String {
     let mut counts = BTreeMap::<String, u64>::new();
     for row in rows {
         if let Some(name) = of(row) {
@@ -124,16 +124,19 @@ fn counted(rows: &[Handshakes], of: impl Fn(&Handshakes) -> Option<String>) -> S
 /// Checks how connections to the origin began; those of the warm-up count too.
 ///
 /// # Errors
-/// [`Failure::Void`], with the share that resumed.
-pub(crate) fn judge_origin(wanted: Share, rows: &[Handshakes]) -> Result<(), Failure> {
+/// [`MeasurementFailure::Void`], with the share that resumed.
+pub(crate) fn judge_origin(
+    wanted: ShareBounds,
+    rows: &[HandshakeCounts],
+) -> Result<(), MeasurementFailure> {
     let full = rows.iter().filter(|row| row.kind == Kind::Full);
     let full: u64 = full.map(|row| row.count).sum();
     let resumed = rows.iter().map(|row| row.count).sum::<u64>() - full;
     let fault = of_share("handshakes with the origin", wanted, resumed, full);
-    fault.map_or(Ok(()), |fault| Err(Failure::Void(fault)))
+    fault.map_or(Ok(()), |fault| Err(MeasurementFailure::Void(fault)))
 }
 
-/// Of the figures alone: in the warm-up every session begins.
+/// Resumptions are judged by the figures alone: in the warm-up every session begins.
 fn of_resumed(expect: &Expect, seconds: &[Second]) -> Option<String> {
     let wanted = expect.resumed?;
     let resumed: u64 = seconds.iter().map(|second| second.resumed).sum();
@@ -141,7 +144,7 @@ fn of_resumed(expect: &Expect, seconds: &[Second]) -> Option<String> {
     of_share("handshakes", wanted, resumed, full)
 }
 
-fn of_share(what: &str, wanted: Share, resumed: u64, full: u64) -> Option<String> {
+fn of_share(what: &str, wanted: ShareBounds, resumed: u64, full: u64) -> Option<String> {
     let share = share(resumed, resumed + full);
     (!wanted.holds(share)).then(|| {
         let mut text = format!("asked for {} {what} resumed, got ", bounds(wanted));
@@ -154,7 +157,7 @@ fn of_error_rate(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
     let wanted = expect
         .error_rate
         .or_else(|| evidence.is_closed.then_some(CLOSED_ERROR_RATE))?;
-    let Counts {
+    let TransactionCounts {
         attempted, failed, ..
     } = evidence.totals;
     let share = share(failed, attempted);
@@ -176,7 +179,7 @@ fn of_error_rate(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
     })
 }
 
-/// What never left the client is no failure of the server.
+/// A hello that never left the client is no failure of the server.
 fn of_offer(evidence: Evidence<'_>) -> Option<String> {
     let counts = UNOFFERED.iter().map(|name| evidence.failures.get(*name));
     let unoffered: u64 = counts.flatten().sum();
@@ -194,7 +197,7 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-fn bounds(Share { least, most }: Share) -> String {
+fn bounds(ShareBounds { least, most }: ShareBounds) -> String {
     match (least <= 0.0, most >= 1.0) {
         (true, true) => "any share of".to_owned(),
         (true, false) => format!("at most {} of", percent(most)),
@@ -212,8 +215,8 @@ fn percent(share: f64) -> String {
 mod tests {
     use super::*;
 
-    fn row(kind: Kind, suite: &str, signature: Option<&str>, count: u64) -> Handshakes {
-        Handshakes {
+    fn row(kind: Kind, suite: &str, signature: Option<&str>, count: u64) -> HandshakeCounts {
+        HandshakeCounts {
             kind,
             version: "TLSv1.3".to_owned(),
             suite: suite.to_owned(),
@@ -226,7 +229,7 @@ mod tests {
         }
     }
 
-    fn rows() -> Vec<Handshakes> {
+    fn rows() -> Vec<HandshakeCounts> {
         let ecdsa = Some("ecdsa_secp256r1_sha256");
         vec![
             row(Kind::Psk, "TLS_AES_128_GCM_SHA256", None, 75),
@@ -234,7 +237,7 @@ mod tests {
         ]
     }
 
-    fn why(expect: &str, handshakes: &[Handshakes], failed: u64, is_closed: bool) -> String {
+    fn why(expect: &str, handshakes: &[HandshakeCounts], failed: u64, is_closed: bool) -> String {
         let second = Second {
             resumed: 75,
             full: 25,
@@ -243,7 +246,7 @@ mod tests {
         let evidence = Evidence {
             handshakes,
             seconds: &[second],
-            totals: Counts {
+            totals: TransactionCounts {
                 attempted: 200,
                 succeeded: 200 - failed,
                 failed,
@@ -254,7 +257,7 @@ mod tests {
         };
         match judge(&toml::from_str(expect).unwrap(), evidence) {
             Ok(()) => String::new(),
-            Err(Failure::Void(why)) => why,
+            Err(MeasurementFailure::Void(why)) => why,
             Err(other) => panic!("{other:?}"),
         }
     }
@@ -329,7 +332,7 @@ mod tests {
             let evidence = Evidence {
                 handshakes: &[],
                 seconds: &[],
-                totals: Counts {
+                totals: TransactionCounts {
                     attempted: 1000,
                     succeeded: 1000 - count,
                     failed: count,
@@ -342,7 +345,7 @@ mod tests {
         };
         assert_eq!(of("clients-exhausted", 20, false), Ok(()));
         assert_eq!(of("handshake-timeout", 900, false), Ok(()));
-        let Err(Failure::Void(why)) = of("schedule-overrun", 21, false) else {
+        let Err(MeasurementFailure::Void(why)) = of("schedule-overrun", 21, false) else {
             panic!("the load was the limit");
         };
         assert!(why.contains("could not begin 2.1 %"), "{why}");

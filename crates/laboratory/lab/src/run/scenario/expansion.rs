@@ -5,30 +5,31 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use measure::experiment::{self, Configuration, Factor, Value};
+use measure::experiment::{self, Configuration, Factor, RecordedValue};
 use measure::metric::Metric;
 use options::{Complaint, Problem, Spot, quantity};
 
 use super::form;
-use super::form::{Form, Pace};
+use super::form::{RunPace, ScenarioForm};
 use super::settings::{
-    Call, CapacityPlan, Client, Expect, Launch, Loading, Offered, Planned, ProgramLoad, Settings,
+    Call, CapacityPlan, ConfigurationSettings, Expect, LaunchSettings, LoadClient, Loading,
+    OfferedLoad, Planned, ProgramLoad,
 };
-use crate::targets::form::{Front, Role, Scheme, ServerSpec, Serves, Target};
+use crate::targets::form::{Scheme, ServerSpec, Serves, TargetFront, TargetRole, TestTarget};
 use crate::targets::templates;
 use crate::usage::did_you_mean;
 
 /// A target that may take part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender<'p> {
-    pub(crate) target: &'p Target,
+    pub(crate) target: &'p TestTarget,
     /// Whether the user gave another build than the packaged one.
     pub(crate) is_given: bool,
 }
 
-/// What the user asked for beside the scenario.
+/// Options of a run that replace values of a scenario.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct ScenarioOverrides {
     pub(crate) is_quick: bool,
     /// In place of those that the scenario names.
     pub(crate) targets: Option<Vec<String>>,
@@ -44,7 +45,7 @@ pub(crate) struct Asked {
 #[derive(Clone, Debug)]
 pub(crate) struct Expanded {
     pub(crate) scenario: experiment::Scenario,
-    /// What is to be measured, and what cannot be.
+    /// Configurations to measure, and those that cannot be.
     pub(crate) configurations: Vec<Planned>,
 }
 
@@ -62,9 +63,9 @@ impl Expanded {
 /// Names of targets that are unknown, and settings of a configuration that contradict each other.
 pub(crate) fn expand(
     name: &str,
-    form: &Form,
+    form: &ScenarioForm,
     contenders: &[Contender<'_>],
-    asked: &Asked,
+    asked: &ScenarioOverrides,
 ) -> Result<Expanded, Vec<Complaint>> {
     let expansion = Expansion {
         name,
@@ -94,7 +95,7 @@ pub(crate) fn expand(
 }
 
 /// Every target that the file names must be one.
-fn check_targets(form: &Form, contenders: &[Contender<'_>]) -> Result<(), Vec<Complaint>> {
+fn check_targets(form: &ScenarioForm, contenders: &[Contender<'_>]) -> Result<(), Vec<Complaint>> {
     let known = || contenders.iter().map(|one| one.target.name.as_str());
     let file = &form.file;
     let values = file.factor.iter().flat_map(|factor| &factor.value);
@@ -128,14 +129,14 @@ fn no_target<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Co
 }
 
 /// A value of each factor, by their places in the file.
-type Choice = Vec<usize>;
+type FactorChoice = Vec<usize>;
 
 struct Expansion<'f> {
     name: &'f str,
-    form: &'f Form,
-    asked: &'f Asked,
+    form: &'f ScenarioForm,
+    asked: &'f ScenarioOverrides,
     contenders: &'f [Contender<'f>],
-    pace: &'f Pace,
+    pace: &'f RunPace,
 }
 
 impl<'f> Expansion<'f> {
@@ -145,8 +146,8 @@ impl<'f> Expansion<'f> {
     }
 
     /// All of them, the last factor varied first.
-    fn choices(&self) -> Vec<Choice> {
-        let mut choices = vec![Choice::new()];
+    fn choices(&self) -> Vec<FactorChoice> {
+        let mut choices = vec![FactorChoice::new()];
         for factor in &self.form.file.factor {
             let values = 0..factor.value.len();
             let kept = values.filter(|index| self.is_wanted(&factor.name, &factor.value[*index]));
@@ -173,9 +174,9 @@ impl<'f> Expansion<'f> {
         choice: &'f [usize],
     ) -> impl Iterator<
         Item = (
-            &'f form::Factor<toml::Table>,
+            &'f form::FactorForm<toml::Table>,
             &'f form::FactorValue<toml::Table>,
-            &'f Settings,
+            &'f ConfigurationSettings,
         ),
     > {
         let factors = self.form.file.factor.iter().zip(&self.form.loads.values);
@@ -215,19 +216,19 @@ impl<'f> Expansion<'f> {
         let client = values().filter_map(|value| value.client.as_ref());
         let client = client.last().or(file.client.as_ref());
         let sides = match (target.target.form.role, against) {
-            (Role::Client, Some(server)) => (self.contender(server)?, Some(target)),
-            (Role::Client, None) => return Err(vec![wrong_role(target.target, "against")]),
-            (Role::Server, _) => {
+            (TargetRole::Client, Some(server)) => (self.contender(server)?, Some(target)),
+            (TargetRole::Client, None) => return Err(vec![wrong_role(target.target, "against")]),
+            (TargetRole::Server, _) => {
                 let client = client.map(|name| self.contender(name));
                 (target, client.transpose()?)
             }
         };
         let is = |one: &Contender<'_>, role| one.target.form.role == role;
-        if !is(sides.0, Role::Server) {
+        if !is(sides.0, TargetRole::Server) {
             return Err(vec![wrong_role(sides.0.target, "client")]);
         }
         match sides.1 {
-            Some(client) if !is(client, Role::Client) => {
+            Some(client) if !is(client, TargetRole::Client) => {
                 Err(vec![wrong_role(client.target, "against")])
             }
             _ => Ok(sides),
@@ -243,12 +244,12 @@ impl<'f> Expansion<'f> {
         let (server, program) = self.sides(contender, choice)?;
         let client = self.client(choice, program);
         let mut spec = self.spec(choice, &client);
-        spec.request_log |= target.form.role == Role::Client;
-        let is_tls = server.target.form.scheme == Scheme::Https && spec.front != Front::Plain;
+        spec.request_log |= target.form.role == TargetRole::Client;
+        let is_tls = server.target.form.scheme == Scheme::Https && spec.front != TargetFront::Plain;
         let origin = self.origin(&spec)?;
         let is_of_files = server.target.form.serves == Serves::Files;
         let launch = self.launch(is_tls, is_of_files, choice);
-        if let Client::Load(loading) = &client {
+        if let LoadClient::Load(loading) = &client {
             check_loading(loading, &launch)?;
         }
         let cannot = self.cannot(server, choice, &spec);
@@ -267,7 +268,7 @@ impl<'f> Expansion<'f> {
                 target: target.name.clone(),
                 values,
                 command: match (&client, program) {
-                    (Client::Program(load), Some(program)) => {
+                    (LoadClient::Program(load), Some(program)) => {
                         program_command(program.target, load, &spec, &launch)?
                     }
                     _ => command(&client, &launch),
@@ -314,10 +315,10 @@ impl<'f> Expansion<'f> {
     }
 
     /// With an address in place of the server's, which decides nothing about a plan.
-    fn launch(&self, is_tls: bool, is_of_files: bool, choice: &'f [usize]) -> Launch {
+    fn launch(&self, is_tls: bool, is_of_files: bool, choice: &'f [usize]) -> LaunchSettings {
         let of_values = self.values(choice);
         let of_values = of_values.filter_map(|(_, value, _)| value.duration).last();
-        Launch {
+        LaunchSettings {
             is_tls,
             is_of_files,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 443)),
@@ -331,14 +332,14 @@ impl<'f> Expansion<'f> {
         }
     }
 
-    fn client(&self, choice: &'f [usize], program: Option<&Contender<'_>>) -> Client {
+    fn client(&self, choice: &'f [usize], program: Option<&Contender<'_>>) -> LoadClient {
         let loads = &self.form.loads;
-        let over = |base: Settings| {
+        let over = |base: ConfigurationSettings| {
             self.values(choice)
                 .fold(base, |base, (_, _, load)| base.overlaid(load))
         };
         if let Some(program) = program {
-            return Client::Program(ProgramLoad {
+            return LoadClient::Program(ProgramLoad {
                 client: program.target.name.clone(),
                 settings: over(loads.base.clone()),
             });
@@ -352,7 +353,7 @@ impl<'f> Expansion<'f> {
         let background = of_values.fold(loads.background.clone(), |base, (values, value)| {
             base.overlaid(&values[*value])
         });
-        Client::Load(Loading {
+        LoadClient::Load(Loading {
             background: (!background.is_empty()).then_some(background),
             settings: over(loads.base.clone()),
             capacity: offered
@@ -367,15 +368,15 @@ impl<'f> Expansion<'f> {
 
     /// Tables over tables, key by key. A server that answers from files needs those that are
     /// asked for.
-    fn spec(&self, choice: &'f [usize], client: &Client) -> ServerSpec {
+    fn spec(&self, choice: &'f [usize], client: &LoadClient) -> ServerSpec {
         let mut table = self.form.file.server.clone();
         for (_, value, _) in self.values(choice) {
             table.extend(value.server.clone());
         }
         let mut spec: ServerSpec = table.try_into().expect("each part was read as a spec");
         let (settings, background) = match client {
-            Client::Load(loading) => (&loading.settings, loading.background.as_ref()),
-            Client::Program(load) => (&load.settings, None),
+            LoadClient::Load(loading) => (&loading.settings, loading.background.as_ref()),
+            LoadClient::Program(load) => (&load.settings, None),
         };
         if spec.objects.is_empty() {
             let loads = [Some(settings), background].into_iter().flatten();
@@ -415,7 +416,7 @@ impl<'f> Expansion<'f> {
                 .filter_map(|planned| planned.configuration.values.get(factor));
             values.any(|name| name == value)
         };
-        let values = |factor: &form::Factor<toml::Table>| {
+        let values = |factor: &form::FactorForm<toml::Table>| {
             let there = factor.value.iter();
             let there = there.filter(|value| is_there(&factor.name, &value.name));
             there.map(value).collect()
@@ -444,8 +445,8 @@ impl<'f> Expansion<'f> {
     }
 }
 
-fn value(value: &form::FactorValue<toml::Table>) -> Value {
-    Value {
+fn value(value: &form::FactorValue<toml::Table>) -> RecordedValue {
+    RecordedValue {
         name: value.name.clone(),
         title: value.title.clone(),
         number: value.number,
@@ -453,7 +454,7 @@ fn value(value: &form::FactorValue<toml::Table>) -> Value {
 }
 
 /// The settings of a configuration's load must make a plan.
-fn check_loading(loading: &Loading, launch: &Launch) -> Result<(), Vec<Complaint>> {
+fn check_loading(loading: &Loading, launch: &LaunchSettings) -> Result<(), Vec<Complaint>> {
     let settings = loading.settings.clone();
     if let Some(background) = &loading.background {
         background.plan(launch)?;
@@ -466,11 +467,11 @@ fn check_loading(loading: &Loading, launch: &Launch) -> Result<(), Vec<Complaint
     open.plan(launch).map(|_| ())
 }
 
-fn wrong_role(target: &Target, key: &str) -> Complaint {
+fn wrong_role(target: &TestTarget, key: &str) -> Complaint {
     let name = &target.name;
     let (role, hint) = match target.form.role {
-        Role::Client => ("client", "names the server that it loads"),
-        Role::Server => ("server", "names the program that loads it"),
+        TargetRole::Client => ("client", "names the server that it loads"),
+        TargetRole::Server => ("server", "names the program that loads it"),
     };
     let problem = Problem::new(format!("`{name}` is a {role} and cannot stand here"));
     Complaint::error(Spot::Nowhere, problem.hint(format!("`{key}` {hint}")))
@@ -480,8 +481,8 @@ fn is_of_reload(metric: &Metric) -> bool {
     matches!(metric, Metric::ReloadTime | Metric::ReloadMemory)
 }
 
-fn command(client: &Client, launch: &Launch) -> Vec<String> {
-    let Client::Load(loading) = client else {
+fn command(client: &LoadClient, launch: &LaunchSettings) -> Vec<String> {
+    let LoadClient::Load(loading) = client else {
         return Vec::new();
     };
     let mut words = loading.settings.command(launch);
@@ -492,10 +493,10 @@ fn command(client: &Client, launch: &Launch) -> Vec<String> {
 
 /// For people, with FOLDER and ADDRESS in place of what the run decides.
 fn program_command(
-    target: &Target,
+    target: &TestTarget,
     load: &ProgramLoad,
     spec: &ServerSpec,
-    launch: &Launch,
+    launch: &LaunchSettings,
 ) -> Result<Vec<String>, Vec<Complaint>> {
     let call = Call {
         program: Path::new(&target.form.program),
@@ -513,10 +514,10 @@ fn program_command(
 }
 
 /// For people: the capacity is known only in the run.
-fn offer(offered: Offered) -> [String; 2] {
+fn offer(offered: OfferedLoad) -> [String; 2] {
     match offered {
-        Offered::Even(multiple) => ["--rate".to_owned(), format!("{multiple}*CAPACITY")],
-        Offered::Ramp(ramp) => [
+        OfferedLoad::Even(multiple) => ["--rate".to_owned(), format!("{multiple}*CAPACITY")],
+        OfferedLoad::Ramp(ramp) => [
             "--ramp".to_owned(),
             format!("{}*CAPACITY:{}*CAPACITY", ramp.from, ramp.to),
         ],

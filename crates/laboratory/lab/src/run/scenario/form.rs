@@ -1,17 +1,17 @@
 //! The file of a scenario: its form, and messages about files of another form.
 //!
-//! Which configurations it has with its targets, `expansion` decides.
+//! `expansion` decides which configurations it has with its targets.
 
 use std::time::Duration;
 
 use load::options::TABLE;
-use measure::experiment::{Omission, Published, Source};
+use measure::experiment::{CitedSource, Omission, Published};
 use measure::metric::Metric;
 use options::{Complaint, Node, Problem, Report, Spot, document, flags, quantity};
 use serde::{Deserialize, Deserializer};
 use toml::de::{DeTable, DeValue};
 
-use super::settings::{Expect, Offered, RESERVED, Settings};
+use super::settings::{ConfigurationSettings, Expect, OfferedLoad, RESERVED};
 use crate::targets::form::ServerSpec;
 use crate::usage::did_you_mean;
 
@@ -26,31 +26,31 @@ const REFERENCE: &str = "docs/guide/lab.md describes the file of a scenario";
     rename_all = "kebab-case",
     bound = "S: Default + Deserialize<'de>"
 )]
-pub(crate) struct File<S> {
+pub(crate) struct ScenarioFile<S> {
     pub(crate) question: String,
     pub(crate) method: String,
-    /// What the server's CPU time is divided by, in plural.
+    /// The operation by which the server's CPU time is divided, in plural.
     pub(crate) operation: String,
     pub(crate) metrics: Vec<Metric>,
     /// The one that others are compared with first.
     pub(crate) targets: Vec<String>,
     /// Publications whose tables it repeats.
     #[serde(default)]
-    pub(crate) source: Vec<Source>,
+    pub(crate) source: Vec<CitedSource>,
     #[serde(default)]
     pub(crate) omitted: Vec<Omission>,
     #[serde(default)]
     pub(crate) published: Vec<Published>,
-    pub(crate) quick: Pace,
-    pub(crate) full: Pace,
+    pub(crate) quick: RunPace,
+    pub(crate) full: RunPace,
     #[serde(default)]
     pub(crate) server: S,
     /// The settings of our own load; read by [`Loads`].
     #[serde(default, rename = "load")]
-    _load: Table,
+    _load: TomlTable,
     /// The settings of a load in the background; read by [`Loads`].
     #[serde(default, rename = "background")]
-    _background: Table,
+    _background: TomlTable,
     /// The target that makes the load in place of ours.
     pub(crate) client: Option<String>,
     /// The server that targets load which are clients.
@@ -60,31 +60,31 @@ pub(crate) struct File<S> {
     /// When a node of a farm dies, as a share of the duration.
     pub(crate) lose_node: Option<f64>,
     /// How the capacity of a target is measured.
-    pub(crate) capacity: Option<Capacity>,
-    pub(crate) of_capacity: Option<Offered>,
+    pub(crate) capacity: Option<CapacityLoad>,
+    pub(crate) of_capacity: Option<OfferedLoad>,
     #[serde(default)]
     pub(crate) expect: Expect,
     #[serde(default = "Vec::new")]
-    pub(crate) factor: Vec<Factor<S>>,
+    pub(crate) factor: Vec<FactorForm<S>>,
 }
 
 /// A table that is read by another part.
-type Table = toml::Table;
+type TomlTable = toml::Table;
 
 /// The load that measures the capacity of a target.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Capacity {
+pub(crate) struct CapacityLoad {
     #[serde(deserialize_with = "time")]
     pub(crate) duration: Duration,
     #[serde(default, rename = "load")]
-    _load: Table,
+    _load: TomlTable,
 }
 
 /// How often a configuration is measured, and how long.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct Pace {
+pub(crate) struct RunPace {
     pub(crate) repeats: u32,
     #[serde(deserialize_with = "any_time")]
     pub(crate) warm_up: Duration,
@@ -95,7 +95,7 @@ pub(crate) struct Pace {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, bound = "S: Default + Deserialize<'de>")]
-pub(crate) struct Factor<S> {
+pub(crate) struct FactorForm<S> {
     pub(crate) name: String,
     /// At the head of tables.
     pub(crate) title: String,
@@ -116,9 +116,9 @@ pub(crate) struct FactorValue<S> {
     #[serde(default)]
     pub(crate) server: S,
     #[serde(default, rename = "load")]
-    _load: Table,
+    _load: TomlTable,
     #[serde(default, rename = "background")]
-    _background: Table,
+    _background: TomlTable,
     pub(crate) against: Option<String>,
     pub(crate) client: Option<String>,
     #[serde(default, deserialize_with = "optional_time")]
@@ -126,7 +126,7 @@ pub(crate) struct FactorValue<S> {
     /// Full handshakes before the load, which fill the server's session cache.
     #[serde(default)]
     pub(crate) fill: u64,
-    pub(crate) of_capacity: Option<Offered>,
+    pub(crate) of_capacity: Option<OfferedLoad>,
     #[serde(default)]
     pub(crate) expect: Expect,
     /// An ability that the kernel must have, by its name in `lariat-lab host`.
@@ -168,36 +168,36 @@ fn any_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
 
 /// A file, with its loads read.
 #[derive(Clone, Debug)]
-pub(crate) struct Form {
-    pub(crate) file: File<Table>,
+pub(crate) struct ScenarioForm {
+    pub(crate) file: ScenarioFile<TomlTable>,
     pub(crate) loads: Loads,
 }
 
 /// The settings of a file's loads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loads {
-    pub(crate) base: Settings,
+    pub(crate) base: ConfigurationSettings,
     /// Laid over them where a capacity is measured.
-    pub(crate) capacity: Settings,
+    pub(crate) capacity: ConfigurationSettings,
     /// Laid over them, by factor and value, in the order of the file.
-    pub(crate) values: Vec<Vec<Settings>>,
-    /// Of the load in the background; empty where there is none.
-    pub(crate) background: Settings,
-    pub(crate) background_values: Vec<Vec<Settings>>,
+    pub(crate) values: Vec<Vec<ConfigurationSettings>>,
+    /// Settings of the load in the background; empty where there is none.
+    pub(crate) background: ConfigurationSettings,
+    pub(crate) background_values: Vec<Vec<ConfigurationSettings>>,
 }
 
 /// Reads a file.
 ///
 /// # Errors
-/// What is wrong with its form; `expansion` finds settings that contradict each other.
-pub(crate) fn parse(text: &str) -> Result<Form, Vec<Complaint>> {
+/// Complaints about its form; `expansion` finds settings that contradict each other.
+pub(crate) fn parse(text: &str) -> Result<ScenarioForm, Vec<Complaint>> {
     let one = |error: toml::de::Error| vec![of_toml(&error)];
-    toml::from_str::<File<ServerSpec>>(text).map_err(one)?;
-    let file: File<Table> = toml::from_str(text).map_err(one)?;
+    toml::from_str::<ScenarioFile<ServerSpec>>(text).map_err(one)?;
+    let file: ScenarioFile<TomlTable> = toml::from_str(text).map_err(one)?;
     let table = DeTable::parse(text).map_err(one)?;
     let loads = loads(table.get_ref())?;
     check(&file)?;
-    Ok(Form { file, loads })
+    Ok(ScenarioForm { file, loads })
 }
 
 /// All tables `load` of a file of the right form.
@@ -205,7 +205,7 @@ fn loads(root: &DeTable<'_>) -> Result<Loads, Vec<Complaint>> {
     let report = Report::new(None);
     let read = |table: Option<&DeTable<'_>>| {
         let Some(table) = table else {
-            return Settings::default();
+            return ConfigurationSettings::default();
         };
         let root = Node::new(document::entries(table), Spot::Nowhere);
         let root = flags::retyped(root, &TABLE);
@@ -215,7 +215,7 @@ fn loads(root: &DeTable<'_>) -> Result<Loads, Vec<Complaint>> {
             let problem = Problem::new("is not a scenario's to set").hint(RESERVED_HINT);
             report.error(&entry.node.spot, &entry.key, problem);
         }
-        Settings::new(root)
+        ConfigurationSettings::new(root)
     };
     let base = read(inner(root, "load"));
     let capacity = read(inner(root, "capacity").and_then(|table| inner(table, "load")));
@@ -255,7 +255,7 @@ fn list<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> impl Iterator<Item = &'t D
 const RESERVED_HINT: &str =
     "[quick] and [full] give times; the server and the CPUs of the load follow from the run";
 
-fn check(file: &File<Table>) -> Result<(), Vec<Complaint>> {
+fn check(file: &ScenarioFile<TomlTable>) -> Result<(), Vec<Complaint>> {
     let mut wrong = Vec::new();
     let mut note = |is_so: bool, message: String| {
         if is_so {
@@ -447,7 +447,7 @@ load = { size = \"1k\" }
         let with =
             |text: &str| small.replacen("targets", &format!("of-capacity = {text}\ntargets"), 1);
         let ramp = parse(&with("{ from = 0.2, to = 1.5 }")).unwrap();
-        let Some(Offered::Ramp(ramp)) = ramp.file.of_capacity else {
+        let Some(OfferedLoad::Ramp(ramp)) = ramp.file.of_capacity else {
             panic!("{:?}", ramp.file.of_capacity);
         };
         assert_eq!((ramp.from, ramp.to), (0.2, 1.5));

@@ -1,5 +1,5 @@
-//! A configuration as it is measured: settings of the load, of the server, and what it is expected to
-//! negotiate.
+//! A configuration as it is measured: settings of the load, of the server, and what it is expected
+//! to negotiate.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use load::options::TABLE;
 use load::options::rows::is_of_tls;
-use load::plan::Plan;
+use load::plan::LoadPlan;
 use measure::choice::Kind;
 use measure::experiment::Configuration;
 use options::flags::{overlaid, parse, words};
@@ -16,42 +16,42 @@ use serde::Deserialize;
 
 use crate::load::read;
 use crate::targets::form::ServerSpec;
-use crate::targets::templates::{ClientValues, Tls};
+use crate::targets::templates::{ClientValues, TemplateTls};
 
 /// Settings that the runner gives.
 pub(crate) const RESERVED: &str = "url connect source duration warm-up threads cpus record quiet find-capacity count \
                         start-at move-sessions";
 
 #[derive(Clone, Debug)]
-pub(crate) struct Settings(Node);
+pub(crate) struct ConfigurationSettings(Node);
 
-impl Default for Settings {
+impl Default for ConfigurationSettings {
     fn default() -> Self {
         Self(Node::new(Value::Table(Vec::new()), Spot::Nowhere))
     }
 }
 
-/// What is offered, in multiples of what the target is capable of.
+/// The offered rate, in multiples of the target's capacity.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(
     untagged,
     expecting = "wanted is a multiple, or { from = 0.2, to = 1.5 }"
 )]
-pub(crate) enum Offered {
+pub(crate) enum OfferedLoad {
     Even(f64),
     /// A rate that goes evenly from one multiple to the other.
-    Ramp(Ramp),
+    Ramp(RampSettings),
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Ramp {
+pub(crate) struct RampSettings {
     pub(crate) from: f64,
     pub(crate) to: f64,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Launch {
+pub(crate) struct LaunchSettings {
     /// Whether TLS is spoken; else settings about TLS are left out.
     pub(crate) is_tls: bool,
     /// Whether objects are files, named by their number of bytes.
@@ -66,7 +66,7 @@ pub(crate) struct Launch {
 /// The name in the certificates of the laboratory.
 pub(crate) const SERVER_NAME: &str = "localhost";
 
-impl Settings {
+impl ConfigurationSettings {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.entries().is_empty()
     }
@@ -96,18 +96,23 @@ impl Settings {
     }
 
     /// Open load, at multiples of a rate that the target was found capable of.
-    pub(crate) fn offering(self, offered: Offered, capacity_per_s: f64, time: Duration) -> Self {
+    pub(crate) fn offering(
+        self,
+        offered: OfferedLoad,
+        capacity_per_s: f64,
+        time: Duration,
+    ) -> Self {
         let rate = |multiple: f64| format!("{:.3}", (multiple * capacity_per_s).max(0.001));
         match offered {
-            Offered::Even(multiple) => self.with("rate", &rate(multiple)),
-            Offered::Ramp(Ramp { from, to }) => {
+            OfferedLoad::Even(multiple) => self.with("rate", &rate(multiple)),
+            OfferedLoad::Ramp(RampSettings { from, to }) => {
                 let text = format!("{}:{}:{}", rate(from), rate(to), typed(time));
                 self.with("ramp", &text)
             }
         }
     }
 
-    /// What was typed for a setting, as one text.
+    /// The text typed for a setting.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         Some(self.0.get(name)?.texts().join(","))
     }
@@ -116,7 +121,7 @@ impl Settings {
     ///
     /// # Errors
     /// All that contradicts, in words; what came from a scenario was checked when it was read.
-    pub(crate) fn plan(&self, launch: &Launch) -> Result<Plan, Vec<Complaint>> {
+    pub(crate) fn plan(&self, launch: &LaunchSettings) -> Result<LoadPlan, Vec<Complaint>> {
         let report = Report::new(None);
         let root = self.at(launch).0;
         match load::options::read(&root, &read, &launch.cpus, &report) {
@@ -128,7 +133,7 @@ impl Settings {
     }
 
     /// The command line that loads a server like that, with ADDRESS where it listens.
-    pub(crate) fn command(&self, launch: &Launch) -> Vec<String> {
+    pub(crate) fn command(&self, launch: &LaunchSettings) -> Vec<String> {
         // What only the runner's own host and moment decide stays out.
         let places = ["url", "connect", "threads", "cpus"];
         let whole = self.at(launch);
@@ -138,7 +143,7 @@ impl Settings {
         place.into_iter().chain(words(&whole.0, &TABLE)).collect()
     }
 
-    fn at(&self, launch: &Launch) -> Self {
+    fn at(&self, launch: &LaunchSettings) -> Self {
         let scheme = if launch.is_tls { "https" } else { "http" };
         let size = self.text("size").filter(|_| launch.is_of_files);
         let file = size.and_then(|text| quantity::size(&text));
@@ -179,16 +184,16 @@ pub(crate) struct Expect {
     pub(crate) group: Option<String>,
     /// The scheme of the server's signature in every handshake that had one.
     pub(crate) signature: Option<String>,
-    pub(crate) resumed: Option<Share>,
-    /// Of the connections to an origin that speaks TLS.
-    pub(crate) origin_resumed: Option<Share>,
-    pub(crate) error_rate: Option<Share>,
+    pub(crate) resumed: Option<ShareBounds>,
+    /// Resumed share of the connections to an origin that speaks TLS.
+    pub(crate) origin_resumed: Option<ShareBounds>,
+    pub(crate) error_rate: Option<ShareBounds>,
 }
 
 /// Bounds of a share, 0 to 1.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Share {
+pub(crate) struct ShareBounds {
     #[serde(default)]
     pub(crate) least: f64,
     #[serde(default = "whole")]
@@ -199,7 +204,7 @@ fn whole() -> f64 {
     1.0
 }
 
-impl Share {
+impl ShareBounds {
     /// Whether a share lies within.
     pub(crate) fn holds(self, share: f64) -> bool {
         (self.least..=self.most).contains(&share)
@@ -236,7 +241,7 @@ pub(crate) struct Planned {
     pub(crate) is_tls: bool,
     /// Whether it answers from files.
     pub(crate) is_of_files: bool,
-    pub(crate) client: Client,
+    pub(crate) client: LoadClient,
     pub(crate) expect: Expect,
     pub(crate) repeats: u32,
     pub(crate) warm_up: Duration,
@@ -249,7 +254,7 @@ pub(crate) struct Planned {
     pub(crate) lose_node: Option<Duration>,
 }
 
-/// What a measurement takes beside its load: the server's start and end, a probe, a rest.
+/// Time of a measurement beside its load: the server's start and end, a probe, a rest.
 const OVERHEAD: Duration = Duration::from_millis(700);
 
 /// A full handshake that fills a session cache, about.
@@ -259,25 +264,25 @@ impl Planned {
     /// How long one measurement takes, about.
     pub(crate) fn estimate(&self) -> Duration {
         let load = match &self.client {
-            Client::Load(Loading { capacity: None, .. }) => self.duration,
+            LoadClient::Load(Loading { capacity: None, .. }) => self.duration,
             // What is planned beyond a server's capacity is answered, or given up, later.
-            Client::Load(Loading {
+            LoadClient::Load(Loading {
                 capacity: Some(plan),
                 ..
             }) => self.duration + plan.duration + self.warm_up * 2,
-            Client::Program(_) => self.duration,
+            LoadClient::Program(_) => self.duration,
         };
         OVERHEAD + self.warm_up + load + Duration::from_micros(self.fill * FILL_US)
     }
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Client {
+pub(crate) enum LoadClient {
     Load(Loading),
     Program(ProgramLoad),
 }
 
-impl Client {
+impl LoadClient {
     /// The name of the program that makes the load in place of ours.
     pub(crate) fn program(&self) -> Option<&str> {
         match self {
@@ -289,28 +294,28 @@ impl Client {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Loading {
-    /// Its settings, without those that the runner gives.
-    pub(crate) settings: Settings,
-    /// Of open load at a multiple of the target's capacity.
+    /// The load's settings, without those that the runner gives.
+    pub(crate) settings: ConfigurationSettings,
+    /// The capacity of an open load at a multiple of it.
     pub(crate) capacity: Option<CapacityPlan>,
     /// The settings of a load that goes on meanwhile.
-    pub(crate) background: Option<Settings>,
+    pub(crate) background: Option<ConfigurationSettings>,
 }
 
 /// Load that is a multiple of the target's capacity.
 #[derive(Clone, Debug)]
 pub(crate) struct CapacityPlan {
     /// The closed load that measures the capacity.
-    pub(crate) settings: Settings,
+    pub(crate) settings: ConfigurationSettings,
     pub(crate) duration: Duration,
-    pub(crate) offered: Offered,
+    pub(crate) offered: OfferedLoad,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramLoad {
     /// The program: a target with the role of a client.
     pub(crate) client: String,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ConfigurationSettings,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -325,8 +330,8 @@ pub(crate) struct Call<'a> {
 }
 
 impl ProgramLoad {
-    /// What the templates of the program may use.
-    pub(crate) fn values<'a>(&self, call: Call<'a>, launch: &Launch) -> ClientValues<'a> {
+    /// Values that the templates of the program may use.
+    pub(crate) fn values<'a>(&self, call: Call<'a>, launch: &LaunchSettings) -> ClientValues<'a> {
         let text = |name| self.settings.text(name);
         let size = text("size").and_then(|text| quantity::size(&text));
         let path = match size {
@@ -336,7 +341,7 @@ impl ProgramLoad {
         };
         let scheme = if launch.is_tls { "https" } else { "http" };
         // Its own counts would leave a warm-up out, and the server's would not.
-        let at_once = Launch {
+        let at_once = LaunchSettings {
             warm_up: Duration::ZERO,
             ..launch.clone()
         };
@@ -354,7 +359,7 @@ impl ProgramLoad {
             handshake: text("handshake").unwrap_or_else(|| "full".to_owned()),
             is_kept: text("requests-per-connection").is_some_and(|text| text != "1"),
             load_flags: flags.into_iter().skip(PLACE_WORDS).collect(),
-            tls: Tls::from(call.spec),
+            tls: TemplateTls::from(call.spec),
         }
     }
 }
