@@ -49,8 +49,8 @@ failures! {
     CertificateName, "server", "certificate-name", "Its certificate is for another name.";
     CertificateTime, "server", "certificate-time", "Its certificate has expired or is not valid yet.";
     CertificateIssuer, "server", "certificate-issuer", "Its certificate was issued by nobody in `--ca`.";
-    CertificateIsAuthority, "server", "certificate-is-authority", "Its certificate is an authority's own, as `openssl req -x509` makes it, and no server's: issue one for the server from it, or use `--verify signature`.";
-    CertificateChain, "server", "certificate-chain", "It sent more than six certificates that lead on from its own, or such as share their names: looking for a path would cost too much.";
+    CertificateIsAuthority, "server", "certificate-is-authority", "Its certificate is an authority's own: issue one for the server from it, or use `--verify signature`.";
+    CertificateChain, "server", "certificate-chain", "It sent so many certificates that looking for a path would cost too much.";
     Certificate, "server", "certificate", "Its certificate or signature is wrong in another way.";
     ResumptionNotOffered, "server", "resumption-not-offered", "A session was to be resumed, but the server had given none of the wanted kind.";
     ResumptionDeclined, "server", "resumption-declined", "A session was offered; the server made a full handshake.";
@@ -84,11 +84,13 @@ impl TransactionFailure {
     }
 }
 
-/// Appends the table of reasons, as Markdown.
+/// Appends the reasons as lists in Markdown, by their side.
 pub fn write_reference(out: &mut String) {
-    out.push_str("| reason | side | meaning |\n|---|---|---|\n");
-    for [name, side, meaning] in ROWS {
-        out.push_str(&format!("| `{name}` | {side} | {meaning} |\n"));
+    for side in ["client", "network", "server"] {
+        out.push_str(&format!("\n## Side `{side}`\n\n"));
+        for [name, _, meaning] in ROWS.iter().filter(|[_, of, _]| *of == side) {
+            out.push_str(&format!("- `{name}`: {meaning}\n"));
+        }
     }
 }
 

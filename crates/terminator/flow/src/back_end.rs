@@ -10,10 +10,9 @@ use tls::record::{KeyExhausted, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX};
 use tls::traffic::{Incoming, RecordSealer, Traffic};
 
 use crate::buffer::{Buffer, Pool, Size};
-use crate::conversation::take_all;
-use crate::end::{EndState, TlsEnd};
 use crate::facts::Ending;
 use crate::relay::{Down, RelayFault, StreamEnd, keep_rest, room_for_message};
+use crate::state::{EndState, TlsEnd};
 
 /// The end towards one server, or towards none yet.
 pub(crate) struct BackEnd {
@@ -94,7 +93,7 @@ impl BackEnd {
         if let Some(incoming) = &mut self.incoming {
             incoming.fill(count);
         }
-        take_all(&mut self.incoming, pool)
+        pool.take_all(&mut self.incoming)
     }
 
     /// Relays what can be of the records that have come; how many bytes they carried.

@@ -7,33 +7,23 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use telemetry::outcome::{EarlyData, HandshakeKind, Reason};
-use tls::handshake::Established;
-use tls::options::Version;
-use wire::alert;
+use telemetry::outcome::{HandshakeKind, Reason};
 use wire::server_session::Watch;
 
-use crate::actions::{Action, Actions};
 use crate::back_end::BackEnd;
 use crate::buffer::Pool;
-use crate::conversation::{Conversation, take_all};
-use crate::end::{EndState, TlsEnd};
-use crate::events::{Event, Received};
+use crate::events::{Action, Actions, Event};
 use crate::facts::{Ending, Facts};
-use crate::front_end::{self, FrontEnd, Handshaking, Progress};
+use crate::front_end::{self, FrontEnd, Handshaking};
 use crate::options::{Front, Settings};
 use crate::record_sizing::PAUSE;
-use crate::relay::{DecryptFault, Down, StreamEnd, Up};
-use crate::stage::{Postponed, Stage};
+use crate::relay::{Down, Up};
+use crate::state::{Conversation, EndState, Postponed, Stage, first_to_end};
 
 mod back;
-mod ending;
 mod front;
 mod kernel;
 mod starttls;
-
-/// The most bytes that a client may send after an alert.
-const CLOSING_BYTES_MAX: usize = 256 << 10;
 
 /// Two ends, the two directions between them, and how far it got.
 pub struct Flow {
@@ -244,98 +234,6 @@ impl Flow {
         }
     }
 
-    /// Where to receive from the client; `None` = not now.
-    pub fn front_room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
-        if self.is_handshaking() {
-            let is_read = self.has_conversation_room() && self.wanted_session().is_none();
-            return is_read.then(|| self.up.handshake_room(pool));
-        }
-        match &self.stage {
-            // What the dialog answers has to be read before the next is answered.
-            _ if self.conversation.is_some() && !self.down.pending().is_empty() => None,
-            Stage::Dialling { .. } | Stage::Relaying => self.up.room(pool),
-            Stage::Closing { .. } => Some(self.up.dropping_room(pool)),
-            Stage::Handshaking | Stage::Over => None,
-        }
-    }
-
-    fn front_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
-        match received.bytes() {
-            0 => pool.give_if_empty(&mut self.up.records),
-            count => self.front_filled(count, now, pool),
-        }
-        if received.is_end() {
-            self.front_ended(pool);
-        } else if received == Received::Failed {
-            self.front_failed(pool);
-        }
-    }
-
-    fn front_filled(&mut self, count: usize, now: Instant, pool: &mut Pool) {
-        self.note_pause(now);
-        self.last_byte = now;
-        if self.is_handshaking() {
-            let incoming = self.up.records.as_mut().expect("the room was given");
-            incoming.fill(count);
-            self.facts.first_byte.get_or_insert(now);
-            return self.advance_handshake(now, pool);
-        }
-        match &mut self.stage {
-            Stage::Dialling { .. } | Stage::Relaying => {
-                self.up.received(count);
-                self.decrypt_records(now, pool);
-            }
-            Stage::Closing { dropped, .. } => {
-                *dropped += count;
-                if *dropped > CLOSING_BYTES_MAX {
-                    self.finish(pool);
-                }
-            }
-            Stage::Handshaking | Stage::Over => {}
-        }
-    }
-
-    fn front_ended(&mut self, pool: &mut Pool) {
-        self.front.is_ended = true;
-        if self.front.needs_admission() || self.front.needs_route() {
-            // The answer, which comes at once, says what is to become of what was sent before.
-            return;
-        }
-        if self.is_handshaking() {
-            return self.stop(Ending::new(self.reason_of_leaving()), pool);
-        }
-        match self.stage {
-            Stage::Dialling { .. } | Stage::Relaying => {
-                if self.front.state.is_plain() && std::mem::take(&mut self.front.may_be_header) {
-                    // What waits is less than a signature.
-                    self.pass_as_is(pool);
-                }
-                let end = self.stream_end();
-                self.up.end.get_or_insert(end);
-                pool.give_all(&mut self.up.records);
-                self.advance(pool);
-            }
-            Stage::Closing { .. } => self.advance(pool),
-            Stage::Handshaking | Stage::Over => {}
-        }
-    }
-
-    fn front_failed(&mut self, pool: &mut Pool) {
-        match self.stage {
-            Stage::Dialling { .. } | Stage::Relaying if self.is_broadcast() => {}
-            Stage::Handshaking | Stage::Dialling { .. } | Stage::Relaying => {
-                let ending = self.ending.take().filter(|_| self.down.is_ended);
-                let reason = match self.up.end {
-                    Some(StreamEnd::CloseNotify) => Reason::ClientClosed,
-                    _ => Reason::ClientReset,
-                };
-                self.stop(ending.unwrap_or_else(|| Ending::new(reason)), pool);
-            }
-            Stage::Closing { .. } => self.finish(pool),
-            Stage::Over => {}
-        }
-    }
-
     /// Notes whether bytes for the client wait past our buffers, before [`Event::Timeout`].
     pub fn note_answering(&mut self, is_answering: bool) {
         self.front.is_answering = is_answering;
@@ -354,62 +252,6 @@ impl Flow {
     /// What waits to be sent to the client.
     pub fn front_pending(&self) -> &[u8] {
         self.down.pending()
-    }
-
-    fn advance_handshake(&mut self, now: Instant, pool: &mut Pool) {
-        if self.front.state.is_in_dialog() {
-            return self.client_spoke(now, pool);
-        }
-        let handshaking = self.front.state.handshake_mut();
-        let Some((handshaking, incoming)) = handshaking.zip(self.up.records.as_mut()) else {
-            return;
-        };
-        let mut out = std::mem::take(&mut pool.scratch);
-        let mut early = Vec::new();
-        let (settings, facts) = (&self.settings, &mut self.facts);
-        let progress = handshaking.advance(incoming, settings, facts, &mut out, &mut early);
-        if let Front::Terminate(server) = &self.settings.front {
-            self.down.limit_records(server.record_bytes_max());
-        }
-        let is_first = self.down.is_sent();
-        self.down.append(&out, pool);
-        out.clear();
-        pool.scratch = out;
-        if self.front.needs_admission() {
-            self.actions.add_once(Action::Admit);
-        } else if self.front.needs_route() {
-            self.actions.add_once(Action::Route);
-        }
-        self.ask_for_session(now);
-        if !early.is_empty() && progress.is_ok() {
-            let goes_on = matches!(progress, Ok(Progress::Waiting));
-            self.take_early(&early, goes_on, now, pool);
-        }
-        match progress {
-            Ok(Progress::Waiting) => pool.give_if_empty(&mut self.up.records),
-            Ok(Progress::Passthrough) => self.relay_as_is(now, pool),
-            Ok(Progress::Established(established)) => {
-                self.establish(established, now, pool);
-                if is_first && self.expects_answer() {
-                    self.down.hold(now);
-                }
-            }
-            Err(ending) => self.close_gracefully(ending, now, pool),
-        }
-    }
-
-    /// Early data goes to a server as it comes: the connection is dialled with the first of it.
-    fn take_early(&mut self, early: &[u8], goes_on: bool, now: Instant, pool: &mut Pool) {
-        self.facts.early_data = Some(EarlyData::Accepted);
-        self.facts.bytes_up += early.len() as u64;
-        self.up.add_early(early, pool);
-        if goes_on && matches!(self.stage, Stage::Handshaking) {
-            self.facts.early_bytes_max = Some(front_end::early_bytes_max(&self.settings));
-            self.facts.agreed = self.front.state.handshake().and_then(Handshaking::agreed);
-            self.facts.handshake = self.handshake_kind();
-            self.begin_dial(now);
-        }
-        self.advance(pool);
     }
 
     fn note_pause(&mut self, now: Instant) {
@@ -434,68 +276,6 @@ impl Flow {
         let conversation = self.conversation.as_ref();
         let is_holding = conversation.is_some_and(|one| one.dialog.is_holding());
         self.up.plain.is_none() && !is_holding && self.back.is_sent(self.up.end)
-    }
-
-    fn establish(&mut self, established: Established, now: Instant, pool: &mut Pool) {
-        self.front.state = EndState::established(established.traffic);
-        self.facts.agreed = Some(established.agreed);
-        self.facts.handshake = self.handshake_kind();
-        self.facts.established = Some(now);
-        if self.facts.early_data == Some(EarlyData::Accepted) {
-            // All that has come up to now: the limit keeps it small.
-            self.facts.early_bytes_max = u32::try_from(self.facts.bytes_up).ok();
-        }
-        self.acknowledge_finished();
-        self.consider_kernel();
-        if matches!(self.stage, Stage::Handshaking) {
-            self.begin_dial(now);
-        }
-        self.tls_is_up(true, now, pool);
-        self.decrypt_records(now, pool);
-        if !matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying) {
-            return;
-        }
-        match self.postponed.take() {
-            None => {}
-            Some(Postponed::BackEnd) => self.back_ended(pool),
-            Some(Postponed::BackFailure(ending)) => self.dial_failed(ending, now, pool),
-        }
-    }
-
-    fn decrypt_records(&mut self, now: Instant, pool: &mut Pool) {
-        let Some(TlsEnd { traffic, .. }) = self.front.state.tls_mut() else {
-            return self.pass_as_is(pool);
-        };
-        // What the dialog has for the server already is not the client's next word.
-        let is_conversing = self.conversation.is_some();
-        let waiting = self.up.plain.take_if(|_| is_conversing);
-        let decrypted = self.up.decrypt(traffic, pool);
-        if is_conversing {
-            let bytes = take_all(&mut self.up.plain, pool);
-            self.up.plain = waiting;
-            self.give_client_bytes(&bytes, now, pool);
-        }
-        match decrypted {
-            Ok(decrypted) => {
-                if !is_conversing {
-                    self.facts.bytes_up += decrypted.bytes as u64;
-                }
-                self.facts.key_updates += decrypted.controls;
-                self.advance(pool);
-            }
-            Err(DecryptFault::Alert(alert)) => {
-                let detail = format!("the client sent alert {}", alert::label(alert));
-                self.stop(Ending::with(Reason::ClientAlert, detail), pool);
-            }
-            Err(DecryptFault::Traffic(fault)) => {
-                self.send_alert(fault.alert(), pool);
-                let reason = match fault {
-                    tls::traffic::TrafficFault::Record(_) => Reason::RecordInvalid,
-                    tls::traffic::TrafficFault::Message(_) => Reason::ProtocolViolation,
-                };
-                self.close_gracefully(Ending::with(reason, fault.to_string()), now, pool);
-            }
-        }
     }
 
     /// Takes the next step if what has just happened makes it due.
@@ -536,11 +316,88 @@ impl Flow {
         }
     }
 
-    /// Whether the handshake's last bytes, tickets, may go with the answer to a request that came
-    /// with its end. In TLS 1.2 the client waits for them.
-    fn expects_answer(&self) -> bool {
-        let agreed = self.facts.agreed.as_ref();
-        let is_tls13 = agreed.is_some_and(|agreed| agreed.version == Version::Tls13);
-        is_tls13 && self.up.plain.is_some() && !self.down.is_ended
+    pub(super) fn note_ending(&mut self) {
+        if self.ending.is_none() {
+            self.ending = first_to_end(self.up.end, self.down.is_ended).map(Ending::new);
+        }
+    }
+
+    /// Ends after the last bytes to the client.
+    pub(super) fn close_gracefully(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+        self.ending = Some(ending);
+        self.drop_back();
+        self.down.release();
+        self.front.state.abandon();
+        self.end_conversation(pool);
+        self.up.clear(pool);
+        self.back.header = Vec::new();
+        drop(self.take_back_fault(pool));
+        self.actions.cancel_dials();
+        self.stage = Stage::closing(now);
+        self.advance(pool);
+    }
+
+    /// Ends the handshake of a client whose Finished is the last of it, as where TLS 1.2 resumes.
+    /// If it leaves Nagle's algorithm on (RFC 896), it sends its first data when that is
+    /// acknowledged, and the kernel waits some 40 ms for something to acknowledge it with.
+    pub(super) fn acknowledge_finished(&mut self) {
+        let records = self.up.records.as_ref();
+        let is_all = records.is_none_or(|one| one.data().is_empty());
+        if is_all && self.down.pending().is_empty() {
+            self.actions.add(Action::Acknowledge);
+        }
+    }
+
+    /// When it has lasted its lifetime; the handshake and the close have limits of their own.
+    pub(super) fn lifetime_end(&self) -> Option<Instant> {
+        let is_open = matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying);
+        let limit = self.settings.timeouts.lifetime;
+        limit
+            .filter(|_| is_open && !self.is_handshaking())
+            .map(|limit| self.facts.accepted + limit)
+    }
+
+    /// Ends a connection that has lasted its lifetime. Amid an answer there is no close_notify:
+    /// what was cut must not look whole.
+    pub(super) fn end_lifetime(&mut self, now: Instant, pool: &mut Pool) {
+        if self.is_front_done() && !self.front.is_answering && !self.down.is_ended {
+            self.send_close_notify(pool);
+            self.down.is_ended = true;
+        }
+        self.close_gracefully(Ending::new(Reason::LifetimeReached), now, pool);
+    }
+
+    /// Ends at once. One that has only its last bytes to send has ended for another reason.
+    pub(super) fn stop(&mut self, ending: Ending, pool: &mut Pool) {
+        if !matches!(self.stage, Stage::Closing { .. }) {
+            self.ending = Some(ending);
+        }
+        self.finish(pool);
+    }
+
+    pub(super) fn finish(&mut self, pool: &mut Pool) {
+        if !matches!(self.stage, Stage::Closing { .. }) {
+            self.drop_back();
+        }
+        if self.is_cut() {
+            self.actions.add(Action::ResetFront);
+        }
+        self.up.clear(pool);
+        self.down.clear(pool);
+        drop(self.take_back_fault(pool));
+        self.end_conversation(pool);
+        self.front.state = EndState::Closed;
+        self.stage = Stage::Over;
+        self.actions.cancel_dials();
+        self.actions.add(Action::Close);
+    }
+
+    /// Closes the server's connection: by a reset unless it has been sent the client's whole stream
+    /// with its end, since a stream that was cut, also after early data, must not look finished.
+    pub(super) fn drop_back(&mut self) {
+        if self.up.end.is_none() || !self.is_up_sent() {
+            self.actions.add(Action::ResetBack);
+        }
+        self.actions.add(Action::CloseBack);
     }
 }

@@ -17,11 +17,11 @@ use wire::proxy_header::{self, Likeness, ProxyFault};
 use wire::server_session::SessionId;
 
 use crate::buffer::Buffer;
-use crate::end::EndState;
 use crate::facts::{CertificateAlgorithms, Ending, Facts, PassingSession};
 use crate::options::{Front, SendProxy, Settings};
 use crate::proxy_header_out;
 use crate::relay::AS_IS;
+use crate::state::EndState;
 
 pub(crate) struct FrontEnd {
     pub(crate) state: EndState<Handshaking>,

@@ -1,12 +1,9 @@
 //! One connection as a pure state machine: bytes, events and `now` in; bytes and actions out.
 #![forbid(unsafe_code)]
 
-pub mod actions;
 mod back_end;
 pub mod buffer;
 pub mod connection;
-mod conversation;
-mod end;
 pub mod events;
 pub mod facts;
 mod front_end;
@@ -14,4 +11,4 @@ pub mod options;
 mod proxy_header_out;
 mod record_sizing;
 mod relay;
-mod stage;
+mod state;

@@ -8,8 +8,6 @@
 //! by has it as the client sent it. That is sound: a type is two bytes, their place is known, and
 //! nothing else is changed.
 
-pub(crate) mod transcript;
-
 use rustls_pki_types::ServerName;
 use wire::client_hello::{self, ClientHello, Peek};
 

@@ -7,7 +7,6 @@
 //! the library sees a byte.
 
 mod fault;
-mod resolver;
 mod site;
 
 use std::sync::Arc;
@@ -20,15 +19,15 @@ pub use fault::{BuildError, BuildFault, Concern, Refusal, Warning};
 
 use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::context::SecretListener;
-use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
 use crate::record::HEADER_BYTES;
 use crate::resumption::{FetchAnswer, OfferedSession, Resumption, ResumptionPolicy, SessionKey};
+use crate::subject::{Fingerprint, fingerprint_of};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
-use resolver::Resolver;
+use site::Resolver;
 use site::Site;
 
 /// Tickets at most for a client that asks for a number (RFC 9149).

@@ -1,7 +1,7 @@
 //! The server's end: its connection, its TLS, its bytes, and how they end.
 //!
-//! The handshake is a part of the dial, and has its limit: a server that fails in it is given up for
-//! another one as if it had not been reached, since nothing of the client's was sent.
+//! The handshake is a part of the dial, and has its limit: a server that fails in it is given up
+//! for another one as if it had not been reached, since nothing of the client's was sent.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -13,18 +13,15 @@ use tls::record::{KeyExhausted, RecordSealer};
 use wire::alert;
 
 use super::Flow;
-use crate::actions::Action;
 use crate::back_end::BackFault;
 use crate::buffer::{Buffer, Pool};
-use crate::conversation::take_all;
-use crate::end::EndState;
-use crate::events::Received;
+use crate::events::{Action, Received};
 use crate::facts::Ending;
 use crate::front_end::FrontSealer;
 use crate::options::{SendProxy, ServerTls, Settings};
 use crate::proxy_header_out;
 use crate::relay::{Down, RelayFault, StreamEnd};
-use crate::stage::{Postponed, Stage};
+use crate::state::{EndState, Postponed, Stage};
 
 impl Flow {
     /// Where to receive from the server: pieces to be filled in order by one vectored read;
@@ -53,8 +50,8 @@ impl Flow {
         Some(piece.into_iter().chain(pieces.into_iter().flatten()))
     }
 
-    /// Whether what a connected server sends can be taken now: one thing at a time, and nothing of a
-    /// dialog while the client's handshake goes on.
+    /// Whether what a connected server sends can be taken now: one thing at a time, and nothing of
+    /// a dialog while the client's handshake goes on.
     fn takes_from_back(&self) -> bool {
         let is_free = !self.down.is_ended && self.down.pending().is_empty();
         let is_held = self.postponed.is_some() || self.front.holds_back();
@@ -404,7 +401,7 @@ impl Flow {
             let mut spoken = Down::default();
             let relayed = self.back.relay(&mut spoken, &mut FrontSealer::Plain, pool);
             let end = self.back.end;
-            let bytes = take_all(&mut spoken.records, pool);
+            let bytes = pool.take_all(&mut spoken.records);
             self.give_server_bytes(&bytes, self.last_byte, pool);
             relayed.map(|_| end)
         } else {

@@ -12,11 +12,10 @@ use tls::traffic::kernel::{ControlRecord, Keys};
 use wire::alert;
 
 use super::Flow;
-use crate::actions::Action;
 use crate::buffer::Pool;
-use crate::end::TlsEnd;
+use crate::events::Action;
 use crate::facts::Ending;
-use crate::stage::Stage;
+use crate::state::{Stage, TlsEnd};
 
 impl Flow {
     pub(super) fn expect_bytes(&mut self, bytes: u64) {

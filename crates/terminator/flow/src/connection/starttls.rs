@@ -4,26 +4,23 @@
 //! A server's own TLS is begun in the dial, before the client's first byte reaches it. Under TLS
 //! the dialog goes on rewriting until nothing is left for it to do, and then it is out of the way.
 //!
-//! A client's request to cancel a query of PostgreSQL goes to every server of the back, one after the
-//! other (a broadcast), because nobody here knows which of them it is for. One client has one server
-//! at a time, so that many of them take no more connections to servers than others do.
+//! A client's request to cancel a query of PostgreSQL goes to every server of the back, one after
+//! the other (a broadcast), because nobody here knows which of them it is for. One client has one
+//! server at a time, so that many of them take no more connections to servers than others do.
 
 use std::time::{Duration, Instant};
 
 use telemetry::outcome::Reason;
 use tls::password;
-use wire::starttls::{Next, Output};
+use wire::starttls::{Fault, Next, Output};
 
 use super::Flow;
-use crate::actions::Action;
 use crate::buffer::{Pool, Size};
-use crate::conversation::{Broadcast, ending_of, take_all};
-use crate::end::{EndState, TlsEnd};
-use crate::events::Received;
+use crate::events::{Action, Received};
 use crate::facts::Ending;
 use crate::options::Timeouts;
 use crate::relay::StreamEnd;
-use crate::stage::Stage;
+use crate::state::{Broadcast, EndState, Stage, TlsEnd};
 
 /// How long a server that has been sent a broadcast may take to close, which shows that it has read
 /// it: then the next has its turn. One that is slower has it all the same.
@@ -86,7 +83,7 @@ impl Flow {
         if self.is_held_for_header(pool) {
             return;
         }
-        let bytes = take_all(&mut self.up.records, pool);
+        let bytes = pool.take_all(&mut self.up.records);
         self.give_client_bytes(&bytes, now, pool);
     }
 
@@ -388,4 +385,20 @@ impl Flow {
             self.up.add_early(&broadcast.bytes, pool);
         }
     }
+}
+
+/// How a connection ends whose dialog failed.
+pub(crate) fn ending_of(fault: &Fault) -> Ending {
+    let reason = match fault {
+        Fault::TlsRequired => Reason::StarttlsRequired,
+        Fault::Injection(_) => Reason::StarttlsInjection,
+        Fault::TlsUnasked | Fault::ProtocolNotAgreed(_) | Fault::ClientMalformed(_) => {
+            Reason::StarttlsMalformed
+        }
+        Fault::BoundElsewhere => Reason::ChannelBinding,
+        Fault::ServerRefused(_) | Fault::ServerWithoutTls(_) | Fault::ServerMalformed(_) => {
+            Reason::ServerStarttlsFailed
+        }
+    };
+    Ending::with(reason, fault.to_string())
 }

@@ -11,11 +11,11 @@ use telemetry::outcome::Reason;
 use wire::alert;
 
 use crate::context::{self, HandshakeContext, Secrets, Wanted};
-use crate::fingerprint::fingerprint_of;
 use crate::handshake::library::{HandshakeDriver, HandshakeSide, agreed_by, version_of};
 use crate::handshake::{Established, HandshakeFault, Step};
 use crate::options::Version;
 use crate::record::{expansion_bytes_max, record_bytes};
+use crate::subject::fingerprint_of;
 use crate::verify::{is_chain_fault, is_empty_certificate, signature_fault};
 
 /// The one protocol that a server speaks only if it has selected it (RFC 9113 section 3.2). What

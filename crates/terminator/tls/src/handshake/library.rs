@@ -14,11 +14,11 @@ use rustls::unbuffered::{
 use rustls::{CommonState, Error, ExtractedSecrets, ProtocolVersion};
 use wire::alert;
 
-use crate::fingerprint::Fingerprint;
 use crate::handshake::fault::HandshakeFault;
 use crate::options::{Group, Suite, Version};
 use crate::record::{HEADER_BYTES, KeyExhausted, Opener, RECORD_BYTES_MAX, Sealer};
 use crate::secrets::{Secret, TrafficSecret};
+use crate::subject::Fingerprint;
 use crate::traffic::{Tickets, Traffic, TrafficSecrets};
 
 /// The most bytes of a handshake that wait for more: those of the longest message that the library

@@ -1,14 +1,123 @@
-//! One end of a connection: what is spoken there, from plaintext to TLS that the kernel seals.
+//! Where a connection is: the stage of the whole, and what is spoken at either end, from plaintext
+//! to TLS that the kernel seals.
 //!
-//! Owns the steps of an end, which are the same for clients and servers, and how far a hand-over to
-//! the kernel (kTLS) got and when it is worth its price. It cannot be undone: no kernel gives its
-//! half of a connection back.
+//! Owns how long a stage may last; the steps of an end, which are the same for clients and servers;
+//! and how far a hand-over to the kernel (kTLS) got and when it is worth its price. It cannot be
+//! undone: no kernel gives its half of a connection back.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
+use telemetry::outcome::Reason;
 use tls::record::PLAINTEXT_BYTES_MAX;
 use tls::traffic::Traffic;
 use tls::traffic::kernel::ControlRecord;
+use wire::starttls::Dialog;
+
+use crate::facts::Ending;
+use crate::options::{Starttls, Timeouts};
+use crate::relay::StreamEnd;
+
+/// How long a client that has been sent an alert may take to read it and close. Closing at once
+/// would reset the connection if bytes of the client's were unread, and lose the alert.
+const CLOSING_MAX: Duration = Duration::from_secs(2);
+
+/// How long a client that has been sent the server's end may go on without a byte. What it still
+/// sends has a reader only if the server closed one direction, and few do.
+const HALF_CLOSED_MAX: Duration = Duration::from_secs(60);
+
+pub(crate) enum Stage {
+    /// Up to the end of the handshake, or to the first byte of early data.
+    Handshaking,
+    /// No server is connected yet.
+    Dialling { since: Instant },
+    /// Bytes go both ways.
+    Relaying,
+    /// Last bytes go to the client, what it still sends is dropped.
+    Closing { until: Instant, dropped: usize },
+    /// Nothing is left to do but to close.
+    Over,
+}
+
+/// What has happened on the server's side and has to wait for the end of a handshake that early
+/// data came before.
+pub(crate) enum Postponed {
+    /// The server's stream has ended.
+    BackEnd,
+    /// No server could be connected, or it broke the connection off.
+    BackFailure(Ending),
+}
+
+/// The side that ended its stream first has ended the connection.
+pub(crate) fn first_to_end(up: Option<StreamEnd>, is_down_ended: bool) -> Option<Reason> {
+    match (up, is_down_ended) {
+        (Some(StreamEnd::CloseNotify | StreamEnd::Plain), _) => Some(Reason::ClientClosed),
+        (Some(StreamEnd::Fin), _) => Some(Reason::ClientTruncated),
+        (None, true) => Some(Reason::BackendClosed),
+        (None, false) => None,
+    }
+}
+
+impl Stage {
+    /// The last bytes go to the client.
+    pub(crate) fn closing(now: Instant) -> Self {
+        Self::Closing {
+            until: now + CLOSING_MAX,
+            dropped: 0,
+        }
+    }
+
+    /// Starts the time of a dial, if one is under way.
+    pub(crate) fn restart_dial(&mut self, now: Instant) {
+        if let Self::Dialling { since } = self {
+            *since = now;
+        }
+    }
+
+    /// When it has lasted too long. The handshake has a limit of its own.
+    pub(crate) fn deadline(
+        &self,
+        timeouts: &Timeouts,
+        last_byte: Instant,
+        is_half_closed: bool,
+    ) -> Option<Instant> {
+        match self {
+            Self::Handshaking | Self::Over => None,
+            Self::Dialling { since } => Some(*since + timeouts.dial),
+            Self::Relaying if is_half_closed => {
+                Some(last_byte + timeouts.idle.min(HALF_CLOSED_MAX))
+            }
+            Self::Relaying => Some(last_byte + timeouts.idle),
+            Self::Closing { until, .. } => Some(*until),
+        }
+    }
+}
+
+/// The conversation before TLS, as [`wire::starttls`] leads it. It goes on under TLS until nothing
+/// is left to rewrite.
+pub(crate) struct Conversation {
+    pub(crate) dialog: Dialog,
+    /// A request that goes to every server, and not to one.
+    pub(crate) broadcast: Option<Broadcast>,
+}
+
+pub(crate) struct Broadcast {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) has_reached_one: bool,
+}
+
+impl Conversation {
+    pub(crate) fn new(settings: &Starttls, has_back_tls: bool) -> Self {
+        let mut dialog = Dialog::new(settings.dialect, settings.sides, settings.names());
+        if has_back_tls {
+            dialog.server_is_secured();
+        }
+        Self {
+            dialog,
+            broadcast: None,
+        }
+    }
+}
 
 /// The state of an end whose TLS is set up by `H`.
 pub(crate) enum EndState<H> {
