@@ -1,6 +1,6 @@
 //! The counts of a thread.
 //!
-//! The size of a tally depends on how many seconds and kinds there are, not on how many transactions.
+//! A tally's size depends on how many seconds and kinds there are, not on how many transactions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

@@ -7,7 +7,7 @@ use crate::document::{
     Cell, Figure, ListItem, NumberCard, ReportBlock, ReportDocument, ReportSection, ReportTable,
     ReportWarning, SectionKind, TableColumn, TableRow,
 };
-use crate::figure::{PALETTE, STYLE};
+use crate::figure::{PALETTE, Plot, STYLE};
 use crate::markup::{MarkupElement, element};
 use crate::words::command_lines;
 
@@ -288,7 +288,11 @@ fn figure(Figure { id, title, plot }: &Figure) -> MarkupElement {
     let title = (!title.is_empty()).then(|| element("h4").text(title));
     let heads = plot.heads().into_iter();
     let heads = heads.map(|(class, words)| element("p").with("class", class).text(words));
-    let panels = element("div").with("class", "beside");
+    let class = match plot {
+        Plot::Chart(_) => "beside",
+        Plot::Bars(_) => "beside bars",
+    };
+    let panels = element("div").with("class", class);
     element("div")
         .with("id", id)
         .children(title)
