@@ -72,6 +72,7 @@ mod terminator {
         mod reload;
         mod watch;
         mod foreign {
+            mod schema;
             mod shells;
         }
     }

@@ -82,7 +82,11 @@ fn unwrapped_pages() -> Vec<Page> {
     vec![
         Page {
             path: "docs/reference/configuration.md",
-            text: config::reference::render(),
+            text: config::keys::reference(),
+        },
+        Page {
+            path: "docs/reference/lariat.schema.json",
+            text: config::TABLE.schema("lariat.toml"),
         },
         Page {
             path: "docs/reference/failures.md",

@@ -151,8 +151,8 @@ struct Books {
 #[derive(Default)]
 pub(super) struct Auditor {
     before: Books,
-    /// Lines were lost in the phase before: it cannot be known how many come, so that its last may
-    /// come in this one.
+    /// Lines were lost in the phase before, or came from a process that was killed: it cannot be
+    /// known how many come, so that its last may come in this one.
     was_lossy: bool,
     servers_before: [u64; 2],
     held: Option<[Footprint; 2]>,
@@ -188,7 +188,7 @@ impl Auditor {
         self.check_footprints(rig);
         rig.check_talk(&rig.talk.take().join("\n"));
         self.servers_before = servers(rig);
-        self.was_lossy = books.lost != self.before.lost;
+        self.was_lossy = books.lost != self.before.lost || phase.has(Fault::Kill);
         self.before = books;
     }
 

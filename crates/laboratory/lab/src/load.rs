@@ -151,7 +151,7 @@ mod files_tests {
             "p.toml",
             "url = \"localhost\"\nrate = \"much\"\nhandshake = \"sesion-id\"\n\
              suites = [\"TLS_AES_128_GCM_SHA265\"]\nearly-data = \"x\"\ncount = 0\n\
-             raet = 5\nturns = \"all\"\nseed = [1]\nsteps = [[1]]\n",
+             raet = 5\nseed = [1]\nsteps = [[1]]\n",
         );
         for line in [
             "url: \"localhost\" is not a URL that begins with https:// or http://",
@@ -163,7 +163,6 @@ mod files_tests {
             "count: is out of range: 1 to ",
             "unknown key `raet`",
             "hint: did you mean `rate`?",
-            "`turns` is now `client-selection`",
             "seed: is a list, but one value is wanted",
             "steps: is a list, but one value is wanted",
         ] {

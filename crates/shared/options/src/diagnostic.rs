@@ -1,4 +1,4 @@
-//! What is said about a configuration: where, what, and what to do about it.
+//! Diagnostics of a configuration: the place, the fault, and the remedy.
 //!
 //! Owns the sentences' frame (place, excerpt, caret, hint), not the sentences.
 
@@ -272,7 +272,7 @@ fn characters(text: &str, range: Range<usize>) -> usize {
     text.get(range).map_or(0, |part| part.chars().count())
 }
 
-/// What fits beside a line number on a usual terminal.
+/// The characters that fit beside a line number on a usual terminal.
 const EXCERPT_CHARACTERS_MAX: usize = 120;
 
 /// How much of a long line is shown before the mark.

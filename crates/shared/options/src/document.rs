@@ -14,7 +14,7 @@ pub fn parse(text: &str, report: &Report<'_>) -> Option<Node> {
     is_whole.then_some(root)
 }
 
-/// What of a text can be read, and whether that is all; what cannot has been reported.
+/// The tree of what can be read of a text, and whether that is all; the rest has been reported.
 pub fn recovered(text: &str, report: &Report<'_>) -> (Node, bool) {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors.iter().take(SYNTAX_ERRORS_MAX) {

@@ -246,7 +246,6 @@ mod tests {
                 .absent("")
                 .excludes(&["time"], "so"),
         ],
-        renamed: &[],
         foreign: &[],
         later: &[],
         help: "",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Its tables and its name, with dots: `service.front.listen`.
+    /// The tables around the key and its name, with dots: `service.front.listen`.
     pub path: &'static str,
     pub kind: Kind,
     /// Whether it holds a list of that.
@@ -14,7 +14,7 @@ pub struct Key {
     pub default: Default,
     /// The flag of the same meaning, without dashes.
     pub flag: Option<&'static str>,
-    /// What its flag means without a value, where it may stand so.
+    /// The meaning of the flag without a value, where it may stand so.
     pub alone: Option<&'static str>,
     pub group: &'static str,
     /// Whether a list may be written as one text with commas.
@@ -23,14 +23,16 @@ pub struct Key {
     pub requires: &'static [&'static str],
     /// Keys of the same table that cannot stand beside it, and why. One of a pair says it.
     pub excludes: (&'static [&'static str], &'static str),
-    /// What a flag of this key replaces in a document, beside its namesake and what it excludes.
+    /// Keys of a document that the flag replaces, beside its namesake and those that it excludes.
     pub replaces: &'static [&'static str],
-    /// What other programs call the words of a choice: theirs, which may end with `*`, and ours;
+    /// Names of other programs for the words of a choice: theirs, which may end with `*`, and ours;
     /// nothing = we have no such word, and several words say why.
     pub synonyms: &'static [(&'static str, &'static str)],
     /// One or more sentences; the first is the short help.
     pub help: &'static str,
     pub example: &'static str,
+    /// The keys in a table, where a struct states them.
+    pub children: &'static [Self],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +66,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Default {
     Required,
-    /// Nothing; the words say what that means.
+    /// There is no value; the words say what that means.
     Absent(&'static str),
     /// This, as a flag would say it.
     Text(&'static str),
@@ -88,7 +90,82 @@ pub const fn key(path: &'static str, kind: Kind) -> Key {
         synonyms: &[],
         help: "",
         example: "",
+        children: &[],
     }
+}
+
+/// A key that holds a table.
+pub const fn table(path: &'static str) -> Key {
+    key(path, Kind::Table)
+}
+
+/// The bytes of a path of this table and this field.
+pub const fn path_length(parent: &str, field: &str) -> usize {
+    match parent.len() {
+        0 => field.len(),
+        length => length + 1 + field.len(),
+    }
+}
+
+/// The path of the key that a field of a table's struct states.
+pub const fn path<const LENGTH: usize>(parent: &str, field: &str) -> [u8; LENGTH] {
+    let (parent, field) = (parent.as_bytes(), field.as_bytes());
+    let (mut path, mut place) = ([b'.'; LENGTH], 0);
+    while place < parent.len() {
+        path[place] = parent[place];
+        place += 1;
+    }
+    place = 0;
+    while place < field.len() {
+        path[LENGTH - field.len() + place] = match field[place] {
+            b'_' => b'-',
+            other => other,
+        };
+        place += 1;
+    }
+    path
+}
+
+/// The text of a path.
+pub const fn utf8(path: &[u8]) -> &str {
+    match std::str::from_utf8(path) {
+        Ok(text) => text,
+        Err(_) => panic!("names of fields are UTF-8"),
+    }
+}
+
+/// All keys of a tree of tables, which are so many.
+pub const fn count(keys: &[Key]) -> usize {
+    let (mut place, mut sum) = (0, keys.len());
+    while place < keys.len() {
+        sum += count(keys[place].children);
+        place += 1;
+    }
+    sum
+}
+
+/// All keys of a tree of tables in one row, a table before the keys in it. A key is of the group of
+/// its table, unless its row says another; those at the top are of the group that is named here.
+pub const fn flattened<const COUNT: usize>(keys: &[Key], group: &'static str) -> [Key; COUNT] {
+    let mut all = [table(""); COUNT];
+    flatten(keys, group, &mut all, 0);
+    all
+}
+
+const fn flatten(keys: &[Key], group: &'static str, all: &mut [Key], mut next: usize) -> usize {
+    let mut place = 0;
+    while place < keys.len() {
+        let key = keys[place];
+        let group = if key.group.is_empty() {
+            group
+        } else {
+            key.group
+        };
+        all[next] = key.group(group);
+        next = flatten(key.children, group, all, next + 1);
+        place += 1;
+    }
+    next
 }
 
 impl Key {
@@ -171,6 +248,16 @@ impl Key {
     pub const fn example(mut self, example: &'static str) -> Self {
         self.example = example;
         self
+    }
+
+    pub const fn children(mut self, keys: &'static [Self]) -> Self {
+        self.children = keys;
+        self
+    }
+
+    /// The hint for who wrote a document.
+    pub fn for_example(&self) -> String {
+        format!("for example: {}", self.example)
     }
 
     /// The last part of the path.

@@ -1,4 +1,4 @@
-//! What was typed, as a tree with places: the same for a TOML file and for flags.
+//! The typed text as a tree with places: the same for a TOML file and for flags.
 
 use crate::diagnostic::Spot;
 

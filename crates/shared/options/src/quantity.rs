@@ -3,6 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+pub const SECOND: Duration = Duration::from_secs(1);
+pub const HOUR: Duration = Duration::from_secs(3600);
+pub const DAY: Duration = Duration::from_secs(86_400);
+
 /// Units of durations, each with its nanoseconds, the largest first.
 const DURATION_UNITS: &[(&[&str], u64)] = &[
     (&["d"], 86_400_000_000_000),

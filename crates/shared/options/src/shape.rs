@@ -9,12 +9,12 @@ use crate::table::Table;
 /// Reports every unknown key, every value of the wrong shape, and keys that cannot stand together.
 pub fn check(root: &Node, options: &Table, report: &Report<'_>) {
     check_keys(root, options, report);
-    Shape { options, report }.relations(root, "");
+    ShapeCheck { options, report }.relations(root, "");
 }
 
 /// The same without keys that cannot stand together: the tree is a part that another completes.
 pub fn check_keys(root: &Node, options: &Table, report: &Report<'_>) {
-    Shape { options, report }.table(root, "");
+    ShapeCheck { options, report }.table(root, "");
 }
 
 /// A switch that is off says nothing.
@@ -22,12 +22,12 @@ fn is_on(entry: &Entry) -> bool {
     !matches!(entry.node.value, Value::Boolean(false))
 }
 
-struct Shape<'a> {
+struct ShapeCheck<'a> {
     options: &'a Table,
     report: &'a Report<'a>,
 }
 
-impl Shape<'_> {
+impl ShapeCheck<'_> {
     fn table(&self, node: &Node, path: &str) {
         for entry in node.entries() {
             let full = match path {
@@ -44,7 +44,7 @@ impl Shape<'_> {
         }
     }
 
-    /// Of a table and of those in it.
+    /// Reports the relations in a table and in those within.
     fn relations(&self, node: &Node, path: &str) {
         for entry in node.entries().iter().filter(|entry| is_on(entry)) {
             let mut beside = self.options.children(path);
@@ -91,11 +91,6 @@ impl Shape<'_> {
             return Problem::new(format!("`{name}` is not in this version of lariat"))
                 .hint("take the key out; the reference lists what there is");
         }
-        if let Some(key) = self.options.renamed(full) {
-            let now = key.name();
-            return Problem::new(format!("`{name}` is now `{now}`"))
-                .hint(format!("write `{now}` in its place"));
-        }
         let place = match parent {
             "" => "at the top of the file".to_owned(),
             parent => format!("in {parent}"),
@@ -139,8 +134,7 @@ impl Shape<'_> {
 
     fn misshapen(&self, node: &Node, key: &Key, value: &Value, wanted: &str) {
         let problem = Problem::new(format!("is {}, but {wanted} is wanted", value.kind()));
-        let example = format!("for example: {}", key.example);
-        self.report
-            .error(&node.spot, key.path, problem.hint(example));
+        let problem = problem.hint(key.for_example());
+        self.report.error(&node.spot, key.path, problem);
     }
 }

@@ -1,4 +1,4 @@
-//! A table of options as a whole: finding a key by path, flag or former name.
+//! A table of options as a whole: finding a key by path or flag.
 
 use crate::diagnostic::{Problem, nearest};
 use crate::key::{Key, Kind};
@@ -8,7 +8,6 @@ use crate::key::{Key, Kind};
 pub struct Table {
     /// Every key, in the order of the reference; a table before the keys in it.
     pub keys: &'static [Key],
-    pub renamed: &'static [Renamed],
     pub foreign: &'static [Foreign],
     /// Paths that a later version will know: a document that has them is ahead of this program.
     pub later: &'static [&'static str],
@@ -16,26 +15,28 @@ pub struct Table {
     pub help: &'static str,
 }
 
-/// A key of a former version.
-#[derive(Clone, Copy, Debug)]
-pub struct Renamed {
-    pub path: &'static str,
-    pub flag: &'static str,
-    pub now: &'static str,
-}
-
-/// What another program calls a key or a flag.
+/// The name of another program for a key or a flag.
 #[derive(Clone, Copy, Debug)]
 pub struct Foreign {
     pub name: &'static str,
     pub of: &'static str,
     /// The path of the key here.
     pub now: &'static str,
-    /// What it is to be there; empty = what its value was.
+    /// The value there; empty = the same.
     pub value: &'static str,
 }
 
 impl Foreign {
+    /// The name that a program has for a key, whose value is the same here.
+    pub const fn new(name: &'static str, of: &'static str, now: &'static str) -> Self {
+        Self {
+            name,
+            of,
+            now,
+            value: "",
+        }
+    }
+
     /// Whether this was typed: programs differ in letters' case, `_` and `-`.
     fn is(&self, typed: &str) -> bool {
         let plain = |name: &str| name.to_ascii_lowercase().replace('_', "-");
@@ -60,13 +61,7 @@ impl Table {
         self.keys.iter().filter(move |key| key.parent() == parent)
     }
 
-    /// What a key of former versions is now.
-    pub fn renamed(&self, path: &str) -> Option<&'static Key> {
-        let renamed = self.renamed.iter().find(|one| one.path == path)?;
-        self.find(renamed.now)
-    }
-
-    /// What another program's name for a key is here, with that program.
+    /// The key that another program has this name for, with that program.
     pub(crate) fn foreign(&self, typed: &str) -> Option<(&'static Foreign, &'static Key)> {
         let foreign = self.foreign.iter().find(|one| one.is(typed))?;
         Some((foreign, self.find(foreign.now)?))
@@ -76,11 +71,6 @@ impl Table {
     pub fn unknown_flag(&self, name: &str) -> Problem {
         let dashes = if name.chars().count() == 1 { "-" } else { "--" };
         let problem = Problem::new(format!("there is no flag {dashes}{}", name.escape_debug()));
-        let renamed = self.renamed.iter().find(|one| one.flag == name);
-        let now = renamed.and_then(|one| self.giving_flag(self.find(one.now)?));
-        if let Some(now) = now {
-            return problem.hint(format!("it is now --{now}"));
-        }
         if let Some((foreign, key)) = self.foreign(name)
             && let Some(flag) = self.giving_flag(key)
         {
@@ -123,7 +113,7 @@ impl Table {
         Some(format!("for example: --{flag} {value}"))
     }
 
-    /// What a flag's value is called in the help.
+    /// The name of a flag's value in the help.
     pub fn value_name(&self, key: &Key) -> &'static str {
         match key.kind {
             Kind::Table => {
@@ -146,7 +136,7 @@ impl Table {
         }
     }
 
-    /// What is wrong with the rows themselves, for a test of the table.
+    /// Faults of the rows themselves, for a test of the table.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (index, key) in self.keys.iter().enumerate() {
@@ -184,12 +174,6 @@ impl Table {
             let known = self.find(one.now);
             if known.is_none_or(|key| key.name() == one.name) {
                 faults.push(format!("{} of {} is not {}", one.name, one.of, one.now));
-            }
-        }
-        for one in self.renamed {
-            let is_gone = self.find(one.path).is_none() && self.find(one.now).is_some();
-            if !is_gone {
-                faults.push(format!("{} was not renamed to {}", one.path, one.now));
             }
         }
         faults

@@ -1,93 +1,185 @@
 //! The keys of a service's back: servers, or what we answer ourselves.
 
-use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use backend::options::{
-    Balance, CheckKind, CheckOptions, Options, PassiveOptions, QueueOptions, ServerOptions,
-};
-use options::{Problem, Section, all};
+use backend::options::{Balance, Options};
+use options::quantity::{DAY, HOUR};
+use options::row::{boolean, duration, path, size, text};
+use options::{Field, KeyPlace, Nested, Tables, choice, section, table};
 use proxy::options::{
-    AddressFamily, BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, RateMin,
-    SendProxy, ServersOptions, SourceAddress,
+    AddressFamily, BackOptions, BackTlsOptions, FileTimeouts, FilesOptions, RateMin, SendProxy,
+    ServersOptions,
 };
 use static_files::options::Redirect;
-use sys::socket::Zoned;
-use wire::address::Endpoint;
+use wire::starttls::Dialect;
 
-use crate::back_tls;
-use crate::certificates::Shelf;
-use crate::front::liveness;
+use crate::back_tls::{WrittenBackTls, back_tls_options};
+use crate::servers::{
+    self, WrittenCheck, WrittenPassive, WrittenQueue, WrittenSendProxy, WrittenServer,
+};
+use crate::shelf::Shelf;
+use crate::timeouts::{KEEPALIVE_MAX, WrittenTimeouts, liveness};
 
-/// A connection remembers the servers it tried; this many fit.
-const SERVERS_MAX: usize = 1024;
+section! {
+    table("service.back").group("Back")
+        .absent("the service has `front.redirect`")
+        .example(r#"back = { servers = ["127.0.0.1:80"] }"#);
+    /// Servers to relay to, or static files of this host.
+    pub(crate) struct WrittenBack<'a> {
+        files: Option<WrittenFiles<'a>>,
+        servers: Tables<'a, WrittenServer<'a>>,
+        /// How often names of servers are looked up again, counted from the last answer, whatever
+        /// the records' TTL. A name that several services have is looked up as often as any of them
+        /// says. At the default a change is noticed soon, and one query in ten seconds is nothing
+        /// to a name server.
+        resolve: Duration = duration(Duration::from_secs(1), DAY)
+            .default("10s").flag("resolve").example(r#"resolve = "1m""#),
+        /// The addresses of names of servers that are used. With `any` a connection that gets no
+        /// answer from one address within 250 ms dials the next one too (RFC 8305), and what has
+        /// failed is passed over. `ipv4` or `ipv6` is for a host that has no way by the other one,
+        /// or must not use it.
+        resolve_family: AddressFamily = choice![
+            "any" => AddressFamily::Any,
+            "ipv4" => AddressFamily::Ipv4,
+            "ipv6" => AddressFamily::Ipv6,
+        ].default("any").flag("resolve-family").example(r#"resolve-family = "ipv4""#),
+        /// How long a server that came back up, by checks, by dials or by `lariat server enable`,
+        /// has less than its share: it begins with a tenth and grows to the whole. HAProxy calls it
+        /// `slowstart`. 0s = it has its whole share at once.
+        slow_start: Duration = duration(Duration::ZERO, DAY)
+            .default("0s").flag("slow-start").example(r#"slow-start = "30s""#),
+        queue: WrittenQueue<'a>,
+        /// How a server is chosen: in turn, by the fewest open connections, or by the client's
+        /// address (consistent hash); all by weight.
+        balance: Balance = choice![
+            "round-robin" => Balance::RoundRobin,
+            "least-connections" => Balance::LeastConnections,
+            "source" => Balance::Source,
+        ].default("round-robin").flag("balance").example(r#"balance = "least-connections""#),
+        /// The clients that go to the server that they were at before, whatever `balance` says; for
+        /// services with `front.tls = "passthrough"`. With `session-id`, those that offer a session
+        /// of TLS 1.2, by its id (RFC 5246, 7.4.1.2) or a ticket (RFC 5077), go to the server whose
+        /// handshake made that session, or resumed it last, if it is up, not a backup while others
+        /// are up, and has room. Lariat learns both from the server's messages, and remembers them
+        /// in `resumption.session-cache`. With TLS 1.3 the id is random and the ticket encrypted,
+        /// so that `balance` decides: by a client's address it is `balance = "source"`.
+        affinity: Option<()> = choice!["session-id" => ()]
+            .absent("none").flag("affinity").example(r#"affinity = "session-id""#),
+        check: Option<WrittenCheck<'a>>,
+        passive: WrittenPassive<'a>,
+        /// The same for servers: time without a byte after which the kernel asks whether the server
+        /// is still there; 0 turns that off.
+        keepalive: Duration = duration(Duration::ZERO, KEEPALIVE_MAX)
+            .default("2m").flag("backend-keepalive").example(r#"keepalive = "30s""#),
+        /// The source of connections to servers: an address of this host, or one of each family
+        /// with a comma between them; or `client`, the client's own address (IP_TRANSPARENT;
+        /// HAProxy: `usesrc clientip`). The servers' answers must then come back through this host,
+        /// and the worker process keeps CAP_NET_RAW. A server of a family without an address is not
+        /// connected to. Health checks come from an address that the kernel chooses.
+        source: Option<String> = text("ADDRESS")
+            .absent("an address that the kernel chooses").flag("source")
+            .example(r#"source = "10.0.0.5""#),
+        /// The protocol by which servers are asked for TLS, before the first byte of a client
+        /// reaches them; it needs `back.tls`. A server that offers none is not used.
+        starttls: Option<Dialect> = choice!(of Dialect: Dialect::ALL)
+            .absent("servers begin with TLS, if `back.tls` is there").flag("backend-starttls")
+            .example(r#"starttls = "smtp""#),
+        /// The name that servers of `smtp` and `lmtp` are told before they are asked for TLS, and
+        /// in health checks. Some refuse one that is not of the DNS (RFC 5321 section 4.1.1.1;
+        /// Postfix: `smtp_helo_name`).
+        ehlo_name: Option<String> = text("NAME")
+            .absent("this host's name, where it or /etc/hosts has it fully qualified; else the \
+             host's address, as `[192.0.2.1]`")
+            .flag("backend-ehlo-name").example(r#"ehlo-name = "mx.example.org""#),
+        send_proxy: Option<WrittenSendProxy<'a>>,
+        /// Whether servers get early data without a TLV that says which data is early. A request in
+        /// it may be a replay, so this is only for servers whose requests may all be repeated.
+        early_data_safe: bool = boolean()
+            .default("false").flag("early-data-safe").example("early-data-safe = true"),
+        tls: Option<WrittenBackTls<'a>>,
+    }
+}
 
-const KEYS_OF_SERVERS: &[&str] = &[
-    "keepalive",
-    "source",
-    "balance",
-    "affinity",
-    "slow-start",
-    "resolve",
-    "resolve-family",
-    "queue",
-    "check",
-    "passive",
-    "send-proxy",
-    "early-data-safe",
-    "starttls",
-    "tls",
-];
-
-/// What only files can be told, in `service.timeouts`; the first holds for redirects too.
-const TIMEOUTS_OF_FILES: [&str; 2] = ["request", "file"];
-
-/// What means nothing for files that are served beside redirects.
-const KEYS_OF_NO_CHALLENGE: [&str; 3] = ["index", "hidden", "precompressed"];
+section! {
+    table("service.back.files")
+        .absent("the service has `servers`").shorthand("root").example(r#"files = "/data""#);
+    /// A folder whose files are served by HTTP/1.1 (GET and HEAD), instead of servers. It is
+    /// opened at start; a reload cannot change it.
+    pub(crate) struct WrittenFiles<'a> {
+        /// The folder. Nothing outside of it is served: no path and no symbolic link leads out. The
+        /// user of the worker process must be able to read the files.
+        root: String = path().flag("files").example(r#"root = "/data""#),
+        /// Files that are served for the folder they are in, the preferred one first; an empty list
+        /// means none.
+        index: Vec<String> = text("NAME")
+            .many().absent("`index.html`").flag("index")
+            .example(r#"index = ["index.html", "index.txt"]"#),
+        /// Whether names that begin with a dot are served.
+        hidden: bool = boolean().default("false").flag("hidden").example("hidden = true"),
+        /// Whether `x.br` or `x.gz` beside `x` is sent in its place to clients that accept it.
+        precompressed: bool = boolean()
+            .default("true").flag("precompressed").example("precompressed = false"),
+        /// Bytes per second that a client must acknowledge of what is on its way to it, on an
+        /// average over `min-rate-window`; a slower one is reset and logged as `client-too-slow`. A
+        /// client is not slow for bytes that fit into the kernel's buffer. A paused download is
+        /// slow.
+        min_rate: Option<u64> = size(1, 1 << 40)
+            .absent("a client may take as long as `timeouts.idle` lets it").flag("min-rate")
+            .example(r#"min-rate = "1KiB""#),
+        /// The time over which `min-rate` is averaged. Long enough for a lost link to come back.
+        min_rate_window: Duration = duration(Duration::from_secs(1), HOUR)
+            .default("30s").flag("min-rate-window").example(r#"min-rate-window = "1m""#),
+    }
+}
 
 /// Reads `service.back`, and what of `service.timeouts` is for files; relative paths begin at
 /// the shelf's base.
-pub(crate) fn read(
-    back: &Section<'_>,
-    times: &Section<'_>,
+pub(crate) fn back_options(
+    back: &WrittenBack<'_>,
+    times: &WrittenTimeouts<'_>,
     redirect: Option<Redirect>,
-    unacknowledged: Option<Option<Duration>>,
     shelf: &mut Shelf<'_>,
 ) -> Option<BackOptions> {
-    let (has_files, is_redirected) = (back.has("files"), redirect.is_some());
-    for (name, has_effect) in TIMEOUTS_OF_FILES.iter().zip([is_redirected, false]) {
-        if !has_files && !has_effect && times.has(name) {
-            let problem = Problem::new("has no effect: there are no files");
-            times.warn(name, problem.hint("take it out"));
+    let (has_files, is_redirected) = (back.files.is_some(), redirect.is_some());
+    // Requests that are redirected have a time too.
+    for (place, has_effect) in [(&times.request, is_redirected), (&times.file, false)] {
+        if !has_files && !has_effect && place.is_written() {
+            place.warn("has no effect: there are no files", "take it out");
         }
     }
-    match (back.has("servers"), has_files || is_redirected) {
-        (false, true) => {
-            let files = files(back, times, redirect, &shelf.base);
-            for name in KEYS_OF_SERVERS.iter().filter(|name| back.has(name)) {
-                let problem = Problem::new("has no effect: there are no servers");
-                back.warn(name, problem.hint("take it out"));
-            }
-            files.map(BackOptions::Files)
-        }
-        (true, true) if is_redirected => {
+    match (back.servers.is_written(), &back.files) {
+        (true, _) if is_redirected => {
             let message = "is no use beside `front.redirect`: no request would get there";
-            back.refuse("servers", message, "take one of them out");
+            back.servers.refuse(message, "take one of them out");
             None
         }
-        (true, true) => {
-            let problem = Problem::new("stands beside `servers`, and one connection gets one");
+        (true, Some(files)) => {
+            let message = "stands beside `servers`, and one connection gets one";
             let hint = "take one of them out, or make two services";
-            back.error("files", problem.hint(hint));
+            files.at.refuse(message, hint);
             None
         }
-        (true, false) => servers_options(back, unacknowledged, shelf).map(BackOptions::Servers),
-        (false, false) => {
-            back.neither("servers", "files");
+        (true, None) => servers_options(back, times, shelf).map(BackOptions::Servers),
+        (false, files) if has_files || is_redirected => {
+            let options = files_options(files.as_ref(), times, redirect, &shelf.base);
+            for place in keys_of_servers(back) {
+                place.warn("has no effect: there are no servers", "take it out");
+            }
+            options.map(BackOptions::Files)
+        }
+        (false, _) => {
+            let wanted = [&WrittenServer::KEY, &WrittenFiles::KEY];
+            back.at.table().lacks(&wanted);
             None
         }
     }
+}
+
+/// The keys that are written and are for servers alone.
+fn keys_of_servers<'a>(back: &WrittenBack<'a>) -> impl Iterator<Item = KeyPlace<'a>> {
+    let written = back.at.table().written_keys();
+    written.filter(|place| !matches!(place.key.name(), "files" | "ehlo-name"))
 }
 
 /// In place of a back with a fault: never to be served.
@@ -103,414 +195,122 @@ pub(crate) fn nothing() -> BackOptions {
     })
 }
 
-fn files(
-    back: &Section<'_>,
-    times: &Section<'_>,
+fn files_options(
+    files: Option<&WrittenFiles<'_>>,
+    times: &WrittenTimeouts<'_>,
     redirect: Option<Redirect>,
     base: &Path,
 ) -> Option<FilesOptions> {
-    let files = &back.section("files");
-    let root = if back.has("files") {
-        files.text("root").map(Some)
-    } else {
-        Some(None)
+    let mut timeouts = FileTimeouts {
+        request: times.request.value?,
+        file: times.file.value?,
+        rate_min: None,
     };
-    let is_written = |name: &&&str| redirect.is_some() && files.has(name);
-    for name in KEYS_OF_NO_CHALLENGE.iter().filter(is_written) {
+    let mut serving = static_files::options::Options {
+        redirect,
+        ..static_files::options::Options::default()
+    };
+    let Some(files) = files else {
+        return Some(FilesOptions {
+            folder: None,
+            serving,
+            timeouts,
+        });
+    };
+    let of_no_challenge = [&*files.index, &*files.hidden, &*files.precompressed];
+    let is_useless = |place: &&&KeyPlace<'_>| redirect.is_some() && place.is_written();
+    for place in of_no_challenge.iter().filter(is_useless) {
         let message = "has no effect beside `front.redirect`: only ACME challenges are served";
-        files.warn(name, Problem::new(message).hint("take it out"));
+        place.warn(message, "take it out");
     }
-    let index = index(files);
-    let hidden = files.boolean("hidden");
-    let precompressed = files.boolean("precompressed");
-    let request = times.duration("request");
-    let file = times.duration("file");
-    let bytes_per_second = files.if_written("min-rate", Section::size);
-    let window = files.duration("min-rate-window");
-    if files.has("min-rate-window") && !files.has("min-rate") {
-        let problem = Problem::new("has no effect: there is no `min-rate`");
-        files.warn("min-rate-window", problem.hint("add min-rate = \"1KiB\""));
+    if files.min_rate_window.is_written() && !files.min_rate.is_written() {
+        let message = "has no effect: there is no `min-rate`";
+        files
+            .min_rate_window
+            .warn(message, "add min-rate = \"1KiB\"");
     }
-    let rate_min = bytes_per_second.zip(window).map(|(bytes, window)| {
-        bytes.map(|bytes| RateMin {
-            bytes_per_second: bytes as u64,
-            window,
-        })
+    let window = files.min_rate_window.value?;
+    timeouts.rate_min = files.min_rate.value?.map(|bytes_per_second| RateMin {
+        bytes_per_second,
+        window,
     });
+    if files.index.is_written() {
+        serving.index = index(&files.index)?;
+    }
+    serving.hidden = files.hidden.value?;
+    serving.precompressed = files.precompressed.value?;
     Some(FilesOptions {
-        folder: root?.map(|root| base.join(root)),
-        serving: static_files::options::Options {
-            index: index?,
-            hidden: hidden?,
-            precompressed: precompressed?,
-            redirect,
-        },
-        timeouts: FileTimeouts {
-            request: request?,
-            file: file?,
-            rate_min: rate_min?,
-        },
+        folder: Some(base.join(files.root.value.as_ref()?)),
+        serving,
+        timeouts,
     })
 }
 
-fn index(files: &Section<'_>) -> Option<Vec<String>> {
-    if !files.has("index") {
-        return Some(static_files::options::Options::default().index);
-    }
-    let names = files.texts("index")?;
+fn index(written: &Field<'_, Vec<String>>) -> Option<Vec<String>> {
+    let names = written.value.clone()?;
+    let is_file_name =
+        |name: &String| !matches!(&**name, "." | "..") && !name.contains(['/', '\0']);
     let Some(bad) = names.iter().find(|name| !is_file_name(name)) else {
         return Some(names);
     };
-    let problem = Problem::new(format!("\"{}\" is no name of a file", bad.escape_debug()));
-    files.error("index", problem.hint("name it without its folder"));
+    let message = format!("\"{}\" is no name of a file", bad.escape_debug());
+    written.refuse(message, "name it without its folder");
     None
 }
 
-fn is_file_name(name: &str) -> bool {
-    !matches!(name, "." | "..") && !name.contains(['/', '\0'])
-}
-
 fn servers_options(
-    back: &Section<'_>,
-    unacknowledged: Option<Option<Duration>>,
+    back: &WrittenBack<'_>,
+    times: &WrittenTimeouts<'_>,
     shelf: &mut Shelf<'_>,
 ) -> Option<ServersOptions> {
-    let servers = servers(back);
-    let balance = back.choice(
-        "balance",
-        &[
-            ("round-robin", Balance::RoundRobin),
-            ("least-connections", Balance::LeastConnections),
-            ("source", Balance::Source),
-        ],
-    );
-    let by_session = |back: &Section<'_>, name: &str| back.choice(name, &[("session-id", ())]);
-    let affinity = back.if_written("affinity", by_session);
-    let passive = passive(&back.section("passive"));
-    let resolve = back.duration("resolve");
-    let resolve_family = back.choice(
-        "resolve-family",
-        &[
-            ("any", AddressFamily::Any),
-            ("ipv4", AddressFamily::Ipv4),
-            ("ipv6", AddressFamily::Ipv6),
-        ],
-    );
-    let slow_start = back.duration("slow-start");
-    let queue = queue(back, servers.as_deref().unwrap_or_default());
-    let check = match back.section_if_written("check") {
-        Some(section) => check(&section).map(Some),
+    let servers = servers::server_list(&back.servers);
+    let queue = servers::queue_options(&back.queue, servers.as_deref().unwrap_or_default());
+    let check = match &back.check {
+        Some(check) => servers::check_options(check).map(Some),
         None => Some(None),
     };
-    let liveness = liveness(back, unacknowledged);
-    let source = source(back);
-    let send_proxy = match back.section_if_written("send-proxy") {
-        Some(section) => send_proxy(&section),
+    let source = servers::source_address(&back.source);
+    let send_proxy = match &back.send_proxy {
+        Some(written) => servers::send_proxy(written),
         None => Some(SendProxy::Off),
     };
     let servers = servers?;
-    let tls = back_tls::read(back, &servers, shelf);
+    let tls = tls(back, &servers, shelf);
     Some(ServersOptions {
         tls: tls?,
-        affinity: affinity?.is_some(),
+        affinity: back.affinity.value?.is_some(),
         pool: Options {
             servers,
-            balance: balance?,
-            passive: passive?,
+            balance: back.balance.value?,
+            passive: servers::passive_options(&back.passive)?,
             check: check?,
-            slow_start: slow_start?,
+            slow_start: back.slow_start.value?,
             queue: queue?,
         },
-        liveness: liveness?,
-        resolve: resolve?,
-        resolve_family: resolve_family?,
+        liveness: liveness(&back.keepalive, times)?,
+        resolve: back.resolve.value?,
+        resolve_family: back.resolve_family.value?,
         source: source?,
         send_proxy: send_proxy?,
     })
 }
 
-fn source(back: &Section<'_>) -> Option<SourceAddress> {
-    let Some(text) = back.text_if_written("source")? else {
-        return Some(SourceAddress::Any);
-    };
-    if text == "client" {
-        return Some(SourceAddress::Client);
-    }
-    let each = text.split(',').map(|one| one.trim().parse());
-    let own: Result<Vec<IpAddr>, _> = each.collect();
-    match own.as_deref() {
-        Ok([first, second]) if first.is_ipv4() == second.is_ipv4() => {
-            back.refuse(
-                "source",
-                "has two addresses of one family",
-                "keep one of them",
-            );
-            None
+/// The TLS towards the servers; `Some(None)` = they get plaintext.
+#[allow(clippy::option_option, reason = "left out and reported are two things")]
+fn tls(
+    back: &WrittenBack<'_>,
+    servers: &[backend::options::ServerOptions],
+    shelf: &mut Shelf<'_>,
+) -> Option<Option<Box<BackTlsOptions>>> {
+    let inside_tls = back.send_proxy.as_ref().map(|written| &written.inside_tls);
+    let header_inside = inside_tls.map_or(Some(false), |key| key.value);
+    match (&back.tls, inside_tls) {
+        (Some(tls), _) => back_tls_options(tls, header_inside, servers, shelf),
+        (None, Some(key)) if header_inside? => {
+            let message = "has no effect: servers get plaintext";
+            key.warn(message, "add back.tls, or take it out");
+            Some(None)
         }
-        Ok(own @ ([_] | [_, _])) => Some(SourceAddress::Own(own.to_vec())),
-        _ => {
-            let hint = "write \"client\", or an IP address, or one of each family";
-            back.refuse(
-                "source",
-                "is no address that connections can come from",
-                hint,
-            );
-            None
-        }
+        (None, _) => Some(None),
     }
-}
-
-fn servers(back: &Section<'_>) -> Option<Vec<ServerOptions>> {
-    let sections = back.sections("servers");
-    if sections.len() > SERVERS_MAX {
-        back.error(
-            "servers",
-            Problem::new(format!("has more than {SERVERS_MAX} servers")),
-        );
-        return None;
-    }
-    let each = all(sections.iter().map(server))?;
-    repeated(&sections, &each);
-    let servers: Vec<_> = each.into_iter().flat_map(instances).collect();
-    if servers.len() > SERVERS_MAX {
-        let message = format!("has more than {SERVERS_MAX} servers, those of records among them");
-        back.refuse("servers", message, "lower `instances`");
-        return None;
-    }
-    if !servers.is_empty() && servers.iter().all(|server| server.backup) {
-        let problem = Problem::new("are all backups, so they are used as if none were");
-        back.warn(
-            "servers",
-            problem.hint("leave `backup` out of those in daily use"),
-        );
-    }
-    (!servers.is_empty()).then_some(servers)
-}
-
-fn server(section: &Section<'_>) -> Option<ServerOptions> {
-    let endpoint = section.parsed::<Zoned<Endpoint>>("address");
-    let weight = section.count("weight");
-    let backup = section.boolean("backup");
-    let connections_max = if section.has("max-connections") {
-        section.count("max-connections").map(Some)
-    } else {
-        Some(None)
-    };
-    let instances = section.count("instances");
-    let Zoned(mut endpoint) = endpoint?;
-    if let Endpoint::Service { count, .. } = &mut endpoint {
-        *count = instances?;
-        let message = "has no effect: records say it (RFC 2782)";
-        if section.has("weight") {
-            section.warn("weight", Problem::new(message).hint("take it out"));
-        }
-    } else if section.has("instances") {
-        let problem = Problem::new("has no effect: the address has no SRV records");
-        let hint = "write address = \"srv:_http._tcp.example\", or take it out";
-        section.warn("instances", problem.hint(hint));
-    }
-    if endpoint.tcp_port() == Some(0) {
-        section.error(
-            "address",
-            Problem::new("has port 0, which nobody listens at"),
-        );
-        return None;
-    }
-    Some(ServerOptions {
-        endpoint,
-        weight: weight?,
-        backup: backup?,
-        connections_max: connections_max?,
-    })
-}
-
-/// One for each record that there may be.
-fn instances(server: ServerOptions) -> Vec<ServerOptions> {
-    let Endpoint::Service { host, count, .. } = &server.endpoint else {
-        return vec![server];
-    };
-    let one = |number| ServerOptions {
-        endpoint: Endpoint::Service {
-            host: host.clone(),
-            number,
-            count: *count,
-        },
-        ..server.clone()
-    };
-    (1..=*count).map(one).collect()
-}
-
-fn repeated(sections: &[Section<'_>], servers: &[ServerOptions]) {
-    for (index, (section, server)) in sections.iter().zip(servers).enumerate() {
-        let earlier = servers.iter().take(index);
-        if earlier
-            .clone()
-            .any(|other| other.endpoint == server.endpoint)
-        {
-            let problem = Problem::new(format!("{} stands there twice", server.endpoint));
-            section.warn(
-                "address",
-                problem.hint("a larger share is written as a `weight`"),
-            );
-        }
-    }
-}
-
-fn queue(back: &Section<'_>, servers: &[ServerOptions]) -> Option<QueueOptions> {
-    let queue = back.section("queue");
-    let length = queue.count("length");
-    let timeout = queue.duration("timeout");
-    if back.has("queue")
-        && servers
-            .iter()
-            .all(|server| server.connections_max.is_none())
-    {
-        let problem = Problem::new("has no effect: no server has `max-connections`");
-        back.warn("queue", problem.hint("take it out"));
-    }
-    Some(QueueOptions {
-        length: length?,
-        timeout: timeout?,
-    })
-}
-
-fn passive(passive: &Section<'_>) -> Option<PassiveOptions> {
-    let failures = passive.count("failures");
-    let ejection_time = passive.duration("ejection-time");
-    Some(PassiveOptions {
-        failures: failures?,
-        ejection_time: ejection_time?,
-    })
-}
-
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Asked {
-    Http,
-    Tcp,
-    Tls,
-}
-
-fn check(check: &Section<'_>) -> Option<CheckOptions> {
-    let asked = check.choice(
-        "kind",
-        &[
-            ("tcp", Asked::Tcp),
-            ("tls", Asked::Tls),
-            ("http", Asked::Http),
-        ],
-    );
-    let path = check.text("path");
-    let host = if check.has("host") {
-        check.text("host").map(Some)
-    } else {
-        Some(None)
-    };
-    let interval = check.duration("interval");
-    let timeout = check.duration("timeout");
-    let fall = check.count("fall");
-    let rise = check.count("rise");
-    let (asked, path, host) = (asked?, path?, host?);
-    check_fits(check, asked, &path, host.as_deref())?;
-    Some(CheckOptions {
-        kind: match asked {
-            Asked::Http => CheckKind::Http { path, host },
-            Asked::Tcp => CheckKind::Tcp,
-            Asked::Tls => CheckKind::Tls { name: host },
-        },
-        interval: interval?,
-        timeout: timeout?,
-        fall: fall?,
-        rise: rise?,
-    })
-}
-
-fn check_fits(check: &Section<'_>, asked: Asked, path: &str, host: Option<&str>) -> Option<()> {
-    if asked != Asked::Http && check.has("path") {
-        check.warn(
-            "path",
-            Problem::new("has no effect on a check that is not `http`"),
-        );
-    }
-    if asked == Asked::Tcp && check.has("host") {
-        check.warn("host", Problem::new("has no effect on a `tcp` check"));
-    }
-    let printable = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-    if !path.starts_with('/') || !printable(path) {
-        let problem = Problem::new(format!("\"{}\" is no path", path.escape_debug()));
-        check.error("path", problem.hint("it begins with / and has no space"));
-        return None;
-    }
-    if host.is_some_and(|host| !printable(host)) {
-        check.error("host", Problem::new("is no host name"));
-        return None;
-    }
-    Some(())
-}
-
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Header {
-    Off,
-    Pass,
-    V1,
-    V2,
-}
-
-fn send_proxy(section: &Section<'_>) -> Option<SendProxy> {
-    let header = section.choice(
-        "version",
-        &[
-            ("off", Header::Off),
-            ("v1", Header::V1),
-            ("v2", Header::V2),
-            ("pass", Header::Pass),
-        ],
-    );
-    let tlvs = tlvs(section);
-    let (header, tlvs) = (header?, tlvs?);
-    if header != Header::V2 {
-        const TLVS: [&str; 6] = [
-            "alpn",
-            "authority",
-            "tls",
-            "crc32c",
-            "unique-id",
-            "client-certificate",
-        ];
-        for name in TLVS.iter().filter(|name| section.has(name)) {
-            section.warn(
-                name,
-                Problem::new("has an effect only with version = \"v2\""),
-            );
-        }
-    }
-    Some(match header {
-        Header::Off => SendProxy::Off,
-        Header::Pass => SendProxy::Pass,
-        Header::V1 => SendProxy::V1,
-        Header::V2 => SendProxy::V2(tlvs),
-    })
-}
-
-fn tlvs(section: &Section<'_>) -> Option<ProxyTlvs> {
-    let alpn = section.boolean("alpn");
-    let authority = section.boolean("authority");
-    let ssl = section.boolean("tls");
-    let crc32c = section.boolean("crc32c");
-    let unique_id = section.boolean("unique-id");
-    let client_certificate = section.choice(
-        "client-certificate",
-        &[
-            ("off", None),
-            ("der", Some(CertificateForm::Der)),
-            ("pem", Some(CertificateForm::Pem)),
-        ],
-    );
-    Some(ProxyTlvs {
-        alpn: alpn?,
-        authority: authority?,
-        ssl: ssl?,
-        crc32c: crc32c?,
-        unique_id: unique_id?,
-        client_certificate: client_certificate?,
-    })
 }

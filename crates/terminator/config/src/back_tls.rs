@@ -1,83 +1,140 @@
 //! The keys of a service's TLS towards its servers.
 
 use backend::options::ServerOptions;
-use options::{Problem, Section, Severity};
+use options::row::{boolean, path, row, text};
+use options::{Key, Kind, Problem, Severity, Value, choice, section, table};
 use proxy::options::BackTlsOptions;
 use tls::client::{is_server_name, parse_pin};
 use tls::options::{
-    CertificateSource, ClientOptions, ExpectedName, ExpiredLists, OfferedAlpn, ServerVerification,
+    CertificateSource, ClientOptions, ExpectedName, ExpiredLists, Group, OfferedAlpn,
+    ServerVerification, Version,
 };
 use wire::address::{Address, Endpoint};
 
-use crate::certificates::{self, Shelf, holds_key};
-use crate::front;
+use crate::certificates::holds_key;
 use crate::inspection::Use;
+use crate::shelf::Shelf;
+use crate::tls_choices::{
+    GROUP_SYNONYMS, GROUPS, SUITE_SYNONYMS, SUITES, VERSION_SYNONYMS, WantedSuite, protocol,
+    suites, suites_fit,
+};
 
 /// The word in place of a name.
 const OF_CLIENT: &str = "client";
 
-/// Reads `service.back.tls`; `Some(None)` = servers get plaintext.
-#[allow(
-    clippy::option_option,
-    reason = "two kinds of absence meet here and are told apart"
-)]
-pub(crate) fn read(
-    back: &Section<'_>,
+section! {
+    table("service.back.tls").group("TLS to servers")
+        .absent("servers get plaintext").shorthand("mode")
+        .example(r#"tls = { ca = ["internal-ca.pem"], name = "api.internal" }"#);
+    /// How TLS is originated towards the servers, and what they have to prove.
+    pub(crate) struct WrittenBackTls<'a> {
+        /// Whether servers are spoken to by TLS. `on` alone verifies them by this host's
+        /// authorities; the flag without a value means it.
+        mode: bool = choice!["on" => true, "off" => false]
+            .default("on").flag("backend-tls").alone("on").example(r#"mode = "on""#),
+        /// Whether a server's certificate must lead to an authority and have the right name. With
+        /// `off` anyone on the way to the servers can pose as one, unless `pins` are given; `lariat
+        /// check` and the status say so.
+        verify: bool = choice!["on" => true, "off" => false]
+            .default("on").flag("backend-verify").example(r#"verify = "off""#),
+        /// PEM files with the authorities that may have issued the servers' certificates, or with
+        /// certificates of the servers themselves, as `openssl req -x509` makes them. What may not
+        /// sign certificates (CA:TRUE, keyCertSign) is no authority. What has expired counts no
+        /// more.
+        ca: Vec<String> = path()
+            .many().absent("the authorities that this host trusts").flag("backend-ca")
+            .example(r#"ca = ["internal-ca.pem"]"#),
+        /// The DNS name or IP address that a server's certificate must have; a DNS name is sent as
+        /// SNI. `client` stands for the name that the client asked for.
+        name: Option<String> = text("NAME")
+            .absent("the host of the server's address").flag("backend-name")
+            .example(r#"name = "api.internal""#),
+        /// The public keys that a server's certificate may have, beside what `verify` asks:
+        /// `sha256//` and the Base64 of the SHA-256 of the SubjectPublicKeyInfo, as curl writes
+        /// them. A refused server's pin is in the log.
+        pins: Vec<[u8; 32]> = row(Kind::Text("PIN"), pin)
+            .many().absent("any key").flag("backend-pin")
+            .example(r#"pins = ["sha256//47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="]"#),
+        /// PEM files with revocation lists of the servers' authorities, which count as those of
+        /// `client-certificates`.
+        crl: Vec<String> = path()
+            .many().absent("revocation is not checked").flag("backend-crl")
+            .example(r#"crl = ["internal.crl"]"#),
+        /// The answer to a revocation list past its nextUpdate: refuse the servers of its issuer,
+        /// or use the old list.
+        crl_expired: ExpiredLists = choice![
+            "refuse" => ExpiredLists::Refuse,
+            "accept" => ExpiredLists::Accept,
+        ].default("refuse").flag("backend-crl-expired").example(r#"crl-expired = "accept""#),
+        /// The certificate that servers are shown if they ask for one: a PEM file with the chain,
+        /// leaf first, and the key unless `key` names it.
+        certificate: Option<String> = path()
+            .absent("servers are shown no certificate").flag("backend-certificate")
+            .example(r#"certificate = "lariat-client.pem""#),
+        /// The private key of `certificate` as PEM, not encrypted.
+        key: Option<String> = path()
+            .absent("it is in the certificate's file").flag("backend-key")
+            .example(r#"key = "lariat-client.key""#),
+        /// Application protocols (RFC 7301) that servers are offered; an empty list means none.
+        alpn: Vec<Vec<u8>> = row(Kind::Text("PROTOCOL"), protocol)
+            .many().absent("the protocol that was negotiated with the client")
+            .flag("backend-alpn").example(r#"alpn = ["http/1.1"]"#),
+        /// Enabled versions of TLS towards servers.
+        versions: Vec<Version> = choice![
+            "1.2" => Version::Tls12,
+            "1.3" => Version::Tls13,
+        ].many().default("1.2,1.3").flag("backend-versions").synonyms(VERSION_SYNONYMS)
+            .example(r#"versions = ["1.3"]"#),
+        /// Cipher suites by their standard names, the preferred one first; `auto` is as in
+        /// `front.tls.suites`.
+        suites: Vec<WantedSuite> = choice!(of WantedSuite: &SUITES)
+            .many().default("auto").flag("backend-suites").synonyms(SUITE_SYNONYMS)
+            .example(r#"suites = ["TLS_AES_128_GCM_SHA256"]"#),
+        /// Key exchange groups, the preferred one first; servers are sent a share for that one.
+        groups: Vec<Group> = choice!(of Group: &GROUPS)
+            .many().default("X25519MLKEM768,x25519,secp256r1,secp384r1").flag("backend-groups")
+            .synonyms(GROUP_SYNONYMS).example(r#"groups = ["x25519", "secp256r1"]"#),
+        /// Whether sessions with servers are resumed. A server's certificate is verified again
+        /// after an hour at the latest. Early data is never sent.
+        resumption: bool = boolean()
+            .default("true").flag("backend-resumption").example("resumption = false"),
+    }
+}
+
+/// Reads `service.back.tls`; `Some(None)` = it is off, and servers get plaintext.
+#[allow(clippy::option_option, reason = "left out and reported are two things")]
+pub(crate) fn back_tls_options(
+    tls: &WrittenBackTls<'_>,
+    header_inside: Option<bool>,
     servers: &[ServerOptions],
     shelf: &mut Shelf<'_>,
 ) -> Option<Option<Box<BackTlsOptions>>> {
-    let header_inside = back.section("send-proxy").boolean("inside-tls");
-    let Some(tls) = back.section_if_written("tls") else {
-        if header_inside? {
-            let problem = Problem::new("has no effect: servers get plaintext");
-            let hint = "add back.tls, or take it out";
-            back.section("send-proxy")
-                .warn("inside-tls", problem.hint(hint));
-        }
-        return Some(None);
-    };
-    let is_on = tls.choice("mode", &[("on", true), ("off", false)]);
-    if !is_on? {
+    if !tls.mode.value? {
         return Some(None);
     }
-    let verification = verification(&tls, shelf);
-    let pins = tls.read_all_as("pins", |text| {
-        let problem = || Problem::new(format!("\"{}\" is no pin", text.escape_debug()));
-        parse_pin(text).ok_or_else(problem)
-    });
-    let certificate = tls.if_written("certificate", |tls, _| certificate(tls, shelf));
-    let name = tls.if_written("name", Section::text);
-    let alpn = tls.if_written("alpn", |tls, _| front::alpn(tls, "alpn"));
-    let versions = front::versions(&tls);
-    let suites = front::suites(&tls);
-    let groups = front::groups(&tls);
-    let resumption = tls.boolean("resumption");
-    let (versions, suites) = (versions?, suites?);
-    let fit = front::suites_fit(&tls, &versions, &suites);
+    let verification = verification(tls, shelf);
+    let certificate = certificate(tls, shelf);
+    let alpn = tls.alpn.value.clone();
+    let (versions, suites) = (tls.versions.value.as_ref()?, suites(&tls.suites)?);
+    let fit = suites_fit(&tls.suites, versions, &suites);
     let client = ClientOptions {
         verification: verification?,
-        pins: pins?,
-        name: match name? {
-            Some(name) if name == OF_CLIENT => ExpectedName::OfClient,
-            Some(name) if !is_server_name(&name) => {
-                let message = format!("\"{}\" is no host name or IP address", name.escape_debug());
-                let hint = "write the name that the certificate has, or \"client\"";
-                tls.refuse("name", message, hint);
-                return None;
-            }
-            Some(name) => ExpectedName::Fixed(name),
-            None => ExpectedName::OfServer,
-        },
+        pins: tls.pins.value.clone()?,
+        name: expected_name(tls)?,
         certificate: certificate?,
         version_min: *versions.iter().min()?,
         version_max: *versions.iter().max()?,
         suites,
-        groups: groups?,
-        alpn: alpn?.map_or(OfferedAlpn::OfClient, OfferedAlpn::Fixed),
-        resumption: resumption?,
+        groups: tls.groups.value.clone()?,
+        alpn: if tls.alpn.is_written() {
+            OfferedAlpn::Fixed(alpn?)
+        } else {
+            OfferedAlpn::OfClient
+        },
+        resumption: tls.resumption.value?,
     };
-    name_is_known(&tls, &client, servers)?;
-    is_proved(&tls, &client);
+    name_is_known(tls, &client, servers)?;
+    is_proved(tls, &client);
     fit?;
     Some(Some(Box::new(BackTlsOptions {
         client,
@@ -85,40 +142,64 @@ pub(crate) fn read(
     })))
 }
 
-#[allow(clippy::option_option, reason = "as `read`")]
-fn verification(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Option<ServerVerification>> {
-    let is_on = tls.choice("verify", &[("on", true), ("off", false)]);
-    if !is_on? {
-        for name in ["ca", "crl"].iter().filter(|name| tls.has(name)) {
-            let problem = Problem::new("has no effect: servers are not verified");
-            tls.warn(name, problem.hint("take out verify = \"off\""));
+fn expected_name(tls: &WrittenBackTls<'_>) -> Option<ExpectedName> {
+    Some(match tls.name.value.clone()? {
+        Some(name) if name == OF_CLIENT => ExpectedName::OfClient,
+        Some(name) if !is_server_name(&name) => {
+            let message = format!("\"{}\" is no host name or IP address", name.escape_debug());
+            let hint = "write the name that the certificate has, or \"client\"";
+            tls.name.refuse(message, hint);
+            return None;
+        }
+        Some(name) => ExpectedName::Fixed(name),
+        None => ExpectedName::OfServer,
+    })
+}
+
+fn pin(value: &Value, key: &Key) -> Result<[u8; 32], Problem> {
+    let text = options::as_text(value)?;
+    let problem = || Problem::new(format!("\"{}\" is no pin", text.escape_debug()));
+    parse_pin(text).ok_or_else(|| problem().hint(key.for_example()))
+}
+
+#[allow(clippy::option_option, reason = "left out and reported are two things")]
+fn verification(
+    tls: &WrittenBackTls<'_>,
+    shelf: &mut Shelf<'_>,
+) -> Option<Option<ServerVerification>> {
+    if !tls.verify.value? {
+        let unused = [&tls.ca, &tls.crl].into_iter();
+        for list in unused.filter(|list| list.is_written()) {
+            let message = "has no effect: servers are not verified";
+            list.warn(message, "take out verify = \"off\"");
         }
         return Some(None);
     }
-    let authorities = certificates::authorities(tls, shelf);
-    let crls = certificates::pem_files(tls, "crl", shelf);
-    let expired_lists = tls.choice(
-        "crl-expired",
-        &[
-            ("refuse", ExpiredLists::Refuse),
-            ("accept", ExpiredLists::Accept),
-        ],
-    );
+    let authorities = shelf.authorities(&tls.ca);
+    let crls = shelf.pem_files(&tls.crl);
     Some(Some(ServerVerification {
         authorities: authorities?,
-        are_of_host: !tls.has("ca"),
+        are_of_host: !tls.ca.is_written(),
         crls: crls?,
-        expired_lists: expired_lists?,
+        expired_lists: tls.crl_expired.value?,
     }))
 }
 
-fn certificate(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<CertificateSource> {
-    let chain = shelf.base.join(tls.text("certificate")?);
-    let key = tls.if_written("key", |tls, name| Some(shelf.base.join(tls.text(name)?)));
-    let chain_pem = shelf.read(tls, "certificate", &chain);
-    let key = key?;
+/// The certificate that servers are shown; `Some(None)` = none.
+#[allow(clippy::option_option, reason = "left out and reported are two things")]
+fn certificate(
+    tls: &WrittenBackTls<'_>,
+    shelf: &mut Shelf<'_>,
+) -> Option<Option<CertificateSource>> {
+    let Some(chain) = tls.certificate.value.as_ref()? else {
+        return Some(None);
+    };
+    let chain = shelf.base.join(chain);
+    let chain_pem = shelf.read(&tls.certificate, &chain);
+    let key = tls.key.value.as_ref()?;
+    let key = key.as_ref().map(|path| shelf.base.join(path));
     let key_pem = match &key {
-        Some(path) => Some(shelf.read(tls, "key", path)?),
+        Some(path) => Some(shelf.read(&tls.key, path)?),
         None => None,
     };
     let source = CertificateSource {
@@ -128,25 +209,23 @@ fn certificate(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<CertificateSo
         key_place: key.as_ref().map(|path| path.display().to_string()),
         ocsp_der: None,
     };
-    let name = if key.is_some() { "key" } else { "certificate" };
     if holds_key(&source) {
-        shelf.is_private(tls, name, key.as_ref().unwrap_or(&chain));
+        match &key {
+            Some(path) => shelf.is_private(&tls.key, path),
+            None => shelf.is_private(&tls.certificate, &chain),
+        }
     }
     if let Some(inspector) = shelf.inspector {
-        inspector.certificate(
-            tls,
-            "certificate",
-            &source,
-            (Use::ToServers, Severity::Error),
-        );
+        let usage = (Use::ToServers, Severity::Error);
+        inspector.certificate(&tls.certificate, &source, usage);
     }
-    Some(source)
+    Some(Some(source))
 }
 
 /// A server at a Unix socket has no host that its certificate could be for. One that records name
 /// has: but who can forge the records would choose it.
 fn name_is_known(
-    tls: &Section<'_>,
+    tls: &WrittenBackTls<'_>,
     client: &ClientOptions,
     servers: &[ServerOptions],
 ) -> Option<()> {
@@ -162,28 +241,24 @@ fn name_is_known(
     if client.verification.is_none() || matches!(client.name, ExpectedName::Fixed(_)) {
         return Some(());
     }
-    let problem = Problem::new(format!("is missing: {} has no known name", server.endpoint));
-    tls.error(
-        "name",
-        problem.hint("write the name that its certificate has"),
-    );
+    let message = format!("is missing: {} has no known name", server.endpoint);
+    tls.name
+        .refuse(message, "write the name that its certificate has");
     None
 }
 
-fn is_proved(tls: &Section<'_>, client: &ClientOptions) {
+fn is_proved(tls: &WrittenBackTls<'_>, client: &ClientOptions) {
     if client.verification.is_none() && client.pins.is_empty() {
-        let problem = Problem::new("is off: anyone on the way to the servers can pose as one");
-        tls.warn(
-            "verify",
-            problem.hint("name their authorities in `ca`, or their keys in `pins`"),
-        );
+        let message = "is off: anyone on the way to the servers can pose as one";
+        let hint = "name their authorities in `ca`, or their keys in `pins`";
+        tls.verify.warn(message, hint);
     }
-    if !tls.has("certificate") && tls.has("key") {
-        let problem = Problem::new("has no effect: there is no `certificate`");
-        tls.warn("key", problem.hint("add certificate = \"client.pem\""));
+    if !tls.certificate.is_written() && tls.key.is_written() {
+        let message = "has no effect: there is no `certificate`";
+        tls.key.warn(message, "add certificate = \"client.pem\"");
     }
-    if !tls.has("crl") && tls.has("crl-expired") {
-        let problem = Problem::new("has no effect: there is no `crl`");
-        tls.warn("crl-expired", problem.hint("add crl = [\"servers.crl\"]"));
+    if !tls.crl.is_written() && tls.crl_expired.is_written() {
+        let message = "has no effect: there is no `crl`";
+        tls.crl_expired.warn(message, "add crl = [\"servers.crl\"]");
     }
 }

@@ -1,4 +1,4 @@
-//! Which files of a folder are certificates with their keys, as ACME clients, other proxies and
+//! Certificates with their keys among the files of a folder, as ACME clients, other proxies and
 //! Kubernetes leave them.
 //!
 //! Names say only what is worth reading: a certificate is paired with the key that fits it. What is
@@ -30,7 +30,7 @@ pub(crate) struct FolderContents {
     pub(crate) found: Vec<CertificateFiles>,
     /// Certificates of no authority whose key is not there.
     pub(crate) keyless: Vec<PathBuf>,
-    /// What is none of these and no part of them.
+    /// Files that are none of these and no part of them.
     pub(crate) passed_over: Vec<PathBuf>,
 }
 
@@ -132,7 +132,7 @@ fn look_at_all(files: &mut dyn Files, listed: &[PathBuf]) -> Vec<LookedAt> {
     looked
 }
 
-/// Where the key of each public key is, and whether it is in a file of its own.
+/// The file with the key of each public key, and whether it holds nothing else.
 type KeyPlaces<'l> = HashMap<&'l [u8], (&'l Path, bool)>;
 
 /// A file of its own comes first.

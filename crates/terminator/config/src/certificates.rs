@@ -1,42 +1,54 @@
-//! The files that a service's TLS names: certificates with keys and staples, authorities, CRLs.
+//! The certificates of a front, with keys and staples, each in files or in a folder.
 //!
 //! Finds and reads them; whether they hold what they should is judged in `tls`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use options::{Problem, Section, Severity, all};
+use options::row::path;
+use options::{Problem, Severity, Tables, all, section, table};
 use tls::certificate::pem;
-use tls::options::{BadCertificate, CertificateSource, PemSource};
+use tls::options::{BadCertificate, CertificateSource};
 
 use crate::certificate_folder::{self, FolderContents};
-use crate::files::{Files, bundle_of_host};
-use crate::inspection::{Inspector, Use, problem};
+use crate::inspection::{Use, problem};
+use crate::shelf::Shelf;
 
-/// Files, and where relative paths to them begin.
-pub(crate) struct Shelf<'f> {
-    /// The directory of the configuration file.
-    pub(crate) base: PathBuf,
-    pub(crate) files: &'f mut dyn Files,
-    /// Who wants to know what is in them, while their keys are at hand.
-    pub(crate) inspector: Option<&'f Inspector>,
-    /// Certificates that cannot be read, while those may be left out; `None` = they are errors.
-    pub(crate) skipped: Option<Vec<String>>,
+section! {
+    table("service.front.tls.certificates")
+        .many().shorthand("chain").flag("certificate").absent("no TLS is terminated")
+        .example(r#"certificates = ["certs/", { chain = "a.crt", key = "a.key" }]"#);
+    /// Certificates with their keys. Each is a PEM file that holds both, a table that names
+    /// them separately, or a directory. Of a directory every certificate is loaded whose key is
+    /// there, as ACME clients, other proxies and Kubernetes leave them; if there is none, those
+    /// of the directories in it, as in certbot's `live`. A file `x.ocsp` beside one (DER) is
+    /// stapled. The certificate is chosen by server name; of two for one name, clients that can
+    /// verify ECDSA get that one, and others RSA. The first is the default for unknown names.
+    pub(crate) struct WrittenCertificate<'a> {
+        /// The certificate chain as PEM, leaf first.
+        chain: String = path().example(r#"chain = "site.crt""#),
+        /// The private key as PEM, not encrypted. The flag follows its `--certificate`.
+        key: Option<String> = path()
+            .absent("it is in the chain's file, or beside it under a usual name (`x.key`, \
+             `privkey.pem`)")
+            .flag("key").example(r#"key = "site.key""#),
+        /// A DER-encoded OCSP response to staple. The flag follows its `--certificate`.
+        ocsp: Option<String> = path()
+            .absent("the chain's path with the ending `.ocsp`, if there is such a file")
+            .flag("ocsp").example(r#"ocsp = "site.ocsp""#),
+    }
 }
 
 /// All certificates of a front, in the order written, and what is wrong with those that are left
 /// out because they cannot be read.
 pub(crate) fn certificates(
-    tls: &Section<'_>,
+    written: &Tables<'_, WrittenCertificate<'_>>,
     bad: BadCertificate,
     shelf: &mut Shelf<'_>,
 ) -> Option<(Vec<CertificateSource>, Vec<String>)> {
     shelf.skipped = (bad == BadCertificate::Skip).then(Vec::new);
-    let entries = tls.sections("certificates");
-    let read: Vec<_> = entries
-        .iter()
-        .map(|entry| certificate(entry, shelf))
-        .collect();
+    let entries = written.required().iter();
+    let read: Vec<_> = entries.map(|entry| certificate(entry, shelf)).collect();
     let skipped = shelf.skipped.take();
     let certificates: Vec<_> = match &skipped {
         Some(_) => read.into_iter().flatten().flatten().collect(),
@@ -45,106 +57,70 @@ pub(crate) fn certificates(
     let skipped = skipped.unwrap_or_default();
     if certificates.is_empty() {
         for text in &skipped {
-            tls.error("certificates", problem(text));
+            written.error(problem(text));
         }
         return None;
     }
     Some((certificates, skipped))
 }
 
-/// PEM files that a list of paths names.
-pub(crate) fn pem_files(
-    section: &Section<'_>,
-    name: &str,
+fn certificate(
+    entry: &WrittenCertificate<'_>,
     shelf: &mut Shelf<'_>,
-) -> Option<Vec<PemSource>> {
-    let mut sources = Vec::new();
-    for path in section.texts(name)? {
-        let path = shelf.base.join(path);
-        let pem = shelf.read(section, name, &path)?;
-        sources.push(PemSource {
-            place: path.display().to_string(),
-            pem,
-        });
-    }
-    if let Some(inspector) = shelf.inspector {
-        inspector.pem_files(section, name, &sources);
-    }
-    Some(sources)
-}
-
-/// Those of `ca`, or else of this host.
-pub(crate) fn authorities(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<PemSource>> {
-    if tls.has("ca") {
-        pem_files(tls, "ca", shelf)
-    } else {
-        host_bundle(tls, shelf).map(|bundle| vec![bundle])
-    }
-}
-
-/// The authorities that this host trusts.
-fn host_bundle(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<PemSource> {
-    let found = bundle_of_host(shelf.files);
-    let found = found.map(|(place, pem)| PemSource { place, pem });
-    if found.is_none() {
-        let problem = Problem::new("names no authorities, and this host has no bundle of them");
-        let hint = "write the authorities of the servers, or install ca-certificates";
-        tls.error("ca", problem.hint(hint));
-    }
-    found
-}
-
-fn certificate(entry: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<CertificateSource>> {
-    let typed = entry.text("chain");
-    let key = entry.has("key").then(|| entry.text("key"));
-    let ocsp = entry.has("ocsp").then(|| entry.text("ocsp"));
-    let chain = shelf.base.join(typed?);
+) -> Option<Vec<CertificateSource>> {
+    let chain = shelf.base.join(entry.chain.value.as_deref()?);
     if shelf.is_directory(&chain) {
-        if key.is_some() || ocsp.is_some() {
-            let problem = Problem::new(format!("{} is a directory", chain.display()));
-            entry.error("chain", problem.hint("a key or staple belongs to one file"));
+        if entry.key.is_written() || entry.ocsp.is_written() {
+            let message = format!("{} is a directory", chain.display());
+            entry
+                .chain
+                .refuse(message, "a key or staple belongs to one file");
             return None;
         }
         return directory(entry, &chain, shelf);
     }
-    let key = match key {
-        Some(path) => Some(shelf.base.join(path?)),
+    let key = match entry.key.value.as_ref()? {
+        Some(path) => Some(shelf.base.join(path)),
         None => certificate_folder::key_beside(shelf.files, &chain),
     };
-    let ocsp = match ocsp {
-        Some(path) => Staple::At(shelf.base.join(path?)),
-        None => Staple::IfThere(chain.with_extension("ocsp")),
+    let ocsp = match entry.ocsp.value.as_ref()? {
+        Some(path) => StapleFile::At(shelf.base.join(path)),
+        None => StapleFile::IfThere(chain.with_extension("ocsp")),
     };
-    let found = Found { chain, key, ocsp };
-    found.read(entry, shelf).map(|source| vec![source])
+    let pair = PairFiles { chain, key, ocsp };
+    pair.read(entry, shelf).map(|source| vec![source])
 }
 
 /// The files of one certificate.
-struct Found {
+struct PairFiles {
     chain: PathBuf,
     key: Option<PathBuf>,
-    ocsp: Staple,
+    ocsp: StapleFile,
 }
 
-enum Staple {
+enum StapleFile {
     At(PathBuf),
     IfThere(PathBuf),
     Nowhere,
 }
 
-impl Found {
-    fn read(self, entry: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<CertificateSource> {
-        let chain_pem = shelf.read(entry, "chain", &self.chain);
+impl PairFiles {
+    fn read(
+        self,
+        entry: &WrittenCertificate<'_>,
+        shelf: &mut Shelf<'_>,
+    ) -> Option<CertificateSource> {
+        let chain_pem = shelf.read(&entry.chain, &self.chain);
         let key_pem = self.key.as_ref();
-        let key_pem = key_pem.map(|path| shelf.read(entry, "key", path));
+        let key_pem = key_pem.map(|path| shelf.read(&entry.key, path));
         let ocsp_der = match &self.ocsp {
-            Staple::At(path) => Some(shelf.read(entry, "ocsp", path)),
-            Staple::IfThere(path) => match shelf.files.read(path) {
+            StapleFile::At(path) => Some(shelf.read(&entry.ocsp, path)),
+            StapleFile::IfThere(path) => match shelf.files.read(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => Some(shelf.unreadable(entry, "ocsp", path, &error)),
+                Err(error) => Some(shelf.unreadable(&entry.ocsp, path, &error)),
                 Ok(bytes) => Some(Some(bytes)),
             },
-            Staple::Nowhere => None,
+            StapleFile::Nowhere => None,
         };
         let source = CertificateSource {
             place: self.chain.display().to_string(),
@@ -153,16 +129,20 @@ impl Found {
             key_place: self.key.as_ref().map(|path| path.display().to_string()),
             ocsp_der: option(ocsp_der)?,
         };
-        let key = if entry.has("key") { "key" } else { "chain" };
         if holds_key(&source) {
-            shelf.is_private(entry, key, self.key.as_ref().unwrap_or(&self.chain));
+            let place = if entry.key.is_written() {
+                &*entry.key
+            } else {
+                &*entry.chain
+            };
+            shelf.is_private(place, self.key.as_ref().unwrap_or(&self.chain));
         }
         if let Some(inspector) = shelf.inspector {
             let severity = match shelf.skipped {
                 Some(_) => Severity::Warning,
                 None => Severity::Error,
             };
-            inspector.certificate(entry, "chain", &source, (Use::Shown, severity));
+            inspector.certificate(&entry.chain, &source, (Use::Shown, severity));
         }
         Some(source)
     }
@@ -186,32 +166,32 @@ fn option<T>(read: Option<Option<T>>) -> Option<Option<T>> {
 }
 
 fn directory(
-    entry: &Section<'_>,
+    entry: &WrittenCertificate<'_>,
     path: &Path,
     shelf: &mut Shelf<'_>,
 ) -> Option<Vec<CertificateSource>> {
     let folder = match certificate_folder::look_through(shelf.files, path) {
         Ok(folder) => folder,
-        Err(error) => return shelf.unreadable(entry, "chain", path, &error),
+        Err(error) => return shelf.unreadable(&entry.chain, path, &error),
     };
     if folder.found.is_empty() && folder.keyless.is_empty() {
-        let problem = Problem::new(format!("{} holds no certificate", path.display()));
         let hint = "put x.pem with its key, or x.crt and x.key, into it";
-        entry.error("chain", problem.hint(hint));
+        let message = format!("{} holds no certificate", path.display());
+        entry.chain.refuse(message, hint);
         return None;
     }
     for keyless in &folder.keyless {
-        let problem = format!(
-            "{} is passed over: its key is not beside it",
-            keyless.display()
-        );
+        let keyless = keyless.display();
+        let problem = Problem::new(format!(
+            "{keyless} is passed over: its key is not beside it"
+        ));
         let hint = "put the key there, or move the certificate elsewhere";
         let severity = if folder.found.is_empty() {
             Severity::Error
         } else {
             Severity::Warning
         };
-        entry.say(severity, "chain", Problem::new(problem).hint(hint));
+        entry.chain.say(severity, problem.hint(hint));
     }
     if shelf.inspector.is_some() {
         passed_over(entry, path, &folder);
@@ -220,12 +200,12 @@ fn directory(
         return None;
     }
     let read = folder.found.into_iter().map(|one| {
-        let found = Found {
+        let pair = PairFiles {
             chain: one.chain,
             key: one.key,
-            ocsp: one.ocsp.map_or(Staple::Nowhere, Staple::At),
+            ocsp: one.ocsp.map_or(StapleFile::Nowhere, StapleFile::At),
         };
-        found.read(entry, shelf)
+        pair.read(entry, shelf)
     });
     let read: Vec<_> = read.collect();
     if shelf.skipped.is_some() {
@@ -238,7 +218,7 @@ fn directory(
 const PASSED_OVER_MAX: usize = 8;
 
 /// Notes what of a folder is no part of a certificate that is served.
-fn passed_over(entry: &Section<'_>, path: &Path, folder: &FolderContents) {
+fn passed_over(entry: &WrittenCertificate<'_>, path: &Path, folder: &FolderContents) {
     let others = folder.passed_over.iter();
     let others: Vec<_> = others.filter(|one| !folder.keyless.contains(one)).collect();
     let shown = others.iter().take(PASSED_OVER_MAX);
@@ -250,69 +230,5 @@ fn passed_over(entry: &Section<'_>, path: &Path, folder: &FolderContents) {
         _ => {}
     }
     let problem = format!("of {} are passed over: {names}", path.display());
-    entry.say(Severity::Note, "chain", Problem::new(problem));
-}
-
-impl Shelf<'_> {
-    fn is_directory(&mut self, path: &Path) -> bool {
-        let read = self.files.read(path);
-        matches!(read, Err(error) if error.kind() == io::ErrorKind::IsADirectory)
-    }
-
-    /// Sees whether a file that holds a secret is kept from other users, if somebody wants to know.
-    pub(crate) fn is_private(&mut self, section: &Section<'_>, name: &str, path: &Path) {
-        if self.inspector.is_some() && self.files.is_open_to_all(path) {
-            let problem = format!("{} can be read by every user of this host", path.display());
-            let hint = "`chmod 600` keeps it from them, and then replace it: it may be known";
-            section.warn(name, Problem::new(problem).hint(hint));
-        }
-    }
-
-    /// A file's bytes; reports why there are none.
-    pub(crate) fn read(
-        &mut self,
-        section: &Section<'_>,
-        name: &str,
-        path: &Path,
-    ) -> Option<Vec<u8>> {
-        match self.files.read(path) {
-            Ok(bytes) => Some(bytes),
-            Err(error) => self.unreadable(section, name, path, &error),
-        }
-    }
-
-    /// Reports that a file cannot be read, as an error unless it may be left out.
-    fn unreadable<T>(
-        &mut self,
-        section: &Section<'_>,
-        name: &str,
-        path: &Path,
-        error: &io::Error,
-    ) -> Option<T> {
-        let problem = format!("cannot read {}: {error}", path.display());
-        let told = Problem::new(problem.as_str()).hint(hint_of_unreadable(error));
-        match &mut self.skipped {
-            Some(skipped) => {
-                section.warn(name, told);
-                skipped.push(problem);
-            }
-            None => section.error(name, told),
-        }
-        None
-    }
-}
-
-fn hint_of_unreadable(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            "relative paths begin at the directory of the configuration file, or for flags at the \
-             working directory"
-        }
-        io::ErrorKind::PermissionDenied => {
-            "start as a user who may read it: the rights are dropped after it has been read"
-        }
-        io::ErrorKind::FileTooLarge => "no file that a configuration names may exceed 64 MiB",
-        io::ErrorKind::InvalidInput => "name a regular file, or a link to one",
-        _ => "check what is at that path",
-    }
+    entry.chain.say(Severity::Note, Problem::new(problem));
 }

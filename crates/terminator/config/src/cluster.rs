@@ -1,189 +1,248 @@
 //! The hosts that share their sessions: `[cluster]`.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use options::{Problem, Section, Value};
+use options::quantity::SECOND;
+use options::row::{count, duration, path, row, text};
+use options::{Key, Kind, Problem, Value, section, table};
 use session::mesh::MeshOptions;
 use sys::socket::Zoned;
-use tls::resumption::key_file::{KeyFileFault, SharedSecret};
+use tls::resumption::key_file::SharedSecret;
 use wire::address::Address;
 
-use crate::certificates::Shelf;
+use crate::resumption::shared_secret;
 use crate::settings::{ClusterOptions, PeerNetwork, PeersOptions};
-use crate::store;
+use crate::shelf::Shelf;
+use crate::store::{self, WrittenStore};
 
-/// Reads `[cluster]`; `Some(None)` = there is none.
-pub(crate) fn read(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Option<ClusterOptions>> {
-    let Some(cluster) = top.section_if_written("cluster") else {
-        return Some(None);
-    };
-    let secrets = secrets(&cluster, shelf);
-    let peers = match cluster.section_if_written("peers") {
-        Some(section) => peers(&section).map(Some),
-        None => Some(None),
-    };
-    let store = match cluster.section_if_written("store") {
-        Some(section) => store::read(&section, shelf).map(Some),
-        None => Some(None),
-    };
-    Some(Some(ClusterOptions {
+const MS: Duration = Duration::from_millis(1);
+
+/// More datagrams per second than one thread can look at.
+const RATE_MAX: u64 = 10_000_000;
+
+section! {
+    table("cluster").group("Cluster")
+        .absent("sessions stay on this host")
+        .example(r#"cluster = { secret = "/etc/lariat/cluster.key" }"#);
+    /// Hosts that resume each other's sessions. All of them have the same secret, and their
+    /// services the same names. See docs/guide/scale-out.md.
+    pub(crate) struct WrittenCluster<'a> {
+        /// A file with at least 32 random bytes that all hosts of the cluster have. Ticket keys are
+        /// derived from it, unless `resumption.tickets` says where they come from, and so are the
+        /// keys of what peers send each other.
+        secret: String = path()
+            .flag("cluster-secret").example(r#"secret = "/etc/lariat/cluster.key""#),
+        /// Files with further secrets. Nothing is encrypted with them, and what other hosts
+        /// encrypted with them is accepted. So a secret is replaced without a gap: the new one is
+        /// listed here on every host, then exchanged with `secret` on every host, and the old one
+        /// is removed when its tickets have ended.
+        other_secrets: Vec<String> = path()
+            .many().absent("none").flag("cluster-other-secret").requires(&["secret"])
+            .example(r#"other-secrets = ["/etc/lariat/cluster.key.old"]"#),
+        peers: Option<WrittenPeers<'a>>,
+        store: Option<WrittenStore<'a>>,
+    }
+}
+
+section! {
+    table("cluster.peers")
+        .absent("stored sessions stay on this host")
+        .example(r#"peers = { listen = "10.0.3.20:8888", send-to = ["10.0.0.17:8888"] }"#);
+    /// Sends the sessions of the session cache to the other hosts, in datagrams (UDP) that are
+    /// encrypted and authenticated with keys derived from `secret`.
+    pub(crate) struct WrittenPeers<'a> {
+        /// The address and UDP port at which datagrams of the peers come, and from which ours are
+        /// sent.
+        listen: Option<SocketAddr> = row(Kind::Address, ip_address)
+            .absent("with `multicast`, the port of its group").flag("cluster-listen")
+            .example(r#"listen = "10.0.3.20:8888""#),
+        /// The addresses of all peers, each its `listen`.
+        send_to: Vec<SocketAddr> = row(Kind::Address, ip_address)
+            .repeated().absent("none").flag("cluster-peer").requires(&["listen"])
+            .example(r#"send-to = ["10.0.0.17:8888", "10.0.0.18:8888"]"#),
+        multicast: Option<WrittenMulticast<'a>>,
+        /// How long a handshake waits for the peers when its client offers a session that this host
+        /// does not have. Then it goes on as a full handshake. Nobody waits for a peer whose round
+        /// trip is longer: `lariat status` shows them, and a message names it.
+        fetch_timeout: Option<Duration> = duration(MS, MS.saturating_mul(100))
+            .absent("twice the longest round trip to a peer, at least 1 ms and at most 50 ms")
+            .flag("cluster-fetch-timeout").example(r#"fetch-timeout = "10ms""#),
+        /// Sessions that the peers are asked for per second. Beyond it clients get a full handshake
+        /// at once, so that those with made-up ids cost the peers little.
+        fetch_rate: u32 = count(0, RATE_MAX)
+            .default("1000").flag("cluster-fetch-rate").example("fetch-rate = 200"),
+        /// How far the clocks of two hosts may differ, with the time on the way. A datagram whose
+        /// time is further from ours is dropped.
+        time_window: Duration = duration(SECOND, SECOND.saturating_mul(3600))
+            .default("30s").flag("cluster-time-window").example(r#"time-window = "10s""#),
+        /// How many datagrams of a peer may overtake another one before that one is taken for a
+        /// replay and dropped.
+        replay_window: u32 = count(64, 1 << 16)
+            .default("4096").flag("cluster-replay-window").example("replay-window = 1024"),
+        /// Peers that are known at a time; datagrams of further ones are dropped.
+        senders: usize = count(1, 4096)
+            .default("256").flag("cluster-senders").example("senders = 16"),
+        /// Datagrams looked at per second: so many from each address at which a peer was heard, and
+        /// as many from all others together. Those beyond it are dropped and counted.
+        receive_rate: u32 = count(1, RATE_MAX)
+            .default("20000").flag("cluster-receive-rate").example("receive-rate = 100000"),
+        /// Datagrams sent per second; each counts once for each peer that it goes to. Sessions
+        /// beyond it are not sent, and counted.
+        send_rate: u32 = count(1, RATE_MAX)
+            .default("20000").flag("cluster-send-rate").example("send-rate = 100000"),
+        /// Sessions sent per second to peers that have started or were cut off, until they have all
+        /// of the session cache, or all that they missed; 0 = none. No more than 5 MB per second
+        /// are sent.
+        resync_rate: u32 = count(0, 1_000_000)
+            .default("10000").flag("cluster-resync-rate").example("resync-rate = 50000"),
+    }
+}
+
+section! {
+    table("cluster.peers.multicast")
+        .absent("datagrams go to each peer of `send-to`").shorthand("group")
+        .example(r#"multicast = { group = "239.1.1.1:8888", interface = "eth0" }"#);
+    /// Sends each datagram once, to a multicast group that all peers are members of.
+    pub(crate) struct WrittenMulticast<'a> {
+        /// The group and its UDP port, of IPv4 or IPv6.
+        group: SocketAddr = row(Kind::Address, ip_address)
+            .flag("cluster-group").example(r#"group = "239.1.1.1:8888""#),
+        /// The network interface of the group.
+        interface: Option<String> = text("INTERFACE")
+            .absent("the one that the routing table says").flag("cluster-interface")
+            .requires(&["group"]).example(r#"interface = "eth0""#),
+        /// Networks that a datagram to the group may pass: 1 is the interface's own alone.
+        hops: u8 = count(1, 255)
+            .default("1").flag("cluster-hops").requires(&["group"]).example("hops = 4"),
+    }
+}
+
+pub(crate) fn cluster_options(
+    cluster: &WrittenCluster<'_>,
+    shelf: &mut Shelf<'_>,
+) -> Option<ClusterOptions> {
+    let secrets = secrets(cluster, shelf);
+    let peers = cluster.peers.as_ref().map(peers_options);
+    let store = cluster.store.as_ref();
+    let store = store.map(|store| store::store_options(store, shelf));
+    Some(ClusterOptions {
         secrets: secrets?,
-        peers: peers?,
-        store: store?,
-    }))
+        peers: match peers {
+            Some(peers) => Some(peers?),
+            None => None,
+        },
+        store: match store {
+            Some(store) => Some(store?),
+            None => None,
+        },
+    })
 }
 
 /// The secret that encrypts, then the others.
-fn secrets(cluster: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<SharedSecret>> {
-    let mut secrets = vec![shared_secret(
-        cluster,
-        "secret",
-        &cluster.text("secret")?,
-        shelf,
-    )?];
-    if cluster.has("other-secrets") {
-        for path in cluster.texts("other-secrets")? {
-            secrets.push(shared_secret(cluster, "other-secrets", &path, shelf)?);
-        }
+fn secrets(cluster: &WrittenCluster<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<SharedSecret>> {
+    let own = &cluster.secret;
+    let mut secrets = vec![shared_secret(own, own.value.as_deref()?, shelf)?];
+    for path in cluster.other_secrets.value.as_ref()? {
+        secrets.push(shared_secret(&cluster.other_secrets, path, shelf)?);
     }
     Some(secrets)
 }
 
-/// A secret in a file that a key names.
-pub(crate) fn shared_secret(
-    section: &Section<'_>,
-    key: &str,
-    path: &str,
-    shelf: &mut Shelf<'_>,
-) -> Option<SharedSecret> {
-    let path = shelf.base.join(path);
-    let bytes = shelf.read(section, key, &path)?;
-    shelf.is_private(section, key, &path);
-    let hint = "make one with `openssl rand -base64 48`";
-    let fault =
-        |fault: KeyFileFault| section.error(key, Problem::new(fault.to_string()).hint(hint));
-    let secret = SharedSecret::read(&path.display().to_string(), bytes);
-    let secret = secret.map_err(fault).ok()?;
-    if secret.is_guessable() {
-        let problem = Problem::new(format!("can be guessed: {} is not random", path.display()));
-        section.warn(key, problem.hint("make one with `openssl rand -hex 32`"));
-    }
-    Some(secret)
-}
-
-fn peers(section: &Section<'_>) -> Option<PeersOptions> {
-    let network = network(section);
+fn peers_options(peers: &WrittenPeers<'_>) -> Option<PeersOptions> {
+    let network = network(peers);
     let send_to = match &network {
         Some(PeerNetwork::Unicast { send_to, .. }) => Some(send_to.clone()),
         Some(PeerNetwork::Multicast { .. }) | None => None,
     };
     let copies = send_to.as_ref().map_or(1, Vec::len) as u64;
-    let time_window = section.duration("time-window");
-    let replay_window = section.count("replay-window");
-    let senders: Option<u32> = section.count("senders");
-    let receive_rate = section.count("receive-rate");
-    let send_rate: Option<u32> = section.count("send-rate");
-    let fetch_rate = section.count("fetch-rate");
-    let fetch_timeout = section.if_written("fetch-timeout", Section::duration);
-    let resync_rate = section.count("resync-rate");
+    let send_rate = peers.send_rate.value;
     if send_rate.is_some_and(|rate| u64::from(rate) < copies) {
-        let problem =
+        let message =
             format!("is less than the {copies} peers of `send-to`: nothing could be sent");
         let hint = "it counts a datagram once for each peer that it goes to";
-        section.error("send-rate", Problem::new(problem).hint(hint));
+        peers.send_rate.refuse(message, hint);
         return None;
     }
     Some(PeersOptions {
         network: network?,
         mesh: MeshOptions {
-            time_window: time_window?,
-            replay_window: replay_window?,
-            senders: senders? as usize,
-            receive_rate: receive_rate?,
+            time_window: peers.time_window.value?,
+            replay_window: peers.replay_window.value?,
+            senders: peers.senders.value?,
+            receive_rate: peers.receive_rate.value?,
             send_rate: send_rate?,
-            fetch_rate: fetch_rate?,
-            fetch_timeout: fetch_timeout?,
-            resync_rate: resync_rate?,
+            fetch_rate: peers.fetch_rate.value?,
+            fetch_timeout: peers.fetch_timeout.value?,
+            resync_rate: peers.resync_rate.value?,
             send_to,
         },
     })
 }
 
-fn network(section: &Section<'_>) -> Option<PeerNetwork> {
-    let multicast = section.section_if_written("multicast");
-    match (section.has("listen"), multicast) {
-        (true, None) => unicast(section),
-        (false, Some(multicast)) => self::multicast(&multicast),
-        (true, Some(_)) => {
-            let problem = Problem::new("has no meaning beside `multicast`, which says the port");
-            section.error("listen", problem.hint("write one of them"));
+fn network(peers: &WrittenPeers<'_>) -> Option<PeerNetwork> {
+    match (peers.listen.value?, &peers.multicast) {
+        (Some(listen), None) => unicast(listen, peers),
+        (None, Some(multicast)) => multicast_network(multicast),
+        (Some(_), Some(_)) => {
+            let message = "has no meaning beside `multicast`, which says the port";
+            peers.listen.refuse(message, "write one of them");
             None
         }
-        (false, None) => {
+        (None, None) => {
             let hint = "for example: peers = { listen = \"10.0.3.20:8888\", send-to = \
                         [\"10.0.0.17:8888\"] }";
-            let problem = Problem::new("is missing, and so is `multicast`");
-            section.error("listen", problem.hint(hint));
+            peers
+                .listen
+                .refuse("is missing, and so is `multicast`", hint);
             None
         }
     }
 }
 
-fn unicast(section: &Section<'_>) -> Option<PeerNetwork> {
-    let listen = section.one("listen", |value, _| address(value))?;
-    let send_to: Vec<SocketAddr> = if section.has("send-to") {
-        section.list("send-to", |value, _| address(value))?
-    } else {
-        Vec::new()
-    };
+fn unicast(listen: SocketAddr, peers: &WrittenPeers<'_>) -> Option<PeerNetwork> {
+    let send_to = peers.send_to.value.clone()?;
     if send_to.is_empty() {
-        let problem = Problem::new("names no peer: sessions are sent to nobody");
-        section.warn(
-            "send-to",
-            problem.hint("list the `listen` of every other host"),
-        );
+        let message = "names no peer: sessions are sent to nobody";
+        peers
+            .send_to
+            .warn(message, "list the `listen` of every other host");
     }
-    let wrong = |peer: &&SocketAddr| peer.is_ipv4() != listen.is_ipv4() || **peer == listen;
-    if let Some(peer) = send_to.iter().find(wrong) {
-        let problem = if *peer == listen {
+    let is_wrong = |peer: &&SocketAddr| peer.is_ipv4() != listen.is_ipv4() || **peer == listen;
+    if let Some(peer) = send_to.iter().find(is_wrong) {
+        let message = if *peer == listen {
             format!("{peer} is this host's own address")
         } else {
             format!("{peer} is of another version of IP than {listen}, at which this host listens")
         };
-        section.error(
-            "send-to",
-            Problem::new(problem).hint("list the other hosts"),
-        );
+        peers.send_to.refuse(message, "list the other hosts");
         return None;
     }
     Some(PeerNetwork::Unicast { listen, send_to })
 }
 
-fn multicast(section: &Section<'_>) -> Option<PeerNetwork> {
-    let group = section.one("group", |value, _| address(value));
-    let interface = section.text_if_written("interface");
-    let hops = section.count("hops");
-    let (group, interface) = (group?, interface?);
+fn multicast_network(multicast: &WrittenMulticast<'_>) -> Option<PeerNetwork> {
+    let group = multicast.group.value?;
     if !group.ip().is_multicast() {
-        let problem = Problem::new(format!("{} is no multicast address", group.ip()));
+        let message = format!("{} is no multicast address", group.ip());
         let hint = "those of a site are 239.0.0.0/8 (RFC 2365) and ff05::/16 (RFC 4291)";
-        section.error("group", problem.hint(hint));
+        multicast.group.refuse(message, hint);
         return None;
     }
     Some(PeerNetwork::Multicast {
         group,
-        interface,
-        hops: hops?,
+        interface: multicast.interface.value.clone()?,
+        hops: multicast.hops.value?,
     })
 }
 
-fn address(value: &Value) -> Result<SocketAddr, Problem> {
-    let hint = "write an IP address and a port, such as \"10.0.3.20:8888\"";
-    let text = options::text(value)?;
-    match text.parse().map(|Zoned(address)| address) {
-        Ok(Address::Ip(address)) => Ok(address),
-        Ok(Address::Unix(_)) => Err(Problem::new("is a Unix socket").hint(hint)),
-        Ok(Address::Inherited(_)) => Err(Problem::new("is a listening socket").hint(hint)),
-        Err(error) => Err(Problem::new(format!("\"{text}\" {error}")).hint(hint)),
-    }
+fn ip_address(value: &Value, _: &Key) -> Result<SocketAddr, Problem> {
+    let text = options::as_text(value)?;
+    let message = match text.parse().map(|Zoned(address)| address) {
+        Ok(Address::Ip(address)) => return Ok(address),
+        Ok(Address::Unix(_)) => "is a Unix socket".to_owned(),
+        Ok(Address::Inherited(_)) => "is a listening socket".to_owned(),
+        Err(error) => format!("\"{text}\" {error}"),
+    };
+    Err(Problem::new(message).hint("write an IP address and a port, such as \"10.0.3.20:8888\""))
 }

@@ -1,5 +1,6 @@
-//! The doors to the file system: the only place of this crate that opens something, and the
-//! recording by which a process without rights repeats what another one read.
+//! The doors to the file system: the only place of this crate that opens something, the sources of
+//! configurations, and the recording by which a process without rights repeats what another one
+//! read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,15 +8,16 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use options::{Diagnostic, Place, Severity};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-/// What a configuration may ask of its host.
+/// The host, as far as a configuration may ask it.
 pub trait Files {
     /// The bytes of a file. A directory is an error of the kind `IsADirectory`.
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// What is in a directory, by path, sorted.
+    /// The paths in a directory, sorted.
     fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>>;
 
     /// The CPUs that this process may run on, ascending; at least one.
@@ -96,7 +98,75 @@ impl Files for Disk {
     }
 }
 
-/// Where hosts keep the authorities that they trust: Debian and Alpine, Fedora, SUSE, BSDs.
+/// A configuration as it was typed.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Source {
+    /// A TOML file. Relative paths in it begin at its directory.
+    File {
+        /// The path as it was given.
+        place: String,
+        text: String,
+    },
+    /// Flags of `lariat serve`, which describe one service: name without dashes, and value.
+    /// Relative paths begin at the working directory.
+    Flags(Vec<(String, String)>),
+}
+
+/// The path that means the standard input.
+pub const STANDARD_INPUT: &str = "-";
+
+impl Source {
+    /// Reads a file. From the standard input, relative paths begin at the working directory.
+    pub fn read(path: &Path, files: &mut dyn Files) -> Result<Self, Vec<Diagnostic>> {
+        let place = path.display().to_string();
+        let failed = |message: String, hint: &str| {
+            vec![Diagnostic {
+                severity: Severity::Error,
+                subject: None,
+                message,
+                place: Place::Nowhere,
+                excerpt: None,
+                hint: Some(hint.to_owned()),
+            }]
+        };
+        let (place, read) = if path == Path::new(STANDARD_INPUT) {
+            ("<stdin>".to_owned(), files.read_standard_input())
+        } else {
+            (place, files.read(path))
+        };
+        let bytes = read.map_err(|error| {
+            let hint = match error.kind() {
+                ErrorKind::FileTooLarge => "a configuration is a TOML file of at most 64 MiB",
+                ErrorKind::PermissionDenied => "lariat's user must be able to read it",
+                _ => "name the configuration file by its path",
+            };
+            failed(format!("cannot read {place}: {error}"), hint)
+        })?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            let before = error.as_bytes().get(..at).unwrap_or_default();
+            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+            failed(
+                format!("{place}:{line}: is no UTF-8 text"),
+                "a configuration is a TOML file",
+            )
+        })?;
+        Ok(Self::File { place, text })
+    }
+
+    pub(crate) fn base(&self) -> PathBuf {
+        match self {
+            Self::File { place, .. } => Path::new(place)
+                .parent()
+                .map(Path::to_path_buf)
+                .unwrap_or_default(),
+            Self::Flags(_) => PathBuf::new(),
+        }
+    }
+}
+
+/// Files in which hosts keep the authorities that they trust: Debian and Alpine, Fedora, SUSE,
+/// BSDs.
 const HOST_BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -171,7 +241,7 @@ impl<F: Files> Files for Recorder<F> {
     }
 }
 
-/// What is recorded of a file of no use: a block that is neither certificate nor key.
+/// The record of a file of no use: a block that is neither certificate nor key.
 const FORGOTTEN: &[u8] = b"-----BEGIN PARAMETERS-----\n-----END PARAMETERS-----\n";
 
 /// Files in memory: what a recorder saw, or what a test puts in.

@@ -1,9 +1,9 @@
-//! What `lariat check` looks for beyond what keeps a configuration from being read: what is in the
-//! files that it names, told where it names them.
+//! The faults that `lariat check` looks for beyond those that keep a configuration from being read:
+//! those in the files that it names, told where it names them.
 //!
 //! Owns the places; `tls` judges. Serving needs none of this: what it builds is judged again then.
 
-use options::{Problem, Section, Severity};
+use options::{KeyPlace, Problem, Severity};
 use proxy::options::FrontOptions;
 use proxy::routes::NamePattern;
 use tls::certificate::Certificate;
@@ -38,19 +38,18 @@ impl Inspector {
     /// Reports what is wrong with a certificate and its key.
     pub(crate) fn certificate(
         &self,
-        section: &Section<'_>,
-        name: &str,
+        key: &KeyPlace<'_>,
         source: &CertificateSource,
         (usage, severity): (Use, Severity),
     ) {
         // One that is left out is a warning.
         let (certificate, first) = match Certificate::load(source) {
             Ok(loaded) => loaded,
-            Err(error) => return section.say(severity, name, problem(&error.to_string())),
+            Err(error) => return key.say(severity, problem(&error.to_string())),
         };
         if let Some(concern) = first {
             let text = format!("{}: {concern}", source.place);
-            section.warn(name, problem(&text));
+            key.say(Severity::Warning, problem(&text));
         }
         if usage == Use::ToServers {
             return;
@@ -62,12 +61,12 @@ impl Inspector {
             } else {
                 Severity::Warning
             };
-            section.say(severity, name, problem);
+            key.say(severity, problem);
         }
     }
 
     /// Warns of names that a service is for and that none of its certificates has.
-    pub(crate) fn names(&self, front: &Section<'_>, options: &FrontOptions) {
+    pub(crate) fn names(&self, names_key: &KeyPlace<'_>, options: &FrontOptions) {
         let Some(tls) = options.terminated() else {
             return;
         };
@@ -85,19 +84,19 @@ impl Inspector {
         for pattern in options.names.iter().filter(|one| !covers(&names, one)) {
             let message = format!("no certificate of the service is for \"{pattern}\"");
             let hint = "its clients will refuse what they are shown: add a certificate for it";
-            front.warn("names", Problem::new(message).hint(hint));
+            names_key.warn(message, hint);
         }
     }
 
     /// Reports what is wrong with files of authorities or revocation lists.
-    pub(crate) fn pem_files(&self, section: &Section<'_>, name: &str, sources: &[PemSource]) {
-        let faults = match name {
+    pub(crate) fn pem_files(&self, key: &KeyPlace<'_>, sources: &[PemSource]) {
+        let faults = match key.key.name() {
             "ca" => verify::examine(sources, &[]),
             "crl" => verify::examine(&[], sources),
             _ => Vec::new(),
         };
         for fault in faults {
-            section.error(name, problem(&fault.to_string()));
+            key.error(problem(&fault.to_string()));
         }
     }
 }
@@ -117,7 +116,7 @@ fn covers(names: &[&str], pattern: &NamePattern) -> bool {
     }
 }
 
-/// What a sentence says that names its remedy behind a semicolon, as those of [`tls`] do.
+/// A problem from a sentence that names its remedy behind a semicolon, as those of [`tls`] do.
 pub fn problem(text: &str) -> Problem {
     match text.split_once("; ") {
         Some((message, hint)) => Problem::new(message).hint(hint),

@@ -4,36 +4,38 @@
 //! and the diagnostics. The parts know no TOML, and this crate starts nothing.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod back;
 mod back_tls;
 mod certificate_folder;
 mod certificates;
 mod cluster;
-pub mod dialects;
 mod files;
 mod front;
-mod host;
+mod front_tls;
 mod inspection;
 pub mod keys;
 mod log;
-mod networks;
-mod presets;
-pub mod reference;
-mod services;
+mod process;
+mod resumption;
+mod servers;
+mod service;
 pub mod settings;
-pub mod source;
+mod shelf;
 mod starttls;
 mod store;
+mod timeouts;
+mod tls_choices;
 mod topology;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use options::{Node, Report, Section, Spot, Value, document, flags};
+use options::{Nested, Node, Report, Section, Spot, Value, document, flags};
 use proxy::options::{Options, ServiceOptions};
 use wire::address::{Address, Endpoint};
 
-pub use files::{Disk, Files, Recorder, Recording};
+pub use files::{Disk, Files, Recorder, Recording, STANDARD_INPUT, Source};
 pub use front::KEPT_NAMES;
 pub use inspection::problem;
 pub use keys::TABLE;
@@ -43,22 +45,23 @@ pub use settings::{
     PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions,
     Settings, StoreKind, StoreOptions,
 };
-pub use source::{STANDARD_INPUT, Source};
 
-use certificates::Shelf;
+use admin::WrittenAdmin;
 use inspection::Inspector;
+use keys::WrittenConfiguration;
+use resumption::Tls13Choice;
+use shelf::Shelf;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
     pub settings: Settings,
-    /// What deserves a second look.
     pub warnings: Vec<Diagnostic>,
 }
 
 /// A configuration that may have errors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspected {
-    /// What it means, as far as that can be told; `None` = too much is missing.
+    /// The settings, as far as they can be read; `None` = too much is missing.
     pub settings: Option<Settings>,
     /// All that is to be said of it, in the order of the places.
     pub diagnostics: Vec<Diagnostic>,
@@ -98,20 +101,24 @@ pub fn inspect(source: &Source, files: &mut dyn Files) -> Inspected {
 }
 
 /// Settings, as far as they could be read.
-struct Read {
+struct ConfigurationRead {
     settings: Settings,
     /// Whether no service has a fault that keeps it from being read.
     is_whole: bool,
 }
 
-/// What a faulty value's removal may bring down in turn: a list that it leaves empty, the table of
+/// Faults that the removal of a value may bring in turn: a list that it leaves empty, the table of
 /// that list, and what needs that table.
 const REMOVALS_MAX: usize = 8;
 
-/// What a configuration means without the values at fault, so that one fault does not hide what
-/// only the host and the TLS library can tell; else `first`, or what comes nearest to the whole.
+/// The settings without the values at fault, so that one fault does not hide another that only the
+/// host and the TLS library can see; else `first`, or what comes nearest to the whole.
 /// Errors that follow from what is removed are none.
-fn without_faults(source: &Source, files: &mut dyn Files, first: Option<Read>) -> Option<Settings> {
+fn without_faults(
+    source: &Source,
+    files: &mut dyn Files,
+    first: Option<ConfigurationRead>,
+) -> Option<Settings> {
     let mut nearest = first.map(|read| read.settings);
     let mut root = root_of(source, &report_about(source))?;
     for _ in 0..REMOVALS_MAX {
@@ -122,7 +129,7 @@ fn without_faults(source: &Source, files: &mut dyn Files, first: Option<Read>) -
             inspector: None,
             skipped: None,
         };
-        match settings(&Section::top(&TABLE, &root, &report), &mut shelf) {
+        match settings(&WrittenConfiguration::of_root(&root, &report), &mut shelf) {
             Some(read) if read.is_whole => return Some(read.settings),
             read => nearest = nearest.or_else(|| read.map(|read| read.settings)),
         }
@@ -137,7 +144,7 @@ fn read(
     source: &Source,
     files: &mut dyn Files,
     inspector: Option<&Inspector>,
-) -> (Option<Read>, Vec<Diagnostic>) {
+) -> (Option<ConfigurationRead>, Vec<Diagnostic>) {
     let report = report_about(source);
     let root = root_of(source, &report);
     let mut shelf = Shelf {
@@ -148,7 +155,7 @@ fn read(
     };
     let read = root.and_then(|root| {
         options::check(&root, &TABLE, &report);
-        settings(&Section::top(&TABLE, &root, &report), &mut shelf)
+        settings(&WrittenConfiguration::of_root(&root, &report), &mut shelf)
     });
     (read, report.into_diagnostics())
 }
@@ -175,8 +182,10 @@ pub fn diagnose(
     let empty = || Node::new(Value::Table(Vec::new()), Spot::Nowhere);
     let root = root_of(source, &report_about(source)).unwrap_or_else(empty);
     let report = report_about(source);
-    let (section, name) = section_of(&Section::top(&TABLE, &root, &report), key);
-    section.say(severity, name, problem);
+    match Section::top(&TABLE, &root, &report).find(key) {
+        Some(place) => place.say(severity, problem),
+        None => report.say(severity, &Spot::Nowhere, Some(key), problem),
+    }
     report.into_diagnostics()
 }
 
@@ -186,29 +195,32 @@ pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> Strin
     let report = report_about(source);
     let list = format!("service.{service}.front.tls.certificates");
     let root = root_of(source, &report);
-    let entries = root.as_ref().map_or(0, |root| {
-        let (tls, name) = section_of(&Section::top(&TABLE, root, &report), &list);
-        tls.sections(name).len()
-    });
+    let written = root
+        .as_ref()
+        .map(|root| WrittenConfiguration::of_root(root, &report));
+    let services = written.as_ref().map(|written| &written.service.tables);
+    let Some(service) = services.and_then(|services| services.get(service)) else {
+        return list;
+    };
     let base = source.base();
-    let is_named = |key: &String| {
-        let root = root.as_ref()?;
-        let (entry, name) = section_of(&Section::top(&TABLE, root, &report), key);
-        let named = base.join(entry.text_quietly(name)?);
+    let is_named = |named: &str| {
         // A folder, or one in it.
         let mut places = file.ancestors().take(3);
-        places.any(|place| place == named).then_some(())
+        places.any(|place| place == base.join(named))
     };
-    let mut keys = (0..entries).map(|number| format!("{list}.{number}.chain"));
-    keys.find(|key| is_named(key).is_some()).unwrap_or(list)
+    let mut entries = service.front.tls.certificates.tables.iter();
+    match entries.position(|entry| entry.chain.value.as_deref().is_some_and(is_named)) {
+        Some(number) => format!("{list}.{number}.chain"),
+        None => list,
+    }
 }
 
 /// Whether somebody wrote a key, told as to [`fault`].
 pub fn is_written(source: &Source, key: &str) -> bool {
     let report = report_about(source);
     root_of(source, &report).is_some_and(|root| {
-        let (section, name) = section_of(&Section::top(&TABLE, &root, &report), key);
-        section.has(name)
+        let place = Section::top(&TABLE, &root, &report).find(key);
+        place.is_some_and(|place| place.is_written())
     })
 }
 
@@ -225,27 +237,14 @@ pub fn status_socket(source: &Source) -> Result<Option<std::path::PathBuf>, Vec<
         Source::Flags(_) => (root_of(source, &report), true),
     };
     let named = root.and_then(|root| {
-        let top = Section::top(&TABLE, &root, &report);
-        top.section("admin").text_if_written("status-socket")
+        let place = Section::top(&TABLE, &root, &report).at(const { &WrittenAdmin::KEY });
+        WrittenAdmin::read(place).status_socket.value
     });
     match named {
         Some(Some(path)) => Ok(Some(source.base().join(path))),
         Some(None) if is_whole => Ok(None),
         _ => Err(report.into_diagnostics()),
     }
-}
-
-/// The table that a key stands in, and the key's name.
-fn section_of<'a, 'k>(top: &Section<'a>, key: &'k str) -> (Section<'a>, &'k str) {
-    let (tables, name) = key.rsplit_once('.').unwrap_or(("", key));
-    let mut section = *top;
-    for table in tables.split('.').filter(|table| !table.is_empty()) {
-        section = match table.parse() {
-            Ok(number) => section.nth(number),
-            Err(_) => section.section(table),
-        };
-    }
-    (section, name)
 }
 
 fn report_about(source: &Source) -> Report<'_> {
@@ -267,28 +266,35 @@ fn root_of(source: &Source, report: &Report<'_>) -> Option<Node> {
     }
 }
 
-fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Read> {
-    let services = services::read(top, shelf);
-    let workers = host::workers(&top.section("workers"), shelf);
-    let limits = host::limits(&top.section("limits"), shelf);
-    let log = log::lines(&top.section("log"));
-    let process = host::process(&top.section("process"), shelf);
-    let reload = host::reload(&top.section("reload"));
-    let control = host::control(top, shelf);
-    let resumption = host::resumption(&top.section("resumption"));
-    let cluster = cluster::read(top, shelf);
+fn settings(
+    written: &WrittenConfiguration<'_>,
+    shelf: &mut Shelf<'_>,
+) -> Option<ConfigurationRead> {
+    let services = services(written, shelf);
+    let workers = process::worker_options(&written.workers, shelf);
+    let limits = process::limits(&written.limits, shelf);
+    let log = log::lines(&written.log);
+    let process = process::process_options(&written.process, shelf);
+    let reload = process::reload_options(&written.reload);
+    let control = admin::control_options(&written.admin, &written.log, shelf);
+    let resumption = resumption::resumption_options(&written.resumption.session_cache);
+    let cluster = match &written.cluster {
+        Some(cluster) => cluster::cluster_options(cluster, shelf).map(Some),
+        None => Some(None),
+    };
     let secrets = cluster.iter().flatten().flat_map(|one| one.secrets.clone());
-    let tickets = host::tickets(&top.section("resumption"), secrets.collect(), shelf);
+    let secrets = secrets.collect();
+    let tickets = resumption::ticket_options(&written.resumption.tickets, secrets, shelf);
     // The rest can still be judged.
     if let Some(control) = &control {
-        admin_is_apart(top, control, &services.options);
+        admin_is_apart(&written.admin, control, &services.options);
     }
     let ports = process.as_ref().and_then(|one| one.connect_ports.as_ref());
     if let Some(ports) = ports {
         let store = cluster.iter().flatten().find_map(|one| one.store.as_ref());
-        servers_can_be_reached(top, ports, &services.options, store);
+        servers_can_be_reached(written, ports, &services.options, store);
     }
-    Some(Read {
+    Some(ConfigurationRead {
         is_whole: services.are_whole,
         settings: Settings {
             plane: Options {
@@ -307,42 +313,56 @@ fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Read> {
     })
 }
 
+/// All services, by their numbers.
+struct Services {
+    options: Vec<ServiceOptions>,
+    /// Whether none has a fault that keeps it from being read.
+    are_whole: bool,
+}
+
+fn services(written: &WrittenConfiguration<'_>, shelf: &mut Shelf<'_>) -> Services {
+    let tables = written.service.required();
+    let tls13 = written.resumption.tls13.value;
+    let read = |table| service::read(table, tls13.unwrap_or(Tls13Choice::Auto), shelf);
+    let read: Vec<_> = tables.iter().map(read).collect();
+    topology::names_differ(tables);
+    let with_front = tables.iter().zip(&read).filter(|(_, one)| one.has_front);
+    topology::addresses_are_shared_well(with_front.map(|(keys, one)| (&keys.front, &one.options)));
+    let are_whole = tls13.is_some() && !read.is_empty() && read.iter().all(|one| one.is_whole);
+    let options: Vec<_> = read.into_iter().map(|one| one.options).collect();
+    topology::addresses_do_not_overlap(tables, &options);
+    topology::servers_are_no_loop(tables, &options);
+    Services { options, are_whole }
+}
+
 /// Every server has a port that the worker process may connect to.
 fn servers_can_be_reached(
-    top: &Section<'_>,
+    written: &WrittenConfiguration<'_>,
     ports: &BTreeSet<u16>,
     services: &[ServiceOptions],
     store: Option<&StoreOptions>,
 ) {
-    let sections = top.sections("service");
-    for (section, service) in sections.iter().zip(services) {
-        let servers = service.back.server_list();
-        if servers.is_empty() {
-            continue;
-        }
-        let sections = section.section("back").sections("servers");
-        let of_port = servers.iter().filter(|one| first_instance(&one.endpoint));
-        for (section, server) in sections.iter().zip(of_port) {
+    for (keys, service) in written.service.tables.iter().zip(services) {
+        let servers = service.back.server_list().iter();
+        let of_keys = servers.filter(|one| first_instance(&one.endpoint));
+        for (keys, server) in keys.back.servers.tables.iter().zip(of_keys) {
             let listed = |port: &u16| ports.contains(port);
-            let Some(port) = server.endpoint.tcp_port().filter(|port| !listed(port)) else {
-                continue;
-            };
-            let problem = Problem::new(format!(
-                "has port {port}, which process.connect-ports lacks"
-            ));
-            section.error("address", problem.hint(format!("list {port} there too")));
+            if let Some(port) = server.endpoint.tcp_port().filter(|port| !listed(port)) {
+                let message = format!("has port {port}, which process.connect-ports lacks");
+                keys.address
+                    .refuse(message, format!("list {port} there too"));
+            }
         }
     }
+    let Some(keys) = written.cluster.iter().find_map(|one| one.store.as_ref()) else {
+        return;
+    };
     for node in store.iter().flat_map(|store| &store.nodes) {
-        let Some(port) = node.tcp_port().filter(|port| !ports.contains(port)) else {
-            continue;
-        };
-        let problem = Problem::new(format!(
-            "leads to port {port}, which process.connect-ports lacks"
-        ));
-        let hint = "list there the ports of all its nodes";
-        let section = top.section("cluster").section("store");
-        section.error("url", problem.hint(hint));
+        if let Some(port) = node.tcp_port().filter(|port| !ports.contains(port)) {
+            let message = format!("leads to port {port}, which process.connect-ports lacks");
+            keys.url
+                .refuse(message, "list there the ports of all its nodes");
+        }
     }
 }
 
@@ -352,7 +372,7 @@ fn first_instance(endpoint: &Endpoint) -> bool {
 }
 
 /// A service may not listen where the status page is served.
-fn admin_is_apart(top: &Section<'_>, control: &ControlOptions, services: &[ServiceOptions]) {
+fn admin_is_apart(admin: &WrittenAdmin<'_>, control: &ControlOptions, services: &[ServiceOptions]) {
     let listen = control.listen.filter(|address| address.port() != 0);
     let Some(listen) = listen else {
         return;
@@ -365,12 +385,10 @@ fn admin_is_apart(top: &Section<'_>, control: &ControlOptions, services: &[Servi
     let Some(service) = services.iter().find(taken) else {
         return;
     };
-    let problem = Problem::new(format!(
-        "{listen} is already listened at by `{}`",
-        service.name
-    ));
-    let hint = "give the status page a port of its own";
-    top.section("admin").error("listen", problem.hint(hint));
+    let message = format!("{listen} is already listened at by `{}`", service.name);
+    admin
+        .listen
+        .refuse(message, "give the status page a port of its own");
 }
 
 #[cfg(test)]

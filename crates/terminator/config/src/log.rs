@@ -1,49 +1,118 @@
 //! The keys of `[log]`: lines about connections, messages, and the log daemons that take them.
 
-use options::{Key, Problem, Section, Value};
+use options::row::{count, path, row, text};
+use options::{Key, Kind, Problem, Value, choice, section, table};
 use proxy::options::{Envelope, Facility, LineFormat, LogConnections, LogOptions};
 use sys::socket::Zoned;
 use wire::address::Address;
 
-use crate::certificates::Shelf;
 use crate::settings::{LogDaemon, LogOutput, MessageForm};
+use crate::shelf::Shelf;
 
 const SYSLOG: &str = "syslog";
 const JOURNALD: &str = "journald";
 
+section! {
+    table("log")
+        .absent("its defaults").shorthand("output")
+        .example(r#"log = { format = "json", connections = "failed" }"#);
+    /// Log lines about connections, and messages.
+    pub(crate) struct WrittenLog<'a> {
+        /// The destination of lines about connections: `stdout`, `stderr`, `syslog`, `journald`, or
+        /// a file to append to.
+        output: String = text("PATH")
+            .default("stdout").flag("log").example(r#"output = "/var/log/lariat.log""#),
+        /// The connections that get a line.
+        connections: LogConnections = choice![
+            "all" => LogConnections::All,
+            "failed" => LogConnections::Failed,
+            "none" => LogConnections::None,
+        ].default("all").flag("log-connections").example(r#"connections = "failed""#),
+        /// `key=value` pairs, or one JSON object per line. For `syslog` and `journald` it is the
+        /// text of an entry, which has all fields as well.
+        format: LineFormat = choice![
+            "text" => LineFormat::Text,
+            "json" => LineFormat::Json,
+        ].default("text").flag("log-format").example(r#"format = "json""#),
+        /// How messages about the program itself are written to the standard error. `text`: each
+        /// line has time (RFC 3339, UTC) and level (`error`, `warning`, `notice`). `json`: one
+        /// object per message, with `time`, `level`, `message` and `hint`. `plain`: without time.
+        /// `auto` is `plain` at a terminal, else `text`; for journald lines have a priority, and it
+        /// adds the time.
+        messages: MessageForm = choice![
+            "auto" => MessageForm::Auto,
+            "plain" => MessageForm::Plain,
+            "text" => MessageForm::Text,
+            "json" => MessageForm::Json,
+        ].default("auto").flag("log-messages").example(r#"messages = "json""#),
+        /// The destination of messages about the program itself, once the configuration has been
+        /// read. Messages that the daemon does not take, and the reason for which the program ends,
+        /// go to the standard error.
+        messages_output: Option<DaemonWord> = choice![
+            "stderr" => None,
+            "syslog" => Some(DaemonWord::Syslog),
+            "journald" => Some(DaemonWord::Journald),
+        ].default("stderr").flag("log-messages-output").example(r#"messages-output = "journald""#),
+        syslog: WrittenSyslog<'a>,
+        /// The socket of the journal, for `output` and `messages-output` `journald`.
+        journald: String = path()
+            .default("/run/systemd/journal/socket").flag("log-journald")
+            .example(r#"journald = "/run/systemd/journal.edge/socket""#),
+        /// Lines per second and worker for each reason of failure. Further ones are counted, and
+        /// the count is logged, so that a flood does not fill the disk.
+        failures_per_second: u32 = count(0, 1_000_000)
+            .default("10").flag("log-failures").example("failures-per-second = 100"),
+        /// The same for each reason that is no failure: a busy host writes at most 50 kB per second
+        /// and worker of these. `connections = "failed"` writes none.
+        successes_per_second: u32 = count(0, 1_000_000)
+            .default("100").flag("log-successes").example("successes-per-second = 1000"),
+        /// One of so many connections that ended without a failure gets a line, in each worker. The
+        /// line has the number as `sampled`, so that sums can be estimated. Failures are not
+        /// sampled.
+        sample: u32 = count(1, 1_000_000).default("1").flag("log-sample").example("sample = 100"),
+    }
+}
+
+section! {
+    table("log.syslog")
+        .absent("its defaults").shorthand("address")
+        .example(r#"syslog = { address = "10.0.0.9:514", facility = "local0" }"#);
+    /// The log daemon of `output` and `messages-output` `syslog` (RFC 5424).
+    pub(crate) struct WrittenSyslog<'a> {
+        /// A Unix datagram socket, or an IP address and a port that takes entries over UDP (RFC
+        /// 5426). Where `/dev/log` is journald's, use `journald`: it does not read RFC 5424.
+        address: Address = row(Kind::Address, syslog_address)
+            .default("unix:/dev/log").flag("log-syslog").example(r#"address = "10.0.0.9:514""#),
+        /// The facility of all entries, by which syslog daemons sort.
+        facility: Facility = choice!(of Facility: &Facility::NAMED)
+            .default("daemon").flag("log-facility").example(r#"facility = "local0""#),
+    }
+}
+
+/// A log daemon, as the words of `output` and `messages-output`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum DaemonWord {
+    Syslog,
+    Journald,
+}
+
 /// Reads the part that the data plane needs.
-pub(crate) fn lines(section: &Section<'_>) -> Option<LogOptions> {
-    let connections = section.choice(
-        "connections",
-        &[
-            ("all", LogConnections::All),
-            ("failed", LogConnections::Failed),
-            ("none", LogConnections::None),
-        ],
-    );
-    let format = section.choice(
-        "format",
-        &[("text", LineFormat::Text), ("json", LineFormat::Json)],
-    );
-    let failures_per_second = section.count("failures-per-second");
-    let successes_per_second = section.count("successes-per-second");
-    let sample = section.count("sample");
-    let envelope = match section.text("output")?.as_str() {
-        SYSLOG => Envelope::Syslog(facility(section)?),
-        JOURNALD => Envelope::Journal,
-        _ => Envelope::Bare,
-    };
+pub(crate) fn lines(log: &WrittenLog<'_>) -> Option<LogOptions> {
     Some(LogOptions {
-        connections: connections?,
-        format: format?,
-        envelope,
-        failures_per_second: failures_per_second?,
-        successes_per_second: successes_per_second?,
-        sample: sample?,
+        connections: log.connections.value?,
+        format: log.format.value?,
+        envelope: match log.output.value.as_deref()? {
+            SYSLOG => Envelope::Syslog(log.syslog.facility.value?),
+            JOURNALD => Envelope::Journal,
+            _ => Envelope::Bare,
+        },
+        failures_per_second: log.failures_per_second.value?,
+        successes_per_second: log.successes_per_second.value?,
+        sample: log.sample.value?,
     })
 }
 
-pub(crate) struct Outputs {
+pub(crate) struct LogOutputs {
     pub(crate) connections: LogOutput,
     pub(crate) message_form: MessageForm,
     /// `None` = the standard error.
@@ -51,93 +120,68 @@ pub(crate) struct Outputs {
 }
 
 /// Reads where lines and messages go.
-pub(crate) fn outputs(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Outputs> {
-    let connections = match section.text("output")?.as_str() {
+pub(crate) fn outputs(log: &WrittenLog<'_>, shelf: &Shelf<'_>) -> Option<LogOutputs> {
+    let output = log.output.value.as_deref()?;
+    let connections = match output {
         "stdout" => LogOutput::Stdout,
         "stderr" => LogOutput::Stderr,
-        name @ (SYSLOG | JOURNALD) => LogOutput::Daemon(log_daemon(section, name, shelf)?),
+        SYSLOG => LogOutput::Daemon(log_daemon(log, DaemonWord::Syslog, shelf)?),
+        JOURNALD => LogOutput::Daemon(log_daemon(log, DaemonWord::Journald, shelf)?),
         path => LogOutput::File(shelf.base.join(path)),
     };
-    let message_form = section.choice(
-        "messages",
-        &[
-            ("auto", MessageForm::Auto),
-            ("plain", MessageForm::Plain),
-            ("text", MessageForm::Text),
-            ("json", MessageForm::Json),
-        ],
-    );
-    let daemons = [
-        ("stderr", None),
-        (SYSLOG, Some(SYSLOG)),
-        (JOURNALD, Some(JOURNALD)),
-    ];
-    let messages = match section.choice("messages-output", &daemons)? {
-        Some(name) => Some(log_daemon(section, name, shelf)?),
+    let daemon = log.messages_output.value?;
+    let messages = match daemon {
+        Some(daemon) => Some(log_daemon(log, daemon, shelf)?),
         None => None,
     };
-    warn_of_unused_daemons(section)?;
-    Some(Outputs {
+    for (place, word, name) in [
+        (&log.syslog.at, DaemonWord::Syslog, SYSLOG),
+        (&*log.journald, DaemonWord::Journald, JOURNALD),
+    ] {
+        if place.is_written() && output != name && daemon != Some(word) {
+            let hint = format!(
+                "write output = \"{name}\" or messages-output = \"{name}\", or take it out"
+            );
+            place.warn("has no effect: nothing goes there", hint);
+        }
+    }
+    Some(LogOutputs {
         connections,
-        message_form: message_form?,
+        message_form: log.messages.value?,
         messages,
     })
 }
 
-/// The log daemon of this name, from `[log]`.
-fn log_daemon(section: &Section<'_>, name: &str, shelf: &Shelf<'_>) -> Option<LogDaemon> {
-    if name == JOURNALD {
-        let text = section.text(JOURNALD)?;
-        let path = shelf.base.join(text.strip_prefix("unix:").unwrap_or(&text));
-        let address = format!("unix:{}", path.display());
-        if let Err(error) = address.parse::<Address>() {
-            section.refuse(
-                JOURNALD,
-                format!("{} {error}", path.display()),
-                "name a socket",
-            );
-            return None;
-        }
-        return Some(LogDaemon::Journal(path));
+fn log_daemon(log: &WrittenLog<'_>, word: DaemonWord, shelf: &Shelf<'_>) -> Option<LogDaemon> {
+    if word == DaemonWord::Syslog {
+        return Some(LogDaemon::Syslog {
+            address: log.syslog.address.value.clone()?,
+            facility: log.syslog.facility.value?,
+        });
     }
-    let address = section.section(SYSLOG).one("address", syslog_address)?;
-    Some(LogDaemon::Syslog {
-        address,
-        facility: facility(section)?,
-    })
+    let text = log.journald.value.as_deref()?;
+    let path = shelf.base.join(text.strip_prefix("unix:").unwrap_or(text));
+    let address = format!("unix:{}", path.display());
+    if let Err(error) = address.parse::<Address>() {
+        let message = format!("{} {error}", path.display());
+        log.journald.refuse(message, "name a socket");
+        return None;
+    }
+    Some(LogDaemon::Journal(path))
 }
 
 fn syslog_address(value: &Value, key: &Key) -> Result<Address, Problem> {
-    let hint = || format!("for example: {}", key.example);
-    let text = options::text(value).map_err(|problem| problem.hint(hint()))?;
+    let example = || key.for_example();
+    let text = options::as_text(value).map_err(|problem| problem.hint(example()))?;
     match text.parse().map(|Zoned(address)| address) {
         Ok(Address::Ip(address)) if address.port() == 0 => {
             Err(Problem::new("has the port 0").hint("syslog over UDP is usually at port 514"))
         }
         Ok(Address::Ip(address)) if address.ip().is_unspecified() => {
-            Err(Problem::new(format!("\"{text}\" is no address to send to")).hint(hint()))
+            Err(Problem::new(format!("\"{text}\" is no address to send to")).hint(example()))
         }
-        Ok(Address::Inherited(_)) => Err(Problem::new("is a listening socket").hint(hint())),
+        Ok(Address::Inherited(_)) => Err(Problem::new("is a listening socket").hint(example())),
         Ok(address) => Ok(address),
-        Err(error) => Err(Problem::new(format!("\"{text}\" {error}")).hint(hint())),
+        Err(error) => Err(Problem::new(format!("\"{text}\" {error}")).hint(example())),
     }
-}
-
-fn facility(section: &Section<'_>) -> Option<Facility> {
-    let syslog = section.section(SYSLOG);
-    syslog.choice("facility", &Facility::NAMED)
-}
-
-fn warn_of_unused_daemons(section: &Section<'_>) -> Option<()> {
-    let outputs = [section.text("output")?, section.text("messages-output")?];
-    for name in [SYSLOG, JOURNALD] {
-        if section.has(name) && !outputs.iter().any(|output| output == name) {
-            let problem = Problem::new("has no effect: nothing goes there");
-            let hint = format!(
-                "write output = \"{name}\" or messages-output = \"{name}\", or take it out"
-            );
-            section.warn(name, problem.hint(hint));
-        }
-    }
-    Some(())
 }

@@ -1,4 +1,4 @@
-//! What a configuration means: the Options of the parts, and the daemon's own.
+//! The meaning of a configuration: the Options of the parts, and the daemon's own.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -45,14 +45,14 @@ pub struct ClusterOptions {
 /// Valkey or Redis, in which hosts find each other's sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreOptions {
-    /// Where it is, or where its nodes or sentinels are; at least one.
+    /// The server, or its nodes or sentinels; at least one.
     pub nodes: Vec<Endpoint>,
     pub kind: StoreKind,
     /// The TLS that is spoken to it; `None` = plain text.
     pub tls: Option<ClientOptions>,
-    /// Where nodes may be that are not among `nodes`, and that these name.
+    /// Networks of nodes that are not among `nodes`, and that these name.
     pub networks: NetworkSet,
-    /// Its user; `None` = the default one.
+    /// `None` = the default user.
     pub user: Option<String>,
     pub password: Option<Password>,
     pub database: u16,
@@ -110,9 +110,9 @@ pub enum PeerNetwork {
 pub struct ProcessOptions {
     /// The user that the worker process becomes; `None` leaves the choice to the daemon.
     pub user: Option<String>,
-    /// Its group, and further ones behind it; none are the user's own.
+    /// The worker's group, and further ones behind it; none are the user's own.
     pub groups: Vec<String>,
-    /// What is taken from the worker process before it sees a byte.
+    /// The rights that the worker process loses before it sees a byte.
     pub sandbox: SandboxOptions,
     /// The TCP ports that the worker process can connect to; `None` = any.
     pub connect_ports: Option<BTreeSet<u16>>,
@@ -146,11 +146,11 @@ pub struct SandboxOptions {
 pub struct ControlOptions {
     /// The Unix socket that writes the status; `None` = the daemon's usual place.
     pub status_socket: Option<PathBuf>,
-    /// Where the status page and the metrics are served over HTTP; `None` = nowhere.
+    /// The address of the status page and the metrics over HTTP; `None` = they are not served.
     pub listen: Option<SocketAddr>,
     /// Names of hosts that requests there may be for, besides `localhost` and any address.
     pub hosts: Vec<String>,
-    /// What must be given to be answered there; `None` = nothing.
+    /// The secret of those who are answered there; `None` = all are.
     pub token: Option<AdminToken>,
     pub log: LogOutput,
     /// How messages are written to the standard error.
@@ -212,7 +212,7 @@ pub enum LogDaemon {
     /// RFC 5424, over a Unix datagram socket or UDP.
     Syslog {
         address: Address,
-        /// What kind of program it takes us for.
+        /// The kind of program that it takes us for.
         facility: Facility,
     },
     /// The journal of systemd, at the socket of this path.

@@ -1,73 +1,67 @@
 //! The keys of the conversation before TLS, on either side of a service.
 
-use options::{Problem, Section};
-use proxy::options::{BackOptions, FrontOptions, FrontTls, Starttls};
+use options::{Field, KeyPlace};
+use proxy::options::{BackOptions, FrontOptions, FrontTls, ServersOptions, Starttls};
 use sys::own_name;
 use tls::options::{ExpectedName, Tls13Sessions};
 use wire::starttls::{Dialect, Policy, Sides};
+
+use crate::back::WrittenBack;
+use crate::front::WrittenFront;
 
 /// RFC 1035 section 2.3.4.
 const HOST_NAME_BYTES_MAX: usize = 255;
 
 /// Reads `front.starttls` and `back.starttls`; `Some(None)` = neither is there.
-#[allow(
-    clippy::option_option,
-    reason = "two kinds of absence meet here and are told apart"
-)]
-pub(crate) fn read(
-    service: &Section<'_>,
+#[allow(clippy::option_option, reason = "left out and reported are two things")]
+pub(crate) fn starttls_options(
+    (front_keys, back_keys): (&WrittenFront<'_>, &WrittenBack<'_>),
     front: &mut FrontOptions,
     back: &BackOptions,
 ) -> Option<Option<Starttls>> {
-    let (front_section, back_section) = (service.section("front"), service.section("back"));
-    let of_front = match front_section.section_if_written("starttls") {
+    let written = front_keys.starttls.as_ref();
+    let of_front = match written {
+        Some(keys) => Some((keys.protocol.value?, keys.policy.value?)),
         None => None,
-        Some(section) => Some(of_front(&section)?),
     };
-    let of_back =
-        back_section.if_written("starttls", |back, key| back.choice(key, Dialect::ALL))?;
+    let of_back = back_keys.starttls.value?;
     let Some(dialect) = of_front.map(|(dialect, _)| dialect).or(of_back) else {
-        own_name(&back_section, None)?;
+        own_name(&back_keys.ehlo_name, None)?;
         return Some(None);
     };
+    let place = written.map_or(&*back_keys.starttls, |keys| &keys.at);
     if of_back.is_some_and(|other| other != dialect) {
         let message = "is another protocol than that of `front.starttls`, and nothing translates";
-        back_section.refuse("starttls", message, "write the same at both");
+        back_keys.starttls.refuse(message, "write the same at both");
         return None;
     }
     let Some(servers) = back.servers() else {
         let message = "is a conversation with servers, and the service has none";
-        front_section.refuse("starttls", message, "take it out");
+        place.refuse(message, "take it out");
         return None;
     };
-    lacks_early_data(&front_section, front)?;
+    lacks_early_data(&front_keys.tls.early_data, front)?;
     if of_front.is_some() {
-        front_fits(&front_section, front)?;
-        speaks_postgresql(&front_section.section("tls"), front, dialect);
+        front_fits(front_keys, place, front)?;
+        speaks_postgresql(&front_keys.tls.alpn, front, dialect);
     }
     if of_front == Some((Dialect::Xmpp, Policy::Optional)) {
         let message = "is optional, and the stream before TLS is not the server's to continue";
-        front_section.refuse("starttls", message, "write policy = \"required\"");
+        place.refuse(message, "write policy = \"required\"");
         return None;
     }
-    if of_back.is_some() && servers.tls.is_none() {
+    let servers_tls = servers.tls.as_ref();
+    if of_back.is_some() && servers_tls.is_none() {
         let message = "asks servers for TLS, and they are to get plaintext";
-        back_section.refuse("starttls", message, "add back.tls (--backend-tls)");
+        back_keys
+            .starttls
+            .refuse(message, "add back.tls (--backend-tls)");
         return None;
     }
-    if of_front.is_some() && dialect.is_greeted() && front.defer_accept {
-        let message = "waits for clients to speak, and they wait to be greeted";
-        front_section.refuse("defer-accept", message, "take it out");
-        return None;
+    if of_front.is_some() && dialect.is_greeted() {
+        greets_first((front_keys, back_keys), front, servers)?;
     }
-    let name = servers.tls.as_ref().map(|tls| &tls.client.name);
-    if of_front.is_some() && dialect.is_greeted() && name == Some(&ExpectedName::OfClient) {
-        let message = "is the client's, which is not known when the server has to greet it";
-        let hint = "write the name that the servers' certificates have";
-        back_section.section("tls").refuse("name", message, hint);
-        return None;
-    }
-    let server_name = match name {
+    let server_name = match servers_tls.map(|tls| &tls.client.name) {
         Some(ExpectedName::Fixed(name)) => Some(name.clone()),
         _ => servers.hosts().into_iter().flatten().next(),
     };
@@ -78,89 +72,92 @@ pub(crate) fn read(
             back: of_back.is_some(),
         },
         server_name,
-        own_name: own_name(&back_section, of_back)?,
+        own_name: own_name(&back_keys.ehlo_name, of_back)?,
     }))
 }
 
+/// A server that greets clients is connected before anything is known of them.
+fn greets_first(
+    (front_keys, back_keys): (&WrittenFront<'_>, &WrittenBack<'_>),
+    front: &FrontOptions,
+    servers: &ServersOptions,
+) -> Option<()> {
+    if front.defer_accept {
+        let message = "waits for clients to speak, and they wait to be greeted";
+        front_keys.defer_accept.refuse(message, "take it out");
+        return None;
+    }
+    let name = servers.tls.as_ref().map(|tls| &tls.client.name);
+    if let (Some(ExpectedName::OfClient), Some(tls)) = (name, &back_keys.tls) {
+        let message = "is the client's, which is not known when the server has to greet it";
+        let hint = "write the name that the servers' certificates have";
+        tls.name.refuse(message, hint);
+        return None;
+    }
+    Some(())
+}
+
 /// The name that mail servers are told.
-fn own_name(back: &Section<'_>, dialect: Option<Dialect>) -> Option<String> {
+fn own_name(written: &Field<'_, Option<String>>, dialect: Option<Dialect>) -> Option<String> {
     let says_it = matches!(dialect, Some(Dialect::Smtp | Dialect::Lmtp));
-    let Some(name) = back.text_if_written("ehlo-name")? else {
+    let Some(name) = written.value.clone()? else {
         return Some(if says_it {
             own_name::own_name()
         } else {
             String::new()
         });
     };
-    let is_one = |name: &str| name.bytes().all(|byte| byte.is_ascii_graphic());
-    if name.is_empty() || name.len() > HOST_NAME_BYTES_MAX || !is_one(&name) {
+    let is_graphic = name.bytes().all(|byte| byte.is_ascii_graphic());
+    if name.len() > HOST_NAME_BYTES_MAX || !is_graphic {
         let message = format!("\"{}\" is no name of a host", name.escape_debug());
-        back.refuse(
-            "ehlo-name",
-            message,
-            "for example \"mx.example.org\" or \"[192.0.2.1]\"",
-        );
+        let hint = "for example \"mx.example.org\" or \"[192.0.2.1]\"";
+        written.refuse(message, hint);
         return None;
     }
     if !says_it {
-        let problem = Problem::new("has no effect: no server of mail is asked for TLS");
-        back.warn(
-            "ehlo-name",
-            problem.hint("add back.starttls = \"smtp\", or take it out"),
-        );
+        let message = "has no effect: no server of mail is asked for TLS";
+        written.warn(message, "add back.starttls = \"smtp\", or take it out");
     }
     Some(name)
 }
 
 /// Clients of PostgreSQL that begin with TLS ask for that protocol, and want it agreed on.
-fn speaks_postgresql(tls: &Section<'_>, front: &mut FrontOptions, dialect: Dialect) {
+fn speaks_postgresql(alpn: &KeyPlace<'_>, front: &mut FrontOptions, dialect: Dialect) {
     if let FrontTls::Terminate(terminated) = &mut front.tls
         && dialect == Dialect::Postgres
-        && !tls.has("alpn")
+        && !alpn.is_written()
     {
         terminated.alpn = vec![b"postgresql".to_vec()];
     }
 }
 
-fn of_front(section: &Section<'_>) -> Option<(Dialect, Policy)> {
-    let dialect = section.choice("protocol", Dialect::ALL);
-    let policy = section.choice(
-        "policy",
-        &[
-            ("required", Policy::Required),
-            ("optional", Policy::Optional),
-        ],
-    );
-    Some((dialect?, policy?))
-}
-
-fn front_fits(section: &Section<'_>, front: &FrontOptions) -> Option<()> {
+fn front_fits(
+    keys: &WrittenFront<'_>,
+    starttls: &KeyPlace<'_>,
+    front: &FrontOptions,
+) -> Option<()> {
     let FrontTls::Terminate(_) = &front.tls else {
         let message = "lets clients ask for TLS, and this service terminates none";
-        let hint = "give the front `certificates` (--certificate)";
-        section.refuse("starttls", message, hint);
+        starttls.refuse(message, "give the front `certificates` (--certificate)");
         return None;
     };
-    for key in ["names", "protocols"] {
-        if section.has(key) {
-            let message = "is chosen by a ClientHello, and the server is needed before that";
-            section.refuse(key, message, "take it out, or take out `starttls`");
-            return None;
-        }
-    }
-    Some(())
+    let by_hello = [&*keys.names, &*keys.protocols].into_iter();
+    let Some(place) = by_hello.into_iter().find(|place| place.is_written()) else {
+        return Some(());
+    };
+    let message = "is chosen by a ClientHello, and the server is needed before that";
+    place.refuse(message, "take it out, or take out `starttls`");
+    None
 }
 
-fn lacks_early_data(section: &Section<'_>, front: &FrontOptions) -> Option<()> {
+fn lacks_early_data(key: &KeyPlace<'_>, front: &FrontOptions) -> Option<()> {
     if let FrontTls::Terminate(tls) = &front.tls
         && let Tls13Sessions::Cache {
             early_data_bytes_max: 1..,
         } = tls.tls13_sessions
     {
         let message = "may be replayed, and no protocol of `starttls` allows for that";
-        section
-            .section("tls")
-            .refuse("early-data", message, "take it out");
+        key.refuse(message, "take it out");
         return None;
     }
     Some(())

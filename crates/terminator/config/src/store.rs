@@ -1,18 +1,27 @@
 //! The store in which hosts find each other's sessions: `[cluster.store]`.
 
-use options::{Problem, Section};
+use std::time::Duration;
+
+use options::quantity::SECOND;
+use options::row::{count, duration, networks, path, row, text};
+use options::{Field, Key, Kind, Problem, Severity, Value, section, table};
 use tls::options::{ClientOptions, ExpectedName, OfferedAlpn, ServerVerification, Suites, Version};
 use tls::verify;
 use wire::address::{Address, Endpoint, UnixName};
 use zeroize::Zeroizing;
 
-use crate::certificates::{self, Shelf};
+use crate::inspection;
 use crate::settings::{Password, StoreKind, StoreOptions};
-use crate::{inspection, networks, presets};
+use crate::shelf::{Shelf, networks_of};
+use crate::tls_choices::RECOMMENDED_GROUPS;
 
-/// Where Redis and Valkey listen, and where their sentinels do.
+/// The ports of Redis and Valkey, and of their sentinels.
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
+
+/// More questions per second than any store answers.
+const RATE_MAX: u64 = 10_000_000;
+const MS: Duration = Duration::from_millis(1);
 
 const EXAMPLE: &str = "write for example \"redis://10.0.0.5:6379/0\", \"rediss://lariat@sessions.example\" \
                        or \"unix:/run/redis/redis.sock\"";
@@ -26,28 +35,83 @@ struct StoreUrl {
     database: u16,
 }
 
-pub(crate) fn read(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<StoreOptions> {
-    let has_sentinel = section.has("sentinel");
+section! {
+    table("cluster.store")
+        .absent("stored sessions go to no store").shorthand("url")
+        .example(r#"store = "redis://10.0.0.5:6379/0""#);
+    /// Keeps the sessions of the session cache in Valkey or Redis (6.2 or newer) as well, where
+    /// all hosts find them. They are encrypted and authenticated with keys derived from
+    /// `secret`, so that the store learns none.
+    pub(crate) struct WrittenStore<'a> {
+        /// The place of the store: `redis://USER:PASSWORD@HOST:PORT/DATABASE`, `rediss://` for TLS,
+        /// or `unix:PATH`. All but the host has a default: no user, no password, 6379, 0.
+        /// `valkey://` and `valkeys://` mean the same.
+        url: String = text("URL")
+            .flag("cluster-store").example(r#"url = "rediss://lariat@sessions.example:6379/0""#),
+        /// A file with the password; white space at its end does not count.
+        password_file: Option<String> = path()
+            .absent("the password of `url`, or none").flag("cluster-store-password-file")
+            .requires(&["url"]).example(r#"password-file = "/etc/lariat/store.password""#),
+        /// PEM files with the authorities of the store's certificate.
+        ca: Vec<String> = path()
+            .many().absent("with `rediss://`, the authorities that this host trusts")
+            .flag("cluster-store-ca").requires(&["url"])
+            .example(r#"ca = ["/etc/lariat/store-ca.pem"]"#),
+        /// Nodes of a Redis Cluster, to which the host of `url` belongs as well; with `sentinel`,
+        /// further sentinels, and masters. One that answers is enough: it names others, which are
+        /// dialled if they are listed here, or at the host of one that is listed, or in `networks`;
+        /// or if `ca` is written, since its authority then vouches for them.
+        nodes: Vec<String> = row(Kind::Text("HOST:PORT"), node_text)
+            .repeated().absent("the store is one server, at `url`").flag("cluster-store-node")
+            .requires(&["url"]).example(r#"nodes = ["10.0.0.6:6379", "10.0.0.7:6379"]"#),
+        /// Networks in which nodes may be that a Redis Cluster or sentinels name, or files that
+        /// list them. Who could name others would be sent the password.
+        networks: Vec<String> = networks()
+            .many().absent("none but the hosts of `url` and `nodes`")
+            .flag("cluster-store-network").requires(&["url"])
+            .example(r#"networks = ["10.0.0.0/24"]"#),
+        /// The service that Redis Sentinel watches: then `url` and `nodes` are sentinels, which are
+        /// asked where its master is. User, password and database are the master's.
+        sentinel: Option<String> = text("SERVICE")
+            .absent("no sentinel is asked").flag("cluster-store-sentinel").requires(&["url"])
+            .example(r#"sentinel = "sessions""#),
+        /// A file with the password of the sentinels.
+        sentinel_password_file: Option<String> = path()
+            .absent("sentinels want none").flag("cluster-store-sentinel-password-file")
+            .requires(&["sentinel"])
+            .example(r#"sentinel-password-file = "/etc/lariat/sentinel.password""#),
+        /// The beginning of the names of all sessions in the store. The store's user may be limited
+        /// to them, and to the commands GET, GETDEL, SET and DEL.
+        prefix: String = text("TEXT")
+            .default("lariat:").flag("cluster-store-prefix").requires(&["url"])
+            .example(r#"prefix = "web:tls:""#),
+        /// How long a handshake waits for the store when its client offers a session that neither
+        /// this host nor its peers have. Then it goes on as a full handshake.
+        fetch_timeout: Duration = duration(MS, SECOND)
+            .default("20ms").flag("cluster-store-fetch-timeout").requires(&["url"])
+            .example(r#"fetch-timeout = "50ms""#),
+        /// Sessions that the store is asked for per second. Beyond it clients get a full handshake
+        /// at once, so that those with made-up ids cost the store little.
+        fetch_rate: u32 = count(0, RATE_MAX)
+            .default("10000").flag("cluster-store-fetch-rate").requires(&["url"])
+            .example("fetch-rate = 2000"),
+    }
+}
+
+pub(crate) fn store_options(
+    store: &WrittenStore<'_>,
+    shelf: &mut Shelf<'_>,
+) -> Option<StoreOptions> {
+    let has_sentinel = store.sentinel.is_written();
     let port = if has_sentinel { SENTINEL_PORT } else { PORT };
-    let url = section.one("url", |value, _| {
-        let text = options::text(value)?;
-        parse(text, port)
-            .map_err(|why| Problem::new(format!("is no URL of a store: {why}")).hint(EXAMPLE))
-    });
-    let more = section.list("nodes", |value, _| {
-        let text = options::text(value)?;
-        let hint = "write a host and a port, such as \"10.0.0.6:6379\"";
-        node(text, port).map_err(|why| Problem::new(format!("\"{text}\" {why}")).hint(hint))
-    });
-    let password = password(section, "password-file", shelf);
-    let sentinel = section.if_written("sentinel", Section::text);
-    let sentinel_password = self::password(section, "sentinel-password-file", shelf);
-    let networks = networks::read(section, "networks", shelf);
-    let prefix = section.text("prefix");
-    let fetch_timeout = section.duration("fetch-timeout");
-    let fetch_rate = section.count("fetch-rate");
-    let (url, more, password) = (url?, more?, password?);
-    let kind = match (sentinel?, more.is_empty()) {
+    let url = store_url(&store.url, port);
+    let password = password(&store.password_file, shelf);
+    let sentinel_password = self::password(&store.sentinel_password_file, shelf);
+    let networks = networks_of(&store.networks, shelf);
+    let nodes = store.nodes.value.as_ref()?.iter();
+    let more: Vec<_> = nodes.filter_map(|text| node(text, port).ok()).collect();
+    let (url, password) = (url?, password?);
+    let kind = match (store.sentinel.value.clone()?, more.is_empty()) {
         (Some(service), _) => StoreKind::Sentinel {
             service,
             password: sentinel_password?,
@@ -57,28 +121,34 @@ pub(crate) fn read(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Store
     };
     if url.password.is_some() && password.is_some() {
         let hint = "take the one in `url` out: a file can be kept from being read";
-        section.refuse("password-file", "stands beside a password in `url`", hint);
+        store
+            .password_file
+            .refuse("stands beside a password in `url`", hint);
         return None;
     }
     if url.tls && matches!(url.node, Endpoint::Address(Address::Unix(_))) {
-        section.refuse("url", "asks for TLS at a Unix socket", "take TLS out");
+        store
+            .url
+            .refuse("asks for TLS at a Unix socket", "take TLS out");
         return None;
     }
     if kind == StoreKind::Cluster && url.database != 0 {
         let hint = "a Redis Cluster has database 0 alone: take the number out of `url`";
-        section.refuse("nodes", "name a cluster, and `url` a database", hint);
+        store
+            .nodes
+            .refuse("name a cluster, and `url` a database", hint);
         return None;
     }
-    if !url.tls && section.has("ca") {
-        let problem = Problem::new("has no effect: the store is spoken to without TLS");
-        section.warn("ca", problem.hint("write rediss:// in `url`"));
+    if !url.tls && store.ca.is_written() {
+        let message = "has no effect: the store is spoken to without TLS";
+        store.ca.warn(message, "write rediss:// in `url`");
     }
-    if kind == StoreKind::Single && section.has("networks") {
-        let problem = Problem::new("have no effect: the store is one server, which names no other");
-        section.warn("networks", problem.hint("take them out"));
+    if kind == StoreKind::Single && store.networks.is_written() {
+        let message = "have no effect: the store is one server, which names no other";
+        store.networks.warn(message, "take them out");
     }
     let tls = if url.tls {
-        Some(client(section, shelf)?)
+        Some(client_options(store, shelf)?)
     } else {
         None
     };
@@ -90,24 +160,45 @@ pub(crate) fn read(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Store
         user: url.user,
         password: password.or(url.password),
         database: url.database,
-        prefix: prefix?,
-        fetch_timeout: fetch_timeout?,
-        fetch_rate: fetch_rate?,
+        prefix: store.prefix.value.clone()?,
+        fetch_timeout: store.fetch_timeout.value?,
+        fetch_rate: store.fetch_rate.value?,
     })
 }
 
+fn store_url(key: &Field<'_, String>, port: u16) -> Option<StoreUrl> {
+    let why = match parse(key.value.as_deref()?, port) {
+        Ok(url) => return Some(url),
+        Err(why) => why,
+    };
+    key.refuse(format!("is no URL of a store: {why}"), EXAMPLE);
+    None
+}
+
+/// The text of a node that is one at any port.
+fn node_text(value: &Value, _: &Key) -> Result<String, Problem> {
+    let text = options::as_text(value)?;
+    let hint = "write a host and a port, such as \"10.0.0.6:6379\"";
+    match node(text, PORT) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(why) => Err(Problem::new(format!("\"{text}\" {why}")).hint(hint)),
+    }
+}
+
 /// The TLS of a store: a node proves the host by which it was found.
-fn client(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientOptions> {
-    let authorities = certificates::authorities(section, shelf)?;
-    if section.has("ca") {
+fn client_options(store: &WrittenStore<'_>, shelf: &mut Shelf<'_>) -> Option<ClientOptions> {
+    let authorities = shelf.authorities(&store.ca)?;
+    let is_written = store.ca.is_written();
+    if is_written {
         for concern in verify::concerns_of(&authorities) {
-            section.warn("ca", inspection::problem(&concern.to_string()));
+            let problem = inspection::problem(&concern.to_string());
+            store.ca.say(Severity::Warning, problem);
         }
     }
     Some(ClientOptions {
         verification: Some(ServerVerification {
             authorities,
-            are_of_host: !section.has("ca"),
+            are_of_host: !is_written,
             ..ServerVerification::default()
         }),
         pins: Vec::new(),
@@ -116,7 +207,7 @@ fn client(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientOptions>
         version_min: Version::Tls12,
         version_max: Version::Tls13,
         suites: Suites::Auto,
-        groups: presets::GROUPS.to_vec(),
+        groups: RECOMMENDED_GROUPS.to_vec(),
         alpn: OfferedAlpn::Fixed(Vec::new()),
         // Connections last.
         resumption: false,
@@ -124,22 +215,19 @@ fn client(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientOptions>
 }
 
 /// The password in the file that a key names; `Some(None)` = it names none.
-#[allow(
-    clippy::option_option,
-    reason = "two kinds of absence meet here and are told apart"
-)]
-fn password(section: &Section<'_>, key: &str, shelf: &mut Shelf<'_>) -> Option<Option<Password>> {
-    if !section.has(key) {
+#[allow(clippy::option_option, reason = "left out and reported are two things")]
+fn password(key: &Field<'_, Option<String>>, shelf: &mut Shelf<'_>) -> Option<Option<Password>> {
+    let Some(path) = key.value.as_ref()? else {
         return Some(None);
-    }
-    let path = shelf.base.join(section.text(key)?);
-    let bytes = Zeroizing::new(shelf.read(section, key, &path)?);
+    };
+    let path = shelf.base.join(path);
+    let bytes = Zeroizing::new(shelf.read(key, &path)?);
     let text = std::str::from_utf8(&bytes).map(str::trim_ascii_end);
     match text {
         Ok(text) if !text.is_empty() => Some(Some(Password(Zeroizing::new(text.to_owned())))),
         Ok(_) | Err(_) => {
-            let problem = format!("{} holds no password", path.display());
-            section.refuse(key, problem, "write the password into it, as UTF-8");
+            let message = format!("{} holds no password", path.display());
+            key.refuse(message, "write the password into it, as UTF-8");
             None
         }
     }

@@ -1,16 +1,161 @@
-//! How the addresses of services lie to each other: whether the kernel can give each its own
-//! socket, and whether connections come back to where they began.
+//! How services lie to each other: at which addresses, which clients each gets there, and whether
+//! connections come back to where they began.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use options::Section;
-use proxy::options::ServiceOptions;
+use proxy::options::{FrontTls, ServiceOptions};
+use proxy::routes::{Overlap, RouteTable};
 use wire::address::{Address, Endpoint};
 
+use crate::front::WrittenFront;
+use crate::service::WrittenService;
+
+/// Overlaps that are reported for an address: beyond these a list helps nobody.
+const OVERLAPS_MAX: usize = 20;
+
+/// Services that share an address can be told apart by a hello, and each gets every client that it
+/// is for.
+pub(crate) fn addresses_are_shared_well<'a>(
+    services: impl Iterator<Item = (&'a WrittenFront<'a>, &'a ServiceOptions)>,
+) {
+    let mut at: HashMap<&Address, Vec<Sharer<'_>>> = HashMap::new();
+    let mut order = Vec::new();
+    for (keys, service) in services {
+        chooses_by_hello(keys, service);
+        for address in &service.front.listen {
+            if address.is_ephemeral() {
+                continue;
+            }
+            let sharers = at.entry(address).or_default();
+            if sharers
+                .last()
+                .is_some_and(|one| std::ptr::eq(one.service, service))
+            {
+                let message = format!("{address} stands there twice");
+                keys.listen.refuse(message, "take one out");
+                continue;
+            }
+            if sharers.is_empty() {
+                order.push(address);
+            }
+            sharers.push(Sharer { keys, service });
+        }
+    }
+    for address in order {
+        let sharers = &at[address];
+        share(address, sharers);
+        let wishes = sharers.iter().map(|one| one.service.front.wish());
+        let overlaps = RouteTable::build(wishes).err().into_iter().flatten();
+        for overlap in overlaps.take(OVERLAPS_MAX) {
+            report_overlap(address, sharers, &overlap);
+        }
+    }
+}
+
+/// A service at an address.
+struct Sharer<'a> {
+    keys: &'a WrittenFront<'a>,
+    service: &'a ServiceOptions,
+}
+
+impl Sharer<'_> {
+    /// Whether its clients have no hello to choose by.
+    fn begins_in_plaintext(&self) -> bool {
+        let starttls = self.service.starttls.as_ref();
+        self.service.front.tls == FrontTls::Plain
+            || starttls.is_some_and(|one| one.sides.front.is_some())
+    }
+
+    fn named(&self) -> String {
+        let name = &self.service.name;
+        match self.keys.at.line() {
+            Some(place) => format!("`{name}` ({place})"),
+            None => format!("`{name}`"),
+        }
+    }
+}
+
+/// Without TLS there is no hello to choose by.
+fn chooses_by_hello(front: &WrittenFront<'_>, service: &ServiceOptions) {
+    if service.front.tls != FrontTls::Plain {
+        return;
+    }
+    let by_hello = [&*front.names, &*front.protocols].into_iter();
+    for place in by_hello.filter(|place| place.is_written()) {
+        let message = "is chosen by a ClientHello, and clients of this service speak no TLS";
+        place.refuse(message, "take it out, or give the service `tls`");
+    }
+}
+
+/// Checks that keys which hold before the hello are the same for all.
+fn share(address: &Address, sharers: &[Sharer<'_>]) {
+    let Some((first, others)) = sharers.split_first() else {
+        return;
+    };
+    for other in others {
+        if first.begins_in_plaintext() || other.begins_in_plaintext() {
+            let message = format!("{address} is already listened at by {}", first.named());
+            let hint = "only services whose clients begin with TLS can share an address: their \
+                        hellos differ";
+            other.keys.listen.refuse(message, hint);
+            continue;
+        }
+        let (one, two, keys) = (&first.service.front, &other.service.front, other.keys);
+        let (transport, other_transport) = (&one.transport, &two.transport);
+        let is_same_interface = transport.interface == other_transport.interface;
+        for (place, are_same) in [
+            (&*keys.accept_proxy, one.accept_proxy == two.accept_proxy),
+            (&*keys.keepalive, one.liveness == two.liveness),
+            (&*keys.interface, is_same_interface),
+            (&*keys.mptcp, transport.mptcp == other_transport.mptcp),
+            (&*keys.defer_accept, one.defer_accept == two.defer_accept),
+        ] {
+            if !are_same {
+                let first = first.named();
+                let message = format!("differs from that of {first}, which shares {address}");
+                let hint = "it holds before a hello tells services apart: write the same at both";
+                place.refuse(message, hint);
+            }
+        }
+    }
+}
+
+fn report_overlap(address: &Address, sharers: &[Sharer<'_>], overlap: &Overlap) {
+    let (first, second) = (&sharers[overlap.first], &sharers[overlap.second]);
+    if first.begins_in_plaintext() || second.begins_in_plaintext() {
+        // It has been reported that they cannot share an address at all.
+        return;
+    }
+    let protocol = overlap.protocol.as_deref().map(String::from_utf8_lossy);
+    let offering = protocol.map_or(String::new(), |protocol| {
+        format!(" that offer \"{protocol}\"")
+    });
+    let clients = match &overlap.name {
+        Some(name) => format!("clients of \"{name}\"{offering}"),
+        None => format!("clients of any name{offering}"),
+    };
+    let first = first.named();
+    let keys = second.keys;
+    let (place, hint) = match (&overlap.name, &overlap.protocol) {
+        (None, None) => (
+            &*keys.listen,
+            "give one of them `names`: the other gets all that are left",
+        ),
+        (Some(_), None) => (&*keys.names, "write the name at one of them"),
+        (_, Some(_)) => (&*keys.protocols, "write the protocol at one of them"),
+    };
+    let message = format!("{clients} at {address} are already for {first}");
+    place.refuse(message, hint);
+}
+
 /// Reports addresses of which one takes the other's clients: nobody can listen at both.
-pub(crate) fn addresses_do_not_overlap(sections: &[Section<'_>], services: &[ServiceOptions]) {
+pub(crate) fn addresses_do_not_overlap(
+    written: &[WrittenService<'_>],
+    services: &[ServiceOptions],
+) {
     let mut before: Vec<(&ServiceOptions, SocketAddr)> = Vec::new();
-    for (section, service) in sections.iter().zip(services) {
+    for (keys, service) in written.iter().zip(services) {
         for address in &service.front.listen {
             let Address::Ip(address) = address else {
                 continue;
@@ -25,8 +170,7 @@ pub(crate) fn addresses_do_not_overlap(sections: &[Section<'_>], services: &[Ser
                     format!(" of `{}`", other.name)
                 };
                 let message = format!("{address} cannot be listened at beside {at}{of}");
-                let front = section.section("front");
-                front.refuse("listen", message, hint(*at, *address));
+                keys.front.listen.refuse(message, hint(*at, *address));
             }
             before.push((service, *address));
         }
@@ -67,7 +211,7 @@ fn hint(one: SocketAddr, other: SocketAddr) -> String {
 }
 
 /// Reports servers that are our own listeners: every connection would make another without end.
-pub(crate) fn servers_are_no_loop(sections: &[Section<'_>], services: &[ServiceOptions]) {
+pub(crate) fn servers_are_no_loop(written: &[WrittenService<'_>], services: &[ServiceOptions]) {
     for (start, service) in services.iter().enumerate() {
         for (number, server) in service.back.server_list().iter().enumerate() {
             let Some(way) = way_back(services, start, &server.endpoint) else {
@@ -86,7 +230,7 @@ pub(crate) fn servers_are_no_loop(sections: &[Section<'_>], services: &[ServiceO
                     names[..names.len() - 1].join(", ")
                 ),
             };
-            let servers = sections[start].section("back").sections("servers");
+            let servers = &written[start].back.servers.tables;
             let message = format!(
                 "{} is {through}: connections would go in a ring",
                 server.endpoint
@@ -95,7 +239,7 @@ pub(crate) fn servers_are_no_loop(sections: &[Section<'_>], services: &[ServiceO
             let Some(place) = servers.get(number).or_else(|| servers.first()) else {
                 continue;
             };
-            place.refuse("address", message, hint);
+            place.address.refuse(message, hint);
         }
     }
 }
@@ -147,5 +291,22 @@ fn is_reached(listen: &Address, server: &Endpoint) -> bool {
         }
         (Address::Unix(_), Endpoint::Address(server)) => listen == server,
         _ => false,
+    }
+}
+
+/// Reports services that have the name of an earlier one.
+pub(crate) fn names_differ(written: &[WrittenService<'_>]) {
+    let mut seen = Vec::new();
+    for keys in written {
+        // A name that is no text has been reported.
+        let Some(name) = &keys.name.value else {
+            continue;
+        };
+        if seen.contains(&name) {
+            let message = format!("\"{name}\" is the name of an earlier service");
+            keys.name
+                .refuse(message, "give each [[service]] a name of its own");
+        }
+        seen.push(name);
     }
 }

@@ -251,7 +251,7 @@ macro_rules! named {
             }
 
             /// The standard name (IANA's registry).
-            pub fn name(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 

@@ -7,24 +7,12 @@ use measure::choice::{
     ClientSelection, ConnectionEnding, Group, ProxyVersion, Signature, Spacing, Suite, Verify,
     Versions,
 };
-use options::{Foreign, Key, Kind, Renamed, Table, key};
+use options::{Foreign, Key, Kind, Table, key};
 use wire::starttls::Dialect;
 
 /// Every option, in the order of the reference.
 pub static TABLE: Table = Table {
     keys: KEYS,
-    renamed: &[
-        Renamed {
-            path: "turns",
-            flag: "turns",
-            now: "client-selection",
-        },
-        Renamed {
-            path: "arrival",
-            flag: "arrival",
-            now: "session-arrivals",
-        },
-    ],
     foreign: FOREIGN,
     later: &[],
     help: "lariat-lab load --help",

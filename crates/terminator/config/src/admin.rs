@@ -1,0 +1,142 @@
+//! The keys of those who watch: the status page, the metrics and the status socket.
+
+use std::net::SocketAddr;
+
+use options::row::{boolean, path, row};
+use options::{Field, Key, Kind, Problem, Value, section, table};
+use sys::socket::Zoned;
+use wire::address::Address;
+use zeroize::Zeroizing;
+
+use crate::log::{self, WrittenLog};
+use crate::settings::{AdminToken, ControlOptions};
+use crate::shelf::Shelf;
+
+section! {
+    table("admin").absent("its defaults").example(r#"admin = { listen = "127.0.0.1:9090" }"#);
+    /// The status page, the metrics and the status socket.
+    pub(crate) struct WrittenAdmin<'a> {
+        /// The address of the status page and `/metrics`, over plain HTTP. They show the names of
+        /// services and servers, so an address that is not loopback needs `token` or `insecure`. A
+        /// request must be for an IP address, `localhost` or one of `hosts`.
+        listen: Option<SocketAddr> = row(Kind::Address, admin_address)
+            .absent("off").flag("admin").example(r#"listen = "127.0.0.1:9090""#),
+        /// Further host names that requests may be for (`Host`). Requests for others are refused,
+        /// so that no web page can read the status through a visitor's browser.
+        hosts: Vec<String> = row(Kind::Text("HOST"), host_name)
+            .many().absent("none").flag("admin-hosts").example(r#"hosts = ["lariat.internal"]"#),
+        /// A file with a token of 16 or more visible ASCII characters, which every request must
+        /// carry: as a bearer token (`Authorization: Bearer TOKEN`) or, in a browser, as the
+        /// password of the user `lariat`. It is sent unencrypted.
+        token: Option<String> = path()
+            .absent("none is asked for").flag("admin-token")
+            .example(r#"token = "/etc/lariat/admin.token""#),
+        /// Whether `listen` may be an address that other hosts can reach, without a token.
+        insecure: bool = boolean()
+            .default("false").flag("admin-insecure").example("insecure = true"),
+        /// The Unix socket for `lariat status`, `reload` and `drain`. It only writes.
+        /// `/tmp/lariat-UID/` (or `$TMPDIR/lariat-UID/`) must be a directory of that user's own
+        /// with mode 0700; it is made if it is not there.
+        status_socket: Option<String> = row(Kind::Path, socket_path)
+            .absent("`/run/lariat/status.sock` as root, else in `$XDG_RUNTIME_DIR/lariat/`, \
+             else in `/tmp/lariat-UID/`")
+            .flag("status-socket").example(r#"status-socket = "/run/lariat/status.sock""#),
+    }
+}
+
+/// Reads `[admin]`, and where the log and messages go.
+pub(crate) fn control_options(
+    admin: &WrittenAdmin<'_>,
+    log: &WrittenLog<'_>,
+    shelf: &mut Shelf<'_>,
+) -> Option<ControlOptions> {
+    let token = admin_token(&admin.token, shelf);
+    let (listen, token) = (admin.listen.value?, token?);
+    if listen.is_none() {
+        let of_listen = [&*admin.hosts, &*admin.token, &*admin.insecure];
+        for place in of_listen.into_iter().filter(|place| place.is_written()) {
+            let message = "has no effect: `admin.listen` names no address";
+            place.warn(message, "add listen = \"127.0.0.1:9090\", or take it out");
+        }
+    }
+    if let Some(address) = listen
+        && !address.ip().is_loopback()
+        && token.is_none()
+        && !admin.insecure.value?
+    {
+        let message = format!("{address} may be reached by other hosts");
+        let hint = "name a file with a token in `admin.token`, or write `insecure = true` if a \
+                    firewall keeps others away";
+        admin.listen.refuse(message, hint);
+        return None;
+    }
+    let outputs = log::outputs(log, shelf)?;
+    let status_socket = admin.status_socket.value.clone()?;
+    Some(ControlOptions {
+        status_socket: status_socket.map(|path| shelf.base.join(path)),
+        listen,
+        hosts: admin.hosts.value.clone()?,
+        token,
+        log: outputs.connections,
+        messages: outputs.message_form,
+        messages_daemon: outputs.messages,
+    })
+}
+
+#[allow(clippy::option_option, reason = "left out and reported are two things")]
+fn admin_token(
+    key: &Field<'_, Option<String>>,
+    shelf: &mut Shelf<'_>,
+) -> Option<Option<AdminToken>> {
+    let Some(path) = key.value.as_ref()? else {
+        return Some(None);
+    };
+    let path = shelf.base.join(path);
+    let content = shelf.read(key, &path).map(Zeroizing::new)?;
+    shelf.is_private(key, &path);
+    let token = AdminToken::read(&content);
+    if token.is_none() {
+        let (least, most) = (AdminToken::CHARACTERS.start(), AdminToken::CHARACTERS.end());
+        let path = path.display();
+        let message = format!("{path} does not hold {least} to {most} visible ASCII characters");
+        key.refuse(message, "make one with `openssl rand -hex 32`");
+    }
+    token.map(Some)
+}
+
+/// A successor takes the socket's place by renaming it.
+fn socket_path(value: &Value, _: &Key) -> Result<String, Problem> {
+    let path = options::as_text(value)?;
+    if path.starts_with('@') || path.starts_with("unix:") {
+        let problem = Problem::new("is a path in the file system, without \"unix:\" or \"@\"");
+        return Err(problem.hint("for example /run/lariat/status.sock"));
+    }
+    Ok(path.to_owned())
+}
+
+/// A name as requests have it, without a port.
+fn host_name(value: &Value, key: &Key) -> Result<String, Problem> {
+    let message = match value {
+        Value::Text(text) if !text.is_empty() && !text.contains([':', '/', '*', ' ']) => {
+            return Ok(text.strip_suffix('.').unwrap_or(text).to_owned());
+        }
+        Value::Text(text) => format!("\"{text}\" is no host name"),
+        other => format!("is {}", other.kind()),
+    };
+    Err(Problem::new(message).hint(key.for_example()))
+}
+
+fn admin_address(value: &Value, key: &Key) -> Result<SocketAddr, Problem> {
+    let Value::Text(text) = value else {
+        return Err(Problem::new(format!("is {}", value.kind())).hint(key.for_example()));
+    };
+    let message = match text.parse().map(|Zoned(address)| address) {
+        Ok(Address::Ip(address)) => return Ok(address),
+        Ok(Address::Unix(_)) => "is a Unix socket, but an IP address is wanted".to_owned(),
+        Ok(Address::Inherited(_)) => {
+            "is a name: a socket that is handed over for it is known by its address".to_owned()
+        }
+        Err(error) => format!("\"{text}\" {error}"),
+    };
+    Err(Problem::new(message).hint(key.for_example()))
+}

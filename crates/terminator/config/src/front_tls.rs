@@ -1,0 +1,486 @@
+//! The keys of a front's TLS, and of its clients' certificates.
+
+use options::row::{boolean, path, row, size};
+use options::{Field, Key, Kind, Problem, Severity, Tables, Value, choice, section, table};
+use proxy::options::{FrontTls, KtlsMode, KtlsOptions};
+use tls::identity::AllowedIdentity;
+use tls::options::{
+    BadCertificate, ClientMode, ClientVerification, ExpiredLists, Group, ReplacedCertificates,
+    ServerOptions, Tls13Sessions, UnknownName, Version,
+};
+use tls::server::EARLY_DATA_BYTES_MIN;
+
+use crate::certificates::{self, WrittenCertificate};
+use crate::resumption::Tls13Choice;
+use crate::shelf::Shelf;
+use crate::tls_choices::{
+    GROUP_SYNONYMS, GROUPS, PRESETS, Preset, SUITE_SYNONYMS, SUITES, VERSION_SYNONYMS, WantedSuite,
+    protocol, suites, suites_fit,
+};
+
+/// As many as `tls` takes.
+const EARLY_DATA_BYTES_MAX: u64 = tls::server::EARLY_DATA_BYTES_MAX as u64;
+
+const RECORD_BYTES_MIN: u64 = tls::options::RECORD_BYTES_MIN as u64;
+const RECORD_BYTES_MAX: u64 = tls::record::PLAINTEXT_BYTES_MAX as u64;
+
+section! {
+    table("service.front.tls").group("TLS")
+        .absent("clients speak no TLS, which is warned of unless `off` is written")
+        .shorthand("mode")
+        .example(r#"tls = { certificates = ["certs/"], alpn = ["h2", "http/1.1"] }"#);
+    /// The TLS of clients, and how it is terminated.
+    pub(crate) struct WrittenFrontTls<'a> {
+        /// `terminate` decrypts clients' TLS and needs certificates. `passthrough` keeps it closed:
+        /// only the ClientHello is read, and a server of the back terminates TLS. With `off`
+        /// clients speak plain TCP: a server is connected as soon as a client is, and all bytes are
+        /// relayed as they come. Flags without a certificate mean `off` where only this host can
+        /// connect and servers get TLS.
+        mode: FrontTlsMode = choice![
+            "terminate" => FrontTlsMode::Terminate,
+            "passthrough" => FrontTlsMode::Passthrough,
+            "off" => FrontTlsMode::Off,
+        ].default("terminate").flag("tls").example(r#"mode = "passthrough""#),
+        certificates: Tables<'a, WrittenCertificate<'a>>,
+        /// The effect of one certificate of many that cannot be read or served. With `refuse` the
+        /// start or the reload fails as a whole, and what was served before still is. With `skip`
+        /// the others are served without it as long as one is left: its clients get another one, a
+        /// warning is logged, and `lariat status` and the metric `lariat_certificates_skipped` show
+        /// it.
+        bad_certificate: BadCertificate = choice![
+            "refuse" => BadCertificate::Refuse,
+            "skip" => BadCertificate::Skip,
+        ].default("refuse").flag("bad-certificate").example(r#"bad-certificate = "skip""#),
+        /// Application protocols (RFC 7301), the preferred one first. The servers must support all
+        /// of them. A client that offers only others is refused.
+        alpn: Vec<Vec<u8>> = row(Kind::Text("PROTOCOL"), protocol)
+            .many().absent("no protocol is negotiated; `http/1.1` and `http/1.0` for files")
+            .flag("alpn").example(r#"alpn = ["h2", "http/1.1"]"#),
+        /// Versions, suites and groups as Mozilla recommends them for servers (Server Side TLS,
+        /// version 6.0 of April 2026). `intermediate` is for servers of all kinds: TLS 1.2 and 1.3.
+        /// `modern` is TLS 1.3 alone. Among the suites, the order is that of `auto`. `versions`,
+        /// `suites` and `groups` beside it come first; `lariat check` names what departs.
+        versions_and_suites: Option<&'static Preset> = choice!(of &Preset: PRESETS)
+            .absent("the defaults of `versions`, `suites` and `groups`").flag("versions-and-suites")
+            .example(r#"versions-and-suites = "modern""#),
+        /// Enabled versions of TLS. Older versions are not supported.
+        versions: Vec<Version> = choice![
+            "1.2" => Version::Tls12,
+            "1.3" => Version::Tls13,
+        ].many().default("1.2,1.3").flag("versions").synonyms(VERSION_SYNONYMS)
+            .example(r#"versions = ["1.3"]"#),
+        /// Cipher suites by their standard names, the preferred one first. `auto` enables all that
+        /// are secure: AES first on a CPU with instructions for it, ChaCha20 first elsewhere. Hosts
+        /// of one cluster that differ in this need a list, because a session is resumed only with
+        /// its own suite.
+        suites: Vec<WantedSuite> = choice!(of WantedSuite: &SUITES)
+            .many().default("auto").flag("suites").synonyms(SUITE_SYNONYMS)
+            .example(r#"suites = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384"]"#),
+        /// Key exchange groups, the preferred one first. If a client has sent a share for one of
+        /// them, that one is used, which saves a round trip.
+        groups: Vec<Group> = choice!(of Group: &GROUPS)
+            .many().default("X25519MLKEM768,x25519,secp256r1,secp384r1").flag("groups")
+            .synonyms(GROUP_SYNONYMS).example(r#"groups = ["x25519", "secp256r1"]"#),
+        /// The answer to a client that sends no server name, or one that no certificate has: the
+        /// first certificate (`default`), or the alert `unrecognized_name` (`refuse`).
+        unknown_name: UnknownName = choice![
+            "default" => UnknownName::Default,
+            "refuse" => UnknownName::Refuse,
+        ].default("default").flag("unknown-name").example(r#"unknown-name = "refuse""#),
+        client_certificates: Option<WrittenClientCertificates<'a>>,
+        /// Whether sessions are resumed (session ids, tickets and PSKs).
+        resumption: bool = boolean()
+            .default("true").flag("resumption").example("resumption = false"),
+        /// How much early data a client that resumes TLS 1.3 may send (0-RTT, RFC 8446, 2.3), in
+        /// bytes; less than a full record (16,640 bytes) counts as one. The service then keeps its
+        /// TLS 1.3 sessions in the session cache, where each resumes once, so that no early data is
+        /// accepted twice. Servers must know which data came early: `send-proxy` with version 2
+        /// sends them TLV 0xe1, the number of bytes from the start that may be early data (four
+        /// bytes, big-endian). Otherwise `early-data-safe` must say that they need not know.
+        early_data: Option<u32> = size(1, EARLY_DATA_BYTES_MAX)
+            .absent("none is taken").flag("early-data").example(r#"early-data = "16KiB""#),
+        /// PEM files with certificates of this service that were revoked, or whose key was lost.
+        /// Sessions made under them are not resumed; their clients make a full handshake.
+        revoked: Vec<String> = path()
+            .many().absent("no certificate is known to be revoked").flag("revoked-certificate")
+            .example(r#"revoked = ["site-until-may.pem"]"#),
+        /// Whether sessions made under a certificate that is no longer among `certificates` are
+        /// resumed. `refuse` costs each client a full handshake after a renewal.
+        replaced_certificates: bool = choice!["resume" => true, "refuse" => false]
+            .default("resume").flag("replaced-certificates")
+            .example(r#"replaced-certificates = "refuse""#),
+        /// The most plaintext in a record to clients, also in the handshake, for devices that have
+        /// no memory for 16 KiB. The extensions by which clients ask for it (`max_fragment_length`,
+        /// `record_size_limit`) are not answered, so that it holds for all clients of the service.
+        /// The kernel encrypts nothing then.
+        max_record_size: Option<usize> = size(RECORD_BYTES_MIN, RECORD_BYTES_MAX)
+            .absent("records carry up to 16,384 bytes, fewer at the start of a connection")
+            .flag("max-record-size").example("max-record-size = 512"),
+        ktls: WrittenKtls<'a>,
+    }
+}
+
+section! {
+    table("service.front.tls.client-certificates")
+        .absent("none are asked for")
+        .example(r#"client-certificates = { mode = "required", ca = ["clients.pem"] }"#);
+    /// Whether and how clients are authenticated by certificates.
+    pub(crate) struct WrittenClientCertificates<'a> {
+        /// Whether clients are asked for a certificate. `optional` serves clients without one. A
+        /// certificate that does not verify is refused in either mode.
+        mode: ClientMode = choice![
+            "none" => ClientMode::None,
+            "optional" => ClientMode::Optional,
+            "required" => ClientMode::Required,
+        ].flag("client-certificates").example(r#"mode = "required""#),
+        /// PEM files with the authorities that may have issued clients' certificates. What may not
+        /// sign certificates (CA:TRUE, keyCertSign) lets in its own holder alone, and an authority
+        /// its own holder too. What has expired counts no more.
+        ca: Vec<String> = path()
+            .many().absent("only with mode none").flag("client-ca")
+            .example(r#"ca = ["clients-ca.pem"]"#),
+        /// PEM files with revocation lists of those authorities. No certificate of a client's chain
+        /// may be on a list. The issuer of the client's own certificate must have a list;
+        /// authorities above it need none. Of an issuer's lists the newest counts.
+        crl: Vec<String> = path()
+            .many().absent("revocation is not checked").flag("client-crl")
+            .example(r#"crl = ["clients.crl"]"#),
+        /// The answer to a revocation list past its nextUpdate. `refuse` refuses clients with
+        /// its issuer in their chain, as OpenSSL, HAProxy and nginx do, because later revocations
+        /// are unknown. `accept` uses the old list. Both warn, also before the list expires.
+        crl_expired: ExpiredLists = choice![
+            "refuse" => ExpiredLists::Refuse,
+            "accept" => ExpiredLists::Accept,
+        ].default("refuse").flag("client-crl-expired").example(r#"crl-expired = "accept""#),
+        /// Whether clients are sent the names of the authorities in `ca`, by which browsers choose
+        /// a certificate. With `omit`, or where the names take more than 60,000 bytes, they are
+        /// asked for a certificate of any authority.
+        ca_names: bool = choice!["send" => true, "omit" => false]
+            .default("send").flag("client-ca-names").example(r#"ca-names = "omit""#),
+        allow: Option<WrittenIdentities<'a>>,
+    }
+}
+
+section! {
+    table("service.front.tls.client-certificates.allow")
+        .absent("every certificate that verifies")
+        .example(r#"allow = { uri = ["spiffe://example.org/web/*"], cn = ["ops"] }"#);
+    /// Identities, one of which a client's certificate must have; others are refused with the
+    /// alert access_denied and logged as `client-certificate-not-allowed`. Any entry of any key
+    /// allows. With mode `optional` a client that sends no certificate is served all the same.
+    pub(crate) struct WrittenIdentities<'a> {
+        /// DNS names among the certificate's alternative names. `*.` at the start stands for one
+        /// label.
+        dns: Vec<AllowedIdentity> = row(Kind::Text("NAME"), identity)
+            .repeated().absent("none").flag("client-allow-dns")
+            .example(r#"dns = ["web.internal", "*.batch.internal"]"#),
+        /// URIs among the alternative names, such as SPIFFE IDs, compared byte by byte. `/*` at the
+        /// end stands for one or more segments.
+        uri: Vec<AllowedIdentity> = row(Kind::Text("URI"), identity)
+            .repeated().absent("none").flag("client-allow-uri")
+            .example(r#"uri = ["spiffe://example.org/web/*"]"#),
+        /// Mail addresses among the alternative names. Those of the subject do not count.
+        email: Vec<AllowedIdentity> = row(Kind::Text("ADDRESS"), identity)
+            .repeated().absent("none").flag("client-allow-email")
+            .example(r#"email = ["ops@example.org"]"#),
+        /// Common names of the subject, compared byte by byte.
+        cn: Vec<AllowedIdentity> = row(Kind::Text("NAME"), identity)
+            .repeated().absent("none").flag("client-allow-cn")
+            .example(r#"cn = ["backup client"]"#),
+        /// Organizational units of the subject, compared byte by byte.
+        ou: Vec<AllowedIdentity> = row(Kind::Text("NAME"), identity)
+            .repeated().absent("none").flag("client-allow-ou").example(r#"ou = ["Operations"]"#),
+        /// SHA-256 fingerprints of whole certificates, as `openssl x509 -fingerprint -sha256`
+        /// prints them, with or without colons. A renewed certificate has another.
+        fingerprint: Vec<AllowedIdentity> = row(Kind::Text("SHA256"), identity)
+            .repeated().absent("none").flag("client-allow-fingerprint")
+            .example("fingerprint = \
+             [\"b7d1e0a2c3f4958677869504132231405f6e7d8c9bab0c1d2e3f405162738495\"]"),
+    }
+}
+
+section! {
+    table("service.front.tls.ktls")
+        .absent("`auto`").shorthand("mode")
+        .example(r#"ktls = { mode = "auto", min-size = "1MiB" }"#);
+    /// Whether the kernel encrypts long transfers (kernel TLS).
+    pub(crate) struct WrittenKtls<'a> {
+        /// `auto` hands the sending half of a connection to the kernel when it carries a long
+        /// response and the kernel supports that; otherwise the same bytes are encrypted in user
+        /// space. `require` refuses to start unless the kernel supports every version and suite
+        /// that the service may negotiate.
+        mode: KtlsMode = choice![
+            "off" => KtlsMode::Off,
+            "auto" => KtlsMode::Auto,
+            "require" => KtlsMode::Require,
+        ].default("auto").flag("ktls").example(r#"mode = "require""#),
+        /// The shortest response of static files that the kernel encrypts. A connection to a server
+        /// is handed over after eight times as much has come without a pause.
+        min_size: u64 = size(1, 1 << 40)
+            .default("128KiB").flag("ktls-min-size").example(r#"min-size = "1MiB""#),
+    }
+}
+
+/// The words of `tls.mode`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FrontTlsMode {
+    Terminate,
+    Passthrough,
+    Off,
+}
+
+const NO_KTLS: KtlsOptions = KtlsOptions {
+    mode: KtlsMode::Off,
+    from: 0,
+};
+
+pub(crate) fn front_tls_options(
+    tls: &WrittenFrontTls<'_>,
+    may_be_plain: bool,
+    tls13: Tls13Choice,
+    shelf: &mut Shelf<'_>,
+) -> Option<(FrontTls, KtlsOptions)> {
+    let mode = if may_be_plain && !tls.at.is_written() {
+        FrontTlsMode::Off
+    } else {
+        tls.mode.value?
+    };
+    let as_it_comes = match mode {
+        FrontTlsMode::Terminate => {
+            let ktls = ktls_options(&tls.ktls);
+            let options = server_options(tls, tls13, shelf)?;
+            let ktls = ktls_fits(&tls.ktls, ktls?, &options)?;
+            return Some((FrontTls::Terminate(Box::new(options)), ktls));
+        }
+        FrontTlsMode::Passthrough => FrontTls::Passthrough,
+        FrontTlsMode::Off => FrontTls::Plain,
+    };
+    let mut is_alone = true;
+    let others = tls.at.table().written_keys();
+    for place in others.filter(|place| place.key.path != tls.mode.key.path) {
+        let message = "stands beside a `mode` that terminates no TLS";
+        place.refuse(message, "take it out, or write mode = \"terminate\"");
+        is_alone = false;
+    }
+    is_alone.then_some((as_it_comes, NO_KTLS))
+}
+
+fn ktls_options(ktls: &WrittenKtls<'_>) -> Option<KtlsOptions> {
+    let mode = ktls.mode.value?;
+    if mode == KtlsMode::Off && ktls.min_size.is_written() {
+        let message = "has no effect: the kernel never seals";
+        ktls.min_size
+            .warn(message, "take it out, or write mode = \"auto\"");
+    }
+    Some(KtlsOptions {
+        mode,
+        from: ktls.min_size.value?,
+    })
+}
+
+/// The kernel's records have full size: where they must be shorter it seals none.
+fn ktls_fits(
+    written: &WrittenKtls<'_>,
+    ktls: KtlsOptions,
+    own: &ServerOptions,
+) -> Option<KtlsOptions> {
+    if own.record_bytes_max.is_none() {
+        return Some(ktls);
+    }
+    if ktls.mode == KtlsMode::Require {
+        let hint = "take out `max-record-size`";
+        written.at.refuse("makes records of full size", hint);
+        return None;
+    }
+    Some(KtlsOptions {
+        mode: KtlsMode::Off,
+        ..ktls
+    })
+}
+
+fn server_options(
+    tls: &WrittenFrontTls<'_>,
+    tls13: Tls13Choice,
+    shelf: &mut Shelf<'_>,
+) -> Option<ServerOptions> {
+    let bad_certificate = tls.bad_certificate.value;
+    let bad = bad_certificate.unwrap_or(BadCertificate::Refuse);
+    let certificates = certificates::certificates(&tls.certificates, bad, shelf);
+    let preset = tls.versions_and_suites.value;
+    let versions = match preset.flatten() {
+        Some(preset) if !tls.versions.is_written() => Some(preset.versions.to_vec()),
+        _ => tls.versions.value.clone(),
+    };
+    let suites = suites(&tls.suites);
+    let client = client_verification(tls.client_certificates.as_ref(), shelf);
+    let early_data = early_data(tls, tls13, versions.as_deref());
+    let revoked = shelf.pem_files(&tls.revoked);
+    let both = versions.as_ref().zip(suites.as_ref());
+    let fit = both.and_then(|(versions, suites)| suites_fit(&tls.suites, versions, suites));
+    let versions = versions?;
+    let (certificates, skipped) = certificates?;
+    let options = ServerOptions {
+        certificates,
+        bad_certificate: bad_certificate?,
+        skipped,
+        unknown_name: tls.unknown_name.value?,
+        version_min: *versions.iter().min()?,
+        version_max: *versions.iter().max()?,
+        suites: suites?,
+        groups: tls.groups.value.clone()?,
+        alpn: tls.alpn.value.clone()?,
+        client: client?,
+        resumption: tls.resumption.value?,
+        tls13_sessions: tls13_sessions(tls13, early_data?),
+        replaced: ReplacedCertificates {
+            revoked: revoked?,
+            resume: tls.replaced_certificates.value?,
+        },
+        record_bytes_max: tls.max_record_size.value?,
+    };
+    if let (Some(preset), Some(_)) = (preset?, shelf.inspector) {
+        departures(preset, tls, &options);
+    }
+    fit.and(Some(options))
+}
+
+/// Says where a service departs from a preset.
+fn departures(preset: &Preset, tls: &WrittenFrontTls<'_>, options: &ServerOptions) {
+    let say = |place: &options::KeyPlace<'_>, message: String| {
+        let message = format!("departs from \"{}\": {message}", preset.name);
+        let problem = Problem::new(message).hint("take one of both out unless it is meant");
+        place.say(Severity::Note, problem);
+    };
+    for (place, message) in [
+        (&*tls.versions, preset.other_versions(options)),
+        (&*tls.suites, preset.other_suites(options)),
+        (&*tls.groups, preset.other_groups(options)),
+    ] {
+        if let Some(message) = message {
+            say(place, message);
+        }
+    }
+    for place in preset.certificates_of_rsa(options) {
+        say(&tls.certificates, format!("{place} has an RSA key"));
+    }
+}
+
+/// The early data that is taken, in bytes; 0 = none.
+fn early_data(
+    tls: &WrittenFrontTls<'_>,
+    tls13: Tls13Choice,
+    versions: Option<&[Version]>,
+) -> Option<u32> {
+    let Some(bytes_max) = tls.early_data.value? else {
+        return Some(0);
+    };
+    let (message, hint) = if tls.resumption.value == Some(false) {
+        (
+            "is taken from clients that resume",
+            "take out resumption = false",
+        )
+    } else if versions.is_some_and(|versions| !versions.contains(&Version::Tls13)) {
+        ("is part of TLS 1.3", "add \"1.3\" to `versions`")
+    } else if tls13 == Tls13Choice::Tickets {
+        (
+            "needs sessions that resume once, which tickets do not",
+            "write resumption.tls13 = \"auto\" or \"cache\"",
+        )
+    } else {
+        return Some(bytes_max);
+    };
+    tls.early_data.refuse(message, hint);
+    None
+}
+
+fn tls13_sessions(tls13: Tls13Choice, early_data_bytes_max: u32) -> Tls13Sessions {
+    match (tls13, early_data_bytes_max) {
+        (Tls13Choice::Auto | Tls13Choice::Tickets, 0) => Tls13Sessions::Tickets,
+        _ => Tls13Sessions::Cache {
+            early_data_bytes_max: match early_data_bytes_max {
+                0 => 0,
+                some => some.max(EARLY_DATA_BYTES_MIN),
+            },
+        },
+    }
+}
+
+fn client_verification(
+    written: Option<&WrittenClientCertificates<'_>>,
+    shelf: &mut Shelf<'_>,
+) -> Option<ClientVerification> {
+    let Some(written) = written else {
+        return Some(ClientVerification::default());
+    };
+    let authorities = shelf.pem_files(&written.ca);
+    let crls = shelf.pem_files(&written.crl);
+    let client = ClientVerification {
+        mode: written.mode.value?,
+        authorities: authorities?,
+        crls: crls?,
+        expired_lists: written.crl_expired.value?,
+        allow: allowed_identities(written.allow.as_ref())?,
+        omits_names: !written.ca_names.value?,
+    };
+    if client.mode != ClientMode::None && client.authorities.is_empty() {
+        let message = "asks for certificates, but no `ca` says who may issue them";
+        written
+            .mode
+            .refuse(message, "add ca = [\"clients-ca.pem\"]");
+        return None;
+    }
+    if client.mode == ClientMode::None && written.ca.is_written() {
+        let message = "asks for no certificate, so `ca` has no effect";
+        written
+            .mode
+            .warn(message, "write mode = \"required\" or \"optional\"");
+    }
+    if let (ClientMode::None, Some(allow)) = (client.mode, &written.allow) {
+        let message = "lists who may enter, but mode = \"none\" asks for no certificate";
+        allow.at.refuse(message, "write mode = \"required\"");
+        return None;
+    }
+    if client.crls.is_empty() && written.crl_expired.is_written() {
+        let message = "has no effect: there is no `crl`";
+        written
+            .crl_expired
+            .warn(message, "add crl = [\"clients.crl\"]");
+    }
+    Some(client)
+}
+
+/// The identities that may enter. A list that was written and allows nothing was meant otherwise.
+fn allowed_identities(written: Option<&WrittenIdentities<'_>>) -> Option<Vec<AllowedIdentity>> {
+    let Some(allow) = written else {
+        return Some(Vec::new());
+    };
+    let lists: [&Field<'_, Vec<AllowedIdentity>>; 6] = [
+        &allow.dns,
+        &allow.uri,
+        &allow.email,
+        &allow.cn,
+        &allow.ou,
+        &allow.fingerprint,
+    ];
+    let lists = options::all(lists.into_iter().map(|list| list.value.clone()))?;
+    let allowed: Vec<_> = lists.into_iter().flatten().collect();
+    if allowed.is_empty() {
+        let hint = "list an identity, or take it out to allow every certificate that verifies";
+        allow.at.refuse("lists no identity", hint);
+        return None;
+    }
+    Some(allowed)
+}
+
+/// An identity of the kind that its key names.
+fn identity(value: &Value, key: &Key) -> Result<AllowedIdentity, Problem> {
+    let text = options::as_text(value)?;
+    let mut kinds = AllowedIdentity::KINDS.into_iter();
+    let problem = |why: &dyn std::fmt::Display| {
+        Problem::new(format!("\"{text}\" {why}")).hint(key.for_example())
+    };
+    match kinds.find(|(kind, _)| *kind == key.name()) {
+        Some((_, read)) => read(text).map_err(|fault| problem(&fault)),
+        None => Err(problem(&"is of no known kind")),
+    }
+}

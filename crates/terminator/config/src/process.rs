@@ -1,0 +1,365 @@
+//! The keys of the processes: workers, limits, rights, and when they are reloaded.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use options::quantity::DAY;
+use options::row::{boolean, count, duration, networks, path, row, text};
+use options::{Field, Key, Kind, Problem, Value, choice, quantity, section, table};
+use proxy::options::{Limits, SourceLimits, WorkerOptions};
+use wire::network::Network;
+
+use crate::shelf::{Shelf, networks_of};
+
+use crate::settings::{ProcessOptions, ReloadOptions, SandboxOptions};
+
+/// More threads than any host has CPUs would only be a slip of the keyboard.
+const THREADS_MAX: u64 = 1024;
+
+/// Ports in `process.connect-ports`. The kernel takes a rule for each and looks for one at each
+/// dial; and a longer list limits little.
+const CONNECT_PORTS_MAX: usize = 4096;
+
+section! {
+    table("workers")
+        .absent("their defaults").shorthand("threads")
+        .example(r#"workers = { threads = "0-3,6" }"#);
+    /// The threads that carry connections. A change takes a restart.
+    pub(crate) struct WrittenWorkers<'a> {
+        /// `auto` starts one for every CPU that the process may use, pinned to it. A number starts
+        /// that many, pinned while there are enough CPUs. A list such as `"0-3,6"` starts one for
+        /// each of these CPUs; write a single CPU as `"4-4"`.
+        threads: ThreadChoice = row(Kind::Threads, threads)
+            .default("auto").flag("workers").example("threads = 4"),
+        /// The length of the kernel's queue of connections not yet accepted, for each listener and
+        /// worker. The kernel limits it to `net.core.somaxconn`.
+        backlog: u32 = count(1, 65_535).default("4096").flag("backlog").example("backlog = 1024"),
+        /// The queue of TCP Fast Open (RFC 7413); 0 = off. Replayed data reaches TLS only.
+        fast_open: u32 = count(0, 65_535).default("0").flag("fast-open").example("fast-open = 256"),
+        /// Threads that find and read files that are not in memory, so that no worker waits for a
+        /// disk; shared by all workers, and started when needed. Four keep one disk busy; many
+        /// disks or network file systems need more. A thread whose file system hangs is replaced.
+        file_threads: usize = count(1, 64)
+            .default("4").flag("file-threads").example("file-threads = 16"),
+    }
+}
+
+section! {
+    table("limits").absent("their defaults").example("limits = { connections = 20000 }");
+    /// Limits of the whole process.
+    pub(crate) struct WrittenLimits<'a> {
+        /// Open connections. Each takes two file descriptors, so the process's limit of these
+        /// (`ulimit -Hn`) should be more than twice as high; without a descriptor, clients wait in
+        /// the kernel's queue.
+        connections: u32 = count(1, 10_000_000)
+            .default("50000").flag("connections").example("connections = 200000"),
+        /// Handshakes in progress. It bounds what a flood of half-open clients can hold in memory;
+        /// where it is reached, a newcomer takes the place of the oldest that has not sent its
+        /// whole hello or, if those are fewer, of the oldest that was answered. Where clients wait
+        /// longer than a second for their turn, the newest are served first.
+        handshakes: u32 = count(1, 10_000_000)
+            .default("10000").flag("handshakes").example("handshakes = 2000"),
+        per_source: WrittenSourceLimits<'a>,
+    }
+}
+
+section! {
+    table("limits.per-source")
+        .absent("its defaults").example("per-source = { connections = 200, rate = 50 }");
+    /// The most that one client address may take, over all services; where a PROXY header must
+    /// come, the address in it. It keeps one host from taking the places of all others, and no
+    /// browser meets the defaults.
+    pub(crate) struct WrittenSourceLimits<'a> {
+        /// Open connections of one client address; 0 = no limit. Further ones are reset:
+        /// `source-connection-limit`.
+        connections: u32 = count(0, 10_000_000)
+            .default("10000").flag("source-connections").example("connections = 200"),
+        /// Handshakes in progress of one client address; 0 = no limit. Further ones are reset:
+        /// `source-handshake-limit`.
+        handshakes: u32 = count(0, 10_000_000)
+            .default("1000").flag("source-handshakes").example("handshakes = 20"),
+        /// New connections per second of one client address, of which as many may come at once; 0 =
+        /// no limit. Further ones are reset: `source-rate-limit`.
+        rate: u32 = count(0, 1_000_000).default("1000").flag("source-rate").example("rate = 50"),
+        /// The leading bits of an IPv6 address that are one source: sites are given a /64 or more.
+        ipv6_prefix: u8 = count(16, 128)
+            .default("64").flag("source-ipv6-prefix").example("ipv6-prefix = 56"),
+        /// Networks without limits of one client address, or files that list them. A load balancer
+        /// may bring all clients under its own address; name it here, or have it send a PROXY
+        /// header.
+        exempt: Vec<String> = networks()
+            .many()
+            .absent("this host, private networks (RFC 1918, RFC 4193) and link-local addresses")
+            .flag("source-exempt").example(r#"exempt = ["203.0.113.7", "partners.txt"]"#),
+    }
+}
+
+section! {
+    table("process").absent("its defaults").example(r#"process = { user = "lariat" }"#);
+    /// The two processes and their rights.
+    pub(crate) struct WrittenProcess<'a> {
+        /// The user that the worker process changes to. This needs root at start.
+        user: Option<String> = text("USER")
+            .absent("`nobody` if started as root, else unchanged").flag("user")
+            .example(r#"user = "lariat""#),
+        /// The group of the worker process, and further groups behind it. Where none is written it
+        /// has all groups of its user (`/etc/group`), such as that of a server's Unix socket.
+        group: Vec<String> = text("GROUP")
+            .many().absent("those of the user").flag("group")
+            .example(r#"group = ["lariat", "redis"]"#),
+        /// The rights that the worker process loses before it receives a byte: `files` denies
+        /// opening any file (Landlock), `system-calls` all calls that it does not need (seccomp),
+        /// `on` both.
+        sandbox: SandboxOptions = choice!(of SandboxOptions: SANDBOXES)
+            .default("on").flag("sandbox").example(r#"sandbox = "files""#),
+        /// The TCP ports that the worker process can connect to, at any address, even if an
+        /// attacker controls it: those of all servers, and those that a reload may bring. `[]`
+        /// allows none, for Unix sockets and files. A change takes a restart, and so does a server
+        /// at any other port. At most 4096 ports. It needs `sandbox = "on"` and Linux 6.7 with
+        /// Landlock; the start warns if the kernel cannot do it.
+        connect_ports: Vec<RangeInclusive<u16>> = row(Kind::Ports, port_range)
+            .many().absent("any port").flag("connect-ports")
+            .example(r#"connect-ports = [80, "8000-8010"]"#),
+        /// How long open connections may finish after a drain began (`lariat drain`, SIGTERM). Set
+        /// it shorter than the time after which the service manager kills.
+        drain: Duration = duration(Duration::ZERO, DAY)
+            .default("60s").flag("drain-timeout").example(r#"drain = "5m""#),
+        /// How long connections are still accepted when a drain is asked for, while `/ready`
+        /// answers 503: until every load balancer has noticed. `drain` begins then. Set it to the
+        /// interval of their checks times the failures that they wait for.
+        drain_delay: Duration = duration(Duration::ZERO, DAY)
+            .default("0s").flag("drain-delay").example(r#"drain-delay = "10s""#),
+        /// A file to which the supervisor writes its process id.
+        pid_file: Option<String> = path()
+            .absent("none is written").flag("pid-file")
+            .example(r#"pid-file = "/run/lariat/lariat.pid""#),
+    }
+}
+
+section! {
+    table("reload")
+        .absent("by signal and by `lariat reload` alone").example("reload = { watch = true }");
+    /// When the configuration is read again by itself.
+    pub(crate) struct WrittenReload<'a> {
+        /// Whether a change of the configuration, or of a file or folder that it names, is a
+        /// reload, as by `lariat reload`. Links are followed, so that volumes of Kubernetes work.
+        /// On file systems whose changes the kernel does not report, such as those of a network,
+        /// files are looked at every 10 seconds.
+        watch: bool = boolean()
+            .default("false").flag("reload-watch").alone("on").example("watch = true"),
+        /// How long files must stay as they are before they are read: programs that renew
+        /// certificates write several. After ten times this they are read in any case.
+        debounce: Duration = duration(Duration::from_millis(10), Duration::from_secs(600))
+            .default("1s").flag("reload-debounce").example(r#"debounce = "5s""#),
+    }
+}
+
+/// The words of `process.sandbox`.
+const SANDBOXES: &[(&str, SandboxOptions)] = &[
+    ("on", sandbox(true, true)),
+    ("files", sandbox(true, false)),
+    ("system-calls", sandbox(false, true)),
+    ("off", sandbox(false, false)),
+];
+
+const fn sandbox(files: bool, system_calls: bool) -> SandboxOptions {
+    SandboxOptions {
+        files,
+        system_calls,
+    }
+}
+
+/// The threads that `workers.threads` asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum ThreadChoice {
+    Auto,
+    Number(usize),
+    Cpus(Vec<u16>),
+}
+
+fn threads(value: &Value, _: &Key) -> Result<ThreadChoice, Problem> {
+    match value {
+        Value::Text(text) if text == "auto" => Ok(ThreadChoice::Auto),
+        Value::Integer(number) => number
+            .filter(|number| (1..=THREADS_MAX).contains(number))
+            .map(|number| ThreadChoice::Number(number as usize))
+            .ok_or_else(|| Problem::new(format!("is out of range: 1 to {THREADS_MAX}"))),
+        Value::Text(text) => {
+            let hint = "write \"auto\", a number, or CPUs such as \"0-3,6\"";
+            let no_list = || Problem::new(format!("\"{text}\" is no list of CPUs")).hint(hint);
+            let cpus = quantity::cpu_list(text).ok_or_else(no_list)?;
+            Ok(ThreadChoice::Cpus(cpus))
+        }
+        other => Err(Problem::new(format!("is {}", other.kind()))),
+    }
+}
+
+pub(crate) fn worker_options(
+    workers: &WrittenWorkers<'_>,
+    shelf: &mut Shelf<'_>,
+) -> Option<WorkerOptions> {
+    Some(WorkerOptions {
+        cpus: cpus(&workers.threads, &shelf.files.cpus())?,
+        backlog: workers.backlog.value?,
+        fast_open: workers.fast_open.value?,
+        file_threads: workers.file_threads.value?,
+    })
+}
+
+/// The CPU of each thread, if it is pinned to one.
+fn cpus(threads: &Field<'_, ThreadChoice>, allowed: &[u16]) -> Option<Vec<Option<u16>>> {
+    let pinned = |cpus: &[u16]| Some(cpus.iter().copied().map(Some).collect());
+    match threads.value.as_ref()? {
+        ThreadChoice::Auto => pinned(allowed),
+        ThreadChoice::Number(number) => match allowed.get(..*number) {
+            Some(cpus) => pinned(cpus),
+            None => Some(vec![None; *number]),
+        },
+        ThreadChoice::Cpus(cpus) => {
+            let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) else {
+                return pinned(cpus);
+            };
+            let allowed: Vec<_> = allowed.iter().map(u16::to_string).collect();
+            let message = format!("this process may not use CPU {cpu}");
+            threads.refuse(message, format!("it may use: {}", allowed.join(", ")));
+            None
+        }
+    }
+}
+
+/// This host, private networks (RFC 1918, RFC 4193) and link-local addresses.
+const NOT_PUBLIC: [&str; 8] = [
+    "127.0.0.0/8",
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "169.254.0.0/16",
+    "::1",
+    "fc00::/7",
+    "fe80::/10",
+];
+
+fn not_public() -> impl Iterator<Item = Network> {
+    let parsed = NOT_PUBLIC.iter().map(|text| text.parse());
+    parsed.map(|network| network.expect("a network in CIDR notation"))
+}
+
+pub(crate) fn limits(limits: &WrittenLimits<'_>, shelf: &mut Shelf<'_>) -> Option<Limits> {
+    let source = &limits.per_source;
+    let exempt = if source.exempt.is_written() {
+        networks_of(&source.exempt, shelf)
+    } else {
+        Some(not_public().collect())
+    };
+    Some(Limits {
+        connections: limits.connections.value?,
+        handshakes: limits.handshakes.value?,
+        per_source: SourceLimits {
+            connections: source.connections.value?,
+            handshakes: source.handshakes.value?,
+            connections_per_second: source.rate.value?,
+            ipv6_prefix_bits: source.ipv6_prefix.value?,
+            exempt: exempt?,
+        },
+    })
+}
+
+pub(crate) fn process_options(
+    process: &WrittenProcess<'_>,
+    shelf: &Shelf<'_>,
+) -> Option<ProcessOptions> {
+    let ports = connect_ports(&process.connect_ports);
+    let (sandbox, connect_ports) = (process.sandbox.value?, ports?);
+    if connect_ports.is_some() && !(sandbox.files && sandbox.system_calls) {
+        let message = if sandbox.files {
+            "can be passed by: `sandbox` leaves the worker process all system calls"
+        } else {
+            "has no effect: `sandbox` leaves the worker process without Landlock"
+        };
+        process
+            .connect_ports
+            .warn(message, "write sandbox = \"on\"");
+    }
+    Some(ProcessOptions {
+        user: process.user.value.clone()?,
+        groups: process.group.value.clone()?,
+        sandbox,
+        connect_ports,
+        drain: process.drain.value?,
+        drain_delay: process.drain_delay.value?,
+        pid_file: process
+            .pid_file
+            .value
+            .clone()?
+            .map(|path| shelf.base.join(path)),
+    })
+}
+
+pub(crate) fn reload_options(reload: &WrittenReload<'_>) -> Option<ReloadOptions> {
+    Some(ReloadOptions {
+        watch: reload.watch.value?,
+        debounce: reload.debounce.value?,
+    })
+}
+
+#[allow(clippy::option_option, reason = "left out and reported are two things")]
+fn connect_ports(listed: &Field<'_, Vec<RangeInclusive<u16>>>) -> Option<Option<BTreeSet<u16>>> {
+    if !listed.is_written() {
+        return Some(None);
+    }
+    let ports: BTreeSet<u16> = listed.value.iter().flatten().cloned().flatten().collect();
+    if ports.len() > CONNECT_PORTS_MAX {
+        let message = format!("has more than {CONNECT_PORTS_MAX} ports");
+        listed.refuse(
+            message,
+            "list the ports of the servers alone, or leave it out",
+        );
+        return None;
+    }
+    listed.value.is_some().then_some(Some(ports))
+}
+
+fn port_range(value: &Value, _: &Key) -> Result<RangeInclusive<u16>, Problem> {
+    let (range, message) = match value {
+        Value::Integer(number) => {
+            let port = number.and_then(|number| u16::try_from(number).ok());
+            (port.map(|port| port..=port), "is no port".to_owned())
+        }
+        Value::Text(text) => {
+            let message = format!("\"{}\" is no range of ports", text.escape_debug());
+            (quantity::range(text), message)
+        }
+        other => (None, format!("is {}", other.kind())),
+    };
+    let hint = "write ports from 1 to 65535, such as 443 or \"8000-8010\"";
+    range
+        .filter(|range| *range.start() > 0)
+        .ok_or_else(|| Problem::new(message).hint(hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::network::NetworkSet;
+
+    use super::*;
+
+    #[test]
+    fn addresses_that_are_not_public_are_exempt() {
+        let exempt: NetworkSet = not_public().collect();
+        let is_exempt = |client: &str| exempt.contains(client.parse().ok());
+        for client in [
+            "127.0.0.1",
+            "::1",
+            "10.9.8.7",
+            "172.31.0.1",
+            "192.168.1.1",
+            "fe80::1",
+        ] {
+            assert!(is_exempt(client), "{client}");
+        }
+        for client in ["192.0.2.1", "172.32.0.1", "2001:db8::1"] {
+            assert!(!is_exempt(client), "{client}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The keys of sessions and tickets, which all services share.
+
+use std::time::Duration;
+
+use options::quantity::{DAY, SECOND};
+use options::row::{count, duration, path, size};
+use options::{Field, KeyPlace, choice, section, table};
+use tls::resumption::key_file::{KeyFileFault, ListedKeys, SharedSecret};
+use tls::resumption::{KeySource, TicketOptions};
+use zeroize::Zeroizing;
+
+use crate::settings::ResumptionOptions;
+use crate::shelf::Shelf;
+
+section! {
+    table("resumption")
+        .absent("its defaults")
+        .example(r#"resumption = { tickets = { rotate = "1h", keep = 24 } }"#);
+    /// Sessions. All services share the cache and the keys; each resumes only its own sessions.
+    pub(crate) struct WrittenResumption<'a> {
+        session_cache: WrittenSessionCache<'a>,
+        /// The place where sessions of TLS 1.3 are kept. `tickets`: with the clients; nothing is
+        /// stored, and every host with the same keys resumes them. `cache`: in the session cache;
+        /// each resumes once, on this host or a peer of the cluster (with a store and no peers,
+        /// once here and once elsewhere). `auto` is `tickets`, and `cache` for services with
+        /// `early-data`.
+        tls13: Tls13Choice = choice![
+            "auto" => Tls13Choice::Auto,
+            "tickets" => Tls13Choice::Tickets,
+            "cache" => Tls13Choice::Cache,
+        ].default("auto").flag("tls13-sessions").example(r#"tls13 = "cache""#),
+        tickets: WrittenTickets<'a>,
+    }
+}
+
+section! {
+    table("resumption.session-cache")
+        .absent("its defaults")
+        .example(r#"session-cache = { entries = 100000, lifetime = "1h" }"#);
+    /// The session cache: sessions of TLS 1.2 for clients without tickets, and of TLS 1.3
+    /// according to `tls13`. A reload that changes its limits empties it.
+    pub(crate) struct WrittenSessionCache<'a> {
+        /// Sessions in the cache. When it is full, those that were never resumed leave first.
+        entries: usize = count(1, 100_000_000)
+            .default("100000").flag("session-entries").example("entries = 1000000"),
+        /// Memory of the cache.
+        bytes: usize = size(1 << 16, 1 << 40)
+            .default("64MiB").flag("session-bytes").example(r#"bytes = "256MiB""#),
+        /// How long a session in the cache may be resumed. RFC 5246 advises at most 24 hours.
+        lifetime: Duration = duration(SECOND, DAY)
+            .default("1h").flag("session-lifetime").example(r#"lifetime = "10m""#),
+    }
+}
+
+section! {
+    table("resumption.tickets")
+        .absent("its defaults").example(r#"tickets = { rotate = "12h", keep = 4 }"#);
+    /// The keys of tickets (TLS 1.2) and PSKs (TLS 1.3).
+    pub(crate) struct WrittenTickets<'a> {
+        /// How long one key encrypts. With a stolen key, what was resumed with it can be read.
+        rotate: Duration = duration(Duration::from_secs(60), DAY.saturating_mul(7))
+            .default("12h").flag("ticket-rotate").example(r#"rotate = "1h""#),
+        /// How many older keys still decrypt.
+        keep: u32 = count(1, 100).default("4").flag("ticket-keep").example("keep = 24"),
+        /// How long a ticket may be resumed: at most as long as its key is kept, and at most 7 days
+        /// (RFC 8446, 4.6.1).
+        lifetime: Option<Duration> = duration(SECOND, DAY.saturating_mul(7))
+            .absent("`keep` times `rotate`, at most 7 days").flag("ticket-lifetime")
+            .example(r#"lifetime = "1h""#),
+        /// Tickets after a TLS 1.3 handshake, each for one connection. A client that asks for a
+        /// number gets it, at most 4 (RFC 9149); with 0 no client gets any.
+        count: usize = count(0, 4).default("1").flag("ticket-count").example("count = 2"),
+        /// A file with at least 32 random bytes from which keys are derived. Hosts with the same
+        /// file resume each other's sessions, and a restart of the supervisor loses none.
+        secret: Option<String> = path()
+            .absent("a random one, made when the supervisor starts").flag("ticket-secret")
+            .example(r#"secret = "/etc/lariat/tickets.secret""#),
+        /// Files with ticket keys, rotated by the program that writes them; a reload reads them
+        /// again. Either files of 48 or 80 bytes in nginx's format, of which the first encrypts, or
+        /// one file with lines of base64 in HAProxy's format, of which the last but one encrypts.
+        keys: Vec<String> = path()
+            .many().absent("keys are derived and rotated").flag("ticket-key")
+            .example(r#"keys = ["/etc/lariat/tickets.keys"]"#),
+    }
+}
+
+/// The place where sessions of TLS 1.3 are kept.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Tls13Choice {
+    /// Tickets, but the cache where early data is taken.
+    Auto,
+    Tickets,
+    Cache,
+}
+
+pub(crate) fn resumption_options(cache: &WrittenSessionCache<'_>) -> Option<ResumptionOptions> {
+    Some(ResumptionOptions {
+        session_entries: cache.entries.value?,
+        session_bytes: cache.bytes.value?,
+        session_lifetime: cache.lifetime.value?,
+    })
+}
+
+/// Reads `resumption.tickets`. Unless it says where keys come from, they come from the cluster's
+/// secrets, if there are any.
+pub(crate) fn ticket_options(
+    tickets: &WrittenTickets<'_>,
+    cluster: Vec<SharedSecret>,
+    shelf: &mut Shelf<'_>,
+) -> Option<TicketOptions> {
+    let keys = match ticket_keys(tickets, shelf)? {
+        KeySource::Own if !cluster.is_empty() => KeySource::Shared(cluster),
+        keys => keys,
+    };
+    Some(TicketOptions {
+        keys,
+        rotate: tickets.rotate.value?,
+        keep: tickets.keep.value?,
+        lifetime: tickets.lifetime.value?,
+        count: tickets.count.value?,
+    })
+}
+
+fn ticket_keys(tickets: &WrittenTickets<'_>, shelf: &mut Shelf<'_>) -> Option<KeySource> {
+    let secret = &tickets.secret;
+    if !tickets.keys.is_written() {
+        return Some(match secret.value.as_ref()? {
+            Some(path) => KeySource::Shared(vec![shared_secret(secret, path, shelf)?]),
+            None => KeySource::Own,
+        });
+    }
+    if secret.is_written() {
+        secret.refuse("is one way to keys, `keys` is another", "write one of them");
+        return None;
+    }
+    let unused = [&*tickets.rotate, &*tickets.keep];
+    for place in unused.into_iter().filter(|place| place.is_written()) {
+        place.warn(
+            "has no effect on keys from files",
+            "rotate them in the files, then reload",
+        );
+    }
+    listed_keys(&tickets.keys, shelf)
+}
+
+fn listed_keys(listed: &Field<'_, Vec<String>>, shelf: &mut Shelf<'_>) -> Option<KeySource> {
+    let mut files = Vec::new();
+    for path in listed.value.as_ref()? {
+        let path = shelf.base.join(path);
+        let bytes = shelf.read(listed, &path).map(Zeroizing::new)?;
+        shelf.is_private(listed, &path);
+        files.push((path.display().to_string(), bytes));
+    }
+    let taken = |(place, mut bytes): (String, Zeroizing<Vec<u8>>)| {
+        // The caller zeroes them.
+        (place, std::mem::take(&mut *bytes))
+    };
+    let keys = ListedKeys::read(files.into_iter().map(taken).collect());
+    let hint =
+        "make one with `openssl rand 80 > ticket.key`, or a line with `openssl rand -base64 48`";
+    let fault = |fault: KeyFileFault| listed.refuse(fault.to_string(), hint);
+    keys.map_err(fault).ok().map(KeySource::Listed)
+}
+
+/// A secret in a file that a key names.
+pub(crate) fn shared_secret(
+    key: &KeyPlace<'_>,
+    path: &str,
+    shelf: &mut Shelf<'_>,
+) -> Option<SharedSecret> {
+    let path = shelf.base.join(path);
+    let bytes = shelf.read(key, &path)?;
+    shelf.is_private(key, &path);
+    let hint = "make one with `openssl rand -base64 48`";
+    let fault = |fault: KeyFileFault| key.refuse(fault.to_string(), hint);
+    let secret = SharedSecret::read(&path.display().to_string(), bytes);
+    let secret = secret.map_err(fault).ok()?;
+    if secret.is_guessable() {
+        let message = format!("can be guessed: {} is not random", path.display());
+        key.warn(message, "make one with `openssl rand -hex 32`");
+    }
+    Some(secret)
+}

@@ -1,0 +1,375 @@
+//! The keys of a service's servers: which there are, how one is chosen, checked and greeted.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use backend::options::{CheckKind, CheckOptions, PassiveOptions, QueueOptions, ServerOptions};
+use options::quantity::{DAY, HOUR};
+use options::row::{boolean, count, duration, parsed, text};
+use options::{Field, Kind, Problem, Severity, Tables, all, choice, section, table};
+use proxy::options::{CertificateForm, ProxyTlvs, SendProxy, SourceAddress};
+use sys::socket::Zoned;
+use wire::address::Endpoint;
+
+/// A connection remembers the servers it tried; this many fit.
+const SERVERS_MAX: usize = 1024;
+
+section! {
+    table("service.back.servers")
+        .many().absent("the service has `files`").shorthand("address").flag("backend")
+        .example("servers = [\"10.0.0.3:80\", { address = \"unix:/run/app.sock\", backup = true \
+         }]");
+    /// The servers: addresses, or tables that say more about each. At most 1024.
+    pub(crate) struct WrittenServer<'a> {
+        /// An IP address or host name with a port, `unix:/path`, `unix:@name` in the abstract
+        /// namespace, or `srv:_service._tcp.name` for the servers that SRV records (RFC 2782) name,
+        /// with their ports, weights and priorities. Names are looked up as often as
+        /// `service.back.resolve` says.
+        address: Zoned<Endpoint> = parsed(Kind::Endpoint)
+            .example(r#"address = "app.internal:8080""#),
+        /// How many servers an address with SRV records (`srv:`) stands for at most. Each is a
+        /// server of its own in logs, metrics and the status, by the address and a number; one that
+        /// no record names is not used. Records beyond them are left out, those of the highest
+        /// priority numbers first. The flag follows its `--backend`.
+        instances: u16 = count(1, 64).default("8").flag("instances").example("instances = 4"),
+        /// The server's share of connections, relative to the others'. The flag follows its
+        /// `--backend`.
+        weight: u16 = count(1, 256).default("1").flag("weight").example("weight = 3"),
+        /// Used only while no other server is up. The flag follows its `--backend`.
+        backup: bool = boolean().default("false").flag("backup").example("backup = true"),
+        /// Connections that the server gets at once, over all workers of this process; dials in
+        /// progress count, health checks do not. Further connections go to other servers, or wait
+        /// in `service.back.queue`. HAProxy calls it `maxconn`. The flag follows its `--backend`.
+        max_connections: Option<u32> = count(1, 10_000_000)
+            .absent("no limit").flag("server-max-connections").example("max-connections = 100"),
+    }
+}
+
+section! {
+    table("service.back.queue")
+        .absent("its defaults").example(r#"queue = { length = 100, timeout = "2s" }"#);
+    /// The queue in which connections wait, in the order in which they came, while all servers that
+    /// may serve them have `max-connections`.
+    pub(crate) struct WrittenQueue<'a> {
+        /// Connections that wait at once, over all workers of this process; further ones end for
+        /// `server-queue-full`. 0 = none waits. Each that waits holds its handshake's state and
+        /// what its client has sent, and looks for a server four times per second.
+        length: usize = count(0, 10_000)
+            .default("1000").flag("queue-length").example("length = 100"),
+        /// Time that a connection waits; then it ends for `server-queue-timeout`. HAProxy calls it
+        /// `timeout queue`. Few clients wait for longer, and a longer queue makes all late.
+        timeout: Duration = duration(Duration::from_millis(10), HOUR)
+            .default("5s").flag("queue-timeout").example(r#"timeout = "2s""#),
+    }
+}
+
+section! {
+    table("service.back.check")
+        .absent("servers are judged by their dials alone").shorthand("kind")
+        .example(r#"check = { kind = "http", path = "/health" }"#);
+    /// Active health checks of every server, at each of its addresses: it is down when all of
+    /// them are.
+    pub(crate) struct WrittenCheck<'a> {
+        /// The test that a server passes: a connection that is accepted (`tcp`; with `starttls`, a
+        /// greeting that is no error), a TLS handshake that finishes (`tls`), or a `GET` answered
+        /// with a status from 200 to 399 (`http`). Interim answers (1xx) are passed over; the
+        /// content is read as far as it comes without a pause of 100 ms, up to 1 MiB, and does not
+        /// count.
+        kind: CheckWord = choice![
+            "tcp" => CheckWord::Tcp,
+            "tls" => CheckWord::Tls,
+            "http" => CheckWord::Http,
+        ].flag("check").example(r#"kind = "tcp""#),
+        /// The path of an `http` check.
+        path: String = text("PATH").default("/").flag("check-path").example(r#"path = "/health""#),
+        /// The `Host` field of an `http` check, or the server name of a `tls` check.
+        host: Option<String> = text("HOST")
+            .absent("the server's own address; for `tls` no name").flag("check-host")
+            .example(r#"host = "www.example.com""#),
+        /// Time from the start of one check to the start of the next.
+        interval: Duration = duration(Duration::from_millis(100), HOUR)
+            .default("2s").flag("check-interval").example(r#"interval = "5s""#),
+        /// A check that takes longer has failed. A server of mail, news or files has
+        /// `timeouts.greeting` in addition for its greeting.
+        timeout: Duration = duration(Duration::from_millis(10), HOUR)
+            .default("1s").flag("check-timeout").example(r#"timeout = "500ms""#),
+        /// Failed checks in a row after which a server is down.
+        fall: u32 = count(1, 100).default("3").flag("check-fall").example("fall = 2"),
+        /// Passed checks in a row after which it is up again.
+        rise: u32 = count(1, 100).default("2").flag("check-rise").example("rise = 3"),
+    }
+}
+
+section! {
+    table("service.back.passive")
+        .absent("its defaults")
+        .example(r#"passive = { failures = 5, ejection-time = "30s" }"#);
+    /// When failed dials eject a server.
+    pub(crate) struct WrittenPassive<'a> {
+        /// Failed dials in a row that eject a server; 0 = never.
+        failures: u32 = count(0, 1000)
+            .default("3").flag("passive-failures").example("failures = 5"),
+        /// How long the server is ejected before one connection tries it again.
+        ejection_time: Duration = duration(Duration::from_millis(100), DAY)
+            .default("10s").flag("passive-ejection-time").example(r#"ejection-time = "30s""#),
+    }
+}
+
+section! {
+    table("service.back.send-proxy")
+        .absent("no header is sent").shorthand("version")
+        .example(r#"send-proxy = { version = "v2", crc32c = true }"#);
+    /// The PROXY header that a server gets before the first byte of a connection.
+    pub(crate) struct WrittenSendProxy<'a> {
+        /// `v1` is text, `v2` binary with the TLVs below. `pass` forwards the client's own header
+        /// byte for byte, and needs `front.accept-proxy`.
+        version: HeaderWord = choice![
+            "off" => HeaderWord::Off,
+            "v1" => HeaderWord::V1,
+            "v2" => HeaderWord::V2,
+            "pass" => HeaderWord::Pass,
+        ].flag("send-proxy").example(r#"version = "v2""#),
+        /// The negotiated protocol (PP2_TYPE_ALPN).
+        alpn: bool = boolean().default("true").flag("send-proxy-alpn").example("alpn = false"),
+        /// The server name that the client asked for (PP2_TYPE_AUTHORITY).
+        authority: bool = boolean()
+            .default("true").flag("send-proxy-authority").example("authority = false"),
+        /// Version, cipher, client's common name, verify result, signature and key algorithm
+        /// (PP2_TYPE_SSL).
+        tls: bool = boolean().default("true").flag("send-proxy-tls").example("tls = false"),
+        /// A checksum of the header (PP2_TYPE_CRC32C).
+        crc32c: bool = boolean()
+            .default("false").flag("send-proxy-crc32c").example("crc32c = true"),
+        /// The connection's id as in our log (PP2_TYPE_UNIQUE_ID).
+        unique_id: bool = boolean()
+            .default("false").flag("send-proxy-unique-id").example("unique-id = true"),
+        /// With `back.tls`: whether the header is the first thing inside of TLS, where nobody on
+        /// the way reads or changes it. Most servers want it before TLS.
+        inside_tls: bool = boolean()
+            .default("false").flag("send-proxy-inside-tls").example("inside-tls = true"),
+        /// The client's certificate in TLV 0xe0, as hitch sends it. Only for receivers that read
+        /// it: haproxy refuses a header with any field over 1024 bytes.
+        client_certificate: Option<CertificateForm> = choice![
+            "off" => None,
+            "der" => Some(CertificateForm::Der),
+            "pem" => Some(CertificateForm::Pem),
+        ].default("off").flag("send-proxy-client-certificate")
+            .example(r#"client-certificate = "der""#),
+    }
+}
+
+/// The kind of a check, as it is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum CheckWord {
+    Http,
+    Tcp,
+    Tls,
+}
+
+/// The version of a PROXY header, as it is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum HeaderWord {
+    Off,
+    Pass,
+    V1,
+    V2,
+}
+
+pub(crate) fn source_address(source: &Field<'_, Option<String>>) -> Option<SourceAddress> {
+    let Some(text) = source.value.as_ref()? else {
+        return Some(SourceAddress::Any);
+    };
+    if text == "client" {
+        return Some(SourceAddress::Client);
+    }
+    let each = text.split(',').map(|one| one.trim().parse());
+    let own: Result<Vec<IpAddr>, _> = each.collect();
+    match own.as_deref() {
+        Ok([first, second]) if first.is_ipv4() == second.is_ipv4() => {
+            source.refuse("has two addresses of one family", "keep one of them");
+            None
+        }
+        Ok(own @ ([_] | [_, _])) => Some(SourceAddress::Own(own.to_vec())),
+        _ => {
+            let hint = "write \"client\", or an IP address, or one of each family";
+            source.refuse("is no address that connections can come from", hint);
+            None
+        }
+    }
+}
+
+pub(crate) fn server_list(written: &Tables<'_, WrittenServer<'_>>) -> Option<Vec<ServerOptions>> {
+    let tables = written.required();
+    if tables.len() > SERVERS_MAX {
+        let message = format!("has more than {SERVERS_MAX} servers");
+        written.error(Problem::new(message));
+        return None;
+    }
+    let each = all(tables.iter().map(server))?;
+    repeated(tables, &each);
+    let servers: Vec<_> = each.into_iter().flat_map(instances).collect();
+    if servers.len() > SERVERS_MAX {
+        let message = format!("has more than {SERVERS_MAX} servers, those of records among them");
+        written.refuse(message, "lower `instances`");
+        return None;
+    }
+    if !servers.is_empty() && servers.iter().all(|server| server.backup) {
+        let message = "are all backups, so they are used as if none were";
+        written.warn(message, "leave `backup` out of those in daily use");
+    }
+    (!servers.is_empty()).then_some(servers)
+}
+
+fn server(written: &WrittenServer<'_>) -> Option<ServerOptions> {
+    let Zoned(mut endpoint) = written.address.value.clone()?;
+    if let Endpoint::Service { count, .. } = &mut endpoint {
+        *count = written.instances.value?;
+        if written.weight.is_written() {
+            let message = "has no effect: records say it (RFC 2782)";
+            written.weight.warn(message, "take it out");
+        }
+    } else if written.instances.is_written() {
+        let message = "has no effect: the address has no SRV records";
+        let hint = "write address = \"srv:_http._tcp.example\", or take it out";
+        written.instances.warn(message, hint);
+    }
+    if endpoint.tcp_port() == Some(0) {
+        let problem = Problem::new("has port 0, which nobody listens at");
+        written.address.error(problem);
+        return None;
+    }
+    Some(ServerOptions {
+        endpoint,
+        weight: written.weight.value?,
+        backup: written.backup.value?,
+        connections_max: written.max_connections.value?,
+    })
+}
+
+/// One for each record that there may be.
+fn instances(server: ServerOptions) -> Vec<ServerOptions> {
+    let Endpoint::Service { host, count, .. } = &server.endpoint else {
+        return vec![server];
+    };
+    let one = |number| ServerOptions {
+        endpoint: Endpoint::Service {
+            host: host.clone(),
+            number,
+            count: *count,
+        },
+        ..server.clone()
+    };
+    (1..=*count).map(one).collect()
+}
+
+fn repeated(tables: &[WrittenServer<'_>], servers: &[ServerOptions]) {
+    for (index, (table, server)) in tables.iter().zip(servers).enumerate() {
+        let mut earlier = servers.iter().take(index);
+        if earlier.any(|other| other.endpoint == server.endpoint) {
+            let message = format!("{} stands there twice", server.endpoint);
+            table
+                .address
+                .warn(message, "a larger share is written as a `weight`");
+        }
+    }
+}
+
+pub(crate) fn queue_options(
+    queue: &WrittenQueue<'_>,
+    servers: &[ServerOptions],
+) -> Option<QueueOptions> {
+    let is_limited = |server: &ServerOptions| server.connections_max.is_some();
+    if queue.at.is_written() && !servers.iter().any(is_limited) {
+        let message = "has no effect: no server has `max-connections`";
+        queue.at.warn(message, "take it out");
+    }
+    Some(QueueOptions {
+        length: queue.length.value?,
+        timeout: queue.timeout.value?,
+    })
+}
+
+pub(crate) fn passive_options(passive: &WrittenPassive<'_>) -> Option<PassiveOptions> {
+    Some(PassiveOptions {
+        failures: passive.failures.value?,
+        ejection_time: passive.ejection_time.value?,
+    })
+}
+
+pub(crate) fn check_options(check: &WrittenCheck<'_>) -> Option<CheckOptions> {
+    let (kind, host) = (check.kind.value?, check.host.value.clone()?);
+    check_fits(check, kind)?;
+    Some(CheckOptions {
+        kind: match kind {
+            CheckWord::Http => CheckKind::Http {
+                path: check.path.value.clone()?,
+                host,
+            },
+            CheckWord::Tcp => CheckKind::Tcp,
+            CheckWord::Tls => CheckKind::Tls { name: host },
+        },
+        interval: check.interval.value?,
+        timeout: check.timeout.value?,
+        fall: check.fall.value?,
+        rise: check.rise.value?,
+    })
+}
+
+fn check_fits(check: &WrittenCheck<'_>, kind: CheckWord) -> Option<()> {
+    let warn = |place: &options::KeyPlace<'_>, message| {
+        place.say(Severity::Warning, Problem::new(message));
+    };
+    if kind != CheckWord::Http && check.path.is_written() {
+        warn(&check.path, "has no effect on a check that is not `http`");
+    }
+    if kind == CheckWord::Tcp && check.host.is_written() {
+        warn(&check.host, "has no effect on a `tcp` check");
+    }
+    let printable = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    let path = check.path.value.as_ref()?;
+    if !path.starts_with('/') || !printable(path) {
+        let message = format!("\"{}\" is no path", path.escape_debug());
+        check
+            .path
+            .refuse(message, "it begins with / and has no space");
+        return None;
+    }
+    if !check.host.value.as_ref()?.as_deref().is_none_or(printable) {
+        check.host.error(Problem::new("is no host name"));
+        return None;
+    }
+    Some(())
+}
+
+pub(crate) fn send_proxy(written: &WrittenSendProxy<'_>) -> Option<SendProxy> {
+    let version = written.version.value?;
+    if version != HeaderWord::V2 {
+        for place in [
+            &*written.alpn,
+            &*written.authority,
+            &*written.tls,
+            &*written.crc32c,
+            &*written.unique_id,
+            &*written.client_certificate,
+        ]
+        .into_iter()
+        .filter(|place| place.is_written())
+        {
+            let problem = Problem::new("has an effect only with version = \"v2\"");
+            place.say(Severity::Warning, problem);
+        }
+    }
+    Some(match version {
+        HeaderWord::Off => SendProxy::Off,
+        HeaderWord::Pass => SendProxy::Pass,
+        HeaderWord::V1 => SendProxy::V1,
+        HeaderWord::V2 => SendProxy::V2(ProxyTlvs {
+            alpn: written.alpn.value?,
+            authority: written.authority.value?,
+            ssl: written.tls.value?,
+            crc32c: written.crc32c.value?,
+            unique_id: written.unique_id.value?,
+            client_certificate: written.client_certificate.value?,
+        }),
+    })
+}

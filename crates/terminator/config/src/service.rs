@@ -1,0 +1,317 @@
+//! The keys of a service: its sides, and what the one asks of the other.
+
+use std::time::Duration;
+
+use options::row::{count, text};
+use options::{KeyPlace, section, table};
+use proxy::options::{BackOptions, FrontOptions, FrontTls, SendProxy, ServiceOptions, Timeouts};
+use tls::certificate::Certificate;
+use tls::client::pin_of;
+use tls::options::{ClientMode, Tls13Sessions};
+use wire::network::Network;
+use wire::starttls::Dialect;
+
+use crate::back::{self, WrittenBack};
+use crate::front::{self, WrittenFront};
+use crate::front_tls::WrittenFrontTls;
+use crate::resumption::Tls13Choice;
+use crate::shelf::Shelf;
+use crate::starttls;
+use crate::timeouts::{self, WrittenTimeouts};
+
+/// The longest name of a service: it is a label in every metric and a field in every line.
+const NAME_BYTES_MAX: usize = 64;
+
+section! {
+    table("service").group("Service").many().example("[[service]]");
+    /// A front, a back, and limits for the connections between them. A file may have many
+    /// services.
+    pub(crate) struct WrittenService<'a> {
+        /// The name in logs, metrics and the status: at most 64 letters, digits, `.`, `_` and `-`.
+        /// It must be unique, so with several services each needs one.
+        name: String = text("NAME").default("main").flag("name").example(r#"name = "web""#),
+        front: WrittenFront<'a>,
+        back: WrittenBack<'a>,
+        timeouts: WrittenTimeouts<'a>,
+        limits: WrittenServiceLimits<'a>,
+    }
+}
+
+section! {
+    table("service.limits")
+        .absent("only the limits of the process").example("limits = { connections = 1000 }");
+    /// Limits of one service.
+    pub(crate) struct WrittenServiceLimits<'a> {
+        /// Open connections of this service over all workers; more are closed at once.
+        connections: Option<u32> = count(1, 10_000_000)
+            .absent("only the limit of the process").flag("service-connections")
+            .example("connections = 1000"),
+    }
+}
+
+/// A service, as far as it could be read.
+pub(crate) struct ServiceRead {
+    pub(crate) options: ServiceOptions,
+    /// Whether it has no fault that keeps it from being read.
+    pub(crate) is_whole: bool,
+    pub(crate) has_front: bool,
+}
+
+/// Reads a service. One with a fault keeps where it listens and those sides that are whole, for
+/// what only all services together show.
+pub(crate) fn read(
+    written: &WrittenService<'_>,
+    tls13: Tls13Choice,
+    shelf: &mut Shelf<'_>,
+) -> ServiceRead {
+    let name = name(written);
+    let (keys, times) = (&written.front, &written.timeouts);
+    let redirect = keys.redirect.value;
+    let back = redirect.and_then(|one| back::back_options(&written.back, times, one, shelf));
+    let servers = back.as_ref().and_then(BackOptions::servers);
+    let has_back_tls = servers.is_some_and(|one| one.tls.is_some());
+    let front = front::front_options(keys, times, has_back_tls, tls13, shelf);
+    let has_front = front.is_some();
+    let sides = front.clone().zip(back.clone());
+    let whole = sides.and_then(|sides| service_options(written, name, sides, shelf));
+    ServiceRead {
+        is_whole: whole.is_some(),
+        has_front,
+        options: whole.unwrap_or_else(|| ServiceOptions {
+            name: written.name.value.clone().unwrap_or_default(),
+            front: front.unwrap_or_else(|| front::addresses(keys)),
+            back: back.unwrap_or_else(back::nothing),
+            starttls: None,
+            timeouts: Timeouts {
+                handshake: Duration::ZERO,
+                dial: Duration::ZERO,
+                greeting: Duration::ZERO,
+                idle: Duration::ZERO,
+                lifetime: None,
+            },
+            connections_max: None,
+        }),
+    }
+}
+
+fn service_options(
+    written: &WrittenService<'_>,
+    name: Option<String>,
+    (mut front, mut back): (FrontOptions, BackOptions),
+    shelf: &Shelf<'_>,
+) -> Option<ServiceOptions> {
+    let keys = &written.front;
+    if front.tls != FrontTls::Plain && keys.redirect.is_written() {
+        let message = "is for clients that speak plain HTTP, and this front has `tls`";
+        keys.redirect
+            .refuse(message, "give port 80 a service of its own");
+        return None;
+    }
+    if front.tls != FrontTls::Passthrough {
+        sees_no_session(&written.back.affinity, &mut back);
+    }
+    if matches!(back, BackOptions::Files(_)) {
+        speaks_to_files(&keys.tls, &mut front)?;
+    }
+    if let Some(inspector) = shelf.inspector {
+        inspector.names(&keys.names, &front);
+    }
+    let starttls = starttls::starttls_options((keys, &written.back), &mut front, &back)?;
+    let dialect = starttls.as_ref().map(|one| one.dialect);
+    let timeouts = timeouts::timeouts(&written.timeouts, dialect);
+    if let (Some(dialect), true) = (dialect, shelf.inspector.is_some()) {
+        let side = match &keys.starttls {
+            Some(keys) => ("front.starttls", &keys.at),
+            None => ("back.starttls", &*written.back.starttls),
+        };
+        let has_back_tls = back.servers().is_some_and(|one| one.tls.is_some());
+        timeouts::remark(side, &written.timeouts, dialect, &front.tls, has_back_tls);
+    }
+    let service = ServiceOptions {
+        name: name?,
+        front,
+        back,
+        starttls,
+        timeouts: timeouts?,
+        connections_max: written.limits.connections.value?,
+    };
+    sides_fit(written, &service)?;
+    Some(service)
+}
+
+fn name(written: &WrittenService<'_>) -> Option<String> {
+    let name = written.name.value.clone()?;
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if name.len() <= NAME_BYTES_MAX && name.bytes().all(allowed) {
+        return Some(name);
+    }
+    let message = format!("\"{}\" is no name of a service", name.escape_debug());
+    let hint = "letters, digits, `.`, `_` and `-`, at most 64 of them";
+    written.name.refuse(message, hint);
+    None
+}
+
+/// The protocol of files, the only one that we speak ourselves, by its two names. Clients of
+/// HTTP/1.0 offer no other.
+const HTTP: [&str; 2] = ["http/1.1", "http/1.0"];
+
+/// Offers the protocol that files are served by, and no other.
+fn speaks_to_files(tls: &WrittenFrontTls<'_>, front: &mut FrontOptions) -> Option<()> {
+    let terminated = match &mut front.tls {
+        FrontTls::Terminate(terminated) => terminated,
+        FrontTls::Plain => return Some(()),
+        FrontTls::Passthrough => {
+            let message = "keeps TLS closed, so that no request for a file can be read";
+            tls.mode.refuse(message, "give the service `certificates`");
+            return None;
+        }
+    };
+    if !tls.alpn.is_written() {
+        terminated.alpn = HTTP.map(Vec::from).into();
+        return Some(());
+    }
+    let is_http = |name: &Vec<u8>| HTTP.iter().any(|http| *name == http.as_bytes());
+    let Some(other) = terminated.alpn.iter().find(|name| !is_http(name)) else {
+        return Some(());
+    };
+    let other = String::from_utf8_lossy(other);
+    let other = other.escape_debug();
+    let message = format!("names \"{other}\", which files are not served by");
+    let hint = "files are served by \"http/1.1\" and \"http/1.0\" alone";
+    tls.alpn.refuse(message, hint);
+    None
+}
+
+/// Sessions with servers are clients' only where their TLS stays closed.
+fn sees_no_session(affinity: &KeyPlace<'_>, back: &mut BackOptions) {
+    if let BackOptions::Servers(servers) = back
+        && std::mem::take(&mut servers.affinity)
+    {
+        let message = "has no effect: clients have no TLS session with the servers";
+        let hint = "take it out, or write front.tls = \"passthrough\"; \
+                    balance = \"source\" goes by the client's address";
+        affinity.warn(message, hint);
+    }
+}
+
+/// Checks that each side has what the other one asks of it.
+fn sides_fit(written: &WrittenService<'_>, service: &ServiceOptions) -> Option<()> {
+    let (front, back) = (&written.front, &written.back);
+    let accept_proxy = &service.front.accept_proxy;
+    if accept_proxy.iter().any(everybody) {
+        let message = "trusts everybody to say who the client is";
+        front
+            .accept_proxy
+            .warn(message, "name the networks of the proxies before us");
+    }
+    let servers_tls = service.back.servers().and_then(|one| one.tls.as_ref());
+    let back_tls = back.tls.as_ref().filter(|_| servers_tls.is_some());
+    if let (FrontTls::Passthrough, Some(tls)) = (&service.front.tls, back_tls) {
+        let message = "would put TLS around the clients' own, which the front keeps closed";
+        tls.at
+            .refuse(message, "take it out, or give the front `certificates`");
+        return None;
+    }
+    let send_proxy = service.back.send_proxy();
+    if let (SendProxy::Pass, true, Some(keys)) =
+        (send_proxy, accept_proxy.is_empty(), &back.send_proxy)
+    {
+        let message = "is \"pass\", but no header is accepted that could be passed on";
+        let hint = "name the senders in front.accept-proxy, or write \"v2\" to send our own";
+        keys.at.refuse(message, hint);
+        return None;
+    }
+    something_is_encrypted(front, service);
+    if let Some(tls) = back_tls {
+        channel_binding_holds(&tls.at, service);
+    }
+    early_data_is_told(written, service)?;
+    let terminated = service.front.terminated();
+    let asks = terminated.is_some_and(|tls| tls.client.mode != ClientMode::None);
+    if let (SendProxy::V2(tlvs), false, Some(keys)) = (send_proxy, asks, &back.send_proxy)
+        && tlvs.client_certificate.is_some()
+    {
+        let message = "is to hold the client's certificate, but none is asked for";
+        keys.at.warn(message, "see front.tls.client-certificates");
+    }
+    Some(())
+}
+
+/// A service of plaintext is meant to be one.
+fn something_is_encrypted(front: &WrittenFront<'_>, service: &ServiceOptions) {
+    let has_back_tls = service.back.servers().is_some_and(|one| one.tls.is_some());
+    let says_so = front.tls.at.is_written() || front.redirect.is_written();
+    if service.front.tls != FrontTls::Plain || says_so || has_back_tls {
+        return;
+    }
+    let hint = "give it `certificates`, or write tls = \"off\" if that is meant";
+    front
+        .tls
+        .at
+        .warn("is missing, so that nothing is encrypted", hint);
+}
+
+/// A login that is bound to the certificate which its client was shown needs a server that has the
+/// same. That it has can only be known of a key that is pinned. Of XMPP that does not help: its
+/// clients bind to TLS 1.3 itself (RFC 9266).
+fn channel_binding_holds(back_tls: &KeyPlace<'_>, service: &ServiceOptions) {
+    let of_servers = service.back.servers().and_then(|one| one.tls.as_ref());
+    let (Some(front), Some(tls)) = (service.front.terminated(), of_servers) else {
+        return;
+    };
+    let dialect = service.starttls.as_ref().map(|one| one.dialect);
+    let speaks_directly = front.alpn.iter().any(|name| name == b"postgresql");
+    let pins = &tls.client.pins;
+    let is_pinned = |source| {
+        // What cannot be loaded is reported where it is.
+        Certificate::load(source).map_or(true, |(one, _)| {
+            pin_of(&one).is_some_and(|pin| pins.contains(&pin))
+        })
+    };
+    let is_same = !pins.is_empty() && front.certificates.iter().all(is_pinned);
+    let is_bound = dialect.map_or(speaks_directly, timeouts::binds);
+    if is_same && dialect != Some(Dialect::Xmpp) || !is_bound {
+        return;
+    }
+    let message = format!(
+        "keeps out clients of `{}` that prefer channel binding (SCRAM-*-PLUS), as many do, if a \
+         server has another certificate than the front",
+        dialect.unwrap_or(Dialect::Postgres).name()
+    );
+    let hint = "let servers be without TLS on a way that you trust, such as a Unix socket, or give \
+                the front the server's own certificate and `pins` here its key, which says so; \
+                else each client has to be told not to bind (PostgreSQL: channel_binding=disable)";
+    back_tls.warn(message, hint);
+}
+
+/// Servers that get early data know it, or it is all the same to them.
+fn early_data_is_told(written: &WrittenService<'_>, service: &ServiceOptions) -> Option<()> {
+    if matches!(service.back, BackOptions::Files(_)) {
+        // GET and HEAD may be made twice (RFC 9110 section 9.2.2).
+        return Some(());
+    }
+    let key = &written.back.early_data_safe;
+    let early_data_safe = key.value?;
+    let Some(Tls13Sessions::Cache {
+        early_data_bytes_max: 1..,
+    }) = service.front.terminated().map(|tls| tls.tls13_sessions)
+    else {
+        if early_data_safe {
+            let message = "has no effect: no early data is taken";
+            key.warn(message, "see front.tls.early-data");
+        }
+        return Some(());
+    };
+    if early_data_safe || matches!(service.back.send_proxy(), SendProxy::V2(_)) {
+        return Some(());
+    }
+    let message = "may be replayed, and nothing tells the servers";
+    let hint = "write back.send-proxy = \"v2\", or back.early-data-safe = true if a request that \
+                is made twice does no harm";
+    written.front.tls.early_data.refuse(message, hint);
+    None
+}
+
+fn everybody(network: &Network) -> bool {
+    matches!(network, Network::Ip { prefix_bits: 0, .. })
+}

@@ -1,0 +1,178 @@
+//! The files that a configuration names, read with what is wrong told where they are named.
+//!
+//! Whether PEM files hold what they should is judged in `tls`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use options::{Field, KeyPlace, Problem};
+use tls::options::PemSource;
+use wire::network::{Network, NetworkSet};
+
+use crate::files::{Files, bundle_of_host};
+use crate::inspection::Inspector;
+
+/// Files, and where relative paths to them begin.
+pub(crate) struct Shelf<'f> {
+    /// The directory of the configuration file.
+    pub(crate) base: PathBuf,
+    pub(crate) files: &'f mut dyn Files,
+    /// Who wants to know what is in them, while their keys are at hand.
+    pub(crate) inspector: Option<&'f Inspector>,
+    /// Certificates that cannot be read, while those may be left out; `None` = they are errors.
+    pub(crate) skipped: Option<Vec<String>>,
+}
+
+impl Shelf<'_> {
+    pub(crate) fn is_directory(&mut self, path: &Path) -> bool {
+        let read = self.files.read(path);
+        matches!(read, Err(error) if error.kind() == io::ErrorKind::IsADirectory)
+    }
+
+    /// Sees whether a file that holds a secret is kept from other users, if somebody wants to know.
+    pub(crate) fn is_private(&mut self, key: &KeyPlace<'_>, path: &Path) {
+        if self.inspector.is_some() && self.files.is_open_to_all(path) {
+            let message = format!("{} can be read by every user of this host", path.display());
+            let hint = "`chmod 600` keeps it from them, and then replace it: it may be known";
+            key.warn(message, hint);
+        }
+    }
+
+    /// A file's bytes; reports why there are none.
+    pub(crate) fn read(&mut self, key: &KeyPlace<'_>, path: &Path) -> Option<Vec<u8>> {
+        match self.files.read(path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) => self.unreadable(key, path, &error),
+        }
+    }
+
+    /// Reports that a file cannot be read, as an error unless it may be left out.
+    pub(crate) fn unreadable<T>(
+        &mut self,
+        key: &KeyPlace<'_>,
+        path: &Path,
+        error: &io::Error,
+    ) -> Option<T> {
+        let message = format!("cannot read {}: {error}", path.display());
+        let hint = hint_of_unreadable(error);
+        match &mut self.skipped {
+            Some(skipped) => {
+                key.warn(message.as_str(), hint);
+                skipped.push(message);
+            }
+            None => key.refuse(message, hint),
+        }
+        None
+    }
+
+    /// PEM files that a list of paths names.
+    pub(crate) fn pem_files(&mut self, listed: &Field<'_, Vec<String>>) -> Option<Vec<PemSource>> {
+        let mut sources = Vec::new();
+        for path in listed.value.as_ref()? {
+            let path = self.base.join(path);
+            let pem = self.read(listed, &path)?;
+            sources.push(PemSource {
+                place: path.display().to_string(),
+                pem,
+            });
+        }
+        if let Some(inspector) = self.inspector {
+            inspector.pem_files(listed, &sources);
+        }
+        Some(sources)
+    }
+
+    /// The authorities that a key lists, or else those of this host.
+    pub(crate) fn authorities(&mut self, ca: &Field<'_, Vec<String>>) -> Option<Vec<PemSource>> {
+        if ca.is_written() {
+            return self.pem_files(ca);
+        }
+        let bundle = bundle_of_host(self.files);
+        if bundle.is_none() {
+            let message = "names no authorities, and this host has no bundle of them";
+            let hint = "write the authorities of the servers, or install ca-certificates";
+            ca.refuse(message, hint);
+        }
+        bundle.map(|(place, pem)| vec![PemSource { place, pem }])
+    }
+}
+
+fn hint_of_unreadable(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "relative paths begin at the directory of the configuration file, or for flags at the \
+             working directory"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "start as a user who may read it: the rights are dropped after it has been read"
+        }
+        io::ErrorKind::FileTooLarge => "no file that a configuration names may exceed 64 MiB",
+        io::ErrorKind::InvalidInput => "name a regular file, or a link to one",
+        _ => "check what is at that path",
+    }
+}
+
+/// Broken lines of a file that are named one by one.
+const FAULTS_MAX: usize = 10;
+
+/// Reads a list of networks, and of files with a network per line.
+pub(crate) fn networks_of(
+    listed: &Field<'_, Vec<String>>,
+    shelf: &mut Shelf<'_>,
+) -> Option<NetworkSet> {
+    let mut networks = Vec::new();
+    let mut is_whole = true;
+    for text in listed.value.as_ref()? {
+        match text.parse() {
+            Ok(network) => networks.push(network),
+            Err(_) => match networks_of_file(listed, text, shelf) {
+                Some(of_file) => networks.extend(of_file),
+                None => is_whole = false,
+            },
+        }
+    }
+    is_whole.then(|| networks.into_iter().collect())
+}
+
+/// The networks of a file; reports all lines that are none.
+fn networks_of_file(key: &KeyPlace<'_>, text: &str, shelf: &mut Shelf<'_>) -> Option<Vec<Network>> {
+    let path = shelf.base.join(text);
+    let Ok(content) = shelf.files.read(&path) else {
+        // It says why there is no such file, but it may have been meant for a network.
+        if text.starts_with(|first: char| first.is_ascii_digit() || first == ':') {
+            let hint = "write 10.0.0.0/8, 2001:db8::/32, one IP address, unix, or a file's path";
+            key.refuse(format!("\"{text}\" is neither a network nor a file"), hint);
+            return None;
+        }
+        return shelf.read(key, &path).and(None);
+    };
+    let content = String::from_utf8_lossy(&content);
+    let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
+    let (mut networks, mut faults) = (Vec::new(), Vec::new());
+    for (number, line) in content.lines().enumerate() {
+        let entry = line.split(['#', ';']).next().unwrap_or_default().trim();
+        match entry.parse() {
+            _ if entry.is_empty() => {}
+            Ok(network) => networks.push(network),
+            Err(_) => faults.push((number + 1, entry)),
+        }
+    }
+    if faults.is_empty() {
+        return Some(networks);
+    }
+    let (broken, path) = (faults.len(), path.display());
+    for (number, entry) in faults.into_iter().take(FAULTS_MAX) {
+        let entry: String = entry.chars().take(60).collect();
+        let message = format!(
+            "{path}:{number}: \"{}\" is no network",
+            entry.escape_debug()
+        );
+        let hint = "write 10.0.0.0/8, 2001:db8::/32, one IP address or unix, one per line";
+        key.refuse(message, hint);
+    }
+    if broken > FAULTS_MAX {
+        let more = broken - FAULTS_MAX;
+        key.error(Problem::new(format!("{path} has {more} more such lines")));
+    }
+    None
+}

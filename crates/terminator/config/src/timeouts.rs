@@ -1,0 +1,168 @@
+//! The keys of a service's times, and what protocols with a request for TLS need of them.
+
+use std::time::Duration;
+
+use options::quantity::{DAY, HOUR};
+use options::row::duration;
+use options::{Field, KeyPlace, Problem, Severity, quantity, section, table};
+use proxy::options::{FrontTls, Liveness, Timeouts};
+use wire::starttls::Dialect;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+/// The most that `keepalive` may be; the kernel takes up to 32,767 s.
+pub(crate) const KEEPALIVE_MAX: Duration = Duration::from_secs(9 * 3600);
+
+/// `timeouts.idle` where no protocol is known: longer than HTTP servers' own keep-alive timeouts.
+const IDLE: Duration = Duration::from_secs(300);
+
+section! {
+    table("service.timeouts")
+        .absent("their defaults").example(r#"timeouts = { handshake = "5s", idle = "1h" }"#);
+    /// How long each part of a connection may take.
+    pub(crate) struct WrittenTimeouts<'a> {
+        /// Time from accept to the end of the handshake, including any PROXY header. Long enough
+        /// for a lost packet on a slow path, short enough that silent clients do not accumulate.
+        handshake: Duration = duration(Duration::from_millis(10), HOUR)
+            .default("10s").flag("handshake-timeout").example(r#"handshake = "5s""#),
+        /// Time for one dial of one server; then the next server is tried. Long enough for two lost
+        /// SYNs.
+        dial: Duration = duration(Duration::from_millis(10), HOUR)
+            .default("3s").flag("dial-timeout").example(r#"dial = "1s""#),
+        /// Time from the connection to a server until it has greeted, and agreed to TLS where
+        /// `back.starttls` asks for it. Servers of mail, news and files greet after a pause,
+        /// against spam or to look a name up; `dial` and `back.check.timeout` do not count it, nor
+        /// does `handshake`. RFC 5321 section 4.5.3.2.1 has clients wait for five minutes.
+        greeting: Duration = duration(Duration::from_millis(10), HOUR)
+            .default("30s").flag("greeting-timeout").example(r#"greeting = "5m""#),
+        /// Time without a byte in either direction; a peer that takes what the kernel has for it is
+        /// not idle. It removes connections that nobody uses, and is longer than HTTP servers' own
+        /// keep-alive timeouts. A protocol with TLS from its first byte is not known to be one:
+        /// IMAP at port 993 needs `30m`, databases, directories and chat hours.
+        idle: Option<Duration> = duration(Duration::from_millis(10), YEAR)
+            .absent("5m; with `starttls` smtp, lmtp and pop3 10m; imap, sieve and nntp 30m; \
+             mysql 8h; ftp, postgres, ldap and xmpp 24h")
+            .flag("idle-timeout").example(r#"idle = "8h""#),
+        /// Time from accept to the end of the connection, whatever it does; it is logged as
+        /// `lifetime-reached`. The client gets close_notify, unless it waits for a part of an
+        /// answer. With it, no connection outlives a revocation, or a change of servers, by more.
+        lifetime: Option<Duration> = duration(Duration::from_secs(1), YEAR)
+            .absent("as long as client and server want").flag("lifetime")
+            .example(r#"lifetime = "1h""#),
+        /// Time for which a client or a server may leave bytes unacknowledged, or take none that
+        /// wait for it; then TCP gives it up (TCP_USER_TIMEOUT, RFC 5482; HAProxy: `tcp-ut`). A
+        /// client that pauses a download for longer is dropped as well.
+        unacknowledged: Option<Duration> = duration(Duration::from_secs(1), DAY)
+            .absent("the kernel's: about 15 minutes (net.ipv4.tcp_retries2)")
+            .flag("unacknowledged-timeout").example(r#"unacknowledged = "30s""#),
+        /// Time from the first byte of a request for static files to its last; then it is answered
+        /// with 408. HAProxy calls it `timeout http-request`. Long enough for a few lost packets,
+        /// short enough that heads sent a byte at a time do not accumulate.
+        request: Duration = duration(Duration::from_millis(10), HOUR)
+            .default("10s").flag("request-timeout").example(r#"request = "5s""#),
+        /// Time that the file system may take to find, list or read something that is not in
+        /// memory; then the request is answered with 503, or its response is cut. A disk that has
+        /// to spin up takes up to twenty seconds.
+        file: Duration = duration(Duration::from_millis(10), HOUR)
+            .default("30s").flag("file-timeout").example(r#"file = "5s""#),
+    }
+}
+
+/// How long connections of a protocol are silent, and why. A peer that has vanished is found
+/// sooner: `front.keepalive` and `back.keepalive` have the kernel ask.
+fn silence(dialect: Dialect) -> (Duration, &'static str) {
+    match dialect {
+        Dialect::Smtp | Dialect::Lmtp => (
+            10 * MINUTE,
+            "clients wait so long for the answer to a message (RFC 5321 section 4.5.3.2.6)",
+        ),
+        Dialect::Pop3 => (
+            10 * MINUTE,
+            "servers wait at least so long (RFC 1939 section 3)",
+        ),
+        Dialect::Imap => (
+            30 * MINUTE,
+            "servers wait at least so long (RFC 9051 section 5.4)",
+        ),
+        Dialect::Sieve => (30 * MINUTE, "servers wait at least so long (RFC 5804)"),
+        Dialect::Nntp => (30 * MINUTE, "INN waits so long (clienttimeout)"),
+        Dialect::Mysql => (8 * HOUR, "servers wait so long (wait_timeout)"),
+        Dialect::Ftp => (
+            24 * HOUR,
+            "it is silent during a transfer, which may take as long",
+        ),
+        Dialect::Postgres => (
+            24 * HOUR,
+            "servers wait for ever, and clients that LISTEN too",
+        ),
+        Dialect::Ldap | Dialect::Xmpp => (24 * HOUR, "servers wait for ever"),
+    }
+}
+
+/// Whether the protocol's usual clients bind a login to TLS wherever they can (RFC 5802 section 6).
+pub(crate) fn binds(dialect: Dialect) -> bool {
+    matches!(dialect, Dialect::Postgres | Dialect::Ldap | Dialect::Xmpp)
+}
+
+/// Whether some clients do: all that log in by SASL may.
+fn may_bind(dialect: Dialect) -> bool {
+    !binds(dialect) && !matches!(dialect, Dialect::Ftp | Dialect::Mysql)
+}
+
+/// How long each part of a connection may take: without a byte, as is written, or as the protocol
+/// needs.
+pub(crate) fn timeouts(times: &WrittenTimeouts<'_>, dialect: Option<Dialect>) -> Option<Timeouts> {
+    let idle = || dialect.map_or(IDLE, |one| silence(one).0);
+    Some(Timeouts {
+        handshake: times.handshake.value?,
+        dial: times.dial.value?,
+        greeting: times.greeting.value?,
+        idle: times.idle.value?.unwrap_or_else(idle),
+        lifetime: times.lifetime.value?,
+    })
+}
+
+/// How the peer of one side that is gone is noticed.
+pub(crate) fn liveness(
+    keepalive: &Field<'_, Duration>,
+    times: &WrittenTimeouts<'_>,
+) -> Option<Liveness> {
+    Some(Liveness {
+        keepalive: Some(keepalive.value?).filter(|idle| !idle.is_zero()),
+        unacknowledged: times.unacknowledged.value?,
+    })
+}
+
+/// Says what follows from the protocol that a key names, to who wants to know: the time without a
+/// byte after which a connection ends, and logins that cannot hold.
+pub(crate) fn remark(
+    (side, key): (&str, &KeyPlace<'_>),
+    times: &WrittenTimeouts<'_>,
+    dialect: Dialect,
+    front: &FrontTls,
+    has_back_tls: bool,
+) {
+    let (silence, why) = silence(dialect);
+    let (name, shown) = (dialect.name(), quantity::show_duration(silence));
+    match times.idle.value.flatten() {
+        None => {
+            let message = format!("{side} is `{name}`, so that timeouts.idle is {shown}: {why}");
+            key.say(Severity::Note, Problem::new(message));
+        }
+        Some(idle) if idle < silence => {
+            let message = format!("is less than the {shown} that `{name}` needs: {why}");
+            times.idle.warn(message, "take it out");
+        }
+        Some(_) => {}
+    }
+    if let (true, FrontTls::Terminate(_), true) = (may_bind(dialect), front, has_back_tls) {
+        let message = format!(
+            "both sides have TLS, of which a client of `{name}` sees one: a login that is bound to \
+             TLS (SCRAM-*-PLUS, which few use) fails"
+        );
+        let hint = "give the front the server's own certificate (which tls-server-end-point is \
+                    bound to), or the servers no TLS, or turn binding off in the clients";
+        key.say(Severity::Note, Problem::new(message).hint(hint));
+    }
+}
