@@ -21,8 +21,7 @@ section! {
         /// request must be for an IP address, `localhost` or one of `hosts`.
         listen: Option<SocketAddr> = row(Kind::Address, admin_address)
             .absent("off").flag("admin").example(r#"listen = "127.0.0.1:9090""#),
-        /// Further host names that requests may be for (`Host`). Requests for others are refused,
-        /// so that no web page can read the status through a visitor's browser.
+        /// Further host names that requests may be for (`Host`). Requests for others are refused.
         hosts: Vec<String> = row(Kind::Text("HOST"), host_name)
             .many().absent("none").flag("admin-hosts").example(r#"hosts = ["lariat.internal"]"#),
         /// A file with a token of 16 or more visible ASCII characters, which every request must

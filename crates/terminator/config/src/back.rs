@@ -31,14 +31,11 @@ section! {
         servers: Tables<'a, WrittenServer<'a>>,
         /// How often names of servers are looked up again, counted from the last answer, whatever
         /// the records' TTL. A name that several services have is looked up as often as any of them
-        /// says. At the default a change is noticed soon, and one query in ten seconds is nothing
-        /// to a name server.
+        /// says.
         resolve: Duration = duration(Duration::from_secs(1), DAY)
             .default("10s").flag("resolve").example(r#"resolve = "1m""#),
         /// The addresses of names of servers that are used. With `any` a connection that gets no
-        /// answer from one address within 250 ms dials the next one too (RFC 8305), and what has
-        /// failed is passed over. `ipv4` or `ipv6` is for a host that has no way by the other one,
-        /// or must not use it.
+        /// answer from one address within 250 ms dials the next one too (RFC 8305).
         resolve_family: AddressFamily = choice![
             "any" => AddressFamily::Any,
             "ipv4" => AddressFamily::Ipv4,
@@ -46,7 +43,7 @@ section! {
         ].default("any").flag("resolve-family").example(r#"resolve-family = "ipv4""#),
         /// How long a server that came back up, by checks, by dials or by `lariat server enable`,
         /// has less than its share: it begins with a tenth and grows to the whole. HAProxy calls it
-        /// `slowstart`. 0s = it has its whole share at once.
+        /// `slowstart`.
         slow_start: Duration = duration(Duration::ZERO, DAY)
             .default("0s").flag("slow-start").example(r#"slow-start = "30s""#),
         queue: WrittenQueue<'a>,
@@ -76,7 +73,7 @@ section! {
         /// with a comma between them; or `client`, the client's own address (IP_TRANSPARENT;
         /// HAProxy: `usesrc clientip`). The servers' answers must then come back through this host,
         /// and the worker process keeps CAP_NET_RAW. A server of a family without an address is not
-        /// connected to. Health checks come from an address that the kernel chooses.
+        /// connected to.
         source: Option<String> = text("ADDRESS")
             .absent("an address that the kernel chooses").flag("source")
             .example(r#"source = "10.0.0.5""#),
@@ -127,7 +124,7 @@ section! {
         min_rate: Option<u64> = size(1, 1 << 40)
             .absent("a client may take as long as `timeouts.idle` lets it").flag("min-rate")
             .example(r#"min-rate = "1KiB""#),
-        /// The time over which `min-rate` is averaged. Long enough for a lost link to come back.
+        /// The time over which `min-rate` is averaged.
         min_rate_window: Duration = duration(Duration::from_secs(1), HOUR)
             .default("30s").flag("min-rate-window").example(r#"min-rate-window = "1m""#),
     }

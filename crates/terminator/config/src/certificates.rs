@@ -18,12 +18,11 @@ section! {
     table("service.front.tls.certificates")
         .many().shorthand("chain").flag("certificate").absent("no TLS is terminated")
         .example(r#"certificates = ["certs/", { chain = "a.crt", key = "a.key" }]"#);
-    /// Certificates with their keys. Each is a PEM file that holds both, a table that names
-    /// them separately, or a directory. Of a directory every certificate is loaded whose key is
-    /// there, as ACME clients, other proxies and Kubernetes leave them; if there is none, those
-    /// of the directories in it, as in certbot's `live`. A file `x.ocsp` beside one (DER) is
-    /// stapled. The certificate is chosen by server name; of two for one name, clients that can
-    /// verify ECDSA get that one, and others RSA. The first is the default for unknown names.
+    /// Certificates with their keys. Each is a PEM file that holds both, a table that names them
+    /// separately, or a directory, of which every certificate is loaded whose key is there; if
+    /// there is none, those of the directories in it. A file `x.ocsp` beside one (DER) is stapled.
+    /// The certificate is chosen by server name; of two for one name, clients that can verify ECDSA
+    /// get that one, and others RSA. The first is the default.
     pub(crate) struct WrittenCertificate<'a> {
         /// The certificate chain as PEM, leaf first.
         chain: String = path().example(r#"chain = "site.crt""#),

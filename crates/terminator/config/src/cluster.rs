@@ -34,9 +34,7 @@ section! {
         secret: String = path()
             .flag("cluster-secret").example(r#"secret = "/etc/lariat/cluster.key""#),
         /// Files with further secrets. Nothing is encrypted with them, and what other hosts
-        /// encrypted with them is accepted. So a secret is replaced without a gap: the new one is
-        /// listed here on every host, then exchanged with `secret` on every host, and the old one
-        /// is removed when its tickets have ended.
+        /// encrypted with them is accepted. So a secret is replaced without a gap.
         other_secrets: Vec<String> = path()
             .many().absent("none").flag("cluster-other-secret").requires(&["secret"])
             .example(r#"other-secrets = ["/etc/lariat/cluster.key.old"]"#),
@@ -64,12 +62,12 @@ section! {
         multicast: Option<WrittenMulticast<'a>>,
         /// How long a handshake waits for the peers when its client offers a session that this host
         /// does not have. Then it goes on as a full handshake. Nobody waits for a peer whose round
-        /// trip is longer: `lariat status` shows them, and a message names it.
+        /// trip is longer.
         fetch_timeout: Option<Duration> = duration(MS, MS.saturating_mul(100))
             .absent("twice the longest round trip to a peer, at least 1 ms and at most 50 ms")
             .flag("cluster-fetch-timeout").example(r#"fetch-timeout = "10ms""#),
         /// Sessions that the peers are asked for per second. Beyond it clients get a full handshake
-        /// at once, so that those with made-up ids cost the peers little.
+        /// at once.
         fetch_rate: u32 = count(0, RATE_MAX)
             .default("1000").flag("cluster-fetch-rate").example("fetch-rate = 200"),
         /// How far the clocks of two hosts may differ, with the time on the way. A datagram whose

@@ -38,9 +38,8 @@ section! {
             .many().flag("listen")
             .example(r#"listen = ["[::]:443", "unix:/run/lariat/web.sock"]"#),
         /// Server names whose clients this service is for, where several services listen at one
-        /// address. `*.example` means all names beneath it. An exact name comes before a wildcard,
-        /// a long wildcard before a short one. What is for no service is refused with the alert
-        /// `unrecognized_name`.
+        /// address. `*.example` means all names beneath it. An exact name comes before a wildcard.
+        /// What is for no service is refused with the alert `unrecognized_name`.
         names: Vec<NamePattern> = parsed(Kind::Text("NAME"))
             .many()
             .absent("all names that no other service at the address has, and clients without one")
@@ -51,10 +50,9 @@ section! {
             .many().absent("clients are chosen by their server names alone").flag("protocols")
             .example(r#"protocols = ["acme-tls/1"]"#),
         /// For port 80: requests of plain HTTP/1.1 are answered by the address of the same resource
-        /// by https, with 301 for GET and HEAD and 308 for other methods. The host is that of the
-        /// request, and the port 443, or the one that is named. The service needs no `back`. With
-        /// `back.files`, challenges of ACME's `http-01` are served from
-        /// `.well-known/acme-challenge/` in that folder, and what is not there is redirected.
+        /// by https, with 301 for GET and HEAD and 308 for other methods. The port is 443, or the
+        /// one that is named. The service needs no `back`. With `back.files`, challenges of ACME's
+        /// `http-01` are served from `.well-known/acme-challenge/` in that folder.
         redirect: Option<Redirect> = row(Kind::Text("https[:PORT]"), redirect)
             .absent("requests go to the back").flag("redirect").example(r#"redirect = "https""#),
         starttls: Option<WrittenStarttls<'a>>,
@@ -76,8 +74,7 @@ section! {
             .example(r#"deny = ["192.0.2.0/24", "deny.txt"]"#),
         /// Time without a byte after which the kernel asks whether the client is still there (TCP
         /// keepalive), in whole seconds; 0 turns that off. One that answers none of four probes in
-        /// as much time again is dropped and logged as `client-unreachable`. Two minutes keep the
-        /// entries of most NATs alive.
+        /// as much time again is dropped and logged as `client-unreachable`.
         keepalive: Duration = duration(Duration::ZERO, KEEPALIVE_MAX)
             .default("2m").flag("keepalive").example(r#"keepalive = "30s""#),
         /// The only network interface by which clients come in to the IP addresses of `listen`
@@ -85,13 +82,11 @@ section! {
         interface: Option<String> = row(Kind::Text("NAME"), interface)
             .absent("any interface").flag("interface").example(r#"interface = "eth0""#),
         /// Whether clients may use several paths at once (Multipath TCP, RFC 8684). Others speak
-        /// TCP as ever, as do all where the kernel has no MPTCP. The kernel does not encrypt for
-        /// connections of several paths.
+        /// TCP as ever. The kernel does not encrypt for connections of several paths.
         mptcp: bool = boolean().default("false").flag("mptcp").example("mptcp = true"),
         /// Whether the kernel keeps a new connection of TCP until its first bytes are there, for a
-        /// second at most (TCP_DEFER_ACCEPT), as HAProxy's `defer-accept` and nginx' `deferred`. A
-        /// worker that is not busy wakes less often then. Not for protocols in which the server
-        /// speaks first.
+        /// second at most (TCP_DEFER_ACCEPT), as HAProxy's `defer-accept` and nginx' `deferred`.
+        /// Not for protocols in which the server speaks first.
         defer_accept: bool = boolean()
             .default("false").flag("defer-accept").example("defer-accept = true"),
         tls: WrittenFrontTls<'a>,
@@ -105,9 +100,8 @@ section! {
     /// A protocol whose clients begin in plaintext and ask for TLS. The server gets plaintext,
     /// or TLS by `back.tls`.
     pub(crate) struct WrittenStarttls<'a> {
-        /// The protocol. Its offer of TLS is added to what the server offers, and left out under
-        /// TLS. Of `ftp` the control connection is protected, and no data connection. `front.tls`
-        /// says how TLS is terminated; `timeouts.handshake` bounds the conversation too.
+        /// The protocol. Of `ftp` the control connection is protected, and no data connection.
+        /// `timeouts.handshake` bounds the conversation too.
         protocol: Dialect = choice!(of Dialect: Dialect::ALL)
             .flag("starttls").example(r#"protocol = "smtp""#),
         /// The fate of clients that do not ask for TLS: they are refused in the words of the

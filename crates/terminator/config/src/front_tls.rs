@@ -33,8 +33,7 @@ section! {
     pub(crate) struct WrittenFrontTls<'a> {
         /// `terminate` decrypts clients' TLS and needs certificates. `passthrough` keeps it closed:
         /// only the ClientHello is read, and a server of the back terminates TLS. With `off`
-        /// clients speak plain TCP: a server is connected as soon as a client is, and all bytes are
-        /// relayed as they come. Flags without a certificate mean `off` where only this host can
+        /// clients speak plain TCP. Flags without a certificate mean `off` where only this host can
         /// connect and servers get TLS.
         mode: FrontTlsMode = choice![
             "terminate" => FrontTlsMode::Terminate,
@@ -58,8 +57,8 @@ section! {
             .flag("alpn").example(r#"alpn = ["h2", "http/1.1"]"#),
         /// Versions, suites and groups as Mozilla recommends them for servers (Server Side TLS,
         /// version 6.0 of April 2026). `intermediate` is for servers of all kinds: TLS 1.2 and 1.3.
-        /// `modern` is TLS 1.3 alone. Among the suites, the order is that of `auto`. `versions`,
-        /// `suites` and `groups` beside it come first; `lariat check` names what departs.
+        /// `modern` is TLS 1.3 alone. `versions`, `suites` and `groups` beside it come first;
+        /// `lariat check` names what departs.
         versions_and_suites: Option<&'static Preset> = choice!(of &Preset: PRESETS)
             .absent("the defaults of `versions`, `suites` and `groups`").flag("versions-and-suites")
             .example(r#"versions-and-suites = "modern""#),
@@ -71,13 +70,12 @@ section! {
             .example(r#"versions = ["1.3"]"#),
         /// Cipher suites by their standard names, the preferred one first. `auto` enables all that
         /// are secure: AES first on a CPU with instructions for it, ChaCha20 first elsewhere. Hosts
-        /// of one cluster that differ in this need a list, because a session is resumed only with
-        /// its own suite.
+        /// of one cluster that differ in this need a list.
         suites: Vec<WantedSuite> = choice!(of WantedSuite: &SUITES)
             .many().default("auto").flag("suites").synonyms(SUITE_SYNONYMS)
             .example(r#"suites = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384"]"#),
         /// Key exchange groups, the preferred one first. If a client has sent a share for one of
-        /// them, that one is used, which saves a round trip.
+        /// them, that one is used.
         groups: Vec<Group> = choice!(of Group: &GROUPS)
             .many().default("X25519MLKEM768,x25519,secp256r1,secp384r1").flag("groups")
             .synonyms(GROUP_SYNONYMS).example(r#"groups = ["x25519", "secp256r1"]"#),
@@ -93,10 +91,9 @@ section! {
             .default("true").flag("resumption").example("resumption = false"),
         /// How much early data a client that resumes TLS 1.3 may send (0-RTT, RFC 8446, 2.3), in
         /// bytes; less than a full record (16,640 bytes) counts as one. The service then keeps its
-        /// TLS 1.3 sessions in the session cache, where each resumes once, so that no early data is
-        /// accepted twice. Servers must know which data came early: `send-proxy` with version 2
-        /// sends them TLV 0xe1, the number of bytes from the start that may be early data (four
-        /// bytes, big-endian). Otherwise `early-data-safe` must say that they need not know.
+        /// TLS 1.3 sessions in the session cache, where each resumes once. Servers must know which
+        /// data came early, by TLV 0xe1 of `send-proxy` with version 2, or `early-data-safe` must
+        /// say that they need not know.
         early_data: Option<u32> = size(1, EARLY_DATA_BYTES_MAX)
             .absent("none is taken").flag("early-data").example(r#"early-data = "16KiB""#),
         /// PEM files with certificates of this service that were revoked, or whose key was lost.
@@ -110,9 +107,8 @@ section! {
             .default("resume").flag("replaced-certificates")
             .example(r#"replaced-certificates = "refuse""#),
         /// The most plaintext in a record to clients, also in the handshake, for devices that have
-        /// no memory for 16 KiB. The extensions by which clients ask for it (`max_fragment_length`,
-        /// `record_size_limit`) are not answered, so that it holds for all clients of the service.
-        /// The kernel encrypts nothing then.
+        /// no memory for 16 KiB. It holds for all clients of the service. The kernel encrypts
+        /// nothing then.
         max_record_size: Option<usize> = size(RECORD_BYTES_MIN, RECORD_BYTES_MAX)
             .absent("records carry up to 16,384 bytes, fewer at the start of a connection")
             .flag("max-record-size").example("max-record-size = 512"),
@@ -141,13 +137,13 @@ section! {
             .example(r#"ca = ["clients-ca.pem"]"#),
         /// PEM files with revocation lists of those authorities. No certificate of a client's chain
         /// may be on a list. The issuer of the client's own certificate must have a list;
-        /// authorities above it need none. Of an issuer's lists the newest counts.
+        /// authorities above it need none.
         crl: Vec<String> = path()
             .many().absent("revocation is not checked").flag("client-crl")
             .example(r#"crl = ["clients.crl"]"#),
-        /// The answer to a revocation list past its nextUpdate. `refuse` refuses clients with
-        /// its issuer in their chain, as OpenSSL, HAProxy and nginx do, because later revocations
-        /// are unknown. `accept` uses the old list. Both warn, also before the list expires.
+        /// The answer to a revocation list past its nextUpdate. `refuse` refuses clients with its
+        /// issuer in their chain, as OpenSSL, HAProxy and nginx do. `accept` uses the old list.
+        /// Both warn.
         crl_expired: ExpiredLists = choice![
             "refuse" => ExpiredLists::Refuse,
             "accept" => ExpiredLists::Accept,
@@ -165,9 +161,8 @@ section! {
     table("service.front.tls.client-certificates.allow")
         .absent("every certificate that verifies")
         .example(r#"allow = { uri = ["spiffe://example.org/web/*"], cn = ["ops"] }"#);
-    /// Identities, one of which a client's certificate must have; others are refused with the
-    /// alert access_denied and logged as `client-certificate-not-allowed`. Any entry of any key
-    /// allows. With mode `optional` a client that sends no certificate is served all the same.
+    /// Identities, one of which a client's certificate must have; others are refused with the alert
+    /// access_denied and logged as `client-certificate-not-allowed`. Any entry of any key allows.
     pub(crate) struct WrittenIdentities<'a> {
         /// DNS names among the certificate's alternative names. `*.` at the start stands for one
         /// label.

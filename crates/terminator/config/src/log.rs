@@ -59,7 +59,7 @@ section! {
             .default("/run/systemd/journal/socket").flag("log-journald")
             .example(r#"journald = "/run/systemd/journal.edge/socket""#),
         /// Lines per second and worker for each reason of failure. Further ones are counted, and
-        /// the count is logged, so that a flood does not fill the disk.
+        /// the count is logged.
         failures_per_second: u32 = count(0, 1_000_000)
             .default("10").flag("log-failures").example("failures-per-second = 100"),
         /// The same for each reason that is no failure: a busy host writes at most 50 kB per second
@@ -67,8 +67,7 @@ section! {
         successes_per_second: u32 = count(0, 1_000_000)
             .default("100").flag("log-successes").example("successes-per-second = 1000"),
         /// One of so many connections that ended without a failure gets a line, in each worker. The
-        /// line has the number as `sampled`, so that sums can be estimated. Failures are not
-        /// sampled.
+        /// line has the number as `sampled`. Failures are not sampled.
         sample: u32 = count(1, 1_000_000).default("1").flag("log-sample").example("sample = 100"),
     }
 }

@@ -28,8 +28,8 @@ section! {
     /// The threads that carry connections. A change takes a restart.
     pub(crate) struct WrittenWorkers<'a> {
         /// `auto` starts one for every CPU that the process may use, pinned to it. A number starts
-        /// that many, pinned while there are enough CPUs. A list such as `"0-3,6"` starts one for
-        /// each of these CPUs; write a single CPU as `"4-4"`.
+        /// that many. A list such as `"0-3,6"` starts one for each of these CPUs; write a single
+        /// CPU as `"4-4"`.
         threads: ThreadChoice = row(Kind::Threads, threads)
             .default("auto").flag("workers").example("threads = 4"),
         /// The length of the kernel's queue of connections not yet accepted, for each listener and
@@ -38,8 +38,8 @@ section! {
         /// The queue of TCP Fast Open (RFC 7413); 0 = off. Replayed data reaches TLS only.
         fast_open: u32 = count(0, 65_535).default("0").flag("fast-open").example("fast-open = 256"),
         /// Threads that find and read files that are not in memory, so that no worker waits for a
-        /// disk; shared by all workers, and started when needed. Four keep one disk busy; many
-        /// disks or network file systems need more. A thread whose file system hangs is replaced.
+        /// disk; shared by all workers, and started when needed. Many disks or network file systems
+        /// need more.
         file_threads: usize = count(1, 64)
             .default("4").flag("file-threads").example("file-threads = 16"),
     }
@@ -54,10 +54,9 @@ section! {
         /// the kernel's queue.
         connections: u32 = count(1, 10_000_000)
             .default("50000").flag("connections").example("connections = 200000"),
-        /// Handshakes in progress. It bounds what a flood of half-open clients can hold in memory;
-        /// where it is reached, a newcomer takes the place of the oldest that has not sent its
-        /// whole hello or, if those are fewer, of the oldest that was answered. Where clients wait
-        /// longer than a second for their turn, the newest are served first.
+        /// Handshakes in progress. Where it is reached, a newcomer takes the place of the oldest
+        /// that has not sent its whole hello or, if those are fewer, of the oldest that was
+        /// answered.
         handshakes: u32 = count(1, 10_000_000)
             .default("10000").flag("handshakes").example("handshakes = 2000"),
         per_source: WrittenSourceLimits<'a>,
@@ -68,8 +67,7 @@ section! {
     table("limits.per-source")
         .absent("its defaults").example("per-source = { connections = 200, rate = 50 }");
     /// The most that one client address may take, over all services; where a PROXY header must
-    /// come, the address in it. It keeps one host from taking the places of all others, and no
-    /// browser meets the defaults.
+    /// come, the address in it. No browser meets the defaults.
     pub(crate) struct WrittenSourceLimits<'a> {
         /// Open connections of one client address; 0 = no limit. Further ones are reset:
         /// `source-connection-limit`.
@@ -85,9 +83,8 @@ section! {
         /// The leading bits of an IPv6 address that are one source: sites are given a /64 or more.
         ipv6_prefix: u8 = count(16, 128)
             .default("64").flag("source-ipv6-prefix").example("ipv6-prefix = 56"),
-        /// Networks without limits of one client address, or files that list them. A load balancer
-        /// may bring all clients under its own address; name it here, or have it send a PROXY
-        /// header.
+        /// Networks without limits of one client address, or files that list them. Name a load
+        /// balancer here, or have it send a PROXY header.
         exempt: Vec<String> = networks()
             .many()
             .absent("this host, private networks (RFC 1918, RFC 4193) and link-local addresses")
@@ -113,10 +110,9 @@ section! {
         /// `on` both.
         sandbox: SandboxOptions = choice!(of SandboxOptions: SANDBOXES)
             .default("on").flag("sandbox").example(r#"sandbox = "files""#),
-        /// The TCP ports that the worker process can connect to, at any address, even if an
-        /// attacker controls it: those of all servers, and those that a reload may bring. `[]`
-        /// allows none, for Unix sockets and files. A change takes a restart, and so does a server
-        /// at any other port. At most 4096 ports. It needs `sandbox = "on"` and Linux 6.7 with
+        /// The TCP ports that the worker process can connect to, even if an attacker controls it:
+        /// those of all servers, and those that a reload may bring. `[]` allows none. A change
+        /// takes a restart. At most 4096 ports. It needs `sandbox = "on"` and Linux 6.7 with
         /// Landlock; the start warns if the kernel cannot do it.
         connect_ports: Vec<RangeInclusive<u16>> = row(Kind::Ports, port_range)
             .many().absent("any port").flag("connect-ports")
@@ -126,8 +122,7 @@ section! {
         drain: Duration = duration(Duration::ZERO, DAY)
             .default("60s").flag("drain-timeout").example(r#"drain = "5m""#),
         /// How long connections are still accepted when a drain is asked for, while `/ready`
-        /// answers 503: until every load balancer has noticed. `drain` begins then. Set it to the
-        /// interval of their checks times the failures that they wait for.
+        /// answers 503: until every load balancer has noticed. `drain` begins then.
         drain_delay: Duration = duration(Duration::ZERO, DAY)
             .default("0s").flag("drain-delay").example(r#"drain-delay = "10s""#),
         /// A file to which the supervisor writes its process id.
@@ -148,8 +143,8 @@ section! {
         /// files are looked at every 10 seconds.
         watch: bool = boolean()
             .default("false").flag("reload-watch").alone("on").example("watch = true"),
-        /// How long files must stay as they are before they are read: programs that renew
-        /// certificates write several. After ten times this they are read in any case.
+        /// How long files must stay as they are before they are read. After ten times this they are
+        /// read in any case.
         debounce: Duration = duration(Duration::from_millis(10), Duration::from_secs(600))
             .default("1s").flag("reload-debounce").example(r#"debounce = "5s""#),
     }

@@ -28,9 +28,9 @@ section! {
         address: Zoned<Endpoint> = parsed(Kind::Endpoint)
             .example(r#"address = "app.internal:8080""#),
         /// How many servers an address with SRV records (`srv:`) stands for at most. Each is a
-        /// server of its own in logs, metrics and the status, by the address and a number; one that
-        /// no record names is not used. Records beyond them are left out, those of the highest
-        /// priority numbers first. The flag follows its `--backend`.
+        /// server of its own in logs, metrics and the status, by the address and a number. Records
+        /// beyond them are left out, those of the highest priority numbers first. The flag follows
+        /// its `--backend`.
         instances: u16 = count(1, 64).default("8").flag("instances").example("instances = 4"),
         /// The server's share of connections, relative to the others'. The flag follows its
         /// `--backend`.
@@ -52,12 +52,11 @@ section! {
     /// may serve them have `max-connections`.
     pub(crate) struct WrittenQueue<'a> {
         /// Connections that wait at once, over all workers of this process; further ones end for
-        /// `server-queue-full`. 0 = none waits. Each that waits holds its handshake's state and
-        /// what its client has sent, and looks for a server four times per second.
+        /// `server-queue-full`. 0 = none waits.
         length: usize = count(0, 10_000)
             .default("1000").flag("queue-length").example("length = 100"),
         /// Time that a connection waits; then it ends for `server-queue-timeout`. HAProxy calls it
-        /// `timeout queue`. Few clients wait for longer, and a longer queue makes all late.
+        /// `timeout queue`.
         timeout: Duration = duration(Duration::from_millis(10), HOUR)
             .default("5s").flag("queue-timeout").example(r#"timeout = "2s""#),
     }
@@ -72,9 +71,7 @@ section! {
     pub(crate) struct WrittenCheck<'a> {
         /// The test that a server passes: a connection that is accepted (`tcp`; with `starttls`, a
         /// greeting that is no error), a TLS handshake that finishes (`tls`), or a `GET` answered
-        /// with a status from 200 to 399 (`http`). Interim answers (1xx) are passed over; the
-        /// content is read as far as it comes without a pause of 100 ms, up to 1 MiB, and does not
-        /// count.
+        /// with a status from 200 to 399 (`http`).
         kind: CheckWord = choice![
             "tcp" => CheckWord::Tcp,
             "tls" => CheckWord::Tls,

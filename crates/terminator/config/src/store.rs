@@ -58,14 +58,13 @@ section! {
             .flag("cluster-store-ca").requires(&["url"])
             .example(r#"ca = ["/etc/lariat/store-ca.pem"]"#),
         /// Nodes of a Redis Cluster, to which the host of `url` belongs as well; with `sentinel`,
-        /// further sentinels, and masters. One that answers is enough: it names others, which are
-        /// dialled if they are listed here, or at the host of one that is listed, or in `networks`;
-        /// or if `ca` is written, since its authority then vouches for them.
+        /// further sentinels, and masters. Others that they name are dialled if they are listed
+        /// here, at the host of one that is listed, or in `networks`; or if `ca` is written.
         nodes: Vec<String> = row(Kind::Text("HOST:PORT"), node_text)
             .repeated().absent("the store is one server, at `url`").flag("cluster-store-node")
             .requires(&["url"]).example(r#"nodes = ["10.0.0.6:6379", "10.0.0.7:6379"]"#),
         /// Networks in which nodes may be that a Redis Cluster or sentinels name, or files that
-        /// list them. Who could name others would be sent the password.
+        /// list them.
         networks: Vec<String> = networks()
             .many().absent("none but the hosts of `url` and `nodes`")
             .flag("cluster-store-network").requires(&["url"])
@@ -91,7 +90,7 @@ section! {
             .default("20ms").flag("cluster-store-fetch-timeout").requires(&["url"])
             .example(r#"fetch-timeout = "50ms""#),
         /// Sessions that the store is asked for per second. Beyond it clients get a full handshake
-        /// at once, so that those with made-up ids cost the store little.
+        /// at once.
         fetch_rate: u32 = count(0, RATE_MAX)
             .default("10000").flag("cluster-store-fetch-rate").requires(&["url"])
             .example("fetch-rate = 2000"),

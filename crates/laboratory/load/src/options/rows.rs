@@ -145,8 +145,7 @@ const KEYS: &[Key] = &[
     row(TARGET, "move-sessions", Kind::Switch)
         .help(
             "Each new connection of a client goes to the next address of --connect, so that a \
-             session is offered to another server than the one that gave it. With --handshake \
-             any, the share of resumed handshakes is that of sessions which other servers accept.",
+             session is offered to another server than the one that gave it.",
         )
         .example("move-sessions = true"),
     row(TARGET, "source", Kind::Text("ADDRESS"))
@@ -164,12 +163,9 @@ const KEYS: &[Key] = &[
     row(CLIENT, "handshake", Kind::Choice(KINDS))
         .default("full")
         .help(
-            "The kind of handshake. With \
-             `session-id` and `ticket` (TLS 1.2) and `psk` (TLS 1.3) the first handshake of a \
-             session is full and all others resume it; one that does not counts as failed. \
-             `any` resumes whatever the server gave, as browsers do. `mixed` gives each client \
-             another kind in turn: full and every resumption that --tls, --tickets and \
-             --session-ids leave.",
+            "The kind of handshake. With `session-id` and `ticket` (TLS 1.2) and `psk` (TLS 1.3) \
+             the first handshake of a session is full and all others must resume it. `any` \
+             resumes whatever the server gave. `mixed` gives each client another kind in turn.",
         )
         .example(r#"handshake = "session-id""#),
     row(CLIENT, "requests-per-session", Kind::Text("N|unlimited"))
@@ -190,9 +186,8 @@ const KEYS: &[Key] = &[
         .absent("as many as --connections; 1000 in open load")
         .help(
             "How many clients there are, or, with --session-arrivals, how many there can be at \
-             once. Each has its own sessions and does one thing at a time, so in open load this \
-             is how many transactions can be under way; one that finds no client free has \
-             failed.",
+             once. Each has its own sessions and does one thing at a time; in open load a \
+             transaction that finds no client free has failed.",
         )
         .example("clients = 10000"),
     row(
@@ -203,9 +198,9 @@ const KEYS: &[Key] = &[
     .excludes(&["session-arrivals"], "every client is new there")
     .absent("round-robin; fewest in open load with one kind of handshake and no --clients")
     .help(
-        "Which of the free clients is next: the one that has been free the longest, so that \
-             all take part, or one that has made a request before, so that as few take part as \
-             the load needs. With round-robin, the first handshake of every client is full.",
+        "Which of the free clients is next: the one that has been free the longest, so that all \
+         take part, or one that has made a request before, so that as few take part as the load \
+         needs.",
     )
     .example(r#"client-selection = "fewest""#),
     row(CLIENT, "think-time", TIME)
@@ -347,8 +342,7 @@ const KEYS: &[Key] = &[
         .absent("50, but at least one per thread")
         .help(
             "Closed load: this number of transactions is in progress at any moment; when one \
-             ends, the next begins. A slow server slows it down, so latencies are no measure of \
-             a busy one.",
+             ends, the next begins. A slow server slows it down.",
         )
         .example("connections = 200"),
     row(ARRIVAL, "rate", Kind::Text("R"))
@@ -387,12 +381,10 @@ const KEYS: &[Key] = &[
     row(ARRIVAL, "session-arrivals", Kind::Switch)
         .requires(OPEN)
         .help(
-            "In open load, each planned instant brings a new client without a session, in place \
-             of a request of a free client. It makes --requests-per-session requests \
-             (--requests-per-connection, where no session is resumed): the first is due at that \
-             instant, each other one when the one before it has succeeded and --think-time has \
-             passed. A client whose request fails gives up, and the rest are never made. Rates \
-             stay those of requests.",
+            "In open load, each planned instant brings a new client without a session. It makes \
+             --requests-per-session requests (--requests-per-connection, where no session is \
+             resumed), each when the one before it has succeeded and --think-time has passed. A \
+             client whose request fails gives up. Rates stay those of requests.",
         )
         .example("session-arrivals = true"),
     row(ARRIVAL, "duration", SOME_TIME)
