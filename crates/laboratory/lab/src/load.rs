@@ -3,6 +3,5 @@
 pub(crate) mod date;
 pub(crate) mod destination;
 pub(crate) mod files;
-pub(crate) mod flags;
 pub(crate) mod live;
 pub(crate) mod resolve;

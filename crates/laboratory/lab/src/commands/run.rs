@@ -9,13 +9,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use lexopt::Parser;
 use measure::experiment::{self, Event, FailureKind, Moment, Placement};
 use measure::host::HostReport;
 use measure::record::Tool;
 use options::Complaint;
 
-use super::run_arguments::{self as arguments, Mode, Request};
+use super::run_arguments::RunArguments;
 use super::targets::{check_name, programs, report_fault, with_root};
 use crate::console::{Console, print};
 use crate::exit::Exit;
@@ -42,11 +41,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 const ENDING: &str = "Ending; what was measured is in the record.";
 
 /// Runs scenarios, lists them, or prints what it would do.
-pub(super) fn run(parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
-    let (request, words) = match arguments::read(parser)? {
-        Ok(read) => read,
-        Err(exit) => return Ok(exit),
-    };
+pub(super) fn run(request: RunArguments, console: Console) -> Result<Exit, UsageError> {
+    let words = std::env::args_os().skip(2);
+    let words = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     if let Some(path) = &request.resume {
         return Ok(resume(path, &request, words, console));
     }
@@ -82,12 +81,12 @@ struct Prepared {
 type Refused = Result<Exit, UsageError>;
 
 /// Everything that can be wrong about what was asked.
-fn prepare(request: &Request, console: Console) -> Result<Prepared, Refused> {
+fn prepare(request: &RunArguments, console: Console) -> Result<Prepared, Refused> {
     let targets = targets(request, console)?;
     let listed = scenarios::choose(&request.scenarios, request.scenario_folder.as_deref());
     let listed = listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
     let host = host::report(None);
-    let placement = placement::place(&request.seating, &host.cores).map_err(|denied| {
+    let placement = placement::place(&request.seating(), &host.cores).map_err(|denied| {
         let allowed: Vec<_> = host.cores.iter().map(|core| core.cpu.to_string()).collect();
         Err(UsageError::new(
             denied.to_string(),
@@ -104,24 +103,22 @@ fn prepare(request: &Request, console: Console) -> Result<Prepared, Refused> {
     })
 }
 
-fn targets(request: &Request, console: Console) -> Result<Vec<Target>, Refused> {
-    let folder = request.arguments.path("target-folder");
-    let targets = targets::load_all(folder.as_deref());
+fn targets(request: &RunArguments, console: Console) -> Result<Vec<Target>, Refused> {
+    let targets = targets::load_all(request.builds.target_folder.as_deref());
     let targets = targets.map_err(|fault| Ok(report_fault(&fault, console)))?;
-    let only = request.only.get("target").into_iter().flatten();
-    for name in request.targets.iter().flatten().chain(only) {
-        check_name(name, &targets).map_err(Err)?;
+    for name in request.targets() {
+        check_name(&name, &targets).map_err(Err)?;
     }
     Ok(targets)
 }
 
-fn builds(request: &Request, targets: &[Target]) -> Result<Builds, UsageError> {
-    let programs = programs(&request.arguments, targets)?;
+fn builds(request: &RunArguments, targets: &[Target]) -> Result<Builds, UsageError> {
+    let programs = programs(&request.builds, targets)?;
     let builds = Builds {
         programs,
         ..Builds::default()
     };
-    with_root(builds, &request.arguments)
+    with_root(builds, &request.builds)
 }
 
 /// The programs of those targets that take part; after them, of what they load or are loaded by.
@@ -159,7 +156,7 @@ fn expand(
     listed: &[Listed],
     targets: &[Target],
     builds: &Builds,
-    request: &Request,
+    request: &RunArguments,
     host: &HostReport,
     console: Console,
 ) -> Result<Vec<Expanded>, Refused> {
@@ -196,21 +193,18 @@ fn expand(
     }
 }
 
-fn list(request: &Request, console: Console) -> Result<Exit, UsageError> {
+fn list(request: &RunArguments, console: Console) -> Result<Exit, UsageError> {
     let prepared = || {
         let listed = scenarios::list(request.scenario_folder.as_deref());
         let listed =
             listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
         let targets = targets(request, console)?;
         let host = HostReport::default();
-        let of_mode = |mode| {
-            let mode = Request {
-                mode,
-                ..Request::default()
-            };
+        let of_mode = |full| {
+            let mode = RunArguments::of_mode(full);
             expand(&listed, &targets, &Builds::default(), &mode, &host, console)
         };
-        Ok((of_mode(Mode::Quick)?, of_mode(Mode::Full)?))
+        Ok((of_mode(false)?, of_mode(true)?))
     };
     match prepared() {
         Err(refused) => refused,
@@ -219,7 +213,12 @@ fn list(request: &Request, console: Console) -> Result<Exit, UsageError> {
 }
 
 /// A run of its own.
-fn begin(mut prepared: Prepared, request: &Request, words: Vec<String>, console: Console) -> Exit {
+fn begin(
+    mut prepared: Prepared,
+    request: &RunArguments,
+    words: Vec<String>,
+    console: Console,
+) -> Exit {
     let date = Date::of(SystemTime::now());
     let begun = Ground::new(request, console).and_then(|ground| {
         let journal = Journal::create(request.record.as_deref(), date);
@@ -241,7 +240,7 @@ struct Ground {
 }
 
 impl Ground {
-    fn new(request: &Request, console: Console) -> Result<Self, Exit> {
+    fn new(request: &RunArguments, console: Console) -> Result<Self, Exit> {
         let failed = |error: std::io::Error| {
             console.fail(
                 format_args!("the host refuses: {error}"),
@@ -280,7 +279,7 @@ fn refuse(fault: &JournalFault, console: Console) -> Exit {
 /// The first line of the record.
 fn plan(
     prepared: &mut Prepared,
-    request: &Request,
+    request: &RunArguments,
     words: Vec<String>,
     date: Date,
     ground: &Ground,
@@ -315,9 +314,9 @@ fn plan(
 }
 
 /// Keys and ciphers; a signal ends that at once, and the run with it.
-fn measure_speeds(prepared: &mut Prepared, request: &Request, ground: &Ground) {
+fn measure_speeds(prepared: &mut Prepared, request: &RunArguments, ground: &Ground) {
     let console = ground.console;
-    let Some(rows) = request.speeds else {
+    let Some(rows) = request.speeds() else {
         return;
     };
     let timing = Timing::of(rows);
@@ -361,11 +360,11 @@ fn recorded(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::Target> {
 }
 
 /// A run that was stopped, from where it stopped.
-fn resume(path: &Path, request: &Request, words: Vec<String>, console: Console) -> Exit {
+fn resume(path: &Path, request: &RunArguments, words: Vec<String>, console: Console) -> Exit {
     let resumed = Ground::new(request, console).and_then(|ground| {
         let (record, mut journal) =
             Journal::resume(path).map_err(|fault| refuse(&fault, console))?;
-        let first = arguments::of_command(&record.plan.command).map_err(|error| {
+        let first = RunArguments::of_command(&record.plan.command).map_err(|error| {
             console.error(error);
             Exit::Usage
         })?;
@@ -417,7 +416,7 @@ fn carry_out(
     plan: &experiment::Plan,
     mut journal: Journal,
     past: Past,
-    request: &Request,
+    request: &RunArguments,
     ground: &Ground,
 ) -> Result<Exit, Exit> {
     let console = ground.console;
@@ -456,7 +455,7 @@ fn report_missing(plan: &experiment::Plan, resolved: &[ResolvedTarget], console:
     }
 }
 
-fn conclude(tally: Tally, journal: &Journal, request: &Request, console: Console) -> Exit {
+fn conclude(tally: Tally, journal: &Journal, request: &RunArguments, console: Console) -> Exit {
     let path = journal.path().display().to_string();
     if !tally.is_complete {
         console.say(format_args!("stopped; the record is {path}"));
