@@ -24,7 +24,7 @@ use options::command_line::{SHELLS, help, manual_page, outcome, proposals, scrip
 
 use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::process::guard;
+use crate::process;
 use crate::usage::{UsageError, unknown};
 
 /// Load TLS servers, probe them, measure them, and compare them
@@ -107,9 +107,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, console: Consol
     // Not for users: a program that we start is started by this one, which outlives us to end it.
     if arguments
         .first()
-        .is_some_and(|first| first == guard::COMMAND)
+        .is_some_and(|first| first == process::COMMAND)
     {
-        guard::run(arguments.into_iter().skip(1));
+        process::run(arguments.into_iter().skip(1));
         return Exit::Success;
     }
     let ended = parse(arguments).and_then(|command| match command {

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use measure::experiment::Experiment;
-use report::Document;
+use report::ReportDocument;
 
 use super::report::{Sinks, write_all};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::pages::{check_page, ended};
-use crate::records::{Records, open_all};
+use crate::pages::{Records, check_page, ended, open_all};
 use crate::usage::UsageError;
 
 /// Compare what changed from one record to another
@@ -70,7 +69,7 @@ fn check_records(arguments: &CompareArguments) -> Result<(), UsageError> {
     ))
 }
 
-fn compared(records: &Records) -> Result<Document, UsageError> {
+fn compared(records: &Records) -> Result<ReportDocument, UsageError> {
     match records {
         Records::Loads(named) => Ok(report::load::document(&named.list())),
         Records::Experiments(named) => experiments(&named.list()),
@@ -81,7 +80,7 @@ fn compared(records: &Records) -> Result<Document, UsageError> {
     }
 }
 
-fn experiments(records: &[(&str, &Experiment)]) -> Result<Document, UsageError> {
+fn experiments(records: &[(&str, &Experiment)]) -> Result<ReportDocument, UsageError> {
     let (a, b) = (records[0], records[1]);
     if report::experiment::configurations_in_common(a.1, b.1) == 0 {
         return Err(UsageError::new(

@@ -7,7 +7,8 @@ use clap::Args;
 use super::values::{Speeds, value};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::host::{self, Timing};
+use crate::host;
+use crate::host::SpeedTiming;
 use crate::usage::UsageError;
 
 /// Show what this host has for TLS, and how fast its keys and ciphers are
@@ -54,7 +55,7 @@ pub(super) fn run(arguments: HostArguments, console: Console) -> Result<Exit, Us
     })
 }
 
-fn timing(arguments: &HostArguments) -> Result<Option<Timing>, UsageError> {
+fn timing(arguments: &HostArguments) -> Result<Option<SpeedTiming>, UsageError> {
     let Some(rows) = arguments.speeds.rows() else {
         return match arguments.seconds {
             None => Ok(None),
@@ -64,9 +65,9 @@ fn timing(arguments: &HostArguments) -> Result<Option<Timing>, UsageError> {
             )),
         };
     };
-    let usual = Timing::of(rows);
+    let usual = SpeedTiming::of(rows);
     let each = arguments.seconds.unwrap_or(usual.each);
-    Ok(Some(Timing { each, ..usual }))
+    Ok(Some(SpeedTiming { each, ..usual }))
 }
 
 fn seconds(text: &str) -> Option<Duration> {
@@ -79,19 +80,22 @@ fn seconds(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
     use crate::commands::values::read;
-    use load::speed::Rows;
+    use load::speed::SpeedRows;
 
-    fn planned(line: &str) -> Result<Option<Timing>, String> {
+    fn planned(line: &str) -> Result<Option<SpeedTiming>, String> {
         timing(&read(line)?).map_err(|error| error.to_string())
     }
 
     #[test]
     fn flags_mean_what_they_say() {
-        assert_eq!(planned("").unwrap(), Some(Timing::of(Rows::Quick)));
+        assert_eq!(
+            planned("").unwrap(),
+            Some(SpeedTiming::of(SpeedRows::Quick))
+        );
         assert_eq!(planned("--speeds none").unwrap(), None);
         let long = planned("--speeds full --seconds 2.5s").unwrap().unwrap();
         let each = Duration::from_millis(2500);
-        assert_eq!((long.rows, long.each), (Rows::Full, each));
+        assert_eq!((long.rows, long.each), (SpeedRows::Full, each));
     }
 
     #[test]

@@ -6,16 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueHint, value_parser};
-use load::observe::chain::Roots;
+use load::observe::chain::TrustedRoots;
 use load::options::value::OrNone;
-use load::plan::{ClientCertificate, ProxyVersion};
+use load::plan::{OwnCertificate, ProxyVersion};
 use measure::probe::ProbeReport;
 use options::Report;
 use probe::expect::{Expectations, Unmet};
-use probe::facts;
-use probe::points;
-use probe::run::{Limits, Options, probe};
-use report::Document;
+use probe::run::{ProbeOptions, WaitLimits, probe};
+use probe::{facts, points};
+use report::ReportDocument;
 use sys::own_name;
 use sys::socket::Zoned;
 use wire::address::{Address, AddressError, Endpoint};
@@ -26,8 +25,7 @@ use super::values::{ProbeOutput, choice, time, value};
 
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::load::files::{PlanFile, read};
-use crate::load::resolve::{Resolved, resolve};
+use crate::load::{PlanFile, ResolvedAddress, read, resolve};
 use crate::pages::{check_page, ended, write_page};
 use crate::usage::UsageError;
 
@@ -105,8 +103,8 @@ pub(super) struct ProbeConduct {
 }
 
 impl ProbeConduct {
-    pub(super) fn limits(&self, greeting: Duration) -> Limits {
-        Limits {
+    pub(super) fn limits(&self, greeting: Duration) -> WaitLimits {
+        WaitLimits {
             connection: self.timeout,
             greeting,
             address: self.max_time,
@@ -120,7 +118,7 @@ impl ProbeConduct {
             return Ok(places.find_map(|path| read(path).ok()));
         };
         let pem = file("ca", path)?;
-        if Roots::read(&pem).is_none() {
+        if TrustedRoots::read(&pem).is_none() {
             let text = format!("{} holds no certificate", path.display());
             return Err(UsageError::new(
                 text,
@@ -190,7 +188,7 @@ pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, U
 /// Writes a page, or prints the same or JSON.
 pub(super) fn give(
     output: &ProbeOutput,
-    document: impl FnOnce() -> Document,
+    document: impl FnOnce() -> ReportDocument,
     json: impl FnOnce() -> String,
     console: Console,
 ) -> Exit {
@@ -260,7 +258,7 @@ fn tell_unmet(unmet: &[Unmet], console: Console) -> Exit {
 }
 
 /// Reads flags and files, and looks up names.
-fn options(arguments: ProbeArguments) -> Result<Options, UsageError> {
+fn options(arguments: ProbeArguments) -> Result<ProbeOptions, UsageError> {
     let hosts = arguments.hosts;
     let endpoints = hosts.iter().map(|host| endpoint(host));
     let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
@@ -288,7 +286,7 @@ fn options(arguments: ProbeArguments) -> Result<Options, UsageError> {
             .then(|| name.clone()),
     };
     let authority = server_name.clone().unwrap_or_else(|| name.clone());
-    Ok(Options {
+    Ok(ProbeOptions {
         expected_name: Some(authority.clone()),
         proxy: arguments.send_proxy,
         starttls: arguments.starttls,
@@ -365,7 +363,7 @@ pub(super) fn addresses(
     for (host, endpoint) in hosts.iter().zip(endpoints) {
         match resolve(endpoint) {
             Err(reason) => unresolved.push((host.clone(), reason)),
-            Ok(Resolved { address, others }) => {
+            Ok(ResolvedAddress { address, others }) => {
                 let first = match address {
                     Address::Ip(address) => Some(address),
                     Address::Unix(_) | Address::Inherited(_) => None,
@@ -415,9 +413,9 @@ fn file(flag: &str, path: &Path) -> Result<Vec<u8>, UsageError> {
     read(path).map_err(|text| UsageError::new(text, hint))
 }
 
-fn client_certificate(path: &Path) -> Result<ClientCertificate, UsageError> {
+fn client_certificate(path: &Path) -> Result<OwnCertificate, UsageError> {
     let pem = file("client-certificate", path)?;
-    Ok(ClientCertificate {
+    Ok(OwnCertificate {
         chain_pem: pem.clone(),
         key_pem: pem,
     })
@@ -437,7 +435,7 @@ pub(super) fn get(path: &str, authority: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Options, String> {
+    fn read(line: &str) -> Result<ProbeOptions, String> {
         let arguments = crate::commands::values::read(line)?;
         options(arguments).map_err(|error| error.to_string())
     }

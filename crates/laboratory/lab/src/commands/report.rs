@@ -8,18 +8,17 @@ use std::time::SystemTime;
 use clap::{Args, ValueHint};
 use load::options::value::OrNone;
 use measure::merge::merged;
-use measure::record::Record;
-use report::Document;
-use report::experiment::{Refusal, Subject};
+use measure::record::LoadRecord;
+use report::ReportDocument;
+use report::experiment::{CardRefusal, CardSubject};
 
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::load::date::Date;
-use crate::load::destination::Destination;
+use crate::load::destination::{Destination, RecordDate};
 use crate::pages::{
-    WriteFault, check_card, check_page, ended, write_card, write_files, write_page,
+    NamedRecords, Records, WriteFault, check_card, check_page, ended, open_all, tame, write_files,
+    write_page,
 };
-use crate::records::{Named, Records, open_all, tame};
 use crate::usage::UsageError;
 
 /// Make tables, figures and a page from records of loads or experiments
@@ -42,7 +41,7 @@ Examples:
     lariat-lab report run.jsonl -o run.html
 
   One finding to show around:
-    lariat-lab report run.jsonl --card card.png --context 'TLS 1.3, P-256, PSK'")]
+    lariat-lab report run.jsonl --card card.svg --context 'TLS 1.3, P-256, PSK'")]
 pub(super) struct ReportArguments {
     /// Records, in the order in which they are shown
     #[arg(value_name = "RECORD", value_hint = ValueHint::AnyPath)]
@@ -53,10 +52,10 @@ pub(super) struct ReportArguments {
     /// write it there, and report it alone
     #[arg(long, value_name = "SUM.json", value_hint = ValueHint::AnyPath)]
     merge: Option<PathBuf>,
-    /// Write one claim of an experiment as a picture of 1200 by 630 pixels, or as CARD.svg: how
-    /// much better the first target is than all others, on which host, and the command that repeats
-    /// it. What the record does not bear is refused
-    #[arg(long, value_name = "CARD.png", value_hint = ValueHint::AnyPath)]
+    /// Write one claim of an experiment as a picture of 1200 by 630 pixels: how much better the
+    /// first target is than all others, on which host, and the command that repeats it. What the
+    /// record does not bear is refused
+    #[arg(long, value_name = "CARD.svg", value_hint = ValueHint::AnyPath)]
     card: Option<PathBuf>,
     /// Scenario that the card is about, if the record has several
     #[arg(long, value_name = "NAME", requires = "card")]
@@ -115,7 +114,7 @@ pub(super) fn run(arguments: ReportArguments, console: Console) -> Result<Exit, 
     let report = match &records {
         Records::Loads(named) => report::load::document(&named.list()),
         Records::Experiments(named) => report::experiment::document(&named.list()),
-        Records::Mixed(..) => Document::default(),
+        Records::Mixed(..) => ReportDocument::default(),
     };
     let is_whole = records.len() == paths.len() || arguments.merge.is_some();
     let written = write_all(&arguments.sinks, &report, "", console);
@@ -139,25 +138,25 @@ fn card(
             return Err(UsageError::new("--card is of one experiment", hint));
         }
     };
-    let subject = Subject {
+    let subject = CardSubject {
         scenario: arguments.scenario.as_deref(),
         context: arguments.context.as_deref(),
     };
     // Names in a refusal are the record's.
-    let refused = |refusal: Refusal| {
+    let refused = |refusal: CardRefusal| {
         let [seen, hint] = [refusal.seen, refusal.hint].map(|text| tame(&text));
         UsageError::new(format!("no card: {seen}"), hint)
     };
     let svg = report::experiment::card(experiment, subject).map_err(refused)?;
-    Ok(ended(write_card(path, &svg, console), console))
+    Ok(ended(write_page(path, &svg, console), console))
 }
 
 /// The sum of records, which is written; or how the program ends.
 fn merge(
-    named: &Named<Record>,
+    named: &NamedRecords<LoadRecord>,
     path: &Path,
     console: Console,
-) -> Result<Result<Named<Record>, Exit>, UsageError> {
+) -> Result<Result<NamedRecords<LoadRecord>, Exit>, UsageError> {
     let parts: Vec<_> = named.records.iter().collect();
     let sum = merged(&parts).map_err(|fault| {
         let hint = "begin the same load on all hosts with --start-at, and name all their records";
@@ -166,14 +165,14 @@ fn merge(
         UsageError::new(format!("these records are not of one load: {fault}"), hint)
     })?;
     let target = OrNone::This(path.to_owned());
-    let now = Date::of(SystemTime::now());
+    let now = RecordDate::of(SystemTime::now());
     let written =
         Destination::open(Some(&target), now).and_then(|place| place.write(&sum.to_json()));
     if let Err(fault) = written {
         fault.report("merge", console);
         return Ok(Err(Exit::Failed));
     }
-    Ok(Ok(Named {
+    Ok(Ok(NamedRecords {
         names: vec!["sum".to_owned()],
         records: vec![sum],
     }))
@@ -206,7 +205,7 @@ fn of_one_kind(records: Records) -> Result<Records, UsageError> {
 /// Writes or prints a report: of its figures those with names that begin so.
 pub(super) fn write_all(
     sinks: &Sinks,
-    report: &Document,
+    report: &ReportDocument,
     figures: &str,
     console: Console,
 ) -> Result<(), WriteFault> {
@@ -234,11 +233,11 @@ mod tests {
 
     #[test]
     fn records_do_not_speak_to_the_terminal() {
-        let started = |text: &str| Record {
+        let started = |text: &str| LoadRecord {
             started: text.to_owned(),
-            ..Record::default()
+            ..LoadRecord::default()
         };
-        let named = Named {
+        let named = NamedRecords {
             names: Vec::new(),
             records: vec![started("\u{1b}[2J"), started("later")],
         };

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueHint, value_parser};
-use load::speed::Rows;
+use load::speed::SpeedRows;
 use measure::host::HostReport;
 use options::command_line::proposals_and_paths;
 
 use super::values::{BuildArguments, CpuList, Pair, SOME_TIME, Speeds, cpu_list, pair, time};
-use crate::experiment::placement::Seating;
-use crate::scenario::catalogue;
-use crate::scenario::expansion::Asked;
+use crate::run::needs::Seating;
+use crate::run::scenario;
+use crate::run::scenario::expansion::ScenarioOverrides;
 use crate::usage::UsageError;
 
 /// Measure servers side by side, and record the results
@@ -134,7 +134,7 @@ fn names(text: &str) -> Result<NameList, &'static str> {
 }
 
 fn scenario_names() -> Vec<String> {
-    let listed = catalogue::list(None).unwrap_or_default();
+    let listed = scenario::list(None).unwrap_or_default();
     listed.into_iter().map(|one| one.name).collect()
 }
 
@@ -147,10 +147,10 @@ impl RunArguments {
     }
 
     /// The same as expansion takes it.
-    pub(super) fn asked(&self, host: &HostReport) -> Asked {
+    pub(super) fn asked(&self, host: &HostReport) -> ScenarioOverrides {
         let lacking = host.abilities.iter().filter(|ability| !ability.is_there);
         let lacking = lacking.map(|ability| (ability.name.clone(), ability.why.clone()));
-        Asked {
+        ScenarioOverrides {
             is_quick: !self.full,
             targets: self.targets.clone().map(|NameList(names)| names),
             repeats: self.repeats,
@@ -185,7 +185,7 @@ impl RunArguments {
     }
 
     /// Which keys and ciphers are measured first, if any.
-    pub(super) fn speeds(&self) -> Option<Rows> {
+    pub(super) fn speeds(&self) -> Option<SpeedRows> {
         let usual = if self.full {
             Speeds::Full
         } else {

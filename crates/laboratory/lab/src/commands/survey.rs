@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint, value_parser};
 use measure::probe::ProbeReport;
-use probe::run::{Limits, Options, probe};
+use probe::run::{ProbeOptions, WaitLimits, probe};
 
 use super::probe::{ProbeConduct, addresses, endpoint, get, give, host_of, json_line, now_s};
 use super::values::ProbeOutput;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::load::files::PlanFile;
+use crate::load::PlanFile;
 use crate::pages::check_page;
 use crate::usage::UsageError;
 
@@ -68,9 +68,9 @@ pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, 
 /// The sites of a file, looked up.
 fn sites(
     path: &Path,
-    limits: Limits,
+    limits: WaitLimits,
     roots_pem: Option<Vec<u8>>,
-) -> Result<Vec<Options>, UsageError> {
+) -> Result<Vec<ProbeOptions>, UsageError> {
     let hint = "a list has a HOST or HOST:PORT per line";
     let file = PlanFile::open(path).map_err(|text| UsageError::new(text, hint))?;
     let mut sites = Vec::new();
@@ -87,7 +87,7 @@ fn sites(
         let (mut addresses, unresolved) = addresses(&hosts, std::slice::from_ref(&endpoint));
         addresses.truncate(ADDRESSES_MAX);
         let name = host_of(&endpoint);
-        sites.push(Options {
+        sites.push(ProbeOptions {
             addresses,
             unresolved,
             server_name: name.parse::<IpAddr>().is_err().then(|| name.clone()),
@@ -118,7 +118,7 @@ fn sites(
 }
 
 /// Sites that share an address come one after the other.
-fn groups(sites: &[Options]) -> Vec<Vec<usize>> {
+fn groups(sites: &[ProbeOptions]) -> Vec<Vec<usize>> {
     let mut groups: Vec<(Vec<IpAddr>, Vec<usize>)> = Vec::new();
     for (index, site) in sites.iter().enumerate() {
         let mut hosts: Vec<IpAddr> = site.addresses.iter().map(|one| one.ip()).collect();
@@ -138,7 +138,7 @@ fn groups(sites: &[Options]) -> Vec<Vec<usize>> {
 }
 
 /// The reports in the order of the list.
-fn survey(sites: Vec<Options>, at_once: usize) -> Vec<ProbeReport> {
+fn survey(sites: Vec<ProbeOptions>, at_once: usize) -> Vec<ProbeReport> {
     let waiting = Mutex::new(groups(&sites));
     let done = Mutex::new(Vec::new());
     let lock = |reports: &Mutex<Vec<(usize, ProbeReport)>>, one| {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn one_host_is_visited_by_one_at_a_time() {
-        let site = |addresses: &[&str]| Options {
+        let site = |addresses: &[&str]| ProbeOptions {
             hosts: Vec::new(),
             addresses: addresses.iter().map(|one| one.parse().unwrap()).collect(),
             unresolved: Vec::new(),
@@ -183,7 +183,7 @@ mod tests {
             client_certificate: None,
             roots_pem: None,
             request: Vec::new(),
-            limits: Limits {
+            limits: WaitLimits {
                 connection: Duration::ZERO,
                 greeting: Duration::ZERO,
                 address: Duration::ZERO,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
-use load::speed::Rows;
+use load::speed::SpeedRows;
 use options::quantity;
 
 /// CPUs that a flag lists; none of them for `none`.
@@ -24,11 +24,11 @@ pub(super) enum Speeds {
 }
 
 impl Speeds {
-    pub(super) fn rows(self) -> Option<Rows> {
+    pub(super) fn rows(self) -> Option<SpeedRows> {
         match self {
             Self::None => None,
-            Self::Quick => Some(Rows::Quick),
-            Self::Full => Some(Rows::Full),
+            Self::Quick => Some(SpeedRows::Quick),
+            Self::Full => Some(SpeedRows::Full),
         }
     }
 }
