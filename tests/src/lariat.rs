@@ -1,5 +1,6 @@
 //! The program under test.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -302,6 +303,15 @@ fn write_configuration(directory: &Directory, admin: SocketAddr, configuration: 
          [log]\nformat = \"json\"\nsuccesses-per-second = 1000000\n{configuration}"
     );
     directory.write("lariat.toml", text);
+}
+
+/// A `PATH` in which a shell finds the program of a command before all others of its name.
+pub fn path_to(program: &Command) -> OsString {
+    let folder = Path::new(program.get_program()).parent();
+    let usual = std::env::var_os("PATH").unwrap_or_default();
+    let usual = std::env::split_paths(&usual);
+    let folders = folder.into_iter().map(Path::to_owned).chain(usual);
+    std::env::join_paths(folders).expect("no folder's name has a colon")
 }
 
 /// The program, not yet started; `LARIAT` names another one than that beside the tests.

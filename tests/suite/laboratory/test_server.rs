@@ -470,7 +470,7 @@ fn quiet_is_quiet_and_slips_have_remedies() {
 
     let answer = run(command().args(["origin", "--listne", "127.0.0.1:0"]));
     assert_eq!(answer.code(), 2, "{answer:?}");
-    answer.assert_stderr("did you mean `--listen`?");
+    answer.assert_stderr("hint: a similar argument exists: '--listen'");
     let answer = run(command().args(["origin", "--help"]));
     assert!(answer.success().contains("--idle-timeout"));
 }

@@ -1,14 +1,11 @@
 //! The commands by their names.
 //!
-//! Each reads its own arguments and returns how the program ends; what it says goes through
+//! Each takes its own arguments and returns how the program ends; what it says goes through
 //! `Console`, its data to the standard output.
 
 mod compare;
-mod flags;
-mod help;
 mod host;
 mod load;
-mod manual;
 mod origin;
 mod probe;
 mod report;
@@ -16,93 +13,168 @@ mod run;
 mod run_arguments;
 mod survey;
 mod targets;
+mod values;
 
 use std::ffi::OsString;
 
-use lexopt::{Arg, Parser};
+use ::load::options::TABLE;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use options::command_line::{SHELLS, help, manual_page, outcome, proposals, script};
 
 use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::process;
-use crate::usage::{UsageError, did_you_mean};
+use crate::usage::{UsageError, unknown};
 
-use flags::Arguments;
-use help::TABLES;
+/// Load TLS servers, probe them, measure them, and compare them
+#[derive(Debug, Parser)]
+#[command(
+    name = "lariat-lab",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<LaboratoryCommand>,
+}
+
+// What stands above a command is its help.
+#[derive(Debug, Subcommand)]
+enum LaboratoryCommand {
+    Load(load::LoadArguments),
+    Probe(probe::ProbeArguments),
+    Survey(survey::SurveyArguments),
+    Origin(origin::OriginArguments),
+    // `peers` is its former name.
+    #[command(alias = "peers")]
+    Targets(targets::TargetsArguments),
+    Host(host::HostArguments),
+    Run(run_arguments::RunArguments),
+    Report(report::ReportArguments),
+    Compare(compare::CompareArguments),
+
+    /// Explain a command
+    Help {
+        /// The command; without one, all of them
+        #[arg(value_name = "COMMAND", add = proposals(command_names))]
+        name: Option<String>,
+    },
+
+    /// Complete commands in bash, zsh or fish
+    ///
+    /// Prints the script by which a shell asks lariat-lab for words. Packages bring them along.
+    /// Without one, `source <(lariat-lab completion bash)` in ~/.bashrc, the same with zsh in
+    /// ~/.zshrc after compinit, or `lariat-lab completion fish | source` in fish's config.fish.
+    Completion {
+        /// The shell
+        #[arg(value_parser = SHELLS)]
+        shell: String,
+    },
+
+    /// Print lariat-lab(1), as man reads it
+    #[command(after_help = "For example: lariat-lab manual | man -l -")]
+    Manual,
+
+    /// Print the version
+    Version,
+}
+
+/// The command line, for its help, its manual and completion.
+pub(crate) fn command() -> clap::Command {
+    let begin = "Begin with: lariat-lab load https://127.0.0.1:8443/";
+    CommandLine::command()
+        .after_help(format!("{begin}\n\nExit codes:\n{}", exit_codes()))
+        .mut_subcommand("load", load::completed)
+}
+
+/// What each exit code means, a line each.
+fn exit_codes() -> String {
+    let codes = Exit::ALL.map(|(exit, help)| format!("  {}  {help}\n", exit as u8));
+    codes.concat()
+}
+
+fn command_names() -> Vec<String> {
+    let command = CommandLine::command();
+    let commands = command.get_subcommands();
+    commands.map(|one| one.get_name().to_owned()).collect()
+}
 
 /// Does what the arguments say, which come without the program's name.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, console: Console) -> Exit {
-    dispatch(&mut Parser::from_args(arguments), console).unwrap_or_else(|error| {
-        console.error(error);
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    // Not for users: a program that we start is started by this one, which outlives us to end it.
+    if arguments
+        .first()
+        .is_some_and(|first| first == process::COMMAND)
+    {
+        process::run(arguments.into_iter().skip(1));
+        return Exit::Success;
+    }
+    let ended = parse(arguments).and_then(|command| match command {
+        Ok(command) => dispatch(command, console).map_err(|error| error.to_string()),
+        Err(text) => Ok(print(text)),
+    });
+    ended.unwrap_or_else(|fault| {
+        console.error(fault);
         Exit::Usage
     })
 }
 
-fn dispatch(parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
-    match parser.next()? {
-        None | Some(Arg::Short('h') | Arg::Long("help")) => Ok(print(help::program())),
-        Some(Arg::Short('V') | Arg::Long("version")) => Ok(print_version()),
-        Some(Arg::Value(name)) => command(&name.to_string_lossy(), parser, console),
-        Some(other) => Err(other.unexpected().into()),
-    }
-}
-
-fn command(name: &str, parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
-    let (table, run): (_, fn(&Arguments, Console) -> _) = match name {
-        "compare" => (&compare::COMMAND, compare::run),
-        "completion" => (&help::COMPLETION, manual::complete),
-        "host" => (&host::COMMAND, host::run),
-        "manual" => (&help::MANUAL, manual::run),
-        "origin" => (&origin::COMMAND, origin::run),
-        "probe" => (&probe::COMMAND, probe::run),
-        "report" => (&report::COMMAND, report::run),
-        "survey" => (&survey::COMMAND, survey::run),
-        // `peers` is its former name.
-        "targets" | "peers" => (&targets::COMMAND, targets::run),
-        "help" => return explain(parser),
-        "load" => return load::run(parser, console),
-        "run" => return run::run(parser, console),
-        process::COMMAND => return guarded(parser),
-        "version" => return Ok(print_version()),
-        _ => return Err(unknown(name)),
-    };
-    match table.parse(parser)? {
-        Ok(arguments) => run(&arguments, console),
-        Err(exit) => Ok(exit),
-    }
-}
-
-/// Not for users: a program that we start is started by this one, which outlives us to end it.
-fn guarded(parser: &mut Parser) -> Result<Exit, UsageError> {
-    process::run(parser.raw_args()?);
-    Ok(Exit::Success)
-}
-
-fn print_version() -> Exit {
-    print(format_args!("lariat-lab {}\n", env!("CARGO_PKG_VERSION")))
-}
-
-fn explain(parser: &mut Parser) -> Result<Exit, UsageError> {
-    match parser.next()? {
-        None => Ok(print(help::program())),
-        Some(Arg::Value(name)) => {
-            let name = name.to_string_lossy();
-            Ok(print(help::command(&name).ok_or_else(|| unknown(&name))?))
+/// The command, or a text that was asked for instead. A fault has lines that begin with `hint: `.
+fn parse(arguments: Vec<OsString>) -> Result<Result<LaboratoryCommand, String>, String> {
+    let first = arguments
+        .first()
+        .map(|first| first.to_string_lossy().into_owned());
+    let first = first.unwrap_or_default();
+    let line = [OsString::from("lariat-lab")].into_iter().chain(arguments);
+    let matches = command().try_get_matches_from(line);
+    match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
+        Ok(line) => Ok(Ok(line
+            .command
+            .unwrap_or(LaboratoryCommand::Help { name: None }))),
+        Err(error) if error.kind() == ErrorKind::InvalidSubcommand && first.contains("://") => {
+            let first = first.escape_debug();
+            Err(format!(
+                "there is no command `{first}`\nhint: did you mean `lariat-lab load {first}`?"
+            ))
         }
-        Some(other) => Err(other.unexpected().into()),
+        Err(error) => outcome(&error, (first == "load").then_some(&TABLE)).map(Err),
     }
 }
 
-fn unknown(name: &str) -> UsageError {
-    let message = format!("there is no command `{}`", name.escape_debug());
-    if name.contains("://") {
-        let hint = format!("did you mean `lariat-lab load {}`?", name.escape_debug());
-        return UsageError::new(message, hint);
+fn dispatch(chosen: LaboratoryCommand, console: Console) -> Result<Exit, UsageError> {
+    match chosen {
+        LaboratoryCommand::Load(arguments) => load::run(arguments, console),
+        LaboratoryCommand::Probe(arguments) => probe::run(arguments, console),
+        LaboratoryCommand::Survey(arguments) => survey::run(arguments, console),
+        LaboratoryCommand::Origin(arguments) => origin::run(arguments, console),
+        LaboratoryCommand::Targets(arguments) => targets::run(arguments, console),
+        LaboratoryCommand::Host(arguments) => host::run(arguments, console),
+        LaboratoryCommand::Run(arguments) => run::run(arguments, console),
+        LaboratoryCommand::Report(arguments) => report::run(arguments, console),
+        LaboratoryCommand::Compare(arguments) => compare::run(arguments, console),
+        LaboratoryCommand::Help { name } => Ok(print(explained(name.as_deref())?)),
+        LaboratoryCommand::Completion { shell } => Ok(print(script(&shell, "lariat-lab"))),
+        LaboratoryCommand::Manual => Ok(print(manual_page(
+            command(),
+            &[("EXIT STATUS", &exit_codes()), ("SEE ALSO", "lariat(1)")],
+        ))),
+        LaboratoryCommand::Version => Ok(print(concat!(
+            "lariat-lab ",
+            env!("CARGO_PKG_VERSION"),
+            "\n"
+        ))),
     }
-    let names = TABLES.map(|command| command.name);
-    let names = names.into_iter().chain(["load", "help", "version"]);
-    let near = did_you_mean(name, names, "lariat-lab ");
-    let listed = || "`lariat-lab help` lists the commands".to_owned();
-    UsageError::new(message, near.unwrap_or_else(listed))
+}
+
+fn explained(name: Option<&str>) -> Result<String, UsageError> {
+    help(&mut command(), name).ok_or_else(|| {
+        let names = command_names();
+        let names = names.iter().map(String::as_str);
+        unknown("command", name.unwrap_or_default(), names)
+    })
 }
 
 #[cfg(test)]
@@ -111,29 +183,86 @@ mod tests {
 
     fn fault(line: &str) -> String {
         let words = line.split_whitespace().map(OsString::from);
-        let mut parser = Parser::from_args(words);
-        let error = dispatch(&mut parser, Console::to_stderr()).unwrap_err();
-        error.to_string()
+        let read = parse(words.collect()).map(|read| read.unwrap());
+        let ended = read.and_then(|command| {
+            dispatch(command, Console::to_stderr()).map_err(|error| error.to_string())
+        });
+        ended.unwrap_err()
+    }
+
+    #[test]
+    fn the_commands_agree_with_each_other() {
+        command().debug_assert();
     }
 
     #[test]
     fn slips_have_remedies() {
-        assert!(fault("laod").contains("did you mean `lariat-lab load`?"));
-        assert!(fault("help reprot").contains("did you mean `lariat-lab report`?"));
-        assert!(fault("https://host/").contains("did you mean `lariat-lab load https://host/`?"));
-        assert!(fault("--colour").contains("--colour"));
+        for (line, remedy) in [
+            ("laod", "a similar subcommand exists: 'load'"),
+            ("help reprot", "did you mean `report`?"),
+            (
+                "https://host/",
+                "did you mean `lariat-lab load https://host/`?",
+            ),
+            ("--colour", "--colour"),
+            ("report --outptu x", "a similar argument exists: '--output'"),
+            ("report -o x --output y", "cannot be used multiple times"),
+            ("host eth0", "unexpected argument 'eth0'"),
+            ("load https://h/ --handshaek full", "exists: '--handshake'"),
+            ("load --turns all", "it is now --client-selection"),
+            ("load --zzz", "--help` lists the flags"),
+            ("load --rate", "for example: --rate 500"),
+            ("load --plan a --plan b", "cannot be used multiple times"),
+            ("load -x", "unexpected argument '-x'"),
+            ("load -k", "-k of curl is --verify off here"),
+            ("load --insecure", "--insecure of curl is --verify off here"),
+            ("load -c 10", "is --connections here"),
+            (
+                "load -d 10s",
+                "-d of wrk is --duration here; for example: --duration ",
+            ),
+        ] {
+            let fault = fault(line);
+            assert!(
+                fault.contains(remedy) && fault.contains("\nhint: "),
+                "{line}: {fault}"
+            );
+        }
     }
 
     #[test]
     fn every_command_is_explained() {
-        for name in TABLES
-            .map(|command| command.name)
-            .into_iter()
-            .chain(["load"])
-        {
-            let text = help::command(name).unwrap();
-            assert!(text.starts_with(&format!("lariat-lab {name}: ")), "{text}");
-            assert!(help::program().contains(&format!("  lariat-lab {name} ")));
+        let program = explained(None).unwrap();
+        for name in command_names() {
+            let text = explained(Some(&name)).unwrap();
+            let usage = format!("Usage: lariat-lab {name}");
+            assert!(text.contains(&usage), "{text}");
+            assert!(
+                text.lines().all(|line| line.chars().count() <= 100),
+                "{text}"
+            );
+            assert!(program.contains(&format!("\n  {name} ")));
+        }
+        let load = explained(Some("load")).unwrap();
+        for key in TABLE.keys.iter().filter(|key| key.path != "url") {
+            assert!(load.contains(&format!("--{}", key.path)), "{}", key.path);
+        }
+    }
+
+    #[test]
+    fn flags_of_a_load_keep_their_values() {
+        let words = "load https://h/ --rate=5 --early-data --no-request=false --plan p.toml -q";
+        let read = parse(words.split(' ').map(OsString::from).collect());
+        let text = format!("{:?}", read.unwrap().unwrap());
+        for told in [
+            "\"https://h/\"",
+            "\"p.toml\"",
+            "(\"rate\", \"5\")",
+            "(\"early-data\", \"true\")",
+            "(\"no-request\", \"false\")",
+            "(\"quiet\", \"true\")",
+        ] {
+            assert!(text.contains(told), "{told} in {text}");
         }
     }
 }

@@ -18,9 +18,15 @@ mod usage;
 
 use std::process::ExitCode;
 
+use options::command_line::answer_shell;
+
 use console::Console;
 
 fn main() -> ExitCode {
+    let (arguments, folder) = (std::env::args_os(), std::env::current_dir().ok());
+    if answer_shell(commands::command, arguments, folder.as_deref()) {
+        return ExitCode::SUCCESS;
+    }
     let arguments = std::env::args_os().skip(1);
     commands::run(arguments, Console::to_stderr()).into()
 }

@@ -32,12 +32,6 @@ impl From<Problem> for UsageError {
     }
 }
 
-impl From<lexopt::Error> for UsageError {
-    fn from(error: lexopt::Error) -> Self {
-        Self::new(error.to_string(), "`lariat-lab help` explains the commands")
-    }
-}
-
 /// Names that flags and keys of scenarios and targets had, and those that they have now.
 const RENAMED: [(&str, &str); 9] = [
     ("peers", "targets"),

@@ -4,12 +4,11 @@
 //! Knows no option of any program, and reads no file.
 #![forbid(unsafe_code)]
 
-pub mod completion;
+pub mod command_line;
 pub mod diagnostic;
 pub mod document;
 pub mod flags;
 pub mod key;
-pub mod manual;
 mod named;
 pub mod node;
 pub mod quantity;

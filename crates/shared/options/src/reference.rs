@@ -9,9 +9,6 @@ use crate::table::Table;
 /// The widest line of a help, in characters.
 const LINE_CHARACTERS_MAX: usize = 92;
 
-/// Longer lists of words are left to the reference.
-const WORDS_MAX: usize = 6;
-
 impl Table {
     /// The entries of all keys as Markdown, each with its value, default, flag and example.
     pub fn page(&self) -> String {
@@ -87,23 +84,6 @@ impl Table {
         facts.into_iter().flatten().collect()
     }
 
-    /// The flags, each with its short help below it, in groups.
-    pub fn flags(&self) -> String {
-        let (mut text, mut group) = (String::new(), "");
-        for key in self.keys {
-            let Some(flag) = key.flag else {
-                continue;
-            };
-            if key.group != group {
-                group = key.group;
-                _ = write!(text, "\n{group}:\n");
-            }
-            _ = writeln!(text, "  {}", self.usage(key, flag));
-            text.push_str(&indented(&short_help(key)));
-        }
-        text
-    }
-
     fn flag_name(&self, key: &Key, flag: &str) -> String {
         let again = if key.many { ", repeatable" } else { "" };
         format!("`{}`{again}", self.usage(key, flag))
@@ -174,20 +154,4 @@ fn indented(words: &str) -> String {
         line.push_str(word);
     }
     text + &line + "\n"
-}
-
-/// The first sentence, the words that it takes, and the default.
-fn short_help(key: &Key) -> String {
-    let mut text = key.short_help().replace('`', "");
-    if let Kind::Choice(words) = key.kind
-        && words.len() <= WORDS_MAX
-    {
-        _ = write!(text, ": {}", words.join(", "));
-    }
-    match key.default {
-        Default::Text(default) => _ = write!(text, " [default: {default}]"),
-        Default::Absent("") | Default::Required => {}
-        Default::Absent(meaning) => _ = write!(text, " [default: {}]", meaning.replace('`', "")),
-    }
-    text
 }

@@ -1,539 +1,413 @@
 //! The command line: what was typed to what is to be done. Does nothing of it.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use config::Key;
-use lexopt::{Arg, Parser, ValueExt};
-use options::completion::Shell;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals};
 
-use crate::demo::DemoOptions;
-
+use crate::exit::Exit;
 use crate::handover::WORKER_ARGUMENT;
 use crate::maintenance::{Change, ServerName};
 use crate::reader::{ConfigSource, READER_ARGUMENT};
 use crate::resolve::RESOLVER_ARGUMENT;
 use crate::watcher::WATCHER_ARGUMENT;
 
-#[derive(Debug)]
-pub(crate) enum Command {
-    /// Explain a command, or all of them.
-    Help(Topic),
-    /// Explain keys of a configuration.
-    HelpOnKeys(Vec<&'static Key>),
-    Version,
-    /// Print the script by which a shell completes commands.
-    Completion(Shell),
-    /// Print a page of the manual.
-    Manual(Page),
-    /// Show what the program does, without any file.
-    Demo(DemoOptions),
-    Serve(ConfigSource),
-    /// Say what is wrong with a configuration.
-    Check(CheckOptions),
-    /// Say what the running one does.
+/// Terminates TLS in front of any TCP service, on all cores
+#[derive(Debug, Parser)]
+#[command(
+    name = "lariat",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<TerminatorCommand>,
+}
+
+// What follows is the help: its first paragraph the short one.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TerminatorCommand {
+    /// See it work: no files, no arguments
+    ///
+    /// Makes a certificate authority with an ECDSA and an RSA certificate for localhost in a
+    /// temporary directory, starts a small server, terminates TLS in front of it, and prints the
+    /// curl lines that prove it and the address of the status page. Ctrl-C stops it and removes
+    /// the directory.
+    Demo {
+        /// Address where TLS is terminated; port 0 takes a free one
+        #[arg(long, value_name = "ADDRESS", value_parser = address)]
+        #[arg(default_value = "127.0.0.1:8443")]
+        listen: SocketAddr,
+        /// Address of the status page [default: 127.0.0.1:8444, or a free port if that is taken]
+        #[arg(long, value_name = "ADDRESS", value_parser = address)]
+        admin: Option<SocketAddr>,
+    },
+
+    /// Serve what a TOML file says, or one service from flags alone
+    ///
+    /// Every flag stands for a key of the file; docs/reference/configuration.md lists flags and
+    /// keys. Lines about connections go to the standard output. SIGHUP or `lariat reload` reads
+    /// the configuration again; SIGTERM or `lariat drain` ends it when connections have finished;
+    /// SIGUSR1 opens the log file again; SIGUSR2 or `lariat upgrade` starts the program again, to
+    /// take over.
+    ///
+    /// Beside a running one with the same configuration and status socket it takes over: it gets
+    /// the listening sockets, the sessions and the keys of tickets, and the other one ends when
+    /// its connections have. If it cannot serve, the other one goes on.
+    #[command(override_usage = "lariat serve FILE
+       lariat serve --listen ADDRESS --certificate PATH --backend ADDRESS [FLAGS]
+       lariat serve --listen ADDRESS --certificate PATH --files PATH [FLAGS]")]
+    Serve(ConfigArguments),
+
+    /// Check a file, and report all errors in it at once
+    ///
+    /// Reports each error with its place: reads every file that is named, builds every
+    /// certificate with its key, follows chains, and looks at addresses, names, rights of files
+    /// and limits. Ends with 0 if `lariat serve` would serve it, else with 2. Takes the flags of
+    /// `lariat serve` instead of a file too.
+    #[command(override_usage = "lariat check FILE [OPTIONS]
+       lariat check FLAGS [OPTIONS]    # those of `lariat serve`")]
+    Check(ConfigCheck),
+
+    /// Show connections, handshakes and servers
+    ///
+    /// Prints tables for people, or with --json the status document, which
+    /// docs/reference/status.md describes.
     Status {
-        socket: StatusSocket,
-        /// The document as it is.
+        #[command(flatten)]
+        socket: SocketArguments,
+        /// Print the document as it is
+        #[arg(long)]
         json: bool,
     },
-    /// Make the running one read its configuration again.
+
+    /// Make the running lariat read its configuration again
+    ///
+    /// Applies the whole new configuration or keeps the old one; open connections continue either
+    /// way. Waits for the outcome: exits with 0 if the new one is served, and prints the warnings
+    /// about it; with 5 and the reason if it was refused.
     Reload {
-        socket: StatusSocket,
-        /// Whether warnings are an exit code of their own.
+        #[command(flatten)]
+        socket: SocketArguments,
+        /// Exit with 6 if there are warnings; the new one is served all the same
+        #[arg(long)]
         strict: bool,
     },
-    /// Make the running one finish.
-    Drain {
-        socket: StatusSocket,
-    },
-    /// Have another process of the program take over from the running one.
-    Upgrade {
-        socket: StatusSocket,
-    },
-    /// Take a server of the running one out of use, or back in.
+
+    /// Put another process in its place, of the program as installed now
+    ///
+    /// The running one starts the program again, by the path and with the arguments that it was
+    /// started with: so the version that is installed there now, and the whole configuration.
+    /// Nobody is refused: the new process gets the listening sockets, the sessions and the keys of
+    /// tickets, and the old one ends when its connections have. Waits for the outcome: exits with
+    /// 0 if the new one serves; with 5 and the reason if it cannot, and then the old one goes on.
+    Upgrade(SocketArguments),
+
+    /// Accept no more, let connections finish, end
+    ///
+    /// It goes on accepting connections for `process.drain-delay`, while /ready answers 503; then
+    /// it accepts no more and lets those there are finish, for as long as `process.drain` allows.
+    /// Waits until it has ended.
+    Drain(SocketArguments),
+
+    /// Take a server out of use for maintenance, or back in
+    ///
+    /// A disabled server gets no new connections; open ones go on. It stays disabled when the
+    /// configuration is read again and when the worker process dies, until it is enabled, leaves
+    /// the configuration, or lariat ends; `lariat upgrade` keeps it. `lariat status` lists the
+    /// servers.
+    #[command(after_help = "For example: lariat server disable web/10.0.0.3:80")]
     Server {
-        socket: StatusSocket,
+        /// Whether it is taken out of use or back in
+        #[arg(value_name = "disable|enable", value_parser = change())]
         change: Change,
+        /// Name and address of the server, as `lariat status` lists it
+        #[arg(value_name = "SERVICE/ADDRESS", value_parser = server_name)]
         name: ServerName,
+        #[command(flatten)]
+        socket: SocketArguments,
     },
+
+    /// Explain a command, a key of the file, or a flag
+    Help {
+        /// Command, path of a key or the end of one, or flag
+        #[arg(value_name = "COMMAND|KEY|--FLAG", allow_hyphen_values = true, add = proposals(explained))]
+        name: Option<String>,
+    },
+
+    /// Complete commands in bash, zsh or fish
+    ///
+    /// Prints the script by which a shell asks lariat for words. Packages bring them along.
+    /// Without one, `source <(lariat completion bash)` in ~/.bashrc, the same with zsh in ~/.zshrc
+    /// after compinit, or `lariat completion fish | source` in fish's config.fish.
+    Completion {
+        /// The shell
+        #[arg(value_parser = SHELLS)]
+        shell: String,
+    },
+
+    /// Print a page of the manual, as man reads it
+    ///
+    /// Without a name, lariat(1), about the commands; lariat.toml(5) is about the configuration.
+    #[command(after_help = "For example: lariat manual lariat.toml | man -l -")]
+    Manual {
+        /// The page
+        #[arg(value_parser = ["lariat", "lariat.toml"], default_value = "lariat")]
+        page: String,
+    },
+
+    /// Print the version
+    Version,
+
+    /// Print what was asked for beside a command.
+    #[command(skip)]
+    Text(String),
     /// Be the worker process of a supervisor.
+    #[command(skip)]
     WorkerProcess,
     /// Be a supervisor's reader of files.
+    #[command(skip)]
     Reader,
     /// Be a supervisor's resolver of names.
+    #[command(skip)]
     Resolver,
     /// Be a supervisor's watcher of files.
+    #[command(skip)]
     Watcher,
 }
 
+/// The table of the configuration, whose flags `serve` and `check` take.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfigTable;
+
+impl FlagTable for ConfigTable {
+    const TABLE: &'static options::Table = &config::TABLE;
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConfigArguments {
+    /// TOML file with all services; - is the standard input
+    #[arg(value_hint = ValueHint::AnyPath)]
+    file: Option<PathBuf>,
+    #[arg(long, hide = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    #[arg(conflicts_with = "file")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    flags: TableFlags<ConfigTable>,
+}
+
+impl ConfigArguments {
+    /// The file or the flags, of which there must be one and only one.
+    pub(crate) fn source(self) -> Result<ConfigSource, String> {
+        let flags = self.flags.typed;
+        match (self.config.or(self.file), flags.first()) {
+            (None, None) => Err("there is neither a file nor a flag\n\
+                 hint: lariat serve FILE, or \
+                 lariat serve --listen ADDRESS --certificate PATH --backend ADDRESS"
+                .to_owned()),
+            (Some(file), None) => Ok(ConfigSource::File(file)),
+            (None, Some(_)) => {
+                let flags = flags.into_iter();
+                let flags = flags.map(|(flag, value)| (flag.to_owned(), value));
+                Ok(ConfigSource::Flags(flags.collect()))
+            }
+            (Some(file), Some((flag, _))) => Err(format!(
+                "--{flag} stands beside {}\n\
+                 hint: write `{}` into the file, or give flags alone",
+                file.display(),
+                config::TABLE.find_flag(flag).map_or("it", |key| key.path)
+            )),
+        }
+    }
+}
+
 /// What `lariat check` is to look at.
-#[derive(Debug)]
-pub(crate) struct CheckOptions {
-    pub(crate) config: ConfigSource,
+#[derive(Args, Debug)]
+pub(crate) struct ConfigCheck {
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
+    /// Warnings are errors too
+    #[arg(long)]
     pub(crate) strict: bool,
-    /// Whether the addresses are tried.
+    /// Try the addresses as well: whether they are free, and this user may listen there. If that
+    /// alone fails, it ends with 3
+    #[arg(long)]
     pub(crate) bind: bool,
+    /// One JSON document on the standard output: `good`, and `diagnostics` with `severity` (error,
+    /// warning or note), `file`, `line`, `column`, `key`, `message` and `hint`
+    #[arg(long)]
     pub(crate) json: bool,
-    /// Whether the host's limits are shown beside it.
+    /// Show the limits of this host beside what the configuration may come to need, and what to
+    /// set
+    #[arg(long)]
     pub(crate) host: bool,
 }
 
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+/// Which running lariat a command is for.
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+pub(crate) struct SocketArguments {
+    /// Configuration of the running lariat, which says where its status socket is. Without it, that
+    /// is /run/lariat/status.sock for root, else in $XDG_RUNTIME_DIR/lariat/
+    #[arg(value_parser = running_file, value_hint = ValueHint::AnyPath)]
+    file: Option<PathBuf>,
+    #[arg(long, hide = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    config: Option<PathBuf>,
+    /// Status socket of the running lariat
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    status_socket: Option<PathBuf>,
+}
+
+#[derive(Debug)]
 pub(crate) enum StatusSocket {
-    #[default]
     Usual,
     Path(PathBuf),
     Of(ConfigSource),
 }
 
-impl StatusSocket {
-    fn name(&mut self, named: Self) -> Result<(), UsageError> {
-        match std::mem::replace(self, named) {
-            Self::Usual => Ok(()),
-            Self::Path(_) | Self::Of(_) => Err(UsageError::new(
-                "the running lariat is named twice",
-                "give its configuration file, or its status socket with --status-socket",
-            )),
-        }
-    }
-
-    fn of_file(file: OsString) -> Self {
-        Self::Of(ConfigSource::File(file.into()))
-    }
-}
-
-/// A page of the manual.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Page {
-    Commands,
-    Configuration,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Topic {
-    Program,
-    Check,
-    Completion,
-    Demo,
-    Drain,
-    Manual,
-    Reload,
-    Serve,
-    Server,
-    Status,
-    Upgrade,
-}
-
-impl Topic {
-    pub(crate) const NAMES: [(&str, Self); 10] = [
-        ("demo", Self::Demo),
-        ("serve", Self::Serve),
-        ("check", Self::Check),
-        ("status", Self::Status),
-        ("reload", Self::Reload),
-        ("upgrade", Self::Upgrade),
-        ("drain", Self::Drain),
-        ("server", Self::Server),
-        ("completion", Self::Completion),
-        ("manual", Self::Manual),
-    ];
-
-    fn named(name: &str) -> Option<Self> {
-        let mut names = Self::NAMES.iter();
-        names
-            .find(|(known, _)| *known == name)
-            .map(|(_, topic)| *topic)
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct UsageError {
-    message: String,
-    hint: String,
-}
-
-impl UsageError {
-    fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            hint: hint.into(),
+impl From<SocketArguments> for StatusSocket {
+    fn from(arguments: SocketArguments) -> Self {
+        match (arguments.status_socket, arguments.config.or(arguments.file)) {
+            (Some(path), _) => Self::Path(path),
+            (None, Some(file)) => Self::Of(ConfigSource::File(file)),
+            (None, None) => Self::Usual,
         }
     }
 }
 
-impl fmt::Display for UsageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\nhint: {}", self.message, self.hint)
-    }
+/// The command line, for its help, its manual and completion.
+pub(crate) fn command() -> clap::Command {
+    let codes = exit_codes();
+    CommandLine::command()
+        .after_help(format!("Begin with: lariat demo\n\nExit codes:\n{codes}"))
+        .mut_subcommand("check", |check| {
+            check.mut_args(|argument| match argument.get_help_heading() {
+                Some(_) => argument.hide(true),
+                None => argument,
+            })
+        })
 }
 
-impl From<lexopt::Error> for UsageError {
-    fn from(error: lexopt::Error) -> Self {
-        Self::new(error.to_string(), "`lariat help` explains the commands")
-    }
+/// What each exit code means, a line each.
+pub(crate) fn exit_codes() -> String {
+    let codes = Exit::ALL.map(|exit| format!("  {}  {}\n", exit as u8, exit.help()));
+    codes.concat()
 }
 
-/// Reads the arguments, without the program's name.
-pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
+/// Reads the arguments, without the program's name. A fault has lines that begin with `hint: `.
+pub(crate) fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<TerminatorCommand, String> {
     let arguments: Vec<_> = arguments.into_iter().collect();
-    match arguments.first().and_then(|first| first.to_str()) {
-        Some(WORKER_ARGUMENT) => return Ok(Command::WorkerProcess),
-        Some(READER_ARGUMENT) => return Ok(Command::Reader),
-        Some(RESOLVER_ARGUMENT) => return Ok(Command::Resolver),
-        Some(WATCHER_ARGUMENT) => return Ok(Command::Watcher),
+    let first = arguments.first().and_then(|first| first.to_str());
+    match first {
+        Some(WORKER_ARGUMENT) => return Ok(TerminatorCommand::WorkerProcess),
+        Some(READER_ARGUMENT) => return Ok(TerminatorCommand::Reader),
+        Some(RESOLVER_ARGUMENT) => return Ok(TerminatorCommand::Resolver),
+        Some(WATCHER_ARGUMENT) => return Ok(TerminatorCommand::Watcher),
         _ => {}
     }
-    let mut parser = Parser::from_args(arguments);
-    match parser.next()? {
-        None | Some(Arg::Short('h') | Arg::Long("help")) => Ok(Command::Help(Topic::Program)),
-        Some(Arg::Short('V') | Arg::Long("version")) => Ok(Command::Version),
-        Some(Arg::Value(name)) => command(&name.to_string_lossy(), &mut parser),
-        Some(other) => Err(other.unexpected().into()),
+    let table = matches!(first, Some("serve" | "check")).then_some(&config::TABLE);
+    let line = [OsString::from("lariat")].into_iter().chain(arguments);
+    let matches = command().try_get_matches_from(line);
+    match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
+        Ok(line) => Ok(line
+            .command
+            .unwrap_or(TerminatorCommand::Help { name: None })),
+        Err(error) => outcome(&error, table).map(TerminatorCommand::Text),
     }
 }
 
-fn command(name: &str, parser: &mut Parser) -> Result<Command, UsageError> {
-    match name {
-        "version" => return Ok(Command::Version),
-        "help" => return help(parser),
-        _ => {}
-    }
-    let Some(topic) = Topic::named(name) else {
-        return Err(unknown_command(name));
-    };
-    match topic {
-        Topic::Demo => demo(parser),
-        Topic::Serve => served(parser),
-        Topic::Check => check(parser),
-        Topic::Status => running(parser, topic, "json", |socket, json| Command::Status {
-            socket,
-            json,
-        }),
-        Topic::Reload => running(parser, topic, "strict", |socket, strict| Command::Reload {
-            socket,
-            strict,
-        }),
-        Topic::Drain => running(parser, topic, "", |socket, _| Command::Drain { socket }),
-        Topic::Upgrade => running(parser, topic, "", |socket, _| Command::Upgrade { socket }),
-        Topic::Server => server(parser),
-        Topic::Completion => completion(parser),
-        Topic::Manual => manual(parser),
-        Topic::Program => Ok(Command::Help(Topic::Program)),
-    }
+/// Every name that `lariat help` explains.
+fn explained() -> Vec<String> {
+    let command = CommandLine::command();
+    let commands = command
+        .get_subcommands()
+        .map(|one| one.get_name().to_owned());
+    let keys = config::TABLE.keys.iter().map(|key| key.path.to_owned());
+    commands.chain(keys).collect()
 }
 
-fn unknown_command(name: &str) -> UsageError {
-    let names = Topic::NAMES.iter().map(|(name, _)| *name);
-    let message = format!("there is no command `{}`", name.escape_debug());
-    match config::nearest(name, names.chain(["help", "version"])) {
-        Some(near) => UsageError::new(message, format!("did you mean `lariat {near}`?")),
-        None => UsageError::new(message, "`lariat help` lists the commands"),
-    }
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    let fault = "no IP address with a port\nhint: for example: 127.0.0.1:9443";
+    text.parse().map_err(|_| fault)
 }
 
-fn help(parser: &mut Parser) -> Result<Command, UsageError> {
-    match parser.next()? {
-        None => Ok(Command::Help(Topic::Program)),
-        Some(Arg::Value(name)) => {
-            let name = name.to_string_lossy();
-            match Topic::named(&name) {
-                Some(topic) => Ok(Command::Help(topic)),
-                None => help_on_keys(&name, &name),
-            }
-        }
-        Some(Arg::Long(flag)) => help_on_keys(&format!("--{flag}"), flag),
-        Some(other) => Err(other.unexpected().into()),
-    }
+fn change() -> impl TypedValueParser<Value = Change> {
+    let words = [Change::Disable, Change::Enable].map(Change::word);
+    PossibleValuesParser::new(words).try_map(|word| Change::named(&word).ok_or("no change"))
 }
 
-/// A key, the end of its path, or a flag.
-fn help_on_keys(name: &str, bare: &str) -> Result<Command, UsageError> {
-    let keys = config::TABLE.meant(name);
-    if !keys.is_empty() {
-        return Ok(Command::HelpOnKeys(keys));
-    }
-    let name = name.escape_debug();
-    let message = format!("there is no command, key or flag `{name}`");
-    let rows = config::TABLE.keys.iter();
-    let known = rows.flat_map(|key| [Some(key.path), Some(key.name()), key.flag]);
-    let commands = Topic::NAMES.iter().map(|(name, _)| *name);
-    Err(
-        match config::nearest(bare, commands.chain(known.flatten())) {
-            Some(near) => UsageError::new(message, format!("did you mean `lariat help {near}`?")),
-            None => UsageError::new(message, "`lariat help` and `lariat help serve` list them"),
-        },
+fn server_name(text: &str) -> Result<ServerName, &'static str> {
+    ServerName::parse(text).ok_or(
+        "it is named SERVICE/ADDRESS\nhint: for example: lariat server disable web/10.0.0.3:80",
     )
 }
 
-fn demo(parser: &mut Parser) -> Result<Command, UsageError> {
-    let mut options = DemoOptions::default();
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(Topic::Demo)),
-            Arg::Long("listen") => options.listen = ip_address(parser, "--listen")?,
-            Arg::Long("admin") => options.admin = Some(ip_address(parser, "--admin")?),
-            other => return Err(other.unexpected().into()),
-        }
+/// A file's path. Every server's address has a colon, and hardly any file: it is a second server.
+fn running_file(text: &str) -> Result<PathBuf, &'static str> {
+    if text.contains(':') {
+        return Err("no configuration file\nhint: one file, or --status-socket PATH");
     }
-    Ok(Command::Demo(options))
-}
-
-fn ip_address(parser: &mut Parser, flag: &str) -> Result<SocketAddr, UsageError> {
-    let text = parser.value()?.string()?;
-    text.parse().map_err(|_| {
-        let message = format!(
-            "{flag}: \"{}\" is no IP address with a port",
-            text.escape_debug()
-        );
-        UsageError::new(message, format!("for example: {flag} 127.0.0.1:9443"))
-    })
-}
-
-fn served(parser: &mut Parser) -> Result<Command, UsageError> {
-    let config = configuration(parser, &mut [])?;
-    Ok(config.map_or(Command::Help(Topic::Serve), Command::Serve))
-}
-
-fn check(parser: &mut Parser) -> Result<Command, UsageError> {
-    let mut switches = ["strict", "bind", "json", "host"].map(|name| (name, false));
-    let config = configuration(parser, &mut switches)?;
-    let [(_, strict), (_, bind), (_, json), (_, host)] = switches;
-    let options = |config| CheckOptions {
-        config,
-        strict,
-        bind,
-        json,
-        host,
-    };
-    let check = |config| Command::Check(options(config));
-    Ok(config.map_or(Command::Help(Topic::Check), check))
-}
-
-/// A file, or the flags that mean its keys, and switches of the command; `None` = help was asked
-/// for.
-fn configuration(
-    parser: &mut Parser,
-    switches: &mut [(&str, bool)],
-) -> Result<Option<ConfigSource>, UsageError> {
-    let (mut file, mut flags) = (None, Vec::new());
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => return Ok(None),
-            Arg::Long("config") => set_file(&mut file, parser.value()?)?,
-            Arg::Long(name) => match switches.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, is_on)) => *is_on = true,
-                None => {
-                    let key = known_flag(name)?;
-                    let name = key.flag.unwrap_or_default().to_owned();
-                    flags.push((name, flag_value(parser, key)?));
-                }
-            },
-            Arg::Value(path) => set_file(&mut file, path)?,
-            Arg::Short(_) => return Err(argument.unexpected().into()),
-        }
-    }
-    match (file, flags.first()) {
-        (None, None) => Err(UsageError::new(
-            "there is neither a file nor a flag",
-            "lariat serve FILE, or lariat serve --listen ADDRESS --certificate PATH --backend ADDRESS",
-        )),
-        (Some(file), None) => Ok(Some(ConfigSource::File(file))),
-        (None, Some(_)) => Ok(Some(ConfigSource::Flags(flags))),
-        (Some(file), Some((flag, _))) => Err(UsageError::new(
-            format!("--{flag} stands beside {}", file.display()),
-            format!(
-                "write `{}` into the file, or give flags alone",
-                key_of(flag)
-            ),
-        )),
-    }
-}
-
-fn known_flag(name: &str) -> Result<&'static Key, UsageError> {
-    config::TABLE.find_flag(name).ok_or_else(|| {
-        let problem = config::TABLE.unknown_flag(name);
-        UsageError::new(problem.message, problem.hint.unwrap_or_default())
-    })
-}
-
-/// What follows a flag. One that may stand alone does so at the end and before another flag.
-fn flag_value(parser: &mut Parser, key: &Key) -> Result<String, UsageError> {
-    let Some(alone) = key.alone else {
-        return Ok(parser.value()?.string()?);
-    };
-    if let Some(value) = parser.optional_value() {
-        return Ok(value.string()?);
-    }
-    let mut following = parser.raw_args()?;
-    match following.next_if(|word| !word.as_encoded_bytes().starts_with(b"-")) {
-        Some(value) => Ok(value.string()?),
-        None => Ok(alone.to_owned()),
-    }
-}
-
-fn key_of(flag: &str) -> &'static str {
-    config::TABLE.find_flag(flag).map_or("it", |key| key.path)
-}
-
-fn set_file(file: &mut Option<PathBuf>, path: OsString) -> Result<(), UsageError> {
-    match file.replace(path.into()) {
-        None => Ok(()),
-        Some(first) => Err(UsageError::new(
-            format!("there is a second file after {}", first.display()),
-            "one file holds all services",
-        )),
-    }
-}
-
-/// `switch` = the command's only one; none if it is empty.
-fn running(
-    parser: &mut Parser,
-    topic: Topic,
-    switch: &str,
-    make: impl FnOnce(StatusSocket, bool) -> Command,
-) -> Result<Command, UsageError> {
-    let (mut socket, mut is_on) = (StatusSocket::default(), false);
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(topic)),
-            Arg::Long(flag) if flag == switch => is_on = true,
-            Arg::Long("status-socket") => {
-                socket.name(StatusSocket::Path(parser.value()?.into()))?
-            }
-            Arg::Long("config") => socket.name(StatusSocket::of_file(parser.value()?))?,
-            Arg::Value(file) => socket.name(StatusSocket::of_file(file))?,
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    Ok(make(socket, is_on))
-}
-
-/// The one word after a command, or that its help is wanted.
-fn only_word(parser: &mut Parser) -> Result<Option<String>, UsageError> {
-    let mut word = None;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Some("--help".to_owned())),
-            Arg::Value(value) if word.is_none() => word = Some(value.string()?),
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    Ok(word)
-}
-
-fn completion(parser: &mut Parser) -> Result<Command, UsageError> {
-    let word = only_word(parser)?.unwrap_or_default();
-    match (word.as_str(), Shell::named(&word)) {
-        ("--help", _) => Ok(Command::Help(Topic::Completion)),
-        (_, Some(shell)) => Ok(Command::Completion(shell)),
-        (_, None) => Err(UsageError::new(
-            format!(
-                "`lariat completion` knows no shell `{}`",
-                word.escape_debug()
-            ),
-            "there are bash, zsh and fish",
-        )),
-    }
-}
-
-fn manual(parser: &mut Parser) -> Result<Command, UsageError> {
-    match only_word(parser)?.as_deref() {
-        None => Ok(Command::Manual(Page::Commands)),
-        Some("--help") => Ok(Command::Help(Topic::Manual)),
-        Some("lariat.toml") => Ok(Command::Manual(Page::Configuration)),
-        Some(other) => Err(UsageError::new(
-            format!("there is no page `{}`", other.escape_debug()),
-            "`lariat manual` is about the commands, `lariat manual lariat.toml` about the file",
-        )),
-    }
-}
-
-/// What the hint of every mistake in `lariat server` shows.
-const SERVER_EXAMPLE: &str = "for example: lariat server disable web/10.0.0.3:80";
-
-fn server(parser: &mut Parser) -> Result<Command, UsageError> {
-    let (mut socket, mut change, mut name) = (StatusSocket::default(), None, None);
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(Topic::Server)),
-            Arg::Long("status-socket") => {
-                socket.name(StatusSocket::Path(parser.value()?.into()))?
-            }
-            Arg::Long("config") => socket.name(StatusSocket::of_file(parser.value()?))?,
-            Arg::Value(word) if change.is_none() => change = Some(server_change(&word.string()?)?),
-            Arg::Value(text) if name.is_none() => name = Some(server_name(&text.string()?)?),
-            // Every address has a colon, and hardly any file.
-            Arg::Value(file) if !file.as_encoded_bytes().contains(&b':') => {
-                socket.name(StatusSocket::of_file(file))?;
-            }
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    match (change, name) {
-        (Some(change), Some(name)) => Ok(Command::Server {
-            socket,
-            change,
-            name,
-        }),
-        (None, _) => Err(UsageError::new(
-            "`lariat server` says neither disable nor enable",
-            SERVER_EXAMPLE,
-        )),
-        (Some(_), None) => Err(UsageError::new("no server is named", SERVER_EXAMPLE)),
-    }
-}
-
-fn server_change(word: &str) -> Result<Change, UsageError> {
-    Change::named(word).ok_or_else(|| {
-        let message = format!("`lariat server` has no `{}`", word.escape_debug());
-        match config::nearest(word, [Change::Disable, Change::Enable].map(Change::word)) {
-            Some(near) => UsageError::new(message, format!("did you mean `lariat server {near}`?")),
-            None => UsageError::new(message, SERVER_EXAMPLE),
-        }
-    })
-}
-
-fn server_name(text: &str) -> Result<ServerName, UsageError> {
-    ServerName::parse(text).ok_or_else(|| {
-        let message = format!(
-            "\"{}\" is no server: it is named SERVICE/ADDRESS",
-            text.escape_debug()
-        );
-        UsageError::new(message, SERVER_EXAMPLE)
-    })
+    Ok(text.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Command, String> {
-        let words = line.split_whitespace().map(OsString::from);
-        parse(words).map_err(|error| error.to_string())
+    fn parsed(line: &str) -> Result<TerminatorCommand, String> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    fn flags(line: &str) -> Vec<(String, String)> {
+        match parsed(line) {
+            Ok(TerminatorCommand::Serve(arguments)) => match arguments.source() {
+                Ok(ConfigSource::Flags(flags)) => flags,
+                other => panic!("{line}: {other:?}"),
+            },
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    fn fault(line: &str) -> String {
+        match parsed(line) {
+            Ok(TerminatorCommand::Serve(arguments)) => arguments.source().unwrap_err(),
+            other => other.unwrap_err(),
+        }
+    }
+
+    #[test]
+    fn the_commands_agree_with_each_other() {
+        command().debug_assert();
     }
 
     #[test]
     fn nothing_is_a_call_for_help() {
-        assert!(matches!(parsed(""), Ok(Command::Help(Topic::Program))));
-        assert!(matches!(
-            parsed("serve --help"),
-            Ok(Command::Help(Topic::Serve))
-        ));
-        assert!(matches!(
-            parsed("help drain"),
-            Ok(Command::Help(Topic::Drain))
-        ));
+        let is_help = |line, of| {
+            let command = parsed(line);
+            matches!(command, Ok(TerminatorCommand::Help { name }) if name.as_deref() == of)
+        };
+        assert!(is_help("", None));
+        assert!(is_help("help drain", Some("drain")));
+        assert!(is_help("help --weight", Some("--weight")));
+        let Ok(TerminatorCommand::Text(text)) = parsed("serve --help") else {
+            panic!("a text");
+        };
+        assert!(text.contains("Usage: lariat serve FILE\n"), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 100),
+            "{text}"
+        );
     }
 
     #[test]
     fn flags_keep_their_order() {
-        let line = "serve --listen 0.0.0.0:443 --backend a:80 --weight=3 --backend b:80";
-        let Ok(Command::Serve(ConfigSource::Flags(flags))) = parsed(line) else {
-            panic!("flags alone are a configuration");
-        };
+        let flags = flags("serve --listen 0.0.0.0:443 --backend a:80 --weight=3 --backend b:80");
         let names: Vec<_> = flags.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["listen", "backend", "weight", "backend"]);
         assert_eq!(flags[2].1, "3");
@@ -548,78 +422,59 @@ mod tests {
             ("--backend-tls=off --backend a:80", "off"),
             ("--backend-tls on", "on"),
         ] {
-            let Ok(Command::Serve(ConfigSource::Flags(flags))) = parsed(&format!("serve {line}"))
-            else {
-                panic!("{line} is a configuration");
-            };
+            let flags = flags(&format!("serve {line}"));
             let told = ("backend-tls".to_owned(), value.to_owned());
             assert!(flags.contains(&told), "{line}: {flags:?}");
         }
-        assert!(
-            parsed("serve --backend --backend-tls").is_ok(),
-            "a value may begin so"
-        );
-        assert!(
-            parsed("serve --backend-tls --backend").is_err(),
-            "another has none"
-        );
+        assert!(fault("serve --backend --backend-tls").contains("for example: --backend "));
+        assert!(fault("serve --backend-tls --backend").contains("for example: --backend "));
     }
 
     #[test]
     fn slips_have_remedies() {
-        let error = |line: &str| parsed(line).unwrap_err();
-        assert!(error("srve").contains("did you mean `lariat serve`?"));
-        assert!(error("serve --lisen x").contains("did you mean --listen?"));
-        assert!(error("serve --passive-pause 5s").contains("it is now --passive-ejection-time"));
-        assert!(error("serve").contains("hint: "));
-        assert!(error("serve a.toml --workers 2").contains("`workers.threads`"));
-        assert!(error("serve a.toml b.toml").contains("second file"));
-        assert!(error("demo --listen here").contains("127.0.0.1"));
         for (line, remedy) in [
-            ("server", "neither disable nor enable"),
+            ("srve", "'serve'"),
+            ("serve --lisen x", "exists: '--listen'"),
+            ("check --bnd a.toml", "exists: '--bind'"),
             (
-                "server disble web/a:1",
-                "did you mean `lariat server disable`?",
+                "serve --passive-pause 5s",
+                "it is now --passive-ejection-time",
             ),
-            ("server disable", "no server is named"),
+            ("serve", "hint: "),
+            ("serve a.toml --workers 2", "`workers.threads`"),
+            ("serve a.toml b.toml", "unexpected argument 'b.toml'"),
+            ("serve a.toml --config b.toml", "cannot be used with"),
+            ("demo --listen here", "127.0.0.1"),
+            (
+                "server",
+                "Usage: lariat server <disable|enable> <SERVICE/ADDRESS>",
+            ),
+            ("server disble web/a:1", "a similar value exists: 'disable'"),
+            ("server disable", "<SERVICE/ADDRESS>"),
             ("server enable web", "SERVICE/ADDRESS"),
             ("server enable web/a:1 web/b:1", "web/b:1"),
+            (
+                "status a.toml --status-socket /run/a",
+                "cannot be used with",
+            ),
+            ("reload --json", "--json"),
+            ("completion tcsh", "possible values: bash, zsh, fish"),
+            ("manual lariat.conf", "lariat.toml"),
         ] {
-            assert!(error(line).contains(remedy), "{line}: {}", error(line));
+            let fault = fault(line);
+            assert!(
+                fault.contains(remedy) && fault.contains("\nhint: "),
+                "{line}: {fault}"
+            );
         }
-        assert!(error("reload --json").contains("--json"));
-        assert!(error("help balanse").contains("did you mean `lariat help balance`?"));
-        assert!(error("help --lisen").contains("did you mean `lariat help listen`?"));
-        assert!(error("help --front.listen").contains("`--front.listen`"));
-    }
-
-    #[test]
-    fn keys_are_explained_by_path_by_its_end_and_by_flag() {
-        let paths = |name: &str| match parsed(&format!("help {name}")) {
-            Ok(Command::HelpOnKeys(keys)) => keys.iter().map(|key| key.path).collect::<Vec<_>>(),
-            other => panic!("{name}: {other:?}"),
-        };
-        for name in [
-            "service.back.balance",
-            "back.balance",
-            "balance",
-            "--balance",
-        ] {
-            assert_eq!(paths(name), ["service.back.balance"], "{name}");
-        }
-        assert_eq!(paths("--backend"), ["service.back.servers"]);
-        assert_eq!(paths("redirect"), ["service.front.redirect"]);
-        assert!(paths("tls.versions").len() == 2, "of both sides");
     }
 
     #[test]
     fn a_supervisors_processes_are_hidden_commands() {
-        assert!(matches!(
-            parsed(WORKER_ARGUMENT),
-            Ok(Command::WorkerProcess)
-        ));
-        assert!(matches!(parsed(READER_ARGUMENT), Ok(Command::Reader)));
-        assert!(matches!(parsed(RESOLVER_ARGUMENT), Ok(Command::Resolver)));
-        assert!(matches!(parsed(WATCHER_ARGUMENT), Ok(Command::Watcher)));
+        use TerminatorCommand::{Reader, Resolver, Watcher, WorkerProcess};
+        assert!(matches!(parsed(WORKER_ARGUMENT), Ok(WorkerProcess)));
+        assert!(matches!(parsed(READER_ARGUMENT), Ok(Reader)));
+        assert!(matches!(parsed(RESOLVER_ARGUMENT), Ok(Resolver)));
+        assert!(matches!(parsed(WATCHER_ARGUMENT), Ok(Watcher)));
     }
 }

@@ -7,7 +7,6 @@ mod check;
 mod control;
 mod drain;
 mod help;
-mod manual;
 mod reload;
 mod serve;
 mod server;
@@ -16,49 +15,46 @@ mod upgrade;
 
 use std::process::ExitCode;
 
-use crate::args::Command;
+use crate::args::TerminatorCommand as Command;
 use crate::console::{Console, print};
-use crate::demo;
+use crate::demo::{self, DemoOptions};
 use crate::exit::Exit;
 use crate::init;
 
-pub(crate) fn run(command: Command, console: Console) -> ExitCode {
+/// How the program ends; or what is wrong with its arguments, with lines that begin with `hint: `.
+pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String> {
+    let told = |text: String| {
+        print(text);
+        Exit::Success
+    };
     let exit = match command {
-        Command::Help(topic) => {
-            print(help::text(topic));
-            Exit::Success
+        Command::Text(text) => told(text),
+        Command::Help { name } => told(help::text(name.as_deref())?),
+        Command::Completion { shell } => told(options::command_line::script(&shell, "lariat")),
+        Command::Manual { page } => told(help::page(&page)),
+        Command::Version => told(format!("lariat {}\n", env!("CARGO_PKG_VERSION"))),
+        Command::Demo { listen, admin } => demo::run(DemoOptions { listen, admin }, console),
+        Command::Serve(arguments) => {
+            let config = arguments.source()?;
+            if init::is_first_process() {
+                return Ok(init::run(console));
+            }
+            serve::run(config, console)
         }
-        Command::HelpOnKeys(keys) => {
-            let texts: Vec<_> = keys
-                .iter()
-                .map(|key| config::TABLE.entry_text(key))
-                .collect();
-            print(texts.join("\n"));
-            Exit::Success
-        }
-        Command::Completion(shell) => manual::completion(shell),
-        Command::Manual(page) => manual::page(page),
-        Command::Version => {
-            print(format_args!("lariat {}\n", env!("CARGO_PKG_VERSION")));
-            Exit::Success
-        }
-        Command::Demo(options) => demo::run(options, console),
-        Command::Serve(_) if init::is_first_process() => return init::run(console),
-        Command::Serve(config) => serve::run(config, console),
-        Command::Check(options) => check::run(&options, console),
-        Command::Status { socket, json } => status::run(&socket, json, console),
-        Command::Reload { socket, strict } => reload::run(&socket, strict, console),
-        Command::Upgrade { socket } => upgrade::run(&socket, console),
-        Command::Drain { socket } => drain::run(&socket, console),
+        Command::Check(options) => check::run(options, console)?,
+        Command::Status { socket, json } => status::run(&socket.into(), json, console),
+        Command::Reload { socket, strict } => reload::run(&socket.into(), strict, console),
+        Command::Upgrade(socket) => upgrade::run(&socket.into(), console),
+        Command::Drain(socket) => drain::run(&socket.into(), console),
         Command::Server {
-            socket,
             change,
             name,
-        } => server::run(&socket, change, &name, console),
-        Command::WorkerProcess => return crate::worker_process::run(),
-        Command::Reader => return crate::reader::run(),
-        Command::Watcher => return crate::watcher::run(),
-        Command::Resolver => return crate::resolve::run(),
+            socket,
+        } => server::run(&socket.into(), change, &name, console),
+        Command::WorkerProcess => return Ok(crate::worker_process::run()),
+        Command::Reader => return Ok(crate::reader::run()),
+        Command::Watcher => return Ok(crate::watcher::run()),
+        Command::Resolver => return Ok(crate::resolve::run()),
     };
-    exit.into()
+    Ok(exit.into())
 }

@@ -27,15 +27,6 @@ pub(crate) struct DemoOptions {
     pub(crate) admin: Option<SocketAddr>,
 }
 
-impl Default for DemoOptions {
-    fn default() -> Self {
-        Self {
-            listen: loopback(8443),
-            admin: None,
-        }
-    }
-}
-
 fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
@@ -189,8 +180,8 @@ mod tests {
         files.insert("d/ecdsa.pem", certificates.ecdsa.into_bytes());
         files.insert("d/rsa.pem", certificates.rsa.into_bytes());
         let options = DemoOptions {
+            listen: loopback(8443),
             admin: Some(loopback(0)),
-            ..DemoOptions::default()
         };
         let source = config::Source::File {
             place: "d/lariat.toml".into(),

@@ -37,20 +37,25 @@ mod worker_process;
 
 use std::process::ExitCode;
 
+use options::command_line::answer_shell;
+
 use console::Console;
 use exit::Exit;
 
 fn main() -> ExitCode {
+    let (arguments, folder) = (std::env::args_os(), std::env::current_dir().ok());
+    if answer_shell(args::command, arguments, folder.as_deref()) {
+        return ExitCode::SUCCESS;
+    }
     messages::inherit_form();
     messages::never_wait_in_panics();
     let console = Console::to_stderr();
-    let code = match args::parse(std::env::args_os().skip(1)) {
-        Ok(command) => commands::run(command, console),
-        Err(error) => {
-            console.error(error);
-            Exit::Usage.into()
-        }
-    };
+    let command = args::parse(std::env::args_os().skip(1));
+    let ended = command.and_then(|command| commands::run(command, console));
+    let code = ended.unwrap_or_else(|fault| {
+        console.error(fault);
+        Exit::Usage.into()
+    });
     messages::flush();
     stderr::flush();
     code

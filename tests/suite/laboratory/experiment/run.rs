@@ -139,7 +139,7 @@ fn slips_are_refused_before_anything_starts() {
         ),
         (
             "./small.toml --ful",
-            ["no flag --ful", "did you mean `--full`?"],
+            ["unexpected argument '--ful'", "exists: '--full'"],
         ),
         ("--resume none.jsonl", ["none.jsonl", "hint: "]),
         (

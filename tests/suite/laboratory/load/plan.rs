@@ -80,7 +80,7 @@ fn a_slip_has_its_remedy() {
     for (words, remedy) in [
         (
             &["https://h/", "--handshaek", "full"][..],
-            "did you mean --handshake?",
+            "a similar argument exists: '--handshake'",
         ),
         (
             &["https://h/", "--handshake", "tickets"],
@@ -201,7 +201,7 @@ fn data_goes_to_the_standard_output() {
         told.code() == 0
             && told
                 .stdout
-                .contains("  --requests-per-session N|unlimited\n")
+                .contains("  --requests-per-session <N|unlimited>\n")
     );
     assert_eq!(told.stderr, "");
 }

@@ -4,61 +4,62 @@
 
 use std::path::PathBuf;
 
+use clap::{Args, ValueHint};
 use measure::experiment::Experiment;
 use report::ReportDocument;
 
-use super::flags::{Arguments, Command};
-use super::report::write_all;
+use super::report::{Sinks, write_all};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::pages::{Records, check_page, ended, open_all};
 use crate::usage::UsageError;
 
-pub(super) const COMMAND: Command = Command {
-    name: "compare",
-    takes_words: true,
-    help: "\
-lariat-lab compare: what changed from one record to another
-
-  lariat-lab compare A B [-o PAGE.html] [--svg DIR]
-
-Two records of experiments, of two platforms, versions or settings: in what they differ, and each
-configuration that was measured in both, with the change from A to B and its 95 % interval. Two
-records of loads are shown side by side.
-
-  -o, --output PAGE.html
-      Write one page that needs no network, instead of tables to the standard output
-  --svg DIR
-      Write the figures as SVG files: the loss of B against A, in percent, a file a scenario
-
+/// Compare what changed from one record to another
+///
+/// Two records of experiments, of two platforms, versions or settings: in what they differ, and
+/// each configuration that was measured in both, with the change from A to B and its 95 %
+/// interval. Two records of loads are shown side by side.
+#[derive(Args, Debug)]
+#[command(after_help = "\
 Example:
   What does the hypervisor take?
     lariat-lab run object-sizes --record metal.jsonl     # and on the other host: virtual.jsonl
-    lariat-lab compare metal.jsonl virtual.jsonl -o loss.html
-",
-};
+    lariat-lab compare metal.jsonl virtual.jsonl -o loss.html")]
+pub(super) struct CompareArguments {
+    /// Two records, the one before and the one after
+    #[arg(value_name = "RECORD", value_hint = ValueHint::AnyPath)]
+    records: Vec<PathBuf>,
+    /// Write one page that needs no network, instead of tables to the standard output
+    #[arg(short, long, value_name = "PAGE.html", value_hint = ValueHint::AnyPath)]
+    output: Option<PathBuf>,
+    /// Write the figures as SVG files: the loss of B against A, in percent, a file a scenario
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    svg: Option<PathBuf>,
+}
 
 /// Makes what was asked for.
-pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
-    let paths = records_of(arguments)?;
-    let records = open_all(&paths, console);
+pub(super) fn run(arguments: CompareArguments, console: Console) -> Result<Exit, UsageError> {
+    check_records(&arguments)?;
+    let records = open_all(&arguments.records, console);
     if records.len() < 2 {
         return Ok(Exit::Usage);
     }
+    let sinks = Sinks {
+        output: arguments.output,
+        svg: arguments.svg,
+        csv: None,
+    };
     // Of the figures of loads, the one that compares them.
-    let written = write_all(arguments, &compared(&records)?, "compar", console);
+    let written = write_all(&sinks, &compared(&records)?, "compar", console);
     Ok(ended(written, console))
 }
 
-fn records_of(arguments: &Arguments) -> Result<Vec<PathBuf>, UsageError> {
-    let records: Vec<_> = arguments.words.iter().map(PathBuf::from).collect();
+fn check_records(arguments: &CompareArguments) -> Result<(), UsageError> {
+    let records = &arguments.records;
     let message = match records.len() {
         0 => "no record is named".to_owned(),
         1 => "only one record is named".to_owned(),
-        2 => {
-            check_page(arguments.path("output").as_deref(), &records)?;
-            return Ok(records);
-        }
+        2 => return check_page(arguments.output.as_deref(), records),
         many => format!("{many} records are named"),
     };
     Err(UsageError::new(
@@ -94,10 +95,11 @@ fn experiments(records: &[(&str, &Experiment)]) -> Result<ReportDocument, UsageE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::values::parsed;
 
     #[test]
     fn two_are_compared_and_no_more() {
-        let fault = |line| records_of(&COMMAND.parsed(line)).unwrap_err().to_string();
+        let fault = |line| check_records(&parsed(line)).unwrap_err().to_string();
         assert!(fault("a.json").contains("only one record is named"));
         assert!(fault("a b c").contains("lariat-lab report RECORD…"));
         assert!(fault("a b -o c.txt").contains("ends in .html"));

@@ -2,38 +2,35 @@
 
 use std::time::Duration;
 
-use load::speed::SpeedRows;
+use clap::Args;
 
-use super::flags::{Arguments, Command, wrong};
+use super::values::{Speeds, value};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::host;
 use crate::host::SpeedTiming;
 use crate::usage::UsageError;
 
-pub(super) const COMMAND: Command = Command {
-    name: "host",
-    takes_words: false,
-    help: "\
-lariat-lab host: show what this host has for TLS, and how fast its keys and ciphers are
-
-  lariat-lab host [--json] [--speeds none|quick|full] [--seconds T]
-
-Describes the CPU and what it makes cheap, caches and memory nodes, kTLS and io_uring (which are
-tried) and why they are not there, limits, network cards, quotas and whatever else figures depend
-on. Where something should be done about it, a hint says what.
-
-  --speeds none|quick|full
-      Which keys and ciphers are measured [default: quick]. On one CPU, in CPU time, by the library
-      that lariat-lab is built with and by `openssl speed`, if openssl is installed
-  --seconds T
-      How long for each row [default: 0.2 for quick, 1 for full]; openssl takes whole seconds
-  --json
-      Print one JSON document instead of text
-
-docs/guide/host.md explains how to read it.
-",
-};
+/// Show what this host has for TLS, and how fast its keys and ciphers are
+///
+/// Describes the CPU and what it makes cheap, caches and memory nodes, kTLS and io_uring (which are
+/// tried) and why they are not there, limits, network cards, quotas and whatever else figures
+/// depend on. If something should be done about it, a hint says what. docs/guide/host.md explains
+/// how to read it.
+#[derive(Args, Debug)]
+pub(super) struct HostArguments {
+    /// Keys and ciphers that are measured, on one CPU, in CPU time, by the library that lariat-lab
+    /// is built with and by `openssl speed`, if openssl is installed
+    #[arg(long, default_value = "quick")]
+    speeds: Speeds,
+    /// Time for each row [default: 0.2 for quick, 1 for full]; openssl takes whole seconds
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    #[arg(value_parser = value(seconds, "0.01 to 60 seconds", "3"))]
+    seconds: Option<Duration>,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
 
 /// Characters in a line of text.
 const WIDTH: usize = 80;
@@ -42,8 +39,8 @@ const WIDTH: usize = 80;
 const SECONDS_MAX: f64 = 60.0;
 const SECONDS_MIN: f64 = 0.01;
 
-pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
-    let timing = timing(arguments)?;
+pub(super) fn run(arguments: HostArguments, console: Console) -> Result<Exit, UsageError> {
+    let timing = timing(&arguments)?;
     if let Some(timing) = timing {
         let seconds = timing.total().as_secs_f64().ceil();
         console.say(format_args!(
@@ -51,18 +48,16 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
         ));
     }
     let report = host::report(timing);
-    Ok(if arguments.has("json") {
+    Ok(if arguments.json {
         print(report.to_json() + "\n")
     } else {
         print(report::host::document(&report).text(WIDTH, stdout_colour()))
     })
 }
 
-fn timing(arguments: &Arguments) -> Result<Option<SpeedTiming>, UsageError> {
-    let each = arguments.one("seconds", seconds)?;
-    let speeds = arguments.choice("speeds", &SPEEDS)?;
-    let Some(rows) = speeds.unwrap_or(Some(SpeedRows::Quick)) else {
-        return match each {
+fn timing(arguments: &HostArguments) -> Result<Option<SpeedTiming>, UsageError> {
+    let Some(rows) = arguments.speeds.rows() else {
+        return match arguments.seconds {
             None => Ok(None),
             Some(_) => Err(UsageError::new(
                 "--seconds says how long speeds are measured, --speeds none that none are",
@@ -71,33 +66,24 @@ fn timing(arguments: &Arguments) -> Result<Option<SpeedTiming>, UsageError> {
         };
     };
     let usual = SpeedTiming::of(rows);
-    let each = each.unwrap_or(usual.each);
+    let each = arguments.seconds.unwrap_or(usual.each);
     Ok(Some(SpeedTiming { each, ..usual }))
 }
 
-/// Which keys and ciphers are measured, if any.
-pub(super) const SPEEDS: [(&str, Option<SpeedRows>); 3] = [
-    ("none", None),
-    ("quick", Some(SpeedRows::Quick)),
-    ("full", Some(SpeedRows::Full)),
-];
-
-fn seconds(text: &str) -> Result<Duration, UsageError> {
-    let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>();
-    let seconds = seconds
-        .ok()
-        .filter(|seconds| (SECONDS_MIN..=SECONDS_MAX).contains(seconds));
-    let what = format!("is not {SECONDS_MIN} to {SECONDS_MAX} seconds");
-    let seconds = seconds.map(Duration::from_secs_f64);
-    seconds.ok_or_else(|| wrong("seconds", text, &what, "3"))
+fn seconds(text: &str) -> Option<Duration> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok()?;
+    let is_meant = (SECONDS_MIN..=SECONDS_MAX).contains(&seconds);
+    is_meant.then(|| Duration::from_secs_f64(seconds))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::values::read;
+    use load::speed::SpeedRows;
 
     fn planned(line: &str) -> Result<Option<SpeedTiming>, String> {
-        timing(&COMMAND.parsed(line)).map_err(|error| error.to_string())
+        timing(&read(line)?).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -115,10 +101,10 @@ mod tests {
     #[test]
     fn slips_have_remedies() {
         let fault = |line: &str| planned(line).unwrap_err();
-        assert!(fault("--speeds fast").contains("not one of: none, quick, full"));
+        assert!(fault("--speeds fast").contains("possible values: none, quick, full"));
         for seconds in ["0", "-1", "nan", "61", "1e9", "x", ""] {
             let fault = fault(&format!("--seconds={seconds}"));
-            assert!(fault.contains("is not 0.01 to 60 seconds"), "{fault}");
+            assert!(fault.contains("not 0.01 to 60 seconds"), "{fault}");
         }
         assert!(fault("--speeds none --seconds 1").contains("leave one of them out"));
     }

@@ -3,11 +3,11 @@
 //! Owns the order of things: everything that can be wrong is reported before the first packet.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lexopt::Parser;
+use clap::{Args, ValueHint};
 use load::capacity::Finder;
 use load::failure::LoadStartFault;
 use load::options::{Search, TABLE, UnresolvedPlan};
@@ -16,35 +16,86 @@ use load::plan::LoadPlan;
 use load::run::{self, Run};
 use measure::quantity::{Nanoseconds, RoundedCount};
 use measure::record::{CapacitySearch, LoadRecord, RunWarning, Second};
+use options::command_line::{FlagTable, TableFlags};
 use options::flags::overlaid;
 use options::{Problem, Report, Section};
 use wire::address::{Address, Endpoint};
 
-use super::help;
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::host;
 use crate::interrupt::Interrupt;
 use crate::load::destination::{Destination, RecordDate};
-use crate::load::flags::Flags;
 use crate::load::live::LiveLine;
-use crate::load::{PlanFile, flags, read, resolve};
+use crate::load::{PlanFile, read, resolve};
 use crate::run::measurement::failure::Cancel;
 use crate::usage::UsageError;
 
+/// Load a TLS server, and count what succeeded and how long it took
+///
+/// Prints a line per second and a summary, and writes a record of the run. A plan file has a key
+/// for each flag; flags replace what it says. A plan that contradicts itself is refused before the
+/// first packet. docs/reference/load.md describes each flag.
+#[derive(Args, Debug)]
+#[command(override_usage = "lariat-lab load URL [FLAGS]
+       lariat-lab load --plan FILE.toml [URL] [FLAGS]")]
+#[command(after_help = "\
+Examples:
+  What can it do? 50 connections at once, full handshakes, for 10 seconds:
+    lariat-lab load https://127.0.0.1:8443/1k
+
+  500 transactions per second, of which three in four resume a TLS 1.2 session:
+    lariat-lab load https://127.0.0.1:8443/1k --tls 1.2 --handshake session-id \\
+        --requests-per-session 4 --rate 500 --duration 10s --record out.json
+
+  Where does it break? Handshakes alone, ever more of them, with the post-quantum group:
+    lariat-lab load https://127.0.0.1:8443/ --no-request --groups X25519MLKEM768 \\
+        --ramp 50:3000:60s
+
+  The greatest rate at which 99 % of requests on kept connections take under 20 ms:
+    lariat-lab load https://127.0.0.1:8443/1k --requests-per-connection unlimited \\
+        --find-capacity --limit 'p99<20ms,error-rate<0.01%'
+
+Ctrl-C ends a load early; its record is written all the same.")]
+pub(super) struct LoadArguments {
+    /// Page of the server under load, as in https://127.0.0.1:8443/1k
+    #[arg(id = "page", value_name = "URL")]
+    url: Option<String>,
+    /// A file with a key for each flag
+    #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::AnyPath)]
+    plan: Option<PathBuf>,
+    #[command(flatten)]
+    flags: TableFlags<LoadTable>,
+}
+
+/// The table of the settings of a load, whose flags the command takes.
+#[derive(Clone, Debug)]
+struct LoadTable;
+
+impl FlagTable for LoadTable {
+    const TABLE: &'static options::Table = &TABLE;
+}
+
+/// The command with what its table does not say.
+pub(super) fn completed(command: clap::Command) -> clap::Command {
+    command
+        .mut_arg("url", |url| url.hide(true))
+        .mut_arg("quiet", |quiet| quiet.short('q'))
+}
+
 /// Makes a load, and reports its result.
-pub(super) fn run(parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
-    let flags = flags::read(parser)?;
-    if flags.help {
-        return Ok(print(help::load()));
-    }
-    if flags.plan.is_none() && flags.given.is_empty() {
+pub(super) fn run(arguments: LoadArguments, console: Console) -> Result<Exit, UsageError> {
+    let (plan, url) = (arguments.plan, arguments.url);
+    let mut flags = arguments.flags.typed;
+    flags.extend(url.map(|url| ("url", url)));
+    if plan.is_none() && flags.is_empty() {
         return Err(UsageError::new(
             "there is neither a URL nor a plan",
             "for example: lariat-lab load https://127.0.0.1:8443/",
         ));
     }
-    let ended = prepare(flags, console).and_then(|prepared| carry_out(prepared, console));
+    let prepared = prepare(plan.as_deref(), &flags, console);
+    let ended = prepared.and_then(|prepared| carry_out(prepared, console));
     Ok(ended.unwrap_or_else(|exit| exit))
 }
 
@@ -70,8 +121,12 @@ struct Prepared {
 }
 
 /// Checks everything that can be wrong, and reports it.
-fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
-    let file = flags.plan.as_deref().map(PlanFile::open).transpose();
+fn prepare(
+    plan: Option<&Path>,
+    flags: &[(&'static str, String)],
+    console: Console,
+) -> Result<Prepared, Exit> {
+    let file = plan.map(PlanFile::open).transpose();
     let file = file.map_err(|reason| {
         console.error(format_args!("the plan cannot be had: {reason}"));
         console.hint("--plan names a TOML file; `lariat-lab load --help` describes it");
@@ -83,11 +138,8 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
         Exit::Usage
     };
     let report = Report::new(place);
-    let given = flags
-        .given
-        .iter()
-        .map(|(name, text)| (*name, text.as_str()));
-    let mut root = options::flags::parse(given, &TABLE, &report);
+    let typed = flags.iter().map(|(name, text)| (*name, text.as_str()));
+    let mut root = options::flags::parse(typed, &TABLE, &report);
     if let Some(file) = &file {
         match file.root(&report) {
             Some(base) => root = overlaid(&base, &root, &TABLE),

@@ -1,58 +1,59 @@
 //! `lariat-lab origin`: its arguments and messages.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::sync::Once;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, ValueHint, value_parser};
 use measure::quantity::{ByteCount, RoundedCount};
-use options::quantity;
 use sys::cpu::allowed_cpus;
 use sys::socket::Zoned;
 use wire::address::{Address, UnixName};
 
-use super::flags::{Arguments, Command, wrong};
+use super::values::{CpuList, SOME_TIME, cpu_list, time, value};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::origin::{BoundOrigin, OriginFault, OriginOptions, Totals, url};
 use crate::usage::UsageError;
 
-pub(super) const COMMAND: Command = Command {
-    name: "origin",
-    takes_words: false,
-    help: "\
-lariat-lab origin: serve objects of any size, as plain HTTP
-
-  lariat-lab origin [--listen ADDRESS]… [--unix PATH] [FLAGS]
-
-  --listen ADDRESS
-      Where to listen [default: 127.0.0.1:8000]; port 0 takes a free one; may be given again
-  --unix PATH
-      A Unix socket to listen at; may be given again
-  --threads N
-      Threads, each with its own socket and loop [default: the allowed CPUs]
-  --cpus LIST|none
-      CPUs that threads are pinned to, as in 0,2-3, or none
-  --idle-timeout TIME
-      Close a connection that is idle for this long [default: 60s]
-  -q, --quiet
-      Print nothing but errors
-
-/1k, /64k, /10m and /1g have that many bytes. /?size=64k&time=20&close=1&chunked=1&code=503 is
-64 KiB after 20 ms, chunked, with status 503, and closes the connection.
-",
-};
+/// Serve objects of any size, as plain HTTP
+///
+/// /1k, /64k, /10m and /1g have that many bytes. /?size=64k&time=20&close=1&chunked=1&code=503 is
+/// 64 KiB after 20 ms, chunked, with status 503, and closes the connection.
+#[derive(Args, Debug)]
+pub(super) struct OriginArguments {
+    /// Address to listen at [default: 127.0.0.1:8000]; port 0 takes a free one; may be given again
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    listen: Vec<Address>,
+    /// Unix socket to listen at; may be given again
+    #[arg(long, value_name = "PATH", value_parser = OsStringValueParser::new().try_map(unix))]
+    #[arg(value_hint = ValueHint::AnyPath)]
+    unix: Vec<Address>,
+    /// Threads, each with its own socket and loop [default: the allowed CPUs]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=THREADS_MAX))]
+    threads: Option<u16>,
+    /// CPUs that threads are pinned to, as in 0,2-3, or none
+    #[arg(long, value_name = "LIST|none", value_parser = value(cpus, "CPUs or none", "0,2-3"))]
+    cpus: Option<CpuList>,
+    /// Close a connection that is idle for this long
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    #[arg(value_parser = time((SOME_TIME, Duration::MAX), "a time with its unit above 0", "10s"))]
+    idle_timeout: Duration,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
 
 const LISTEN_DEFAULT: &str = "127.0.0.1:8000";
 
-/// Idle connections are closed after this unless it is set.
-const IDLE_DEFAULT: Duration = Duration::from_secs(60);
-
 /// More threads than this are a slip.
-const THREADS_MAX: u16 = 1024;
+const THREADS_MAX: i64 = 1024;
 
-pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
-    let served = serve(options(arguments)?, arguments.has("quiet"), console);
+pub(super) fn run(arguments: OriginArguments, console: Console) -> Result<Exit, UsageError> {
+    let is_quiet = arguments.quiet;
+    let served = serve(options(arguments)?, is_quiet, console);
     Ok(served.map_or_else(
         |fault| {
             console.fail(&fault, remedy(&fault));
@@ -114,16 +115,13 @@ fn warn(error: &io::Error) {
     });
 }
 
-fn options(arguments: &Arguments) -> Result<OriginOptions, UsageError> {
-    let mut listen = arguments.all("listen", address)?;
-    for path in arguments.values("unix") {
-        listen.push(unix(path)?);
-    }
+fn options(arguments: OriginArguments) -> Result<OriginOptions, UsageError> {
+    let mut listen = arguments.listen;
+    listen.extend(arguments.unix);
     if listen.is_empty() {
         listen.push(LISTEN_DEFAULT.parse().expect("our own constant"));
     }
-    let cpus = arguments.one("cpus", cpus)?.unwrap_or_default();
-    let threads = arguments.number("threads", THREADS_MAX, "2")?;
+    let CpuList(cpus) = arguments.cpus.unwrap_or_default();
     let allowed = allowed_cpus();
     if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         let message = format!("--cpus: this process may not use CPU {cpu}");
@@ -136,65 +134,46 @@ fn options(arguments: &Arguments) -> Result<OriginOptions, UsageError> {
     };
     Ok(OriginOptions {
         listen,
-        threads: threads.unwrap_or_else(|| clamp(usual)),
+        threads: arguments.threads.unwrap_or_else(|| clamp(usual)),
         cpus,
-        idle_timeout: arguments.one("idle-timeout", idle)?.unwrap_or(IDLE_DEFAULT),
+        idle_timeout: arguments.idle_timeout,
         warn,
     })
 }
 
 fn clamp(count: usize) -> u16 {
-    u16::try_from(count)
-        .unwrap_or(THREADS_MAX)
-        .clamp(1, THREADS_MAX)
+    let max = THREADS_MAX.unsigned_abs() as usize;
+    u16::try_from(count.clamp(1, max)).unwrap_or(1)
 }
 
-fn address(text: &str) -> Result<Address, UsageError> {
-    let refused =
-        |error: &dyn std::fmt::Display| wrong("listen", text, &error.to_string(), "127.0.0.1:8000");
-    let Zoned(address) = text.parse().map_err(|error| refused(&error))?;
+fn address(text: &str) -> Result<Address, String> {
+    let Zoned(address) = text
+        .parse()
+        .map_err(|error| format!("{error}\nhint: for example: 127.0.0.1:8000"))?;
     Ok(address)
 }
 
-fn unix(path: &OsStr) -> Result<Address, UsageError> {
+fn unix(path: OsString) -> Result<Address, &'static str> {
     if path.is_empty() || path.len() > 107 {
-        let message = "--unix: a socket's path has 1 to 107 bytes";
-        return Err(UsageError::new(message, "as in --unix /tmp/origin.sock"));
+        return Err("a socket's path has 1 to 107 bytes\nhint: as in --unix /tmp/origin.sock");
     }
     Ok(Address::Unix(UnixName::Path(path.into())))
 }
 
-fn cpus(text: &str) -> Result<Vec<u16>, UsageError> {
-    match (text, quantity::cpu_list(text)) {
-        ("none", _) => Ok(Vec::new()),
-        (_, Some(cpus)) => Ok(cpus),
-        _ => Err(wrong(
-            "cpus",
-            text,
-            "is not CPU numbers and ranges, or `none`",
-            "0,2-3",
-        )),
+fn cpus(text: &str) -> Option<CpuList> {
+    match text {
+        "none" => Some(CpuList::default()),
+        list => cpu_list(list).ok(),
     }
-}
-
-fn idle(text: &str) -> Result<Duration, UsageError> {
-    let time = quantity::duration(text).filter(|time| !time.is_zero());
-    time.ok_or_else(|| {
-        wrong(
-            "idle-timeout",
-            text,
-            "is no time with its unit above 0",
-            "10s",
-        )
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::values::read;
 
     fn parsed(line: &str) -> Result<OriginOptions, String> {
-        options(&COMMAND.parsed(line)).map_err(|error| error.to_string())
+        options(read(line)?).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -217,7 +196,7 @@ mod tests {
         let all = parsed("").unwrap();
         assert_eq!(all.listen, [LISTEN_DEFAULT.parse().unwrap()]);
         assert_eq!(usize::from(all.threads), allowed_cpus().len());
-        assert_eq!(all.idle_timeout, IDLE_DEFAULT);
+        assert_eq!(all.idle_timeout, Duration::from_secs(60));
         let unix = parsed("--unix /o.sock").unwrap();
         assert_eq!(unix.listen.len(), 1, "and no port");
         let last = allowed_cpus().pop().unwrap();
@@ -229,10 +208,10 @@ mod tests {
     fn slips_have_remedies() {
         let fault = |line: &str| parsed(line).unwrap_err();
         assert!(fault("--listen 8000").contains("has no port"));
-        assert!(fault("--threads 0").contains("--threads: `0` "));
-        assert!(fault("--cpus 3-1").contains("--cpus: `3-1` is not CPU numbers"));
-        assert!(fault("--idle-timeout 60").contains("no time with its unit"));
-        assert!(fault("--idle-timeout 0s").contains("is no time"));
+        assert!(fault("--threads 0").contains("0 is not in 1..=1024"));
+        assert!(fault("--cpus 3-1").contains("not CPUs or none"));
+        assert!(fault("--idle-timeout 60").contains("not a time with its unit"));
+        assert!(fault("--idle-timeout 0s").contains("not a time"));
         assert!(fault("--cpus 1023").contains("may not use CPU 1023"));
     }
 }

@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clap::{Args, ValueHint, value_parser};
 use load::observe::chain::TrustedRoots;
+use load::options::value::OrNone;
 use load::plan::{OwnCertificate, ProxyVersion};
 use measure::probe::ProbeReport;
-use options::{Report, quantity};
+use options::Report;
 use probe::expect::{Expectations, Unmet};
 use probe::run::{ProbeOptions, WaitLimits, probe};
 use probe::{facts, points};
@@ -19,75 +21,121 @@ use wire::address::{Address, AddressError, Endpoint};
 use wire::starttls::Dialect;
 use wire::text::line;
 
-use super::flags::{Arguments, Command, wrong};
+use super::values::{ProbeOutput, choice, time, value};
+
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::load::{PlanFile, ResolvedAddress, read, resolve};
 use crate::pages::{check_page, ended, write_page};
 use crate::usage::UsageError;
 
-pub(super) const COMMAND: Command = Command {
-    name: "probe",
-    takes_words: true,
-    help: "\
-lariat-lab probe: find out how TLS endpoints are configured, and what to change
+/// Find out how TLS endpoints are configured, and what to change
+///
+/// Makes connections one after the other: which versions, suites, groups and certificates clients
+/// get, whose order decides, and how often each kind of session is resumed, at the same address and
+/// at each other one that the names have or that are listed. Says what is wrong or could be better,
+/// and which setting of lariat, nginx, haproxy, hitch or stunnel to change. docs/guide/probe.md
+/// explains how to read it.
+#[derive(Args, Debug)]
+pub(super) struct ProbeArguments {
+    /// Hosts, with port 443 unless they have another
+    #[arg(value_name = "HOST[:PORT]")]
+    hosts: Vec<String>,
+    /// Connect there instead of looking up the names; may be given again
+    #[arg(long, value_name = "ADDRESS", value_parser = socket_address)]
+    connect: Vec<SocketAddr>,
+    /// Name in SNI, which certificates are checked for [default: the first host; none: no SNI]
+    #[arg(long, value_name = "NAME|none")]
+    #[arg(value_parser = value(server_name, "a host name", "www.example.com"))]
+    server_name: Option<OrNone<String>>,
+    /// Send a PROXY header first
+    #[arg(long, value_name = "VERSION", value_parser = choice(ProxyVersion::NAMED))]
+    send_proxy: Option<ProxyVersion>,
+    /// Ask for TLS in the words of a protocol that begins in plaintext
+    #[arg(long, value_name = "KIND", value_parser = choice(Dialect::ALL))]
+    starttls: Option<Dialect>,
+    /// Name that servers of smtp and lmtp are told [default: this host's, fully qualified; else its
+    /// address]
+    #[arg(long, value_name = "NAME")]
+    ehlo_name: Option<String>,
+    /// How much longer a server of mail, news or files may take to greet
+    #[arg(long, value_name = "T", default_value = "30s")]
+    #[arg(value_parser = time((TIMEOUT_MIN, TIMEOUT_MAX), "a time from 10ms to 10m", "30s"))]
+    greeting_timeout: Duration,
+    #[command(flatten)]
+    conduct: ProbeConduct,
+    /// A certificate and its key, for servers that ask for one
+    #[arg(long, value_name = "FILE.pem", value_hint = ValueHint::AnyPath)]
+    client_certificate: Option<PathBuf>,
+    /// Path of the GET that shows records and the end of a connection
+    #[arg(long, value_name = "PATH|none", default_value = "/")]
+    #[arg(value_parser = value(request_path, "a path", "/index.html"))]
+    request: OrNone<String>,
+    /// How often sessions are offered at the same address; elsewhere 4 times at the most
+    #[arg(long, value_name = "N", default_value = "8")]
+    #[arg(value_parser = value_parser!(u32).range(1..=100))]
+    attempts: u32,
+    /// Facts and the values that they should have; exit code 7 if one has another
+    #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::AnyPath)]
+    expect: Option<PathBuf>,
+    /// List the facts that may be expected, and the points
+    #[arg(long)]
+    facts: bool,
+    #[command(flatten)]
+    output: ProbeOutput,
+}
 
-  lariat-lab probe HOST[:PORT] [HOST2[:PORT]…] [FLAGS]
+/// What a survey asks of a probe as well.
+#[derive(Args, Debug)]
+pub(super) struct ProbeConduct {
+    /// Trust these roots instead of the system's
+    #[arg(long, value_name = "FILE.pem", value_hint = ValueHint::AnyPath)]
+    ca: Option<PathBuf>,
+    /// Time for each connection
+    #[arg(long, value_name = "T", default_value = "5s")]
+    #[arg(value_parser = time((TIMEOUT_MIN, TIMEOUT_MAX), "a time from 10ms to 10m", "5s"))]
+    timeout: Duration,
+    // The 60 to 200 connections of a probe take this long over a satellite: 600 ms a round trip.
+    /// Time for all connections to an address together: one that takes longer is left alone
+    #[arg(long, value_name = "T", default_value = "5m")]
+    #[arg(value_parser = time((TIMEOUT_MIN, MAX_TIME_MAX), "a time from 10ms to 1h", "5m"))]
+    max_time: Duration,
+}
 
-Makes connections one after the other: which versions, suites, groups and certificates clients get,
-whose order decides, and how often each kind of session is resumed, at the same address and at each
-other one that the names have or that are listed. Says what is wrong or could be better, and which
-setting of lariat, nginx, haproxy, hitch or stunnel to change.
+impl ProbeConduct {
+    pub(super) fn limits(&self, greeting: Duration) -> WaitLimits {
+        WaitLimits {
+            connection: self.timeout,
+            greeting,
+            address: self.max_time,
+        }
+    }
 
-  --connect ADDRESS
-      Connect there instead of looking up the names; may be given again
-  --server-name NAME
-      The name in SNI, which certificates are checked for [default: the first host; none: no SNI]
-  --send-proxy v1|v2
-      Send a PROXY header first
-  --starttls KIND
-      Ask for TLS in the words of a protocol that begins in plaintext: smtp, lmtp, imap, pop3, ftp,
-      sieve, nntp, mysql, postgres, ldap, xmpp
-  --ehlo-name NAME
-      The name that servers of smtp and lmtp are told [default: this host's, fully qualified; else
-      its address]
-  --greeting-timeout T
-      How much longer a server of mail, news or files may take to greet [default: 30s]
-  --ca FILE.pem
-      Trust these roots instead of the system's
-  --client-certificate FILE.pem
-      A certificate and its key, for servers that ask for one
-  --request PATH|none
-      The path of the GET that shows records and the end of a connection [default: /]
-  --attempts N
-      How often sessions are offered at the same address; elsewhere 4 times at the most [default: 8]
-  --timeout T
-      For each connection [default: 5s]
-  --max-time T
-      For all connections to an address together: one that takes longer is left alone [default: 5m]
-  --expect FILE.toml
-      Facts and the values that they should have; exit code 7 if one has another
-  --facts
-      List the facts that may be expected, and the points
-  --json
-      Print one JSON document instead of text
-  -o, --output PAGE.html
-      Write one page that needs no network, instead of text
-
-docs/guide/probe.md explains how to read it.
-",
-};
+    /// The roots that are named, or those of the system.
+    pub(super) fn roots(&self) -> Result<Option<Vec<u8>>, UsageError> {
+        let Some(path) = &self.ca else {
+            let mut places = SYSTEM_ROOTS.iter().map(Path::new);
+            return Ok(places.find_map(|path| read(path).ok()));
+        };
+        let pem = file("ca", path)?;
+        if TrustedRoots::read(&pem).is_none() {
+            let text = format!("{} holds no certificate", path.display());
+            return Err(UsageError::new(
+                text,
+                "--ca names a file of PEM with the roots",
+            ));
+        }
+        Ok(Some(pem))
+    }
+}
 
 /// Characters in a line of text.
 const WIDTH: usize = 80;
 
 /// Every pair of addresses is tried: eight have 56 pairs.
 const ADDRESSES_MAX: usize = 8;
-const ATTEMPTS_MAX: u32 = 100;
 const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
-/// The 60 to 200 connections of a probe take this long over a satellite: 600 ms a round trip.
-const MAX_TIME: Duration = Duration::from_secs(300);
 const MAX_TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// Where Debian, Alpine and Arch, and where Fedora and SUSE keep the system's roots.
@@ -97,24 +145,24 @@ const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
-pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
-    if arguments.has("facts") {
+pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, UsageError> {
+    if arguments.facts {
         return Ok(print(facts_listed()));
     }
-    let hosts = arguments.texts()?;
-    if hosts.is_empty() {
+    if arguments.hosts.is_empty() {
         let hint = "for example: lariat-lab probe www.example.com:443";
         return Err(UsageError::new("no host is named", hint));
     }
-    check_page(arguments.path("output").as_deref(), &[])?;
-    let expectations = match arguments.path("expect") {
+    check_page(arguments.output.output.as_deref(), &[])?;
+    let expectations = match &arguments.expect {
         None => None,
-        Some(path) => match expectations(&path, console)? {
+        Some(path) => match expectations(path, console)? {
             None => return Ok(Exit::Usage),
             some => some,
         },
     };
-    let options = options(arguments, hosts)?;
+    let output = arguments.output.clone();
+    let options = options(arguments)?;
     if options.addresses.is_empty() {
         for (host, reason) in &options.unresolved {
             console.fail(
@@ -130,7 +178,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
         }
     });
     let document = || report::probe::document(&report);
-    let given = give(arguments, document, || json_line(&report), console);
+    let given = give(&output, document, || json_line(&report), console);
     Ok(match expectations.map(|all| all.unmet(&report)) {
         Some(unmet) if !unmet.is_empty() => tell_unmet(&unmet, console),
         _ => given,
@@ -139,14 +187,14 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
 
 /// Writes a page, or prints the same or JSON.
 pub(super) fn give(
-    arguments: &Arguments,
+    output: &ProbeOutput,
     document: impl FnOnce() -> ReportDocument,
     json: impl FnOnce() -> String,
     console: Console,
 ) -> Exit {
-    match arguments.path("output") {
-        Some(page) => ended(write_page(&page, &document().html(), console), console),
-        None if arguments.has("json") => print(json()),
+    match &output.output {
+        Some(page) => ended(write_page(page, &document().html(), console), console),
+        None if output.json => print(json()),
         None => print(document().text(WIDTH, stdout_colour())),
     }
 }
@@ -210,14 +258,14 @@ fn tell_unmet(unmet: &[Unmet], console: Console) -> Exit {
 }
 
 /// Reads flags and files, and looks up names.
-fn options(arguments: &Arguments, hosts: Vec<String>) -> Result<ProbeOptions, UsageError> {
+fn options(arguments: ProbeArguments) -> Result<ProbeOptions, UsageError> {
+    let hosts = arguments.hosts;
     let endpoints = hosts.iter().map(|host| endpoint(host));
     let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
-    let connect = arguments.all("connect", |text| socket_address("connect", text))?;
-    let (addresses, unresolved) = if connect.is_empty() {
+    let (addresses, unresolved) = if arguments.connect.is_empty() {
         addresses(&hosts, &endpoints)
     } else {
-        (connect, Vec::new())
+        (arguments.connect, Vec::new())
     };
     if addresses.len() > ADDRESSES_MAX {
         return Err(UsageError::new(
@@ -229,33 +277,32 @@ fn options(arguments: &Arguments, hosts: Vec<String>) -> Result<ProbeOptions, Us
         ));
     }
     let name = endpoints.first().map(host_of).unwrap_or_default();
-    let server_name = match arguments.one("server-name", server_name)? {
-        Some(asked) => asked,
+    let server_name = match arguments.server_name {
+        Some(OrNone::This(asked)) => Some(asked),
+        Some(OrNone::Nothing) => None,
         None => name
             .parse::<std::net::IpAddr>()
             .is_err()
             .then(|| name.clone()),
     };
-    let starttls = arguments.choice("starttls", Dialect::ALL)?;
     let authority = server_name.clone().unwrap_or_else(|| name.clone());
     Ok(ProbeOptions {
         expected_name: Some(authority.clone()),
-        proxy: arguments.choice("send-proxy", ProxyVersion::NAMED)?,
-        starttls,
-        ehlo_name: arguments
-            .one("ehlo-name", |name| Ok(name.to_owned()))?
-            .unwrap_or_else(own_name::own_name),
-        client_certificate: client_certificate(arguments)?,
-        roots_pem: roots(arguments)?,
+        proxy: arguments.send_proxy,
+        starttls: arguments.starttls,
+        ehlo_name: arguments.ehlo_name.unwrap_or_else(own_name::own_name),
+        client_certificate: arguments
+            .client_certificate
+            .map(|path| client_certificate(&path))
+            .transpose()?,
+        roots_pem: arguments.conduct.roots()?,
         // Such a protocol knows no GET.
-        request: match starttls {
-            Some(_) => Vec::new(),
-            None => request(arguments, &authority)?,
+        request: match (arguments.starttls, arguments.request) {
+            (None, OrNone::This(path)) => get(&path, &authority),
+            (Some(_), _) | (None, OrNone::Nothing) => Vec::new(),
         },
-        limits: limits(arguments)?,
-        attempts: arguments
-            .number("attempts", ATTEMPTS_MAX, "8")?
-            .unwrap_or(8),
+        limits: arguments.conduct.limits(arguments.greeting_timeout),
+        attempts: arguments.attempts,
         now_s: now_s(),
         hosts,
         addresses,
@@ -332,48 +379,33 @@ pub(super) fn addresses(
     (found, unresolved)
 }
 
-fn socket_address(flag: &str, text: &str) -> Result<SocketAddr, UsageError> {
-    match text.parse() {
-        Ok(Zoned(Address::Ip(address))) => Ok(address),
-        Ok(_) => Err(wrong(flag, text, "is no ADDRESS:PORT", "127.0.0.1:8443")),
-        Err(error) => Err(wrong(flag, text, &error.to_string(), "127.0.0.1:8443")),
-    }
-}
-
-fn server_name(text: &str) -> Result<Option<String>, UsageError> {
-    match text {
-        "none" => Ok(None),
-        name if wire::client_hello::host_name(name).is_some() => Ok(Some(name.to_owned())),
-        _ => Err(wrong(
-            "server-name",
-            text,
-            "is no host name",
-            "www.example.com",
-        )),
-    }
-}
-
-pub(super) fn limits(arguments: &Arguments) -> Result<WaitLimits, UsageError> {
-    let limit = |flag, max: Duration, range, example| {
-        arguments.one(flag, |text| {
-            let read = quantity::duration(text);
-            let read = read.filter(|time| (TIMEOUT_MIN..=max).contains(time));
-            read.ok_or_else(|| wrong(flag, text, range, example))
-        })
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let why = match text.parse() {
+        Ok(Zoned(Address::Ip(address))) => return Ok(address),
+        Ok(_) => "no ADDRESS:PORT".to_owned(),
+        Err(error) => error.to_string(),
     };
-    let connection = limit("timeout", TIMEOUT_MAX, "is no time from 10ms to 10m", "5s")?;
-    let greeting = limit(
-        "greeting-timeout",
-        TIMEOUT_MAX,
-        "is no time from 10ms to 10m",
-        "30s",
-    )?;
-    let address = limit("max-time", MAX_TIME_MAX, "is no time from 10ms to 1h", "5m")?;
-    Ok(WaitLimits {
-        connection: connection.unwrap_or(Duration::from_secs(5)),
-        greeting: greeting.unwrap_or(Duration::from_secs(30)),
-        address: address.unwrap_or(MAX_TIME),
-    })
+    Err(format!("{why}\nhint: for example: 127.0.0.1:8443"))
+}
+
+fn server_name(text: &str) -> Option<OrNone<String>> {
+    match text {
+        "none" => Some(OrNone::Nothing),
+        name => {
+            wire::client_hello::host_name(name)?;
+            Some(OrNone::This(name.to_owned()))
+        }
+    }
+}
+
+fn request_path(text: &str) -> Option<OrNone<String>> {
+    match text {
+        "none" => Some(OrNone::Nothing),
+        path if path.starts_with('/') && !path.contains(|c: char| c.is_control() || c == ' ') => {
+            Some(OrNone::This(path.to_owned()))
+        }
+        _ => None,
+    }
 }
 
 fn file(flag: &str, path: &Path) -> Result<Vec<u8>, UsageError> {
@@ -381,53 +413,15 @@ fn file(flag: &str, path: &Path) -> Result<Vec<u8>, UsageError> {
     read(path).map_err(|text| UsageError::new(text, hint))
 }
 
-pub(super) fn roots(arguments: &Arguments) -> Result<Option<Vec<u8>>, UsageError> {
-    match arguments.path("ca") {
-        Some(path) => {
-            let pem = file("ca", &path)?;
-            if TrustedRoots::read(&pem).is_none() {
-                let text = format!("{} holds no certificate", path.display());
-                return Err(UsageError::new(
-                    text,
-                    "--ca names a file of PEM with the roots",
-                ));
-            }
-            Ok(Some(pem))
-        }
-        None => {
-            let mut places = SYSTEM_ROOTS.iter().map(Path::new);
-            Ok(places.find_map(|path| read(path).ok()))
-        }
-    }
-}
-
-fn client_certificate(arguments: &Arguments) -> Result<Option<OwnCertificate>, UsageError> {
-    let path: Option<PathBuf> = arguments.path("client-certificate");
-    let pem = path
-        .map(|path| file("client-certificate", &path))
-        .transpose()?;
-    Ok(pem.map(|pem| OwnCertificate {
+fn client_certificate(path: &Path) -> Result<OwnCertificate, UsageError> {
+    let pem = file("client-certificate", path)?;
+    Ok(OwnCertificate {
         chain_pem: pem.clone(),
         key_pem: pem,
-    }))
-}
-
-/// One that is answered by HTTP servers, and ends the connection.
-fn request(arguments: &Arguments, authority: &str) -> Result<Vec<u8>, UsageError> {
-    let path = arguments.one("request", |text| match text {
-        "none" => Ok(None),
-        path if path.starts_with('/') && !path.contains(|c: char| c.is_control() || c == ' ') => {
-            Ok(Some(path.to_owned()))
-        }
-        _ => Err(wrong("request", text, "is no path", "/index.html")),
-    })?;
-    Ok(match path {
-        Some(None) => Vec::new(),
-        Some(Some(path)) => get(&path, authority),
-        None => get("/", authority),
     })
 }
 
+/// The request that HTTP servers answer, and that ends the connection.
 pub(super) fn get(path: &str, authority: &str) -> Vec<u8> {
     let agent = concat!("lariat-lab/", env!("CARGO_PKG_VERSION"));
     format!(
@@ -442,9 +436,8 @@ mod tests {
     use super::*;
 
     fn read(line: &str) -> Result<ProbeOptions, String> {
-        let arguments = COMMAND.parsed(line);
-        let hosts = arguments.texts().unwrap();
-        options(&arguments, hosts).map_err(|error| error.to_string())
+        let arguments = crate::commands::values::read(line)?;
+        options(arguments).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -472,12 +465,15 @@ mod tests {
             ("http://127.0.0.1/", "write HOST or HOST:PORT"),
             ("unix:/run/a", "is a Unix socket"),
             ("srv:_a._tcp.example", "stands for several servers"),
-            ("127.0.0.1 --starttls smpt", "is not one of: smtp, lmtp"),
-            ("127.0.0.1 --timeout 0", "is no time from 10ms to 10m"),
-            ("127.0.0.1 --attempts 0", "is no number from 1 to 100"),
-            ("127.0.0.1 --send-proxy v3", "is not one of: v1, v2"),
+            (
+                "127.0.0.1 --starttls smpt",
+                "a similar value exists: 'smtp'",
+            ),
+            ("127.0.0.1 --timeout 0", "not a time from 10ms to 10m"),
+            ("127.0.0.1 --attempts 0", "0 is not in 1..=100"),
+            ("127.0.0.1 --send-proxy v3", "possible values: v1, v2"),
             ("127.0.0.1 --connect localhost", "has no port"),
-            ("127.0.0.1 --request a", "is no path"),
+            ("127.0.0.1 --request a", "not a path"),
             ("127.0.0.1 --ca /nowhere", "--ca names a file"),
         ] {
             let fault = read(line).unwrap_err();

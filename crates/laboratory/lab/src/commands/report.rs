@@ -5,13 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use clap::{Args, ValueHint};
 use load::options::value::OrNone;
 use measure::merge::merged;
 use measure::record::LoadRecord;
 use report::ReportDocument;
 use report::experiment::{CardRefusal, CardSubject};
 
-use super::flags::{Arguments, Command};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::load::destination::{Destination, RecordDate};
@@ -21,39 +21,15 @@ use crate::pages::{
 };
 use crate::usage::UsageError;
 
-pub(super) const COMMAND: Command = Command {
-    name: "report",
-    takes_words: true,
-    help: "\
-lariat-lab report: tables, figures and a page from records of loads or experiments
-
-  lariat-lab report RECORD… [-o PAGE.html] [--svg DIR] [--csv DIR] [--card CARD.svg]
-
-Shows one record of a load as the load itself does, and compares several in the order in which they
-are named. Of an experiment it says first where a target is better, then shows each scenario.
-Records that cannot be read are named, and the others are reported. - is the standard input. A
-record may be compressed by gzip.
-
-  -o, --output PAGE.html
-      Write one page that needs no network, instead of tables to the standard output
-  --svg DIR
-      Write each figure as an SVG file: of loads named after their record, of one experiment after
-      scenario and figure, as in implementations-server-cpu.svg
-  --merge SUM.json
-      Make one record of loads that several hosts began together (`lariat-lab load --start-at`),
-      write it there, and report it alone
-  --card CARD.svg
-      Write one claim of an experiment as a picture of 1200 by 630 pixels: how much better the
-      first target is than all others, on which host, and the command that repeats it. What the
-      record does not bear is refused
-  --scenario NAME
-      The scenario that the card is about, if the record has several
-  --context WORDS
-      The configuration that it is about, as the column `context` of the tables names it
-  --csv DIR
-      Write the data as CSV files, named after their record: of loads seconds, latencies and steps;
-      of experiments configurations and measurements
-
+/// Make tables, figures and a page from records of loads or experiments
+///
+/// Shows one record of a load as the load itself does, and compares several in the order in which
+/// they are named. Of an experiment it says first where a target is better, then shows each
+/// scenario. Records that cannot be read are named, and the others are reported. - is the standard
+/// input. A record may be compressed by gzip. docs/reference/record.md and
+/// docs/reference/experiment.md describe records, and which numbers programs can read off a page.
+#[derive(Args, Debug)]
+#[command(after_help = "\
 Examples:
   Four kinds of handshake side by side:
     lariat-lab report full.json session-id.json ticket.json psk.json -o handshakes.html
@@ -65,24 +41,58 @@ Examples:
     lariat-lab report run.jsonl -o run.html
 
   One finding to show around:
-    lariat-lab report run.jsonl --card card.svg --context 'TLS 1.3, P-256, PSK'
+    lariat-lab report run.jsonl --card card.svg --context 'TLS 1.3, P-256, PSK'")]
+pub(super) struct ReportArguments {
+    /// Records, in the order in which they are shown
+    #[arg(value_name = "RECORD", value_hint = ValueHint::AnyPath)]
+    records: Vec<PathBuf>,
+    #[command(flatten)]
+    sinks: Sinks,
+    /// Make one record of loads that several hosts began together (`lariat-lab load --start-at`),
+    /// write it there, and report it alone
+    #[arg(long, value_name = "SUM.json", value_hint = ValueHint::AnyPath)]
+    merge: Option<PathBuf>,
+    /// Write one claim of an experiment as a picture of 1200 by 630 pixels: how much better the
+    /// first target is than all others, on which host, and the command that repeats it. What the
+    /// record does not bear is refused
+    #[arg(long, value_name = "CARD.svg", value_hint = ValueHint::AnyPath)]
+    card: Option<PathBuf>,
+    /// Scenario that the card is about, if the record has several
+    #[arg(long, value_name = "NAME", requires = "card")]
+    scenario: Option<String>,
+    /// Configuration that it is about, as the column `context` of the tables names it
+    #[arg(long, value_name = "WORDS", requires = "card")]
+    context: Option<String>,
+}
 
-docs/reference/record.md and docs/reference/experiment.md describe records, and which numbers
-programs can read off a page.
-",
-};
+/// Where a report goes; without any of them, to the standard output.
+#[derive(Args, Debug, Default)]
+pub(super) struct Sinks {
+    /// Write one page that needs no network, instead of tables to the standard output
+    #[arg(short, long, value_name = "PAGE.html", value_hint = ValueHint::AnyPath)]
+    pub(super) output: Option<PathBuf>,
+    /// Write each figure as an SVG file: of loads named after their record, of one experiment after
+    /// scenario and figure, as in implementations-server-cpu.svg
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(super) svg: Option<PathBuf>,
+    /// Write the data as CSV files, named after their record: of loads seconds, latencies and
+    /// steps; of experiments configurations and measurements
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(super) csv: Option<PathBuf>,
+}
 
 /// Characters in a line of tables.
 const WIDTH: usize = 80;
 
 /// Makes what was asked for.
-pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
-    let paths = records_of(arguments)?;
-    let records = of_one_kind(open_all(&paths, console))?;
+pub(super) fn run(arguments: ReportArguments, console: Console) -> Result<Exit, UsageError> {
+    check(&arguments)?;
+    let paths = &arguments.records;
+    let records = of_one_kind(open_all(paths, console))?;
     if records.len() == 0 {
         return Ok(Exit::Usage);
     }
-    let records = match (records, arguments.path("merge")) {
+    let records = match (records, &arguments.merge) {
         (records, None) => records,
         (Records::Experiments(_) | Records::Mixed(..), Some(_)) => {
             return Err(UsageError::new(
@@ -93,21 +103,21 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
         (Records::Loads(named), Some(_)) if named.records.len() < paths.len() => {
             return Ok(Exit::Partial);
         }
-        (Records::Loads(named), Some(path)) => match merge(&named, &path, console)? {
+        (Records::Loads(named), Some(path)) => match merge(&named, path, console)? {
             Ok(sum) => Records::Loads(sum),
             Err(exit) => return Ok(exit),
         },
     };
-    if let Some(path) = arguments.path("card") {
-        return card(&records, arguments, &path, console);
+    if let Some(path) = &arguments.card {
+        return card(&records, &arguments, path, console);
     }
     let report = match &records {
         Records::Loads(named) => report::load::document(&named.list()),
         Records::Experiments(named) => report::experiment::document(&named.list()),
         Records::Mixed(..) => ReportDocument::default(),
     };
-    let is_whole = records.len() == paths.len() || arguments.has("merge");
-    let written = write_all(arguments, &report, "", console);
+    let is_whole = records.len() == paths.len() || arguments.merge.is_some();
+    let written = write_all(&arguments.sinks, &report, "", console);
     Ok(match ended(written, console) {
         Exit::Success if !is_whole => Exit::Partial,
         exit => exit,
@@ -117,7 +127,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
 /// One claim as a picture, or why there is none.
 fn card(
     records: &Records,
-    arguments: &Arguments,
+    arguments: &ReportArguments,
     path: &Path,
     console: Console,
 ) -> Result<Exit, UsageError> {
@@ -128,10 +138,9 @@ fn card(
             return Err(UsageError::new("--card is of one experiment", hint));
         }
     };
-    let (scenario, context) = (arguments.text("scenario")?, arguments.text("context")?);
     let subject = CardSubject {
-        scenario: scenario.as_deref(),
-        context: context.as_deref(),
+        scenario: arguments.scenario.as_deref(),
+        context: arguments.context.as_deref(),
     };
     // Names in a refusal are the record's.
     let refused = |refusal: CardRefusal| {
@@ -170,23 +179,16 @@ fn merge(
 }
 
 /// Refuses what cannot be meant, before anything is read.
-fn records_of(arguments: &Arguments) -> Result<Vec<PathBuf>, UsageError> {
-    let records: Vec<_> = arguments.words.iter().map(PathBuf::from).collect();
+fn check(arguments: &ReportArguments) -> Result<(), UsageError> {
+    let records = &arguments.records;
     if records.is_empty() {
         return Err(UsageError::new(
             "no record is named",
             "`lariat-lab load` and `lariat-lab run` write one each; then: lariat-lab report RECORD",
         ));
     }
-    check_page(arguments.path("output").as_deref(), &records)?;
-    check_card(arguments.path("card").as_deref(), &records)?;
-    for flag in ["scenario", "context"] {
-        if arguments.has(flag) && !arguments.has("card") {
-            let hint = "add --card CARD.svg, or leave it out: a page has all of them";
-            return Err(UsageError::new(format!("--{flag} is of a card"), hint));
-        }
-    }
-    Ok(records)
+    check_page(arguments.sinks.output.as_deref(), records)?;
+    check_card(arguments.card.as_deref(), records)
 }
 
 /// Refuses records of two kinds.
@@ -202,23 +204,23 @@ fn of_one_kind(records: Records) -> Result<Records, UsageError> {
 
 /// Writes or prints a report: of its figures those with names that begin so.
 pub(super) fn write_all(
-    arguments: &Arguments,
+    sinks: &Sinks,
     report: &ReportDocument,
     figures: &str,
     console: Console,
 ) -> Result<(), WriteFault> {
-    if let Some(directory) = arguments.path("svg") {
+    if let Some(directory) = &sinks.svg {
         let mut all = report.figures();
         all.retain(|(name, _)| name.starts_with(figures));
-        write_files(&directory, "svg", &all, console)?;
+        write_files(directory, "svg", &all, console)?;
     }
-    if let Some(directory) = arguments.path("csv") {
-        write_files(&directory, "csv", &report.sheets(), console)?;
+    if let Some(directory) = &sinks.csv {
+        write_files(directory, "csv", &report.sheets(), console)?;
     }
-    if let Some(path) = arguments.path("output") {
-        write_page(&path, &report.html(), console)?;
+    if let Some(path) = &sinks.output {
+        write_page(path, &report.html(), console)?;
     }
-    if arguments.names().all(|name| name == "merge") {
+    if let (None, None, None) = (&sinks.output, &sinks.svg, &sinks.csv) {
         print(report.text(WIDTH, stdout_colour()));
     }
     Ok(())
@@ -227,6 +229,7 @@ pub(super) fn write_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::values::parsed;
 
     #[test]
     fn records_do_not_speak_to_the_terminal() {
@@ -245,10 +248,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_meant_is_refused() {
-        let fault = |line| records_of(&COMMAND.parsed(line)).unwrap_err().to_string();
+        let fault = |line| check(&parsed(line)).unwrap_err().to_string();
         assert!(fault("").contains("no record is named"));
         assert!(fault("a.json -o b.json").contains("ends in .html"));
-        let records = records_of(&COMMAND.parsed("a.json -o p.html b.json --csv=data")).unwrap();
-        assert_eq!(records, ["a.json", "b.json"].map(PathBuf::from));
+        let arguments: ReportArguments = parsed("a.json -o p.html b.json --csv=data");
+        check(&arguments).unwrap();
+        assert_eq!(arguments.records, ["a.json", "b.json"].map(PathBuf::from));
     }
 }

@@ -9,14 +9,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use lexopt::Parser;
 use measure::experiment::{self, FailureKind, Placement, RunEvent, RunMoment};
 use measure::host::HostReport;
 use measure::record::Tool;
 use options::Complaint;
 
-use super::run_arguments as arguments;
-use super::run_arguments::{Mode, Request};
+use super::run_arguments::RunArguments;
 use super::targets::{check_name, programs, report_fault, with_root};
 use crate::console::{Console, print};
 use crate::exit::Exit;
@@ -42,11 +40,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 const ENDING: &str = "Ending; what was measured is in the record.";
 
 /// Runs scenarios, lists them, or prints what it would do.
-pub(super) fn run(parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
-    let (request, words) = match arguments::read(parser)? {
-        Ok(read) => read,
-        Err(exit) => return Ok(exit),
-    };
+pub(super) fn run(request: RunArguments, console: Console) -> Result<Exit, UsageError> {
+    let words = std::env::args_os().skip(2);
+    let words = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     if let Some(path) = &request.resume {
         return Ok(resume(path, &request, words, console));
     }
@@ -82,12 +80,12 @@ struct Prepared {
 type Refused = Result<Exit, UsageError>;
 
 /// Everything that can be wrong about what was asked.
-fn prepare(request: &Request, console: Console) -> Result<Prepared, Refused> {
+fn prepare(request: &RunArguments, console: Console) -> Result<Prepared, Refused> {
     let targets = targets(request, console)?;
     let listed = scenarios::choose(&request.scenarios, request.scenario_folder.as_deref());
     let listed = listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
     let host = host::report(None);
-    let placement = needs::place(&request.seating, &host.cores).map_err(|denied| {
+    let placement = needs::place(&request.seating(), &host.cores).map_err(|denied| {
         let allowed: Vec<_> = host.cores.iter().map(|core| core.cpu.to_string()).collect();
         Err(UsageError::new(
             denied.to_string(),
@@ -104,24 +102,22 @@ fn prepare(request: &Request, console: Console) -> Result<Prepared, Refused> {
     })
 }
 
-fn targets(request: &Request, console: Console) -> Result<Vec<TestTarget>, Refused> {
-    let folder = request.arguments.path("target-folder");
-    let targets = targets::load_all(folder.as_deref());
+fn targets(request: &RunArguments, console: Console) -> Result<Vec<TestTarget>, Refused> {
+    let targets = targets::load_all(request.builds.target_folder.as_deref());
     let targets = targets.map_err(|fault| Ok(report_fault(&fault, console)))?;
-    let only = request.only.get("target").into_iter().flatten();
-    for name in request.targets.iter().flatten().chain(only) {
-        check_name(name, &targets).map_err(Err)?;
+    for name in request.targets() {
+        check_name(&name, &targets).map_err(Err)?;
     }
     Ok(targets)
 }
 
-fn builds(request: &Request, targets: &[TestTarget]) -> Result<Builds, UsageError> {
-    let programs = programs(&request.arguments, targets)?;
+fn builds(request: &RunArguments, targets: &[TestTarget]) -> Result<Builds, UsageError> {
+    let programs = programs(&request.builds, targets)?;
     let builds = Builds {
         programs,
         ..Builds::default()
     };
-    with_root(builds, &request.arguments)
+    with_root(builds, &request.builds)
 }
 
 /// The programs of those targets that take part; after them, of what they load or are loaded by.
@@ -159,7 +155,7 @@ fn expand(
     listed: &[ListedScenario],
     targets: &[TestTarget],
     builds: &Builds,
-    request: &Request,
+    request: &RunArguments,
     host: &HostReport,
     console: Console,
 ) -> Result<Vec<Expanded>, Refused> {
@@ -196,21 +192,18 @@ fn expand(
     }
 }
 
-fn list(request: &Request, console: Console) -> Result<Exit, UsageError> {
+fn list(request: &RunArguments, console: Console) -> Result<Exit, UsageError> {
     let prepared = || {
         let listed = scenarios::list(request.scenario_folder.as_deref());
         let listed =
             listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
         let targets = targets(request, console)?;
         let host = HostReport::default();
-        let of_mode = |mode| {
-            let mode = Request {
-                mode,
-                ..Request::default()
-            };
+        let of_mode = |full| {
+            let mode = RunArguments::of_mode(full);
             expand(&listed, &targets, &Builds::default(), &mode, &host, console)
         };
-        Ok((of_mode(Mode::Quick)?, of_mode(Mode::Full)?))
+        Ok((of_mode(false)?, of_mode(true)?))
     };
     match prepared() {
         Err(refused) => refused,
@@ -219,7 +212,12 @@ fn list(request: &Request, console: Console) -> Result<Exit, UsageError> {
 }
 
 /// A run of its own.
-fn begin(mut prepared: Prepared, request: &Request, words: Vec<String>, console: Console) -> Exit {
+fn begin(
+    mut prepared: Prepared,
+    request: &RunArguments,
+    words: Vec<String>,
+    console: Console,
+) -> Exit {
     let date = RecordDate::of(SystemTime::now());
     let begun = Ground::new(request, console).and_then(|ground| {
         let journal = Journal::create(request.record.as_deref(), date);
@@ -248,7 +246,7 @@ struct Ground {
 }
 
 impl Ground {
-    fn new(request: &Request, console: Console) -> Result<Self, Exit> {
+    fn new(request: &RunArguments, console: Console) -> Result<Self, Exit> {
         let failed = |error: std::io::Error| {
             console.fail(
                 format_args!("the host refuses: {error}"),
@@ -287,7 +285,7 @@ fn refuse(fault: &JournalFault, console: Console) -> Exit {
 /// The first line of the record.
 fn plan(
     prepared: &mut Prepared,
-    request: &Request,
+    request: &RunArguments,
     words: Vec<String>,
     date: RecordDate,
     ground: &Ground,
@@ -322,9 +320,9 @@ fn plan(
 }
 
 /// Keys and ciphers; a signal ends that at once, and the run with it.
-fn measure_speeds(prepared: &mut Prepared, request: &Request, ground: &Ground) {
+fn measure_speeds(prepared: &mut Prepared, request: &RunArguments, ground: &Ground) {
     let console = ground.console;
-    let Some(rows) = request.speeds else {
+    let Some(rows) = request.speeds() else {
         return;
     };
     let timing = SpeedTiming::of(rows);
@@ -368,11 +366,11 @@ fn recorded(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::TargetDes
 }
 
 /// A run that was stopped, from where it stopped.
-fn resume(path: &Path, request: &Request, words: Vec<String>, console: Console) -> Exit {
+fn resume(path: &Path, request: &RunArguments, words: Vec<String>, console: Console) -> Exit {
     let resumed = Ground::new(request, console).and_then(|ground| {
         let (record, mut journal) =
             Journal::resume(path).map_err(|fault| refuse(&fault, console))?;
-        let first = arguments::of_command(&record.plan.command).map_err(|error| {
+        let first = RunArguments::of_command(&record.plan.command).map_err(|error| {
             console.error(error);
             Exit::Usage
         })?;
@@ -424,7 +422,7 @@ fn carry_out(
     plan: &experiment::ExperimentPlan,
     mut journal: Journal,
     past: RecordedPast,
-    request: &Request,
+    request: &RunArguments,
     ground: &Ground,
 ) -> Result<Exit, Exit> {
     let console = ground.console;
@@ -467,7 +465,7 @@ fn report_missing(
     }
 }
 
-fn conclude(tally: RunTally, journal: &Journal, request: &Request, console: Console) -> Exit {
+fn conclude(tally: RunTally, journal: &Journal, request: &RunArguments, console: Console) -> Exit {
     let path = journal.path().display().to_string();
     if !tally.is_complete {
         console.say(format_args!("stopped; the record is {path}"));

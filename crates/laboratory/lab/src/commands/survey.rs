@@ -1,52 +1,46 @@
 //! `lariat-lab survey`: its arguments and messages.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
+use clap::{Args, ValueHint, value_parser};
 use measure::probe::ProbeReport;
 use probe::run::{ProbeOptions, WaitLimits, probe};
 
-use super::flags::{Arguments, Command};
-use super::probe::{addresses, endpoint, get, give, host_of, json_line, limits, now_s, roots};
+use super::probe::{ProbeConduct, addresses, endpoint, get, give, host_of, json_line, now_s};
+use super::values::ProbeOutput;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::load::PlanFile;
 use crate::pages::check_page;
 use crate::usage::UsageError;
 
-pub(super) const COMMAND: Command = Command {
-    name: "survey",
-    takes_words: true,
-    help: "\
-lariat-lab survey: probe a list of sites, and show what they negotiate and resume
+/// Probe a list of sites, and show what they negotiate and resume
+///
+/// The file has a HOST or HOST:PORT per line; # begins a comment. Each site is probed as by
+/// `lariat-lab probe`, at four of its addresses at the most. There is one connection at a time to a
+/// host, and few in all. docs/guide/probe.md explains how to read it.
+#[derive(Args, Debug)]
+pub(super) struct SurveyArguments {
+    /// List of sites
+    #[arg(value_hint = ValueHint::AnyPath)]
+    file: PathBuf,
+    // Others have work to do as well.
+    /// Hosts that are probed at the same time, 1 to 16
+    #[arg(long, value_name = "N", default_value = "4")]
+    #[arg(value_parser = value_parser!(u8).range(1..=16))]
+    at_once: u8,
+    #[command(flatten)]
+    conduct: ProbeConduct,
+    #[command(flatten)]
+    output: ProbeOutput,
+}
 
-  lariat-lab survey FILE [FLAGS]
-
-The file has a HOST or HOST:PORT per line; # begins a comment. Each site is probed as by
-`lariat-lab probe`, at four of its addresses at the most. There is one connection at a time to a
-host, and few in all.
-
-  --at-once N
-      Hosts that are probed at the same time, 1 to 16 [default: 4]
-  --ca FILE.pem
-      Trust these roots instead of the system's
-  --timeout T
-      For each connection [default: 5s]
-  --max-time T
-      For all connections to an address together: one that takes longer is left alone [default: 5m]
-  --json
-      Print a JSON document per line instead of text
-  -o, --output PAGE.html
-      Write one page that needs no network, instead of text
-
-docs/guide/probe.md explains how to read it.
-",
-};
-
-/// Others have work to do as well.
-const AT_ONCE_MAX: usize = 16;
+/// Sites are not asked in words that a server begins.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 /// Addresses of a site; more of them tell nothing new of it.
 const ADDRESSES_MAX: usize = 4;
 /// A survey wants to know whether sessions are resumed, not how often.
@@ -55,24 +49,20 @@ const ATTEMPTS: u32 = 4;
 const SITES_MAX: usize = 1000;
 
 /// Probes all of them and prints.
-pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
-    let words = arguments.texts()?;
-    let [path] = words.as_slice() else {
-        let hint = "for example: lariat-lab survey sites.txt";
-        return Err(UsageError::new(
-            "one file with a list of sites is wanted",
-            hint,
-        ));
-    };
-    check_page(arguments.path("output").as_deref(), &[])?;
-    let at_once = arguments.number("at-once", AT_ONCE_MAX, "4")?.unwrap_or(4);
-    let sites = sites(Path::new(path), limits(arguments)?, roots(arguments)?)?;
+pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, UsageError> {
+    check_page(arguments.output.output.as_deref(), &[])?;
+    let conduct = arguments.conduct;
+    let sites = sites(
+        &arguments.file,
+        conduct.limits(GREETING_TIMEOUT),
+        conduct.roots()?,
+    )?;
     let count = sites.len();
-    let reports = survey(sites, at_once);
+    let reports = survey(sites, arguments.at_once.into());
     console.say(format_args!("{count} sites probed"));
     let document = || report::probe::survey(&reports);
     let lines = || reports.iter().map(json_line).collect();
-    Ok(give(arguments, document, lines, console))
+    Ok(give(&arguments.output, document, lines, console))
 }
 
 /// The sites of a file, looked up.
@@ -178,7 +168,6 @@ fn survey(sites: Vec<ProbeOptions>, at_once: usize) -> Vec<ProbeReport> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn one_host_is_visited_by_one_at_a_time() {

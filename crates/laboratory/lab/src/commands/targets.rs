@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use super::flags::{Arguments, Command, pair};
+use clap::Args;
+use options::command_line::proposals;
+
+use super::values::BuildArguments;
 use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::process::scratch::Scratch;
@@ -16,41 +19,41 @@ use crate::targets::root::{PackageRoot, RootFault};
 use crate::targets::{TargetsFault, program, root};
 use crate::usage::{UsageError, unknown};
 
-pub(super) const COMMAND: Command = Command {
-    name: "targets",
-    takes_words: true,
-    help: "\
-lariat-lab targets: list and install the programs that can be measured
-
-  lariat-lab targets [TARGET|SCENARIO]… [FLAGS]
-
-Lists all there are, or those that are named and those of the scenarios that are named: what each
-is, where it lies, whose build it is, and what it prints about its version and its TLS library; then
-what there is in each root. Exit code 6: some are missing.
-
-  --install
-      Install the Debian packages of those that are missing (apt-get, with sudo unless root);
-      servers of the packages are not started. With --suite, make the root of that suite
-      (mmdebstrap, from the mirror of this host's apt) unless all of them are in it
-  --apt-option TEXT
-      An option for the apt that fills a root, as apt.conf has it; may be given again
-  --program NAME=PATH
-      Another build for the target of that name; may be given again
-  --target-folder DIR
-      Targets of your own beside ours, a folder for each with a target.toml as in targets/README.md
-  --suite NAME
-      Take packaged programs from the root of that Debian suite, and run them there (by chroot)
-  --root DIR
-      Take them from a root of your own: a folder with a Debian system
-  --root-folder DIR
-      Where the roots of suites are [default: $XDG_CACHE_HOME/lariat-lab/roots]
-
+/// List and install the programs that can be measured
+///
+/// Lists all there are, or those that are named and those of the scenarios that are named: what each
+/// is, where it lies, whose build it is, and what it prints about its version and its TLS library;
+/// then what there is in each root. Exit code 6: some are missing.
+#[derive(Args, Debug)]
+#[command(after_help = "\
 Examples:
   lariat-lab targets --install implementations
   lariat-lab targets --install --suite sid
-  lariat-lab targets haproxy-tcp --program haproxy-tcp=/opt/haproxy-3.2/sbin/haproxy
-",
-};
+  lariat-lab targets haproxy-tcp --program haproxy-tcp=/opt/haproxy-3.2/sbin/haproxy")]
+pub(super) struct TargetsArguments {
+    /// Targets, and scenarios that have some
+    #[arg(value_name = "TARGET|SCENARIO", add = proposals(names))]
+    words: Vec<String>,
+    /// Install the Debian packages of those that are missing (apt-get, with sudo unless root);
+    /// servers of the packages are not started. With --suite, make the root of that suite
+    /// (mmdebstrap, from the mirror of this host's apt) unless all of them are in it
+    #[arg(long)]
+    install: bool,
+    /// An option for the apt that fills a root, as apt.conf has it; may be given again
+    #[arg(long, value_name = "TEXT")]
+    apt_option: Vec<String>,
+    #[command(flatten)]
+    builds: BuildArguments,
+}
+
+/// Words that stand for targets.
+fn names() -> Vec<String> {
+    let all = targets::load_all(None).unwrap_or_default();
+    let scenarios = scenarios::list(None).unwrap_or_default();
+    let all = all.into_iter().map(|target| target.name);
+    all.chain(scenarios.into_iter().map(|one| one.name))
+        .collect()
+}
 
 struct Row<'p> {
     target: &'p TestTarget,
@@ -59,21 +62,23 @@ struct Row<'p> {
 
 /// Lists every target, those that are named or those of a scenario, and installs what is missing if
 /// it is asked to.
-pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
-    let all = match targets::load_all(arguments.path("target-folder").as_deref()) {
+pub(super) fn run(arguments: TargetsArguments, console: Console) -> Result<Exit, UsageError> {
+    let all = match targets::load_all(arguments.builds.target_folder.as_deref()) {
         Ok(targets) => targets,
         Err(fault) => return Ok(report_fault(&fault, console)),
     };
-    let installs = arguments.has("install");
+    let installs = arguments.install;
     let builds = Builds {
-        programs: programs(arguments, &all)?,
+        programs: programs(&arguments.builds, &all)?,
         ..Builds::default()
     };
-    let chosen = chosen(&all, &arguments.texts()?)?;
-    if installs && arguments.has("suite") && !make_root(arguments, &chosen, &builds, console)? {
+    let chosen = chosen(&all, &arguments.words)?;
+    if let Some(suite) = arguments.builds.suite.as_deref().filter(|_| installs)
+        && !make_root(suite, &arguments, &chosen, &builds, console)?
+    {
         return Ok(Exit::Failed);
     }
-    let builds = with_root(builds, arguments)?;
+    let builds = with_root(builds, &arguments.builds)?;
     if installs && builds.root.is_none() && !install_missing(&chosen, &builds, console) {
         return Ok(Exit::Failed);
     }
@@ -97,15 +102,14 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
 
 /// Programs that were named, of targets that there are.
 pub(super) fn programs(
-    arguments: &Arguments,
+    arguments: &BuildArguments,
     all: &[TestTarget],
 ) -> Result<BTreeMap<String, PathBuf>, UsageError> {
-    let pairs = arguments.all("program", |text| {
-        let (name, path) = pair("program", text, "haproxy-tcp=/opt/haproxy/sbin/haproxy")?;
+    let named = arguments.program.iter().map(|(name, path)| {
         check_name(name, all)?;
-        Ok((name.to_owned(), PathBuf::from(path)))
-    })?;
-    Ok(pairs.into_iter().collect())
+        Ok((name.clone(), PathBuf::from(path)))
+    });
+    named.collect()
 }
 
 pub(super) fn check_name(name: &str, all: &[TestTarget]) -> Result<(), UsageError> {
@@ -118,31 +122,22 @@ pub(super) fn check_name(name: &str, all: &[TestTarget]) -> Result<(), UsageErro
 }
 
 /// The builds, with the root that was chosen.
-pub(super) fn with_root(builds: Builds, arguments: &Arguments) -> Result<Builds, UsageError> {
+pub(super) fn with_root(builds: Builds, arguments: &BuildArguments) -> Result<Builds, UsageError> {
     let roots = roots(arguments)?;
-    let suite = arguments.one("suite", |text| {
-        root::of_suite(text, &roots).map_err(refused)
-    })?;
-    let own = arguments.path("root");
-    let own = own
-        .map(|path| root::at(&path).map_err(refused))
-        .transpose()?;
-    if suite.is_some() && own.is_some() {
-        return Err(UsageError::new(
-            "--suite and --root both name a root",
-            "leave out one of the two",
-        ));
-    }
-    let root = suite.or(own);
+    let root = match (&arguments.suite, &arguments.root) {
+        (Some(suite), _) => Some(root::of_suite(suite, &roots)),
+        (None, Some(path)) => Some(root::at(path)),
+        (None, None) => None,
+    };
     Ok(Builds {
-        root,
+        root: root.transpose().map_err(refused)?,
         roots,
         ..builds
     })
 }
 
-fn roots(arguments: &Arguments) -> Result<PathBuf, UsageError> {
-    root::folder(arguments.path("root-folder")).map_err(refused)
+fn roots(arguments: &BuildArguments) -> Result<PathBuf, UsageError> {
+    root::folder(arguments.root_folder.clone()).map_err(refused)
 }
 
 fn refused(fault: RootFault) -> UsageError {
@@ -151,13 +146,13 @@ fn refused(fault: RootFault) -> UsageError {
 
 /// Whether the root of the suite is there, made if it lacked any of these targets.
 fn make_root(
-    arguments: &Arguments,
+    suite: &str,
+    arguments: &TargetsArguments,
     chosen: &[&TestTarget],
     builds: &Builds,
     console: Console,
 ) -> Result<bool, UsageError> {
-    let suite = arguments.text("suite")?.unwrap_or_default();
-    let folder = roots(arguments)?;
+    let folder = roots(&arguments.builds)?;
     let is_whole = |root: PackageRoot| {
         let builds = Builds {
             root: Some(root),
@@ -165,7 +160,7 @@ fn make_root(
         };
         chosen.iter().all(|target| builds.find(target).is_ok())
     };
-    match root::of_suite(&suite, &folder) {
+    match root::of_suite(suite, &folder) {
         Ok(ref root) if is_whole(root.clone()) => return Ok(true),
         Err(fault @ RootFault::Name(_)) => return Err(refused(fault)),
         _ => {}
@@ -181,8 +176,7 @@ fn make_root(
         "making a root of {suite} with {}",
         packages.join(", ")
     ));
-    let options = arguments.all("apt-option", |text| Ok(text.to_owned()))?;
-    let made = root::make(&suite, &folder, &packages, &options);
+    let made = root::make(suite, &folder, &packages, &arguments.apt_option);
     if let Err(fault) = &made {
         console.fail(fault, fault.hint());
     }

@@ -12,7 +12,7 @@ use proxy::plan::{Inspection, Plan};
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::{BuildError, BuildFault, Concern};
 
-use crate::args::CheckOptions;
+use crate::args::ConfigCheck;
 use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::kernel::KernelTls;
@@ -22,8 +22,9 @@ use crate::tls_findings;
 use crate::user;
 use host::Limit;
 
-pub(super) fn run(options: &CheckOptions, console: Console) -> Exit {
-    let findings = match source(&options.config) {
+pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String> {
+    let config = options.config.source()?;
+    let findings = match source(&config) {
         Ok(source) => Findings::of(&source, options.bind),
         Err(diagnostics) => Findings::of_nothing(diagnostics),
     };
@@ -32,10 +33,10 @@ pub(super) fn run(options: &CheckOptions, console: Console) -> Exit {
         let limits = findings.limits.filter(|_| options.host);
         let good = exit == Exit::Success;
         print(json::document(&findings.diagnostics, good, limits));
-        return exit;
+        return Ok(exit);
     }
     console.diagnostics(&findings.diagnostics);
-    let name = name(&options.config);
+    let name = name(&config);
     match (&findings.summary, exit) {
         (Some(summary), Exit::Success) => {
             print(format_args!("{name}: good: {summary}\n{}", findings.note));
@@ -50,7 +51,7 @@ pub(super) fn run(options: &CheckOptions, console: Console) -> Exit {
     {
         print(format_args!("{limit}\n"));
     }
-    exit
+    Ok(exit)
 }
 
 fn source(config: &ConfigSource) -> Result<Source, Vec<Diagnostic>> {

@@ -506,7 +506,7 @@ fn slips_are_named() {
         (&["--instal"], "did you mean `--install`?"),
         (
             &["--program", "haproxy"],
-            "--program: `haproxy` is not NAME=VALUE",
+            "'haproxy' for '--program <TARGET=PATH>': not NAME=VALUE",
         ),
         (
             &["--program", "haprox-tcp=/bin/true"],

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use suite::lab;
-use suite::lariat;
+use suite::lariat::{self, path_to};
 use suite::prelude::*;
 
 fn programs() -> [(&'static str, Command); 2] {
@@ -47,6 +47,7 @@ fn fish_completes() {
         let command = format!("source $argv[1]; complete -C '{line}'");
         let mut fish = Command::new("fish");
         fish.env("HOME", folder.path());
+        fish.env("PATH", path_to(&lariat::command()));
         let answer = run(fish.args(["--no-config", "-c", &command]).arg(&path)).success();
         let mut found: Vec<_> = answer
             .lines()
