@@ -54,7 +54,7 @@ impl HiddenExtensions {
             .collect();
         (!hidden.is_empty()).then(|| Self {
             hidden,
-            name: name_at.and(hello.server_name()).map(Into::into),
+            name: name_at.and_then(|_| hello.server_name()).map(Into::into),
         })
     }
 
