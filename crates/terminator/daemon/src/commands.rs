@@ -9,6 +9,7 @@ mod drain;
 mod help;
 mod manual;
 mod reload;
+mod running;
 mod serve;
 mod server;
 mod status;
@@ -20,7 +21,15 @@ use crate::args::Command;
 use crate::console::{Console, print};
 use crate::demo;
 use crate::exit::Exit;
-use crate::init;
+use crate::messages;
+use crate::reader::ConfigSource;
+use crate::supervisor;
+
+/// Says to a running lariat whether this program would serve in its place.
+pub(crate) fn check_upgrade(config: &ConfigSource) -> ExitCode {
+    let ended = supervisor::answer_check(|| check::errors(config));
+    messages::end_of_helper("lariat: check", ended)
+}
 
 pub(crate) fn run(command: Command, console: Console) -> ExitCode {
     let exit = match command {
@@ -43,7 +52,6 @@ pub(crate) fn run(command: Command, console: Console) -> ExitCode {
             Exit::Success
         }
         Command::Demo(options) => demo::run(options, console),
-        Command::Serve(_) if init::is_first_process() => return init::run(console),
         Command::Serve(config) => serve::run(config, console),
         Command::Check(options) => check::run(&options, console),
         Command::Status { socket, json } => status::run(&socket, json, console),

@@ -9,27 +9,19 @@ mod collector;
 mod commands;
 mod console;
 mod demo;
-mod dialled;
 mod ending;
 mod exit;
 mod handover;
-mod health;
-mod init;
 mod kernel;
 mod maintenance;
-mod message_sender;
 mod messages;
-mod notify;
 mod observations;
 mod preflight;
 mod reader;
 mod resolve;
-mod running;
 mod server_target;
 mod status_socket;
-mod stderr;
 mod supervisor;
-mod takeover;
 mod tls_findings;
 mod user;
 mod watcher;
@@ -37,6 +29,7 @@ mod worker_process;
 
 use std::process::ExitCode;
 
+use args::Command;
 use console::Console;
 use exit::Exit;
 
@@ -44,7 +37,10 @@ fn main() -> ExitCode {
     messages::inherit_form();
     messages::never_wait_in_panics();
     let console = Console::to_stderr();
-    let code = match args::parse(std::env::args_os().skip(1)) {
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    let is_check = arguments.next_if(|first| first == supervisor::CHECK_ARGUMENT);
+    let code = match args::parse(arguments) {
+        Ok(Command::Serve(config)) if is_check.is_some() => commands::check_upgrade(&config),
         Ok(command) => commands::run(command, console),
         Err(error) => {
             console.error(error);
@@ -52,6 +48,6 @@ fn main() -> ExitCode {
         }
     };
     messages::flush();
-    stderr::flush();
+    messages::stderr::flush();
     code
 }

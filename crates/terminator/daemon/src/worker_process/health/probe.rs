@@ -15,7 +15,7 @@ use wire::address::{Address, Endpoint, without_zone};
 use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
 
-use crate::dialled::{self, HandshakeEnd, READ_BYTES, Stream, shake_hands};
+use crate::worker_process::dialled::{self, HandshakeEnd, READ_BYTES, Stream, shake_hands};
 
 /// The head of an answer, with those of interim responses (1xx) before it: four times what servers
 /// send by their own limits.
