@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use static_files::HEAD_BYTES_MAX;
 use static_files::conversation::Conversation;
 use static_files::options::{Options, Redirect};
-use static_files::questions::{Entry, Found, Output, Question};
+use static_files::questions::{Found, Output, Question};
 use wire::http::{ContentEnd, ResponseHead};
 
 /// Lengths of files; the last is longer than any.
@@ -48,7 +48,6 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let options = Options {
         index: vec!["index.html".to_owned(), "index.txt".to_owned()],
-        listing: choice & 1 != 0,
         hidden: choice & 2 != 0,
         precompressed: choice & 4 != 0,
         redirect: (choice & 8 != 0).then_some(Redirect { port: 8443 }),
@@ -147,10 +146,8 @@ impl Talk {
         let Some(question) = self.conversation.question() else {
             return false;
         };
-        let found = match question {
-            Question::Open(path) | Question::Replace(path) => found_at(path),
-            Question::List => entries(),
-        };
+        let (Question::Open(path) | Question::Replace(path)) = question;
+        let found = found_at(path);
         match (&found, question) {
             (Found::File { bytes, .. }, _) => self.file_bytes = Some(*bytes),
             (_, Question::Open(_)) => self.file_bytes = None,
@@ -203,23 +200,6 @@ fn found_at(path: &[u8]) -> Found {
             modified: now() - Duration::from_secs(sum as u64 % 3),
             identity: path.len() as u64,
         },
-    }
-}
-
-fn entries() -> Found {
-    let entry = |name: &[u8], folder| Entry {
-        name: name.to_vec(),
-        folder,
-        bytes: 1,
-        modified: now(),
-    };
-    Found::Entries {
-        entries: vec![
-            entry(b"a", false),
-            entry(b".b", true),
-            entry(b"<\xff", true),
-        ],
-        is_whole: true,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Owns the order of the checks and how they are reported; each file below owns one rule. Reads the
 //! work tree, changes nothing.
 
+mod book;
 mod cycles;
 mod glossary;
 mod imports;
@@ -40,6 +41,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 fn violations(root: &Path) -> Result<Vec<Violation>> {
     let tree = Tree::read(root)?;
     let mut violations = Vec::new();
+    violations.extend(book::check(&tree));
     violations.extend(cycles::check(&tree));
     violations.extend(glossary::check(&tree));
     violations.extend(imports::check(&tree)?);

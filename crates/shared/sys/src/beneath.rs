@@ -1,24 +1,19 @@
 //! Files beneath a folder, and nothing outside of it, whatever a path says: openat2(2) with
 //! `RESOLVE_BENEATH`, so that the kernel judges each step of a path as it takes it.
 //!
-//! Owns the opening, and what is told of a file and of a folder. Which paths are asked for, and
+//! Owns the opening, and what is told of a file. Which paths are asked for, and
 //! what a client is told, is not decided here. Nothing is ever written, and nothing waits for the
 //! other end of a pipe or for a terminal.
 
 use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, RawDirEntry, ResolveFlags, Stat, fstat, fstatfs,
-    openat, openat2, statat,
+    CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, openat, openat2,
 };
 use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2};
-
-/// Bytes of a folder that are asked for at once: some hundred names.
-const FOLDER_BYTES: usize = 16 << 10;
 
 /// A step of a path by `..`, as links have them, is refused while somebody renames folders; it is
 /// worth trying again, but not for ever.
@@ -89,7 +84,7 @@ pub struct Identity {
 #[derive(Debug)]
 pub enum Opened {
     File(File),
-    Folder(Folder),
+    Folder,
     /// Something that is neither: a device, a socket, a pipe. It has not been waited for.
     Other,
     /// Nothing; or the path leads out of the root.
@@ -112,34 +107,6 @@ pub struct File {
     /// When its content was last changed.
     pub modified: SystemTime,
     pub identity: Identity,
-}
-
-/// A folder beneath a root.
-#[derive(Debug)]
-pub struct Folder {
-    fd: OwnedFd,
-    path: Vec<u8>,
-}
-
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Entries {
-    /// The files and folders, without `.` and `..`, in no order.
-    pub entries: Vec<Entry>,
-    /// Whether there were no more names than were looked at.
-    pub is_whole: bool,
-}
-
-/// A file or folder in a folder.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Entry {
-    /// Its name; any bytes but `/` and NUL.
-    pub name: Vec<u8>,
-    /// Whether it is a folder.
-    pub is_folder: bool,
-    /// The length of a file.
-    pub bytes: u64,
-    /// When its content was last changed.
-    pub modified: SystemTime,
 }
 
 impl Root {
@@ -198,7 +165,7 @@ impl Root {
                 modified: modified(&stat),
                 identity: Identity::of(&stat),
             }),
-            FileType::Directory => Opened::Folder(Folder::new(fd, path)),
+            FileType::Directory => Opened::Folder,
             _ => Opened::Other,
         })
     }
@@ -207,7 +174,7 @@ impl Root {
     fn open_closed_folder(&self, path: &[u8], manner: Manner) -> Result<Opened, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match self.step(path, flags, manner) {
-            Ok(fd) => Ok(Opened::Folder(Folder::new(fd, path))),
+            Ok(_) => Ok(Opened::Folder),
             Err(Errno::AGAIN) => Err(Errno::AGAIN),
             Err(_) => Ok(Opened::Forbidden),
         }
@@ -235,58 +202,6 @@ impl Root {
             opened = open();
         }
         opened
-    }
-
-    /// The files and folders in a folder of this root. At most `names_max` names are looked at,
-    /// whatever they are, so that a folder of millions holds nobody up.
-    pub fn entries(&self, folder: &Folder, names_max: usize) -> io::Result<Entries> {
-        let (mut entries, mut left) = (Vec::new(), names_max);
-        let mut room = [MaybeUninit::uninit(); FOLDER_BYTES];
-        let mut names = RawDir::new(&folder.fd, &mut room);
-        while let Some(named) = names.next() {
-            let named = named?;
-            if matches!(named.file_name().to_bytes(), b"." | b"..") {
-                continue;
-            }
-            if left == 0 {
-                let is_whole = false;
-                return Ok(Entries { entries, is_whole });
-            }
-            left -= 1;
-            entries.extend(self.entry(folder, &named));
-        }
-        let is_whole = true;
-        Ok(Entries { entries, is_whole })
-    }
-
-    /// `None` = it is nothing that could be opened: gone since, a device, a link out of the root.
-    fn entry(&self, folder: &Folder, named: &RawDirEntry<'_>) -> Option<Entry> {
-        let name = named.file_name().to_bytes();
-        let stat = match named.file_type() {
-            FileType::RegularFile | FileType::Directory => {
-                statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?
-            }
-            FileType::Symlink | FileType::Unknown => self.stat_beneath(folder, name)?,
-            _ => return None,
-        };
-        let is_folder = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => true,
-            FileType::RegularFile => false,
-            _ => return None,
-        };
-        Some(Entry {
-            name: name.to_vec(),
-            is_folder,
-            bytes: stat.st_size as u64,
-            modified: modified(&stat),
-        })
-    }
-
-    fn stat_beneath(&self, folder: &Folder, name: &[u8]) -> Option<Stat> {
-        let path = [&folder.path, &b"/"[..], name].concat();
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let fd = self.step(&path, flags, Manner::Waiting).ok()?;
-        fstat(&fd).ok()
     }
 }
 
@@ -391,13 +306,6 @@ impl AsFd for File {
     }
 }
 
-impl Folder {
-    fn new(fd: OwnedFd, path: &[u8]) -> Self {
-        let path = path.to_vec();
-        Self { fd, path }
-    }
-}
-
 /// As exact as the file system tells, before 1970 as well.
 fn modified(stat: &Stat) -> SystemTime {
     let nanoseconds = Duration::from_nanos(stat.st_mtime_nsec);
@@ -443,13 +351,6 @@ mod tests {
         match opened {
             Opened::File(file) => file,
             other => panic!("no file: {other:?}"),
-        }
-    }
-
-    fn folder(opened: Opened) -> Folder {
-        match opened {
-            Opened::Folder(folder) => folder,
-            other => panic!("no folder: {other:?}"),
         }
     }
 
@@ -616,35 +517,6 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_tells_what_is_in_it() {
-        let scene = Scene::new();
-        symlink("../file", scene.at("folder/link")).unwrap();
-        symlink("../../secret", scene.at("folder/out")).unwrap();
-        symlink("nowhere", scene.at("folder/dead")).unwrap();
-        let _listener = UnixListener::bind(scene.at("folder/socket")).unwrap();
-        fs::create_dir(scene.at("folder/deep")).unwrap();
-        let root = scene.root();
-        let list = |path, most| root.entries(&folder(root.find(path)), most).unwrap();
-        let Entries {
-            mut entries,
-            is_whole,
-        } = list(b"folder", 6);
-        assert!(is_whole);
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        let told: Vec<_> = entries
-            .iter()
-            .map(|entry| (entry.name.as_slice(), entry.is_folder))
-            .collect();
-        let expected = [(&b"deep"[..], true), (b"inner", false), (b"link", false)];
-        assert_eq!(told, expected);
-        assert_eq!((entries[1].bytes, entries[2].bytes), (5, 10));
-        // Names that lead nowhere are looked at as well.
-        let some = list(b"folder", 5);
-        assert!(some.entries.len() <= 3 && !some.is_whole);
-        assert_eq!(list(b".", 9).entries.len(), 2);
-    }
-
-    #[test]
     fn what_may_not_be_read_is_forbidden() {
         let scene = Scene::new();
         let mode = |path: &str, mode| {
@@ -660,6 +532,6 @@ mod tests {
         }
         assert!(matches!(root.find(b"file"), Opened::Forbidden));
         assert_eq!(file(root.find(b"folder/inner")).bytes, 5);
-        assert!(root.entries(&folder(root.find(b"folder")), 9).is_err());
+        assert!(matches!(root.find(b"folder"), Opened::Folder));
     }
 }

@@ -263,11 +263,7 @@ fn read_beneath(root: &Root) {
     let mut content = [0; 6];
     let count = file.read(&mut [IoSliceMut::new(&mut content)], 0).unwrap();
     assert_eq!((count, &content), (6, b"within"));
-    let Opened::Folder(folder) = root.find(b"folder") else {
-        panic!("it is there");
-    };
-    let entries = root.entries(&folder, 9).unwrap().entries;
-    assert_eq!((entries.len(), &*entries[0].name), (1, &b"file"[..]));
+    assert!(matches!(root.find(b"folder"), Opened::Folder));
     assert!(matches!(root.find(b"../outside"), Opened::Missing));
 }
 

@@ -183,24 +183,22 @@ impl Pool {
         eligible(index, server).then_some(index)
     }
 
-    /// Of all addresses of all servers the one of this number, whatever is known of the server:
-    /// for what goes to each of them. Its limit is not counted.
-    pub fn nth(&self, number: usize) -> Option<Picked> {
+    /// All addresses of all servers, whatever is known of them, for what goes to each. No limit of
+    /// theirs is counted.
+    pub fn all_addresses(&self) -> impl Iterator<Item = Picked> {
         let servers = self.servers.iter().enumerate();
-        let mut all = servers.flat_map(|(index, server)| {
+        servers.flat_map(|(index, server)| {
             let addresses = server.addresses.iter().enumerate();
-            addresses.map(move |(at, one)| (index, at, &one.address))
-        });
-        let (server, at, address) = all.nth(number)?;
-        Some(Picked {
-            server,
-            address: address.clone(),
-            place: Place {
-                server: server as u16,
-                address: at as u16,
-            },
-            limit: None,
-            has_others: false,
+            addresses.map(move |(at, one)| Picked {
+                server: index,
+                address: one.address.clone(),
+                place: Place {
+                    server: index as u16,
+                    address: at as u16,
+                },
+                limit: None,
+                has_others: false,
+            })
         })
     }
 

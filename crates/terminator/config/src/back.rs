@@ -44,7 +44,7 @@ const KEYS_OF_SERVERS: &[&str] = &[
 const TIMEOUTS_OF_FILES: [&str; 2] = ["request", "file"];
 
 /// What means nothing for files that are served beside redirects.
-const KEYS_OF_NO_CHALLENGE: [&str; 4] = ["index", "listing", "hidden", "precompressed"];
+const KEYS_OF_NO_CHALLENGE: [&str; 3] = ["index", "hidden", "precompressed"];
 
 /// Reads `service.back`, and what of `service.timeouts` is for files; relative paths begin at
 /// the shelf's base.
@@ -121,7 +121,6 @@ fn files(
         files.warn(name, Problem::new(message).hint("take it out"));
     }
     let index = index(files);
-    let listing = files.boolean("listing");
     let hidden = files.boolean("hidden");
     let precompressed = files.boolean("precompressed");
     let request = times.duration("request");
@@ -142,7 +141,6 @@ fn files(
         folder: root?.map(|root| base.join(root)),
         serving: static_files::options::Options {
             index: index?,
-            listing: listing?,
             hidden: hidden?,
             precompressed: precompressed?,
             redirect,

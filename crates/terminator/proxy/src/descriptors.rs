@@ -35,9 +35,10 @@ impl Descriptors {
         self.suffice(number(fd), KEPT_FOR_CONNECTIONS)
     }
 
-    /// Whether one just opened may be kept for a pipe: there is another way than through pipes, so
-    /// that half of all descriptors are not for them.
-    pub(crate) fn suffice_for_pipe(self, fd: &impl AsFd) -> bool {
+    /// Whether one just opened may be kept for what a connection can do without: a pipe, since
+    /// bytes go through buffers as well, or a further dial that races with the first. Half of all
+    /// descriptors are not for these.
+    pub(crate) fn suffice_for_extra(self, fd: &impl AsFd) -> bool {
         number(fd) < self.0 / 2
     }
 
@@ -71,8 +72,8 @@ mod tests {
         let unlimited = Descriptors(u64::MAX);
         assert!(unlimited.suffice_for_file(&std::io::stdin()));
         assert!(unlimited.suffice_for_connection(&std::io::stdin()));
-        assert!(unlimited.suffice_for_pipe(&std::io::stdin()));
-        assert!(Descriptors(6).suffice_for_pipe(&std::io::stderr()));
-        assert!(!Descriptors(5).suffice_for_pipe(&std::io::stderr()));
+        assert!(unlimited.suffice_for_extra(&std::io::stdin()));
+        assert!(Descriptors(6).suffice_for_extra(&std::io::stderr()));
+        assert!(!Descriptors(5).suffice_for_extra(&std::io::stderr()));
     }
 }

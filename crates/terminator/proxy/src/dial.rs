@@ -47,9 +47,22 @@ pub(crate) struct Dial {
     last_failure: Option<Ending>,
     last_server: Option<usize>,
     dials: u32,
-    /// How many of all addresses were looked at, for what goes to each of them.
-    looked_at: usize,
+    /// The addresses that have still to be dialled, for what goes to each of them: as they were
+    /// when the first was chosen, because the pool's change meanwhile. Boxed, because few
+    /// connections have any.
+    broadcast: Option<Box<std::vec::IntoIter<Picked>>>,
     affinity: Affinity,
+}
+
+/// The start of a dial beside the one that is waited for.
+#[derive(Debug, Eq, PartialEq)]
+enum RivalStart {
+    Begun,
+    Failed,
+    /// The server has as many connections as it takes.
+    ServerFull,
+    /// Few descriptors are left.
+    NoDescriptor,
 }
 
 #[derive(Clone, Copy)]
@@ -203,27 +216,22 @@ impl Dial {
         chosen
     }
 
-    /// The next of all servers that has not been dialled: also of those that are disabled, down or
-    /// full, because they may have what connections are about that began before.
+    /// The next of all addresses that has not been dialled: also of servers that are disabled, down
+    /// or full, because they may have what connections are about that began before.
     fn choose_next(&mut self, service: &Service) -> Chosen {
         self.pause = None;
-        if self.looked_at == 0 {
+        let connected = self.attempt.as_ref().map(|one| &one.picked);
+        let broadcast = self.broadcast.get_or_insert_with(|| {
             // Of those dialled before, the one that was connected has it.
-            let connected = self.attempt.as_ref().map(|one| one.picked.place);
-            self.tried = Tried::new();
-            connected.into_iter().for_each(|one| self.tried.insert(one));
-        }
-        let pool = service.pool.borrow();
-        while self.looked_at < BROADCAST_MAX {
-            let picked = pool.nth(self.looked_at);
-            self.looked_at += 1;
-            match picked {
-                Some(picked) if self.tried.has(picked.place) => {}
-                Some(picked) => return Chosen::Picked(picked, None),
-                None => break,
-            }
-        }
-        Chosen::Nothing
+            let is_other = |one: &Picked| {
+                connected.is_none_or(|had| (had.server, &had.address) != (one.server, &one.address))
+            };
+            let pool = service.pool.borrow();
+            let all = pool.all_addresses().take(BROADCAST_MAX);
+            Box::new(all.filter(is_other).collect::<Vec<_>>().into_iter())
+        });
+        let next = broadcast.next();
+        next.map_or(Chosen::Nothing, |picked| Chosen::Picked(picked, None))
     }
 
     fn attempt(&mut self, service: &Service, picked: Picked, place: Option<Place>, now: Instant) {
@@ -253,7 +261,7 @@ impl Dial {
         self.add_rival(service, driver, flow, token, (picked, true), now);
     }
 
-    /// Dials a further address, if its server has room; returns whether it is under way.
+    /// Dials a further address, if its server has room and enough descriptors are left.
     fn add_rival(
         &mut self,
         service: &Service,
@@ -262,29 +270,39 @@ impl Dial {
         token: u64,
         (picked, is_trial): (Picked, bool),
         now: Instant,
-    ) -> bool {
+    ) -> RivalStart {
         let EventSource::Back(id) = EventSource::of(token) else {
-            return false;
+            return RivalStart::Failed;
         };
         let place = picked.limit.map(|limit| service.plan.places().take(limit));
         if place.as_ref().is_some_and(Option::is_none) {
-            return false;
+            return RivalStart::ServerFull;
         }
-        self.tried.insert(picked.place);
-        self.passed_over.insert(picked.place);
         let place = place.flatten();
         let token = EventSource::Rival(id).token();
         let connecting = Attempt::connect(&picked, service, driver, flow, token);
+        if let Ok((socket, _)) = &connecting {
+            let may_keep = if is_trial {
+                driver.has_descriptor_to_try(socket)
+            } else {
+                driver.has_descriptor_to_race(socket)
+            };
+            if !may_keep {
+                return RivalStart::NoDescriptor;
+            }
+        }
+        self.tried.insert(picked.place);
+        self.passed_over.insert(picked.place);
         let attempt = Attempt::begin(service, picked, place, now);
         match connecting {
             Ok((socket, _)) => {
                 self.rivals.add(attempt, socket, is_trial);
-                true
+                RivalStart::Begun
             }
             Err(error) => {
                 let (blame, reason) = judge(&error, attempt.is_local());
                 attempt.failed(service, blame, reason, now);
-                false
+                RivalStart::Failed
             }
         }
     }
@@ -349,15 +367,14 @@ impl Dial {
             .borrow()
             .other_address(attempt.picked.server, &tried);
         if let Some(picked) = next {
-            let before = self.tried.count();
-            let is_begun = self.add_rival(service, driver, flow, token, (picked, false), now);
-            // Where the server has no room nothing is noted, and the next one would be the same.
-            let delay = if is_begun || self.tried.count() == before {
-                ATTEMPT_DELAY
-            } else {
-                Duration::ZERO
-            };
-            self.rivals.race_at(Some(now + delay));
+            let started = self.add_rival(service, driver, flow, token, (picked, false), now);
+            self.rivals.race_at(match started {
+                // Where the server has no room nothing is noted, and the next one would be the same.
+                RivalStart::Begun | RivalStart::ServerFull => Some(now + ATTEMPT_DELAY),
+                RivalStart::Failed => Some(now),
+                // The one that is waited for has to do.
+                RivalStart::NoDescriptor => None,
+            });
         }
     }
 
@@ -568,19 +585,84 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
+    use std::net::{SocketAddr, TcpListener};
+    use std::rc::Rc;
+
+    use flow::facts::Route;
     use sys::wake::Waker;
 
+    use crate::descriptors::Descriptors;
+    use crate::driver::CONNECTS_LATER;
     use crate::fixture::{Fixture, SERVER_CONNECTIONS_MAX};
     use crate::options::{Limits, SourceLimits};
+    use crate::token::ConnectionId;
 
-    #[test]
-    fn a_call_that_comes_late_makes_no_dial() {
+    fn service(server: &str) -> Rc<Service> {
         let limits = Limits {
             connections: 9,
             handshakes: 9,
             per_source: SourceLimits::OFF,
         };
-        let service = Fixture::new("127.0.0.1:9", limits).service();
+        Fixture::new(server, limits).service()
+    }
+
+    fn set_addresses(service: &Service, addresses: &[SocketAddr]) {
+        let target = addresses.to_vec().into();
+        service.pool.borrow_mut().set_target(0, &target);
+    }
+
+    #[test]
+    fn each_address_has_a_broadcast_once_though_the_name_changes_meanwhile() {
+        let service = service("db.example:5432");
+        let [a, b, c, d] = [1, 2, 3, 4].map(|last| SocketAddr::from(([127, 0, 0, last], 5432)));
+        set_addresses(&service, &[a, b, c]);
+        let mut dial = Dial::default();
+        let mut dialled = Vec::new();
+        while let Chosen::Picked(picked, _) = dial.choose_next(&service) {
+            dialled.push(picked.address);
+            set_addresses(&service, &[b, c, d, a]);
+        }
+        assert_eq!(dialled, [a, b, c].map(wire::address::Address::Ip));
+    }
+
+    /// A second address is dialled out of the lower half of all descriptors alone.
+    #[test]
+    fn dials_race_only_while_many_descriptors_are_left() {
+        CONNECTS_LATER.set(true);
+        for (descriptors, races) in [(Descriptors::default(), true), (Descriptors::none(), false)] {
+            let service = service("app.example:80");
+            let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+            set_addresses(
+                &service,
+                &listeners.each_ref().map(|one| one.local_addr().unwrap()),
+            );
+            let mut driver = Driver::new().unwrap();
+            driver.descriptors = descriptors;
+            let (calls, _called) = Calls::new(&Arc::new(Waker::new().unwrap()));
+            let token = EventSource::Back(ConnectionId::of(1)).token();
+            let route = Route {
+                source: None,
+                destination: None,
+            };
+            let facts = Facts::new(1, route, clock::now());
+            let flow = Flow::new(Rc::clone(&service.settings), false, facts);
+            let mut dial = Dial::default();
+            let started = dial.start(&service, &driver, &calls, token, &flow);
+            assert!(matches!(started, Dialled::UnderWay(_)));
+            let later = clock::now() + ATTEMPT_DELAY;
+            assert!(dial.race_due(&service).is_some_and(|due| due <= later));
+            // The other one accepts at once, if it is dialled.
+            let won = dial.race(&service, &driver, token, &flow, later);
+            assert_eq!((won.is_some(), dial.retries() + 1), (races, 1));
+            assert!(races || dial.race_due(&service).is_none());
+            dial.closed(&service);
+        }
+        CONNECTS_LATER.set(false);
+    }
+
+    #[test]
+    fn a_call_that_comes_late_makes_no_dial() {
+        let service = service("127.0.0.1:9");
         let (calls, called) = Calls::new(&Arc::new(Waker::new().unwrap()));
         let now = Instant::now();
         let request = Pick {

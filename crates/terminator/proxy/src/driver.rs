@@ -17,6 +17,7 @@ use sys::transfer::{self, Pipe};
 use sys::wake::Waker;
 use wire::address::Address;
 
+use crate::descriptors::Descriptors;
 use crate::slow_client::Progress;
 
 /// Events taken from the kernel at once. More would let the first ones of a batch wait long for
@@ -30,6 +31,7 @@ pub(crate) const PIECES_MAX: usize = flow::buffer::RECORDS_LARGE;
 pub(crate) struct Driver {
     epoll: Epoll,
     events: Events,
+    pub(crate) descriptors: Descriptors,
 }
 
 /// A connected socket, or one that is being connected.
@@ -87,6 +89,7 @@ impl Driver {
         Ok(Self {
             epoll: Epoll::new()?,
             events: Events::with_capacity(EVENTS_MAX),
+            descriptors: Descriptors::default(),
         })
     }
 
@@ -160,6 +163,17 @@ impl Driver {
         socket.writable = connected;
         socket.watches_writes = !connected;
         Ok((socket, connected))
+    }
+
+    /// Whether a socket may be kept for a dial that races with another one of its connection.
+    pub(crate) fn has_descriptor_to_race(&self, socket: &Socket) -> bool {
+        self.descriptors.suffice_for_extra(&socket.fd)
+    }
+
+    /// Whether a socket may be kept for the trial of an ejected address. There is one trial of an
+    /// address in an ejection time, so that only the last descriptors are not for them.
+    pub(crate) fn has_descriptor_to_try(&self, socket: &Socket) -> bool {
+        self.descriptors.suffice_for_file(&socket.fd)
     }
 
     /// Has events of a socket come under another token. What has come is reported again.

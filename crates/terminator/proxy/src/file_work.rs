@@ -6,8 +6,8 @@
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::sync::Arc;
 
-use static_files::questions::{Entry, Found, LISTING_ENTRIES_MAX};
-use sys::beneath::{self, Entries, File, Folder, Opened};
+use static_files::questions::Found;
+use sys::beneath::{File, Opened};
 
 use crate::plan::Files;
 
@@ -19,17 +19,10 @@ thread_local! {
     pub(crate) static IS_COLD: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-#[derive(Clone, Debug)]
-pub(crate) enum Open {
-    File(Arc<File>),
-    Folder(Arc<Folder>),
-}
-
 /// Work that may have to wait for a disk.
 #[derive(Debug)]
 pub(crate) enum Task {
     Find(Vec<u8>),
-    List(Arc<Folder>),
     /// Reads this number of bytes from that offset, or up to the file's end.
     Read(Arc<File>, u64, usize),
     /// The same into the page cache alone.
@@ -39,7 +32,7 @@ pub(crate) enum Task {
 /// The result of a task.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    Found(Found, Option<Open>),
+    Found(Found, Option<Arc<File>>),
     /// No bytes = the file ends there.
     Read(io::Result<Vec<u8>>),
     /// This number of bytes is in the page cache.
@@ -57,14 +50,13 @@ impl Files {
                 };
                 Answer::Found(found, open)
             }
-            Task::List(folder) => Answer::Found(self.list(&folder), None),
             Task::Read(file, offset, bytes) => Answer::Read(read(&file, offset, bytes)),
             Task::Fetch(file, offset, bytes) => Answer::Fetched(fetch(&file, offset, bytes)),
         }
     }
 
     /// What is at a path; `None` = only a thread that waits can tell.
-    pub(crate) fn find_cached(&self, path: &[u8]) -> Option<(Found, Option<Open>)> {
+    pub(crate) fn find_cached(&self, path: &[u8]) -> Option<(Found, Option<Arc<File>>)> {
         #[cfg(test)]
         if IS_COLD.get() {
             return None;
@@ -75,33 +67,20 @@ impl Files {
         }
     }
 
-    fn judge(&self, opened: Opened) -> (Found, Option<Open>) {
+    fn judge(&self, opened: Opened) -> (Found, Option<Arc<File>>) {
         let found = match opened {
             Opened::File(file) if !self.descriptors.suffice_for_file(&file) => Found::Busy,
             Opened::File(file) => {
                 let found = described(&file);
-                return (found, Some(Open::File(Arc::new(file))));
+                return (found, Some(Arc::new(file)));
             }
-            Opened::Folder(folder) => {
-                return (Found::Folder, Some(Open::Folder(Arc::new(folder))));
-            }
+            Opened::Folder => Found::Folder,
             Opened::Other | Opened::Missing => Found::Missing,
             Opened::Forbidden => Found::Forbidden,
             Opened::Busy => Found::Busy,
             Opened::Failed => Found::Failed,
         };
         (found, None)
-    }
-
-    fn list(&self, folder: &Folder) -> Found {
-        let root = self.root.as_ref();
-        match root.map(|root| root.entries(folder, LISTING_ENTRIES_MAX)) {
-            Some(Ok(Entries { entries, is_whole })) => Found::Entries {
-                entries: entries.into_iter().map(listed).collect(),
-                is_whole,
-            },
-            Some(Err(_)) | None => Found::Forbidden,
-        }
     }
 }
 
@@ -139,14 +118,5 @@ fn described(file: &File) -> Found {
         bytes: file.bytes,
         modified: file.modified,
         identity: file.identity.inode ^ file.identity.device.rotate_left(32),
-    }
-}
-
-fn listed(entry: beneath::Entry) -> Entry {
-    Entry {
-        name: entry.name,
-        folder: entry.is_folder,
-        bytes: entry.bytes,
-        modified: entry.modified,
     }
 }

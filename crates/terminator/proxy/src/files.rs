@@ -19,15 +19,12 @@ use telemetry::outcome::Reason;
 
 use crate::commands::{Command, Mailbox, Reply};
 use crate::file_threads::{FileThreads, Job, Refused};
-use crate::file_work::{Answer, Open, Task};
+use crate::file_work::{Answer, Task};
 use crate::pieces::Pieces;
 use crate::plan::Files;
 
 /// What it costs to look for a file, in bytes that are read and sent instead: some microseconds.
 const LOOK_BYTES: usize = 16 << 10;
-
-/// What it costs to list a folder, at most: milliseconds. Others have their turn first.
-const LIST_BYTES: usize = 4 << 20;
 
 /// What the questions answered in one turn may cost: as much as a large buffer takes to fill.
 const COST_BYTES_MAX: usize = 256 << 10;
@@ -58,7 +55,7 @@ pub(crate) struct FileBack {
     file_context: Arc<FileContext>,
     token: u64,
     conversation: Conversation,
-    open: Option<Open>,
+    open: Option<Arc<File>>,
     /// What of the open file a thread has read.
     ahead: Ahead,
     /// What a thread is asked, and the number of the last such task.
@@ -120,12 +117,12 @@ impl FileContext {
     }
 
     /// Closing may take as long as reading.
-    fn close(&self, files: &Files, open: Open) {
-        if matches!(&open, Open::File(file) if file.is_remote()) {
+    fn close(&self, files: &Files, file: Arc<File>) {
+        if file.is_remote() {
             self.threads.submit_rest(Job {
                 source: Arc::clone(&files.source),
                 limit: files.timeouts.file,
-                work: Box::new(move || drop(open)),
+                work: Box::new(move || drop(file)),
             });
         }
     }
@@ -287,7 +284,7 @@ impl FileBack {
 
     /// The range of a file that goes out next, unless it has to be read, or waited for.
     pub(crate) fn range(&self) -> Option<FileRange<'_>> {
-        let (Output::File { offset, bytes }, Some(Open::File(file)), false) =
+        let (Output::File { offset, bytes }, Some(file), false) =
             (self.conversation.output(), &self.open, self.ahead.must_read)
         else {
             return None;
@@ -417,7 +414,7 @@ impl FileBack {
         }
     }
 
-    fn open_instead(&mut self, open: Option<Open>) {
+    fn open_instead(&mut self, open: Option<Arc<File>>) {
         self.ahead = Ahead::default();
         if let Some(before) = std::mem::replace(&mut self.open, open) {
             self.file_context.close(&self.files, before);
@@ -442,31 +439,20 @@ impl FileBack {
         while !self.is_waiting()
             && let Some(question) = self.conversation.question()
         {
-            let (path, is_list) = match question {
-                Question::Open(path) | Question::Replace(path) => (path, false),
-                Question::List => (&[][..], true),
-            };
-            self.cost_bytes += if is_list { LIST_BYTES } else { LOOK_BYTES };
-            let task = match (&self.open, is_list) {
-                (Some(Open::Folder(folder)), true) => Task::List(Arc::clone(folder)),
-                (_, true) => {
-                    self.answer(Found::Failed);
-                    continue;
+            self.cost_bytes += LOOK_BYTES;
+            let (Question::Open(path) | Question::Replace(path)) = question;
+            match self.files.find_cached(path) {
+                Some((found, open)) => self.take_found(found, open),
+                None => {
+                    let task = Task::Find(path.to_vec());
+                    self.ask(task);
                 }
-                (_, false) => match self.files.find_cached(path) {
-                    Some((found, open)) => {
-                        self.take_found(found, open);
-                        continue;
-                    }
-                    None => Task::Find(path.to_vec()),
-                },
-            };
-            self.ask(task);
+            }
         }
     }
 
     /// Answers a question by what was found.
-    fn take_found(&mut self, found: Found, open: Option<Open>) {
+    fn take_found(&mut self, found: Found, open: Option<Arc<File>>) {
         match self.conversation.question() {
             Some(Question::Open(_)) => self.open_instead(open),
             // Unless a file is there, what was open stays.
@@ -486,7 +472,7 @@ impl FileBack {
     /// Reads a range of the open file, as far as there is room, and it is in memory; 0 = a thread
     /// reads it.
     fn read(&mut self, room: &mut Pieces<'_>, offset: u64, bytes: u64) -> io::Result<usize> {
-        let Some(Open::File(file)) = &self.open else {
+        let Some(file) = &self.open else {
             return Err(ErrorKind::NotFound.into());
         };
         let ahead = &mut self.ahead;
@@ -544,7 +530,6 @@ impl FileBack {
         self.tasks += 1;
         self.counters.count(match task {
             Task::Find(_) => ServiceCounter::FileTasksFind,
-            Task::List(_) => ServiceCounter::FileTasksList,
             Task::Read(..) | Task::Fetch(..) => ServiceCounter::FileTasksRead,
         });
         self.counters.raise(ServiceGauge::FileTasksWaiting);
@@ -604,6 +589,7 @@ mod tests {
     use telemetry::registry::Registry;
 
     use crate::descriptors::Descriptors;
+    use crate::file_work::IS_COLD;
     use crate::options::FileTimeouts;
 
     use super::*;
@@ -616,7 +602,6 @@ mod tests {
             root: Some(Root::open(folder.as_ref()).unwrap()),
             serving: Arc::new(static_files::options::Options {
                 index: Vec::new(),
-                listing: true,
                 ..Default::default()
             }),
             timeouts: FileTimeouts {
@@ -657,23 +642,6 @@ mod tests {
         };
         memory.truncate(count);
         (received, String::from_utf8(memory).unwrap())
-    }
-
-    /// What comes of one call after these requests, and what it cost beside.
-    fn heard(request: &str, times: usize) -> (String, usize) {
-        let (mut back, replies) = back_of("/proc/self");
-        let requests = request.repeat(times);
-        assert_eq!(back.take([requests.as_bytes(), &[]]), requests.len());
-        let (mut received, mut text) = said(&mut back);
-        let mut cost = back.take_cost();
-        if back.is_waiting() {
-            assert_eq!((received, back.is_readable()), (Received::Nothing, false));
-            back.replied(reply(&replies));
-            (received, text) = said(&mut back);
-        }
-        assert!(matches!(received, Received::Bytes(_)), "{received:?}");
-        cost += back.take_cost();
-        (text, cost)
     }
 
     #[test]
@@ -727,31 +695,32 @@ mod tests {
 
     #[test]
     fn questions_are_answered_some_at_a_time() {
-        let (said, cost) = heard("GET /task/ HTTP/1.1\r\nHost: a\r\n\r\n", 50);
-        assert_eq!(said.matches("HTTP/1.1 200 OK").count(), 1);
-        assert!((LIST_BYTES..3 * LIST_BYTES).contains(&cost));
-        let (said, cost) = heard("GET /none HTTP/1.1\r\nHost: a\r\n\r\n", 50);
-        assert_eq!(said.matches("HTTP/1.1 404 ").count(), 16);
-        assert_eq!(cost, 16 * LOOK_BYTES);
+        let mut back = back();
+        let requests = "GET /none HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50);
+        assert_eq!(back.take([requests.as_bytes(), &[]]), requests.len());
+        let (_, text) = said(&mut back);
+        assert_eq!(text.matches("HTTP/1.1 404 ").count(), 16);
+        assert_eq!(back.take_cost(), 16 * LOOK_BYTES);
     }
 
     #[test]
     fn what_does_not_come_in_time_is_not_waited_for() {
+        IS_COLD.set(true);
         let (mut back, replies) = back_of("/proc/self");
-        let request = b"GET /task/ HTTP/1.1\r\nHost: a\r\n\r\n";
+        let request = b"GET /comm HTTP/1.1\r\nHost: a\r\n\r\n";
         back.take([request, request]);
         assert_eq!(said(&mut back).0, Received::Nothing);
         let late = reply(&replies);
-        assert!(back.take_cost() >= LIST_BYTES);
         back.time_out(back.deadline().unwrap());
         let (_, text) = said(&mut back);
         assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
         // The next one waits for its own answer.
-        assert!(back.is_waiting() && back.take_cost() >= LIST_BYTES);
+        assert!(back.is_waiting());
         back.replied(late);
         assert!(back.is_waiting());
         back.replied(reply(&replies));
         assert!(said(&mut back).1.starts_with("HTTP/1.1 200 OK\r\n"));
         assert_eq!((back.deadline(), back.is_readable()), (None, false));
+        IS_COLD.set(false);
     }
 }

@@ -55,7 +55,7 @@ impl Pipes {
 
     fn make(&mut self) -> Option<Pipe> {
         let made = Pipe::new(PIPE_BYTES).ok().filter(|pipe| {
-            pipe.capacity() >= PIPE_BYTES_MIN && self.descriptors.suffice_for_pipe(pipe)
+            pipe.capacity() >= PIPE_BYTES_MIN && self.descriptors.suffice_for_extra(pipe)
         });
         if made.is_none() {
             // Trying costs calls as well.

@@ -5,7 +5,6 @@
 pub mod conversation;
 mod dates;
 mod encoding;
-mod listing;
 mod media;
 pub mod options;
 mod percent;

@@ -5,8 +5,6 @@
 pub struct Options {
     /// What a folder is answered with, in the order of preference; empty = nothing.
     pub index: Vec<String>,
-    /// Whether a folder without any of them is answered with a list of what is in it.
-    pub listing: bool,
     /// Whether names that begin with a dot are served.
     pub hidden: bool,
     /// Whether `name.br` and `name.gz` are served in place of `name` to clients that take them.
@@ -27,7 +25,6 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             index: vec!["index.html".to_owned()],
-            listing: false,
             hidden: false,
             precompressed: true,
             redirect: None,

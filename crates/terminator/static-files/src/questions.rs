@@ -3,22 +3,17 @@
 
 use std::time::SystemTime;
 
-/// The most entries of a folder that are shown; listing may stop after this number of names.
-pub const LISTING_ENTRIES_MAX: usize = 4096;
-
 /// What must be known before the conversation goes on. Paths are bytes (no NUL among them),
 /// relative to the root, decoded, without `.` and `..` (the root itself is `.`), and at most
 /// [`crate::TARGET_BYTES_MAX`] bytes and a name of [`crate::options::Options::index`]
 /// long.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Question<'a> {
-    /// What is there? A file or a folder stays open, in place of what was open before.
+    /// What is there? A file stays open, in place of what was open before.
     Open(&'a [u8]),
     /// Is this a file? Then it stays open, in place of the one before. If it is not, whatever the
     /// reason, the one before stays open.
     Replace(&'a [u8]),
-    /// What is in the folder that was opened last?
-    List,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -40,25 +35,6 @@ pub enum Found {
     Busy,
     /// The file system has failed.
     Failed,
-    /// What is in the folder: files, and folders other than `.` and `..`.
-    Entries {
-        entries: Vec<Entry>,
-        /// Nothing was left out for being too much.
-        is_whole: bool,
-    },
-}
-
-/// A file or folder in a folder.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Entry {
-    /// Its name, without a path; bytes, as the file system has it.
-    pub name: Vec<u8>,
-    /// Whether it is a folder.
-    pub folder: bool,
-    /// The length of a file; of a folder it is not shown.
-    pub bytes: u64,
-    /// When it was last modified.
-    pub modified: SystemTime,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -6,13 +6,11 @@ use std::io::Write;
 use std::time::SystemTime;
 
 use crate::dates;
-use crate::listing;
-use crate::questions::{Entry, Output};
+use crate::questions::Output;
 use crate::ranges::{self, Part, Selection};
 use crate::request::{Method, Refusal, Request};
 use crate::search::{Chosen, Outcome};
 use crate::status::Status;
-use crate::target::Target;
 use crate::validators::{Validators, Verdict};
 
 /// A response on its way: bytes, then a range of the open file, and that again for each part.
@@ -73,13 +71,8 @@ impl Response {
                 &target.location_of_folder(),
             ),
             (Outcome::Elsewhere, _) => elsewhere(facts, request),
-            (Outcome::Listing(entries, is_whole), Some(target)) => {
-                list(facts, target, entries, is_whole)
-            }
             (Outcome::Refused(status), _) => refusal(facts, status, ""),
-            (Outcome::Redirect | Outcome::Listing(..), None) => {
-                refusal(facts, Status::InternalServerError, "")
-            }
+            (Outcome::Redirect, None) => refusal(facts, Status::InternalServerError, ""),
         }
     }
 
@@ -270,20 +263,6 @@ fn elsewhere(facts: RequestFacts, request: &Request) -> Response {
         status,
         request.location.as_deref().unwrap_or_default(),
     )
-}
-
-/// How long a page is that is not made nobody knows: a HEAD may do without
-/// (RFC 9110 section 9.3.2).
-fn list(facts: RequestFacts, target: &Target, entries: Vec<Entry>, is_whole: bool) -> Response {
-    let mut head = Head::begin(facts, Status::Ok);
-    head.field("Content-Type", "text/html; charset=utf-8");
-    head.field("Cache-Control", "no-cache");
-    head.field("Content-Security-Policy", "default-src 'none'");
-    head.field("X-Content-Type-Options", "nosniff");
-    if facts.head {
-        return head.end(FileRange::default());
-    }
-    head.end_with(&listing::page(&target.path, entries, is_whole))
 }
 
 fn file(facts: RequestFacts, request: &Request, chosen: &Chosen) -> Response {

@@ -4,7 +4,7 @@
 use crate::encoding::{self, Coding};
 use crate::media::Media;
 use crate::options::Options;
-use crate::questions::{Entry, Found, Question};
+use crate::questions::{Found, Question};
 use crate::redirect;
 use crate::request::{Method, Request};
 use crate::status::Status;
@@ -28,7 +28,6 @@ enum Step {
     Index(usize),
     /// The folder itself, since it has no index file.
     Folder,
-    Entries,
     /// The codings that are left to try for the file found before; the first is asked for.
     Sibling(Chosen, [Option<Coding>; Coding::ALL.len()]),
 }
@@ -52,8 +51,6 @@ pub(crate) enum Outcome {
     Redirect,
     /// The request is to be made by https.
     Elsewhere,
-    /// Entries of a folder, and whether they are all. Of a HEAD they were not asked for.
-    Listing(Vec<Entry>, bool),
     Refused(Status),
 }
 
@@ -92,7 +89,6 @@ impl Search {
     pub(crate) fn question(&self) -> Question<'_> {
         match self.step {
             Step::Named | Step::Index(_) | Step::Folder => Question::Open(&self.path),
-            Step::Entries => Question::List,
             Step::Sibling(..) => Question::Replace(&self.path),
         }
     }
@@ -130,27 +126,8 @@ impl Search {
                 self.try_index(*number + 1, options);
                 None
             }
-            (Found::Folder, Step::Folder) if options.listing => {
-                if self.request.method == Method::Head {
-                    // Its head says nothing that they are needed for.
-                    return Some(Outcome::Listing(Vec::new(), true));
-                }
-                self.step = Step::Entries;
-                None
-            }
             (Found::Folder, Step::Folder) => Some(Outcome::Refused(Status::Forbidden)),
-            (
-                Found::Entries {
-                    mut entries,
-                    is_whole,
-                },
-                Step::Entries,
-            ) => {
-                entries.retain(|entry| options.hidden || !entry.name.starts_with(b"."));
-                Some(Outcome::Listing(entries, is_whole))
-            }
             (Found::File { .. } | Found::Missing, Step::Named | Step::Folder) => missing,
-            (Found::Missing, Step::Entries) => missing,
             (Found::Forbidden, _) => Some(Outcome::Refused(Status::Forbidden)),
             (Found::Busy, _) => Some(Outcome::Refused(Status::ServiceUnavailable)),
             _ => Some(Outcome::Refused(Status::InternalServerError)),

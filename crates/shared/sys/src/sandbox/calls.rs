@@ -136,7 +136,6 @@ pub(super) const ABSENT: &[i64] = &[libc::SYS_clone3, libc::SYS_openat2, libc::S
 /// What opening, describing and reading files beneath a folder takes.
 pub(super) const FOR_FILES: &[i64] = &[
     libc::SYS_fstatfs,
-    libc::SYS_getdents64,
     libc::SYS_newfstatat,
     libc::SYS_openat2,
     libc::SYS_preadv,

@@ -192,11 +192,6 @@ pub(super) const BACK: &[Key] = &[
              an empty list means none.",
         )
         .example(r#"index = ["index.html", "index.txt"]"#),
-    key("service.back.files.listing", Kind::Boolean)
-        .default("false")
-        .flag("listing")
-        .help("Whether a folder without an index file is answered by a list of its files.")
-        .example("listing = true"),
     key("service.back.files.hidden", Kind::Boolean)
         .default("false")
         .flag("hidden")

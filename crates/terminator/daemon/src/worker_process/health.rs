@@ -1,13 +1,13 @@
 //! Active checks of servers, made by the control side of the worker process.
 //!
-//! Owns when servers are checked, each at all its addresses, and what is reported; how one check is
-//! made is `probe`'s, what results add up to is `backend::check`'s, and what follows from it the
+//! Owns when servers are checked, each at all its addresses and no address for another one, and what
+//! is reported; how one check is made is `probe`'s, what results add up to is `backend::check`'s, and what follows from it the
 //! pools'.
 
 mod probe;
 
 use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
+use std::collections::hash_map::{Entry, RandomState};
 use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,14 +19,16 @@ use proxy::options::{SendProxy, ServerTls, ServersOptions, ServiceOptions, Start
 use proxy::plan::Plan;
 use telemetry::printable;
 use tokio::sync::{Semaphore, watch};
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::Instant;
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use wire::address::{Address, Endpoint};
 use wire::proxy_header::{self, Addresses, Command, HeaderV2};
 
 use probe::{Passed, ProbeFault, Target};
 
-/// Checks under way at once: a descriptor each, of those the connections live on.
+/// Checks under way at once: a descriptor each, of those the connections live on. Those that wait
+/// for a late greeting are not counted, because silent servers would hold up the checks of others;
+/// there is one an address.
 const PROBES_MAX: usize = 64;
 
 /// No server is checked more often: faster tells nothing and loads it.
@@ -276,12 +278,19 @@ impl Watch {
         let interval = self.service.check.interval.max(INTERVAL_MIN);
         let delay = interval.min(FIRST_DELAY_MAX).mul_f64(chance());
         tokio::time::sleep(delay).await;
+        let (mut probes, mut under_way) = (JoinSet::new(), HashMap::new());
         loop {
-            let started = Instant::now();
-            self.follow_addresses(&mut checks);
-            self.check_all(&mut checks).await;
             let jitter = 1.0 + JITTER_SHARE * (chance() - 0.5);
-            tokio::time::sleep_until(started + interval.mul_f64(jitter)).await;
+            let next_round = Instant::now() + interval.mul_f64(jitter);
+            self.follow_addresses(&mut checks);
+            self.begin_round(&mut probes, &mut under_way);
+            while let Ok(Some(ended)) = timeout_at(next_round, probes.join_next()).await {
+                // One that was aborted was of an address that the name has no longer.
+                if let Ok((address, result)) = ended {
+                    self.note(&mut checks, address, result);
+                }
+            }
+            sleep_until(next_round).await;
         }
     }
 
@@ -301,31 +310,53 @@ impl Watch {
         }
     }
 
-    /// One check of each address, all at once.
-    async fn check_all(&self, checks: &mut HashMap<Address, Check>) {
-        let mut under_way = JoinSet::new();
-        let addresses = self.addresses.borrow().clone();
-        for address in addresses {
-            let (permits, target) = (Arc::clone(&self.permits), Arc::clone(&self.target));
-            let (timeout, greeting) = (self.service.check.timeout, self.service.greeting);
-            under_way.spawn(async move {
-                let permit = permits.acquire().await;
-                let result = target.probe(&address, timeout, greeting).await;
-                drop(permit);
-                (address, result)
-            });
-        }
-        while let Some(Ok((address, result))) = under_way.join_next().await {
-            let new = || Check::new(&self.service.check, None);
-            let check = checks.entry(address.clone()).or_insert_with(new);
-            let is_good = result.is_ok();
-            let turned = check.observe(is_good);
-            // One that is down for another reason by now has another remedy.
-            let is_still_down = !is_good && check.is_up() == Some(false);
-            if let Some(up) = turned.or_else(|| is_still_down.then_some(false)) {
-                let why = why_of(result);
-                self.learn(Known { address, up, why });
+    /// Begins a probe of each address that has none under way: a slow one takes as many rounds as it
+    /// needs, and the others go on meanwhile.
+    fn begin_round(
+        &self,
+        probes: &mut JoinSet<(Address, Result<Passed, ProbeFault>)>,
+        under_way: &mut HashMap<Address, AbortHandle>,
+    ) {
+        let addresses = self.addresses.borrow();
+        under_way.retain(|address, probe| {
+            let is_wanted = addresses.contains(address);
+            if !is_wanted {
+                probe.abort();
             }
+            is_wanted && !probe.is_finished()
+        });
+        for address in &*addresses {
+            if let Entry::Vacant(free) = under_way.entry(address.clone()) {
+                let (permits, target) = (Arc::clone(&self.permits), Arc::clone(&self.target));
+                let (timeout, greeting) = (self.service.check.timeout, self.service.greeting);
+                let address = address.clone();
+                free.insert(probes.spawn(async move {
+                    let result = target.probe(&address, timeout, greeting, &permits).await;
+                    (address, result)
+                }));
+            }
+        }
+    }
+
+    fn note(
+        &self,
+        checks: &mut HashMap<Address, Check>,
+        address: Address,
+        result: Result<Passed, ProbeFault>,
+    ) {
+        // The name may have lost it meanwhile.
+        if !self.addresses.borrow().contains(&address) {
+            return;
+        }
+        let new = || Check::new(&self.service.check, None);
+        let check = checks.entry(address.clone()).or_insert_with(new);
+        let is_good = result.is_ok();
+        let turned = check.observe(is_good);
+        // One that is down for another reason by now has another remedy.
+        let is_still_down = !is_good && check.is_up() == Some(false);
+        if let Some(up) = turned.or_else(|| is_still_down.then_some(false)) {
+            let why = why_of(result);
+            self.learn(Known { address, up, why });
         }
     }
 
@@ -555,6 +586,60 @@ mod tests {
             assert_eq!(first(service), expected);
             late.join().unwrap();
         }
+    }
+
+    fn silent_mail(servers: &[&str]) -> CheckedService {
+        let mut service = service(CheckKind::Tcp, servers);
+        service.name = "mail".to_owned();
+        service.greeting = Duration::from_secs(3600);
+        service.check.timeout = Duration::from_millis(20);
+        service.starttls = Some(Starttls {
+            dialect: Dialect::Smtp,
+            sides: Sides {
+                front: Some(Policy::Required),
+                back: false,
+            },
+            server_name: None,
+            own_name: String::new(),
+        });
+        service
+    }
+
+    #[test]
+    fn servers_that_are_silent_hold_up_no_check_of_another() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap().to_string();
+        let mail = silent_mail(&vec![&*address; PROBES_MAX]);
+        let server = Server::start(Behaviour::Http(Vec::new()));
+        block_on(async {
+            let mut running = Running::new(vec![mail, service(http(), &[server.address()])]);
+            assert!(running.next().await.up);
+            let accept = move || [(); PROBES_MAX].map(|()| silent.accept().unwrap());
+            let held = tokio::task::spawn_blocking(accept).await.unwrap();
+            drop(server);
+            assert!(!running.next().await.up);
+            drop(held);
+        });
+    }
+
+    #[test]
+    fn an_address_that_is_silent_holds_up_no_check_of_the_names_other() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let greeted = Server::start(Behaviour::Greet(b"220 mx\r\n".to_vec()));
+        let addresses = [
+            silent.local_addr().unwrap(),
+            greeted.address().parse().unwrap(),
+        ];
+        block_on(async {
+            let mut running = Running::new(vec![silent_mail(&["mx.example:25"])]);
+            running.checks.set_addresses("mail", 0, &addresses);
+            assert!(running.next().await.up);
+            drop(greeted);
+            assert_eq!(running.next().await.down, [Address::Ip(addresses[1])]);
+        });
+        silent.set_nonblocking(true).unwrap();
+        assert!(silent.accept().is_ok());
+        assert!(silent.accept().is_err(), "an address has one probe at most");
     }
 
     #[test]

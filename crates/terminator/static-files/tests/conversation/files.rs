@@ -68,58 +68,7 @@ fn index_files_go_by_their_order() {
     assert_eq!(html.field("Content-Type"), Some("text/html; charset=utf-8"));
     assert_eq!(ask_of(&tree, &options, "GET /c/", "").status, 403);
     assert_eq!(ask_of(&tree, &options, "GET /d/", "").status, 404);
-}
-
-#[test]
-fn folders_are_listed_only_if_asked() {
-    let tree = Tree::of(&[
-        ("folder/a.txt", "alpha"),
-        ("folder/<b>", ""),
-        ("folder/.hidden", ""),
-        ("folder/below/c", ""),
-    ]);
-    assert_eq!(ask(&tree, "/folder/", "").status, 403);
-    let mut options = Options {
-        listing: true,
-        ..Options::default()
-    };
-    let page = ask_of(&tree, &options, "GET /folder/", "");
-    assert_eq!(page.status, 200);
-    assert_eq!(page.field("Content-Type"), Some("text/html; charset=utf-8"));
-    assert_eq!(
-        page.field("Content-Security-Policy"),
-        Some("default-src 'none'")
-    );
-    let text = page.text();
-    for shown in [
-        "./a.txt\"",
-        "./%3Cb%3E\"",
-        "&lt;b&gt;",
-        "./below/\"",
-        "Index of /folder/",
-    ] {
-        assert!(text.contains(shown), "{shown}: {text}");
-    }
-    assert!(!text.contains(".hidden") && !text.contains("below/c") && !text.contains("<b>"));
-    let head = ask_of(&tree, &options, "HEAD /folder/", "");
-    // No page is made for it.
-    assert_eq!((head.status, head.field("Content-Length")), (200, None));
-    assert_eq!(head.field("Content-Type"), page.field("Content-Type"));
-    assert!(
-        ask_of(&tree, &options, "GET /", "")
-            .text()
-            .contains("./folder/")
-    );
-    assert_eq!(
-        ask_of(&tree, &options, "GET /folder/a.txt/", "").status,
-        404
-    );
-    options.hidden = true;
-    assert!(
-        ask_of(&tree, &options, "GET /folder/", "")
-            .text()
-            .contains(".hidden")
-    );
+    assert_eq!(ask_of(&tree, &options, "GET /c/other/", "").status, 404);
 }
 
 #[test]

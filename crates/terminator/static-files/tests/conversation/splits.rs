@@ -20,13 +20,10 @@ fn tree() -> Tree {
 }
 
 fn options() -> impl Strategy<Value = Options> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(listing, hidden, precompressed)| {
-        Options {
-            listing,
-            hidden,
-            precompressed,
-            ..Options::default()
-        }
+    (any::<bool>(), any::<bool>()).prop_map(|(hidden, precompressed)| Options {
+        hidden,
+        precompressed,
+        ..Options::default()
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use static_files::conversation::Conversation;
 use static_files::options::Options;
-use static_files::questions::{Entry, Found, Output, Question};
+use static_files::questions::{Found, Output, Question};
 
 pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
@@ -133,30 +133,6 @@ impl Tree {
             None => Found::Missing,
         }
     }
-
-    fn entries(&self, folder: &[u8]) -> Found {
-        let prefix = match folder {
-            b"." => Vec::new(),
-            folder => [folder, b"/"].concat(),
-        };
-        let entry = |(path, node): (&Vec<u8>, &Node)| {
-            let name = path.strip_prefix(&prefix[..])?;
-            let inside = name != b"." && !name.contains(&b'/');
-            inside.then(|| Entry {
-                name: name.to_vec(),
-                folder: matches!(node, Node::Folder),
-                bytes: match node {
-                    Node::File(content, _) => content.len() as u64,
-                    _ => 0,
-                },
-                modified: modified(),
-            })
-        };
-        Found::Entries {
-            entries: self.0.iter().filter_map(entry).collect(),
-            is_whole: true,
-        }
-    }
 }
 
 struct Talk<'a> {
@@ -207,26 +183,14 @@ impl Talk<'_> {
         let Some(question) = self.conversation.question() else {
             return false;
         };
-        let found = match question {
-            Question::Open(path) | Question::Replace(path) => {
-                check_path(path);
-                let asked = String::from_utf8_lossy(path).into_owned();
-                self.heard.asked.push(asked);
-                let found = self.tree.found(path);
-                let replaces = match found {
-                    Found::File { .. } => true,
-                    Found::Folder => matches!(question, Question::Open(_)),
-                    _ => false,
-                };
-                if replaces {
-                    self.open = Some(path.to_vec());
-                }
-                found
-            }
-            Question::List => self
-                .tree
-                .entries(self.open.as_ref().expect("an open folder")),
-        };
+        let (Question::Open(path) | Question::Replace(path)) = question;
+        check_path(path);
+        let asked = String::from_utf8_lossy(path).into_owned();
+        self.heard.asked.push(asked);
+        let found = self.tree.found(path);
+        if matches!(found, Found::File { .. }) {
+            self.open = Some(path.to_vec());
+        }
         self.conversation.answer(found, now());
         self.note_started();
         true

@@ -10,6 +10,7 @@ use backend::options::{CheckKind, CheckOptions};
 use proxy::options::{ServerTls, Starttls};
 use tls::probe::Probe;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wire::address::{Address, Endpoint, without_zone};
 use wire::http::{self, Content, HeadFault, ResponseHead};
@@ -158,23 +159,28 @@ impl Target {
         self
     }
 
-    /// Dials and asks, within `timeout`; but a server that may greet after a pause has `greeting`
-    /// for that, if it is longer. An answer that has come in time counts, even if its content does
-    /// not end in the time that is left.
+    /// Dials and asks, within `timeout` from when it has one of the `permits`; but a server that may
+    /// greet after a pause has `greeting` for that, if it is longer, and holds no permit meanwhile.
+    /// An answer that has come in time counts, even if its content does not end in the time that is
+    /// left.
     pub(super) async fn probe(
         &self,
         address: &Address,
         timeout: Duration,
         greeting: Duration,
+        permits: &Semaphore,
     ) -> Result<Passed, ProbeFault> {
         let (mut before, mut inside) = (&self.preface[..], &[][..]);
         if self.tls.as_ref().is_some_and(|(tls, _)| tls.header_inside) {
             (before, inside) = (inside, before);
         }
+        let permit = permits.acquire().await;
         let until = Instant::now() + timeout;
         let mut stream = within(until, timeout, dial(address, before)).await?;
         let begun = Instant::now();
-        let (limit, end) = if self.greets_late() && greeting > timeout {
+        let is_late = self.greets_late() && greeting > timeout;
+        let (limit, end) = if is_late {
+            drop(permit);
             (greeting, begun + greeting)
         } else {
             (timeout, until)
@@ -185,11 +191,11 @@ impl Target {
         if let Some(starttls) = &self.starttls {
             within(end, limit, ask_for_tls(&mut *stream, starttls)).await?;
         }
-        let until = if limit > timeout {
-            until + begun.elapsed()
-        } else {
-            until
-        };
+        let (mut until, mut _permit_again) = (until, None);
+        if is_late {
+            _permit_again = Some(permits.acquire().await);
+            until += begun.elapsed();
+        }
         let (passed, content) = within(until, timeout, self.ask(stream, inside)).await?;
         if let Some((answer, content)) = content {
             let _ = tokio::time::timeout_at(until, answer.finish(content)).await;
