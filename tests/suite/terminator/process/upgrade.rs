@@ -161,7 +161,8 @@ fn an_upgrade_brings_back_a_socket_whose_path_was_removed() {
     let status = lariat.status_socket();
     std::fs::remove_file(&status).unwrap();
     lariat.signal(Signal::USR2);
-    until_true("a status socket", || status.exists());
+    lariat.wait_for_stderr("has taken over from");
+    assert!(status.exists());
     lariat.upgrade();
     Client::new(&site).visit(service.address);
 }
