@@ -18,7 +18,8 @@ use crate::binary;
 use crate::curl::curl;
 use crate::metrics::Metrics;
 use crate::patience::{PATIENCE, until, until_true};
-use crate::program::{Finished, Running, process_id, run, with_file};
+use crate::process::has_ended;
+use crate::program::{Finished, Running, assert_has, process_id, run, with_file};
 
 /// A running `lariat serve`; killed on drop.
 #[derive(Debug)]
@@ -102,24 +103,14 @@ impl Lariat {
         lariat
     }
 
-    /// Starts another one beside it, with the same configuration, which takes over. This is that
-    /// one from now on; the one before is returned.
-    pub fn succeed(&mut self) -> Running {
-        let after = self.beside(&mut command());
-        let before = std::mem::replace(&mut self.running, after);
-        until("the successor to serve", || {
-            self.running.assert_running();
-            let status = self.try_status()?;
-            let pid = status["process"]["supervisor_pid"].as_u64()?;
-            (pid == u64::from(self.running.id())).then_some(())
-        });
-        before
-    }
-
-    /// Starts another one beside it, with the same configuration, by a command that runs the
-    /// program with the arguments that it gets.
-    pub fn beside(&self, command: &mut Command) -> Running {
-        Running::start(command.arg("serve").arg(self.configuration()))
+    /// `lariat upgrade`: the same process, with another worker process. The one before is returned,
+    /// which drains.
+    pub fn upgrade(&self) -> Draining {
+        let (supervisor, before) = (self.supervisor(), self.worker_process());
+        let said = self.ask("upgrade").success();
+        assert_has(&said, &format!("process {},", supervisor.as_raw_nonzero()));
+        assert_ne!(self.worker_process(), before);
+        Draining(before)
     }
 
     /// The supervisor that the status names.
@@ -259,16 +250,19 @@ impl Lariat {
 
     /// The id of the supervisor's process that `ps` shows by this name.
     pub fn process(&self, name: &str) -> Pid {
-        let supervisor = self.running.id();
-        let path = format!("/proc/{supervisor}/task/{supervisor}/children");
+        let threads = format!("/proc/{}/task", self.running.id());
         until(name, || {
-            let children = fs::read_to_string(&path).ok()?;
+            let children = fs::read_dir(&threads).ok()?.flatten();
+            let children =
+                children.map(|thread| fs::read_to_string(thread.path().join("children")));
+            let children: Vec<_> = children.map(Result::unwrap_or_default).collect();
             let is_it = |child: &&str| {
                 let line = fs::read_to_string(format!("/proc/{child}/cmdline"));
                 line.is_ok_and(|line| line.starts_with(name))
             };
-            let mut children = children.split_whitespace();
-            children.find(is_it)?.parse().ok().map(process_id)
+            // Of two worker processes, the one before drains.
+            let mut children = children.iter().flat_map(|some| some.split_whitespace());
+            children.rfind(is_it)?.parse().ok().map(process_id)
         })
     }
 
@@ -284,6 +278,20 @@ impl Lariat {
 
     pub fn wait(&mut self) -> ExitStatus {
         self.running.wait()
+    }
+}
+
+/// A worker process that drains after an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draining(pub Pid);
+
+impl Draining {
+    pub fn wait(self) {
+        until_true("the worker process before to end", || has_ended(self.0));
+    }
+
+    pub fn assert_running(self) {
+        assert!(!has_ended(self.0));
     }
 }
 

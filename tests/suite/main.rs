@@ -123,11 +123,10 @@ mod terminator {
         mod readiness;
         mod service_manager;
         mod supervisor_stalls;
-        mod takeover;
-        mod takeover_crossed;
-        mod takeover_refused;
-        mod takeover_trial;
-        mod takeover_versions;
+        mod upgrade;
+        mod upgrade_crossed;
+        mod upgrade_refused;
+        mod upgrade_versions;
     }
     mod resumption {
         mod clients;

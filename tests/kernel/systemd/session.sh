@@ -61,18 +61,19 @@ case $(property StatusText) in *"the last reload was refused: "*) ;; *) property
 served
 configured ""
 
-echo "== an upgrade, after which another process is the main one"
+echo "== an upgrade, after which the main process is the same"
 before=$(property MainPID)
+worker=$(pgrep -P "$before" -f 'lariat: worker')
 lariat upgrade /etc/lariat/lariat.toml
 until_is SubState running
-after=$(property MainPID)
-[ "$after" != "$before" ] || { echo "the main process is $after, as before"; false; }
+is MainPID "$before"
+[ "$(pgrep -n -P "$before" -f 'lariat: worker')" != "$worker" ]
 served
-# It outlives the end of its predecessor, and the watchdog hears of it.
-for _ in {1..300}; do [ -e "/proc/$before" ] || break; sleep 0.1; done
-[ ! -e "/proc/$before" ]
+# The watchdog hears of the new program.
+for _ in {1..300}; do [ -e "/proc/$worker" ] || break; sleep 0.1; done
+[ ! -e "/proc/$worker" ]
 sleep 6
-is MainPID "$after"
+is MainPID "$before"
 is SubState running
 is NRestarts 0
 served
@@ -117,7 +118,7 @@ ask -sess_in "$SITE/session" | grep '^Reused, ' >/dev/null
 systemctl is-active --quiet lariat
 is NFileDescriptorStore "$kept"
 
-echo "== an upgrade, after which the store is the successor's; an end that closes it"
+echo "== an upgrade, after which the store is the same; an end that closes it"
 lariat upgrade /etc/lariat/lariat.toml
 until_is NFileDescriptorStore "$kept"
 mkfifo "$SITE/request"
@@ -128,7 +129,7 @@ exec 3>"$SITE/request"
 printf 'GET / HTTP/1.1\r\nHost: localhost\r\n' >&3
 until_is StatusText "serving 1 service, 1 connection open"
 systemctl restart --no-block lariat
-# The drain waits for the client, although this process was not started by systemd.
+# The drain waits for the client, although the program is not the one that systemd has started.
 until_is SubState stop-sigterm
 printf 'Connection: close\r\n\r\n' >&3
 for _ in {1..300}; do ! grep '^HTTP/1.1 200' "$SITE/answer" >/dev/null || break; sleep 0.1; done

@@ -114,6 +114,16 @@ impl Channel {
         self.send_all(bytes, until)
     }
 
+    /// Waits until a message is there, or the peer's end; `false` = `stop` became readable, and
+    /// neither is there. No message is begun.
+    pub fn awaits(&self, stop: &impl AsFd) -> io::Result<bool> {
+        let mut fds = [&self.fd as &dyn AsFd, stop]
+            .map(|one| PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN));
+        retry_on_intr(|| poll(&mut fds, None))?;
+        let [own, _] = fds;
+        Ok(!own.revents().is_empty())
+    }
+
     /// The next message; `None` = the peer has closed its end, or is gone.
     pub fn receive(&self) -> io::Result<Option<Message>> {
         self.receive_up_to(MESSAGE_BYTES_MAX, DESCRIPTORS_MAX)
@@ -393,6 +403,20 @@ mod tests {
         rustix::net::shutdown(&ours.fd, rustix::net::Shutdown::Both).unwrap();
         drop(ours);
         reader.join().unwrap();
+    }
+
+    #[test]
+    fn a_wait_ends_by_a_message_or_from_outside() {
+        let (ours, theirs) = channels();
+        let stop = crate::wake::Waker::new().unwrap();
+        stop.wake();
+        assert!(!ours.awaits(&stop).unwrap());
+        theirs.send(b"x", &[]).unwrap();
+        assert!(ours.awaits(&stop).unwrap());
+        assert_eq!(ours.receive().unwrap().unwrap().0, b"x");
+        assert!(!ours.awaits(&stop).unwrap());
+        drop(theirs);
+        assert!(ours.awaits(&stop).unwrap());
     }
 
     #[test]

@@ -2,15 +2,17 @@
 //!
 //! Starting and awaiting processes is std's.
 
-use std::ffi::{CStr, CString};
-use std::io::{self, Read, Write};
-use std::os::unix::process::CommandExt;
+use std::ffi::{CStr, CString, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use rustix::fs::{Access, AtFlags, CWD};
-use rustix::io::Errno;
-use rustix::process::Signal as KernelSignal;
+use rustix::io::{Errno, FdFlags, fcntl_setfd, retry_on_intr};
+use rustix::process::{Pid, Signal as KernelSignal, WaitOptions, waitpid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities,
@@ -97,56 +99,76 @@ pub fn end_child_with_us(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
-/// Starts a program as a child of whom orphans fall to, a service manager or the first process, and
-/// not of this one: who waits for a service's processes takes only its own children for them. Gives
-/// the program's number.
-pub fn start_orphan(command: &mut Command) -> io::Result<u32> {
-    let (mut reader, mut writer) = io::pipe()?;
-    // The process that std has made becomes the parent, and ends.
-    let fork = move || {
-        let new_process = libc::c_long::from(libc::SIGCHLD);
-        // SAFETY: without flags that is fork(2): the memory is a copy, of which this thread alone
-        // goes on.
-        let pid = unsafe { libc::syscall(libc::SYS_clone, new_process, 0, 0, 0, 0) };
-        match u32::try_from(pid) {
-            Err(_) => Err(io::Error::last_os_error()),
-            Ok(0) => Ok(()),
-            Ok(pid) => {
-                let is_told = writer.write_all(&pid.to_ne_bytes()).is_ok();
-                // SAFETY: it ends the process, and runs nothing of it.
-                unsafe { libc::_exit(i32::from(!is_told)) }
-            }
-        }
+/// Makes another program of this process (execve(2)), which keeps its number, its children, its
+/// folder, its signal mask and the signals that wait. `kept` stays open in it, as do descriptors
+/// that are not closed on exec. Gives why it could not be done: then nothing has changed.
+///
+/// To be called by the process's first thread: all others end.
+pub fn become_program(
+    program: BorrowedFd<'_>,
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    kept: BorrowedFd<'_>,
+) -> io::Error {
+    let text = |text: OsString| CString::new(text.into_vec());
+    let path = CString::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
+    let arguments: Result<Vec<_>, _> = arguments.into_iter().map(text).collect();
+    let environment = environment.into_iter().map(|(mut name, value)| {
+        name.push("=");
+        name.push(value);
+        text(name)
+    });
+    let environment: Result<Vec<_>, _> = environment.collect();
+    let (Ok(path), Ok(arguments), Ok(environment)) = (path, arguments, environment) else {
+        return io::ErrorKind::InvalidInput.into();
     };
-    // SAFETY: between fork and exec it makes three calls to the kernel; it neither allocates nor
-    // takes a lock.
-    unsafe { command.pre_exec(fork) };
-    // It has become the program when this returns, or could not.
-    command.spawn()?.wait()?;
-    let mut pid = [0; 4];
-    reader.read_exact(&mut pid)?;
-    Ok(u32::from_ne_bytes(pid))
+    let pointers = |all: &[CString]| -> Vec<_> {
+        let each = all.iter().map(|one| one.as_ptr());
+        each.chain([std::ptr::null()]).collect()
+    };
+    let (argv, envp) = (pointers(&arguments), pointers(&environment));
+    if let Err(error) = fcntl_setfd(kept, FdFlags::empty()) {
+        return error.into();
+    }
+    // SAFETY: the path and each text end with a NUL and live during the call, and each list ends
+    // with a null pointer.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    let error = io::Error::last_os_error();
+    // Nothing that is started from now on is to have it. It was open a moment ago.
+    let _ = fcntl_setfd(kept, FdFlags::CLOEXEC);
+    error
+}
+
+/// Waits for the end of a child: how it ended. std's `Child` is not to be used for it as well.
+pub fn wait(pid: u32) -> io::Result<ExitStatus> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+    let waited = retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()))?;
+    let (_, status) = waited.ok_or(io::ErrorKind::NotFound)?;
+    Ok(ExitStatus::from_raw(status.as_raw()))
+}
+
+/// Takes note of the end of children of the first thread that are none of these: what fell to this
+/// process as the first of its container, or was started by the program that it was before. Without
+/// `/proc`, or the kernel's `CONFIG_PROC_CHILDREN`, they stay until this process ends.
+pub fn reap_strays(known: &[u32]) {
+    let own = std::process::id();
+    let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
+    let children = children.unwrap_or_default();
+    let pids = children
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok());
+    for pid in pids.filter(|pid: &i32| !known.iter().any(|one| i64::from(*one) == i64::from(*pid)))
+    {
+        let _ = Pid::from_raw(pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
+    }
 }
 
 /// Becomes the parent of whatever descends from this process and loses its own parent
 /// (`PR_SET_CHILD_SUBREAPER`), so that nothing that it started can escape it.
 pub fn adopt_orphans() -> io::Result<()> {
     // Any number but 0 turns it on.
-    Ok(rustix::process::set_child_subreaper(Some(
-        rustix::process::Pid::INIT,
-    ))?)
-}
-
-/// A child that has ended, or what fell to this process as the first of its container: its number
-/// and its exit code, or as shells have it 128 and the number of the signal that ended it. `None` =
-/// no further one has ended.
-pub fn reap() -> Option<(u32, u8)> {
-    use rustix::process::{WaitOptions, waitpid};
-    let (pid, status) = waitpid(None, WaitOptions::NOHANG).ok()??;
-    let by_signal = || Some(128 + status.terminating_signal()?);
-    let code = status.exit_status().or_else(by_signal).unwrap_or(1);
-    let pid = u32::try_from(pid.as_raw_nonzero().get()).ok()?;
-    Some((pid, u8::try_from(code).unwrap_or(u8::MAX)))
+    Ok(rustix::process::set_child_subreaper(Some(Pid::INIT))?)
 }
 
 /// Lets nothing that this process starts have more rights than it (`PR_SET_NO_NEW_PRIVS`).

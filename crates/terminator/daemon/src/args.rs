@@ -52,12 +52,11 @@ pub(crate) enum TerminatorCommand {
     /// Every flag stands for a key of the file; docs/reference/configuration.md lists flags and
     /// keys. Lines about connections go to the standard output. SIGHUP or `lariat reload` reads
     /// the configuration again; SIGTERM or `lariat drain` ends it when connections have finished;
-    /// SIGUSR1 opens the log file again; SIGUSR2 or `lariat upgrade` starts the program again, to
-    /// take over.
+    /// SIGUSR1 opens the log file again; SIGUSR2 or `lariat upgrade` has it become the
+    /// program as installed now.
     ///
-    /// Beside a running one with the same configuration and status socket it takes over: it gets
-    /// the listening sockets, the sessions and the keys of tickets, and the other one ends when
-    /// its connections have. If it cannot serve, the other one goes on.
+    /// A second one with the same status socket is refused: `lariat upgrade` replaces the program
+    /// of the running one, under the same process number, and no client notices.
     #[command(override_usage = "lariat serve FILE
        lariat serve --listen ADDRESS --certificate PATH --backend ADDRESS [FLAGS]
        lariat serve --listen ADDRESS --certificate PATH --files PATH [FLAGS]")]
@@ -100,11 +99,12 @@ pub(crate) enum TerminatorCommand {
 
     /// Put another process in its place, of the program as installed now
     ///
-    /// The running one starts the program again, by the path and with the arguments that it was
-    /// started with: so the version that is installed there now, and the whole configuration.
-    /// Nobody is refused: the new process gets the listening sockets, the sessions and the keys of
-    /// tickets, and the old one ends when its connections have. Waits for the outcome: exits with
-    /// 0 if the new one serves; with 5 and the reason if it cannot, and then the old one goes on.
+    /// The program that is installed now, by the path and with the arguments of the start, is run
+    /// to check whether it could serve; then it takes the process over, under the same number.
+    /// Nobody is refused: it keeps the listening sockets, the sessions and the keys of tickets, and
+    /// the worker process before ends when its connections have. Waits for the outcome: exits with
+    /// 0 if the new program serves; with 5 and the reason if it cannot, and then the one before
+    /// goes on.
     Upgrade(SocketArguments),
 
     /// Accept no more, let connections finish, end

@@ -8,6 +8,7 @@ mod control;
 mod drain;
 mod help;
 mod reload;
+mod running;
 mod serve;
 mod server;
 mod status;
@@ -19,7 +20,15 @@ use crate::args::TerminatorCommand as Command;
 use crate::console::{Console, print};
 use crate::demo::{self, DemoOptions};
 use crate::exit::Exit;
-use crate::init;
+use crate::messages;
+use crate::reader::ConfigSource;
+use crate::supervisor;
+
+/// Says to a running lariat whether this program would serve in its place.
+pub(crate) fn check_upgrade(config: &ConfigSource) -> ExitCode {
+    let ended = supervisor::answer_check(|| check::errors(config));
+    messages::end_of_helper("lariat: check", ended)
+}
 
 /// How the program ends; or what is wrong with its arguments, with lines that begin with `hint: `.
 pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String> {
@@ -34,13 +43,7 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Manual { page } => told(help::page(&page)),
         Command::Version => told(format!("lariat {}\n", env!("CARGO_PKG_VERSION"))),
         Command::Demo { listen, admin } => demo::run(DemoOptions { listen, admin }, console),
-        Command::Serve(arguments) => {
-            let config = arguments.source()?;
-            if init::is_first_process() {
-                return Ok(init::run(console));
-            }
-            serve::run(config, console)
-        }
+        Command::Serve(arguments) => serve::run(arguments.source()?, console),
         Command::Check(options) => check::run(options, console)?,
         Command::Status { socket, json } => status::run(&socket.into(), json, console),
         Command::Reload { socket, strict } => reload::run(&socket.into(), strict, console),

@@ -10,7 +10,7 @@ use config::Diagnostic;
 use options::diagnostic::Paint;
 use telemetry::printable::lines;
 
-use crate::stderr::write_line;
+use crate::messages::stderr::write_line;
 
 /// Says things, with colours if the reader likes them.
 #[derive(Clone, Copy, Debug)]

@@ -27,12 +27,12 @@ pub(crate) fn exit_of(failure: &Failure) -> Exit {
         | Failure::Folder { .. }
         | Failure::File { .. } => Exit::Usage,
         Failure::Listen(_) | Failure::StatusSocket(_) => Exit::Listen,
-        Failure::Takeover(_) => Exit::Refused,
         Failure::Host { .. }
         | Failure::Slow { .. }
         | Failure::ReaderDied(_)
         | Failure::ReadersStuck(_)
         | Failure::Rights(_)
+        | Failure::Upgrade(_)
         | Failure::Died { .. } => Exit::Failed,
     }
 }

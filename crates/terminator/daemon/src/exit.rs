@@ -40,7 +40,7 @@ impl Exit {
             Self::Listen => "An address cannot be listened at: taken, not ours, or not allowed.",
             Self::NotRunning => "No running lariat answers at the status socket.",
             Self::Refused => {
-                "The running lariat refused: a new configuration, or to be taken over; or it drains."
+                "The running lariat refused: a new configuration, or an upgrade; or it drains."
             }
             Self::Warned => "It did what it was asked, with warnings (`lariat reload --strict`).",
         }

@@ -1,13 +1,17 @@
 //! What the supervisor and the worker process say to each other, over a `sys::channel`.
 //!
-//! Owns the messages and their form, [postcard](https://postcard.jamesmunns.com); both ends are
-//! the same program of the same build, so the form needs no versions. Who says what when stands
-//! in `supervisor` and `worker_process`.
+//! Owns the messages and their forms. Orders and answers are JSON: after an upgrade the worker
+//! process before it is another version's, and takes [`Order::Pause`], [`Order::Accept`],
+//! [`Order::Log`] and [`Order::Drain`] still (`supervisor::state` numbers the form). All else is
+//! [postcard](https://postcard.jamesmunns.com), between two processes of one build. Who says what
+//! when stands in `supervisor` and `worker_process`.
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::time::{Duration, SystemTime};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use telemetry::message::Level;
 use wire::address::{Address, Endpoint, UnixName};
@@ -52,16 +56,16 @@ pub(crate) enum Order {
     /// Answer that no further client should come; those who do are served.
     Unready,
     /// Take what waits at the listeners and leave them alone, and the stored sessions too: another
-    /// worker process takes over.
+    /// worker process is about to serve.
     Pause,
     /// Accept: the worker process before has paused, and has observed this; or the next one has not
-    /// come to it.
+    /// come to serve.
     Accept(Observations),
     /// Accept no more, let connections finish, and end.
     Drain {
         time: Duration,
-        /// Another worker process has the sockets now, the admin's and the cluster's too.
-        is_succeeded: bool,
+        /// Another worker process has the sockets now, the status's, admin's and cluster's too.
+        is_replaced: bool,
     },
 }
 
@@ -103,9 +107,9 @@ pub(crate) enum Answer {
     Said(Vec<(u8, String)>),
 }
 
-/// An order may be as long as a channel's message; an answer is a page of sentences. More is no
-/// answer, and the worker process is taken for broken.
-pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// An order may be as long as a channel's message; an answer is a page of sentences, or what was
+/// observed, as JSON within JSON. More is no answer, and the worker process is taken for broken.
+pub(crate) const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// Warnings in an answer: nobody reads more, and ten thousand certificates may all have expired.
 const WARNINGS_MAX: usize = 100;
@@ -366,12 +370,35 @@ pub(crate) struct Reloads {
     pub(crate) last_ok: Option<SystemTime>,
     /// What of the first configuration deserves a second look, as in [`EndedReload::warnings`].
     pub(crate) start_warnings: String,
+    pub(crate) last_upgrade: Option<EndedUpgrade>,
+}
+
+/// An upgrade that has ended: another program serves, or it was refused and the same one does.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct EndedUpgrade {
+    /// The first has 1. Whatever programs came and went, it grows.
+    pub(crate) number: u64,
+    pub(crate) time: SystemTime,
+    /// The version that serves.
+    pub(crate) program: String,
+    pub(crate) refused: Option<String>,
 }
 
 impl Reloads {
     /// The start has ended, with these warnings.
     pub(crate) fn started(&mut self, warnings: Vec<String>) {
         self.start_warnings = bounded(warnings).join("\n");
+    }
+
+    /// One more upgrade has ended, refused for a reason or not.
+    pub(crate) fn upgrade_ended(&mut self, program: String, refused: Option<String>) {
+        let before = self.last_upgrade.as_ref();
+        self.last_upgrade = Some(EndedUpgrade {
+            number: before.map_or(0, |last| last.number) + 1,
+            time: SystemTime::now(),
+            program,
+            refused: refused.map(shortened),
+        });
     }
 
     /// One more has ended, refused for a reason or not, with these warnings.
@@ -456,6 +483,31 @@ impl fmt::Debug for Start {
     }
 }
 
+/// The form of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MessageForm {
+    Json,
+    Postcard,
+}
+
+impl MessageForm {
+    pub(crate) fn encode(self, message: &impl Serialize) -> io::Result<Secret> {
+        match self {
+            Self::Json => serde_json::to_vec(message)
+                .map(Secret)
+                .map_err(io::Error::other),
+            Self::Postcard => encode(message).map_err(io::Error::other),
+        }
+    }
+
+    pub(crate) fn decode<T: DeserializeOwned>(self, bytes: &[u8]) -> io::Result<T> {
+        match self {
+            Self::Json => serde_json::from_slice(bytes).map_err(io::Error::other),
+            Self::Postcard => decode(bytes).map_err(io::Error::other),
+        }
+    }
+}
+
 /// The bytes of a message.
 pub(crate) fn encode<T: Serialize>(message: &T) -> Result<Secret, postcard::Error> {
     postcard::to_stdvec(message).map(Secret)
@@ -522,36 +574,34 @@ mod tests {
 
     #[test]
     fn bytes_cut_short_or_too_long_are_no_message() {
-        let sent = encode(&Answer::Ready {
+        let answer = Answer::Ready {
             generation: 3,
             warnings: vec!["expires".into()],
-        });
-        let sent = sent.unwrap();
-        for length in 0..sent.bytes().len() {
-            assert!(
-                decode::<Answer>(&sent.bytes()[..length]).is_err(),
-                "{length}"
-            );
+        };
+        for form in [MessageForm::Json, MessageForm::Postcard] {
+            let sent = form.encode(&answer).unwrap();
+            let decoded = |bytes: &[u8]| form.decode::<Answer>(bytes);
+            for length in 0..sent.bytes().len() {
+                decoded(&sent.bytes()[..length]).unwrap_err();
+            }
+            decoded(&[sent.bytes(), &[0]].concat()).unwrap_err();
+            let same = decoded(sent.bytes());
+            assert!(matches!(same, Ok(Answer::Ready { generation: 3, .. })));
         }
-        let longer = [sent.bytes(), &[0]].concat();
-        assert!(decode::<Answer>(&longer).is_err());
-        assert!(matches!(
-            decode(sent.bytes()),
-            Ok(Answer::Ready { generation: 3, .. })
-        ));
     }
 
     #[test]
     fn every_answer_fits() {
         let long = "\u{20ac}".repeat(10_000);
         let ready = Answer::ready(1, vec![long.clone(); 1000]);
-        assert!(encode(&ready).unwrap().bytes().len() < ANSWER_BYTES_MAX);
+        let length = |answer: &Answer| MessageForm::Json.encode(answer).unwrap().bytes().len();
+        assert!(length(&ready) < ANSWER_BYTES_MAX);
         let Answer::Ready { warnings, .. } = ready else {
             panic!("another answer")
         };
         assert_eq!(warnings.last().unwrap(), "there are 900 more warnings");
         let refused = Answer::refused(1, long);
-        assert!(encode(&refused).unwrap().bytes().len() < ANSWER_BYTES_MAX);
+        assert!(length(&refused) < ANSWER_BYTES_MAX);
     }
 
     #[test]

@@ -9,27 +9,19 @@ mod collector;
 mod commands;
 mod console;
 mod demo;
-mod dialled;
 mod ending;
 mod exit;
 mod handover;
-mod health;
-mod init;
 mod kernel;
 mod maintenance;
-mod message_sender;
 mod messages;
-mod notify;
 mod observations;
 mod preflight;
 mod reader;
 mod resolve;
-mod running;
 mod server_target;
 mod status_socket;
-mod stderr;
 mod supervisor;
-mod takeover;
 mod tls_findings;
 mod user;
 mod watcher;
@@ -39,6 +31,7 @@ use std::process::ExitCode;
 
 use options::command_line::answer_shell;
 
+use args::TerminatorCommand;
 use console::Console;
 use exit::Exit;
 
@@ -50,13 +43,20 @@ fn main() -> ExitCode {
     messages::inherit_form();
     messages::never_wait_in_panics();
     let console = Console::to_stderr();
-    let command = args::parse(std::env::args_os().skip(1));
-    let ended = command.and_then(|command| commands::run(command, console));
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    let is_check = arguments.next_if(|first| first == supervisor::CHECK_ARGUMENT);
+    let command = args::parse(arguments);
+    let ended = command.and_then(|command| match command {
+        TerminatorCommand::Serve(arguments) if is_check.is_some() => {
+            Ok(commands::check_upgrade(&arguments.source()?))
+        }
+        command => commands::run(command, console),
+    });
     let code = ended.unwrap_or_else(|fault| {
         console.error(fault);
         Exit::Usage.into()
     });
     messages::flush();
-    stderr::flush();
+    messages::stderr::flush();
     code
 }

@@ -4,6 +4,9 @@
 //! Owns which it is. The forms are `telemetry::message`'s; how messages get there without waiting
 //! for a reader is `stderr`'s and `message_sender`'s.
 
+mod sender;
+pub(crate) mod stderr;
+
 use std::backtrace::Backtrace;
 use std::fmt::Display;
 use std::io::{self, IsTerminal};
@@ -16,8 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use config::{ControlOptions, MessageForm};
 use telemetry::message::Level;
 
-use crate::message_sender::{MessageSender, Said};
-use crate::stderr;
+use crate::messages::sender::{MessageSender, Said};
 
 /// How long the end of the program waits for a log daemon.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
-//! What a worker process has observed of servers and connections, for the one of a successor.
+//! What a worker process has observed of servers and connections, for the next one.
 //!
-//! Owns its form and its size. It goes from process to process as text and numbers, since the
-//! successor may be another version: what that one does not know it leaves out.
+//! Owns its form and its size. It goes from process to process as text and numbers, since the next
+//! one may be another version's: what that one does not know it leaves out.
 
 use serde::{Deserialize, Serialize};
 

@@ -80,7 +80,7 @@ pub(crate) enum Reply {
 }
 
 /// What a configuration comes to on this host.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Found {
     /// The user that the worker process becomes; `None` = our own.
     pub(crate) become_user: Option<WorkerUser>,

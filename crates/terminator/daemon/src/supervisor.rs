@@ -11,81 +11,70 @@ mod backoff;
 mod child;
 mod cluster_socket;
 mod descriptor_store;
+mod earlier;
 mod events;
 mod failure;
 mod handed_over;
-mod inheriting;
+mod image;
 mod listeners;
 mod lookups;
-mod meeting;
 mod messages;
 mod names;
+mod new_program;
+mod notify;
 mod phase;
-mod predecessor;
 mod prepared;
 mod reading;
 mod reload;
 mod reporting;
-mod resolving;
 mod roots;
 mod servers;
 mod service_manager;
 mod sessions;
 mod starting;
+mod state;
 mod stopping;
-mod succession;
-mod successor;
-mod takeover_socket;
-mod trial;
+mod upgrade;
 mod watched;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use sys::signal::Signal;
-use sys::{limit, process, sandbox};
+use sys::{limit, process};
 use telemetry::message::Level;
 use wire::address::Address;
 
-use crate::handover::{
-    ANSWER_BYTES_MAX, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start,
-    WORKER_ARGUMENT, WORKER_NAME,
-};
+use crate::handover::{Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start};
 use crate::maintenance::ServerName;
+use crate::messages::stderr;
 use crate::messages::{self as forms, say};
-use crate::reader::{ConfigSource, Task};
-use crate::status_socket;
-use crate::stderr;
-use crate::takeover::{Hello, socket_path};
-use crate::watcher::Stamps;
+use crate::reader::ConfigSource;
 
 use admin_sockets::AdminSockets;
 use backoff::Backoff;
-use child::{Child, Program};
+use child::{Child, WORKER};
 use cluster_socket::ClusterSocket;
-use descriptor_store::DescriptorStore;
+use earlier::Earlier;
 use events::{Event, EventQueue};
-use handed_over::{Given, HandedOverSockets};
+use handed_over::HandedOverSockets;
+use image::{Come, Inherited, Return, WayBack};
 use listeners::Listeners;
-use meeting::Met;
-use messages::{say_each, warn};
 use names::Names;
+use new_program::Upgrading;
 use phase::{Due, Next, Phase};
-use predecessor::{From, Inherited, Watcher};
-use prepared::{ConfigSummary, Prepared};
-use reading::{Done, Read, Readers};
+use prepared::Prepared;
+use reading::Readers;
 use roots::Roots;
 use service_manager::ServiceManager;
 use sessions::Sessions;
-use successor::Succession;
 use watched::Watched;
 
 pub(crate) use failure::{Failure, ListenFailure};
-pub(crate) use predecessor::report_failure;
+pub(crate) use new_program::{CHECK_ARGUMENT, answer_check};
 
 /// What `lariat serve` and `lariat demo` ask for.
 pub(crate) struct Request<'a> {
@@ -111,112 +100,77 @@ pub(crate) struct Started {
 /// this long is stuck.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
 
-const DATA: Program = Program {
-    argument: WORKER_ARGUMENT,
-    name: WORKER_NAME,
-    answer_bytes_max: ANSWER_BYTES_MAX,
-};
-
 /// Serves until it is told to stop and the last connection has ended.
 ///
 /// To be called by the process's first thread before it starts another: signals are blocked in
 /// it, and the worker process ends with it.
 pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
-    let (kept, handed_over) = handed_over::given()?
-        .into_iter()
-        .partition(|given| descriptor_store::is_ours(&given.name));
-    let handed_over = HandedOverSockets::new(handed_over)?;
+    let taken = image::taken()?;
+    // By it `lariat status` and the like know a supervisor, at once after an upgrade.
+    let _ = process::set_name(SUPERVISOR_NAME);
+    let mut way_back = None;
+    // For as long as the way back is there.
+    let request = Request {
+        started: &mut *request.started,
+        ..request
+    };
+    let ended = serve(request, taken, &mut way_back);
+    match (ended, way_back) {
+        (Err(failure), Some(way_back)) => {
+            let error = way_back.go(&failure.to_string());
+            messages::say(format_args!("error: {error}"));
+            Err(failure)
+        }
+        (ended, _) => ended,
+    }
+}
+
+fn serve<'a>(
+    request: Request<'a>,
+    taken: Option<(Inherited, Come)>,
+    way_back: &'a mut Option<WayBack>,
+) -> Result<(), Failure> {
+    let mut origin = Origin::default();
+    match taken {
+        None => {
+            let given = handed_over::given()?.into_iter();
+            let (kept, given) = given.partition(|one| descriptor_store::is_ours(&one.name));
+            origin.handed_over = HandedOverSockets::new(given)?;
+            origin.inherited = descriptor_store::restored(kept);
+        }
+        Some((inherited, come)) => {
+            origin.inherited = inherited;
+            match come {
+                Come::After(before) => *way_back = Some(before),
+                Come::Back(returned) => origin.returned = Some(*returned),
+            }
+        }
+    }
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
     stderr::write_in_background(forms::lines_lost).map_err(Failure::host("start a thread"))?;
-    // Only `ps` would miss it.
-    let _ = process::set_name(SUPERVISOR_NAME);
     limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
     limit::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
-    let Some(mut supervisor) = Supervisor::prepare(request, events, (handed_over, kept))? else {
-        return Ok(());
-    };
-    supervisor.start_child()?;
-    supervisor.serve()
-}
-
-/// What no supervisor needs, unless the configuration says otherwise; also for the worker process.
-/// A kernel without seccomp is named when the worker process has entered its sandbox.
-fn forbid_system_calls(summary: &ConfigSummary) -> Result<(), Failure> {
-    if !summary.process.sandbox.system_calls {
-        return Ok(());
-    }
-    process::no_new_privileges().map_err(Failure::host("refuse new privileges"))?;
-    let forbidden = sandbox::forbid_system_calls().map_err(Failure::host("forbid system calls"));
-    forbidden.map(drop)
-}
-
-/// Has the first configuration read; `None` = a signal ended the wait.
-fn first_read(
-    config: &ConfigSource,
-    readers: &Readers,
-    events: &mut EventQueue,
-) -> Result<Option<(Read, Option<Stamps>)>, Failure> {
-    let sender = events.sender();
-    let hear = move |done, looked| sender.send(Event::Read(done, looked));
-    readers.start(&Task::Read(config.clone()), hear)?;
-    let mut others = Vec::new();
-    loop {
-        let news = events.next(None);
-        match news.map_err(Failure::host("wait for events"))? {
-            Some(Event::Read(done, looked)) => {
-                events.put_back(others);
-                return match done? {
-                    Done::Read(read) => Ok(Some((*read, looked))),
-                    Done::Log(_) | Done::Removed => Ok(None),
-                };
-            }
-            Some(Event::Signal(Signal::Interrupt | Signal::Terminate)) => return Ok(None),
-            other => others.extend(other),
-        }
-    }
-}
-
-/// What a running supervisor hands over, and what another one had the service manager keep;
-/// `None` = it was told to stop.
-fn inherit(met: Met, kept: Vec<Given>) -> Option<(Option<From>, Inherited)> {
-    let (predecessor, mut inherited) = match met {
-        Met::Nobody => return Some((None, descriptor_store::restored(kept))),
-        Met::Offered(from, inherited) => (from, *inherited),
-        Met::Stopped => return None,
-    };
-    inherited.add_kept(descriptor_store::restored(kept));
-    Some((Some(predecessor), inherited))
-}
-
-/// Opens what a first plan wants and nobody has handed over.
-fn open_sockets(
-    summary: &ConfigSummary,
-    log: Option<OwnedFd>,
-    handed_over: HandedOverSockets,
-    inherited: &mut Inherited,
-    waits: bool,
-) -> Result<(Listeners, AdminSockets, ClusterSocket), Failure> {
-    handed_over.warn_of_unused(|address| summary.listens_at(address));
-    let address = summary.control.listen.map(Address::Ip);
-    let shared = address
+    let why = origin
+        .returned
         .as_ref()
-        .and_then(|at| handed_over.share(at, 1)?.pop());
-    let is_handed_over = shared.is_some();
-    let admin = address.and_then(|admin| inherited.take_admin(&admin).or(shared));
-    let mut listeners = Listeners::new(handed_over, reading::remove);
-    listeners.adopt(std::mem::take(&mut inherited.listeners), waits);
-    let workers = summary.workers.cpus.len();
-    listeners.open(&summary.listen, workers, &summary.listen_options)?;
-    if !waits {
-        listeners.keep(&summary.listen);
+        .map(|returned| returned.why.clone());
+    let Some(mut supervisor) = Supervisor::prepare(request, events, origin, way_back)? else {
+        return Ok(());
+    };
+    let ended = supervisor.begin(why).and_then(|()| supervisor.serve());
+    if supervisor.way_back.is_some() {
+        supervisor.leave();
     }
-    let mut admin_sockets = AdminSockets::open(summary, (log, admin), waits)?;
-    if is_handed_over {
-        admin_sockets.admin_is_handed_over();
-    }
-    let cluster_socket = ClusterSocket::open(summary.peers.as_ref(), inherited.cluster.take())?;
-    Ok((listeners, admin_sockets, cluster_socket))
+    ended
+}
+
+/// What a supervisor begins with.
+#[derive(Default)]
+struct Origin {
+    handed_over: HandedOverSockets,
+    inherited: Inherited,
+    returned: Option<Return>,
 }
 
 struct Supervisor<'a> {
@@ -247,7 +201,7 @@ struct Supervisor<'a> {
     reloads: Reloads,
     warnings: Vec<String>,
     child: Option<Child>,
-    /// Of the last worker process. They go on from a predecessor's.
+    /// The number of the last worker process; numbers go on from program to program.
     last_number: u64,
     children: u64,
     phase: Phase,
@@ -255,96 +209,31 @@ struct Supervisor<'a> {
     due: Option<(Instant, Due)>,
     backoff: Backoff,
     sessions: Sessions,
-    /// While this one takes over from it.
-    predecessor: Option<From>,
-    /// The same, while it watches this one.
-    watcher: Option<Watcher>,
-    succession: Succession,
+    upgrading: Upgrading,
+    /// Until this one serves in the place of another program.
+    way_back: &'a mut Option<WayBack>,
+    /// Worker processes of programs before.
+    earlier: Vec<Earlier>,
+    /// The worker process accepts when the one before has paused.
+    waits: bool,
+    /// That one has been told to.
+    is_switching: bool,
+    calls_forbidden_by: Option<String>,
     start: SystemTime,
     manager: ServiceManager,
 }
 
 impl<'a> Supervisor<'a> {
-    /// `None` = it was told to stop.
-    fn prepare(
-        request: Request<'a>,
-        mut events: EventQueue,
-        (handed_over, kept): (HandedOverSockets, Vec<Given>),
-    ) -> Result<Option<Self>, Failure> {
-        let readers = Readers::default();
-        let Some((read, looked)) = first_read(&request.config, &readers, &mut events)? else {
-            return Ok(None);
-        };
-        forms::configure(&read.prepared.summary.control);
-        say_each(&read.warnings, request.colour);
-        let served = read.prepared;
-        let summary = &served.summary;
-        let takeover_path = socket_path(&status_socket::path(&summary.control));
-        let own = Hello::new(&request.config);
-        let met = meeting::meet(takeover_path.clone(), own.clone(), &mut events)?;
-        let Some((predecessor, mut inherited)) = inherit(met, kept) else {
-            return Ok(None);
-        };
-        let store = DescriptorStore::knowing(descriptor_store::names_of(&inherited));
-        forbid_system_calls(summary)?;
-        let waits = predecessor.is_some();
-        let (listeners, admin_sockets, cluster_socket) =
-            open_sockets(summary, read.log, handed_over, &mut inherited, waits)?;
-        let fences = summary.fences(read.become_user);
-        let mut supervisor = Self {
-            request,
-            listeners,
-            roots: Roots::new(read.folders),
-            admin_sockets,
-            cluster_socket,
-            names: Names::new(fences.clone(), events.sender()),
-            watched: Watched::new(events.sender()),
-            disabled: inherited.disabled,
-            fences,
-            reach: served.summary.reach(),
-            workers: served.summary.workers.cpus.len(),
-            served,
-            generation: 1,
-            pending: None,
-            reload_asked: false,
-            is_log_renamed: false,
-            stop_asked: false,
-            events,
-            readers,
-            is_reading: false,
-            reloads: Reloads::default(),
-            warnings: read.warnings.iter().map(ToString::to_string).collect(),
-            child: None,
-            last_number: inherited.last_number,
-            children: 0,
-            phase: Phase::Starting,
-            rights: None,
-            due: None,
-            backoff: Backoff::default(),
-            sessions: Sessions::new(inherited.secret, inherited.sessions)?,
-            predecessor,
-            watcher: None,
-            succession: Succession::new(own, takeover_path),
-            start: SystemTime::now(),
-            manager: ServiceManager::of_environment(store, waits),
-        };
-        supervisor.watched.looked(looked);
-        supervisor.forget_servers();
-        if supervisor.predecessor.is_none() {
-            supervisor.open_takeover_socket();
-        }
-        supervisor.resolve(supervisor.served.summary.names.clone())?;
-        Ok(Some(supervisor))
-    }
-
     fn serve(&mut self) -> Result<(), Failure> {
         loop {
             let due = self.due.map(|(at, _)| at);
+            let earlier = self.earlier.iter().filter_map(|one| one.drains_until).min();
             let dues = [
                 due,
                 self.names.due(),
                 self.manager.due(),
-                self.succession.due(),
+                self.upgrading.stage.due(),
+                earlier,
             ];
             let until = dues.into_iter().flatten().min();
             let news = self
@@ -362,8 +251,10 @@ impl<'a> Supervisor<'a> {
                     self.resolver_said(number, heard);
                     Next::Continue
                 }
-                Some(Event::Asked(asked)) => self.asked(asked)?,
-                Some(Event::Told(told)) => self.told(told)?,
+                Some(Event::Check(number, news)) => {
+                    self.checked(number, news);
+                    Next::Continue
+                }
                 Some(Event::Read(done, looked)) => self.read(done, looked)?,
                 Some(Event::Watched(number, heard)) => {
                     let options = self.served.summary.reload;
@@ -379,6 +270,7 @@ impl<'a> Supervisor<'a> {
             if let Next::Stop = next {
                 return Ok(());
             }
+            self.go_on_with_upgrade()?;
         }
     }
 
@@ -386,16 +278,37 @@ impl<'a> Supervisor<'a> {
         match signal {
             Signal::Hangup => self.reload(),
             Signal::User1 => Ok(self.log_renamed()),
-            // It is a part of an upgrade, until it has taken over.
-            Signal::User2 if self.predecessor.is_some() => Ok(Next::Continue),
             Signal::User2 => {
-                self.upgrade(None);
+                self.upgrade();
                 Ok(Next::Continue)
+            }
+            Signal::Interrupt | Signal::Terminate
+                if self.way_back.is_some() && !self.is_switching =>
+            {
+                // The program before knows what it has, and drains.
+                self.events.put_back(vec![Event::Signal(signal)]);
+                Err(self.events.told_to_stop())
             }
             Signal::Interrupt => self.stop_for_good(),
             Signal::Terminate => self.stop(),
-            Signal::Child | Signal::Order | Signal::Pipe => Ok(Next::Continue),
+            Signal::Child => {
+                self.reap_strays();
+                Ok(Next::Continue)
+            }
+            Signal::Order | Signal::Pipe => Ok(Next::Continue),
         }
+    }
+
+    /// As the first process of a container, this one has children that it did not start.
+    fn reap_strays(&self) {
+        if self.upgrading.stage.is_checking() {
+            return;
+        }
+        let earlier = self.earlier.iter().map(|one| &one.child);
+        let workers = self.child.iter().chain(earlier).map(Child::pid);
+        let helpers = [self.names.pid(), self.watched.pid()];
+        let known: Vec<_> = workers.chain(helpers.into_iter().flatten()).collect();
+        process::reap_strays(&known);
     }
 
     fn time_is_over(&mut self) -> Result<Next, Failure> {
@@ -405,21 +318,23 @@ impl<'a> Supervisor<'a> {
             news.into_iter().for_each(|one| self.resolved(one));
         }
         self.tend_manager(now);
-        if self.succession.due().is_some_and(|due| due <= now) {
-            return self.takeover_is_late();
+        if self.upgrading.stage.due().is_some_and(|due| due <= now) {
+            self.check_is_late();
+        }
+        if let Next::Stop = self.earlier_are_late(now) {
+            return Ok(Next::Stop);
         }
         match self.due.take_if(|(due, _)| *due <= now) {
-            // If a successor does not come to serve, one is started then.
-            Some((_, Due::Restart)) if self.is_given_away() => Ok(Next::Continue),
             Some((_, Due::Restart)) => self.start_again(),
             Some((_, Due::Answer)) => {
-                if let Some(failure) = self.not_given_way() {
-                    return Err(failure);
-                }
                 say(Level::Error, "the worker process does not answer");
                 self.child_is_gone()
             }
-            Some((_, Due::DrainDelay)) => Ok(self.drain(false)),
+            Some((_, Due::Switch)) => Err(Failure::Upgrade(format!(
+                "the worker processes did not take turns in {} s",
+                new_program::SWITCH_TIME_MAX.as_secs()
+            ))),
+            Some((_, Due::DrainDelay)) => Ok(self.drain()),
             Some((_, Due::Drained)) => Ok(self.end_at_once("the worker process has had its time")),
             None => Ok(Next::Continue),
         }
@@ -436,8 +351,8 @@ impl<'a> Supervisor<'a> {
         self.manager.flush();
         let (number, sender) = (self.last_number, self.events.sender());
         let hear = move |heard| sender.send(Event::Heard(number, heard));
-        let child =
-            Child::start(number, &DATA, hear).map_err(Failure::host("start the worker process"))?;
+        let child = Child::start(number, &WORKER, hear)
+            .map_err(Failure::host("start the worker process"))?;
         self.child = Some(child);
         self.manager.answered(Instant::now());
         self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
@@ -488,7 +403,7 @@ impl<'a> Supervisor<'a> {
             resolved: self.names.known(&summary.names),
             disabled: self.disabled.clone(),
             kernel_tls: summary.kernel_tls.clone(),
-            waits: self.predecessor.is_some(),
+            waits: self.waits,
         });
         let sent = self
             .child
@@ -502,20 +417,6 @@ impl<'a> Supervisor<'a> {
     fn unless_stuck(&mut self, sent: Option<io::Result<()>>) {
         if let (Some(Err(_)), Some(child)) = (sent, &mut self.child) {
             child.kill();
-        }
-    }
-
-    /// Others may take over from now on, unless the host does not let us listen for them.
-    fn open_takeover_socket(&mut self) {
-        let path = socket_path(self.admin_sockets.status_path());
-        let sender = self.events.sender();
-        let hear = move |asked| sender.send(Event::Asked(asked));
-        match takeover_socket::open(&path, hear) {
-            Ok(()) => self.admin_sockets.own(path),
-            Err(error) => warn(format_args!(
-                "no other lariat can take over from this one: cannot listen at {}: {error}",
-                path.display()
-            )),
         }
     }
 }

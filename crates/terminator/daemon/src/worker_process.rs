@@ -4,6 +4,8 @@
 //! all between the connections' workers, which are `proxy`'s.
 
 mod cluster;
+mod dialled;
+pub(crate) mod health;
 mod log;
 mod orders;
 mod plan;
@@ -15,7 +17,9 @@ mod validity;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,11 +37,11 @@ use tokio::time::MissedTickBehavior;
 
 use crate::admin::{self, AdminState, RightsStatus, StartFacts};
 use crate::handover::{
-    Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start, WORKER_NAME, encode,
+    Answer, Bundle, MessageForm, Order, Resolved, Rights, Serve, SessionKey, Start, WORKER_NAME,
 };
-use crate::health::{self, Checks, HealthReport};
 use crate::maintenance::ServerName;
 use crate::messages;
+use crate::worker_process::health::{Checks, HealthReport};
 
 use cluster::{Cluster, ClusterSetup};
 use log::{Log, LogNews, Target};
@@ -101,8 +105,7 @@ fn serve() -> io::Result<()> {
 }
 
 fn say(channel: &Channel, answer: &Answer) -> io::Result<()> {
-    let bytes = encode(answer).map_err(io::Error::other)?;
-    channel.send(bytes.bytes(), &[])
+    channel.send(MessageForm::Json.encode(answer)?.bytes(), &[])
 }
 
 /// The control thread's work, from the first plan to the end.
@@ -128,8 +131,8 @@ async fn control(channel: Arc<Channel>, rights: Rights, usage: Usage) -> io::Res
     loop {
         tokio::select! {
             received = queue.recv() => match received {
-                Some(Received { order: Order::Drain { time, is_succeeded }, .. }) => {
-                    return control.drain(time, is_succeeded, &mut queue).await;
+                Some(Received { order: Order::Drain { time, is_replaced }, .. }) => {
+                    return control.drain(time, is_replaced, &mut queue).await;
                 }
                 Some(received) => control.obey(received).await?,
                 None => return Ok(()),
@@ -197,7 +200,7 @@ impl Control {
         let registry = Arc::new(Registry::new(serve.workers));
         let admin = admin_state(&registry, &start, (rights, usage), &built);
         let log = start_log(&mut built, log_reporter(&channel, &admin))?;
-        let doors = Doors::open(&mut built, &admin, !serve.waits)?;
+        let doors = Doors::new(&mut built, &admin, !serve.waits)?;
         tokio::spawn(admin::record_history(Arc::clone(&admin)));
         let listeners = std::mem::take(&mut built.listeners);
         let plane = Plane::start(
@@ -390,15 +393,15 @@ impl Control {
     async fn drain(
         mut self,
         time: Duration,
-        is_succeeded: bool,
+        is_replaced: bool,
         queue: &mut UnboundedReceiver<Received>,
     ) -> io::Result<()> {
-        self.admin.drain_begun();
-        self.plane.drain(time);
-        if is_succeeded {
-            self.doors.close_admin();
+        if is_replaced {
+            self.doors.close();
             self.cluster.set(None)?;
         }
+        self.admin.drain_begun();
+        self.plane.drain(time);
         drop(self.checks);
         let (plane, log, output) = (self.plane, self.log, self.log_output);
         let aim = log.aim().clone();
@@ -511,43 +514,44 @@ fn sayer(channel: &Arc<Channel>) -> Say {
     })
 }
 
-/// The descriptors on which operators are served.
+/// The descriptors on which operators are served: of the status socket, and of the status page with
+/// the metrics.
 struct Doors {
-    admin: Option<std::net::TcpListener>,
-    served: Option<AbortHandle>,
+    status: Option<UnixListener>,
+    admin: Option<TcpListener>,
+    served: Vec<AbortHandle>,
 }
 
 impl Doors {
-    /// Serves the status socket; and the status page, or later.
-    fn open(built: &mut Built, state: &Arc<AdminState>, opens_admin: bool) -> io::Result<Self> {
-        if let Some(fd) = built.descriptors.status.take() {
-            let listener = std::os::unix::net::UnixListener::from(fd);
-            let listener = tokio::net::UnixListener::from_std(listener)?;
-            tokio::spawn(admin::serve_status(listener, Arc::clone(state)));
-        }
-        let admin = built.descriptors.admin.take();
+    /// Serves there at once, or later.
+    fn new(built: &mut Built, state: &Arc<AdminState>, opens: bool) -> io::Result<Self> {
         let mut doors = Self {
-            admin: admin.map(std::net::TcpListener::from),
-            served: None,
+            status: built.descriptors.status.take().map(UnixListener::from),
+            admin: built.descriptors.admin.take().map(TcpListener::from),
+            served: Vec::new(),
         };
-        if opens_admin {
-            doors.open_admin(state)?;
+        if opens {
+            doors.open(state)?;
         }
         Ok(doors)
     }
 
-    /// Serves the status page and the metrics.
-    fn open_admin(&mut self, state: &Arc<AdminState>) -> io::Result<()> {
+    fn open(&mut self, state: &Arc<AdminState>) -> io::Result<()> {
+        if let Some(listener) = self.status.take() {
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            let serve = tokio::spawn(admin::serve_status(listener, Arc::clone(state)));
+            self.served.push(serve.abort_handle());
+        }
         if let Some(listener) = self.admin.take() {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let serve = admin::serve_http(listener, Arc::clone(state));
-            self.served = Some(tokio::spawn(serve).abort_handle());
+            let serve = tokio::spawn(admin::serve_http(listener, Arc::clone(state)));
+            self.served.push(serve.abort_handle());
         }
         Ok(())
     }
 
     /// Accepts nobody there any more; those who are served go on.
-    fn close_admin(&self) {
+    fn close(&self) {
         self.served.iter().for_each(AbortHandle::abort);
     }
 }

@@ -84,12 +84,12 @@ fn time_ms(datagram: &[u8]) -> u64 {
 #[test]
 fn a_host_that_is_upgraded_again_and_again_shares_on() {
     let farm = Farm::new(2);
-    let (mut first, second) = (farm.start(0), farm.start(1));
+    let (first, second) = (farm.start(0), farm.start(1));
     hears(&second, 1.0);
     let client = || Client::without_tickets(&farm.site);
     let mut clients = Vec::new();
     for upgrades in 1..=4 {
-        let mut before = first.succeed();
+        let before = first.upgrade();
         let (here, there) = (client(), client());
         assert_eq!(farm.visit(&here, 0), HandshakeKind::Full);
         stored(&second, f64::from(upgrades));
@@ -97,7 +97,7 @@ fn a_host_that_is_upgraded_again_and_again_shares_on() {
         hears(&first, 1.0);
         assert_eq!(farm.visit(&there, 1), HandshakeKind::Full);
         assert_eq!(farm.visit(&there, 0), HandshakeKind::Resumed);
-        assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
+        before.wait();
         clients.extend([here, there]);
     }
     for client in &clients {

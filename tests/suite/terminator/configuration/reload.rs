@@ -66,13 +66,12 @@ fn what_needs_a_restart_is_judged_by_what_runs() {
     lariat.configure(&text(2));
     lariat.ask_with("reload", &["--strict"]).success();
 
-    // The successor's own start counts from then on.
+    // The start of the new program counts from then on.
     lariat.configure(&text(1));
     lariat.ask("upgrade").success();
     lariat.ask_with("reload", &["--strict"]).success();
     lariat.configure(&text(2));
     assert!(lariat.reload().stderr.contains(warning));
-    // The successor is nobody's child.
     lariat.ask("drain").success();
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use rustix::process::{Signal, kill_process, test_kill_process};
+use rustix::process::{Signal, test_kill_process};
 use rustls::HandshakeKind;
 use suite::prelude::*;
 use suite::service_manager::Keeper;
@@ -149,7 +149,7 @@ fn inode(fd: &OwnedFd) -> u64 {
 }
 
 #[test]
-fn one_that_takes_over_has_its_sockets_kept_too() {
+fn a_new_program_has_its_sockets_kept_too() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let (keeper, first) = (Keeper::new(), Service::new(&site, &server));
     let second = Service::new(&site, &server).named("second");
@@ -157,25 +157,22 @@ fn one_that_takes_over_has_its_sockets_kept_too() {
     let client = Client::without_tickets(&site);
     client.visit(first.address);
     lariat.configure(&format!("{}{}", with_workers(&first, 2), second.toml()));
-    lariat.ask("upgrade").success();
+    lariat.upgrade().wait();
     keeper.wait_for(&listener(first.address), 2);
     keeper.wait_for(&listener(second.address), 2);
-    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
     // And one that listens at fewer addresses has the others closed.
     lariat.configure(&with_workers(&first, 2));
-    lariat.ask("upgrade").success();
+    lariat.upgrade().wait();
     keeper.wait_for(&listener(second.address), 0);
     until("the end of the one before", || {
         TcpStream::connect(second.address).err()
     });
     keeper.wait_for(STATE, 1);
-    let supervisor = lariat.serving();
-    let path = format!("/proc/{0}/task/{0}/children", supervisor.as_raw_nonzero());
-    let children = std::fs::read_to_string(path).unwrap();
-    kill_process(supervisor, Signal::KILL).unwrap();
-    until_true("its processes to end", || {
-        let is_there = |pid: &str| std::fs::exists(format!("/proc/{pid}")).unwrap();
-        !children.split_whitespace().any(is_there)
+    let worker_process = lariat.worker_process();
+    lariat.signal(Signal::KILL);
+    lariat.wait();
+    until("the worker process to end", || {
+        test_kill_process(worker_process).err()
     });
     let waiting = TcpStream::connect(first.address).unwrap();
     let after = started(&keeper, &with_workers(&first, 2));

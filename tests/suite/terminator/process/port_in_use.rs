@@ -31,29 +31,19 @@ fn a_second_instance_says_who_the_first_is() {
     let first = Lariat::start(&service.toml());
     let file = first.configuration();
     let who = [
-        format!("pid {}", first.supervisor().as_raw_nonzero()),
-        format!(
-            "the running lariat {} for {}",
-            env!("CARGO_PKG_VERSION"),
-            file.display()
-        ),
-        "hint: to serve both, give each a status socket of its own".to_owned(),
+        format!("lariat {} listens there", env!("CARGO_PKG_VERSION")),
+        format!("pid {},", first.supervisor().as_raw_nonzero()),
+        "`lariat upgrade` replaces it".to_owned(),
     ];
-    // By its ports; and by its status socket, where the ports are other ones. One of the same file
-    // would take over.
-    let of_another_file = |service: &Service| {
+    // By its ports; and by its status socket, where the ports are other ones.
+    for service in [&service, &Service::new(&site, &server)] {
         first.configure(&service.toml());
-        let other = site.directory.join("other.toml");
-        std::fs::copy(&file, &other).unwrap();
-        run(command().arg("serve").arg(other))
-    };
-    let by_ports = of_another_file(&service);
-    let by_socket = of_another_file(&Service::new(&site, &server));
-    for refused in [by_ports, by_socket] {
-        assert_eq!(refused.code(), 5, "{refused:?}");
+        let refused = run(command().arg("serve").arg(&file));
+        assert_eq!(refused.code(), 3, "{refused:?}");
         who.iter().for_each(|words| refused.assert_stderr(words));
         assert!(!refused.stderr.contains("ss -lnp"), "{refused:?}");
     }
+    Client::new(&site).visit(service.address);
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn moves_and_is_kept(kind: &[&str]) {
     stay(&farm, "a reload forgets nothing");
     farm.lariat.kill_worker_process();
     stay(&farm, "nor does the death of the worker process");
-    farm.lariat.succeed().wait();
+    farm.lariat.upgrade().wait();
     stay(&farm, "nor an upgrade");
     farm.servers.remove(farm.home());
     assert!(!farm.return_visit(kind), "another server");
@@ -197,7 +197,7 @@ fn hosts_of_a_cluster_share_which_server_has_a_session() {
         }
         hosts[1].kill_worker_process();
         assert!(visit(1, &["-sess_in", path]), "the worker process died");
-        hosts[0].succeed().wait();
+        hosts[0].upgrade().wait();
         assert!(visit(0, &["-sess_in", path]), "an upgrade");
         // It has lost all, and learns it from the other one.
         hosts[0].signal(Signal::TERM);

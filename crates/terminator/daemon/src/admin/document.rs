@@ -27,6 +27,8 @@ pub(crate) struct StatusDocument {
     pub(crate) process: ProcessStatus,
     #[serde(default)]
     pub(crate) last_reload: Option<LastReload>,
+    #[serde(default)]
+    pub(crate) last_upgrade: Option<LastUpgrade>,
     /// Why the last lines about connections could not be written; `None` if they could.
     #[serde(default)]
     pub(crate) log_failure: Option<String>,
@@ -92,6 +94,17 @@ pub(crate) struct LastReload {
     /// The warnings of its configuration, if there are any.
     #[serde(default)]
     pub(crate) warnings: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct LastUpgrade {
+    /// The first has 1. It grows whatever programs came and went.
+    pub(crate) number: u64,
+    pub(crate) time_ms: u64,
+    /// The version that serves since.
+    pub(crate) program: String,
+    /// Why it was refused; `None` if it was not.
+    pub(crate) refused: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -370,9 +383,10 @@ mod metrics {
     }
 }
 
-const TEXTS: [&str; 3] = [
+const TEXTS: [&str; 4] = [
     "/last_reload/refused",
     "/last_reload/warnings",
+    "/last_upgrade/refused",
     "/process/start_warnings",
 ];
 

@@ -3,11 +3,11 @@
 use proxy::options::{KtlsMode, KtlsOptions};
 use tls::validity::Ends;
 
-use crate::handover::EndedReload;
+use crate::handover::{EndedReload, EndedUpgrade};
 use crate::kernel::KernelTls;
 
 use super::document::{
-    CERTIFICATES_MAX, CertificateStatus, KernelTlsStatus, KtlsStatus, LastReload,
+    CERTIFICATES_MAX, CertificateStatus, KernelTlsStatus, KtlsStatus, LastReload, LastUpgrade,
 };
 use super::server_state::milliseconds;
 
@@ -16,6 +16,15 @@ pub(super) fn last_reload(ended: &EndedReload) -> LastReload {
         time_ms: milliseconds(ended.time),
         refused: ended.refused.clone(),
         warnings: Some(ended.warnings.clone()).filter(|text| !text.is_empty()),
+    }
+}
+
+pub(super) fn last_upgrade(ended: &EndedUpgrade) -> LastUpgrade {
+    LastUpgrade {
+        number: ended.number,
+        time_ms: milliseconds(ended.time),
+        program: ended.program.clone(),
+        refused: ended.refused.clone(),
     }
 }
 

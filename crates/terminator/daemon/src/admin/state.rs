@@ -23,10 +23,10 @@ use tls::server::Expiries;
 use tls::validity::Ends;
 
 use crate::handover::{EndedReload, Reloads, STEADY_AFTER};
-use crate::health::HealthReport;
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 use crate::observations::Observations;
+use crate::worker_process::health::HealthReport;
 
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
@@ -35,7 +35,9 @@ use super::document::{
     StatusDocument, VERSION, WorkerStatus,
 };
 use super::history::{self, Question};
-use super::parts::{certificates, count_expiries, kernel_status, ktls, last_reload, since_epoch};
+use super::parts::{
+    certificates, count_expiries, kernel_status, ktls, last_reload, last_upgrade, since_epoch,
+};
 use super::readiness::Workers;
 use super::server_state::{ServerStates, milliseconds, observed, server};
 use super::server_watch::{Said, ServerWatch};
@@ -261,7 +263,7 @@ impl AdminState {
         self.history().add(now, duration, &peaks);
     }
 
-    /// What the worker process of a successor goes on with.
+    /// What the next worker process goes on with.
     pub(crate) fn observations(&self) -> Observations {
         Observations {
             servers: observed(&self.document().services),
@@ -319,6 +321,7 @@ impl AdminState {
             time_ms: milliseconds(SystemTime::now()),
             process: self.process(&facts),
             last_reload: facts.reload.last.as_ref().map(last_reload),
+            last_upgrade: facts.reload.last_upgrade.as_ref().map(last_upgrade),
             log_failure: facts.log_failure.clone(),
             workers: workers
                 .map(|(metrics, cpu)| WorkerStatus { cpu, metrics })
@@ -650,6 +653,7 @@ mod tests {
             ok: 3,
             refused: 1,
             last_ok: None,
+            last_upgrade: None,
             last: Some(EndedReload {
                 time: UNIX_EPOCH,
                 refused: Some("no such file".into()),

@@ -54,6 +54,17 @@ pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String
     Ok(exit)
 }
 
+/// What keeps a configuration from being served, as lines; `None` = nothing that is known.
+pub(super) fn errors(config: &ConfigSource) -> Option<String> {
+    let findings = match source(config) {
+        Ok(source) => Findings::of(&source, false),
+        Err(diagnostics) => Findings::of_nothing(diagnostics),
+    };
+    let errors = findings.diagnostics.iter().filter(|one| one.is_error());
+    let errors: Vec<_> = errors.map(Diagnostic::to_string).collect();
+    (!errors.is_empty()).then(|| errors.join("\n"))
+}
+
 fn source(config: &ConfigSource) -> Result<Source, Vec<Diagnostic>> {
     match config {
         ConfigSource::File(path) => Source::read(path, &mut Disk),

@@ -4,32 +4,22 @@ use telemetry::message::Level;
 use wire::address::{Address, UnixName};
 
 use super::control;
+use super::running::{command_line, listening_at};
 use crate::args::StatusSocket;
 use crate::console::Console;
-use crate::ending::{end_of, exit_of};
+use crate::ending::end_of;
 use crate::exit::Exit;
 use crate::messages;
 use crate::reader::ConfigSource;
-use crate::running::{command_line, listening_at};
 use crate::supervisor::{self, Failure, Request, Started};
 
 pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
     messages::suit_reader();
-    let mut has_served = false;
     let mut ended = supervisor::run(Request {
         config: config.clone(),
-        started: &mut |started| {
-            has_served = true;
-            tell(started);
-        },
+        started: &mut tell,
         colour: console.colour(),
     });
-    if let Err(failure) = &ended
-        && !has_served
-        && supervisor::report_failure(failure)
-    {
-        return exit_of(failure);
-    }
     if let Err(Failure::Listen(failure)) = &mut ended
         && failure.is_taken()
     {
@@ -58,8 +48,8 @@ fn holder(socket: &StatusSocket, address: &Address) -> Option<String> {
     Some(format!(
         "lariat {} listens there: pid {}, since {}, started as `{}`; its status socket is {}\n\
          hint: `lariat reload` has it read its configuration again, `lariat upgrade` replaces it \
-         by the program as installed now; if it hands nothing over, `lariat drain`, then start \
-         this one; to stand beside it, this one needs ports and a `status-socket` of its own",
+         by the program as installed now; to stand beside it, this one needs ports and a \
+         `status-socket` of its own",
         document.process.program,
         supervisor.pid(),
         String::from_utf8_lossy(&since),

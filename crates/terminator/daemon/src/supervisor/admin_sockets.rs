@@ -5,7 +5,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use config::{LogDaemon, LogOutput};
@@ -16,9 +15,9 @@ use wire::address::{Address, UnixName};
 use super::failure::{Failure, ListenFailure};
 use super::prepared::ConfigSummary;
 use super::reading::remove;
+use super::state::ImageState;
 use crate::handover::Role;
 use crate::status_socket;
-use crate::takeover::socket_path;
 
 /// Operators come one at a time, scrapers a few.
 const LISTEN: ListenOptions = ListenOptions {
@@ -34,7 +33,7 @@ const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
 /// Those who may connect see the status: user and group of the supervisor.
 const STATUS_MODE: u32 = 0o660;
 
-/// The open admin_sockets. The files among them are removed when this is dropped.
+/// The open sockets. The files among them are removed when this is dropped.
 pub(super) struct AdminSockets {
     status: OwnedFd,
     status_path: PathBuf,
@@ -46,120 +45,78 @@ pub(super) struct AdminSockets {
     proposed_log: Option<OwnedFd>,
     /// When a log daemon was looked for last.
     reconnected: Option<Instant>,
-    /// Where the status socket is until it takes its place.
-    temporary: Option<PathBuf>,
+    pid_file: Option<PathBuf>,
+    /// Those of the program before, which it may need still.
+    before: Vec<PathBuf>,
     paths: Vec<PathBuf>,
 }
 
 impl AdminSockets {
     /// `log` is the log if it is a file; `admin` listens at the admin address if somebody has
-    /// opened it before. One that `waits` for a predecessor has nothing take its place before
-    /// [`Self::take_places`].
+    /// opened it before. What the program before has stays its own before [`Self::take_places`].
     pub(super) fn open(
         summary: &ConfigSummary,
         (log, admin): (Option<OwnedFd>, Option<OwnedFd>),
-        waits: bool,
+        image: Option<(OwnedFd, &ImageState)>,
     ) -> Result<Self, Failure> {
         let status_path = status_socket::path(&summary.control);
-        let own = std::process::id();
-        let temporary = waits.then(|| temporary_paths(&status_path, own).swap_remove(0));
-        let status = open_status(temporary.as_ref().unwrap_or(&status_path))?;
+        let is_first = image.is_none();
+        let before = image.as_ref().map(|(_, state)| {
+            let pid_file = state.pid_file.clone();
+            [Some(state.status_socket.clone()), pid_file]
+        });
+        let is_same = |(_, state): &(OwnedFd, &ImageState)| {
+            // Somebody may have removed it.
+            state.status_socket == status_path && status_path.exists()
+        };
+        let (status, paths) = match image.filter(is_same) {
+            Some((fd, _)) => (fd, Vec::new()),
+            None => (open_status(&status_path)?, vec![status_path.clone()]),
+        };
         // From here on the drop removes the path.
         let mut admin_sockets = Self {
             status,
-            paths: vec![temporary.clone().unwrap_or_else(|| status_path.clone())],
-            temporary,
+            paths,
             status_path,
             admin: None,
             is_handed_over: false,
             log: log_of(&summary.control.log, log)?,
             proposed_log: None,
             reconnected: None,
+            pid_file: None,
+            before: before.into_iter().flatten().flatten().collect(),
         };
         admin_sockets.admin = match (admin, summary.control.listen) {
             (None, Some(address)) => Some(open_admin(address)?),
             (admin, _) => admin,
         };
-        if admin_sockets.temporary.is_none() {
-            admin_sockets.write_pid(summary)?;
+        if is_first {
+            admin_sockets.take_places(summary)?;
         }
         Ok(admin_sockets)
     }
 
-    /// Takes the places of a predecessor that has given way.
+    /// The program before needs its files no more.
     pub(super) fn take_places(&mut self, summary: &ConfigSummary) -> Result<(), Failure> {
-        if let Some(temporary) = self.temporary.take() {
-            let moved = std::fs::rename(temporary, &self.status_path);
-            self.paths = vec![self.status_path.clone()];
-            moved.map_err(Failure::file("make the status socket", &self.status_path))?;
-        }
-        self.write_pid(summary)
-    }
-
-    fn write_pid(&mut self, summary: &ConfigSummary) -> Result<(), Failure> {
-        if let Some(path) = &summary.process.pid_file {
+        self.pid_file.clone_from(&summary.process.pid_file);
+        let paths = [Some(self.status_path.clone()), self.pid_file.clone()];
+        self.paths = paths.into_iter().flatten().collect();
+        self.before.retain(|path| !self.paths.contains(path));
+        remove(std::mem::take(&mut self.before));
+        if let Some(path) = &self.pid_file {
             let pid = format!("{}\n", std::process::id());
             let written = file::replace(path, pid.as_bytes());
             written.map_err(Failure::file("write the pid file", path))?;
-            self.paths.push(path.clone());
         }
         Ok(())
     }
 
-    /// Another path that is to be removed in the end.
-    pub(super) fn own(&mut self, path: PathBuf) {
-        self.paths.push(path);
+    pub(super) fn pid_file(&self) -> Option<PathBuf> {
+        self.pid_file.clone()
     }
 
-    pub(super) fn paths(&self) -> &[PathBuf] {
-        &self.paths
-    }
-
-    /// Leaves those to a successor.
-    pub(super) fn leave(&mut self, kept: &[PathBuf]) {
-        self.paths.retain(|path| !kept.contains(path));
-        self.forget_places();
-    }
-
-    /// Gives the sockets a second name each: a successor that may serve takes the first one.
-    pub(super) fn keep_places(&mut self) {
-        self.forget_places();
-        for (path, second) in self.places() {
-            // It fails if somebody has removed the socket: it has no place to keep then.
-            if std::fs::hard_link(path, &second).is_ok() {
-                self.paths.push(second);
-            }
-        }
-    }
-
-    /// Takes back what a successor may have taken that came to nothing and has ended.
-    pub(super) fn take_back_places(&mut self, summary: &ConfigSummary) {
-        for (path, second) in self.places() {
-            // Of two names of one file it leaves both (rename(2)), and that one is forgotten.
-            let _ = std::fs::rename(second, path);
-        }
-        self.forget_places();
-        if let Some(path) = summary.process.pid_file.clone() {
-            let pid = format!("{}\n", std::process::id());
-            let write = move || drop(file::replace(&path, pid.as_bytes()));
-            // In a thread: it may be the file system that has held the successor.
-            let _ = thread::Builder::new().spawn(write);
-        }
-    }
-
-    fn forget_places(&mut self) {
-        for (_, second) in self.places() {
-            let _ = std::fs::remove_file(&second);
-            self.paths.retain(|path| *path != second);
-        }
-    }
-
-    /// The sockets' paths, each with its second name.
-    fn places(&self) -> impl Iterator<Item = (PathBuf, PathBuf)> + use<> {
-        let status = self.status_path.clone();
-        let seconds = temporary_paths(&status, std::process::id());
-        let takeover = socket_path(&status);
-        [status, takeover].into_iter().zip(seconds)
+    pub(super) fn status(&self) -> BorrowedFd<'_> {
+        self.status.as_fd()
     }
 
     pub(super) fn admin(&self) -> Option<BorrowedFd<'_>> {
@@ -247,28 +204,6 @@ impl AdminSockets {
 impl Drop for AdminSockets {
     fn drop(&mut self) {
         remove(std::mem::take(&mut self.paths));
-    }
-}
-
-/// Where the status socket and the one for successors are made, before they take their places.
-/// They are short: a socket's path has 107 bytes at most.
-pub(super) fn temporary_paths(status: &Path, pid: u32) -> Vec<PathBuf> {
-    let each = ["s", "t"].iter();
-    let each = each.map(|which| status.with_file_name(format!(".{pid}{which}")));
-    each.collect()
-}
-
-/// Listens at a path from one moment to the next, in the place of who listened there before.
-pub(super) fn listen_in_place(path: &Path, options: &ListenOptions) -> io::Result<OwnedFd> {
-    let temporary = temporary_paths(path, std::process::id()).swap_remove(1);
-    let address = Address::Unix(UnixName::Path(temporary.clone()));
-    let fd = socket::listen(&address, options)?;
-    match std::fs::rename(&temporary, path) {
-        Ok(()) => Ok(fd),
-        Err(error) => {
-            let _ = std::fs::remove_file(temporary);
-            Err(error)
-        }
     }
 }
 

@@ -5,8 +5,9 @@ use std::time::Instant;
 use telemetry::message::Level;
 
 use super::child::{Child, Heard};
+use super::earlier::Earlier;
 use super::failure::Failure;
-use super::messages::{labelled, printable, say, say_all, say_warnings, warn_of_rights};
+use super::messages::{labelled, printable, say, say_all, say_warnings, warn, warn_of_rights};
 use super::phase::{Due, Next, Phase};
 use super::{Started, Supervisor};
 use crate::handover::{Answer, Order, Rights};
@@ -20,11 +21,14 @@ const DEATHS_UNREADY: u32 = 5;
 impl Supervisor<'_> {
     pub(super) fn heard(&mut self, number: u64, heard: Heard<Answer>) -> Result<Next, Failure> {
         if self.child.as_ref().map(Child::number) != Some(number) {
-            // A predecessor's last words.
-            return Ok(Next::Continue);
+            return self.heard_of_earlier(number, heard);
         }
         match heard {
             Heard::End => self.child_is_gone(),
+            Heard::Stopped => {
+                self.listens_no_more(number);
+                Ok(Next::Continue)
+            }
             Heard::Answer(Answer::Entered(rights)) => {
                 self.entered(rights);
                 Ok(Next::Continue)
@@ -51,8 +55,11 @@ impl Supervisor<'_> {
                 self.reconnect_log();
                 Ok(Next::Continue)
             }
-            Heard::Answer(Answer::Paused(observations)) => self.paused(observations),
-            Heard::Answer(Answer::Accepting) => self.accepting(),
+            Heard::Answer(Answer::Accepting) if self.waits => {
+                self.has_taken_over();
+                self.serves()
+            }
+            Heard::Answer(Answer::Paused(_) | Answer::Accepting) => Ok(Next::Continue),
             Heard::Answer(Answer::Alive { connections }) => {
                 self.worker_process_is_well(connections);
                 Ok(Next::Continue)
@@ -97,9 +104,10 @@ impl Supervisor<'_> {
                 let first = std::mem::take(&mut self.warnings);
                 self.reloads.started([first, labelled(warnings)].concat());
                 self.tell(&Order::Reloads(self.reloads.clone()));
-                if self.predecessor.is_some() {
-                    return self.ready_to_take_over();
+                if self.waits {
+                    return self.pause_before();
                 }
+                self.has_taken_over();
                 return self.serves();
             }
             Phase::Restarting => say("the worker process serves again"),
@@ -110,10 +118,6 @@ impl Supervisor<'_> {
             return self.stop();
         }
         self.tell_manager_ready();
-        if !self.is_reading {
-            // One may have waited for a reload that the worker process has died of.
-            self.offer_if_asked()?;
-        }
         self.reload_if_asked()
     }
 
@@ -129,7 +133,6 @@ impl Supervisor<'_> {
         }
         self.tell_manager_ready();
         self.keep_descriptors();
-        self.offer_if_asked()?;
         self.reload_if_asked()
     }
 
@@ -165,7 +168,7 @@ impl Supervisor<'_> {
         let Some(child) = self.child.take() else {
             return Ok(Next::Continue);
         };
-        let pid = child.pid();
+        let (pid, number) = (child.pid(), child.number());
         let how = match child.end() {
             Some(status) => status.to_string(),
             None => {
@@ -175,17 +178,13 @@ impl Supervisor<'_> {
             }
         };
         self.due = None;
+        self.upgrading.listening.retain(|one| *one != number);
         let ended =
             format!("the worker process (pid {pid}) has ended, and its connections with it: {how}");
         match self.phase {
-            Phase::Draining if self.succession.is_watching() => {
-                messages::say(Level::Error, ended);
-                Ok(Next::Continue)
-            }
             Phase::Starting | Phase::Draining => Err(self.died(how)),
             Phase::Serving | Phase::Restarting => {
                 messages::say(Level::Error, ended);
-                self.fail_trial(&how);
                 self.restart(how)
             }
         }
@@ -234,14 +233,95 @@ impl Supervisor<'_> {
             let message = "the worker process died while it built the new configuration";
             self.reload_ended(Some(message.to_owned()));
         }
-        if self.is_given_away() {
-            // If nothing comes of it, another is started.
-            return self.paused(Observations::default());
-        }
         if pause.is_zero() {
             return self.start_again();
         }
         self.due = Some((now + pause, Due::Restart));
         Ok(Next::Continue)
+    }
+
+    /// What a worker process of a program before says.
+    pub(super) fn heard_of_earlier(
+        &mut self,
+        number: u64,
+        heard: Heard<Answer>,
+    ) -> Result<Next, Failure> {
+        let is_it = |one: &Earlier| one.child.number() == number;
+        let Some(place) = self.earlier.iter().position(is_it) else {
+            // The last words of one that is gone.
+            return Ok(Next::Continue);
+        };
+        let drains = !self.earlier.get(place).is_some_and(Earlier::serves);
+        match heard {
+            Heard::End => return Ok(self.earlier_is_gone(place)),
+            Heard::Stopped => self.listens_no_more(number),
+            Heard::Answer(Answer::Paused(observations)) if self.is_switching && !drains => {
+                return Ok(self.paused(observations));
+            }
+            Heard::Answer(Answer::Drained { cut }) if drains => {
+                let Earlier { child, .. } = self.earlier.remove(place);
+                let pid = child.pid();
+                child.end();
+                let ended = format!("the worker process before (pid {pid}) has ended");
+                match cut {
+                    0 => say(format_args!("{ended}; every connection had ended before")),
+                    1 => warn(format_args!(
+                        "{ended}; 1 connection was cut at the deadline"
+                    )),
+                    _ => warn(format_args!(
+                        "{ended}; {cut} connections were cut at the deadline"
+                    )),
+                }
+                return Ok(self.end_if_last());
+            }
+            Heard::Answer(Answer::Note(message)) => say(printable(&message)),
+            Heard::Answer(Answer::Said(messages)) => say_all(&messages),
+            Heard::Answer(Answer::Warned(warnings)) => say_warnings(&warnings),
+            Heard::Answer(Answer::LogAway) => self.reconnect_log(),
+            Heard::Answer(_) => {}
+        }
+        Ok(Next::Continue)
+    }
+
+    fn earlier_is_gone(&mut self, place: usize) -> Next {
+        let Earlier {
+            mut child,
+            drains_until,
+        } = self.earlier.remove(place);
+        child.keep();
+        let pid = child.pid();
+        let how = child
+            .end()
+            .map_or_else(|| "killed".to_owned(), |status| status.to_string());
+        say(format_args!(
+            "error: the worker process before (pid {pid}) ended by itself, and its connections with \
+             it: {how}"
+        ));
+        if drains_until.is_none() && self.is_switching {
+            return self.paused(Observations::default());
+        }
+        self.end_if_last()
+    }
+
+    /// Kills those that have had their time to drain.
+    pub(super) fn earlier_are_late(&mut self, now: Instant) -> Next {
+        let is_late = |one: &mut Earlier| one.drains_until.is_some_and(|until| until <= now);
+        for mut one in self.earlier.extract_if(.., is_late) {
+            one.child.keep();
+            warn(format_args!(
+                "the worker process before (pid {}) is killed, and its connections with it: it has had \
+                 its time",
+                one.child.pid()
+            ));
+        }
+        self.end_if_last()
+    }
+
+    /// Ends when no worker process is left.
+    pub(super) fn end_if_last(&mut self) -> Next {
+        if self.phase == Phase::Draining && self.child.is_none() {
+            return self.end();
+        }
+        Next::Continue
     }
 }

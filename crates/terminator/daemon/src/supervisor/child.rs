@@ -1,20 +1,21 @@
 //! A process without rights: starting it, speaking to it, hearing from it, ending it.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use sys::channel::{self, Channel};
-use sys::file::to_write_only;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sys::channel::{self, Channel};
+use sys::file::to_write_only;
+use sys::wake::Waker;
+use sys::{process, signal};
 
-use crate::handover::{Secret, decode, encode};
+use crate::handover::{ANSWER_BYTES_MAX, MessageForm, Secret, WORKER_ARGUMENT, WORKER_NAME};
 use crate::messages;
 
 /// The worker process takes its orders within milliseconds, and a plan of 10,000 certificates
@@ -34,17 +35,32 @@ const VARIABLES: [&str; 3] = ["RUST_BACKTRACE", "LOCALDOMAIN", "RES_OPTIONS"];
 pub(super) struct Program {
     pub(super) argument: &'static str,
     pub(super) name: &'static str,
+    /// The form of what both say.
+    pub(super) form: MessageForm,
     /// More in one message is no answer, and the process is taken for broken.
     pub(super) answer_bytes_max: usize,
 }
 
-/// A running process. It is killed and reaped when this is dropped.
+pub(super) const WORKER: Program = Program {
+    argument: WORKER_ARGUMENT,
+    name: WORKER_NAME,
+    form: MessageForm::Json,
+    answer_bytes_max: ANSWER_BYTES_MAX,
+};
+
+/// A running process. It is killed and reaped when this is dropped, unless it is another's still.
 pub(super) struct Child {
     number: u64,
-    /// `None` once it is being reaped.
-    process: Option<std::process::Child>,
     pid: u32,
+    form: MessageForm,
+    answer_bytes_max: usize,
+    /// It is being reaped.
+    is_reaped: bool,
+    /// The program before goes on with it, if this one cannot serve.
+    is_lent: bool,
     channel: Arc<Channel>,
+    /// Ends the thread that listens, between two messages.
+    stop: Arc<Waker>,
 }
 
 /// What the thread that listens to a process heard.
@@ -52,6 +68,8 @@ pub(super) enum Heard<A> {
     Answer(A),
     /// The process has closed its end: it has died or is about to.
     End,
+    /// The thread was told to stop: what comes from now on is the next one's to hear.
+    Stopped,
 }
 
 impl Child {
@@ -59,7 +77,7 @@ impl Child {
     pub(super) fn start<A: DeserializeOwned>(
         number: u64,
         program: &Program,
-        mut hear: impl FnMut(Heard<A>) + Send + 'static,
+        hear: impl FnMut(Heard<A>) + Send + 'static,
     ) -> io::Result<Self> {
         let (channel, theirs) = channel::pair()?;
         let channel = channel.with_send_timeout(SEND_TIME_MAX);
@@ -76,22 +94,76 @@ impl Child {
         let variables = VARIABLES.iter();
         command.envs(variables.filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.envs([messages::form_variable()]);
-        let process = command.spawn()?;
+        let stop = Arc::new(Waker::new()?);
         let child = Self {
             number,
-            pid: process.id(),
-            process: Some(process),
+            pid: command.spawn()?.id(),
+            form: program.form,
+            answer_bytes_max: program.answer_bytes_max,
+            is_reaped: false,
+            is_lent: false,
             channel: Arc::new(channel),
+            stop,
         };
-        let (channel, bytes_max) = (Arc::clone(&child.channel), program.answer_bytes_max);
-        let listen = move || listen(&channel, bytes_max, &mut hear);
-        thread::Builder::new()
-            .name("answers".to_owned())
-            .spawn(listen)?;
+        child.listen(hear)?;
         Ok(child)
     }
 
-    /// Tells one process from its predecessors.
+    /// One that the program before has started, and is that one's still.
+    pub(super) fn lent(
+        (number, pid): (u64, u32),
+        program: &Program,
+        channel: OwnedFd,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            number,
+            pid,
+            form: program.form,
+            answer_bytes_max: program.answer_bytes_max,
+            is_reaped: false,
+            is_lent: true,
+            channel: Arc::new(Channel::from(channel).with_send_timeout(SEND_TIME_MAX)),
+            stop: Arc::new(Waker::new()?),
+        })
+    }
+
+    /// It is this program's from now on.
+    pub(super) fn keep(&mut self) {
+        self.is_lent = false;
+    }
+
+    /// It is the next program's from now on, if that serves.
+    pub(super) fn lend(&mut self) {
+        self.is_lent = true;
+    }
+
+    /// Has `hear` called with what it says, from a thread. No other may listen.
+    pub(super) fn listen<A: DeserializeOwned>(
+        &self,
+        mut hear: impl FnMut(Heard<A>) + Send + 'static,
+    ) -> io::Result<()> {
+        self.stop.drain();
+        let (channel, stop) = (Arc::clone(&self.channel), Arc::clone(&self.stop));
+        let (form, bytes_max) = (self.form, self.answer_bytes_max);
+        let listen = move || {
+            let end = listen(&channel, &stop, (form, bytes_max), &mut hear);
+            hear(end);
+        };
+        let thread = thread::Builder::new().name(format!("child {}", self.number));
+        thread.spawn(listen).map(drop)
+    }
+
+    /// Has the thread that listens end, after all that has come: it says so.
+    pub(super) fn stop_listening(&self) {
+        self.stop.wake();
+    }
+
+    /// The way to it, for the next program.
+    pub(super) fn channel(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+
+    /// Tells one process from those before it.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -101,7 +173,7 @@ impl Child {
     }
 
     pub(super) fn send(&self, order: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let bytes = encode(order).map_err(io::Error::other)?;
+        let bytes = self.form.encode(order)?;
         self.channel.send(bytes.bytes(), fds)
     }
 
@@ -117,10 +189,10 @@ impl Child {
     }
 
     /// Kills it; what it said before is still heard, and then its end.
-    pub(super) fn kill(&mut self) {
-        if let Some(process) = &mut self.process {
+    pub(super) fn kill(&self) {
+        if !self.is_reaped {
             // It fails only for one that has ended.
-            let _ = process.kill();
+            let _ = signal::kill(self.pid);
         }
     }
 
@@ -128,36 +200,51 @@ impl Child {
     /// the kernel is not done with it.
     pub(super) fn end(mut self) -> Option<ExitStatus> {
         self.kill();
-        reap(self.process.take()?)
+        self.reap()
     }
-}
 
-/// Waits in a thread of its own, which is left behind with a process that does not go.
-fn reap(mut process: std::process::Child) -> Option<ExitStatus> {
-    let (sender, status) = mpsc::channel();
-    let wait = move || drop(sender.send(process.wait()));
-    thread::Builder::new().spawn(wait).ok()?;
-    status.recv_timeout(REAP_TIME_MAX).ok()?.ok()
+    /// Waits in a thread of its own, which is left behind with a process that does not go.
+    fn reap(&mut self) -> Option<ExitStatus> {
+        if std::mem::replace(&mut self.is_reaped, true) {
+            return None;
+        }
+        let (sender, status) = mpsc::channel();
+        let pid = self.pid;
+        let wait = move || drop(sender.send(process::wait(pid)));
+        thread::Builder::new().spawn(wait).ok()?;
+        status.recv_timeout(REAP_TIME_MAX).ok()?.ok()
+    }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
+        if self.is_lent {
+            return;
+        }
         self.kill();
-        self.process.take().map(reap);
+        self.reap();
     }
 }
 
 /// A process that says nonsense is as good as dead: what it does next cannot be known.
 fn listen<A: DeserializeOwned>(
     channel: &Channel,
-    bytes_max: usize,
+    stop: &Waker,
+    (form, bytes_max): (MessageForm, usize),
     hear: &mut impl FnMut(Heard<A>),
-) {
-    while let Ok(Some((bytes, _))) = channel.receive_up_to(bytes_max, 0) {
-        match decode(&bytes) {
-            Ok(answer) => hear(Heard::Answer(answer)),
-            Err(_) => break,
+) -> Heard<A> {
+    loop {
+        match channel.awaits(stop) {
+            Ok(true) => {}
+            Ok(false) => return Heard::Stopped,
+            Err(_) => return Heard::End,
+        }
+        match channel.receive_up_to(bytes_max, 0) {
+            Ok(Some((bytes, _))) => match form.decode(&bytes) {
+                Ok(answer) => hear(Heard::Answer(answer)),
+                Err(_) => return Heard::End,
+            },
+            Ok(None) | Err(_) => return Heard::End,
         }
     }
-    hear(Heard::End);
 }

@@ -25,7 +25,7 @@ struct Open {
 }
 
 impl ClusterSocket {
-    /// The socket for a first plan: one that came from a predecessor, if it is the same.
+    /// The socket for a first plan: one that was handed on, if it is the same.
     pub(super) fn open(
         network: Option<&PeerNetwork>,
         inherited: Option<(String, OwnedFd)>,
@@ -43,8 +43,8 @@ impl ClusterSocket {
         })
     }
 
-    /// The socket that is served, for a successor, with what tells it from others.
-    pub(super) fn offer(&self) -> Option<(String, BorrowedFd<'_>)> {
+    /// The socket that is served, as it is handed on, with what tells it from others.
+    pub(super) fn handed_on(&self) -> Option<(String, BorrowedFd<'_>)> {
         let Open { network, fd } = self.served.as_ref()?;
         Some((name_of(network), fd.as_fd()))
     }

@@ -11,11 +11,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use sys::{inherited, shared};
 
 use super::handed_over::Given;
+use super::image::Inherited;
 use super::messages::warn;
-use super::predecessor::Inherited;
+use super::notify::Notifier;
+use super::state::{ListenerState, STATE_BYTES_MAX, SupervisorState, decode, printable};
 use crate::handover::Secret;
-use crate::notify::Notifier;
-use crate::takeover::{ListenerOffer, Offer, PREDECESSOR_BYTES_MAX, decode, printable};
 
 const LISTEN: &str = "lariat/listen/";
 const ADMIN: &str = "lariat/admin/";
@@ -39,7 +39,7 @@ pub(super) struct DescriptorStore {
     has_warned: bool,
 }
 
-/// The names by which the manager may have what came from it, or from a predecessor.
+/// The names by which the manager may have what came from it, or from the program before.
 pub(super) fn names_of(inherited: &Inherited) -> Vec<String> {
     let own = inherited.listeners.iter().map(|(listener, _)| listener);
     let own = own.filter(|listener| !listener.handed_over);
@@ -56,7 +56,7 @@ pub(super) fn names_of(inherited: &Inherited) -> Vec<String> {
         .collect()
 }
 
-/// What an [`Offer`] says, and the memory that holds it.
+/// What an [`SupervisorState`] says, and the memory that holds it.
 type State = (Secret, OwnedFd);
 
 /// Descriptors by name, as they are to be kept.
@@ -191,8 +191,8 @@ pub(super) fn restored(given: Vec<Given>) -> Inherited {
         inherited.kept.insert(name);
     }
     if let Some(state) = state {
-        match offer(state, sessions.as_ref()) {
-            Ok(offer) => inherited.take_state(offer, sessions),
+        match state_of(state, sessions.as_ref()) {
+            Ok(state) => inherited.take_state(state, sessions),
             Err(why) => warn(format_args!(
                 "what an earlier lariat left to the service manager cannot be used, so sessions \
                  begin anew and all servers are enabled: {why}"
@@ -211,9 +211,9 @@ fn take_socket(inherited: &mut Inherited, name: &str, fd: OwnedFd) -> Result<(),
     }
     let listener = name.strip_prefix(LISTEN).and_then(listener_of);
     let mut listener = listener.ok_or("has a name that this one does not know")?;
-    let is_same = |one: &ListenerOffer| {
+    let is_same = |one: &ListenerState| {
         let sockets = one.sockets;
-        let with_as_many = ListenerOffer {
+        let with_as_many = ListenerState {
             sockets,
             ..listener.clone()
         };
@@ -234,18 +234,18 @@ fn take_socket(inherited: &mut Inherited, name: &str, fd: OwnedFd) -> Result<(),
 }
 
 /// An error is a sentence without a full stop.
-fn offer(state: OwnedFd, sessions: Option<&OwnedFd>) -> Result<Offer, String> {
-    let bytes = shared::sealed_bytes(state, PREDECESSOR_BYTES_MAX);
+fn state_of(state: OwnedFd, sessions: Option<&OwnedFd>) -> Result<SupervisorState, String> {
+    let bytes = shared::sealed_bytes(state, STATE_BYTES_MAX);
     let bytes = Secret::new(bytes.map_err(|error| format!("its state is not readable: {error}"))?);
-    let offer: Offer = decode(bytes.bytes())?;
-    offer.check(sessions.iter().len())?;
-    if let (Some(offered), Some(fd)) = (&offer.sessions, sessions) {
+    let state: SupervisorState = decode(bytes.bytes())?;
+    state.check_with(sessions.iter().len())?;
+    if let (Some(offered), Some(fd)) = (&state.sessions, sessions) {
         let words = shared::words(fd.as_fd());
         if words.ok() != Some(session::Memory::words_of(offered.limits())) {
             return Err("the memory of its sessions is of another size".to_owned());
         }
     }
-    Ok(offer)
+    Ok(state)
 }
 
 /// The name of the admin's listener at this address.
@@ -254,7 +254,7 @@ pub(super) fn admin_name(address: &str) -> String {
 }
 
 /// The name of a listener's sockets; `None` = it is too long, and they are not kept.
-pub(super) fn listener_name(listener: &ListenerOffer) -> Option<String> {
+pub(super) fn listener_name(listener: &ListenerState) -> Option<String> {
     let mut name = format!("{LISTEN}{}", encoded(&listener.address));
     if let Some(interface) = &listener.interface {
         name += &format!(";interface={}", encoded(interface));
@@ -268,9 +268,9 @@ pub(super) fn listener_name(listener: &ListenerOffer) -> Option<String> {
     (name.len() <= NAME_BYTES_MAX).then_some(name)
 }
 
-fn listener_of(name: &str) -> Option<ListenerOffer> {
+fn listener_of(name: &str) -> Option<ListenerState> {
     let mut parts = name.split(';');
-    let mut listener = ListenerOffer {
+    let mut listener = ListenerState {
         address: parts.next().and_then(decoded)?,
         interface: None,
         mptcp: false,
@@ -315,7 +315,7 @@ fn decoded(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn listener(address: &str) -> ListenerOffer {
+    fn listener(address: &str) -> ListenerState {
         listener_of(&encoded(address)).unwrap()
     }
 
@@ -323,11 +323,11 @@ mod tests {
     fn a_name_says_which_listener_it_is() {
         let plain = listener("[::]:443");
         let others = [
-            ListenerOffer {
+            ListenerState {
                 interface: Some("ppp=;0".to_owned()),
                 ..plain.clone()
             },
-            ListenerOffer {
+            ListenerState {
                 mptcp: true,
                 place: 3,
                 ..plain.clone()

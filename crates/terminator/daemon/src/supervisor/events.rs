@@ -8,14 +8,14 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Instant;
 
 use sys::epoll::{Epoll, Events, Interest};
-use sys::signal::{Signal, Signals};
+use sys::peer::Process;
+use sys::signal::{self, Signal, Signals};
 use sys::wake::Waker;
 
 use super::child::Heard;
 use super::failure::Failure;
-use super::predecessor::Told;
+use super::new_program::CheckNews;
 use super::reading::Done;
-use super::takeover_socket::Asked;
 use crate::handover::Answer;
 use crate::resolve::Reply;
 use crate::watcher::{Changed, Stamps};
@@ -27,9 +27,8 @@ pub(super) enum Event {
     /// What the worker process with that number said.
     Heard(u64, Heard<Answer>),
     Resolver(u64, Heard<Reply>),
-    Asked(Asked),
-    /// What the supervisor said that we take over from.
-    Told(Told),
+    /// What was heard of the check of a new program, of that number.
+    Check(u64, CheckNews),
     /// What a configuration came to, and the files that were looked at for it.
     Read(Result<Done, Failure>, Option<Stamps>),
     Watched(u64, Heard<Changed>),
@@ -67,8 +66,10 @@ impl EventSender {
 /// and costs no memory.
 const QUEUE_MAX: usize = 64;
 
-/// That a worker process has ended is heard on its channel, after its last words.
-const SIGNALS: [Signal; 6] = [
+/// That a worker process has ended is heard on its channel, after its last words; SIGCHLD is of
+/// those that nobody listens to.
+const SIGNALS: [Signal; 7] = [
+    Signal::Child,
     Signal::Hangup,
     Signal::Interrupt,
     Signal::Order,
@@ -120,7 +121,7 @@ impl EventQueue {
     }
 
     /// The next of the news that are wanted; the others stay, in their order. `None` = none came
-    /// until then, or too many others did: a worker process that was taken over may send them
+    /// until then, or too many others did: one in an attacker's hands may send them
     /// without end, and they are kept meanwhile.
     pub(super) fn next_of(
         &mut self,
@@ -145,6 +146,27 @@ impl EventQueue {
         news.into_iter()
             .rev()
             .for_each(|one| self.waiting.push_front(one));
+    }
+
+    /// Sends this process the signals once more that have been read and are not yet news. They are
+    /// blocked, and so wait for the next program.
+    pub(super) fn send_signals_again(&mut self) {
+        self.collect();
+        let own = std::process::id();
+        for news in self.waiting.drain(..) {
+            // The process is there, and its own.
+            let _ = match news {
+                Event::Signal(signal) => signal::send(own, signal),
+                Event::Ordered(number) => Process::of(own).and_then(|own| own.order(number)),
+                _ => Ok(()),
+            };
+        }
+    }
+
+    /// This program is told to stop before it serves in the place of another, which hears it again.
+    pub(super) fn told_to_stop(&mut self) -> Failure {
+        self.send_signals_again();
+        Failure::Upgrade("it was told to stop".to_owned())
     }
 
     fn collect(&mut self) {

@@ -33,9 +33,10 @@ pub(crate) enum Failure {
     /// A server can be connected to after a restart only.
     #[error(transparent)]
     Reach(#[from] ReachFailure),
-    /// The running supervisor does not give way.
-    #[error(transparent)]
-    Takeover(#[from] TakeoverFailure),
+    /// In the place of another program, which goes on, this one does not come to serve: why, as a
+    /// sentence without a full stop.
+    #[error("{0}")]
+    Upgrade(String),
     /// The status socket's directory cannot be used.
     #[error(transparent)]
     StatusSocket(#[from] DirectoryFailure),
@@ -118,27 +119,6 @@ fn times(restarts: u64) -> String {
     match restarts {
         0 => String::new(),
         _ => format!(", {restarts} times started again"),
-    }
-}
-
-/// A running supervisor has the same status socket, and does not give way.
-#[derive(Debug, Error)]
-#[error("cannot take over from the running lariat{}: {why}", self.which())]
-pub(crate) struct TakeoverFailure {
-    /// Where it was asked; empty if it has answered.
-    pub(crate) socket: PathBuf,
-    /// Its process; 0 if it is not known.
-    pub(crate) pid: u32,
-    /// A sentence without a full stop.
-    pub(crate) why: String,
-}
-
-impl TakeoverFailure {
-    fn which(&self) -> String {
-        match self.pid {
-            0 => format!(" at {}", self.socket.display()),
-            pid => format!(" (pid {pid})"),
-        }
     }
 }
 

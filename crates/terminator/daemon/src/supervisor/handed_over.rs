@@ -100,15 +100,15 @@ impl HandedOverSockets {
         })
     }
 
-    /// Takes those that a predecessor had of its service manager: no reload closes them, and the
-    /// path is the manager's.
+    /// Takes those that the program before had of its service manager: no reload closes them, and
+    /// the path is the manager's.
     pub(super) fn inherit(&mut self, address: &Address, name: Option<&str>, fds: &[OwnedFd]) {
         // The limit of descriptors is raised, and this is the start.
         let copies = fds.iter().filter_map(|fd| fd.try_clone().ok());
         let taken = copies.filter_map(|fd| inherited::listener(fd).ok());
         let name = match address {
             Address::Inherited(name) => name,
-            Address::Ip(_) | Address::Unix(_) => name.unwrap_or("of the predecessor"),
+            Address::Ip(_) | Address::Unix(_) => name.unwrap_or("of the program before"),
         };
         self.0.extend(taken.map(|(fd, address)| HandedOver {
             name: name.to_owned(),

@@ -13,8 +13,8 @@ use wire::address::{Address, UnixName};
 use super::failure::ListenFailure;
 use super::handed_over::HandedOverSockets;
 use super::messages::warn;
+use super::state::ListenerState;
 use crate::handover::Role;
-use crate::takeover::ListenerOffer;
 
 /// An address that a service wants.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -46,7 +46,7 @@ pub(super) struct Listeners {
     open: BTreeMap<Key, Vec<OwnedFd>>,
     handed_over: HandedOverSockets,
     remove: fn(Vec<PathBuf>),
-    /// Paths that are another supervisor's to remove.
+    /// Paths that are not ours to remove.
     lent: Vec<PathBuf>,
     /// Whether the service manager keeps what is open here beyond the end.
     is_kept: bool,
@@ -65,24 +65,24 @@ impl Listeners {
         }
     }
 
-    /// Takes what a predecessor listened on, or had the service manager keep. Paths stay its own
-    /// while it serves.
-    pub(super) fn adopt(&mut self, inherited: Vec<(ListenerOffer, Vec<OwnedFd>)>, is_served: bool) {
-        for (offer, fds) in inherited {
+    /// Takes what the program before listened on, or had the service manager keep. Paths stay its
+    /// own while it may have to go on.
+    pub(super) fn adopt(&mut self, inherited: Vec<(ListenerState, Vec<OwnedFd>)>, is_served: bool) {
+        for (state, fds) in inherited {
             // An address that we cannot read is none of our configuration's.
-            if let Ok(address) = offer.address.parse::<Address>() {
+            if let Ok(address) = state.address.parse::<Address>() {
                 if is_served {
                     self.lent.extend(path_of(&address));
                 }
-                if offer.handed_over {
-                    let name = offer.name.as_deref();
+                if state.handed_over {
+                    let name = state.name.as_deref();
                     self.handed_over.inherit(&address, name, &fds);
                 }
                 let transport = Transport {
-                    interface: offer.interface,
-                    mptcp: offer.mptcp,
+                    interface: state.interface,
+                    mptcp: state.mptcp,
                 };
-                let key = (address, transport, offer.place);
+                let key = (address, transport, state.place);
                 self.open.entry(key).or_default().extend(fds);
             }
         }
@@ -101,10 +101,10 @@ impl Listeners {
         self.keep(&[]);
     }
 
-    /// What a successor gets: all that is open.
-    pub(super) fn offers(&self) -> Vec<(ListenerOffer, Vec<BorrowedFd<'_>>)> {
+    /// All that is open, as it is handed on.
+    pub(super) fn handed_on(&self) -> Vec<(ListenerState, Vec<BorrowedFd<'_>>)> {
         let each = self.open.iter().map(|((address, transport, place), fds)| {
-            let offer = ListenerOffer {
+            let state = ListenerState {
                 address: address.to_string(),
                 interface: transport.interface.clone(),
                 mptcp: transport.mptcp,
@@ -113,7 +113,7 @@ impl Listeners {
                 handed_over: self.handed_over.has(address),
                 name: self.handed_over.name(address),
             };
-            (offer, fds.iter().map(AsFd::as_fd).collect())
+            (state, fds.iter().map(AsFd::as_fd).collect())
         });
         each.collect()
     }
@@ -128,12 +128,6 @@ impl Listeners {
     /// Leaves these paths where they are, and no others.
     pub(super) fn lend(&mut self, paths: Vec<PathBuf>) {
         self.lent = paths;
-    }
-
-    /// Closes what a successor that listens at these addresses does not want.
-    pub(super) fn leave_others(&mut self, addresses: &[String]) {
-        let is_left = |(address, ..): &Key| addresses.contains(&address.to_string());
-        self.open.retain(|key, _| is_left(key));
     }
 
     /// Opens those that are not open yet: all, or none and the failure.
@@ -208,8 +202,8 @@ impl Listeners {
     }
 
     /// The sockets that a plan wants, each with its role: that of the first service that shares it.
-    /// If there are more than workers, since a predecessor had more, all workers share the others:
-    /// the kernel goes on to give them connections. If there are fewer, they share all.
+    /// If there are more than workers, as the program before had more, all workers share the
+    /// others: the kernel goes on to give them connections. If there are fewer, they share all.
     pub(super) fn roles(&self, wanted: &[Wanted], workers: usize) -> Vec<(Role, BorrowedFd<'_>)> {
         let mut seen = BTreeSet::new();
         let first = keyed(wanted).filter(|(key, _)| seen.insert(key.clone()));
@@ -289,7 +283,7 @@ fn overlap(one: &Address, other: &Address) -> bool {
     }
 }
 
-/// Has as many sockets as workers, at least: a predecessor may have had fewer.
+/// Has as many sockets as workers, at least: the program before may have had fewer.
 fn share_out(fds: &mut Vec<OwnedFd>, wanted: &Wanted, workers: usize, options: &ListenOptions) {
     let address = &wanted.address;
     if let Address::Unix(_) = address {
@@ -528,21 +522,21 @@ mod tests {
         TcpStream::connect(&at).unwrap_err();
     }
 
-    /// What the listeners of a successor are, for so many workers.
+    /// The listeners of the next program, for so many workers.
     fn inherited(from: &Listeners) -> Listeners {
         let mut listeners = listeners();
         let copy = |fds: Vec<BorrowedFd<'_>>| {
             let each = fds.iter().map(|fd| fd.try_clone_to_owned().unwrap());
             each.collect()
         };
-        let offers = from.offers().into_iter();
-        let offers = offers.map(|(offer, fds)| (offer, copy(fds)));
-        listeners.adopt(offers.collect(), true);
+        let states = from.handed_on().into_iter();
+        let states = states.map(|(state, fds)| (state, copy(fds)));
+        listeners.adopt(states.collect(), true);
         listeners
     }
 
     #[test]
-    fn a_successor_listens_on_every_socket_whatever_its_number_of_workers() {
+    fn the_next_program_listens_on_every_socket_whatever_its_number_of_workers() {
         let directory = Directory::new();
         let path = directory.join("socket");
         let unix = format!("unix:{}", path.display());

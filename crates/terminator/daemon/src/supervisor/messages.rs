@@ -7,9 +7,9 @@ use telemetry::message::Level;
 
 use super::failure::Failure;
 use crate::handover::{Fence, Rights};
+use crate::messages::stderr;
 use crate::messages::{self, Form};
 use crate::server_target::Name;
-use crate::stderr;
 
 /// Says a text that may begin with its level; else it is a notice.
 pub(super) fn say(text: impl Display) {

@@ -13,13 +13,14 @@ use super::child::{Child, Heard, Program};
 use super::events::{Event, EventSender};
 use super::lookups::{Lookups, Nonsense, Over, Resolution};
 use super::messages::warn;
-use crate::handover::{Fences, Resolved};
+use crate::handover::{Fences, MessageForm, Resolved};
 use crate::resolve::{Ask, REPLY_BYTES_MAX, RESOLVER_ARGUMENT, RESOLVER_NAME, Reply};
 use crate::server_target::Name;
 
 const RESOLVER: Program = Program {
     argument: RESOLVER_ARGUMENT,
     name: RESOLVER_NAME,
+    form: MessageForm::Postcard,
     answer_bytes_max: REPLY_BYTES_MAX,
 };
 
@@ -91,7 +92,7 @@ impl Names {
     /// What the process said. What is news in it.
     pub(super) fn heard(&mut self, number: u64, heard: Heard<Reply>) -> Option<Resolution> {
         if self.process.as_ref().map(Child::number) != Some(number) {
-            // A predecessor's last words.
+            // The last words of the process before.
             return None;
         }
         match heard {
@@ -109,9 +110,20 @@ impl Names {
                 let why = printable::line(&why);
                 self.is_gone(&format!("cannot give up its rights: {why}"));
             }
-            Heard::End => self.is_gone("has ended"),
+            Heard::End | Heard::Stopped => self.is_gone("has ended"),
         }
         None
+    }
+
+    /// Ends the process until a name is due the next time, which is at once.
+    pub(super) fn pause(&mut self) {
+        self.process = None;
+        self.lookups.start_again(Instant::now(), Duration::ZERO);
+    }
+
+    /// The number of the process.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::pid)
     }
 
     /// The process is of no use any more.

@@ -14,7 +14,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether this is an answer to something. A worker process that was taken over may say
+    /// Whether this is an answer to something. One that is in an attacker's hands may say
     /// anything at any time, and some of it would end the supervisor.
     pub(super) fn expects(self, answer: &Answer) -> bool {
         match answer {
@@ -40,6 +40,8 @@ pub(super) enum Due {
     Restart,
     /// The worker process should have answered.
     Answer,
+    /// The worker process before should have paused, and ours accept.
+    Switch,
     /// Load balancers have had their time to notice: the drain begins.
     DrainDelay,
     /// The worker process should have drained.

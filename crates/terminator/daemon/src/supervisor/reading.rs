@@ -159,7 +159,7 @@ fn next(channel: &Channel) -> io::Result<channel::Message> {
 }
 
 /// Makes of a bundle what the supervisor must know of it: the same as the worker process does.
-fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Read, Failure> {
+pub(super) fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Read, Failure> {
     let unpack = |error| Failure::host("unpack the configuration")(io::Error::other(error));
     let Bundle {
         source,

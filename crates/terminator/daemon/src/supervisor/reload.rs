@@ -27,7 +27,7 @@ impl Supervisor<'_> {
             Phase::Serving
                 if self.pending.is_none()
                     && !self.is_reading
-                    && !self.succession.is_in_progress() => {}
+                    && !self.upgrading.stage.is_under_way() => {}
             Phase::Draining => return Ok(Next::Continue),
             // When what is under way has ended.
             Phase::Serving | Phase::Starting | Phase::Restarting => {
@@ -159,7 +159,6 @@ impl Supervisor<'_> {
     fn after_reload(&mut self) -> Result<Next, Failure> {
         self.names.want(self.served.summary.names.clone());
         self.tell(&Order::Reloads(self.reloads.clone()));
-        self.offer_if_asked()?;
         self.reload_if_asked()
     }
 
@@ -200,6 +199,10 @@ impl Supervisor<'_> {
         let Some(socket) = self.admin_sockets.reconnect(daemon, Instant::now()) else {
             return;
         };
+        for one in &self.earlier {
+            // One that takes no order is heard to end.
+            let _ = one.child.send(&Order::Log, &[socket.as_fd()]);
+        }
         let child = self.child.as_ref();
         let sent = child.map(|child| child.send(&Order::Log, &[socket.as_fd()]));
         self.unless_stuck(sent);
@@ -210,10 +213,11 @@ impl Supervisor<'_> {
         let is_current = self.served.summary.control.log == LogOutput::File(path);
         match done {
             Ok(Done::Log(log)) if is_current => {
-                let sent = self
-                    .child
-                    .as_ref()
-                    .map(|child| child.send(&Order::Log, &[log.as_fd()]));
+                for one in &self.earlier {
+                    let _ = one.child.send(&Order::Log, &[log.as_fd()]);
+                }
+                let child = self.child.as_ref();
+                let sent = child.map(|child| child.send(&Order::Log, &[log.as_fd()]));
                 self.admin_sockets.set_log(log);
                 self.unless_stuck(sent);
             }

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use super::Supervisor;
 use super::descriptor_store::{admin_name, listener_name};
 use super::messages::say;
+use super::notify::Notice;
 use super::phase::Phase;
+use super::state::encode;
 use crate::handover::Order;
-use crate::notify::Notice;
-use crate::takeover::encode;
 
 impl Supervisor<'_> {
     /// What the service manager keeps for the next start is what is open and stored here.
@@ -23,16 +23,16 @@ impl Supervisor<'_> {
         }
         let numbers_until = self.manager.store.numbers_until(self.last_number);
         let state = encode(&self.state(numbers_until));
-        let offers = self.listeners.offers().into_iter();
+        let states = self.listeners.handed_on().into_iter();
         // What it has opened itself it keeps in any case.
-        let own = offers.filter(|(listener, _)| !listener.handed_over);
+        let own = states.filter(|(listener, _)| !listener.handed_over);
         let named = own.filter_map(|(listener, fds)| Some((listener_name(&listener)?, fds)));
         let admin = self
             .admin_sockets
             .kept()
             .zip(self.served.summary.control.listen);
         let admin = admin.map(|(fd, at)| (admin_name(&at.to_string()), vec![fd]));
-        let sessions = self.sessions.offer().map(|(_, fd)| fd);
+        let sessions = self.sessions.handed_on().map(|(_, fd)| fd);
         let manager = &mut self.manager;
         manager.store.keep(
             &mut manager.notifier,
@@ -50,15 +50,6 @@ impl Supervisor<'_> {
             let manager = &mut self.manager;
             manager.store.forget(&mut manager.notifier);
             self.listeners.set_kept(false);
-        }
-    }
-
-    /// The service manager hears this one from now on, and no predecessor.
-    pub(super) fn is_heard(&mut self) {
-        if std::mem::take(&mut self.manager.hears_another) {
-            self.manager.status.clear();
-            self.tell_manager_ready();
-            self.keep_descriptors();
         }
     }
 
@@ -123,7 +114,7 @@ impl Supervisor<'_> {
         self.feed_watchdog();
     }
 
-    fn feed_watchdog(&mut self) {
+    pub(super) fn feed_watchdog(&mut self) {
         let watchdog = self.manager.notifier.watchdog();
         let notices = watchdog.map(|_| Notice::Watchdog).into_iter().collect();
         let status = match self.phase {

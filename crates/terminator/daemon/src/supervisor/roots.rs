@@ -75,6 +75,15 @@ impl Roots {
         self.0.iter().find(|open| open.folder == folder)
     }
 
+    /// The folders with their devices and inodes, in the order of [`Self::all`].
+    pub(super) fn identities(&self) -> Vec<(PathBuf, [u64; 2])> {
+        let each = self.0.iter().map(|open| {
+            let Identity { device, inode } = open.identity;
+            (open.folder.clone(), [device, inode])
+        });
+        each.collect()
+    }
+
     pub(super) fn all(&self) -> Vec<BorrowedFd<'_>> {
         self.0.iter().map(|open| open.root.as_fd()).collect()
     }

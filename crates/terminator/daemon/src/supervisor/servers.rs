@@ -1,13 +1,25 @@
-//! Servers that an operator has disabled: the supervisor keeps them, so that they stay so when the
-//! configuration is read again and when the worker process dies.
+//! Servers as operators and name servers have them: which are disabled, and which addresses names
+//! have. The supervisor keeps both, whatever becomes of a worker process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use telemetry::message::Level;
 
 use super::Supervisor;
-use super::messages::warn;
+use super::child::Heard;
+use super::events::Event;
+use super::failure::Failure;
+use super::lookups::Resolution;
+use super::messages::{say_failed, warn};
 use crate::handover::Order;
 use crate::maintenance::Change;
 use crate::messages::say;
+use crate::resolve::Reply;
+use crate::server_target::Name;
+
+/// How long a plan waits for the addresses of its names. Later ones follow it.
+const RESOLVE_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Supervisor<'_> {
     /// An operator has sent an order about a server.
@@ -35,7 +47,37 @@ impl Supervisor<'_> {
 
     /// Forgets the servers that the served plan does not have any more.
     pub(super) fn forget_servers(&mut self) {
-        let served: std::collections::BTreeSet<_> = self.served.summary.server_names().collect();
+        let served: BTreeSet<_> = self.served.summary.server_names().collect();
         self.disabled.retain(|name| served.contains(name));
+    }
+
+    /// Wants these names, and waits a little for those that are new.
+    pub(super) fn resolve(&mut self, names: BTreeMap<Name, Duration>) -> Result<(), Failure> {
+        self.names.want(names.clone());
+        let until = Instant::now() + RESOLVE_TIME_MAX;
+        while !self.names.have_heard_of(&names) {
+            let is_resolver = |news: &Event| matches!(news, Event::Resolver(..));
+            let news = self.events.next_of(until, is_resolver);
+            let Some(Event::Resolver(number, heard)) =
+                news.map_err(Failure::host("wait for events"))?
+            else {
+                break;
+            };
+            self.resolver_said(number, heard);
+        }
+        Ok(())
+    }
+
+    pub(super) fn resolver_said(&mut self, number: u64, heard: Heard<Reply>) {
+        if let Some(news) = self.names.heard(number, heard) {
+            self.resolved(news);
+        }
+    }
+
+    pub(super) fn resolved(&mut self, news: Resolution) {
+        match news {
+            Resolution::Changed(resolved) => self.tell(&Order::Resolved(resolved)),
+            Resolution::Failed(name, why) => say_failed(&name, &why),
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::descriptor_store::DescriptorStore;
 use super::messages::say;
-use crate::notify::{Notice, Notifier};
+use super::notify::{Notice, Notifier};
 
 /// From one question to the worker process to the next: how old the number of connections gets.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
@@ -27,16 +27,13 @@ pub(super) struct ServiceManager {
     /// The sentence that the manager has.
     pub(super) status: String,
     pub(super) store: DescriptorStore,
-    /// It may hear the predecessor only: then what is said here is lost.
-    pub(super) hears_another: bool,
     has_failed: bool,
 }
 
 impl ServiceManager {
-    pub(super) fn of_environment(store: DescriptorStore, hears_another: bool) -> Self {
+    pub(super) fn of_environment(store: DescriptorStore) -> Self {
         Self {
             store,
-            hears_another,
             notifier: Notifier::of_environment(),
             look: None,
             asked: None,
@@ -74,14 +71,6 @@ impl ServiceManager {
         Some(was_missed.then(|| now.saturating_duration_since(asked)))
     }
 
-    /// The service is that process from now on, which speaks for itself.
-    pub(super) fn hand_over(&mut self, pid: u32) {
-        self.notifier.leave_keeping();
-        self.send(&[Notice::MainProcess(pid)]);
-        self.flush();
-        self.notifier = Notifier::default();
-    }
-
     /// Waits until it has been told all, but not long.
     pub(super) fn flush(&mut self) {
         self.notifier.flush(HEARD_TIME_MAX);
@@ -90,7 +79,14 @@ impl ServiceManager {
 
     /// Whether it can be asked to keep anything.
     pub(super) fn keeps(&self) -> bool {
-        self.notifier.is_wanted() && !self.hears_another
+        self.notifier.is_wanted()
+    }
+
+    /// Says that all is well, while no plan is served by this program.
+    pub(super) fn beat(&mut self) {
+        if self.notifier.watchdog().is_some() {
+            self.send(&[Notice::Watchdog]);
+        }
     }
 
     fn send(&mut self, notices: &[Notice]) {

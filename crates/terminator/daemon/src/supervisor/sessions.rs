@@ -10,8 +10,8 @@ use sys::shared;
 
 use super::failure::Failure;
 use super::messages::warn;
+use super::state::SessionsState;
 use crate::handover::{Role, SessionKey};
-use crate::takeover::SessionsOffer;
 
 const NAME: &str = "lariat sessions";
 
@@ -33,16 +33,16 @@ struct Memory {
 }
 
 impl Sessions {
-    /// Those of a predecessor; else secrets that nobody knows yet, and no memory.
+    /// What was handed on; else secrets that nobody knows yet, and no memory.
     pub(super) fn new(
         secret: Option<SessionKey>,
-        inherited: Option<(SessionsOffer, OwnedFd)>,
+        inherited: Option<(SessionsState, OwnedFd)>,
     ) -> Result<Self, Failure> {
         let key = || random().map(SessionKey);
         let memory = match inherited {
-            Some((offer, fd)) => Memory {
-                limits: Some(offer.limits()),
-                key: offer.key,
+            Some((state, fd)) => Memory {
+                limits: Some(state.limits()),
+                key: state.key,
                 fd: Some(fd),
             },
             None => Memory {
@@ -62,17 +62,17 @@ impl Sessions {
         self.secret.clone()
     }
 
-    /// The memory, for a successor.
-    pub(super) fn offer(&self) -> Option<(SessionsOffer, BorrowedFd<'_>)> {
+    /// The memory, as it is handed on.
+    pub(super) fn handed_on(&self) -> Option<(SessionsState, BorrowedFd<'_>)> {
         let Memory { limits, key, fd } = &self.memory;
         let limits = (*limits)?;
-        let offer = SessionsOffer {
+        let state = SessionsState {
             key: key.clone(),
             entries_max: limits.entries_max,
             bytes_max: limits.bytes_max,
             lifetime_ms: u64::try_from(limits.lifetime.as_millis()).unwrap_or(u64::MAX),
         };
-        Some((offer, fd.as_ref()?.as_fd()))
+        Some((state, fd.as_ref()?.as_fd()))
     }
 
     /// Sees to memory with these limits before a worker process is started: no other is alive.
@@ -190,12 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_goes_on_with_memory_and_secrets() {
+    fn the_next_program_goes_on_with_memory_and_secrets() {
         let mut before = Sessions::new(None, None).unwrap();
         before.fit(limits(100, 32_000)).unwrap();
-        let (offer, fd) = before.offer().unwrap();
+        let (state, fd) = before.handed_on().unwrap();
         let fd = fd.try_clone_to_owned().unwrap();
-        let mut after = Sessions::new(Some(before.secret()), Some((offer, fd))).unwrap();
+        let mut after = Sessions::new(Some(before.secret()), Some((state, fd))).unwrap();
         after.fit(limits(100, 32_000)).unwrap();
         assert_eq!(
             (after.secret(), after.key()),

@@ -1,123 +1,244 @@
-//! Starting the program again, for a process that takes over.
-//!
-//! Owns how. When, and what follows, is decided in `succession` and `trial`.
+//! The start of a supervisor: by itself, in the place of another program of the same process, or
+//! after one that could not serve in the place of this one.
 
-use std::io;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::Command;
-use std::sync::{Arc, mpsc};
-use std::thread;
-use std::time::Duration;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant, SystemTime};
 
-use sys::peer::Process;
-use sys::process;
-use sys::signal;
+use sys::signal::Signal;
+use sys::{process, sandbox};
+use wire::address::Address;
 
-use super::Supervisor;
-use super::events::Event;
-use super::succession::START_TIME_MAX;
-use super::takeover_socket::Asked;
-use crate::takeover::PREDECESSOR_VARIABLE;
+use super::admin_sockets::AdminSockets;
+use super::backoff::Backoff;
+use super::cluster_socket::ClusterSocket;
+use super::descriptor_store::{self, DescriptorStore};
+use super::earlier::Earlier;
+use super::events::{Event, EventQueue};
+use super::failure::Failure;
+use super::handed_over::HandedOverSockets;
+use super::image::{Inherited, InheritedImage, OwnState, Return, WayBack};
+use super::listeners::Listeners;
+use super::messages::say_each;
+use super::names::Names;
+use super::new_program::Upgrading;
+use super::phase::Phase;
+use super::prepared::ConfigSummary;
+use super::reading::{self, Done, Read, Readers};
+use super::roots::Roots;
+use super::service_manager::ServiceManager;
+use super::sessions::Sessions;
+use super::watched::Watched;
+use super::{Origin, Request, Supervisor};
+use crate::handover::Reloads;
+use crate::messages as forms;
+use crate::reader::Task;
+use crate::watcher::Stamps;
 
-/// Until it has become the program: a file system that does not answer holds that. The loop waits.
-const EXECUTE_TIME_MAX: Duration = Duration::from_secs(2);
+/// From one sign of life to the service manager to the next, while files are read.
+const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Starts that a file system may hold: each is a thread and a process.
-const STARTS_MAX: usize = 4;
+/// The configuration to begin with, and what a program has left to itself that goes on.
+type First = (Option<OwnState>, Read, Option<Stamps>);
 
-/// Whether systemd has started this process, and takes its end for the service's end: a unit of
-/// `Type=notify` can be told of another process (sd_notify(3)).
-fn ends_with_first_process() -> bool {
-    let first = std::env::var("SYSTEMD_EXEC_PID").ok();
-    let own = std::process::id().to_string();
-    first == Some(own) && std::env::var_os("NOTIFY_SOCKET").is_none()
-}
-
-impl Supervisor<'_> {
-    /// From its file, or from another one.
-    pub(super) fn start_successor(&self, program: Option<&Path>) -> Result<u32, String> {
-        if ends_with_first_process() {
-            return Err(
-                "systemd would end it together with this one\nhint: the unit needs Type=notify"
-                    .to_owned(),
-            );
-        }
-        let Some(started_as) = &self.succession.program else {
-            return Err("it is not known how this one was started".to_owned());
+impl<'a> Supervisor<'a> {
+    /// `None` = it was told to stop.
+    pub(super) fn prepare(
+        request: Request<'a>,
+        mut events: EventQueue,
+        origin: Origin,
+        way_back: &'a mut Option<WayBack>,
+    ) -> Result<Option<Self>, Failure> {
+        let mut inherited = origin.inherited;
+        let readers = Readers::default();
+        let store = DescriptorStore::knowing(descriptor_store::names_of(&inherited));
+        let mut manager = ServiceManager::of_environment(store);
+        let beat = way_back.is_some().then_some(&mut manager);
+        let first = first(&request, &readers, &mut events, (origin.returned, beat))?;
+        let Some((own, read, looked)) = first else {
+            return Ok(None);
         };
-        let mut command = Command::new(program.unwrap_or(&started_as.program));
-        command
-            .arg0(&started_as.program)
-            .args(&started_as.arguments)
-            .env(PREDECESSOR_VARIABLE, &started_as.socket)
-            // The service manager's watchdog is for the process that serves.
-            .env_remove("WATCHDOG_PID");
-        let started = self.started_by_thread(command);
-        started.map_err(|why| format!("{}: {why}", started_as.program.display()))
+        let (served, own) = (read.prepared, own.as_ref());
+        let summary = &served.summary;
+        let calls_forbidden_by = forbid_system_calls(summary, &inherited)?;
+        let (listeners, admin_sockets, cluster_socket) = open_sockets(
+            summary,
+            read.log,
+            origin.handed_over,
+            &mut inherited,
+            own.is_some(),
+        )?;
+        let fences = summary.fences(read.become_user);
+        let (earlier, program_before, reloads) = before(inherited.image.take(), own)?;
+        let mut watched = Watched::new(events.sender());
+        watched.looked(looked);
+        Ok(Some(Self {
+            request,
+            listeners,
+            roots: Roots::new(read.folders),
+            admin_sockets,
+            cluster_socket,
+            names: Names::new(fences.clone(), events.sender()),
+            watched,
+            disabled: inherited.disabled,
+            fences,
+            reach: served.summary.reach(),
+            workers: own.map_or(served.summary.workers.cpus.len(), |own| own.workers),
+            served,
+            generation: own.map_or(1, |own| own.generation),
+            pending: None,
+            reload_asked: false,
+            is_log_renamed: false,
+            stop_asked: false,
+            events,
+            readers,
+            is_reading: false,
+            reloads,
+            warnings: read.warnings.iter().map(ToString::to_string).collect(),
+            child: None,
+            last_number: inherited.last_number,
+            children: 0,
+            phase: Phase::Starting,
+            rights: None,
+            due: None,
+            backoff: Backoff::default(),
+            sessions: Sessions::new(inherited.secret, inherited.sessions)?,
+            upgrading: Upgrading::new(program_before),
+            way_back,
+            waits: earlier.iter().any(Earlier::serves) && own.is_none(),
+            earlier,
+            is_switching: false,
+            calls_forbidden_by,
+            start: SystemTime::now(),
+            manager,
+        }))
     }
 
-    /// In a thread, which then waits for its end.
-    fn started_by_thread(&self, mut command: Command) -> Result<u32, String> {
-        let place = Arc::clone(&self.succession.starting);
-        if Arc::strong_count(&place) > STARTS_MAX + 1 {
-            return Err(format!("{STARTS_MAX} before still wait for their file"));
+    /// Starts a worker process, or goes on with the one that there is, since another program could
+    /// not take over.
+    pub(super) fn begin(&mut self, returned: Option<String>) -> Result<(), Failure> {
+        self.forget_servers();
+        self.resolve(self.served.summary.names.clone())?;
+        self.listen_to(|_| true);
+        match returned {
+            None => self.start_child(),
+            Some(why) => self.has_returned(&why),
         }
-        let start = if self.manager.notifier.is_wanted() {
-            start_for_manager
-        } else {
-            start_child
-        };
-        let events = self.events.sender();
-        // Without room: what has been sent has been heard.
-        let (sender, started) = mpsc::sync_channel(0);
-        let attend = move || {
-            let start = start(&mut command).map_err(|error| error.to_string());
-            drop(place);
-            match start {
-                Ok((pid, end)) if sender.send(Ok(pid)).is_ok() => {
-                    events.send(Event::Asked(Asked::Ended(pid, end())));
+    }
+}
+
+/// Forbids system calls that no supervisor needs, unless the configuration says otherwise; also for
+/// the worker process. A kernel without seccomp is named when that has entered its sandbox. Gives
+/// the version that has done so, which may be that of a program before.
+fn forbid_system_calls(
+    summary: &ConfigSummary,
+    inherited: &Inherited,
+) -> Result<Option<String>, Failure> {
+    let own = env!("CARGO_PKG_VERSION");
+    let before = inherited.image.as_ref();
+    let before = before.and_then(|image| image.state.calls_forbidden_by.clone());
+    if !summary.process.sandbox.system_calls || before.as_deref() == Some(own) {
+        return Ok(before);
+    }
+    process::no_new_privileges().map_err(Failure::host("refuse new privileges"))?;
+    sandbox::forbid_system_calls().map_err(Failure::host("forbid system calls"))?;
+    Ok(Some(own.to_owned()))
+}
+
+/// Has the first configuration read, unless a program goes on; `None` = a signal ended the wait. A
+/// manager that knows the program before hears meanwhile that this one lives.
+fn first(
+    request: &Request<'_>,
+    readers: &Readers,
+    events: &mut EventQueue,
+    (returned, mut manager): (Option<Return>, Option<&mut ServiceManager>),
+) -> Result<Option<First>, Failure> {
+    let sender = events.sender();
+    let hear = move |done, looked| sender.send(Event::Read(done, looked));
+    let (own, read, looked) = match returned {
+        Some(Return { own, read, .. }) => (Some(own), read, None),
+        None => {
+            readers.start(&Task::Read(request.config.clone()), hear)?;
+            let wanted = |news: &Event| {
+                let ends = [Signal::Interrupt, Signal::Terminate];
+                matches!(news, Event::Read(..))
+                    || matches!(news, Event::Signal(signal) if ends.contains(signal))
+            };
+            let news = loop {
+                manager.iter_mut().for_each(|manager| manager.beat());
+                let until = Instant::now() + BEAT_INTERVAL;
+                let news = events.next_of(until, wanted);
+                if let Some(news) = news.map_err(Failure::host("wait for events"))? {
+                    break news;
                 }
-                // Nobody waits for it any more.
-                Ok((pid, end)) => {
-                    let _ = signal::kill(pid);
-                    end();
+            };
+            match news {
+                Event::Read(Ok(Done::Read(read)), looked) => (None, *read, looked),
+                Event::Read(Err(failure), _) => return Err(failure),
+                Event::Signal(signal) if manager.is_some() => {
+                    // The program before knows what it has, and drains.
+                    events.put_back(vec![Event::Signal(signal)]);
+                    return Err(events.told_to_stop());
                 }
-                Err(why) => drop(sender.send(Err(why))),
+                _ => return Ok(None),
             }
-        };
-        let thread = thread::Builder::new().name("successor".to_owned());
-        thread.spawn(attend).map_err(|error| error.to_string())?;
-        started.recv_timeout(EXECUTE_TIME_MAX).unwrap_or_else(|_| {
-            let time = EXECUTE_TIME_MAX.as_secs();
-            Err(format!("it took more than {time} s to open the file"))
-        })
-    }
-}
-
-/// Waits for a process's end: how it ended.
-type End = Box<dyn FnOnce() -> String + Send>;
-
-fn start_child(command: &mut Command) -> io::Result<(u32, End)> {
-    let mut child = command.spawn()?;
-    let pid = child.id();
-    let end = move || match child.wait() {
-        Ok(status) => status.to_string(),
-        Err(error) => error.to_string(),
-    };
-    Ok((pid, Box::new(end)))
-}
-
-/// As a child of the service manager: on `systemctl restart`, systemd waits for the drain of its
-/// own child only, and kills another's at once.
-fn start_for_manager(command: &mut Command) -> io::Result<(u32, End)> {
-    let pid = process::start_orphan(command)?;
-    let started = Process::of(pid);
-    let end = move || {
-        if let Ok(started) = started {
-            while let Ok(false) = started.has_ended_within(START_TIME_MAX) {}
         }
-        "the service manager may say how".to_owned()
     };
-    Ok((pid, Box::new(end)))
+    forms::configure(&read.prepared.summary.control);
+    say_each(&read.warnings, request.colour);
+    Ok(Some((own, read, looked)))
+}
+
+/// The worker processes of programs before, the version of the last of them, and how reloads and
+/// upgrades went.
+fn before(
+    image: Option<InheritedImage>,
+    own: Option<&OwnState>,
+) -> Result<(Vec<Earlier>, Option<String>, Reloads), Failure> {
+    let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
+    let Some(image) = image else {
+        return Ok((Vec::new(), None, reloads));
+    };
+    let InheritedImage {
+        program,
+        state,
+        workers,
+        ..
+    } = image;
+    let earlier = Earlier::all(&state.workers, workers);
+    reloads.last_upgrade = state.last_upgrade;
+    let earlier = earlier.map_err(Failure::host("hear a process"))?;
+    Ok((earlier, Some(program), reloads))
+}
+
+/// Opens what a first plan wants and nobody has handed over.
+fn open_sockets(
+    summary: &ConfigSummary,
+    log: Option<OwnedFd>,
+    handed_over: HandedOverSockets,
+    inherited: &mut Inherited,
+    is_returned: bool,
+) -> Result<(Listeners, AdminSockets, ClusterSocket), Failure> {
+    handed_over.warn_of_unused(|address| summary.listens_at(address));
+    let address = summary.control.listen.map(Address::Ip);
+    let shared = address
+        .as_ref()
+        .and_then(|at| handed_over.share(at, 1)?.pop());
+    let is_handed_over = shared.is_some();
+    let admin = address.and_then(|admin| inherited.take_admin(&admin).or(shared));
+    let mut listeners = Listeners::new(handed_over, reading::remove);
+    let waits = inherited.image.is_some() && !is_returned;
+    listeners.adopt(std::mem::take(&mut inherited.listeners), waits);
+    let workers = summary.workers.cpus.len();
+    listeners.open(&summary.listen, workers, &summary.listen_options)?;
+    if !waits {
+        listeners.keep(&summary.listen);
+    }
+    let image = inherited.image.as_mut();
+    let image = image.and_then(|image| Some((image.status.take()?, &image.state)));
+    let mut admin_sockets = AdminSockets::open(summary, (log, admin), image)?;
+    if is_handed_over {
+        admin_sockets.admin_is_handed_over();
+    }
+    let cluster_socket = ClusterSocket::open(summary.peers.as_ref(), inherited.cluster.take())?;
+    Ok((listeners, admin_sockets, cluster_socket))
 }

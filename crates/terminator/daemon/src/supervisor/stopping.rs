@@ -3,13 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::Supervisor;
+use super::earlier::DRAIN_GRACE;
 use super::failure::Failure;
 use super::messages::{say, warn};
 use super::phase::{Due, Next, Phase};
 use crate::handover::Order;
-
-/// What the worker process may take beyond the drain's time to close what is left.
-const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// How long a worker process that is told to end may take to say that it serves, if it does: the
 /// word takes microseconds on a host at rest. One that still builds a plan has no clients.
@@ -25,22 +23,13 @@ impl Supervisor<'_> {
     /// Drains; when asked again, ends at once. The service manager keeps the listening sockets, if
     /// it keeps any, for the next start: whether there is one, it alone knows.
     pub(super) fn stop(&mut self) -> Result<Next, Failure> {
-        if self.stops_with_successor() {
+        self.give_up_upgrade();
+        if self.is_switching && !std::mem::replace(&mut self.stop_asked, true) {
+            // Our worker process accepts in a moment, and drains then.
             return Ok(Next::Continue);
         }
-        self.settled();
-        if self.drains_for_successor() && !std::mem::replace(&mut self.stop_asked, true) {
-            // Who stops a container means both, and this one does what it is asked already.
-            say("draining for a successor; a second signal ends at once");
-            return Ok(self.end_trial());
-        }
-        self.succession.stop_watching();
         let is_begun = matches!(self.phase, Phase::Starting | Phase::Restarting);
-        if self.child.is_some()
-            && self.predecessor.is_none()
-            && is_begun
-            && !std::mem::replace(&mut self.stop_asked, true)
-        {
+        if self.child.is_some() && is_begun && !std::mem::replace(&mut self.stop_asked, true) {
             // Its workers may serve clients already, and its word of it be under way.
             self.due = Some((Instant::now() + READY_GRACE, Due::Drained));
             return Ok(Next::Continue);
@@ -56,7 +45,7 @@ impl Supervisor<'_> {
         let (delay, drain) = (process.drain_delay, process.drain);
         self.tell_manager_stopping(delay + drain + DRAIN_GRACE);
         if delay.is_zero() {
-            return Ok(self.drain(false));
+            return Ok(self.drain());
         }
         say(format_args!(
             "a drain begins in {delay:?}: /ready answers 503, ports stay open until then; a second \
@@ -67,34 +56,23 @@ impl Supervisor<'_> {
         Ok(Next::Continue)
     }
 
-    /// Whether a successor serves and nobody has asked this one to stop.
-    fn drains_for_successor(&self) -> bool {
-        let succession = &self.succession;
-        self.phase == Phase::Draining && !succession.stop_asked && !succession.is_replacing
-    }
-
-    /// Accepts no more; a successor may have all sockets.
-    pub(super) fn drain(&mut self, is_succeeded: bool) -> Next {
+    /// Accepts no more.
+    pub(super) fn drain(&mut self) -> Next {
         // Ours first: the kernel must send no connection to a socket that nobody accepts from.
-        if !self.succession.is_watching() {
-            self.listeners.close();
-        }
+        self.listeners.close();
         let time = self.served.summary.process.drain;
         say(format_args!(
             "draining for up to {} s; a second signal ends at once",
             time.as_secs()
         ));
         self.due = Some((Instant::now() + time + DRAIN_GRACE, Due::Drained));
-        self.tell(&Order::Drain { time, is_succeeded });
+        let is_replaced = false;
+        self.tell(&Order::Drain { time, is_replaced });
         Next::Continue
     }
 
     /// The worker process has drained: so many connections were open at the deadline.
     pub(super) fn drained(&mut self, cut: u64) -> Next {
-        if let Some(trial) = &mut self.succession.trial {
-            (trial.cut, self.child, self.due) = (Some(cut), None, None);
-            return Next::Continue;
-        }
         match cut {
             0 => say("ended; every connection had ended before"),
             1 => warn("ended; 1 connection was cut at the deadline"),
@@ -107,7 +85,7 @@ impl Supervisor<'_> {
 
     /// A worker process that has not drained is killed, with its connections.
     pub(super) fn end_at_once(&mut self, why: &str) -> Next {
-        if self.child.is_some() {
+        if self.child.is_some() || !self.earlier.is_empty() {
             warn(format_args!(
                 "ended; connections that were open are cut: {why}"
             ));
@@ -115,10 +93,11 @@ impl Supervisor<'_> {
         self.end()
     }
 
+    /// Ends, unless worker processes before ours still drain.
     pub(super) fn end(&mut self) -> Next {
         // Its drop kills and reaps.
         self.child = None;
-        if self.succession.is_watching() {
+        if !self.earlier.is_empty() {
             self.due = None;
             return Next::Continue;
         }

@@ -12,11 +12,13 @@ use super::backoff::Backoff;
 use super::child::{Child, Heard, Program};
 use super::events::{Event, EventSender};
 use super::messages::say;
+use crate::handover::MessageForm;
 use crate::watcher::{Ask, Changed, REPLY_BYTES_MAX, Stamps, WATCHER_ARGUMENT, WATCHER_NAME};
 
 const WATCHER: Program = Program {
     argument: WATCHER_ARGUMENT,
     name: WATCHER_NAME,
+    form: MessageForm::Postcard,
     answer_bytes_max: REPLY_BYTES_MAX,
 };
 
@@ -54,6 +56,16 @@ impl Watched {
         }
     }
 
+    /// Watches them no more, until [`Self::follow`].
+    pub(super) fn pause(&mut self) {
+        self.process = None;
+    }
+
+    /// The number of the process.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::pid)
+    }
+
     /// Watches them from now on, if that is wanted.
     pub(super) fn follow(&mut self, options: ReloadOptions) {
         // It has another's files.
@@ -89,7 +101,7 @@ impl Watched {
         options: ReloadOptions,
     ) -> bool {
         if self.process.as_ref().map(Child::number) != Some(number) {
-            // A predecessor's last words.
+            // The last words of the process before.
             return false;
         }
         self.process = None;
@@ -108,7 +120,7 @@ impl Watched {
                 ));
                 true
             }
-            Heard::End => {
+            Heard::End | Heard::Stopped => {
                 say("warning: the process that watches files has ended");
                 self.pause = self.backoff.died(Instant::now());
                 self.follow(options);

@@ -17,10 +17,10 @@ use wire::address::{Address, Endpoint};
 
 use crate::admin::{Access, Limits, Served, ServiceFacts};
 use crate::handover::{Bundle, Resolved, Role, Serve};
-use crate::health::CheckedService;
 use crate::maintenance::ServerName;
 use crate::server_target::{Instance, Name, Port};
 use crate::tls_findings;
+use crate::worker_process::health::CheckedService;
 
 use super::cluster::ClusterSetup;
 use super::sessions::{Inheritance, Sessions};

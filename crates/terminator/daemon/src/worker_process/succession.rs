@@ -1,4 +1,4 @@
-//! Giving way to another worker process, and taking over from one.
+//! Taking turns with another worker process: one pauses, the next one accepts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::{Control, say};
 use crate::handover::Answer;
-use crate::health::HealthReport;
 use crate::observations::{Observations, ObservedServer};
+use crate::worker_process::health::HealthReport;
 
 /// How long a worker process that another one follows waits for the handshakes that are under way.
 /// New connections wait as long.
@@ -38,7 +38,7 @@ impl Control {
         if let Some(cluster) = self.waiting.take() {
             self.admin.take_over(observed);
             self.assume_down(&observed.servers);
-            self.doors.open_admin(&self.admin)?;
+            self.doors.open(&self.admin)?;
             self.cluster.set(cluster)?;
         }
         say(&self.channel, &Answer::Accepting)

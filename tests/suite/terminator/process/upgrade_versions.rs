@@ -1,4 +1,4 @@
-//! Taking over from another version: the program is replaced by one with another version number and
+//! An upgrade to another version: the program is replaced by one with another version number and
 //! other formats of what is handed over, as an upgrade or its way back does; and the rights that a
 //! program has by its file.
 
@@ -106,7 +106,7 @@ fn may_listen_below_1024(program: &Path) {
 }
 
 #[test]
-fn a_right_that_the_file_has_is_the_successors_too() {
+fn a_right_that_the_file_has_stays() {
     if !rustix::process::getuid().is_root() {
         return;
     }
@@ -128,7 +128,7 @@ fn a_right_that_the_file_has_is_the_successors_too() {
     let mut as_nobody = Command::new("sh");
     as_nobody.args(["-c", &script]).arg(&program);
     let lariat = Lariat::start_by(as_nobody, &first.toml());
-    // The supervisor may gain no rights any more, and its successor opens another such port.
+    // The supervisor may gain no rights any more, and the new program opens another such port.
     lariat.configure(&format!("{}{}", first.toml(), second.toml()));
     for _ in 0..2 {
         lariat.ask("upgrade").success();

@@ -11,24 +11,19 @@ use telemetry::printable::line;
 
 use crate::handover::SUPERVISOR_NAME;
 
-/// The supervisors that are seen here, but for this process, the oldest first: a younger one may be
-/// about to take over from it.
-pub(crate) fn supervisors() -> io::Result<impl Iterator<Item = Process>> {
+/// The supervisors that are seen here, but for this process.
+fn supervisors() -> io::Result<impl Iterator<Item = Process>> {
     let numbers = fs::read_dir("/proc")?.filter_map(|entry| {
         let name = entry.ok()?.file_name();
         name.to_str()?.parse::<u32>().ok()
     });
     let own = std::process::id();
-    let others = numbers.filter(|number| *number != own);
+    let others = numbers.filter(move |number| *number != own);
     let is_it = |process: &Process| -> bool {
         let name = process.name();
         name.is_ok_and(|name| name == SUPERVISOR_NAME) && serves(process.pid())
     };
-    let all = others.filter_map(|one| Process::of(one).ok());
-    let mut all: Vec<_> = all.filter(is_it).collect();
-    // Their numbers begin anew at some time.
-    all.sort_by_key(|one| (one.start().unwrap_or_default(), one.pid()));
-    Ok(all.into_iter())
+    Ok(others.filter_map(|one| Process::of(one).ok()).filter(is_it))
 }
 
 /// Whether its command is `lariat serve`: others have the same name.

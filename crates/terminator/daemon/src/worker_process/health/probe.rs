@@ -16,7 +16,7 @@ use wire::address::{Address, Endpoint, without_zone};
 use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
 
-use crate::dialled::{self, HandshakeEnd, READ_BYTES, Stream, shake_hands};
+use crate::worker_process::dialled::{self, HandshakeEnd, READ_BYTES, Stream, shake_hands};
 
 /// The head of an answer, with those of interim responses (1xx) before it: four times what servers
 /// send by their own limits.
@@ -159,10 +159,10 @@ impl Target {
         self
     }
 
-    /// Dials and asks, within `timeout` from when it has one of the `permits`; but a server that may
-    /// greet after a pause has `greeting` for that, if it is longer, and holds no permit meanwhile.
-    /// An answer that has come in time counts, even if its content does not end in the time that is
-    /// left.
+    /// Dials and asks, within `timeout` from when it has one of the `permits`; but a server that
+    /// may greet after a pause has `greeting` for that, if it is longer, and holds no permit
+    /// meanwhile. An answer that has come in time counts, even if its content does not end in the
+    /// time that is left.
     pub(super) async fn probe(
         &self,
         address: &Address,

@@ -1,11 +1,12 @@
-//! `lariat serve` beside a running one takes over from it, and nobody notices.
+//! `lariat upgrade`: the process becomes another program, and nobody notices.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Signal, kill_process, test_kill_process};
+use rustix::process::{Signal, kill_process};
 use rustls::HandshakeKind;
+use suite::lariat::Draining;
 use suite::prelude::*;
 
 fn with_workers(service: &Service, count: usize) -> String {
@@ -21,8 +22,7 @@ fn clients(site: &Site) -> Vec<Client> {
 
 #[test]
 fn every_session_resumes_after_it_and_open_connections_go_on() {
-    let (site, _server, service, mut lariat) =
-        serve_with("[workers]\nthreads = 2", Behaviour::Echo);
+    let (site, _server, service, lariat) = serve_with("[workers]\nthreads = 2", Behaviour::Echo);
     let clients = clients(&site);
     for client in &clients {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
@@ -31,7 +31,7 @@ fn every_session_resumes_after_it_and_open_connections_go_on() {
         .iter()
         .map(|one| one.echo(service.address))
         .collect();
-    let mut before = lariat.succeed();
+    let before = lariat.upgrade();
     for client in &clients {
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     }
@@ -42,8 +42,8 @@ fn every_session_resumes_after_it_and_open_connections_go_on() {
         connection.echo();
     }
     drop(open);
-    assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
-    lariat.succeed().wait();
+    before.wait();
+    lariat.upgrade().wait();
     for client in &clients {
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     }
@@ -55,13 +55,13 @@ fn a_long_download_comes_whole() {
     let (site, folder) = (Site::new(), Directory::new());
     folder.write("large", vec![7; BYTES]);
     let service = Service::files(&site, folder.path());
-    let mut lariat = Lariat::start(&service.toml());
+    let lariat = Lariat::start(&service.toml());
     let mut connection = Client::new(&site).connect(service.address);
     connection.ask("large");
     connection.head();
-    let mut before = lariat.succeed();
+    let before = lariat.upgrade();
     assert!(connection.read_to_end().unwrap() == vec![7; BYTES]);
-    assert_eq!(before.wait().code(), Some(0));
+    before.wait();
 }
 
 /// Clients that come all the time while something is done: none is refused or reset, and those that
@@ -92,123 +92,96 @@ fn under_load<T>(site: &Site, service: &Service, work: impl FnOnce() -> T) -> T 
 }
 
 #[test]
-fn nobody_is_refused_in_many_restarts_with_more_workers_and_fewer() {
-    let (site, _server, service, mut lariat) =
-        serve_with("[workers]\nthreads = 2", Behaviour::Echo);
+fn nobody_is_refused_in_many_upgrades_with_more_workers_and_fewer() {
+    let (site, _server, service, lariat) = serve_with("[workers]\nthreads = 2", Behaviour::Echo);
     under_load(&site, &service, || {
         let mut all = Vec::new();
         for workers in [2, 3, 1, 2, 1, 4, 2, 2, 3, 1] {
             lariat.configure(&with_workers(&service, workers));
-            all.push(lariat.succeed());
+            all.push(lariat.upgrade());
             let threads = lariat.status()["workers"].as_array().map(Vec::len);
             assert_eq!(threads, Some(workers));
         }
-        for before in &mut all {
-            assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
-        }
+        all.into_iter().for_each(Draining::wait);
     });
 }
 
-/// A supervisor that this test did not start; ended with it.
-struct Successor(rustix::process::Pid);
-
-impl Drop for Successor {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = kill_process(self.0, Signal::KILL);
-    }
-}
-
-fn upgraded(lariat: &Lariat, before: rustix::process::Pid) -> Successor {
-    until("another supervisor", || {
-        let now = lariat.serving();
-        (now != before).then(|| Successor(now))
-    })
-}
-
 #[test]
-fn the_running_one_starts_its_successor_itself() {
+fn the_process_stays_and_so_do_its_files() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
     let pid_file = site.path("lariat.pid");
     let text = format!("[process]\npid-file = {pid_file:?}\n{}", service.toml());
     let mut lariat = Lariat::start(&text);
-    let last = under_load(&site, &service, || {
-        let first = lariat.supervisor();
+    let number = lariat.supervisor().as_raw_nonzero().to_string();
+    under_load(&site, &service, || {
         lariat.signal(Signal::USR2);
-        let second = upgraded(&lariat, first);
-        assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
-        let said = lariat.ask("upgrade").success();
-        let third = upgraded(&lariat, second.0);
-        let number = third.0.as_raw_nonzero().to_string();
-        assert_has(&said, &number);
+        lariat.wait_for_stderr("has taken over from");
+        lariat.upgrade().wait();
         assert_eq!(std::fs::read_to_string(&pid_file).unwrap().trim(), number);
-        until("the second one to end", || {
-            test_kill_process(second.0).err()
-        });
-        assert!(std::fs::exists(&pid_file).unwrap());
-        third
+        assert_eq!(lariat.serving(), lariat.supervisor());
     });
     lariat.ask("drain").success();
-    until("the last one to end", || test_kill_process(last.0).err());
+    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
     assert!(!std::fs::exists(pid_file).unwrap());
     assert!(!std::fs::exists(lariat.status_socket()).unwrap());
 }
 
 #[test]
-fn a_drain_that_fails_is_said_by_one_that_was_started_by_an_upgrade() {
+fn the_end_waits_for_worker_processes_of_programs_before() {
+    let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
+    let mut open = Client::new(&site).echo(service.address);
+    let before = [lariat.upgrade(), lariat.upgrade()];
+    before[1].wait();
+    lariat.signal(Signal::TERM);
+    lariat.wait_for_stderr("draining for up to");
+    open.echo();
+    before[0].assert_running();
+    drop(open);
+    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    before[0].wait();
+}
+
+#[test]
+fn a_drain_that_fails_is_said() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
-    lariat.ask("upgrade").success();
-    let second = Successor(lariat.serving());
-    let worker_process = lariat.status()["process"]["pid"].as_u64().unwrap();
-    let worker_process = rustix::process::Pid::from_raw(worker_process.try_into().unwrap());
     let _open = Client::new(&site).echo(service.address);
-    // After the next one has handed over, nobody watches any more.
-    lariat.ask("upgrade").success();
-    lariat.ask("upgrade").success();
-    kill_process(worker_process.unwrap(), Signal::KILL).unwrap();
-    until("the second one to end", || {
-        test_kill_process(second.0).err()
-    });
-    let said = lariat.stderr();
-    assert_has(&said, "the worker process ended by itself: signal: 9");
-    assert!(!said.contains(" failed: "), "{said}");
+    let before = lariat.upgrade();
+    // Nor does the next upgrade lose sight of it.
+    lariat.upgrade().wait();
+    kill_process(before.0, Signal::KILL).unwrap();
+    lariat.wait_for_stderr("ended by itself, and its connections with it: signal: 9");
+    Client::new(&site).visit(service.address);
     lariat.ask("drain").success();
 }
 
 #[test]
-fn an_upgrade_brings_back_sockets_whose_paths_were_removed() {
-    let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
-    let (first, status) = (lariat.supervisor(), lariat.status_socket());
-    let mut takeover = status.clone().into_os_string();
-    takeover.push(".takeover");
+fn an_upgrade_brings_back_a_socket_whose_path_was_removed() {
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
+    let status = lariat.status_socket();
     std::fs::remove_file(&status).unwrap();
-    std::fs::remove_file(takeover).unwrap();
     lariat.signal(Signal::USR2);
-    until_true("a status socket", || status.exists());
-    let second = upgraded(&lariat, first);
-    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
-    let said = lariat.ask("upgrade").success();
-    let third = upgraded(&lariat, second.0);
-    let number = third.0.as_raw_nonzero().to_string();
-    assert_has(&said, &number);
+    lariat.wait_for_stderr("has taken over from");
+    assert!(status.exists());
+    lariat.upgrade();
     Client::new(&site).visit(service.address);
 }
 
 #[test]
-fn a_configuration_may_have_another_path() {
+fn a_new_program_may_have_its_status_socket_elsewhere() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut before = Lariat::start(&service.toml());
-    let file = before.configuration();
-    let (folder, link) = (file.parent().unwrap(), site.path("link"));
-    std::os::unix::fs::symlink(folder, &link).unwrap();
-    let path = link.join("..").join(folder.file_name().unwrap());
-    let path = path.join("lariat.toml");
-    let mut command = suite::lariat::command();
-    let _after = Running::start(command.arg("serve").arg(path));
-    assert_eq!(before.wait().code(), Some(0), "{}", before.stderr());
-    Client::new(&site).visit(service.address);
+    let (service, socket) = (Service::new(&site, &server), site.path("s.sock"));
+    let lariat = Lariat::start(&service.toml());
+    let text = std::fs::read_to_string(lariat.configuration()).unwrap();
+    let before = format!("{:?}", lariat.status_socket());
+    let text = text.replace(&before, &format!("{socket:?}"));
+    std::fs::write(lariat.configuration(), text).unwrap();
+    let said = lariat.ask("upgrade").success();
+    assert_has(said, "with another status socket");
+    assert!(!lariat.status_socket().exists());
+    let status = suite::lariat::try_status(&socket).unwrap();
+    let number = lariat.supervisor().as_raw_nonzero().get();
+    assert_eq!(status["process"]["supervisor_pid"], number);
 }
 
 #[test]
@@ -216,7 +189,7 @@ fn what_needs_a_restart_is_done_by_it() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let (service, folder) = (Service::new(&site, &server), Directory::new());
     folder.write("a", "a");
-    let mut lariat = Lariat::start(&service.toml());
+    let lariat = Lariat::start(&service.toml());
     let files = Service::files(&site, folder.path()).named("files");
     let text = format!(
         "[process]\nsandbox = \"off\"\ndrain = \"7s\"\n[workers]\nfile-threads = 3\n{}{}",
@@ -224,8 +197,7 @@ fn what_needs_a_restart_is_done_by_it() {
         files.toml()
     );
     lariat.configure(&text);
-    let mut before = lariat.succeed();
-    assert_eq!(before.wait().code(), Some(0));
+    lariat.upgrade().wait();
     Client::new(&site).visit(service.address);
     let mut connection = Client::new(&site).connect(files.address);
     connection.ask("a");
@@ -240,17 +212,17 @@ fn a_disabled_server_stays_so_and_a_unix_socket_keeps_its_path() {
     let service = Service::new(&site, &server);
     let listen = format!("[{:?}, {unix:?}]", service.address.to_string());
     let service = service.listen(&listen);
-    let mut lariat = Lariat::start(&with_workers(&service, 2));
+    let lariat = Lariat::start(&with_workers(&service, 2));
     let name = format!("web/{}", server.address());
     lariat.ask_with("server", &["disable", &name]).success();
-    lariat.succeed().wait();
+    lariat.upgrade().wait();
     let disabled = [("service", "web")];
     assert_eq!(lariat.sum("lariat_server_disabled", &disabled), 1.0);
     lariat.ask_with("server", &["enable", &name]).success();
     let inode =
         |path: &std::path::Path| std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap());
     let before = inode(&path);
-    lariat.succeed().wait();
+    lariat.upgrade().wait();
     assert_eq!(inode(&path), before);
     let mut plain = std::os::unix::net::UnixStream::connect(&path).unwrap();
     plain
@@ -290,7 +262,7 @@ fn what_was_seen_of_servers_and_connections_outlasts_it() {
     let service = Service::new(&site, &server)
         .servers(&format!("{servers:?}"))
         .back("check = { kind = 'tcp', interval = '100ms', fall = 1, rise = 1 }");
-    let mut lariat = Lariat::start(&with_workers(&service, 2));
+    let lariat = Lariat::start(&with_workers(&service, 2));
     let name = format!("web/{}", other.address());
     lariat.ask_with("server", &["disable", &name]).success();
     Client::new(&site).visit(service.address);
@@ -314,70 +286,49 @@ fn what_was_seen_of_servers_and_connections_outlasts_it() {
     });
     let seen = states(&lariat);
 
-    lariat.succeed().wait();
+    lariat.upgrade().wait();
     assert_eq!(count(&lariat, accepted), 1);
     until_true("the same states, causes and times", || {
         states(&lariat) == seen
     });
     let _back = std::net::TcpListener::bind(dead).unwrap();
     lariat.wait_for_stderr(&format!("server {dead} is up again after "));
-    assert!(!lariat.stderr().contains("is down"), "{}", lariat.stderr());
+    let said = lariat.stderr();
+    assert_eq!(said.matches("is down").count(), 1, "{said}");
 }
 
 #[test]
-fn the_first_process_of_a_container_stays_and_goes_on_with_the_successor() {
+fn the_first_process_of_a_container_stays_and_takes_note_of_orphans() {
     if !rustix::process::getuid().is_root() {
         return;
     }
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
     let mut lariat = Lariat::start_by(container(), &service.toml());
-    let number = || lariat.status()["process"]["supervisor_pid"].as_u64();
     let first_process = first_process(&lariat);
-    let first = number();
-    assert_ne!(first, Some(1));
+    let worker = || lariat.status()["process"]["pid"].as_u64();
     under_load(&site, &service, || {
-        kill_process(first_process, Signal::USR2).unwrap();
-        until_true("another supervisor", || number() != first);
-        until_true("the first one to end", || {
+        for _ in 0..2 {
+            let before = worker();
+            kill_process(first_process, Signal::USR2).unwrap();
+            until_true("another worker process", || worker() != before);
+        }
+        until_true("the ones before to end", || {
             children(first_process).split_whitespace().count() == 1
         });
     });
-    kill_process(first_process, Signal::TERM).unwrap();
-    assert_eq!(lariat.wait().code(), Some(0));
-}
-
-#[test]
-fn the_first_process_of_a_container_reaches_who_serves_while_another_drains() {
-    if !rustix::process::getuid().is_root() {
-        return;
-    }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let (service, log) = (Service::new(&site, &server), site.path("log"));
-    let text = format!("output = {log:?}\n{}", service.toml());
-    let mut lariat = Lariat::start_by(container(), &text);
-    let first_process = first_process(&lariat);
-    let upgraded = || {
-        let before = lariat.serving();
-        kill_process(first_process, Signal::USR2).unwrap();
-        until_true("another supervisor", || lariat.serving() != before);
-    };
-    let mut open = Client::new(&site).echo(service.address);
-    upgraded();
-    kill_process(first_process, Signal::HUP).unwrap();
-    lariat.wait_for_metric("lariat_config_generation", &[], 2.0);
-    std::fs::rename(&log, site.path("old")).unwrap();
-    kill_process(first_process, Signal::USR1).unwrap();
-    until_true("a new log", || log.exists());
-    // Another process may have made it, and lines go there once who serves has it, too.
-    until_true("a line in it", || {
-        Client::new(&site).visit(service.address);
-        !std::fs::read(&log).unwrap().is_empty()
+    assert_eq!(lariat.status()["process"]["supervisor_pid"], 1);
+    // Its parent ends first, so that it falls to the first process.
+    let number = first_process.as_raw_nonzero().to_string();
+    let mut orphan = std::process::Command::new("nsenter");
+    orphan.args(["--target", &number, "--pid", "sh", "-c", "sleep 0.1 & "]);
+    run(&mut orphan).success();
+    until_true("no orphan", || {
+        children(first_process).split_whitespace().count() == 1
     });
-    upgraded();
+    let open = Client::new(&site).echo(service.address);
     kill_process(first_process, Signal::TERM).unwrap();
-    lariat.wait_for_stderr("draining for a successor; a second signal");
-    open.echo();
+    lariat.wait_for_stderr("draining for up to");
     drop(open);
     assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
 }

@@ -45,8 +45,6 @@ pub(crate) enum Notice {
     /// It ends, and takes no longer than that.
     Stopping(Duration),
     Status(String),
-    /// The service is another process now, of this number.
-    MainProcess(u32),
     Watchdog,
 }
 
@@ -71,7 +69,6 @@ impl fmt::Display for Notice {
                     .take(STATUS_CHARACTERS_MAX)
                     .try_for_each(|c| f.write_char(c))
             }
-            Self::MainProcess(pid) => write!(f, "MAINPID={pid}"),
             Self::Watchdog => f.write_str("WATCHDOG=1"),
         }
     }
@@ -151,11 +148,6 @@ impl Notifier {
     pub(crate) fn forget(&mut self, name: &str) {
         let text = format!("FDSTOREREMOVE=1\nFDNAME={name}");
         self.queue(text, Vec::new());
-    }
-
-    /// What it keeps is another's concern from now on: what waits to be said of it is not.
-    pub(crate) fn leave_keeping(&mut self) {
-        self.waiting.retain(|(text, _)| !is_about_keeping(text));
     }
 
     fn queue(&mut self, text: String, fds: Vec<OwnedFd>) {

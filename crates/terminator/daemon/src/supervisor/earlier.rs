@@ -1,0 +1,72 @@
+//! Worker processes that a program before this one has started: one that serves until ours does,
+//! and those that drain.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use sys::clock;
+
+use super::child::{Child, WORKER};
+use super::state::WorkerState;
+use crate::handover::Order;
+
+/// What a worker process may take beyond the drain's time to close what is left.
+pub(super) const DRAIN_GRACE: Duration = Duration::from_secs(5);
+
+/// A worker process of a program before.
+pub(super) struct Earlier {
+    pub(super) child: Child,
+    /// `None` = it serves.
+    pub(super) drains_until: Option<Instant>,
+}
+
+/// The same for the next program.
+pub(super) fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerState {
+    let left = drains_until.map(|until| until.saturating_duration_since(Instant::now()));
+    let at = left.map(|left| (clock::monotonic() + left).as_millis());
+    WorkerState {
+        number: child.number(),
+        pid: child.pid(),
+        drains_until_ms: at.map(|at| u64::try_from(at).unwrap_or(u64::MAX)),
+    }
+}
+
+impl Earlier {
+    /// Those of the program before, with the ways to them.
+    pub(super) fn all(states: &[WorkerState], channels: Vec<OwnedFd>) -> io::Result<Vec<Self>> {
+        let each = states.iter().zip(channels).map(|(state, channel)| {
+            let left = state
+                .drains_until_ms
+                .map(|at| Duration::from_millis(at).saturating_sub(clock::monotonic()));
+            Ok(Self {
+                child: Child::lent((state.number, state.pid), &WORKER, channel)?,
+                drains_until: left.map(|left| Instant::now() + left),
+            })
+        });
+        each.collect()
+    }
+
+    /// Whether it is the one that serves until ours does.
+    pub(super) fn serves(&self) -> bool {
+        self.drains_until.is_none()
+    }
+
+    /// It is ours from now on, and to drain.
+    pub(super) fn drain(&mut self, time: Duration) {
+        self.child.keep();
+        if !self.serves() {
+            return;
+        }
+        self.drains_until = Some(Instant::now() + time + DRAIN_GRACE);
+        let is_replaced = true;
+        // One that takes no order ends, which is heard.
+        if self
+            .child
+            .send(&Order::Drain { time, is_replaced }, &[])
+            .is_err()
+        {
+            self.child.kill();
+        }
+    }
+}

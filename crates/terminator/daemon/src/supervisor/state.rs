@@ -1,0 +1,345 @@
+//! What outlasts a supervisor's program: secrets, sessions, listeners and the order of an operator,
+//! as a new program of the same process gets it, or a new process from the service manager.
+//!
+//! Owns its form and which forms we speak. It is JSON, and who reads it may be an older or a newer
+//! program: fields that are not known are skipped, unless the state says that they must be
+//! understood. The form of orders to the worker process before (`handover::Order`) goes with it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use telemetry::printable::line;
+
+use crate::handover::{EndedUpgrade, Secret, SessionKey};
+use crate::maintenance::ServerName;
+
+/// The program's version, and the forms of what is handed over that we speak, the oldest and the
+/// newest. Another number means that one who knows only those before it would go wrong.
+///
+/// It is read from these bytes, so that tests can make a copy of the program that has others.
+static RELEASE: &str = concat!(
+    "lariat ",
+    env!("CARGO_PKG_VERSION"),
+    " hands over in the formats 1 to 1"
+);
+
+/// Ten thousand listeners, with their names.
+pub(crate) const STATE_BYTES_MAX: usize = 4 << 20;
+
+/// The fields of a [`SupervisorState`] that we know, for [`SupervisorState::must_understand`].
+const KNOWN: [&str; 10] = [
+    "format",
+    "program",
+    "secret",
+    "last_number",
+    "sessions",
+    "disabled",
+    "listeners",
+    "admin",
+    "cluster",
+    "image",
+];
+
+/// The version and the formats.
+pub(crate) fn release() -> (&'static str, [u32; 2]) {
+    let mut words = std::hint::black_box(RELEASE).split(' ');
+    let version = words.nth(1).unwrap_or_default();
+    let mut number = |place| {
+        let word = words.nth(place);
+        word.and_then(|word| word.parse().ok()).unwrap_or_default()
+    };
+    (version, [number(5), number(1)])
+}
+
+/// What a program says of itself that is to take the place of the running one. This stays readable
+/// in every format.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Release {
+    /// The formats that it speaks, the oldest and the newest.
+    pub(crate) formats: [u32; 2],
+    pub(crate) program: String,
+}
+
+/// What that program says of the state and of its configuration.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Verdict {
+    /// Why it would not serve; `None` = it would.
+    pub(crate) refused: Option<String>,
+}
+
+/// What is handed on. With it come the descriptors: of the session memory, then each listener's,
+/// then the admin's and the cluster's, then what [`ImageState`] says.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct SupervisorState {
+    /// The format that it is in.
+    pub(crate) format: u32,
+    pub(crate) program: String,
+    /// Fields that who does not know them must not leave out.
+    #[serde(default)]
+    pub(crate) must_understand: Vec<String>,
+    pub(crate) secret: SessionKey,
+    /// Worker processes up to this number have used the session memory.
+    pub(crate) last_number: u64,
+    /// The memory of stored sessions.
+    #[serde(default)]
+    pub(crate) sessions: Option<SessionsState>,
+    /// Servers that an operator has disabled.
+    #[serde(default)]
+    pub(crate) disabled: Vec<ServerName>,
+    #[serde(default)]
+    pub(crate) listeners: Vec<ListenerState>,
+    #[serde(default)]
+    pub(crate) admin: Option<String>,
+    /// Where datagrams of the cluster's peers come, as configured.
+    #[serde(default)]
+    pub(crate) cluster: Option<String>,
+    /// What only the next program of the same process gets.
+    #[serde(default)]
+    pub(crate) image: Option<ImageState>,
+}
+
+/// What stays with the process. With it come the descriptors of the status socket and of the way to
+/// each worker process.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct ImageState {
+    pub(crate) status_socket: PathBuf,
+    #[serde(default)]
+    pub(crate) pid_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) workers: Vec<WorkerState>,
+    /// The version of the program that has forbidden this process system calls, if one has. They
+    /// stay forbidden, and each program that did it once more would make every call slower.
+    #[serde(default)]
+    pub(crate) calls_forbidden_by: Option<String>,
+    #[serde(default)]
+    pub(crate) last_upgrade: Option<EndedUpgrade>,
+}
+
+/// A worker process that the process has started.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct WorkerState {
+    pub(crate) number: u64,
+    pub(crate) pid: u32,
+    /// When it is killed, by the clock that stands in no sleep; `None` = it serves.
+    #[serde(default)]
+    pub(crate) drains_until_ms: Option<u64>,
+}
+
+/// The memory of stored sessions: its limits say how entries lie in it.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct SessionsState {
+    pub(crate) key: SessionKey,
+    pub(crate) entries_max: usize,
+    pub(crate) bytes_max: usize,
+    pub(crate) lifetime_ms: u64,
+}
+
+/// The listening sockets of one address.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct ListenerState {
+    pub(crate) address: String,
+    #[serde(default)]
+    pub(crate) interface: Option<String>,
+    #[serde(default)]
+    pub(crate) mptcp: bool,
+    /// How many equal addresses stand before it, if the kernel chooses their ports.
+    #[serde(default)]
+    pub(crate) place: usize,
+    pub(crate) sockets: usize,
+    /// Whether a service manager has opened them: a path among them is its own to remove.
+    #[serde(default)]
+    pub(crate) handed_over: bool,
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+}
+
+impl SessionsState {
+    pub(crate) fn limits(&self) -> session::Options {
+        session::Options {
+            entries_max: self.entries_max,
+            bytes_max: self.bytes_max,
+            lifetime: Duration::from_millis(self.lifetime_ms),
+        }
+    }
+}
+
+impl Release {
+    /// Ours.
+    pub(crate) fn own() -> Self {
+        let (version, formats) = release();
+        Self {
+            formats,
+            program: version.to_owned(),
+        }
+    }
+
+    /// The newest format that both sides speak. An error is a sentence.
+    pub(crate) fn format(&self) -> Result<u32, String> {
+        let (version, [oldest, newest]) = release();
+        let [their_oldest, their_newest] = self.formats;
+        let common = their_newest.min(newest);
+        if common >= their_oldest.max(oldest) {
+            return Ok(common);
+        }
+        Err(format!(
+            "lariat {} takes over in the formats {their_oldest} to {their_newest}, and the running \
+             lariat {version} hands over in {oldest} to {newest}",
+            line(&self.program),
+        ))
+    }
+}
+
+impl SupervisorState {
+    /// Sees whether we can take all of it. An error is a sentence.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let program = line(&self.program);
+        let (_, [oldest, newest]) = release();
+        if !(oldest..=newest).contains(&self.format) {
+            let format = self.format;
+            return Err(format!(
+                "lariat {program} hands over in the format {format}, and this one takes \
+                 {oldest} to {newest}"
+            ));
+        }
+        let known = |name: &&String| KNOWN.contains(&name.as_str());
+        match self.must_understand.iter().find(|name| !known(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let name = line(name);
+                Err(format!(
+                    "lariat {program} hands over `{name}`, which this one does not know"
+                ))
+            }
+        }
+    }
+
+    /// How many descriptors go with it.
+    pub(crate) fn descriptors(&self) -> usize {
+        let image = self.image.as_ref();
+        let others = [
+            self.sessions.is_some(),
+            self.admin.is_some(),
+            self.cluster.is_some(),
+            image.is_some(),
+        ];
+        let others = others.into_iter().filter(|is_there| *is_there).count();
+        let workers = image.map_or(0, |image| image.workers.len());
+        let counts = self.listeners.iter().map(|one| one.sockets);
+        counts.fold(others + workers, usize::saturating_add)
+    }
+
+    /// The same as [`Self::check`], with so many descriptors.
+    pub(crate) fn check_with(&self, descriptors: usize) -> Result<(), String> {
+        self.check()?;
+        if self.descriptors() != descriptors {
+            let program = line(&self.program);
+            return Err(format!(
+                "lariat {program} hands over other descriptors than it names"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a message.
+pub(crate) fn encode(message: &impl Serialize) -> Secret {
+    let bytes = serde_json::to_vec(message);
+    // Every field is a number, text, a list of them, or a path of ours that is text.
+    Secret::new(bytes.unwrap_or_default())
+}
+
+/// The message of these bytes. An error is a sentence without a full stop.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let parsed = serde_json::from_slice(bytes);
+    parsed.map_err(|error| format!("what it says is no message of a lariat: {error}"))
+}
+
+/// What the other one says reaches a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    telemetry::printable::lines(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_a_version_and_formats() {
+        assert_eq!(release(), (env!("CARGO_PKG_VERSION"), [1, 1]));
+    }
+
+    #[test]
+    fn both_sides_take_the_newest_format_that_both_know() {
+        for (formats, expected) in [
+            ([1, 1], Some(1)),
+            ([0, 7], Some(1)),
+            ([0, 0], None),
+            ([2, 9], None),
+            ([9, 0], None),
+        ] {
+            let program = "7.7".to_owned();
+            let chosen = Release { formats, program }.format();
+            assert_eq!(chosen.clone().ok(), expected, "{formats:?}");
+            let says = format!("formats {} to {}", formats[0], formats[1]);
+            assert!(chosen.err().is_none_or(|error| error.contains(&says)));
+        }
+    }
+
+    const STATE: &str = r#""format":1,"program":"9.9","last_number":3"#;
+
+    fn state(more: &str) -> Result<SupervisorState, String> {
+        let secret = [7u8; 32];
+        let text = format!("{{{STATE},\"secret\":{secret:?}{more}}}");
+        decode(text.as_bytes())
+    }
+
+    #[test]
+    fn what_is_not_known_is_skipped_unless_it_must_be_understood() {
+        let plain = state("").unwrap();
+        assert_eq!((plain.check(), plain.last_number), (Ok(()), 3));
+        let newer = state(r#","colours":["red"],"must_understand":["listeners"]"#);
+        assert_eq!(newer.unwrap().check(), Ok(()));
+        let strange = state(r#","colours":["red"],"must_understand":["colours"]"#);
+        let error = strange.unwrap().check().unwrap_err();
+        assert!(error.contains("`colours`"), "{error}");
+        let mut other = state("").unwrap();
+        other.format = 2;
+        assert!(other.check().unwrap_err().contains("the format 2"));
+    }
+
+    #[test]
+    fn descriptors_are_as_many_as_are_named() {
+        let named = r#","admin":"127.0.0.1:1","listeners":[{"address":"*:443","sockets":2}],
+            "image":{"status_socket":"/s","workers":[{"number":1,"pid":2}]}"#;
+        let named = state(named).unwrap();
+        assert_eq!(named.check_with(5), Ok(()));
+        for wrong in [0, 4, 6] {
+            let error = named.check_with(wrong).unwrap_err();
+            assert!(error.contains("other descriptors"));
+        }
+        let many = format!(
+            r#","listeners":[{{"address":"*:443","sockets":{0}}},{{"address":"*:444","sockets":{0}}}]"#,
+            usize::MAX
+        );
+        state(&many).unwrap().check_with(3).unwrap_err();
+    }
+
+    #[test]
+    fn nonsense_is_no_state() {
+        let deep = "[".repeat(100_000);
+        for text in ["", "{}", "\"image", "{\"format\":-1}", "\0\0", &deep, STATE] {
+            decode::<SupervisorState>(text.as_bytes()).unwrap_err();
+            decode::<Release>(text.as_bytes()).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_state_survives_the_way() {
+        let sent = state(r#","disabled":[{"service":"a","server":"b:1"}]"#).unwrap();
+        let came: SupervisorState = decode(encode(&sent).bytes()).unwrap();
+        assert_eq!(came.disabled[0].service, "a");
+        assert_eq!(came.secret, SessionKey([7; 32]));
+    }
+}

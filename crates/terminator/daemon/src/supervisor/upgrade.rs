@@ -1,0 +1,390 @@
+//! An upgrade: this process becomes another program, and no client notices.
+//!
+//! The new program is run as a child first: it reads its configuration and what would be handed
+//! on, and says yes or no (`new_program`). Then what worker processes say is heard to the end of a
+//! message, and the process becomes the new program (`image`). Its worker process builds a plan
+//! while the one before serves; that one pauses, the new one accepts, that one drains. Whatever
+//! goes wrong before the new one accepts, the program before goes on: it is run again with all that
+//! it had.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use sys::signal::{self, Signal};
+use telemetry::message::Level;
+use telemetry::printable::line;
+
+use super::Supervisor;
+use super::child::Child;
+use super::earlier::{self, Earlier};
+use super::events::Event;
+use super::failure::Failure;
+use super::image::{self, OwnState};
+use super::messages::{printable, say};
+use super::new_program::{
+    CHECK_TIME_MAX, Check, CheckNews, EXECUTE_TIME_MAX, NewProgram, SWITCH_TIME_MAX, Upgrade,
+};
+use super::phase::{Due, Next, Phase};
+use super::state::{ImageState, Release, SupervisorState};
+use crate::handover::Order;
+use crate::observations::Observations;
+use crate::reader::Found;
+
+const TOLD_TO_STOP: &str = "the running one was told to stop";
+
+impl Supervisor<'_> {
+    /// Begins an upgrade.
+    pub(super) fn upgrade(&mut self) {
+        if !matches!(self.upgrading.stage, Upgrade::None) || self.way_back.is_some() {
+            // Who asked hears what comes of that one.
+            return;
+        }
+        let begun = match self.phase {
+            Phase::Draining => Err("the running one drains".to_owned()),
+            _ if self.stop_asked => Err(TOLD_TO_STOP.to_owned()),
+            _ => {
+                let (state, events) = (self.state(self.last_number), self.events.sender());
+                let hear = move |number, news| events.send(Event::Check(number, news));
+                self.upgrading.begin_check(state, hear)
+            }
+        };
+        match begun {
+            Ok(check) => self.upgrading.stage = Upgrade::Checking(check),
+            Err(why) => self.upgrade_failed(&format!("cannot run the new program: {why}")),
+        }
+    }
+
+    /// Something was heard of a check.
+    pub(super) fn checked(&mut self, number: u64, news: CheckNews) {
+        let Upgrade::Checking(check) = &mut self.upgrading.stage else {
+            return;
+        };
+        if check.number != number {
+            return;
+        }
+        match news {
+            CheckNews::Running(pid) => {
+                check.pid = Some(pid);
+                check.until = Instant::now() + CHECK_TIME_MAX;
+            }
+            CheckNews::Ended(Ok(program)) => self.upgrading.stage = Upgrade::Accepted(program),
+            CheckNews::Ended(Err(why)) => {
+                self.upgrading.stage = Upgrade::None;
+                self.upgrade_failed(&why);
+            }
+        }
+    }
+
+    pub(super) fn check_is_late(&mut self) {
+        let Upgrade::Checking(check) = std::mem::take(&mut self.upgrading.stage) else {
+            return;
+        };
+        let why = match check.pid {
+            None => format!(
+                "it took more than {} s to open the file",
+                EXECUTE_TIME_MAX.as_secs()
+            ),
+            Some(pid) => {
+                let _ = signal::kill(pid);
+                let time = CHECK_TIME_MAX.as_secs();
+                format!("it was killed, since it had not said in {time} s whether it would serve")
+            }
+        };
+        self.upgrade_failed(&why);
+    }
+
+    /// Nothing comes of it, if there is one, since this one is to stop.
+    pub(super) fn give_up_upgrade(&mut self) {
+        match std::mem::take(&mut self.upgrading.stage) {
+            Upgrade::None => return,
+            Upgrade::Checking(Check { pid, .. }) => {
+                let _ = pid.map(signal::kill);
+            }
+            Upgrade::Accepted(_) => {}
+            Upgrade::Stopping(_) => {
+                // To the others as soon as their threads have ended.
+                let listening = self.upgrading.listening.clone();
+                self.listen_to(|number| !listening.contains(&number));
+            }
+        }
+        self.upgrade_failed(TOLD_TO_STOP);
+    }
+
+    /// This program goes on. The reason is a sentence without a full stop.
+    fn upgrade_failed(&mut self, why: &str) {
+        let why = printable(why.trim_end());
+        // As it stands on a standard error.
+        let why = Level::split(&why).map_or(&*why, |(_, text)| text);
+        say(format_args!(
+            "error: the new program has not taken over, and this one goes on: {why}"
+        ));
+        let own = Release::own().program;
+        self.reloads.upgrade_ended(own, Some(why.to_owned()));
+        self.tell(&Order::Reloads(self.reloads.clone()));
+    }
+
+    /// Goes on with an upgrade whose turn has come.
+    pub(super) fn go_on_with_upgrade(&mut self) -> Result<(), Failure> {
+        let is_idle = self.pending.is_none() && !self.is_reading && self.way_back.is_none();
+        let has_turn = match self.phase {
+            Phase::Serving => is_idle,
+            Phase::Restarting => true,
+            Phase::Starting | Phase::Draining => false,
+        };
+        if !has_turn {
+            return Ok(());
+        }
+        self.upgrading.stage = match std::mem::take(&mut self.upgrading.stage) {
+            Upgrade::Accepted(program) => {
+                if self.phase == Phase::Restarting {
+                    // It does not serve, and the new one may know better.
+                    self.child = None;
+                }
+                self.workers_before().for_each(Child::stop_listening);
+                self.upgrading.listening = self.workers_before().map(Child::number).collect();
+                Upgrade::Stopping(program)
+            }
+            other => other,
+        };
+        if self.upgrading.listening.is_empty()
+            && let Some(program) = self.upgrading.stage.take_stopping()
+        {
+            let why = self.become_program(&program);
+            self.listen_to(|_| true);
+            self.upgrade_failed(&why);
+            self.watched.follow(self.served.summary.reload);
+            if self.phase == Phase::Restarting {
+                self.start_again()?;
+            }
+            self.reload_if_asked()?;
+        }
+        Ok(())
+    }
+
+    /// All worker processes that are to be handed on.
+    fn workers_before(&self) -> impl Iterator<Item = &Child> {
+        let earlier = self.earlier.iter().map(|one| &one.child);
+        self.child.iter().chain(earlier)
+    }
+
+    /// A thread that listened to a worker process has ended, as it was told.
+    pub(super) fn listens_no_more(&mut self, number: u64) {
+        self.upgrading.listening.retain(|one| *one != number);
+        if !self.upgrading.stage.is_under_way() {
+            self.listen_to(|one| one == number);
+        }
+    }
+
+    /// Listens to these worker processes, to which no thread does.
+    pub(super) fn listen_to(&self, is_one: impl Fn(u64) -> bool) {
+        for child in self.workers_before().filter(|child| is_one(child.number())) {
+            let (number, sender) = (child.number(), self.events.sender());
+            let hear = move |heard| sender.send(Event::Heard(number, heard));
+            if let Err(error) = child.listen(hear) {
+                let pid = child.pid();
+                say(format_args!(
+                    "error: the worker process (pid {pid}) is not heard any more: {error}"
+                ));
+            }
+        }
+    }
+
+    /// Becomes the new program. Returns why that could not be.
+    fn become_program(&mut self, program: &NewProgram) -> String {
+        self.watched.pause();
+        self.names.pause();
+        self.keep_descriptors();
+        self.feed_watchdog();
+        self.manager.flush();
+        let version = line(&program.version);
+        say(format_args!("this process becomes lariat {version}"));
+        self.send_signals_again();
+        let mut children: Vec<&mut Child> = self.child.iter_mut().collect();
+        children.extend(self.earlier.iter_mut().map(|one| &mut one.child));
+        children.into_iter().for_each(Child::lend);
+        let error = match self.handed_on(program) {
+            Ok(handed) => {
+                let mut fds: Vec<_> = handed.iter().map(AsFd::as_fd).collect();
+                fds.extend(self.handed_on_descriptors());
+                image::hand_on(program.fd.as_fd(), "", &fds, self.upgrading.program.clone())
+            }
+            Err(error) => error,
+        };
+        self.child.iter_mut().for_each(Child::keep);
+        self.earlier.iter_mut().for_each(|one| one.child.keep());
+        format!("cannot become lariat {version}: {error}")
+    }
+
+    /// Signals that were read and not yet followed are the next program's.
+    fn send_signals_again(&mut self) {
+        let own = std::process::id();
+        if std::mem::take(&mut self.reload_asked) {
+            let _ = signal::send(own, Signal::Hangup);
+        }
+        self.events.send_signals_again();
+    }
+
+    /// The first of what is handed on; see [`image`].
+    fn handed_on(&self, program: &NewProgram) -> io::Result<[OwnedFd; 3]> {
+        let state = SupervisorState {
+            format: program.format,
+            image: Some(self.image_state()),
+            ..self.full_state()
+        };
+        let summary = &self.served.summary;
+        let found = Found {
+            become_user: self.fences.become_user.clone(),
+            kernel_tls: summary.kernel_tls.clone(),
+            concerns: Vec::new(),
+            folders: self.roots.identities(),
+        };
+        let own = OwnState::new(
+            (self.generation, self.workers),
+            self.reloads.clone(),
+            found,
+            &self.served.bundle,
+        );
+        Ok([image::own_program()?, own.sealed()?, image::sealed(&state)?])
+    }
+
+    fn image_state(&self) -> ImageState {
+        let workers = self.child.iter().map(|child| (child, None));
+        let earlier = self.earlier.iter();
+        let earlier = earlier.map(|one| (&one.child, one.drains_until));
+        ImageState {
+            status_socket: self.admin_sockets.status_path().to_owned(),
+            pid_file: self.admin_sockets.pid_file(),
+            workers: workers
+                .chain(earlier)
+                .map(|(child, until)| earlier::state_of(child, until))
+                .collect(),
+            calls_forbidden_by: self.calls_forbidden_by.clone(),
+            last_upgrade: self.reloads.last_upgrade.clone(),
+        }
+    }
+
+    /// In the order that [`SupervisorState`] says; then this program's own.
+    fn handed_on_descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let sessions = self.sessions.handed_on();
+        let mut fds: Vec<_> = sessions.iter().map(|(_, fd)| *fd).collect();
+        fds.extend(
+            self.listeners
+                .handed_on()
+                .into_iter()
+                .flat_map(|(_, fds)| fds),
+        );
+        fds.extend(self.admin_sockets.admin());
+        fds.extend(self.cluster_socket.handed_on().map(|(_, fd)| fd));
+        fds.push(self.admin_sockets.status());
+        fds.extend(self.workers_before().map(Child::channel));
+        fds.extend(self.roots.all());
+        fds.push(self.admin_sockets.log());
+        fds
+    }
+
+    /// What a new process gets as well, with all that this one has open.
+    fn full_state(&self) -> SupervisorState {
+        let admin = self.served.summary.control.listen;
+        let admin = self.admin_sockets.admin().and(admin);
+        let listeners = self.listeners.handed_on().into_iter();
+        SupervisorState {
+            listeners: listeners.map(|(listener, _)| listener).collect(),
+            admin: admin.map(|address| address.to_string()),
+            cluster: self.cluster_socket.handed_on().map(|(name, _)| name),
+            ..self.state(self.last_number)
+        }
+    }
+
+    /// What is handed on beside sockets, of worker processes up to that number.
+    pub(super) fn state(&self, last_number: u64) -> SupervisorState {
+        let Release { formats, program } = Release::own();
+        SupervisorState {
+            format: formats[1],
+            program,
+            must_understand: Vec::new(),
+            secret: self.sessions.secret(),
+            last_number,
+            disabled: self.disabled.iter().cloned().collect(),
+            listeners: Vec::new(),
+            admin: None,
+            cluster: None,
+            sessions: self.sessions.handed_on().map(|(state, _)| state),
+            image: None,
+        }
+    }
+
+    // In the new program.
+
+    /// The new worker process has built its plan: the one before may pause.
+    pub(super) fn pause_before(&mut self) -> Result<Next, Failure> {
+        self.due = Some((Instant::now() + SWITCH_TIME_MAX, Due::Switch));
+        let before = self.earlier.iter_mut().find(|one| one.serves());
+        match before.map(|one| one.child.send(&Order::Pause, &[])) {
+            Some(Ok(())) => {
+                self.is_switching = true;
+                Ok(Next::Continue)
+            }
+            // It has died, or is about to.
+            Some(Err(_)) | None => Ok(self.paused(Observations::default())),
+        }
+    }
+
+    /// The worker process before has paused, or is gone.
+    pub(super) fn paused(&mut self, observations: Observations) -> Next {
+        self.is_switching = true;
+        self.tell(&Order::Accept(observations));
+        Next::Continue
+    }
+
+    /// The new worker process accepts: there is no way back, and none is needed.
+    pub(super) fn has_taken_over(&mut self) {
+        (self.waits, self.is_switching) = (false, false);
+        if self.way_back.take().is_none() {
+            return;
+        }
+        let summary = &self.served.summary;
+        self.listeners.lend(Vec::new());
+        self.listeners.keep(&summary.listen);
+        if let Err(failure) = self.admin_sockets.take_places(summary) {
+            say(format_args!("error: {failure}"));
+        }
+        let drain = summary.process.drain;
+        self.earlier.iter_mut().for_each(|one| one.drain(drain));
+        let before = self.upgrading.program_before.take().unwrap_or_default();
+        let (before, own) = (line(&before), Release::own().program);
+        say(format_args!(
+            "lariat {own} has taken over from lariat {before}"
+        ));
+        self.reloads.upgrade_ended(own, None);
+        self.tell(&Order::Reloads(self.reloads.clone()));
+    }
+
+    /// The program before goes on by itself: what was heard and not followed is its own.
+    pub(super) fn leave(mut self) {
+        self.send_signals_again();
+    }
+
+    /// In the program that goes on, since the next one could not serve.
+    pub(super) fn has_returned(&mut self, why: &str) -> Result<(), Failure> {
+        self.phase = Phase::Restarting;
+        if let Some(place) = self.earlier.iter().position(Earlier::serves) {
+            self.phase = Phase::Serving;
+            self.child = Some(self.earlier.remove(place).child);
+        }
+        self.child.iter_mut().for_each(Child::keep);
+        self.earlier.iter_mut().for_each(|one| one.child.keep());
+        self.listeners.lend(Vec::new());
+        self.admin_sockets.take_places(&self.served.summary)?;
+        if self.phase == Phase::Restarting {
+            self.start_again()?;
+        }
+        // It may have been told to pause.
+        self.tell(&Order::Accept(Observations::default()));
+        self.upgrade_failed(why);
+        self.watched.follow(self.served.summary.reload);
+        self.tell_manager_ready();
+        self.keep_descriptors();
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! An upgrade that something else crosses: a stop, a reload, a crash.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::net::TcpStream;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use rustix::process::{Signal, kill_process};
+use suite::fuse::{Fuse, Temper};
+use suite::lariat::command;
+use suite::prelude::*;
+use suite::process::has_ended;
+
+use super::upgrade_refused::running;
+
+/// `lariat upgrade` and the like, not to its end.
+fn asking(lariat: &Lariat, what: &str) -> Running {
+    let mut command = command();
+    command.arg(what).arg("--status-socket");
+    Running::start(command.arg(lariat.status_socket()))
+}
+
+/// Puts a script in the place of its first argument that waits at a gate before it is the program.
+const GATED: &str = r#"
+mkfifo "$GATE"
+printf '%s\n' '#!/bin/sh' 'read -r _ < "$GATE"' 'exec "$REAL" "$@"' > "$0.new"
+chmod +x "$0.new"
+mv "$0.new" "$0"
+"#;
+
+#[test]
+fn a_stop_also_ends_a_check_that_has_only_begun() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let (program, gate) = (site.path("lariat"), site.path("gate"));
+    symlink(command().get_program(), &program).unwrap();
+    let mut first = Command::new(&program);
+    first
+        .env("GATE", &gate)
+        .env("REAL", command().get_program());
+    let mut lariat = Lariat::start_by(first, &service.toml());
+    // By a process of its own: no other that is started meanwhile has the script open.
+    let mut replace = Command::new("sh");
+    replace.args(["-ec", GATED]).arg(&program);
+    run(replace.env("GATE", &gate)).success();
+    let mut upgrade = asking(&lariat, "upgrade");
+    let check = lariat.process("/bin/sh");
+    lariat.signal(Signal::TERM);
+    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    // Both ways, so that nobody waits for the other end.
+    let opened = OpenOptions::new().read(true).write(true).open(&gate);
+    opened.unwrap().write_all(b"\n").unwrap();
+    until_true("the end of the check", || has_ended(check));
+    TcpStream::connect(service.address).unwrap_err();
+    // It drains, or has ended.
+    assert!(
+        matches!(upgrade.wait().code(), Some(1 | 5)),
+        "{}",
+        upgrade.stderr()
+    );
+}
+
+#[test]
+fn a_stop_while_worker_processes_take_turns_drains_both() {
+    let mut running = running();
+    let mut open = Client::new(&running.site).echo(running.service.address);
+    let before = running.lariat.worker_process();
+    kill_process(before, Signal::STOP).unwrap();
+    running.lariat.signal(Signal::USR2);
+    until_true("another worker process", || {
+        running.lariat.worker_process() != before
+    });
+    running.lariat.signal(Signal::TERM);
+    kill_process(before, Signal::CONT).unwrap();
+    running.lariat.wait_for_stderr("draining for up to");
+    open.echo();
+    drop(open);
+    assert_eq!(
+        running.lariat.wait().code(),
+        Some(0),
+        "{}",
+        running.lariat.stderr()
+    );
+    TcpStream::connect(running.service.address).unwrap_err();
+}
+
+#[test]
+fn an_upgrade_waits_for_a_reload() {
+    let running = running();
+    let worker_process = running.lariat.worker_process();
+    kill_process(worker_process, Signal::STOP).unwrap();
+    let more = Service::new(&running.site, &running.server).named("more");
+    let both = format!("{}{}", running.service.toml(), more.toml());
+    running.lariat.configure(&both);
+    running.lariat.signal(Signal::HUP);
+    until("the plan to be asked for", || {
+        TcpStream::connect(more.address).ok()
+    });
+    running.lariat.signal(Signal::USR2);
+    kill_process(worker_process, Signal::CONT).unwrap();
+    running.lariat.wait_for_stderr("has taken over from");
+    let said = running.lariat.stderr();
+    let place = |words: &str| said.find(words);
+    assert!(place("reloaded:") < place("this process becomes"), "{said}");
+    Client::new(&running.site).visit(more.address);
+}
+
+#[test]
+fn an_upgrade_gets_a_host_out_of_a_crash_of_its_worker_process() {
+    let running = running();
+    running.lariat.signal(Signal::USR2);
+    running.lariat.kill_worker_process();
+    running.lariat.wait_for_stderr("has taken over from");
+    Client::new(&running.site).visit(running.service.address);
+    running.lariat.ask("upgrade").success();
+}
+
+#[test]
+fn a_program_on_a_disk_that_does_not_answer_holds_nobody() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let script: &[u8] = b"#!/bin/sh\nexit 0\n";
+    let files = [("lariat", Temper::HoldsOpening, script)];
+    let Some(fuse) = Fuse::mount(&site.path("far"), &files) else {
+        return;
+    };
+    let program = site.path("lariat");
+    symlink(command().get_program(), &program).unwrap();
+    let lariat = Lariat::start_by(Command::new(&program), &service.toml());
+    fs::remove_file(&program).unwrap();
+    symlink(site.path("far").join("lariat"), &program).unwrap();
+    let mut upgrade = asking(&lariat, "upgrade");
+    until("the disk to be asked", || (fuse.held() > 0).then_some(()));
+    lariat.signal(Signal::HUP);
+    lariat.wait_for_metric("lariat_config_generation", &[], 2.0);
+    assert_eq!(upgrade.wait().code(), Some(5), "{}", upgrade.stderr());
+    let said = upgrade.stderr();
+    assert!(said.contains("s to open the file"), "{said}");
+    fuse.release();
+    fs::remove_file(&program).unwrap();
+    symlink(command().get_program(), &program).unwrap();
+    lariat.ask("upgrade").success();
+    lariat.ask("drain").success();
+}
