@@ -214,5 +214,5 @@ fn a_card_is_a_picture_of_one_claim() {
     refused.assert_stderr("does not bear that lariat is better than haproxy-tcp");
     assert!(!desk.path("no.svg").exists());
     let alone = desk.report("a.json --context x");
-    alone.assert_stderr("not provided:\n  --card <CARD.png>");
+    alone.assert_stderr("not provided:\n  --card <CARD.svg>");
 }
