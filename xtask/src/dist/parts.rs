@@ -1,4 +1,4 @@
-//! Of which other works the programs consist: a bill of materials (SPDX 2.3), and their licences.
+//! The works that the programs consist of: a bill of materials (SPDX 2.3), and their licences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +21,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// What the lock file says of this platform.
+    /// Reads the lock file for this platform.
     pub(super) fn read(dist: &Dist) -> Result<Self> {
         let metadata = supply::metadata(&dist.root, &["--filter-platform", &dist.triple])?;
         let listed = |list: &Json| list.as_array().cloned().unwrap_or_default();

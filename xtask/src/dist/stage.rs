@@ -65,7 +65,7 @@ const FILES: [(&str, &str, u32); 13] = [
     ),
 ];
 
-/// What a program prints, and where it is installed; what is under `man` is compressed.
+/// The prints of programs, and where each is installed; what is under `man` is compressed.
 const PRINTED: [(&str, &[&str], &str); 9] = [
     ("lariat", &["manual"], "usr/share/man/man1/lariat.1"),
     (

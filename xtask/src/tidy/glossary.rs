@@ -5,13 +5,12 @@
 //! the name of a file or of a declaration may contain. Capitals, and ends of lines, make no
 //! difference.
 
-use super::tree::{Source, Text, Tree};
-use super::violation::Violation;
+use super::tree::{Source, Text, Tree, Violation};
 
 const PAGE: &str = "docs/glossary.md";
 
-/// Where replaced words have to be written: in the glossary, in the history, and where old names
-/// are reported with their new ones.
+/// Files in which replaced words have to be written: in the glossary, in the history, and where old
+/// names are reported with their new ones.
 const EXEMPT: &[&str] = &[
     PAGE,
     "CHANGELOG.md",
@@ -22,7 +21,7 @@ const EXEMPT: &[&str] = &[
     "docs/reference/status.md",
 ];
 
-/// What has not been gone through yet. This list only shrinks.
+/// Files that have not been gone through yet. This list only shrinks.
 const PENDING: &[&str] = &[];
 
 /// One replaced word or phrase.
@@ -50,17 +49,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         }
     }
     for source in tree.sources.iter().filter(|one| is_checked(&&one.path)) {
-        violations.extend(in_prose(
-            &source.path,
-            &source.masked.prose(&source.text),
-            &terms,
-        ));
+        violations.extend(in_prose(&source.path, &source.prose(), &terms));
         violations.extend(in_code(source, &terms));
     }
     violations
 }
 
-/// What stands in code font in the third columns of the tables.
+/// The words in code font in the third columns of the tables.
 fn terms(page: &str) -> Vec<Term> {
     let columns = page.lines().filter_map(|line| line.split('|').nth(3));
     columns
@@ -162,7 +157,7 @@ fn is_named(name: &str, phrase: &str) -> bool {
         .any(|name| positions(name, phrase).next().is_some())
 }
 
-/// Where a phrase begins that is no part of longer words.
+/// The places at which a phrase begins that is no part of longer words.
 fn positions<'a>(text: &'a str, phrase: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_part = |c: char| is_word(c) || c == '-';
     text.match_indices(phrase)
@@ -193,7 +188,6 @@ fn snake_case(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::masked::Masked;
 
     const TABLE: &str = "| term | meaning | not used |\n|---|---|---|\n\
         | a | b | `old way`, `left-over`, `OldWay`, `oldest.rs` |\n";
@@ -208,8 +202,7 @@ mod tests {
         };
         tree.pages.push(page);
         if path.ends_with(".rs") {
-            let masked = Masked::new(&text);
-            tree.sources.push(Source { path, text, masked });
+            tree.sources.push(Source::new(path, text).unwrap());
         } else {
             tree.pages.push(Text { path, text });
         }

@@ -6,23 +6,17 @@
 mod cycles;
 mod glossary;
 mod imports;
-mod layers;
-mod links;
-mod manifest;
-mod masked;
-mod module_path;
-mod named_tests;
+mod names;
+mod pages;
 mod purity;
 mod shape;
 mod tree;
-mod violation;
 
 use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use tree::Tree;
-use violation::Violation;
+use tree::{Tree, Violation};
 
 /// Checks every rule.
 ///
@@ -43,8 +37,8 @@ fn violations(root: &Path) -> Result<Vec<Violation>> {
     violations.extend(cycles::check(&tree));
     violations.extend(glossary::check(&tree));
     violations.extend(imports::check(&tree)?);
-    violations.extend(links::check(&tree));
-    violations.extend(named_tests::check(&tree));
+    violations.extend(names::check(&tree));
+    violations.extend(pages::check(&tree));
     violations.extend(purity::check(&tree));
     violations.extend(shape::check(&tree));
     violations.sort();

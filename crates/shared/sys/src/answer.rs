@@ -1,4 +1,4 @@
-//! What system calls answer that are made through libc: 0 or more, or -1 and `errno`.
+//! The answers of system calls that are made through libc: 0 or more, or -1 and `errno`.
 
 use std::io;
 

@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-/// What a clock shows.
+/// Reads a clock.
 ///
 /// # Errors
 /// There is no such clock, for example that of a process that has ended (`EINVAL`).

@@ -12,7 +12,7 @@ use rustix::event::epoll as kernel;
 use rustix::event::epoll::EventFlags;
 use rustix::time::Timespec;
 
-/// What is waited for. Errors and hang-ups are always reported.
+/// The events that are waited for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Interest(EventFlags);
 
@@ -22,8 +22,8 @@ impl Interest {
     pub const WRITE: Self = Self(EventFlags::OUT);
     /// Report changes only, once each (`EPOLLET`).
     pub const EDGE: Self = Self(EventFlags::ET);
-    /// What is to be read of a connection, once each: with it urgent data of TCP, at whose mark a
-    /// read stops (`EPOLLPRI`).
+    /// All that a connection brings, once each: with it urgent data of TCP, at whose mark a read
+    /// stops (`EPOLLPRI`).
     pub const STREAM: Self = Self(Self::READ.0.union(EventFlags::PRI).union(EventFlags::ET));
     /// Wake one of the instances that share the descriptor, not all (`EPOLLEXCLUSIVE`); only for
     /// `add`, and not together with the peer's end of stream: see [`Self::ACCEPT_SHARED`].

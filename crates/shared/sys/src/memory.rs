@@ -51,7 +51,7 @@ pub fn return_freed() {
     }
 }
 
-/// Has allocations of this size or more, in bytes, come from the kernel one by one and go back to
+/// Makes allocations of this size or more, in bytes, come from the kernel one by one and go back to
 /// it when they are freed. Among smaller ones that stay they would leave holes: memory that is
 /// freed and occupied all the same.
 pub fn return_when_freed(from_bytes: u32) {

@@ -1,5 +1,5 @@
-//! What this host calls itself towards mail servers: a fully qualified name, or an address literal
-//! (RFC 5321 section 4.1.1.1).
+//! The name of this host towards mail servers: a fully qualified name, or an address literal (RFC
+//! 5321 section 4.1.1.1).
 //!
 //! Asks no DNS: its answer may take seconds, and what a host does not know of itself is seldom
 //! there.

@@ -87,7 +87,7 @@ impl Process {
         line.trim().parse().map_err(io::Error::other)
     }
 
-    /// Its name: that of its first thread, at most 15 bytes.
+    /// The name of the peer's first thread, at most 15 bytes.
     pub fn name(&self) -> io::Result<String> {
         Ok(self.status("Name:")?.trim().to_owned())
     }

@@ -1,4 +1,4 @@
-//! What this process uses of the host: CPU, memory, descriptors.
+//! This process's use of the host: CPU, memory, descriptors.
 //!
 //! Owns two descriptors of `/proc`, opened while files may be opened: what is read of them later
 //! takes no right. Where `/proc` is not mounted, only the CPU is known.
@@ -14,7 +14,7 @@ use crate::clock;
 /// Bytes of `/proc/self/status`: some sixty lines, of which the longest names every CPU.
 const STATUS_BYTES_MAX: usize = 16 << 10;
 
-/// What this process uses. The default knows of nothing but the CPU.
+/// The means to read it. The default knows of nothing but the CPU.
 #[derive(Debug, Default)]
 pub struct Usage {
     status: Option<File>,
@@ -30,7 +30,7 @@ pub struct Memory {
 }
 
 impl Usage {
-    /// Of this process. To be called while it may open files.
+    /// Opens the files of this process. To be called while it may open files.
     pub fn of_this_process() -> Self {
         Self {
             status: File::open("/proc/self/status").ok(),
@@ -43,7 +43,7 @@ impl Usage {
         clock::read(libc::CLOCK_PROCESS_CPUTIME_ID)
     }
 
-    /// What it holds of the memory; `None` = not known.
+    /// The memory that it holds; `None` = not known.
     pub fn memory(&self) -> Option<Memory> {
         let status = self.status()?;
         Some(Memory {

@@ -24,7 +24,7 @@ use std::borrow::Cow;
 const TLS_1_2: u16 = 0x0303;
 const TLS_1_3: u16 = 0x0304;
 
-/// What the bytes so far amount to.
+/// The result so far.
 #[derive(Clone, Debug)]
 pub enum Peek<'a> {
     Incomplete,
@@ -139,7 +139,7 @@ impl<'a> ClientHello<'a> {
         self.highest_version
     }
 
-    /// What a client before TLS 1.3 means by "my newest version"; `0x0303` from later ones.
+    /// The "newest version" of a client before TLS 1.3; `0x0303` from later ones.
     pub fn legacy_version(&self) -> u16 {
         self.legacy_version
     }
@@ -165,7 +165,7 @@ impl<'a> ClientHello<'a> {
         std::str::from_utf8(name).ok()
     }
 
-    /// What stands in the place of a host name and is none.
+    /// The bytes in the place of a host name, if they are none.
     pub fn other_name(&self) -> Option<&[u8]> {
         Some(self.extensions.other_name?.within(&self.body))
     }

@@ -20,7 +20,7 @@ pub use v2::{ClientTls, HEADER_BYTES_MAX, HeaderTooLong, HeaderV2};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Parsed<'a> {
     pub header: Header<'a>,
-    /// Where the connection's own bytes begin; before it lies what a pass-through sends on as is.
+    /// The length of the header; a pass-through sends these bytes on as they are.
     pub wire_bytes: usize,
 }
 

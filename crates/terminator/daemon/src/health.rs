@@ -1,8 +1,8 @@
 //! Active checks of servers, made by the control side of the worker process.
 //!
-//! Owns when servers are checked, each at all its addresses and no address for another one, and what
-//! is reported; how one check is made is `probe`'s, what results add up to is `backend::check`'s, and what follows from it the
-//! pools'.
+//! Owns when servers are checked, each at all its addresses and no address for another one, and
+//! what is reported; how one check is made is `probe`'s, what results add up to is
+//! `backend::check`'s, and what follows from it the pools'.
 
 mod probe;
 
@@ -310,8 +310,8 @@ impl Watch {
         }
     }
 
-    /// Begins a probe of each address that has none under way: a slow one takes as many rounds as it
-    /// needs, and the others go on meanwhile.
+    /// Begins a probe of each address that has none under way: a slow one takes as many rounds as
+    /// it needs, and the others go on meanwhile.
     fn begin_round(
         &self,
         probes: &mut JoinSet<(Address, Result<Passed, ProbeFault>)>,

@@ -1,11 +1,11 @@
-//! Where a client's TLS session is, as far as it is known: the server to dial first.
+//! The server that has a client's TLS session, as far as it is known: the one to dial first.
 
 use backend::server::ServerId;
 use flow::facts::Facts;
 
 use crate::service::Service;
 
-/// What is known of the session that a client offers.
+/// The knowledge of the session that a client offers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Affinity {
     #[default]
@@ -24,7 +24,7 @@ impl Affinity {
     }
 }
 
-/// What is known of the session that the client offers.
+/// Looks up the session that the client offers.
 pub(crate) fn affinity_of(service: &Service, facts: &Facts) -> Affinity {
     let session = facts.passing_session.as_ref();
     let offered = session.and_then(|one| one.offered);

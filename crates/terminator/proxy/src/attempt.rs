@@ -147,8 +147,8 @@ impl Attempt {
     }
 }
 
-/// Where a connection to a server comes from. One that would have to come from an address of the
-/// other family is not made: it would come from a wrong one.
+/// The source of a connection to a server. One that would have to come from an address of the other
+/// family is not made: it would come from a wrong one.
 fn source_of(
     source: &SourceAddress,
     server: &Address,
@@ -177,7 +177,7 @@ const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 const ENOBUFS: i32 = 105;
 
-/// What a failed dial speaks against, and how the connection ends if it was the last.
+/// The party that a failed dial speaks against, and how the connection ends if it was the last.
 ///
 /// A Unix listener whose queue is full is not dead (connect(2), `EAGAIN`). The same error of TCP
 /// and `EADDRNOTAVAIL` say that no local port is left for this destination.

@@ -48,7 +48,7 @@ pub(crate) struct Context<'a> {
     pub(crate) sources: &'a Rc<Sources>,
     pub(crate) calls: &'a Calls,
     pub(crate) now: Instant,
-    /// What is answered from now on is the last.
+    /// The next answer is the last.
     pub(crate) is_draining: bool,
     /// Bytes that may move at once, of those that we encrypt and of those that the kernel does.
     pub(crate) bulk_bytes: [usize; 2],
@@ -68,7 +68,7 @@ pub(crate) enum Turn {
     Over,
 }
 
-/// Where a connection that has relayed nothing is listed, by its worker and by its service.
+/// The lists that have a connection which has relayed nothing: its worker's and its service's.
 pub(crate) struct Listed {
     pub(crate) stage: Stage,
     pub(crate) of_worker: Key,
@@ -79,7 +79,7 @@ pub(crate) struct Listed {
 pub(crate) struct Connection {
     pub(crate) flow: Flow,
     pub(crate) service: Rc<Service>,
-    /// Of which one is to be chosen, until it is; `service` stands for them all until then.
+    /// The services among which the hello chooses; `service` stands for them all until then.
     pub(crate) shared: Option<Rc<SharedServices>>,
     /// The hello is there to choose by.
     pub(crate) is_to_be_routed: bool,
@@ -105,7 +105,7 @@ pub(crate) struct Connection {
     keep_alive_at: Option<Instant>,
     counted_up: u64,
     counted_down: u64,
-    /// Of what is not yet counted, the bytes that went past our buffers.
+    /// The bytes that went past our buffers and are not yet counted.
     passed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is counted of a connection whose handshake is over, or came to nothing.
+//! The counters of a connection whose handshake is over, or came to nothing.
 
 use telemetry::catalogue::ServiceCounter;
 use telemetry::counters::Handshake;

@@ -6,11 +6,12 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Those that no connection takes: for each worker to accept one more and refuse it, and for
+/// Descriptors that no connection takes: for each worker to accept one more and refuse it, and for
 /// operators.
 const KEPT_FOR_REFUSALS: u64 = 16;
 
-/// Those that no file takes: a client that cannot be sent one gets an answer, over a connection.
+/// Descriptors that no file takes: a client that cannot be sent one gets an answer, over a
+/// connection.
 const KEPT_FOR_CONNECTIONS: u64 = 2 * KEPT_FOR_REFUSALS;
 
 /// How many the process may have open.

@@ -35,7 +35,8 @@ const BROADCAST_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Dial {
     tried: Tried,
-    /// Those tried, and those that are only busy: these are dialled again after a pause.
+    /// Addresses that were tried, and those that are only busy: these are dialled again after a
+    /// pause.
     passed_over: Tried,
     pause: Option<Pause>,
     /// In the queue of servers that are full.
@@ -369,7 +370,8 @@ impl Dial {
         if let Some(picked) = next {
             let started = self.add_rival(service, driver, flow, token, (picked, false), now);
             self.rivals.race_at(match started {
-                // Where the server has no room nothing is noted, and the next one would be the same.
+                // Where the server has no room nothing is noted, and the next one would be the
+                // same.
                 RivalStart::Begun | RivalStart::ServerFull => Some(now + ATTEMPT_DELAY),
                 RivalStart::Failed => Some(now),
                 // The one that is waited for has to do.

@@ -23,7 +23,8 @@ const STUCK_FACTOR: usize = 4;
 #[derive(Clone)]
 pub(crate) struct FileThreads(Arc<Shared>);
 
-/// What jobs wait for: the files of a service. If it hangs, the others have threads still.
+/// The subject that jobs wait for: the files of a service. If it hangs, the others have threads
+/// still.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     stuck: AtomicUsize,
@@ -44,7 +45,7 @@ pub(crate) struct Job {
 struct Shared {
     /// How many threads are wanted that are not stuck.
     wanted: usize,
-    /// Where they run: a worker that starts one is pinned.
+    /// The CPUs that they run on: a worker that starts one is pinned.
     cpus: Vec<u16>,
     state: Mutex<State>,
     has_work: Condvar,

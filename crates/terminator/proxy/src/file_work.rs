@@ -1,4 +1,4 @@
-//! What is done with files: at once, where the kernel has it in memory, or on a thread that waits.
+//! The work on files: at once, where the kernel has it in memory, or on a thread that waits.
 //!
 //! Owns the calls that may wait for a disk, each in both kinds. When which is made, and what
 //! becomes of the answer, is `files`'s.
@@ -55,7 +55,7 @@ impl Files {
         }
     }
 
-    /// What is at a path; `None` = only a thread that waits can tell.
+    /// Finds a path; `None` = only a thread that waits can tell.
     pub(crate) fn find_cached(&self, path: &[u8]) -> Option<(Found, Option<Arc<File>>)> {
         #[cfg(test)]
         if IS_COLD.get() {

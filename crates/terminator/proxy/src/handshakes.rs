@@ -1,4 +1,4 @@
-//! Which handshake a worker serves next.
+//! The order in which a worker serves handshakes.
 //!
 //! Owns the order, and nothing of what a handshake is. Those that were answered once go first, in
 //! the order in which they came back: what is left of them is cheap, and a signature that was made
@@ -35,7 +35,7 @@ pub(crate) const HELLO_BYTES: usize = 4 << 10;
 /// Time that newcomers with a session may use for each unit that the others use, while both wait.
 const RESUMING_SHARE: u32 = 7;
 
-/// What they may use at once at the most.
+/// The most that they may use at once.
 const CREDIT_MAX: Duration = Duration::from_millis(50);
 
 /// Handshakes with something to work on.

@@ -9,10 +9,10 @@ use std::time::Duration;
 /// From one batch to the next one, unless much has come.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is written without waiting for the interval's end.
+/// Lines of this many bytes are written without waiting for the interval's end.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// What waits for a writer that does not keep up.
+/// Lines of this many bytes may wait for a writer that does not keep up.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ impl LineQueue {
             .wait_timeout_while(waiting, time_max, is_left);
     }
 
-    /// Nothing follows: the writer ends when it has written what waits.
+    /// Ends the queue: the writer ends when it has written what waits.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.is_due.notify_one();

@@ -81,8 +81,8 @@ impl Listener {
         }
     }
 
-    /// Where the ends of a connection from here are. The local address is asked for only if it is
-    /// not known and a PROXY header shows it.
+    /// The ends of a connection from here. The local address is asked for only if it is not known
+    /// and a PROXY header shows it.
     pub(crate) fn route(&self, front: &Socket, peer: PeerAddress) -> Route {
         let PeerAddress::Ip(source) = peer else {
             return Route {

@@ -4,7 +4,7 @@ use std::io::{self, IoSliceMut};
 
 use crate::driver::PIECES_MAX;
 
-/// Where responses go: pieces that are filled in order.
+/// The room for responses: pieces that are filled in order.
 pub(crate) struct Pieces<'a> {
     pieces: [&'a mut [u8]; PIECES_MAX],
     /// The first that has room.
@@ -21,7 +21,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// What has no room any more is empty, and what was never there is as well.
+    /// Whether there is no room: pieces that are full, or that were never there.
     pub(crate) fn is_full(&self) -> bool {
         self.pieces
             .get(self.first)
@@ -49,7 +49,7 @@ impl<'a> Pieces<'a> {
         bytes.len() - rest.len()
     }
 
-    /// Has up to `bytes` bytes read into what is left.
+    /// Reads up to `bytes` bytes into the room that is left.
     pub(crate) fn fill(
         &mut self,
         bytes: usize,

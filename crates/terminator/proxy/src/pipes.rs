@@ -6,8 +6,8 @@ use sys::transfer::Pipe;
 
 use crate::descriptors::Descriptors;
 
-/// What a pipe holds: as much as the large buffer (`flow::buffer`), for the same reason. What is
-/// spliced is encrypted by this CPU at once, and more would not fit its second-level cache.
+/// The bytes that a pipe holds: as much as the large buffer (`flow::buffer`), for the same reason.
+/// What is spliced is encrypted by this CPU at once, and more would not fit its second-level cache.
 const PIPE_BYTES: usize = 256 << 10;
 
 /// Pipes that one worker has at once: 128 descriptors. Beyond that bytes go through buffers, which

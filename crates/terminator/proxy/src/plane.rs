@@ -146,7 +146,7 @@ impl Plane {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = plan;
     }
 
-    /// Has all workers take what waits at their listeners, and then leave those alone; or accept
+    /// Makes all workers take what waits at their listeners, and then leave those alone; or accept
     /// again. Returns when every worker does.
     pub fn accept(&self, accepts: bool) {
         let (answer, answers) = channel();

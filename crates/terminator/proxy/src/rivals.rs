@@ -16,8 +16,8 @@ use crate::service::Service;
 /// the "Connection Attempt Delay" that RFC 8305, section 5, recommends.
 pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// Dials beside the one that is waited for, each with a descriptor: races only out of the lower half
-/// of all descriptors, because every connection has to find its two.
+/// Dials beside the one that is waited for, each with a descriptor: races only out of the lower
+/// half of all descriptors, because every connection has to find its two.
 const RIVALS_MAX: usize = 3;
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ pub(crate) struct Rivals {
 struct Rival {
     attempt: Attempt,
     socket: Socket,
-    /// Of an address that was ejected: nobody waits for it, and it goes on when another has won.
+    /// The address was ejected: nobody waits for it, and it goes on when another has won.
     is_trial: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Which connection a worker serves next, and for how long before it looks at the kernel again.
+//! The order in which a worker serves connections, and how long before it looks at the kernel
+//! again.
 //!
 //! Owns the order, and nothing of what a connection is. There are three classes, each with a slice
 //! of the turn: established connections that move little, handshakes, and bulk. A turn is over
@@ -27,7 +28,7 @@ const HANDSHAKE_SLICE: Duration = Duration::from_micros(500);
 /// costs a hundredth of it.
 const BULK_SLICE: Duration = Duration::from_micros(300);
 
-/// What a connection wants to be served for.
+/// The purpose for which a connection wants to be served.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Class {
     /// Established, and its last turn moved little.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::options::RateMin;
 
-/// What was sent to a client up to now, and what it has of that, in bytes.
+/// The bytes that were sent to a client up to now, and those of them that it has.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Progress {
     pub(crate) sent: u64,
@@ -64,7 +64,7 @@ mod tests {
         Progress { sent, acknowledged }
     }
 
-    /// What each window's end finds, of a client that had `first` when it was first watched.
+    /// The verdict at each window's end, of a client that had `first` when it was first watched.
     fn judged(first: Progress, ends: &[Progress]) -> Vec<bool> {
         let (mut now, mut client) = (Instant::now(), SlowClient::default());
         client.watch(RATE, now, || first);

@@ -201,7 +201,7 @@ impl Drop for SourcePlace {
     }
 }
 
-/// What an address counts as: IPv4 in its IPv6 form, so that both have one key.
+/// The key of an address: IPv4 in its IPv6 form, so that both have one key.
 fn source_of(client: IpAddr, ipv6_prefix_bits: u8) -> u128 {
     match client.to_canonical() {
         IpAddr::V4(client) => client.to_ipv6_mapped().to_bits(),

@@ -68,7 +68,7 @@ pub(crate) struct Worker {
     listeners: Listeners,
     /// Connections with something to work on.
     schedule: Schedule,
-    /// Of bytes that we encrypt, and of those that the kernel does.
+    /// The paces of bytes that we encrypt, and of those that the kernel does.
     paces: [Pace; 2],
     lingering: Lingering,
     limits: Limits,
@@ -259,7 +259,7 @@ impl Worker {
         }
     }
 
-    /// Has a connection be served in its turn.
+    /// Puts a connection into the schedule, to be served in its turn.
     fn queue(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.find(id)
             && !connection.is_queued

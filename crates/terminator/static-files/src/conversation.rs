@@ -11,7 +11,7 @@ use crate::response::Response;
 use crate::search::Search;
 use crate::status::Status;
 
-/// What a client that expects it is sent before it sends content (RFC 9110 section 15.2.1).
+/// The interim response before a client sends content (RFC 9110 section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 const CONTINUE_BYTES: usize = CONTINUE.len();
@@ -24,7 +24,8 @@ const CONTINUE_BYTES: usize = CONTINUE.len();
 #[derive(Debug)]
 pub struct Conversation {
     options: Arc<Options>,
-    /// What came and was not read yet: a part of a head, or requests that wait for their turn.
+    /// The bytes that came and were not read yet: a part of a head, or requests that wait for their
+    /// turn.
     input: Vec<u8>,
     /// The number of its bytes that hold no end of a head.
     known: usize,
@@ -55,7 +56,7 @@ struct Content {
     request: Request,
     /// The number of bytes that are still to come.
     left: u64,
-    /// What is left of [`CONTINUE`] to be sent.
+    /// The rest of [`CONTINUE`] that is to be sent.
     interim: &'static [u8],
 }
 
@@ -106,7 +107,7 @@ impl Conversation {
         }
     }
 
-    /// What must be known before it can go on.
+    /// The question that must be answered before it can go on.
     pub fn question(&self) -> Option<Question<'_>> {
         match &self.stage {
             Stage::Asking(search) => Some(search.question()),

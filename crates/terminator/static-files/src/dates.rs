@@ -18,7 +18,7 @@ pub(crate) fn written(time: SystemTime) -> HttpDate {
     HttpDate::from(whole_second(time))
 }
 
-/// What a field says, in any of the three forms; nothing if it is no date.
+/// Reads a field in any of the three forms; `None` if it is no date.
 pub(crate) fn read(field: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(field).ok()?).ok()
 }

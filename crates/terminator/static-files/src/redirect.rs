@@ -1,5 +1,5 @@
-//! Where a request is redirected to: the same resource by https (RFC 9110 sections 4.2.2 and
-//! 7.1). Owns which hosts are taken into an address that we send; reads no path.
+//! The place that a request is redirected to: the same resource by https (RFC 9110 sections 4.2.2
+//! and 7.1). Owns which hosts are taken into an address that we send; reads no path.
 
 use std::io::Write;
 use std::net::Ipv6Addr;
@@ -8,8 +8,8 @@ use crate::options::Redirect;
 use crate::percent;
 use crate::target;
 
-/// Where the files stand that prove to a certificate authority who we are, and which it may ask
-/// for by plain HTTP only (RFC 8555 section 8.3). Decoded, beneath the root.
+/// The folder of files that prove to a certificate authority who we are, and which it may ask for
+/// by plain HTTP only (RFC 8555 section 8.3). Decoded, beneath the root.
 const CHALLENGES: &[u8] = b".well-known/acme-challenge/";
 
 /// The port of https, which its addresses leave out.

@@ -61,7 +61,7 @@ pub(crate) enum Method {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    /// Nothing if no file can have that name, or if the method is not for files.
+    /// `None` if no file can have that name, or if the method is not for files.
     pub(crate) target: Option<Target>,
     /// The address by https, if requests are redirected.
     pub(crate) location: Option<Box<[u8]>>,

@@ -29,7 +29,7 @@ struct FileRange {
     bytes: u64,
 }
 
-/// What is left of a multipart body (RFC 9110 section 14.6).
+/// The rest of a multipart body (RFC 9110 section 14.6).
 #[derive(Debug)]
 struct Parts {
     left: std::vec::IntoIter<Part>,
@@ -37,7 +37,7 @@ struct Parts {
     closed: bool,
 }
 
-/// What the heads of all parts have in common.
+/// The common form of the heads of all parts.
 #[derive(Debug)]
 struct PartForm {
     boundary: String,
@@ -91,7 +91,7 @@ impl Response {
         self.status.code()
     }
 
-    /// What goes out next; nothing when all of it went.
+    /// The next output; [`Output::Nothing`] when all of it went.
     pub(crate) fn output(&self) -> Output<'_> {
         if self.sent < self.bytes.len() {
             Output::Bytes(&self.bytes[self.sent..])

@@ -55,7 +55,7 @@ pub(crate) enum Outcome {
 }
 
 impl Search {
-    /// What a request is answered with whatever there is, if that is so.
+    /// The answer to a request that needs no look at files, if it is one.
     pub(crate) fn known_at_once(request: &Request, options: &Options) -> Option<Outcome> {
         if request.location.is_some() {
             let target = request.target.as_ref();

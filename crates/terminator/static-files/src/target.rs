@@ -1,6 +1,6 @@
-//! What a request asks for: the request target (RFC 9112 section 3.2) as a path beneath the root.
-//! Owns decoding and dot segments, and that nothing it returns climbs. It knows no file system; who
-//! opens the path does so beneath the root only, so this is the first of two walls.
+//! The target of a request (RFC 9112 section 3.2) as a path beneath the root. Owns decoding and dot
+//! segments, and that nothing it returns climbs. It knows no file system; who opens the path does
+//! so beneath the root only, so this is the first of two walls.
 
 use crate::percent;
 
@@ -22,7 +22,7 @@ pub(crate) struct Target {
     pub(crate) path: Vec<u8>,
     /// Whether it was written as a folder, with a `/` at its end.
     pub(crate) folder: bool,
-    /// What followed the `?`, as it was written.
+    /// The query behind the `?`, as it was written.
     pub(crate) query: Option<Vec<u8>>,
 }
 
@@ -87,9 +87,9 @@ impl Target {
         names.any(|name| name.starts_with(b"."))
     }
 
-    /// Where this is to be found if it is a folder: an absolute path on this server, with the
-    /// query. Since names are not empty and `/` and `\` in them are encoded, it cannot be read as
-    /// the name of another server.
+    /// The location of this as a folder: an absolute path on this server, with the query. Since
+    /// names are not empty and `/` and `\` in them are encoded, it cannot be read as the name of
+    /// another server.
     pub(crate) fn location_of_folder(&self) -> Vec<u8> {
         let mut location = vec![b'/'];
         if !self.path.is_empty() {

@@ -1,5 +1,5 @@
-//! Which version of a file it is, and whether it is the one that the client means (RFC 9110
-//! sections 8.8 and 13). Owns entity tags and conditions; their status is `response`'s.
+//! The version of a file, and whether it is the one that the client means (RFC 9110 sections 8.8
+//! and 13). Owns entity tags and conditions; their status is `response`'s.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,7 @@ use crate::dates;
 /// (RFC 9110 section 8.8.1), so nobody joins parts of two versions by them.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// What distinguishes one version of a file from the others.
+/// The tags that distinguish one version of a file from the others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Validators {
     modified_ns: u128,
@@ -23,7 +23,7 @@ pub(crate) struct Validators {
 }
 
 impl Validators {
-    /// Those of a file of this length, time of modification and inode.
+    /// The validators of a file of this length, time of modification and inode.
     pub(crate) fn of(bytes: u64, modified: SystemTime, identity: u64, now: SystemTime) -> Self {
         let since = modified.duration_since(SystemTime::UNIX_EPOCH);
         let settled = now.duration_since(modified);
@@ -41,7 +41,7 @@ impl Validators {
         self.last_modified
     }
 
-    /// What the `ETag` field says.
+    /// The value of the `ETag` field.
     pub(crate) fn entity_tag(&self) -> EntityTag {
         EntityTag(*self)
     }
@@ -81,7 +81,7 @@ impl Validators {
     }
 }
 
-/// Of the number of a file only what distinguishes it from others with the same time and length:
+/// Reduces the number of a file to what distinguishes it from others with the same time and length:
 /// numbers of inodes are nobody else's business.
 fn folded(identity: u64, bytes: u64, modified_ns: u128) -> u32 {
     let low = modified_ns.to_le_bytes();

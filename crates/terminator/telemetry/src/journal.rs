@@ -9,7 +9,7 @@ use crate::level::Level;
 /// The field that people are shown, before its value.
 pub(crate) const MESSAGE: &[u8] = b"MESSAGE=";
 
-/// What every entry has. No time is among it: the journal notes when an entry came.
+/// The fields of every entry. No time is among them: the journal notes when an entry came.
 fn start(level: Level) -> [(&'static str, String); 2] {
     [
         ("PRIORITY", level.severity().to_string()),

@@ -6,7 +6,7 @@ pub enum Level {
     /// Something is broken, and clients notice.
     Error = 3,
     Warning = 4,
-    /// What an operator has done, or a change for the better.
+    /// A deed of an operator, or a change for the better.
     Notice = 5,
     Info = 6,
 }

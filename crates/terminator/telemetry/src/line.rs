@@ -24,7 +24,7 @@ pub enum LineFormat {
     Text,
 }
 
-/// What a line is within, which has its fields as well.
+/// The frame of a line, which has its fields as well.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Envelope {
     Bare,
@@ -82,7 +82,7 @@ fn level(reason: Reason) -> Level {
 pub struct ConnectionLine<'a> {
     /// When it was accepted, in microseconds since the epoch.
     pub time_us: u64,
-    /// Its number, unique among the worker process's connections.
+    /// The number, unique among the worker process's connections.
     pub id: u64,
     pub worker: usize,
     pub service: &'a str,
@@ -97,15 +97,15 @@ pub struct ConnectionLine<'a> {
     pub group: Option<&'a str>,
     /// How the handshake was made.
     pub handshake: Option<HandshakeKind>,
-    /// Why the session that the client offered was not resumed.
+    /// The reason why the session that the client offered was not resumed.
     pub resumption_miss: Option<ResumptionMiss>,
-    /// Where the session was found that the client offered and this host did not have.
+    /// The tier that had the session which the client offered and this host did not have.
     pub session_tier: Option<SessionTier>,
-    /// What became of early data, if the client offered any.
+    /// The fate of early data, if the client offered any.
     pub early_data: Option<EarlyData>,
     /// The protocol agreed on (RFC 7301).
     pub alpn: Option<&'a [u8]>,
-    /// What encrypted the records that the client was sent, at the end.
+    /// The encryptor of the records that the client was sent, at the end.
     pub encrypted_by: Option<EncryptedBy>,
     /// The common name of the client's certificate.
     pub client_cn: Option<&'a str>,
@@ -130,7 +130,7 @@ pub struct ConnectionLine<'a> {
     /// How many connections that ended alike this line stands for.
     pub sampled: u32,
     pub reason: Reason,
-    /// What else is known: the alert's name, the library's message.
+    /// Further words: the alert's name, the library's message.
     pub detail: Option<&'a str>,
 }
 
@@ -268,7 +268,7 @@ struct Allowance {
 }
 
 impl LineLimiter {
-    /// So many lines a second for each reason that is a failure, and for each that is none.
+    /// Limits the lines per second for each reason that is a failure, and for each that is none.
     pub fn new(failures_per_second: u32, successes_per_second: u32) -> Self {
         Self {
             failures_per_second,

@@ -1,5 +1,5 @@
-//! What the program says of itself, beside the lines about connections: a text with its time and
-//! how grave it is, in the forms that people and collectors of logs read.
+//! The program's messages about itself, beside the lines about connections: a text with its time
+//! and how grave it is, in the forms that people and collectors of logs read.
 //!
 //! Owns the forms. No clock is read and nothing is sent.
 

@@ -33,7 +33,7 @@ macro_rules! named {
 
 macro_rules! reasons {
     ($($variant:ident, $fault:literal, $name:literal, $help:literal;)*) => {
-        /// Why a connection ended. Every connection ends with exactly one of these.
+        /// The reason why a connection ended. Every connection ends with exactly one of these.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[repr(u8)]
         pub enum Reason {
@@ -155,7 +155,7 @@ pub fn write_reference(out: &mut String) {
 }
 
 named! {
-    /// What kind of handshake a connection made.
+    /// The kind of handshake that a connection made.
     HandshakeKind {
         /// With certificates and signatures.
         Full = "full",
@@ -169,7 +169,7 @@ named! {
         PskCache = "psk-cache",
     }
 
-    /// Why a session that a client offered was not resumed; it got a full handshake.
+    /// The reason why a session that a client offered was not resumed; it got a full handshake.
     ResumptionMiss {
         /// A session that the cache does not hold.
         Unknown = "unknown",
@@ -191,7 +191,7 @@ named! {
         ServerCertificate = "server-certificate",
     }
 
-    /// Where a session was looked for that this host's cache does not hold.
+    /// The tiers in which a session was looked for that this host's cache does not hold.
     SessionTier {
         /// The cluster's peers, who answered in time.
         Peers = "peers",
@@ -201,7 +201,7 @@ named! {
         Nowhere = "nowhere",
     }
 
-    /// Why a datagram from the cluster's network was dropped.
+    /// The reason why a datagram from the cluster's network was dropped.
     ClusterRejection {
         /// It is no datagram of a cluster, or of a form that nobody sends.
         Malformed = "malformed",
@@ -226,7 +226,7 @@ named! {
         RateLimited = "rate-limited",
     }
 
-    /// What became of sessions that were to be shared with the cluster.
+    /// The fate of sessions that were to be shared with the cluster.
     ClusterUpdate {
         /// A session was sent to the peers.
         Published = "published",
@@ -246,7 +246,7 @@ named! {
         Dropped = "dropped",
     }
 
-    /// Why a value from the session store was not taken for a session.
+    /// The reason why a value from the session store was not taken for a session.
     StoreRejection {
         /// It is no value of a cluster.
         Malformed = "malformed",
@@ -256,13 +256,13 @@ named! {
         UnknownSecret = "unknown-secret",
         /// It does not decrypt: somebody forged or changed it, or put it under another name.
         Forged = "forged",
-        /// Its session has ended, and the store kept it all the same.
+        /// The session has ended, and the store kept it all the same.
         Expired = "expired",
-        /// Its session resumes once and was used up here: somebody put it back.
+        /// The session resumes once and was used up here: somebody put it back.
         Replayed = "replayed",
     }
 
-    /// What became of sessions that were to go to the session store.
+    /// The fate of sessions that were to go to the session store.
     StoreUpdate {
         /// A session was stored.
         Published = "published",
@@ -274,7 +274,7 @@ named! {
         Dropped = "dropped",
     }
 
-    /// Why a request to the session store failed.
+    /// The reason why a request to the session store failed.
     StoreFailure {
         /// There was no answer in time.
         Timeout = "timeout",
@@ -282,7 +282,7 @@ named! {
         Connection = "connection",
         /// The store refuses our user or password, or what the user asks for.
         Authentication = "authentication",
-        /// Its memory is full, and it evicts nothing.
+        /// The store's memory is full, and it evicts nothing.
         Full = "full",
         /// It is a replica, or writes nothing for another reason.
         ReadOnly = "read-only",
@@ -294,7 +294,7 @@ named! {
         Refused = "refused",
     }
 
-    /// What became of early data (RFC 8446 section 2.3) that a client offered.
+    /// The fate of early data (RFC 8446 section 2.3) that a client offered.
     EarlyData {
         /// A server got it.
         Accepted = "accepted",
@@ -305,8 +305,8 @@ named! {
         UnknownSession = "unknown-session",
     }
 
-    /// Why a connection that was long enough for it was not handed to the kernel; it went on in
-    /// user space.
+    /// The reason why a connection that was long enough for it was not handed to the kernel; it
+    /// went on in user space.
     OffloadRefusal {
         /// This host's kernel takes no connection of TLS.
         NoKernelTls = "no-kernel-tls",
@@ -316,7 +316,7 @@ named! {
         Failed = "failed",
     }
 
-    /// What encrypts the records that a client is sent.
+    /// The encryptor of the records that a client is sent.
     EncryptedBy {
         /// This program.
         UserSpace = "user-space",

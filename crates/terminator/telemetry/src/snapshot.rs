@@ -1,4 +1,4 @@
-//! What was counted, as plain values: summed over the workers, and by worker where that says more.
+//! The counts as plain values: summed over the workers, and by worker where that says more.
 //!
 //! Owns the values and their sums, and names each by the catalogue; how they are shown is others'
 //! business.
@@ -14,7 +14,7 @@ use crate::catalogue::{
 /// All counts at one time. Counters of one worker may be a few events apart from each other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// Those in use, in the order in which they were first named.
+    /// The services in use, in the order in which they were first named.
     pub services: Vec<ServiceSnapshot>,
     pub workers: Vec<Counts<Worker>>,
 }
@@ -24,7 +24,7 @@ pub struct Snapshot {
 pub struct ServiceSnapshot {
     pub name: String,
     pub counts: Counts<Service>,
-    /// Those in use, in the order in which they were first named.
+    /// The servers in use, in the order in which they were first named.
     pub servers: Vec<ServerSnapshot>,
 }
 
@@ -32,7 +32,7 @@ pub struct ServiceSnapshot {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerSnapshot {
     pub name: String,
-    /// Its addresses that some worker dials only if no other is left.
+    /// The addresses that some worker dials only if no other is left.
     pub addresses_down: BTreeSet<String>,
     pub counts: Counts<Server>,
 }

@@ -11,15 +11,16 @@ use crate::level::Level;
 /// (RFC 5612), since we have none.
 pub(crate) const DATA_ID: &[u8] = b"lariat@32473";
 
-/// What a name of a host may have (RFC 5424, 6).
+/// The longest name of a host (RFC 5424, 6).
 const HOST_BYTES_MAX: usize = 255;
 
-/// What kind of program speaks (RFC 5424, 6.2.1).
+/// The kind of program that speaks (RFC 5424, 6.2.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Facility(u8);
 
 impl Facility {
-    /// Those that a program which is no part of the system's core may have, by their names.
+    /// The facilities that a program which is no part of the system's core may have, by their
+    /// names.
     pub const NAMED: [(&str, Self); 20] = [
         ("user", Self(1)),
         ("mail", Self(2)),
@@ -54,12 +55,12 @@ impl Facility {
     }
 }
 
-/// Which host and process speak: what follows the time in a header, up to the kind of message.
+/// The host and process that speak: the part of a header from the time up to the kind of message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Origin(String);
 
 impl Origin {
-    /// Of a process of this number on the host of that name.
+    /// The sender of this number of process on the host of that name.
     pub fn new(host: &str, pid: u32) -> Self {
         let graphic = host.chars().filter(char::is_ascii_graphic);
         let host: String = graphic.take(HOST_BYTES_MAX).collect();

@@ -1,4 +1,4 @@
-//! What this kernel does of TLS: tried, not looked up; and why not, where it does nothing.
+//! The kernel's abilities for TLS: tried, not looked up; and the reason where it has none.
 //!
 //! Opens connections to itself on loopback. Their keys are zeros; nothing is sent over them. As
 //! root the first try also loads the kernel's module, which others may not.
@@ -14,9 +14,9 @@ use super::{Cipher, Half, IV_BYTES, Keys, PAIRS, Version, attach, install};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Found {
-    /// Why the kernel takes no connection; `None` = it does.
+    /// The reason why the kernel takes no connection; `None` = it does.
     pub lack: Option<Lack>,
-    /// What was tried; empty if it takes no connection.
+    /// The outcome for each cipher; empty if it takes no connection.
     pub tried: Vec<Tried>,
     /// Whether keys of TLS 1.3 can be changed after they were handed over, as a KeyUpdate asks for
     /// (RFC 8446 section 4.6.3).
@@ -36,7 +36,7 @@ pub struct Tried {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lack {
     NotBuilt,
-    /// Its module is not loaded, and we may not load it.
+    /// The module is not loaded, and we may not load it.
     NotLoaded,
     /// One of these two: it does not say how it was built.
     NotThere,
@@ -115,7 +115,7 @@ impl Found {
         })
     }
 
-    /// What holds, in one sentence without its subject and full stop: `its module is not loaded`.
+    /// The reason in one sentence without its subject and full stop: `its module is not loaded`.
     pub fn sentence(&self) -> String {
         if let Some(lack) = self.lack {
             return lack.to_string();
@@ -138,7 +138,7 @@ impl Found {
         format!("the kernel {suites}, and {rekeys}")
     }
 
-    /// What its owner can do for it to encrypt with all.
+    /// The step by which the host's owner lets it encrypt with all.
     pub fn remedy(&self) -> Option<&'static str> {
         if let Some(lack) = self.lack {
             return lack.remedy();
@@ -153,7 +153,7 @@ impl Found {
     }
 }
 
-/// Where the kernel's cryptography lacks a cipher (`ENOENT`).
+/// The remedy where the kernel's cryptography lacks a cipher (`ENOENT`).
 pub const CIPHER_REMEDY: &str = "the kernel's cryptography lacks it: load the cipher's module as \
      root, as in `modprobe gcm` or `modprobe chacha20poly1305`";
 
@@ -225,8 +225,8 @@ enum Built {
     Not,
 }
 
-/// What the kernel says of its own build. `None` = neither its configuration nor the module is
-/// there.
+/// The build of the kernel's TLS by its own words. `None` = neither its configuration nor the
+/// module is there.
 fn tls_built() -> Option<Built> {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();

@@ -1,4 +1,4 @@
-//! What a process sees of itself: its rights, its memory, its CPU.
+//! The view that a process has of itself: its rights, its memory, its CPU.
 
 use std::collections::HashMap;
 

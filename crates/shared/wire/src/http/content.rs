@@ -7,7 +7,7 @@ const EXTRA_BYTES_MAX: u16 = 16 * 1024;
 /// Sixteen hexadecimal digits fill 64 bits.
 const DIGITS_MAX: u8 = 16;
 
-/// Where the content of a message ends (RFC 9112 section 6.3).
+/// The end of a message's content (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ContentEnd {
     /// After this number of bytes; 0 if there is no content.

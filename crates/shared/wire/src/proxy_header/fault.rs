@@ -1,4 +1,4 @@
-//! Why a PROXY header is refused.
+//! Reasons to refuse a PROXY header.
 
 /// A fault of the sending proxy, or of a peer that is not a proxy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What a PROXY header says, whichever version carried it.
+//! The content of a PROXY header, whichever version carried it.
 
 use super::tlv::Tlvs;
 use std::net::{IpAddr, SocketAddr};

@@ -14,7 +14,7 @@ pub mod kind {
     pub const NOOP: u8 = 0x04;
     /// Up to 128 opaque bytes that name the connection.
     pub const UNIQUE_ID: u8 = 0x05;
-    /// What is known of the client's TLS; holds the `SSL_` fields.
+    /// Facts about the client's TLS; holds the `SSL_` fields.
     pub const SSL: u8 = 0x20;
     /// Inside `SSL`: the TLS version, `TLSv1.3`.
     pub const SSL_VERSION: u8 = 0x21;
@@ -35,8 +35,8 @@ pub mod kind {
     pub const NETNS: u8 = 0x30;
     /// The first of sixteen types for private use; hitch puts the client certificate here.
     pub const CUSTOM_FIRST: u8 = 0xe0;
-    /// Of our own: the connection begins with TLS early data (RFC 8446 section 2.3), which may be a
-    /// replay. Four bytes, big-endian: the most bytes of the stream that are early data.
+    /// A kind of our own: the connection begins with TLS early data (RFC 8446 section 2.3), which
+    /// may be a replay. Four bytes, big-endian: the most bytes of the stream that are early data.
     pub const EARLY_DATA: u8 = 0xe1;
 }
 
@@ -46,7 +46,6 @@ pub(super) const UNIQUE_ID_BYTES_MAX: usize = 128;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Tlv<'a> {
     pub kind: u8,
-    /// Its bytes.
     pub value: &'a [u8],
 }
 
@@ -125,7 +124,7 @@ fn next<'a>(cursor: &mut Cursor<'a>) -> Option<Tlv<'a>> {
     Some(Tlv { kind, value })
 }
 
-/// What is known of the client's TLS (section 2.2.6).
+/// Facts about the client's TLS (section 2.2.6).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ssl<'a> {
     flags: u8,

@@ -40,7 +40,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<(Header<'_>, usize)>, ProxyFau
     Ok(Some((header, line_bytes + 2)))
 }
 
-/// Where the CRLF stands. Neither half of it counts alone.
+/// The place of the CRLF. Neither half of it counts alone.
 fn line_end(bytes: &[u8]) -> Result<Option<usize>, ProxyFault> {
     let line = bytes.get(..LINE_BYTES_MAX).unwrap_or(bytes);
     match line.iter().position(|b| matches!(b, b'\r' | b'\n')) {

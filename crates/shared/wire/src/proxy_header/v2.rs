@@ -190,7 +190,7 @@ pub struct HeaderV2<'a> {
     pub alpn: Option<&'a [u8]>,
     /// The host name that the client asked for.
     pub authority: Option<&'a str>,
-    /// What names the connection, at most 128 bytes; more are not sent.
+    /// A name for the connection, at most 128 bytes; more are not sent.
     pub unique_id: Option<&'a [u8]>,
     pub tls: Option<ClientTls<'a>>,
     /// The client certificate for hitch's field 0xe0, in the form that its receiver wants

@@ -41,7 +41,7 @@ pub(super) struct Ldap {
     sides: Sides,
     has_client_tls: bool,
     has_server_tls: bool,
-    /// What the client sends is for the server.
+    /// The client's bytes are for the server.
     has_begun: bool,
     client: Vec<u8>,
     answer: Vec<u8>,
@@ -312,7 +312,7 @@ fn response(id: &[u8], tag: u8, code: u8, words: &str, name: Option<&[u8]>) -> V
     envelope(id, &element(tag, &content))
 }
 
-/// What a server says when it ends a connection (RFC 4511 section 4.4.1).
+/// A server's notice that it ends a connection (RFC 4511 section 4.4.1).
 fn notice(code: u8, words: &str) -> Vec<u8> {
     response(
         &[0],

@@ -18,8 +18,8 @@ use super::words::{Framing, Words};
 /// The longest line, in bytes: RFC 9051 section 4 advises 8,000 octets, SMTP needs 512.
 const LINE_BYTES_MAX: usize = 8 << 10;
 
-/// What may wait for a reply, the longest reply that is rewritten, and what is answered at once, in
-/// bytes.
+/// The limit for lines that wait for a reply, for a reply that is rewritten, and for answers at
+/// once, in bytes.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
 /// Commands refused for want of TLS before the connection is closed.
@@ -35,7 +35,7 @@ enum Phase {
     Open,
 }
 
-/// What the next reply of the server is for.
+/// The purpose of the server's next reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Expected {
     Greeting,
@@ -54,18 +54,18 @@ pub(super) struct Lines {
     greeting_name: String,
     phase: Phase,
     has_client_tls: bool,
-    /// What has come and is not yet worked on.
+    /// Bytes that have come and are not yet worked on.
     client: VecDeque<u8>,
     server: VecDeque<u8>,
     expected: Option<Expected>,
-    /// Of the command that is answered, where commands have one.
+    /// The tag of the command that is answered, where commands have one.
     tag: Vec<u8>,
     /// The code of the reply that is not yet whole.
     code: Option<Vec<u8>>,
     is_dotted: bool,
     /// It, as far as it has come, if it is to be rewritten or judged.
     reply: Vec<u8>,
-    /// What the server has said before TLS since it was last given a command: words without end are
+    /// The server's bytes before TLS since it was last given a command: words without end are
     /// refused, also where they are passed on.
     said_bytes: usize,
     refusals: usize,
@@ -317,7 +317,7 @@ impl Lines {
         out.next = Next::Fail(Fault::ServerMalformed(what));
     }
 
-    /// Why no server of the protocol sends this line here, if that is so.
+    /// The reason why no server of the protocol sends this line here, if it is so.
     fn malformation(&self, line: &[u8]) -> Option<&'static str> {
         if self.phase != Phase::Open && has_stray(line) {
             return Some("a CR or NUL within a line");

@@ -40,7 +40,7 @@ pub(super) struct Xmpp {
     domain: String,
     is_domain_of_client: bool,
     client: Vec<u8>,
-    /// So much of it is whole, and before what is awaited.
+    /// The bytes of it that are whole, and before what is awaited.
     passed: usize,
     server: Vec<u8>,
     has_refused: bool,
@@ -111,7 +111,7 @@ impl Xmpp {
         }
     }
 
-    /// What has come is no beginning of what has to.
+    /// Refuses bytes that are no beginning of a stream.
     fn judge_client(&mut self, out: &mut Output) {
         let text = self.client.trim_ascii_start();
         let is_markup = text.is_empty() || text.starts_with(b"<");
@@ -305,7 +305,7 @@ fn stream_error(condition: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Where the first start tag of that name ends, and the tag, if it is there as the first element.
+/// The end of the first start tag of that name, and the tag, if it is there as the first element.
 /// `at` is where to look from: behind what is whole and comes before it.
 fn element(bytes: &[u8], at: &mut usize, name: &str) -> Option<(usize, String)> {
     loop {
@@ -342,7 +342,7 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Where the first whole features of a stream are.
+/// The range of the first whole features of a stream.
 fn features(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
     let find = |text: &[u8], from: usize| {
         let mut parts = bytes.get(from..)?.windows(text.len());

@@ -159,10 +159,10 @@ impl Target {
         self
     }
 
-    /// Dials and asks, within `timeout` from when it has one of the `permits`; but a server that may
-    /// greet after a pause has `greeting` for that, if it is longer, and holds no permit meanwhile.
-    /// An answer that has come in time counts, even if its content does not end in the time that is
-    /// left.
+    /// Dials and asks, within `timeout` from when it has one of the `permits`; but a server that
+    /// may greet after a pause has `greeting` for that, if it is longer, and holds no permit
+    /// meanwhile. An answer that has come in time counts, even if its content does not end in the
+    /// time that is left.
     pub(super) async fn probe(
         &self,
         address: &Address,

@@ -1,4 +1,4 @@
-//! What a connection has relayed, as the counters know it.
+//! The bytes that a connection has relayed, as the counters know them.
 
 use telemetry::catalogue::ServiceCounter;
 

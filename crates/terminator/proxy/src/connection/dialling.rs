@@ -18,7 +18,7 @@ use crate::files::FileBack;
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(1);
 
 impl Connection {
-    /// Has a server be probed that is connected for long enough.
+    /// Makes the kernel probe a server that is connected for long enough.
     pub(super) fn keep_alive(&mut self, now: Instant) {
         if self.keep_alive_at.is_none_or(|due| due > now) {
             return;

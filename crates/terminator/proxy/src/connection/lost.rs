@@ -1,4 +1,4 @@
-//! What shows that a peer is gone, or that a client takes what it asked for too slowly.
+//! Signs that a peer is gone, or that a client takes what it asked for too slowly.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Why a login is refused, and the error packet that says so to the client.
+//! The reasons to refuse a login, and the error packet that says so to the client.
 //!
 //! Numbers and states are those of MySQL's servers ("Server Error Message Reference"), and so are
 //! the words where a server would say the same. Those of client libraries (2000 to 2999) would say
@@ -17,7 +17,7 @@ pub(super) const NO_SERVER: Words = (
     "Unable to connect to foreign data source: no MySQL server could be reached",
 );
 
-/// What ended a login before the server had decided it.
+/// The end of a login before the server had decided it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Refusal {
     /// The client logs in without TLS where that is required.

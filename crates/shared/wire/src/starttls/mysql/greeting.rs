@@ -13,9 +13,9 @@ const PROTOCOL: u8 = 10;
 #[derive(Debug)]
 pub(super) struct Greeting {
     payload: Vec<u8>,
-    /// Where the lower two bytes of its capabilities are.
+    /// The offset of the lower two bytes of its capabilities.
     capabilities_at: usize,
-    /// What the client mixes with its password: 20 bytes, fewer of old servers.
+    /// The bytes that the client mixes with its password: 20, fewer of old servers.
     pub(super) scramble: Vec<u8>,
 }
 

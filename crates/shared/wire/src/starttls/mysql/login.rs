@@ -45,7 +45,7 @@ pub(super) struct Login {
     pub(super) capabilities: u32,
     /// The answer to the scramble, without its length.
     pub(super) answer: Vec<u8>,
-    /// Where the answer is in the payload, with its length.
+    /// The range of the answer in the payload, with its length.
     answer_range: std::ops::Range<usize>,
     /// Empty = none was named.
     pub(super) plugin: Vec<u8>,

@@ -20,11 +20,11 @@ pub(super) const ERROR: u8 = 0xff;
 /// connection attributes; servers themselves allow `net_buffer_length`, 16 KiB by default.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 
-/// Why a peer's bytes are no packet that may come now.
+/// A peer's bytes are no packet that may come now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum PacketFault {
     TooLarge,
-    /// Its number does not follow that of the packet before.
+    /// The number does not follow that of the packet before.
     OutOfOrder,
 }
 
@@ -91,7 +91,7 @@ impl Peer {
         out.extend_from_slice(payload);
     }
 
-    /// What it sent beyond the packets that were taken.
+    /// Takes the bytes beyond the packets that were taken.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.received)
     }
