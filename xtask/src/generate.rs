@@ -8,12 +8,12 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 /// A page and its text.
-struct Page {
+struct GeneratedPage {
     path: &'static str,
     text: String,
 }
 
-fn pages() -> [Page; 5] {
+fn pages() -> [GeneratedPage; 5] {
     let mut metrics = head("Metrics", "the catalogue of metrics");
     metrics.push_str(
         "What `/metrics` shows, in the Prometheus text format 0.0.4. Counters survive a reload; \
@@ -33,23 +33,23 @@ fn pages() -> [Page; 5] {
     );
     load::failure::write_reference(&mut failures);
     [
-        Page {
+        GeneratedPage {
             path: "docs/reference/configuration.md",
             text: config::reference::render(),
         },
-        Page {
+        GeneratedPage {
             path: "docs/reference/failures.md",
             text: failures,
         },
-        Page {
+        GeneratedPage {
             path: "docs/reference/load.md",
             text: load::options::reference::render(),
         },
-        Page {
+        GeneratedPage {
             path: "docs/reference/metrics.md",
             text: metrics,
         },
-        Page {
+        GeneratedPage {
             path: "docs/reference/outcomes.md",
             text: outcomes,
         },

@@ -12,7 +12,7 @@ use super::build::{Dist, said};
 use crate::supply;
 
 /// The packages that are linked into the programs.
-pub(super) struct Parts {
+pub(super) struct LinkedParts {
     /// As `cargo metadata` describes them, by their ids.
     packages: BTreeMap<String, Json>,
     needs: BTreeSet<(String, String)>,
@@ -20,7 +20,7 @@ pub(super) struct Parts {
     digests: BTreeMap<(String, String), String>,
 }
 
-impl Parts {
+impl LinkedParts {
     /// Reads the lock file for this platform.
     pub(super) fn read(dist: &Dist) -> Result<Self> {
         let metadata = supply::metadata(&dist.root, &["--filter-platform", &dist.triple])?;

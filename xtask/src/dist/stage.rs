@@ -150,7 +150,7 @@ pub(super) fn run(dist: &Dist) -> Result<()> {
         &format!("{DOC}/changelog.Debian"),
         packaged.as_bytes(),
     )?;
-    let parts = parts::Parts::read(dist)?;
+    let parts = parts::LinkedParts::read(dist)?;
     put(
         dist,
         &format!("{DOC}/lariat.spdx.json"),

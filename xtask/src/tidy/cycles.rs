@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tree::{Source, Tree, Violation};
+use super::tree::{RustSource, Violation, WorkTree};
 
 /// Checks every crate of the workspace.
-pub(super) fn check(tree: &Tree) -> Vec<Violation> {
-    let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
+pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
+    let mut crates: BTreeMap<&str, Vec<&RustSource>> = BTreeMap::new();
     for source in &tree.sources {
         if within_src(source).is_some() {
             crates.entry(source.package()).or_default().push(source);
@@ -18,14 +18,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
-fn within_src(source: &Source) -> Option<&str> {
+fn within_src(source: &RustSource) -> Option<&str> {
     source
         .path
         .strip_prefix(source.package())?
         .strip_prefix("/src/")
 }
 
-fn cycles_among(sources: &[&Source]) -> Vec<Violation> {
+fn cycles_among(sources: &[&RustSource]) -> Vec<Violation> {
     let graph = graph(sources);
     let mut known = BTreeSet::new();
     let mut violations = Vec::new();
@@ -46,7 +46,7 @@ fn cycles_among(sources: &[&Source]) -> Vec<Violation> {
     violations
 }
 
-fn graph(sources: &[&Source]) -> Vec<BTreeSet<usize>> {
+fn graph(sources: &[&RustSource]) -> Vec<BTreeSet<usize>> {
     let modules: BTreeMap<Vec<String>, usize> = sources
         .iter()
         .enumerate()
@@ -164,8 +164,8 @@ fn follow_path(
 mod tests {
     use super::*;
 
-    fn source(path: &str, text: &str) -> Source {
-        Source::new(format!("crates/shared/one/src/{path}"), text.to_owned()).unwrap()
+    fn source(path: &str, text: &str) -> RustSource {
+        RustSource::new(format!("crates/shared/one/src/{path}"), text.to_owned()).unwrap()
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
             ),
         ] {
             let sources = files.iter().map(|(path, text)| source(path, text));
-            let sources: Vec<Source> = sources.collect();
+            let sources: Vec<RustSource> = sources.collect();
             let found = cycles_among(&sources.iter().collect::<Vec<_>>());
             assert_eq!(found.len(), count, "{files:?}");
         }

@@ -5,7 +5,7 @@
 //! the name of a file or of a declaration may contain. Capitals, and ends of lines, make no
 //! difference.
 
-use super::tree::{Source, Text, Tree, Violation};
+use super::tree::{RustSource, TextFile, Violation, WorkTree};
 
 const PAGE: &str = "docs/glossary.md";
 
@@ -33,7 +33,7 @@ enum Term {
 }
 
 /// Checks pages, sources, data and the names of files.
-pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
     let page = tree.pages.iter().find(|page| page.path == PAGE);
     let terms = page.map_or_else(Vec::new, |page| terms(&page.text));
     let mut violations = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         let found = terms.iter().filter(|term| term.is_in_path(path));
         violations.extend(found.map(|term| Violation::new(path, term.rule())));
     }
-    for Text { path, text } in tree.pages.iter().chain(&tree.data) {
+    for TextFile { path, text } in tree.pages.iter().chain(&tree.data) {
         if is_checked(&path) {
             violations.extend(in_prose(path, text, &terms));
         }
@@ -119,7 +119,7 @@ fn words(line: &str) -> String {
 }
 
 /// Violations in the names of a source: types wherever they are named, and what is declared.
-fn in_code(source: &Source, terms: &[Term]) -> Vec<Violation> {
+fn in_code(source: &RustSource, terms: &[Term]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (number, line) in (1..).zip(source.masked.lines()) {
         let names: Vec<&str> = line.split(|c: char| !is_word(c)).collect();
@@ -194,17 +194,17 @@ mod tests {
 
     fn broken(path: &str, text: &str) -> usize {
         let (path, text) = (path.to_owned(), text.to_owned());
-        let mut tree = Tree::default();
+        let mut tree = WorkTree::default();
         tree.paths.push(path.clone());
-        let page = Text {
+        let page = TextFile {
             path: PAGE.to_owned(),
             text: TABLE.to_owned(),
         };
         tree.pages.push(page);
         if path.ends_with(".rs") {
-            tree.sources.push(Source::new(path, text).unwrap());
+            tree.sources.push(RustSource::new(path, text).unwrap());
         } else {
-            tree.pages.push(Text { path, text });
+            tree.pages.push(TextFile { path, text });
         }
         check(&tree).len()
     }

@@ -6,7 +6,7 @@
 use anyhow::{Context, Result};
 use toml::{Table, Value};
 
-use super::tree::{Tree, Violation};
+use super::tree::{Violation, WorkTree};
 
 /// A package of the workspace.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +112,7 @@ pub(super) fn find(name: &str) -> Option<&'static Crate> {
 }
 
 /// Checks every manifest of the workspace.
-pub(super) fn check(tree: &Tree) -> Result<Vec<Violation>> {
+pub(super) fn check(tree: &WorkTree) -> Result<Vec<Violation>> {
     let mut violations = Vec::new();
     for file in &tree.manifests {
         let manifest = Manifest::parse(&file.text).with_context(|| file.path.clone())?;

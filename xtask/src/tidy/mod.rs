@@ -16,7 +16,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use tree::{Tree, Violation};
+use tree::{Violation, WorkTree};
 
 /// Checks every rule.
 ///
@@ -32,7 +32,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 }
 
 fn violations(root: &Path) -> Result<Vec<Violation>> {
-    let tree = Tree::read(root)?;
+    let tree = WorkTree::read(root)?;
     let mut violations = Vec::new();
     violations.extend(cycles::check(&tree));
     violations.extend(glossary::check(&tree));

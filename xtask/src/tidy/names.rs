@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tree::{Source, Tree, Violation};
+use super::tree::{RustSource, Violation, WorkTree};
 
 /// Crates whose comments have been gone through. This list only grows.
 const CLEANED: &[&str] = &[
@@ -25,7 +25,7 @@ const NAMELESS: &[&str] = &[
 /// Names that several types still have, one a line. This list only shrinks.
 const SHARED: &str = include_str!("shared-names.txt");
 
-pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
     let cleaned = tree
         .sources
         .iter()
@@ -42,7 +42,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
 }
 
 /// Comments that do not begin with their subject.
-fn nameless(source: &Source) -> Vec<Violation> {
+fn nameless(source: &RustSource) -> Vec<Violation> {
     let comment = |line: &str| {
         let line = line.trim_start();
         let text = line
@@ -72,7 +72,7 @@ fn nameless(source: &Source) -> Vec<Violation> {
 }
 
 /// The files in which types of each name are visible outside of their module.
-fn types(tree: &Tree) -> BTreeMap<&str, Vec<&str>> {
+fn types(tree: &WorkTree) -> BTreeMap<&str, Vec<&str>> {
     let mut types: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let product = tree.sources.iter().filter(|source| source.is_in_src());
     for source in product {
@@ -92,13 +92,13 @@ fn types(tree: &Tree) -> BTreeMap<&str, Vec<&str>> {
 mod tests {
     use super::*;
 
-    fn tree(files: &[(&str, &str)]) -> Tree {
+    fn tree(files: &[(&str, &str)]) -> WorkTree {
         let source = |(path, text): &(&str, &str)| {
-            Source::new((*path).to_owned(), (*text).to_owned()).unwrap()
+            RustSource::new((*path).to_owned(), (*text).to_owned()).unwrap()
         };
-        Tree {
+        WorkTree {
             sources: files.iter().map(source).collect(),
-            ..Tree::default()
+            ..WorkTree::default()
         }
     }
 

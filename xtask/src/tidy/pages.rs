@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::tree::{Text, Tree, Violation};
+use super::tree::{TextFile, Violation, WorkTree};
 
 const THREAT_MODEL: &str = "docs/threat-model.md";
 
 /// A name in code font with this many underscores is that of a test.
 const UNDERSCORES_MIN: usize = 3;
 
-pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
     let broken = tree.pages.iter().flat_map(|page| broken(page, &tree.paths));
     let functions = tree.sources.iter().flat_map(|source| source.declared("fn"));
     let functions: HashSet<_> = functions.map(|(name, _)| name).collect();
@@ -18,7 +18,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     broken.chain(missing).collect()
 }
 
-fn broken(page: &Text, paths: &[String]) -> Vec<Violation> {
+fn broken(page: &TextFile, paths: &[String]) -> Vec<Violation> {
     let folder = page.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut violations = Vec::new();
     for (number, line) in (1..).zip(page.text.lines()) {
@@ -59,7 +59,7 @@ fn resolve(folder: &str, file: &str) -> String {
     parts.join("/")
 }
 
-fn missing(page: &Text, functions: &HashSet<&str>) -> Vec<Violation> {
+fn missing(page: &TextFile, functions: &HashSet<&str>) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (number, line) in (1..).zip(page.text.lines()) {
         let named = line.split('`').skip(1).step_by(2).filter(|it| is_test(it));
@@ -80,8 +80,8 @@ fn is_test(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn page(path: &str, text: &str) -> Text {
-        Text {
+    fn page(path: &str, text: &str) -> TextFile {
+        TextFile {
             path: path.to_owned(),
             text: text.to_owned(),
         }

@@ -2,12 +2,12 @@
 //! that it needs another server.
 
 use super::imports;
-use super::tree::{Source, Tree, Violation};
+use super::tree::{RustSource, Violation, WorkTree};
 
 /// The only crate with `unsafe`.
 const UNSAFE: &str = "sys";
 
-pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for source in &tree.sources {
         let package = source.package();
@@ -24,7 +24,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
 }
 
 /// The compiler keeps `unsafe` out of a crate that forbids it.
-fn forbids_unsafe(source: &Source) -> Option<Violation> {
+fn forbids_unsafe(source: &RustSource) -> Option<Violation> {
     let is_root = ["/src/lib.rs", "/src/main.rs"]
         .iter()
         .any(|end| source.path.ends_with(end));
@@ -56,7 +56,7 @@ const EFFECTS: &[&str] = &[
     "eprintln!",
 ];
 
-fn no_effects(source: &Source) -> Vec<Violation> {
+fn no_effects(source: &RustSource) -> Vec<Violation> {
     let mut violations = Vec::new();
     for effect in EFFECTS {
         let rule = format!("{effect} in a pure crate");
@@ -84,7 +84,7 @@ const FOREIGN: &[&str] = &[
     "suite::stunnel",
 ];
 
-fn honest_tests(source: &Source) -> Vec<Violation> {
+fn honest_tests(source: &RustSource) -> Vec<Violation> {
     let mut violations = Vec::new();
     let lines: Vec<(usize, &str)> = if source.is_test() || source.package() == "tests" {
         (1..).zip(source.masked.lines()).collect()
@@ -132,7 +132,7 @@ fn binds_fixed_port(line: &str) -> bool {
 }
 
 fn find<'a>(
-    source: &Source,
+    source: &RustSource,
     lines: impl Iterator<Item = &'a str>,
     broken: impl Fn(&str) -> bool,
     rule: &str,
@@ -149,9 +149,9 @@ mod tests {
 
     fn broken(path: &str, text: &str) -> usize {
         let (path, text) = (path.to_owned(), text.to_owned());
-        let tree = Tree {
-            sources: vec![Source::new(path, text).unwrap()],
-            ..Tree::default()
+        let tree = WorkTree {
+            sources: vec![RustSource::new(path, text).unwrap()],
+            ..WorkTree::default()
         };
         check(&tree).len()
     }

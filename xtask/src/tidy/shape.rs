@@ -1,7 +1,7 @@
 //! Rules of shape: how files open, how long lines and files are, and no promises left. How long
 //! functions are is clippy's.
 
-use super::tree::{Source, Tree, Violation};
+use super::tree::{RustSource, Violation, WorkTree};
 
 /// Lines a file before its tests.
 const FILE_LINES_MAX: usize = 600;
@@ -16,7 +16,7 @@ const PROMISES: &[&str] = &[
     concat!("XX", "X"),
 ];
 
-pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
     let mut violations: Vec<Violation> = tree.sources.iter().flat_map(rules).collect();
     for page in tree.pages.iter().chain(&tree.manifests) {
         violations.extend(promises(&page.path, &page.text));
@@ -24,7 +24,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-fn rules(source: &Source) -> Vec<Violation> {
+fn rules(source: &RustSource) -> Vec<Violation> {
     let mut violations = promises(&source.path, &source.text);
     if !source.text.starts_with("//!") {
         violations.push(Violation::at(
@@ -83,7 +83,7 @@ mod tests {
 
     fn broken(text: &str) -> usize {
         let path = "crates/shared/a/src/a.rs".to_owned();
-        rules(&Source::new(path, text.to_owned()).unwrap()).len()
+        rules(&RustSource::new(path, text.to_owned()).unwrap()).len()
     }
 
     #[test]

@@ -10,25 +10,25 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 
 /// All that the rules look at.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
-    pub(super) manifests: Vec<Text>,
-    pub(super) data: Vec<Text>,
-    pub(super) pages: Vec<Text>,
-    pub(super) sources: Vec<Source>,
+pub(super) struct WorkTree {
+    pub(super) manifests: Vec<TextFile>,
+    pub(super) data: Vec<TextFile>,
+    pub(super) pages: Vec<TextFile>,
+    pub(super) sources: Vec<RustSource>,
     /// Every path, files and directories, that a link may name.
     pub(super) paths: Vec<String>,
 }
 
 /// A file and its path from the root, with slashes.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(super) struct TextFile {
     pub(super) path: String,
     pub(super) text: String,
 }
 
 /// A file of Rust.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct RustSource {
     pub(super) path: String,
     pub(super) text: String,
     /// The same with comments and the contents of literals blanked, byte for byte as long.
@@ -62,7 +62,7 @@ impl Violation {
 
 const SKIPPED: &[&str] = &[".git", "artifacts", "corpus", "target"];
 
-impl Tree {
+impl WorkTree {
     /// Reads the tree below `root`.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut tree = Self::default();
@@ -99,7 +99,7 @@ impl Tree {
     fn add(&mut self, file: &Path, path: String) -> Result<()> {
         let read = || fs::read_to_string(file).with_context(|| file.display().to_string());
         if path.ends_with(".rs") {
-            self.sources.push(Source::new(path, read()?)?);
+            self.sources.push(RustSource::new(path, read()?)?);
             return Ok(());
         }
         let texts = match path.rsplit_once('.') {
@@ -109,12 +109,12 @@ impl Tree {
             _ => return Ok(()),
         };
         let text = read()?;
-        texts.push(Text { path, text });
+        texts.push(TextFile { path, text });
         Ok(())
     }
 }
 
-impl Source {
+impl RustSource {
     /// # Errors
     /// If it is no Rust.
     pub(super) fn new(path: String, text: String) -> Result<Self> {
@@ -266,8 +266,8 @@ fn tests_begin(masked: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn source(text: &str) -> Source {
-        Source::new("a.rs".to_owned(), text.to_owned()).unwrap()
+    fn source(text: &str) -> RustSource {
+        RustSource::new("a.rs".to_owned(), text.to_owned()).unwrap()
     }
 
     #[test]

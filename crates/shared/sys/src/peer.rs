@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
-use crate::answer::checked;
+use crate::checked;
 use crate::signal::{Signal, to_rustix};
 
 /// Who made the other end. For a client that is the process that called listen(2), whichever

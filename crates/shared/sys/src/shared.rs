@@ -17,7 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::answer::checked;
+use crate::checked;
 use crate::words::want_large_pages;
 
 const WORD_BYTES: usize = size_of::<AtomicU64>();

@@ -19,7 +19,7 @@ use rustix::net::{
 };
 use wire::address::{Address, AddressError, UnixName};
 
-use crate::answer::checked;
+use crate::checked;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ListenOptions {

@@ -32,7 +32,7 @@ use sys::sandbox::{
     restrict_resolver_calls, restrict_system_calls, restrict_to_reading,
 };
 use sys::socket::{Source, connect_as, connect_from};
-use sys::{cpu, limit, memory, process};
+use sys::{cpu, limit, process, usage};
 use wire::address::Address;
 
 use attempts::{
@@ -146,7 +146,7 @@ fn assert_denied<T>(result: io::Result<T>) {
 }
 
 fn files_are_out_of_reach() {
-    let gauge = memory::MemoryGauge::open().unwrap();
+    let gauge = usage::MemoryGauge::open().unwrap();
     let open = File::open("/etc/passwd").unwrap();
     if restrict_files(&[], false, false).unwrap() == Enforcement::NotSupported {
         return;

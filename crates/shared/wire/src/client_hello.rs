@@ -5,20 +5,13 @@
 //! Decides nothing about what is accepted besides "TLS 1.2 at least", and answers nothing.
 
 mod extensions;
-mod fault;
-mod host_name;
-mod opening;
 mod records;
-mod span;
 
 pub use crate::alert::alert_record;
-pub use fault::HelloFault;
-pub use records::HELLO_BYTES_MAX;
+pub use records::{HELLO_BYTES_MAX, HelloFault};
 
 use crate::cursor::Cursor;
-use extensions::Extensions;
-use host_name::HostName;
-use span::Span;
+use extensions::{Extensions, HelloSpan, HostName};
 use std::borrow::Cow;
 
 const TLS_1_2: u16 = 0x0303;
@@ -46,7 +39,7 @@ impl Reader {
     /// # Errors
     /// The [`HelloFault`], as early as the bytes show it.
     pub fn read<'a>(&mut self, bytes: &'a [u8]) -> Result<Peek<'a>, HelloFault> {
-        if opening::is_handshake(bytes)?.is_none() {
+        if records::is_handshake(bytes)?.is_none() {
             return Ok(Peek::Incomplete);
         }
         match self.0.join(bytes)? {
@@ -66,7 +59,7 @@ pub fn read(bytes: &[u8]) -> Result<Peek<'_>, HelloFault> {
 
 /// A text as the host name that a hello can ask for, without a closing dot; `None` if it is none.
 pub fn host_name(text: &str) -> Option<&str> {
-    match host_name::judge(text.as_bytes()) {
+    match extensions::judge_host_name(text.as_bytes()) {
         HostName::Valid(length) => text.get(..length),
         HostName::Other => None,
     }
@@ -83,8 +76,8 @@ pub struct ClientHello<'a> {
     legacy_version: u16,
     highest_version: u16,
     random: [u8; 32],
-    session_id: Span,
-    cipher_suites: Span,
+    session_id: HelloSpan,
+    cipher_suites: HelloSpan,
     extensions: Extensions,
 }
 
@@ -106,7 +99,8 @@ impl<'a> ClientHello<'a> {
         if compression.is_empty() {
             return Err(Malformed("compression methods"));
         }
-        let (session_id, cipher_suites) = (Span::of(&session_id), Span::of(&cipher_suites));
+        let (session_id, cipher_suites) =
+            (HelloSpan::of(&session_id), HelloSpan::of(&cipher_suites));
         let extensions = extensions::read(cursor)?;
         let highest_version = highest_version(&body, legacy_version, &extensions)?;
         if !compression.rest().contains(&0) {
@@ -170,7 +164,7 @@ impl<'a> ClientHello<'a> {
         Some(self.extensions.other_name?.within(&self.body))
     }
 
-    /// Where in the body the extension with the name begins, and a type that no extension of the
+    /// The offset in the body of the extension with the name, and a type that no extension of the
     /// hello has.
     pub fn name_extension(&self) -> Option<(usize, u16)> {
         self.extensions.name_extension
@@ -249,7 +243,7 @@ impl<'a> ClientHello<'a> {
         self.extensions.extended_master_secret
     }
 
-    fn extension(&self, span: Option<Span>) -> &[u8] {
+    fn extension(&self, span: Option<HelloSpan>) -> &[u8] {
         span.map_or(&[], |span| span.within(&self.body))
     }
 }

@@ -2,7 +2,7 @@
 
 use options::{Problem, Section};
 use proxy::options::{BackOptions, FrontOptions, FrontTls, Starttls};
-use sys::own_name;
+use sys::process;
 use tls::options::{ExpectedName, Tls13Sessions};
 use wire::starttls::{Dialect, Policy, Sides};
 
@@ -87,7 +87,7 @@ fn own_name(back: &Section<'_>, dialect: Option<Dialect>) -> Option<String> {
     let says_it = matches!(dialect, Some(Dialect::Smtp | Dialect::Lmtp));
     let Some(name) = back.text_if_written("ehlo-name")? else {
         return Some(if says_it {
-            own_name::own_name()
+            process::own_name()
         } else {
             String::new()
         });

@@ -14,13 +14,11 @@ use flow::facts::{Ending, Facts};
 use telemetry::catalogue::{Histogram, ServerCounter, ServiceCounter, ServiceGauge};
 use telemetry::outcome::Reason;
 
-use crate::affinity::{Affinity, affinity_of};
-use crate::attempt::{Attempt, Blame, judge};
+use crate::attempt::{ATTEMPT_DELAY, Attempt, Blame, Rivals, judge, overtaken};
 use crate::clock;
 use crate::driver::{Driver, Socket};
-use crate::places::{Caller, Calls, Chosen, Place, Waiting};
-use crate::rivals::{ATTEMPT_DELAY, Rivals, overtaken};
-use crate::service::Service;
+use crate::places::{Caller, Calls, Chosen, Place, QueueTurn};
+use crate::service::{Affinity, Service, affinity_of};
 use crate::token::EventSource;
 
 /// Before busy servers are dialled again, at first; then twice as long each time, up to the second.
@@ -40,7 +38,7 @@ pub(crate) struct Dial {
     passed_over: Tried,
     pause: Option<Pause>,
     /// In the queue of servers that are full.
-    waiting: Option<Waiting>,
+    waiting: Option<QueueTurn>,
     is_called: bool,
     attempt: Option<Attempt>,
     is_answered: bool,
@@ -399,7 +397,7 @@ impl Dial {
         Dialled::Exhausted(Ending::with(Reason::ServerQueueTimeout, detail))
     }
 
-    fn leave_queue(&mut self, service: &Service) -> Option<Waiting> {
+    fn leave_queue(&mut self, service: &Service) -> Option<QueueTurn> {
         let waiting = self.waiting.take();
         // A call that has come is for a place that goes to another now.
         self.is_called = false;

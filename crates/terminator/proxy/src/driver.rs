@@ -18,7 +18,7 @@ use sys::wake::Waker;
 use wire::address::Address;
 
 use crate::descriptors::Descriptors;
-use crate::slow_client::Progress;
+use crate::slow_client::SendProgress;
 
 /// Events taken from the kernel at once. More would let the first ones of a batch wait long for
 /// the last ones to be worked through; fewer would cost system calls.
@@ -52,7 +52,7 @@ pub(crate) struct Socket {
     /// Bytes that the kernel has taken, as they were given to it.
     sent: u64,
     /// The progress when it was asked last whether the peer takes them.
-    looked_at: Progress,
+    looked_at: SendProgress,
 }
 
 #[cfg(test)]
@@ -232,7 +232,7 @@ impl Socket {
             is_watched: true,
             watches_writes: false,
             sent: 0,
-            looked_at: Progress::default(),
+            looked_at: SendProgress::default(),
         }
     }
 
@@ -473,9 +473,9 @@ impl Socket {
 
     /// The bytes that were sent, and those that the peer has. Records that the kernel makes are
     /// counted without their headers in the one and with them in the other: a percent.
-    pub(crate) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> SendProgress {
         let waiting = socket::unacknowledged_bytes(&self.fd).unwrap_or(0);
-        Progress {
+        SendProgress {
             sent: self.sent,
             acknowledged: self.sent.saturating_sub(waiting),
         }

@@ -4,7 +4,8 @@
 //! read, and what is awaited of the threads that wait for disks. What is asked and answered is
 //! `origin`'s; what a path means, `sys::beneath`'s.
 
-use std::io::{self, ErrorKind};
+use std::io;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -19,8 +20,7 @@ use telemetry::outcome::Reason;
 
 use crate::commands::{Command, Mailbox, Reply};
 use crate::file_threads::{FileThreads, Job, Refused};
-use crate::file_work::{Answer, Task};
-use crate::pieces::Pieces;
+use crate::file_work::{Answer, FileWork, Pieces};
 use crate::plan::Files;
 
 /// The cost of looking for a file, in bytes that are read and sent instead: some microseconds.
@@ -60,7 +60,7 @@ pub(crate) struct FileBack {
     /// The part of the open file that a thread has read.
     ahead: Ahead,
     /// The question that a thread is asked, and the number of the last such task.
-    waiting: Option<Waiting>,
+    waiting: Option<AwaitedWork>,
     tasks: u64,
     /// The client asks nothing more.
     is_asked: bool,
@@ -75,7 +75,7 @@ pub(crate) struct FileBack {
 }
 
 /// A task that a thread was given.
-struct Waiting {
+struct AwaitedWork {
     since: Instant,
     is_wanted: Arc<AtomicBool>,
 }
@@ -212,7 +212,7 @@ impl FileBack {
 
     /// Takes what a thread has found out, if it still waits for that.
     pub(crate) fn replied(&mut self, reply: Reply) {
-        let is_awaited = |_: &mut Waiting| reply.task == self.tasks;
+        let is_awaited = |_: &mut AwaitedWork| reply.task == self.tasks;
         let Some(task) = self.waiting.take_if(is_awaited) else {
             return self.file_context.let_go(reply);
         };
@@ -325,7 +325,7 @@ impl FileBack {
         };
         match cached {
             Ok(0) => {
-                let task = Task::Fetch(Arc::clone(file), offset, bytes.min(FETCH_BYTES_MAX));
+                let task = FileWork::Fetch(Arc::clone(file), offset, bytes.min(FETCH_BYTES_MAX));
                 self.ask_rest(task);
             }
             Ok(count) => {
@@ -446,7 +446,7 @@ impl FileBack {
             match self.files.find_cached(path) {
                 Some((found, open)) => self.take_found(found, open),
                 None => {
-                    let task = Task::Find(path.to_vec());
+                    let task = FileWork::Find(path.to_vec());
                     self.ask(task);
                 }
             }
@@ -500,13 +500,13 @@ impl FileBack {
                 read => return read,
             }
         }
-        let task = Task::Read(Arc::clone(file), offset, bytes.min(room.left()));
+        let task = FileWork::Read(Arc::clone(file), offset, bytes.min(room.left()));
         self.ask_rest(task);
         Ok(0)
     }
 
     /// Makes a thread do it, for a request that is not yet answered.
-    fn ask(&mut self, task: Task) {
+    fn ask(&mut self, task: FileWork) {
         let job = self.job(task);
         if let Err(Refused) = self.file_context.threads.submit(job) {
             self.counters.count(ServiceCounter::FileTasksRefused);
@@ -519,23 +519,23 @@ impl FileBack {
     }
 
     /// Makes a thread do it, for an answer that has begun.
-    fn ask_rest(&mut self, task: Task) {
+    fn ask_rest(&mut self, task: FileWork) {
         let job = self.job(task);
         self.file_context.threads.submit_rest(job);
     }
 
     /// Makes a job of it, and waits for that.
-    fn job(&mut self, task: Task) -> Job {
+    fn job(&mut self, task: FileWork) -> Job {
         let files = Arc::clone(&self.files);
         let mailbox = self.file_context.mailbox.clone();
         let is_wanted = Arc::new(AtomicBool::new(true));
         self.tasks += 1;
         self.counters.count(match task {
-            Task::Find(_) => ServiceCounter::FileTasksFind,
-            Task::Read(..) | Task::Fetch(..) => ServiceCounter::FileTasksRead,
+            FileWork::Find(_) => ServiceCounter::FileTasksFind,
+            FileWork::Read(..) | FileWork::Fetch(..) => ServiceCounter::FileTasksRead,
         });
         self.counters.raise(ServiceGauge::FileTasksWaiting);
-        self.waiting = Some(Waiting {
+        self.waiting = Some(AwaitedWork {
             since: crate::clock::now(),
             is_wanted: Arc::clone(&is_wanted),
         });
@@ -574,7 +574,7 @@ impl Drop for FileBack {
     }
 }
 
-impl Waiting {
+impl AwaitedWork {
     /// Nobody waits for it any more.
     fn give_up(&self, counters: &ServiceCounters) {
         self.is_wanted.store(false, Ordering::Relaxed);

@@ -42,8 +42,8 @@ const CREDIT_MAX: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(crate) struct Handshakes {
     answered: VecDeque<ConnectionId>,
-    resuming: Queue,
-    newcomers: Queue,
+    resuming: HandshakeQueue,
+    newcomers: HandshakeQueue,
     /// Time that those who resume may use before a newcomer without a session goes.
     credit: Duration,
     /// Whether the newcomer being served offers a session, and since when it is served.
@@ -60,7 +60,7 @@ pub(crate) fn offer_session(mut bytes: &[u8]) -> bool {
 
 /// Newcomers, and since when they wait.
 #[derive(Default)]
-struct Queue(VecDeque<(ConnectionId, Instant)>);
+struct HandshakeQueue(VecDeque<(ConnectionId, Instant)>);
 
 impl Handshakes {
     pub(crate) fn is_empty(&self) -> bool {
@@ -130,7 +130,7 @@ impl Handshakes {
     }
 }
 
-impl Queue {
+impl HandshakeQueue {
     fn next(&mut self, now: Instant) -> Option<ConnectionId> {
         let next = if self.is_overrun(now) {
             self.0.pop_back()

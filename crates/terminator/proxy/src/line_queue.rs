@@ -17,14 +17,14 @@ const WAITING_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Debug, Default)]
 pub struct LineQueue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingLines>,
     /// The writer has a reason to look.
     is_due: Condvar,
     is_written: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingLines {
     lines: Vec<u8>,
     /// The writer is to be woken for the next line.
     writer_sleeps: bool,
@@ -33,7 +33,7 @@ struct Waiting {
     is_closed: bool,
 }
 
-impl Waiting {
+impl WaitingLines {
     fn is_urgent(&self) -> bool {
         self.lines.len() >= BATCH_BYTES || self.is_flushing || self.is_closed
     }
@@ -89,7 +89,7 @@ impl LineQueue {
         let mut waiting = self.lock();
         waiting.is_flushing = true;
         self.is_due.notify_one();
-        let is_left = |waiting: &mut Waiting| waiting.is_writing || !waiting.lines.is_empty();
+        let is_left = |waiting: &mut WaitingLines| waiting.is_writing || !waiting.lines.is_empty();
         // Whether they are is the caller's to see.
         let _ = self
             .is_written
@@ -102,7 +102,7 @@ impl LineQueue {
         self.is_due.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, WaitingLines> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Listener {
 
 /// The listeners of one worker.
 #[derive(Default)]
-pub(crate) struct Listeners {
+pub(crate) struct WorkerListeners {
     all: Vec<Listener>,
     resumes: Option<Instant>,
     /// They are another process's to accept from.
@@ -105,7 +105,7 @@ impl Listener {
     }
 }
 
-impl Listeners {
+impl WorkerListeners {
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }

@@ -9,7 +9,7 @@ use flow::buffer;
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, ServerTls, Starttls, Timeouts};
 pub use sys::socket::{Liveness, Transport};
 pub use telemetry::line::{Envelope, LineFormat};
-pub use telemetry::syslog::Facility;
+pub use telemetry::log_entry::Facility;
 use wire::address::{Address, Endpoint};
 use wire::network::{Network, NetworkSet};
 

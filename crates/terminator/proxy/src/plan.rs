@@ -9,8 +9,7 @@ use backend::server::Target;
 use flow::options::{Front, Offload, SendProxy, ServerTls, Starttls, Timeouts};
 use sys::beneath::Root;
 use tls::client::Client;
-use tls::options::Cipher;
-use tls::options::Version;
+use tls::options::{Cipher, Version};
 use tls::password;
 use tls::policy::SuiteOrder;
 use tls::resumption::{PassingSessions, Resumption};
@@ -18,7 +17,6 @@ use tls::server::{BuildError, Server, Warning};
 use wire::address::Address;
 use wire::network::Network;
 
-use crate::allowance::Allowance;
 use crate::descriptors::Descriptors;
 use crate::file_threads::Source;
 use crate::options::{
@@ -27,6 +25,7 @@ use crate::options::{
 };
 use crate::places::SharedPlaces;
 use crate::routes::{Overlap, RouteTable};
+use crate::sources::Allowance;
 
 /// A plan that can be served. Cloning shares it.
 #[derive(Clone)]

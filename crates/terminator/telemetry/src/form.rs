@@ -6,8 +6,9 @@
 use std::io::Write;
 use std::net::SocketAddr;
 
-use crate::printable;
 use wire::date::put_time;
+
+use crate::printable;
 
 /// The longest value that is shown whole; a longer one is cut and ends in `...`. Names and alerts
 /// are shorter; the bound is for what clients may send.

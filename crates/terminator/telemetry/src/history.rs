@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalogue::{Family, Kind, Scope, Service};
-use crate::snapshot::{Counts, Snapshot};
+use crate::counters::{Counts, Snapshot};
 
 /// From one snapshot to the next.
 pub const INTERVAL: Duration = Duration::from_secs(1);

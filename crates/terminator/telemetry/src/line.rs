@@ -7,12 +7,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::form::{Form, JournalFields, Json, StructuredData, Text};
-use crate::journal;
-use crate::level::Level;
+use crate::log_entry;
+use crate::log_entry::Facility;
 use crate::outcome::{
-    EarlyData, EncryptedBy, HandshakeKind, Reason, ResumptionMiss, SessionTier, Version,
+    EarlyData, EncryptedBy, HandshakeKind, Level, Reason, ResumptionMiss, SessionTier, Version,
 };
-use crate::syslog::{self, Facility};
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,9 +27,9 @@ pub enum LineFormat {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Envelope {
     Bare,
-    /// An entry for syslog, but for its origin: [`syslog::complete`].
+    /// An entry for syslog, but for its origin: [`log_entry::complete_syslog`].
     Syslog(Facility),
-    /// An entry for journald, whose fields are on one line: [`journal::complete`].
+    /// An entry for journald, whose fields are on one line: [`log_entry::complete_journal`].
     Journal,
 }
 
@@ -46,16 +45,16 @@ trait Line {
         match envelope {
             Envelope::Bare => {}
             Envelope::Syslog(facility) => {
-                syslog::put_start(out, (facility, level), self.time_us());
+                log_entry::put_syslog_start(out, (facility, level), self.time_us());
                 out.extend_from_slice(b"connection [");
-                out.extend_from_slice(syslog::DATA_ID);
+                out.extend_from_slice(log_entry::DATA_ID);
                 self.put_fields(&mut StructuredData::new(out));
                 out.extend_from_slice(b"] ");
             }
             Envelope::Journal => {
-                journal::put_start(out, level);
+                log_entry::put_journal_start(out, level);
                 self.put_fields(&mut JournalFields::new(out));
-                out.extend_from_slice(journal::MESSAGE);
+                out.extend_from_slice(log_entry::JOURNAL_MESSAGE);
             }
         }
         match format {
@@ -253,12 +252,12 @@ impl Line for SuppressedLine {
 pub struct LineLimiter {
     failures_per_second: u32,
     successes_per_second: u32,
-    reasons: [Allowance; Reason::ALL.len()],
+    reasons: [LineAllowance; Reason::ALL.len()],
 }
 
 /// One reason's second.
 #[derive(Clone, Copy, Debug, Default)]
-struct Allowance {
+struct LineAllowance {
     /// `None` until the first line.
     since: Option<Instant>,
     admitted: u32,
@@ -273,7 +272,7 @@ impl LineLimiter {
         Self {
             failures_per_second,
             successes_per_second,
-            reasons: [Allowance::default(); Reason::ALL.len()],
+            reasons: [LineAllowance::default(); Reason::ALL.len()],
         }
     }
 

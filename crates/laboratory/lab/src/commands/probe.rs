@@ -14,7 +14,7 @@ use probe::facts;
 use probe::points;
 use probe::run::{Limits, Options, probe};
 use report::Document;
-use sys::own_name;
+use sys::process;
 use sys::socket::Zoned;
 use wire::address::{Address, AddressError, Endpoint};
 use wire::starttls::Dialect;
@@ -247,7 +247,7 @@ fn options(arguments: &Arguments, hosts: Vec<String>) -> Result<Options, UsageEr
         starttls,
         ehlo_name: arguments
             .one("ehlo-name", |name| Ok(name.to_owned()))?
-            .unwrap_or_else(own_name::own_name),
+            .unwrap_or_else(process::own_name),
         client_certificate: client_certificate(arguments)?,
         roots_pem: roots(arguments)?,
         // Such a protocol knows no GET.

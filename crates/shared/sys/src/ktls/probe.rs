@@ -158,10 +158,10 @@ pub const CIPHER_REMEDY: &str = "the kernel's cryptography lacks it: load the ci
      root, as in `modprobe gcm` or `modprobe chacha20poly1305`";
 
 impl Lack {
-    fn of(error: &io::Error, built: Option<Built>) -> Self {
+    fn of(error: &io::Error, built: Option<TlsBuild>) -> Self {
         match (error.kind(), built) {
-            (io::ErrorKind::NotFound, Some(Built::Not)) => Self::NotBuilt,
-            (io::ErrorKind::NotFound, Some(Built::Module)) => Self::NotLoaded,
+            (io::ErrorKind::NotFound, Some(TlsBuild::Not)) => Self::NotBuilt,
+            (io::ErrorKind::NotFound, Some(TlsBuild::Module)) => Self::NotLoaded,
             (io::ErrorKind::NotFound, _) => Self::NotThere,
             (io::ErrorKind::PermissionDenied, _) => Self::Forbidden,
             _ => Self::Refused(number_of(error)),
@@ -219,7 +219,7 @@ impl fmt::Display for Cipher {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Built {
+enum TlsBuild {
     In,
     Module,
     Not,
@@ -227,13 +227,13 @@ enum Built {
 
 /// The build of the kernel's TLS by its own words. `None` = neither its configuration nor the
 /// module is there.
-fn tls_built() -> Option<Built> {
+fn tls_built() -> Option<TlsBuild> {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
     let config = read(&format!("/boot/config-{release}")).or_else(own_config);
     let said = config.and_then(|config| built(&config, "CONFIG_TLS"));
     let is_module = || Path::new(&format!("/lib/modules/{release}/kernel/net/tls")).exists();
-    said.or_else(|| is_module().then_some(Built::Module))
+    said.or_else(|| is_module().then_some(TlsBuild::Module))
 }
 
 fn read(file: &str) -> Option<String> {
@@ -259,7 +259,7 @@ fn own_config() -> Option<String> {
 }
 
 /// `CONFIG_TLS=m`, `# CONFIG_TLS is not set`; an option that another rules out is not there.
-fn built(config: &str, option: &str) -> Option<Built> {
+fn built(config: &str, option: &str) -> Option<TlsBuild> {
     if !config.contains("CONFIG_NET") {
         return None;
     }
@@ -268,9 +268,9 @@ fn built(config: &str, option: &str) -> Option<Built> {
         (name == option).then_some(value)
     });
     Some(match line {
-        Some("y") => Built::In,
-        Some("m") => Built::Module,
-        _ => Built::Not,
+        Some("y") => TlsBuild::In,
+        Some("m") => TlsBuild::Module,
+        _ => TlsBuild::Not,
     })
 }
 
@@ -285,18 +285,18 @@ mod tests {
     #[test]
     fn kernels_say_how_they_were_built() {
         let config = "CONFIG_NET=y\n# CONFIG_TLS is not set\nCONFIG_TLS_DEVICE=y\n";
-        assert_eq!(built(config, "CONFIG_TLS"), Some(Built::Not));
+        assert_eq!(built(config, "CONFIG_TLS"), Some(TlsBuild::Not));
         let said = |line: &str| built(&format!("CONFIG_NET=y\n{line}\n"), "CONFIG_TLS");
-        assert_eq!(said("CONFIG_TLS=m"), Some(Built::Module));
-        assert_eq!(said("CONFIG_TLS=y"), Some(Built::In));
+        assert_eq!(said("CONFIG_TLS=m"), Some(TlsBuild::Module));
+        assert_eq!(said("CONFIG_TLS=y"), Some(TlsBuild::In));
         assert_eq!(built("", "CONFIG_TLS"), None);
     }
 
     #[test]
     fn what_is_not_there_has_its_reason() {
         let lack = |code, built| Lack::of(&fault(code), built);
-        assert_eq!(lack(libc::ENOENT, Some(Built::Not)), Lack::NotBuilt);
-        assert_eq!(lack(libc::ENOENT, Some(Built::Module)), Lack::NotLoaded);
+        assert_eq!(lack(libc::ENOENT, Some(TlsBuild::Not)), Lack::NotBuilt);
+        assert_eq!(lack(libc::ENOENT, Some(TlsBuild::Module)), Lack::NotLoaded);
         assert_eq!(lack(libc::ENOENT, None), Lack::NotThere);
         assert_eq!(lack(libc::EPERM, None), Lack::Forbidden);
         let refused = lack(libc::EINVAL, None);

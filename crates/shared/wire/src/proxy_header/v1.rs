@@ -1,8 +1,6 @@
 //! Version 1: one line of text (section 2.1).
 
-use super::fault::ProxyFault;
-use super::header::{Addresses, Command, Header, Version, one_family};
-use super::tlv::Tlvs;
+use super::header::{Addresses, Command, Header, ProxyFault, Tlvs, Version, one_family};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;

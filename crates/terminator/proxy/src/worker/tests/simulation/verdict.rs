@@ -218,7 +218,7 @@ fn leaves_nothing(simulation: &Simulation<'_>) {
         "a handshake's place is lost"
     );
     assert_eq!(worker.counters.get(WorkerGauge::ConnectionsOpen), 0);
-    let displaceable = crate::displaceable::Stage::ALL;
+    let displaceable = crate::displaceable::DisplaceableStage::ALL;
     assert_eq!(
         worker.displaceable.borrow().count(displaceable),
         0,
