@@ -10,10 +10,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flow::actions::Action;
+use flow::events::{Action, Event, Received};
 use flow::buffer::Pool;
 use flow::connection::Flow;
-use flow::events::{Event, Received};
 use flow::facts::{Ending, Facts, Route};
 use flow::options::{Front, SendProxy, ServerTls, Settings, Timeouts};
 use fuzz::{DISTURBANCES, Wire};

@@ -1,5 +1,5 @@
-//! Any script of what happens to a client's flights, over both record layers: no panic, an end with
-//! one reason, every buffer given back, and nobody gets a byte that the other side did not send.
+//! Any script of what happens to a client's flights: no panic, an end with one reason, every buffer
+//! given back, and nobody gets a byte that the other side did not send.
 //!
 //! The client is the TLS library's own, so its flights are right; the script cuts, alters, drops,
 //! doubles and swaps their records and puts others between them.
@@ -9,10 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flow::actions::Action;
+use flow::events::{Action, Event, Received};
 use flow::buffer::Pool;
 use flow::connection::Flow;
-use flow::events::{Event, Received};
 use flow::facts::{Facts, Route};
 use flow::options::{Front, SendProxy, Settings, Timeouts};
 use fuzz::{DISTURBANCES, Wire};
@@ -20,7 +19,7 @@ use libfuzzer_sys::fuzz_target;
 use testkit::authority::Authority;
 use testkit::client::{Client, ClientChoice};
 use tls::options::{
-    CertificateSource, Group, RecordLayer, ServerOptions, Tls13Sessions, UnknownName,
+    CertificateSource, Group, ServerOptions, Tls13Sessions, UnknownName,
 };
 use tls::policy::SuiteOrder;
 use tls::resumption::{Resumption, ResumptionOptions};
@@ -33,35 +32,33 @@ const EARLY_BYTES_MAX: u32 = 40_000;
 const REPLY: [u8; 3000] = [9; 3000];
 
 thread_local! {
-    static STAGE: ([Rc<Settings>; 2], String) = stage();
+    static STAGE: (Rc<Settings>, String) = stage();
 }
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((flags, script)) = bytes.split_first() else {
         return;
     };
-    STAGE.with(|(layers, authority_pem)| {
-        for settings in layers {
-            let choice = ClientChoice::new(authority_pem, flags & 1 == 0, &[]).with_early_data();
-            if flags & 2 != 0 {
-                // A session, and with it early data.
-                let mut first = Play::new(settings, &choice);
-                first.settle();
-                first.finish();
-            }
-            let choice = match flags & 4 {
-                0 => choice,
-                _ => choice.in_small_records(),
-            };
-            let mut play = Play::new(settings, &choice);
-            if flags & 8 != 0 {
-                let sent = play.client.send_early(&[5; 700]);
-                play.sent.extend(&[5; 700][..sent]);
-                play.early = sent;
-            }
-            play.perform(script);
-            play.finish();
+    STAGE.with(|(settings, authority_pem)| {
+        let choice = ClientChoice::new(authority_pem, flags & 1 == 0, &[]).with_early_data();
+        if flags & 2 != 0 {
+            // A session, and with it early data.
+            let mut first = Play::new(settings, &choice);
+            first.settle();
+            first.finish();
         }
+        let choice = match flags & 4 {
+            0 => choice,
+            _ => choice.in_small_records(),
+        };
+        let mut play = Play::new(settings, &choice);
+        if flags & 8 != 0 {
+            let sent = play.client.send_early(&[5; 700]);
+            play.sent.extend(&[5; 700][..sent]);
+            play.early = sent;
+        }
+        play.perform(script);
+        play.finish();
     });
 });
 
@@ -260,14 +257,13 @@ impl Play {
     }
 }
 
-fn stage() -> ([Rc<Settings>; 2], String) {
+fn stage() -> (Rc<Settings>, String) {
     let authority = Authority::root("handshake");
     let pem = authority.leaf(&["localhost"]).issue().pem();
-    let layers = [RecordLayer::InPlace, RecordLayer::Library].map(|layer| settings(layer, &pem));
-    (layers, authority.pem().to_owned())
+    (settings(&pem), authority.pem().to_owned())
 }
 
-fn settings(record_layer: RecordLayer, pem: &str) -> Rc<Settings> {
+fn settings(pem: &str) -> Rc<Settings> {
     let resumption = Arc::new(Resumption::new(&ResumptionOptions::new([7; 32])));
     let options = ServerOptions {
         unknown_name: UnknownName::Refuse,
@@ -275,7 +271,6 @@ fn settings(record_layer: RecordLayer, pem: &str) -> Rc<Settings> {
         tls13_sessions: Tls13Sessions::Cache {
             early_data_bytes_max: EARLY_BYTES_MAX,
         },
-        record_layer,
         ..ServerOptions::new(vec![CertificateSource::whole(
             "localhost.pem",
             pem.as_bytes(),

@@ -75,17 +75,6 @@ fn nothing_is_handed_over_where_that_is_off() {
 }
 
 #[test]
-fn nothing_is_handed_over_where_the_library_keeps_the_keys() {
-    let bench = Bench::files(|service| service.tls("record-layer = \"library\""));
-    for client in Client::of_each_version(&bench.site) {
-        let mut connection = client.connect(bench.service.address);
-        assert!(connection.fetch("large") == pattern(LARGE));
-    }
-    bench.wait_for_end_of(0);
-    assert!(bench.sent("user-space") >= 2.0 * LARGE as f64);
-}
-
-#[test]
 fn ranges_are_what_was_asked_for() {
     let bench = Bench::files(|service| service);
     let whole = pattern(LARGE);

@@ -7,32 +7,79 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+/// The widest line of a page, in characters.
+const LINE_CHARACTERS_MAX: usize = 110;
+
 /// A page and its text.
 struct GeneratedPage {
     path: &'static str,
     text: String,
 }
 
-fn pages() -> [GeneratedPage; 5] {
+/// Every page, with the lines of Markdown wrapped.
+fn pages() -> Vec<GeneratedPage> {
+    let mut pages = unwrapped_pages();
+    let markdown = pages.iter_mut().filter(|page| page.path.ends_with(".md"));
+    for page in markdown {
+        page.text = wrapped(&page.text);
+    }
+    pages
+}
+
+/// Wraps paragraphs and items of lists; code and headings stay as they are.
+fn wrapped(text: &str) -> String {
+    let mut is_code = false;
+    let mut page = String::new();
+    for line in text.lines() {
+        let is_fence = line.starts_with("```");
+        is_code ^= is_fence;
+        if is_code || is_fence || line.starts_with([' ', '#', '|', '<']) {
+            page.push_str(line);
+            page.push('\n');
+            continue;
+        }
+        let indent = if line.starts_with("- ") { "  " } else { "" };
+        let mut width = 0;
+        for word in line.split(' ') {
+            // A word that would begin a list there stays with the one before.
+            let begins_list = word == "-" || word == "+" || word == "*";
+            let characters = word.chars().count();
+            if width > 0 && width + 1 + characters > LINE_CHARACTERS_MAX && !begins_list {
+                page.push('\n');
+                page.push_str(indent);
+                width = indent.len();
+            } else if width > 0 {
+                page.push(' ');
+                width += 1;
+            }
+            page.push_str(word);
+            width += characters;
+        }
+        page.push('\n');
+    }
+    page
+}
+
+fn unwrapped_pages() -> Vec<GeneratedPage> {
     let mut metrics = head("Metrics", "the catalogue of metrics");
     metrics.push_str(
-        "What `/metrics` shows, in the Prometheus text format 0.0.4. Counters survive a reload; \
-         they begin anew with a new worker process.\n\n",
+        "`/metrics` shows these, in the Prometheus text format 0.0.4. Counters survive a reload; \
+         they begin anew with a new worker process.\n",
     );
     telemetry::catalogue::write_reference(&mut metrics);
     let mut outcomes = head("How connections end", "the table of reasons");
     outcomes.push_str(
         "Every connection ends with exactly one of these: the `reason` of its line in the log and \
-         of `lariat_connections_ended_total`.\n\n",
+         of `lariat_connections_ended_total`.\n",
     );
     telemetry::outcome::write_reference(&mut outcomes);
     let mut failures = head("Why transactions fail", "the table of reasons");
     failures.push_str(
         "Every transaction of `lariat-lab load` succeeds, or fails for exactly one of these \
-         reasons: the `failures` of its record. The side is where to look first.\n\n",
+         reasons: the `failures` of its record. The side is where to look first.\n",
     );
     load::failure::write_reference(&mut failures);
-    [
+    vec![
         GeneratedPage {
             path: "docs/reference/configuration.md",
             text: config::reference::render(),
@@ -110,6 +157,15 @@ mod tests {
     fn the_pages_are_what_the_tables_say() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         check(root).unwrap();
+    }
+
+    #[test]
+    fn only_prose_is_wrapped() {
+        let words = |count| vec!["word"; count].join(" ");
+        let text = format!("# {0}\n\n- {0}\n\n    {0}\n", words(30));
+        let item = format!("- {}\n  {}", words(21), words(9));
+        let page = format!("# {0}\n\n{item}\n\n    {0}\n", words(30));
+        assert_eq!(wrapped(&text), page);
     }
 
     #[test]

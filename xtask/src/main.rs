@@ -3,6 +3,7 @@
 
 mod dist;
 mod generate;
+mod site;
 mod supply;
 mod tidy;
 
@@ -15,6 +16,7 @@ cargo xtask dist [--target TRIPLE] [--version VERSION] [--no-build] [--verify]
                                 packages, archive and image in target/packages; --no-build takes the
                                 programs of the last time, --verify builds again and compares
 cargo xtask generate [--check]  write the generated pages, or compare them with the files
+cargo xtask site                the pages of docs as a site in target/site/book, by mdBook
 cargo xtask supply              licences, sources and bans of deny.toml, without network
 cargo xtask tidy                the rules that no compiler checks";
 
@@ -30,6 +32,7 @@ fn main() -> Result<()> {
         ("dist", _) => dist::run(root, options),
         ("generate", None) => generate::write(root),
         ("generate", Some("--check")) => generate::check(root),
+        ("site", None) => site::run(root),
         ("supply", None) => supply::run(root),
         ("tidy", None) => tidy::run(root),
         ("help" | "--help", None) => {

@@ -47,7 +47,7 @@ impl Faults {
         match fault {
             Fault::Kill => kill(rig),
             Fault::Freeze => self.freeze(rig),
-            Fault::Restart => rig.restart(None),
+            Fault::Restart => self.restart(rig, None),
             Fault::Reload => {
                 rig.renew_certificate();
                 rig.choice.is_other = true;
@@ -145,9 +145,22 @@ impl Faults {
         }
     }
 
+    /// Starts Lariat again. The supervisor kills a frozen worker process, because it cannot end its
+    /// connections; the kernel then closes them as if they had come to their end.
+    fn restart(&self, rig: &mut Rig, descriptors: Option<u32>) {
+        let is_killed = self.frozen.is_some();
+        if is_killed {
+            rig.journal.kill();
+        }
+        rig.restart(descriptors);
+        if is_killed {
+            rig.journal.kill();
+        }
+    }
+
     /// Starts Lariat again with few descriptors, and comes with more clients than they are.
     fn starve(&mut self, rig: &mut Rig) {
-        rig.restart(Some(FEW));
+        self.restart(rig, Some(FEW));
         let address = rig.services.exchange.address;
         let crowd = (0..FEW).filter_map(|_| TcpStream::connect(address).ok());
         self.crowd = crowd.collect();

@@ -23,8 +23,9 @@ use lexopt::{Arg, Parser};
 
 use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::process::guard;
+use crate::process;
 use crate::usage::{UsageError, did_you_mean};
+
 use flags::Arguments;
 use help::TABLES;
 
@@ -60,7 +61,7 @@ fn command(name: &str, parser: &mut Parser, console: Console) -> Result<Exit, Us
         "help" => return explain(parser),
         "load" => return load::run(parser, console),
         "run" => return run::run(parser, console),
-        guard::COMMAND => return guarded(parser),
+        process::COMMAND => return guarded(parser),
         "version" => return Ok(print_version()),
         _ => return Err(unknown(name)),
     };
@@ -72,7 +73,7 @@ fn command(name: &str, parser: &mut Parser, console: Console) -> Result<Exit, Us
 
 /// Not for users: a program that we start is started by this one, which outlives us to end it.
 fn guarded(parser: &mut Parser) -> Result<Exit, UsageError> {
-    guard::run(parser.raw_args()?);
+    process::run(parser.raw_args()?);
     Ok(Exit::Success)
 }
 

@@ -49,7 +49,7 @@ impl Console {
         self.labelled(&self.paint.cyan("hint"), &text.to_string());
     }
 
-    /// What is wrong with a file, each with its place and remedy, and an empty line between two.
+    /// Complaints about a file, each with its place and remedy, and an empty line between two.
     pub(crate) fn tell(self, complaints: Vec<Complaint>, file: Option<File<'_>>) {
         let rendered = complaints
             .into_iter()

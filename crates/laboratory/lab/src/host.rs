@@ -1,13 +1,10 @@
-//! What a load runs on, as far as figures depend on it.
+//! The host of a load, as far as figures depend on it.
 //!
 //! Reads the kernel's own texts and tries what it can do; what cannot be read is unknown and fails
 //! no run.
 
 mod abilities;
-mod cores;
-mod features;
-mod limits;
-mod networks;
+mod cpu;
 mod openssl;
 mod surroundings;
 mod text;
@@ -15,8 +12,8 @@ mod text;
 use std::thread;
 use std::time::Duration;
 
-use load::speed::{self, Rows};
-use measure::host::{Fact, HostReport, Speed};
+use load::speed::{self, SpeedRows};
+use measure::host::{HostFact, HostReport, Speed};
 use measure::record::Host;
 use sys::cpu::{allowed_cpus, pin_current_thread};
 
@@ -24,17 +21,17 @@ use text::{read, value, with_remedy};
 
 /// How long keys and ciphers are measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Timing {
-    pub(crate) rows: Rows,
+pub(crate) struct SpeedTiming {
+    pub(crate) rows: SpeedRows,
     /// CPU time of each row; of the system's OpenSSL the next whole seconds, which it wants.
     pub(crate) each: Duration,
 }
 
-impl Timing {
-    pub(crate) fn of(rows: Rows) -> Self {
+impl SpeedTiming {
+    pub(crate) fn of(rows: SpeedRows) -> Self {
         let each = match rows {
-            Rows::Quick => Duration::from_millis(200),
-            Rows::Full => Duration::from_secs(1),
+            SpeedRows::Quick => Duration::from_millis(200),
+            SpeedRows::Full => Duration::from_secs(1),
         };
         Self { rows, each }
     }
@@ -42,8 +39,8 @@ impl Timing {
     /// How long all rows of both libraries take, at least.
     pub(crate) fn total(self) -> Duration {
         let ours = match self.rows {
-            Rows::Quick => 11,
-            Rows::Full => 24,
+            SpeedRows::Quick => 11,
+            SpeedRows::Full => 24,
         };
         let theirs = openssl::row_count(self.rows) * self.openssl_seconds();
         self.each * ours + Duration::from_secs(theirs.into())
@@ -56,7 +53,7 @@ impl Timing {
 
 /// All that is found out about this host, now, and, if asked for, how fast keys and ciphers are on
 /// the last CPU that we may use.
-pub(crate) fn report(timing: Option<Timing>) -> HostReport {
+pub(crate) fn report(timing: Option<SpeedTiming>) -> HostReport {
     let cpus = allowed_cpus();
     let mut surroundings = surroundings::all();
     let mut speeds = Vec::new();
@@ -70,19 +67,19 @@ pub(crate) fn report(timing: Option<Timing>) -> HostReport {
     }
     HostReport {
         host: facts(),
-        features: features::of(&read("/proc/cpuinfo")),
-        cores: cores::map(&cpus),
+        features: cpu::of(&read("/proc/cpuinfo")),
+        cores: cpu::map(&cpus),
         mitigations: surroundings::mitigations(),
         surroundings,
-        limits: limits::all(),
-        networks: networks::all(cpus.len()),
+        limits: abilities::limits(),
+        networks: surroundings::networks(cpus.len()),
         abilities: abilities::all(),
         speeds,
     }
 }
 
 /// On a thread of its own, which alone is pinned.
-fn our_speeds(timing: Timing, cpu: u16) -> Vec<Speed> {
+fn our_speeds(timing: SpeedTiming, cpu: u16) -> Vec<Speed> {
     let measure = move || {
         // Where it may not be pinned, it is as fast, and only less steady.
         let _ = pin_current_thread(cpu);
@@ -91,7 +88,7 @@ fn our_speeds(timing: Timing, cpu: u16) -> Vec<Speed> {
     thread::spawn(measure).join().unwrap_or_default()
 }
 
-fn unmeasured(fault: &openssl::OpensslFault) -> Fact {
+fn unmeasured(fault: &openssl::OpensslFault) -> HostFact {
     let remedy = match fault {
         openssl::OpensslFault::Missing => Some("`apt-get install openssl`, to compare with it"),
         openssl::OpensslFault::Unusable(_) => {
@@ -143,7 +140,7 @@ fn memory_bytes(meminfo: &str) -> u64 {
     total.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// What the CPU, Xen's own file or the firmware admit to.
+/// The hypervisor by the CPU, Xen's own file or the firmware.
 ///
 /// Firmware names its maker on bare metal too, so it is believed only beside the CPU's flag.
 /// The clock that it offers names its make where no firmware does.
@@ -228,11 +225,11 @@ mod tests {
 
     #[test]
     fn openssl_takes_whole_seconds() {
-        assert_eq!(Timing::of(Rows::Quick).openssl_seconds(), 1);
+        assert_eq!(SpeedTiming::of(SpeedRows::Quick).openssl_seconds(), 1);
         let each = Duration::from_millis(2500);
-        let timing = Timing {
+        let timing = SpeedTiming {
             each,
-            ..Timing::of(Rows::Full)
+            ..SpeedTiming::of(SpeedRows::Full)
         };
         assert_eq!(timing.openssl_seconds(), 3);
         assert_eq!(timing.total(), each * 24 + Duration::from_secs(3 * 23));

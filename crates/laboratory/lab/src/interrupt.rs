@@ -1,9 +1,8 @@
 //! Ctrl-C, SIGTERM and a lost terminal: the load in progress ends early, and what was measured is
 //! written all the same.
 
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::{io, thread};
 
 use load::run::Stopper;
 use sys::epoll::{Epoll, Events, Interest};
@@ -11,16 +10,16 @@ use sys::signal::{Signal, Signals};
 
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::measurement::failure::Cancel;
+use crate::run::measurement::failure::Cancel;
 
 /// Hears signals from its creation on. The thread that listens ends with the program.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<InterruptState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct InterruptState {
     heard: bool,
     stopper: Option<Stopper>,
 }
@@ -54,7 +53,7 @@ impl Cancel for Interrupt {
     }
 }
 
-fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<State>, tell: &dyn Fn()) {
+fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<InterruptState>, tell: &dyn Fn()) {
     let mut events = Events::with_capacity(1);
     while epoll.wait(&mut events, None).is_ok() {
         while signals.next().is_some() {
@@ -64,7 +63,7 @@ fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<State>, tell: &dyn Fn(
 }
 
 /// The first signal ends the load, the second the program; what it started ends either way.
-fn hear(state: &mut State, tell: &dyn Fn()) {
+fn hear(state: &mut InterruptState, tell: &dyn Fn()) {
     if std::mem::replace(&mut state.heard, true) {
         std::process::exit(Exit::Failed as i32);
     }
@@ -74,6 +73,6 @@ fn hear(state: &mut State, tell: &dyn Fn()) {
     }
 }
 
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn locked(state: &Mutex<InterruptState>) -> MutexGuard<'_, InterruptState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,17 +6,14 @@
 mod commands;
 mod console;
 mod exit;
-mod experiment;
 mod host;
 mod interrupt;
-mod load;
-mod measurement;
+pub(crate) mod load;
 mod origin;
 mod pages;
-mod process;
-mod records;
-mod scenario;
-mod target;
+pub(crate) mod process;
+mod run;
+pub(crate) mod targets;
 mod usage;
 
 use std::process::ExitCode;

@@ -6,9 +6,7 @@
 
 mod answer;
 mod connection;
-mod download;
-mod parse;
-mod query;
+mod request;
 mod worker;
 
 use std::io;
@@ -26,12 +24,12 @@ use sys::wake::Waker;
 use sys::{cpu, limit};
 use wire::address::{Address, UnixName};
 
-use worker::Worker;
+use worker::OriginWorker;
 
 pub(crate) use connection::Totals;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct OriginOptions {
     pub(crate) listen: Vec<Address>,
     /// How many threads serve; at least one.
     pub(crate) threads: u16,
@@ -44,7 +42,7 @@ pub(crate) struct Options {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum OriginFault {
     #[error("cannot listen at {address}: {error}")]
     Listen { address: Address, error: io::Error },
     #[error("cannot run on CPU {cpu}: {error}")]
@@ -57,23 +55,23 @@ pub(crate) enum Fault {
 const BACKLOG: u32 = 4096;
 
 /// An origin that listens and does not serve yet.
-pub(crate) struct Origin {
-    options: Options,
+pub(crate) struct BoundOrigin {
+    options: OriginOptions,
     signals: Signals,
     listeners: Vec<Vec<(Arc<OwnedFd>, bool)>>,
-    /// Where it listens, with the ports that the kernel chose.
+    /// Addresses that it listens at, with the ports that the kernel chose.
     addresses: Vec<Address>,
 }
 
-struct Shared {
+struct OriginShared {
     /// Woken when a worker has ended by itself.
     ended: Waker,
     failed: AtomicBool,
 }
 
-impl Origin {
+impl BoundOrigin {
     /// Listens. From now on SIGINT and SIGTERM end [`Self::serve`] instead of the process.
-    pub(crate) fn open(options: Options) -> Result<Self, Fault> {
+    pub(crate) fn open(options: OriginOptions) -> Result<Self, OriginFault> {
         // Before the first thread, so that none takes them.
         let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
         // If it cannot be raised, `warn` is called when it is reached.
@@ -86,7 +84,7 @@ impl Origin {
         };
         for address in origin.options.listen.clone() {
             if let Err(error) = origin.listen(&address) {
-                return Err(Fault::Listen { address, error });
+                return Err(OriginFault::Listen { address, error });
             }
         }
         Ok(origin)
@@ -126,26 +124,26 @@ impl Origin {
         Ok(())
     }
 
-    /// Where it listens, with the ports that the kernel chose.
+    /// Addresses that it listens at, with the ports that the kernel chose.
     pub(crate) fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
     /// Serves until a signal, and says what was done.
-    pub(crate) fn serve(mut self) -> Result<Totals, Fault> {
-        let shared = Arc::new(Shared {
+    pub(crate) fn serve(mut self) -> Result<Totals, OriginFault> {
+        let shared = Arc::new(OriginShared {
             ended: Waker::new()?,
             failed: AtomicBool::new(false),
         });
         let end = Arc::new(Waker::new()?);
         let mut threads = Vec::new();
         for (index, listeners) in self.listeners.drain(..).enumerate() {
-            let worker = worker::Options {
+            let worker = worker::OriginWorkerOptions {
                 listeners,
                 end: end.clone(),
                 idle_timeout: self.options.idle_timeout,
             };
-            let worker = Worker::new(worker, self.options.warn)?;
+            let worker = OriginWorker::new(worker, self.options.warn)?;
             let cpu = pick(&self.options.cpus, index);
             threads.push(start(index, cpu, worker, shared.clone())?);
         }
@@ -156,7 +154,7 @@ impl Origin {
         totals
     }
 
-    fn wait(&self, shared: &Shared) -> io::Result<()> {
+    fn wait(&self, shared: &OriginShared) -> io::Result<()> {
         let epoll = Epoll::new()?;
         epoll.add(&self.signals, 0, Interest::READ)?;
         epoll.add(&shared.ended, 1, Interest::READ)?;
@@ -182,14 +180,14 @@ fn pick(cpus: &[u16], index: usize) -> Option<u16> {
     cpus.get(index.checked_rem(cpus.len())?).copied()
 }
 
-type Thread = JoinHandle<Result<Totals, Fault>>;
+type OriginThread = JoinHandle<Result<Totals, OriginFault>>;
 
 fn start(
     index: usize,
     cpu: Option<u16>,
-    worker: Worker,
-    shared: Arc<Shared>,
-) -> io::Result<Thread> {
+    worker: OriginWorker,
+    shared: Arc<OriginShared>,
+) -> io::Result<OriginThread> {
     let serve = move || {
         let totals = pin(cpu).and_then(|()| Ok(worker.run()?));
         if totals.is_err() {
@@ -203,15 +201,15 @@ fn start(
         .spawn(serve)
 }
 
-fn pin(cpu: Option<u16>) -> Result<(), Fault> {
+fn pin(cpu: Option<u16>) -> Result<(), OriginFault> {
     match cpu {
-        Some(cpu) => cpu::pin_current_thread(cpu).map_err(|error| Fault::Cpu { cpu, error }),
+        Some(cpu) => cpu::pin_current_thread(cpu).map_err(|error| OriginFault::Cpu { cpu, error }),
         None => Ok(()),
     }
 }
 
-/// What all threads did, or why one of them failed.
-fn sum(threads: Vec<Thread>) -> Result<Totals, Fault> {
+/// The sum of all threads, or why one of them failed.
+fn sum(threads: Vec<OriginThread>) -> Result<Totals, OriginFault> {
     let mut sum = Totals::default();
     let mut fault = None;
     for thread in threads {

@@ -1,6 +1,339 @@
 //! Programs beside us: started on CPUs of their own, measured, and ended with us however we end.
+//!
+//! Each program is started by a guard, a second process of ours, which kills it and its descendants
+//! when we are gone (even by SIGKILL). [`tree`] reads what a program and its descendants used,
+//! [`scratch`] makes the folders that they write to.
 
-pub(crate) mod child;
-pub(crate) mod guard;
 pub(crate) mod scratch;
 pub(crate) mod tree;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sys::{cpu, process, signal};
+
+use tree::ProcessTree;
+
+/// A server that has not ended this long after it was asked to is killed.
+const ASKED_MAX: Duration = Duration::from_secs(3);
+
+/// The longest time until the kernel has ended what was killed.
+const KILLED_MAX: Duration = Duration::from_secs(5);
+
+/// Between two checks whether a program has ended.
+const PAUSE: Duration = Duration::from_millis(2);
+/// How much is read of its output: enough for any message.
+const SAID_BYTES_MAX: u64 = 1 << 20;
+
+/// A running program; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct GuardedChild {
+    guard: std::process::Child,
+    /// The guard ends when it is closed.
+    hold: Option<ChildStdin>,
+    reports: BufReader<ChildStdout>,
+    id: u32,
+    output: PathBuf,
+    /// How it ended, once that is known.
+    end: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChildFault {
+    #[error("{0}")]
+    Ours(#[from] io::Error),
+    #[error("{program} cannot be started: {why}")]
+    Refused { program: String, why: String },
+    #[error("{program} has not ended after {seconds} s")]
+    Endless { program: String, seconds: u64 },
+}
+
+impl GuardedChild {
+    /// Starts a command, which begins with its program, on these CPUs (all that we have, if there
+    /// are none) in a folder, and lets it write to a file.
+    pub(crate) fn start(
+        command: &[OsString],
+        cpus: &[u16],
+        folder: &Path,
+        output: &Path,
+    ) -> Result<Self, ChildFault> {
+        // The file that we are, even if it has been replaced since.
+        let mut guard = Command::new("/proc/self/exe")
+            .arg0("lariat-lab")
+            .args(words(cpus, command))
+            .current_dir(folder)
+            // Ctrl-C is ours to answer.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::create(output)?)
+            .spawn()?;
+        let hold = guard.stdin.take();
+        let pipe = guard
+            .stdout
+            .take()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        let mut reports = BufReader::new(pipe);
+        let mut line = String::new();
+        reports.read_line(&mut line)?;
+        let started = line.strip_prefix(STARTED);
+        let Some(id) = started.and_then(|id| id.trim().parse().ok()) else {
+            let _ = guard.wait();
+            let program = program_of(command);
+            let why = line.strip_prefix(REFUSED).unwrap_or(&line);
+            let why = why.trim().to_owned();
+            return Err(ChildFault::Refused { program, why });
+        };
+        Ok(Self {
+            guard,
+            hold,
+            reports,
+            id,
+            output: output.to_owned(),
+            end: None,
+        })
+    }
+
+    /// Runs a command to its end and returns its output and errors.
+    ///
+    /// # Errors
+    /// The errors of [`Self::start`], and [`ChildFault::Endless`].
+    pub(crate) fn run(
+        command: &[OsString],
+        folder: &Path,
+        longest: Duration,
+    ) -> Result<String, ChildFault> {
+        let output = folder.join("said");
+        let mut child = Self::start(command, &[], folder, &output)?;
+        let begun = Instant::now();
+        while child.ended().is_none() {
+            if begun.elapsed() > longest {
+                let program = program_of(command);
+                let seconds = longest.as_secs();
+                return Err(ChildFault::Endless { program, seconds });
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(child.output())
+    }
+
+    pub(crate) fn tree(&self) -> ProcessTree {
+        ProcessTree::of(self.id)
+    }
+
+    /// How it ended, if it did: `exit status: 1`.
+    pub(crate) fn ended(&mut self) -> Option<&str> {
+        if self.end.is_none() && !matches!(self.guard.try_wait(), Ok(None)) {
+            self.clear_up();
+            let mut rest = String::new();
+            // A guard that was killed itself says nothing.
+            let _ = self.reports.read_to_string(&mut rest);
+            let how = rest.trim().strip_prefix(ENDED);
+            self.end = Some(how.unwrap_or("its guard was killed").to_owned());
+        }
+        self.end.as_deref()
+    }
+
+    /// A guard that was killed has ended nothing: whatever is left of its group goes. Its number is
+    /// the group's as long as anything is left of that.
+    fn clear_up(&mut self) {
+        let status = self.guard.wait();
+        let was_killed = status.map_or(true, |status: ExitStatus| status.code().is_none());
+        if was_killed {
+            // There may be nothing left.
+            let _ = signal::kill_group(self.guard.id());
+        }
+    }
+
+    /// The program's output so far, standard output and errors.
+    pub(crate) fn output(&self) -> String {
+        let mut bytes = Vec::new();
+        if let Ok(file) = File::open(&self.output) {
+            let _ = file.take(SAID_BYTES_MAX).read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Ends it, and waits until it and all that descend from it are gone.
+    pub(crate) fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for GuardedChild {
+    fn drop(&mut self) {
+        drop(self.hold.take());
+        if self.end.is_none() {
+            self.clear_up();
+        }
+    }
+}
+
+fn program_of(command: &[OsString]) -> String {
+    let program = command.first().map(|program| program.to_string_lossy());
+    program.unwrap_or_default().into_owned()
+}
+
+/// The first lines of a program's output, for a message.
+pub(crate) fn first_lines(said: &str) -> String {
+    const LINES_MAX: usize = 4;
+    let lines = said.lines().map(str::trim_end);
+    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    let mut text = lines[..lines.len().min(LINES_MAX)].join("\n");
+    if lines.len() > LINES_MAX {
+        text.push_str("\n…");
+    }
+    text
+}
+
+/// The few lines of a program's output that explain a failure: those with such a word, else the
+/// last ones.
+pub(crate) fn fault_lines(said: &str) -> String {
+    const LINES_MAX: usize = 6;
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let tells = |line: &&str| {
+        let line = line.to_ascii_lowercase();
+        FAULT_WORDS.iter().any(|word| line.contains(word))
+    };
+    let mut chosen: Vec<_> = lines().filter(tells).take(LINES_MAX).collect();
+    if chosen.is_empty() {
+        chosen = lines().rev().take(LINES_MAX).collect();
+        chosen.reverse();
+    }
+    chosen.join("\n")
+}
+
+/// In lines that explain a failure, in small letters.
+const FAULT_WORDS: [&str; 9] = [
+    "alert", "cannot", "denied", "emerg", "error", "fail", "fatal", "invalid", "unable",
+];
+
+/// The command that makes this program a guard. It is no part of what users are offered.
+pub(crate) const COMMAND: &str = "guard";
+
+/// First words of what a guard says on its standard output, a line each.
+pub(crate) const STARTED: &str = "started ";
+/// The program could not be started; why.
+pub(crate) const REFUSED: &str = "refused ";
+/// The program ended by itself; how.
+pub(crate) const ENDED: &str = "ended ";
+enum GuardEvent {
+    /// The pipe to the process that started us is closed.
+    Released,
+    Ended(ExitStatus),
+}
+
+/// The words after the program's own name that make it guard another one.
+pub(crate) fn words(cpus: &[u16], command: &[OsString]) -> Vec<OsString> {
+    let cpus: Vec<_> = cpus.iter().map(u16::to_string).collect();
+    let own = [COMMAND.into(), cpus.join(",").into()];
+    own.into_iter().chain(command.iter().cloned()).collect()
+}
+
+/// Starts the program that the words after [`COMMAND`] name, and guards it until either ends.
+pub(crate) fn run(words: impl IntoIterator<Item = OsString>) {
+    let mut words = words.into_iter();
+    let cpus = words.next().unwrap_or_default();
+    let program = words.next().unwrap_or_default();
+    match start(&cpus, &program, words) {
+        Ok(child) => guard(child),
+        Err(error) => say(REFUSED, error),
+    }
+}
+
+fn start(
+    cpus: &OsStr,
+    program: &OsStr,
+    arguments: impl Iterator<Item = OsString>,
+) -> io::Result<std::process::Child> {
+    process::adopt_orphans()?;
+    let cpus = cpus.to_string_lossy();
+    let cpus: Vec<u16> = cpus.split(',').filter_map(|cpu| cpu.parse().ok()).collect();
+    if !cpus.is_empty() {
+        cpu::confine_current_thread(&cpus)?;
+    }
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(io::stderr().as_fd().try_clone_to_owned()?);
+    // In case that we are killed: by this thread, which lives as long as we do.
+    process::end_child_with_us(&mut command).spawn()
+}
+
+fn guard(child: std::process::Child) {
+    let id = child.id();
+    say(STARTED, id);
+    let (tell, events) = channel();
+    watch(child, tell);
+    match events.recv() {
+        Ok(GuardEvent::Ended(status)) => say(ENDED, status),
+        Ok(GuardEvent::Released) | Err(_) => ask_to_end(id, &events),
+    }
+    kill_all();
+}
+
+fn watch(mut child: std::process::Child, tell: Sender<GuardEvent>) {
+    let tell_release = tell.clone();
+    thread::spawn(move || {
+        // Nothing is ever written there: it ends, or it fails, which is an end too.
+        let _ = io::stdin().read(&mut [0]);
+        let _ = tell_release.send(GuardEvent::Released);
+    });
+    thread::spawn(move || {
+        if let Ok(status) = child.wait() {
+            let _ = tell.send(GuardEvent::Ended(status));
+        }
+    });
+}
+
+fn ask_to_end(id: u32, events: &Receiver<GuardEvent>) {
+    // It may have ended just now.
+    let _ = signal::send(id, signal::Signal::Terminate);
+    let _ = events.recv_timeout(ASKED_MAX);
+}
+
+/// Whatever is left beneath us.
+fn kill_all() {
+    let own = std::process::id();
+    let begun = Instant::now();
+    while begun.elapsed() < KILLED_MAX {
+        let left = ProcessTree::of(own).members().unwrap_or_default();
+        let mut left = left.into_iter().filter(|&id| id != own).peekable();
+        if left.peek().is_none() {
+            return;
+        }
+        for id in left {
+            let _ = signal::kill(id);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// To the process that started us, if it is still there.
+fn say(what: &str, detail: impl std::fmt::Display) {
+    let mut output = io::stdout();
+    let _ = writeln!(output, "{what}{detail}").and_then(|()| output.flush());
+}
+
+#[cfg(test)]
+mod child_tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_tell_are_told() {
+        let banner = "stunnel 5.68\n[!] Invalid curves list\n\nbye\n";
+        assert_eq!(fault_lines(banner), "[!] Invalid curves list");
+        let silent: String = (0..9).map(|line| format!("{line}\n")).collect();
+        assert_eq!(fault_lines(&silent), "3\n4\n5\n6\n7\n8");
+        assert_eq!(fault_lines(""), "");
+    }
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use measure::quantity::nanoseconds;
 
-use crate::plan::{Arrival, Spacing, Stretch};
+use crate::plan::{ArrivalModel, Spacing, Stretch};
 
 /// The instants at which one thread begins transactions, counted from the beginning of the
 /// warm-up; in order, and before the end of the load.
@@ -17,14 +17,14 @@ use crate::plan::{Arrival, Spacing, Stretch};
 /// thread would be. By chance, each thread is a Poisson process of its share of the rate, and
 /// together they are one of the whole rate.
 #[derive(Clone, Debug)]
-pub struct Schedule {
+pub struct ArrivalSchedule {
     course: Course,
-    source: Source,
+    source: ArrivalSource,
 }
 
-/// Where the next instant comes from, in transactions since the beginning.
+/// The origin of the next instant, in transactions since the beginning.
 #[derive(Clone, Debug)]
-enum Source {
+enum ArrivalSource {
     Constant {
         next: u64,
         step: u64,
@@ -33,11 +33,11 @@ enum Source {
     Poisson {
         reached: f64,
         mean: f64,
-        chance: Chance,
+        chance: SplitMix,
     },
 }
 
-impl Schedule {
+impl ArrivalSchedule {
     /// The schedule of thread number `thread` of `threads`, each instant of which brings so many
     /// transactions. The warm-up runs at the rate with which the first stretch begins. Closed load
     /// has no planned instants: the schedule is empty.
@@ -46,7 +46,7 @@ impl Schedule {
     /// If there is no such thread.
     #[must_use]
     pub fn new(
-        arrival: &Arrival,
+        arrival: &ArrivalModel,
         warm_up: Duration,
         duration: Duration,
         seed: u64,
@@ -55,19 +55,19 @@ impl Schedule {
     ) -> Self {
         assert!(thread < threads, "threads are numbered from 0");
         let (stretches, spacing) = match arrival {
-            Arrival::Closed { .. } => (&[][..], Spacing::Constant),
-            Arrival::Open {
+            ArrivalModel::Closed { .. } => (&[][..], Spacing::Constant),
+            ArrivalModel::Open {
                 stretches, spacing, ..
             } => (&stretches[..], *spacing),
         };
         let source = match spacing {
-            Spacing::Constant => Source::Constant {
+            Spacing::Constant => ArrivalSource::Constant {
                 next: u64::from(thread) * u64::from(each),
                 step: u64::from(threads) * u64::from(each),
             },
             Spacing::Poisson => {
                 let mean = f64::from(threads) * f64::from(each);
-                Source::poisson(mean, Chance::new(seed, thread))
+                ArrivalSource::poisson(mean, SplitMix::new(seed, thread))
             }
         };
         Self {
@@ -77,7 +77,7 @@ impl Schedule {
     }
 }
 
-impl Iterator for Schedule {
+impl Iterator for ArrivalSchedule {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -86,8 +86,8 @@ impl Iterator for Schedule {
     }
 }
 
-impl Source {
-    fn poisson(mean: f64, mut chance: Chance) -> Self {
+impl ArrivalSource {
+    fn poisson(mean: f64, mut chance: SplitMix) -> Self {
         Self::Poisson {
             reached: mean * chance.exponential(),
             mean,
@@ -206,11 +206,11 @@ impl Leg {
 /// Numbers by chance that repeat themselves: SplitMix64 (Steele, Lea and Flood, 2014). Not for
 /// secrets.
 #[derive(Clone, Debug)]
-struct Chance {
+struct SplitMix {
     state: u64,
 }
 
-impl Chance {
+impl SplitMix {
     /// Another sequence for each thread of each seed.
     fn new(seed: u64, thread: u16) -> Self {
         let mut seeded = Self { state: seed };
@@ -254,8 +254,8 @@ mod tests {
         }
     }
 
-    fn open(stretches: Vec<Stretch>, spacing: Spacing) -> Arrival {
-        Arrival::Open {
+    fn open(stretches: Vec<Stretch>, spacing: Spacing) -> ArrivalModel {
+        ArrivalModel::Open {
             stretches,
             spacing,
             session_arrivals: false,
@@ -267,12 +267,12 @@ mod tests {
     }
 
     /// All instants of one thread, in nanoseconds.
-    fn instants(arrival: &Arrival, warm_up: Duration, thread: u16, threads: u16) -> Vec<u64> {
-        let Arrival::Open { stretches, .. } = arrival else {
+    fn instants(arrival: &ArrivalModel, warm_up: Duration, thread: u16, threads: u16) -> Vec<u64> {
+        let ArrivalModel::Open { stretches, .. } = arrival else {
             panic!("closed load has none");
         };
         let duration = length(stretches);
-        Schedule::new(arrival, warm_up, duration, 7, 1, (thread, threads))
+        ArrivalSchedule::new(arrival, warm_up, duration, 7, 1, (thread, threads))
             .map(nanoseconds)
             .collect()
     }
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn the_duration_ends_it() {
         let arrival = open(vec![stretch(100.0, 10.0, 10.0)], Spacing::Constant);
-        let short = Schedule::new(
+        let short = ArrivalSchedule::new(
             &arrival,
             Duration::ZERO,
             Duration::from_secs(2),
@@ -333,10 +333,10 @@ mod tests {
 
     #[test]
     fn closed_load_has_no_instants() {
-        let closed = Arrival::Closed { connections: 4 };
+        let closed = ArrivalModel::Closed { connections: 4 };
         let second = Duration::from_secs(1);
         assert_eq!(
-            Schedule::new(&closed, second, second, 1, 1, (0, 1)).count(),
+            ArrivalSchedule::new(&closed, second, second, 1, 1, (0, 1)).count(),
             0
         );
     }
@@ -352,7 +352,9 @@ mod tests {
             for thread in 0..3 {
                 let duration = Duration::from_secs(400);
                 let threads = (thread, 3);
-                for due in Schedule::new(&arrival, Duration::ZERO, duration, seed, 1, threads) {
+                for due in
+                    ArrivalSchedule::new(&arrival, Duration::ZERO, duration, seed, 1, threads)
+                {
                     counts[usize::try_from(due.as_secs()).unwrap()] += 1.0;
                 }
             }
@@ -370,7 +372,7 @@ mod tests {
         let arrival = open(vec![stretch(1.0, 100.0, 100.0)], Spacing::Poisson);
         let second = Duration::from_secs(1);
         let of = |seed, thread| -> Vec<Duration> {
-            Schedule::new(&arrival, Duration::ZERO, second, seed, 1, (thread, 2)).collect()
+            ArrivalSchedule::new(&arrival, Duration::ZERO, second, seed, 1, (thread, 2)).collect()
         };
         assert_eq!(of(1, 0), of(1, 0));
         assert_ne!(of(1, 0), of(2, 0));
@@ -382,8 +384,8 @@ mod tests {
     fn users_come_as_seldom_as_they_bring_much() {
         let arrival = open(vec![stretch(2.0, 12.0, 12.0)], Spacing::Constant);
         let all = Duration::from_secs(2);
-        let of = |arrival: &Arrival, each, thread, threads| -> Vec<Duration> {
-            Schedule::new(arrival, Duration::ZERO, all, 7, each, (thread, threads)).collect()
+        let of = |arrival: &ArrivalModel, each, thread, threads| -> Vec<Duration> {
+            ArrivalSchedule::new(arrival, Duration::ZERO, all, 7, each, (thread, threads)).collect()
         };
         let requests = of(&arrival, 1, 0, 1);
         let fourth: Vec<_> = requests.iter().copied().step_by(4).collect();
@@ -399,7 +401,7 @@ mod tests {
 
     #[test]
     fn waits_are_exponential() {
-        let mut chance = Chance::new(3, 0);
+        let mut chance = SplitMix::new(3, 0);
         let waits: Vec<f64> = (0..100_000).map(|_| chance.exponential()).collect();
         let longer = |limit: f64| waits.iter().filter(|wait| **wait > limit).count() as f64;
         for limit in [0.1f64, 1.0, 3.0] {
@@ -466,7 +468,7 @@ mod tests {
             prop_assert!(found.last().is_none_or(|last| *last < end));
         }
 
-        /// So many are due at the instant of the n-th, to the nanosecond.
+        /// At the instant of the n-th, n are due, to the nanosecond.
         #[test]
         fn the_instant_is_the_inverse_of_the_integral(
             one in any_stretch(),

@@ -1,11 +1,11 @@
 //! The search for the greatest rate that keeps a limit: each rate is a run of its own.
 
-use measure::capacity::{Point, ReadOffs};
-use measure::record::{Capacity, Ending};
+use measure::capacity::{RatePoint, ReadOffs};
+use measure::record::{CapacitySearch, RunEnding};
 
-use crate::options::{Limit, Search};
-use crate::outcome::Outcome;
-use crate::plan::{Arrival, ClientSelection, Clients, Plan, Stretch};
+use crate::options::{CapacityLimit, Search};
+use crate::outcome::LoadOutcome;
+use crate::plan::{ArrivalModel, ClientSelection, Clients, LoadPlan, Stretch};
 
 /// Rates tried at most: doubling from 1 to a million and halving the rest fits twice.
 const RATES_MAX: usize = 60;
@@ -18,33 +18,33 @@ const GROWTH: f64 = 2.0;
 
 #[derive(Debug)]
 pub struct Finder {
-    plan: Plan,
+    plan: LoadPlan,
     search: Search,
-    points: Vec<Point>,
-    whole: Outcome,
+    points: Vec<RatePoint>,
+    whole: LoadOutcome,
 }
 
 impl Finder {
-    /// Of a plan whose rate and duration the search sets.
+    /// A search by a plan whose rate and duration the search sets.
     #[must_use]
-    pub fn new(plan: Plan, search: Search) -> Self {
+    pub fn new(plan: LoadPlan, search: Search) -> Self {
         Self {
             plan,
             search,
             points: Vec::new(),
-            whole: Outcome::default(),
+            whole: LoadOutcome::default(),
         }
     }
 
     /// The load to run next; `None` = the search is over.
     #[must_use]
-    pub fn next_plan(&self) -> Option<Plan> {
-        let is_stopped = self.whole.ending() == Ending::Interrupted;
+    pub fn next_plan(&self) -> Option<LoadPlan> {
+        let is_stopped = self.whole.ending() == RunEnding::Interrupted;
         if is_stopped || self.points.len() >= RATES_MAX {
             return None;
         }
         let rate = next_rate(&self.points, &self.search)?;
-        let Arrival::Open {
+        let ArrivalModel::Open {
             spacing,
             session_arrivals,
             ..
@@ -52,8 +52,8 @@ impl Finder {
         else {
             return None;
         };
-        Some(Plan {
-            arrival: Arrival::Open {
+        Some(LoadPlan {
+            arrival: ArrivalModel::Open {
                 stretches: vec![Stretch {
                     length: self.search.step,
                     from_per_s: rate,
@@ -70,8 +70,9 @@ impl Finder {
         })
     }
 
-    /// Where as few clients take part as the load needs, and of arriving clients, there are enough
-    /// for answers that take a second: their number is not to be the limit.
+    /// As few clients take part as the load needs where connections are reused, and of arriving
+    /// clients, there are enough for answers that take a second: their number is not to be the
+    /// limit.
     fn clients(&self, rate_per_s: f64) -> Clients {
         let clients = self.plan.clients;
         let has_session_arrivals = self.plan.requests_per_arrival().is_some();
@@ -86,25 +87,25 @@ impl Finder {
     }
 
     /// Takes the outcome of a plan.
-    pub fn take(&mut self, plan: &Plan, outcome: Outcome) {
+    pub fn take(&mut self, plan: &LoadPlan, outcome: LoadOutcome) {
         let quantile = self.search.limit.quantile();
-        let point = Point {
+        let point = RatePoint {
             offered_per_s: plan.arrival.first_per_s(),
             ..outcome.point_over(self.search.step, quantile)
         };
-        if outcome.ending() == Ending::Completed {
+        if outcome.ending() == RunEnding::Completed {
             self.points.push(point);
         }
         self.whole.append(outcome, self.search.step, point);
     }
 
-    /// What was found, with all that was measured on the way.
+    /// The finding, with all that was measured on the way.
     #[must_use]
-    pub fn finish(self) -> (Outcome, Capacity) {
+    pub fn finish(self) -> (LoadOutcome, CapacitySearch) {
         let mut points = self.points;
         points.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
         let bounds = Bounds::of(&points, &self.search.limit);
-        let capacity = Capacity {
+        let capacity = CapacitySearch {
             limit: self.search.limit,
             precision: self.search.precision,
             found_per_s: bounds.kept.map(|point| point.succeeded_per_s),
@@ -118,19 +119,20 @@ impl Finder {
 /// The greatest rate that kept the limit, and the least that broke it. Noise may let a rate fail
 /// below one that holds: then the lower one counts, so that the answer errs on the safe side.
 struct Bounds {
-    kept: Option<Point>,
-    broken: Option<Point>,
+    kept: Option<RatePoint>,
+    broken: Option<RatePoint>,
 }
 
 impl Bounds {
-    fn of(points: &[Point], limit: &Limit) -> Self {
-        let rate = |point: &&Point| point.offered_per_s;
-        let by_rate = |a: &&Point, b: &&Point| rate(a).total_cmp(&rate(b));
+    fn of(points: &[RatePoint], limit: &CapacityLimit) -> Self {
+        let rate = |point: &&RatePoint| point.offered_per_s;
+        let by_rate = |a: &&RatePoint, b: &&RatePoint| rate(a).total_cmp(&rate(b));
         let broken = points
             .iter()
             .filter(|point| !limit.is_kept_by(point))
             .min_by(by_rate);
-        let below = |point: &&Point| broken.is_none_or(|broken| rate(point) < broken.offered_per_s);
+        let below =
+            |point: &&RatePoint| broken.is_none_or(|broken| rate(point) < broken.offered_per_s);
         let kept = points
             .iter()
             .filter(|point| limit.is_kept_by(point))
@@ -148,14 +150,14 @@ impl Bounds {
 const FOLLOWS_MIN: f64 = 0.8;
 
 /// Whether a rate is beyond everything that is to be read off.
-fn is_saturated(point: &Point) -> bool {
+fn is_saturated(point: &RatePoint) -> bool {
     point.succeeded_per_s < point.offered_per_s * FOLLOWS_MIN
 }
 
 /// The rate to try next: up by doubling until the server does not follow, down by halving, then
 /// between.
-fn next_rate(points: &[Point], search: &Search) -> Option<f64> {
-    let by_rate = |a: &&Point, b: &&Point| a.offered_per_s.total_cmp(&b.offered_per_s);
+fn next_rate(points: &[RatePoint], search: &Search) -> Option<f64> {
+    let by_rate = |a: &&RatePoint, b: &&RatePoint| a.offered_per_s.total_cmp(&b.offered_per_s);
     let Some(top) = points.iter().max_by(by_rate) else {
         return Some(search.first_per_s);
     };
@@ -163,7 +165,7 @@ fn next_rate(points: &[Point], search: &Search) -> Option<f64> {
         return Some(top.offered_per_s * GROWTH);
     }
     let bounds = Bounds::of(points, &search.limit);
-    let rate = |point: Point| point.offered_per_s;
+    let rate = |point: RatePoint| point.offered_per_s;
     match (bounds.kept.map(rate), bounds.broken.map(rate)) {
         (None, Some(broken)) if broken / GROWTH >= RATE_MIN_PER_S => Some(broken / GROWTH),
         (Some(kept), Some(broken)) if broken > kept * (1.0 + search.precision) => {
@@ -181,7 +183,7 @@ mod tests {
 
     fn search(first_per_s: f64) -> Search {
         Search {
-            limit: Limit::default(),
+            limit: CapacityLimit::default(),
             precision: 0.05,
             first_per_s,
             step: Duration::from_secs(1),
@@ -189,9 +191,9 @@ mod tests {
     }
 
     /// A server that keeps the limit up to a rate.
-    fn measured(rate: f64, capacity: f64) -> Point {
+    fn measured(rate: f64, capacity: f64) -> RatePoint {
         let is_over = rate > capacity;
-        Point {
+        RatePoint {
             offered_per_s: rate,
             succeeded_per_s: rate.min(capacity),
             error_rate: if is_over { 1.0 - capacity / rate } else { 0.0 },
@@ -240,7 +242,7 @@ mod tests {
             measured(200.0, 0.0),
             measured(400.0, 1e9),
         ];
-        let bounds = Bounds::of(&points, &Limit::default());
+        let bounds = Bounds::of(&points, &CapacityLimit::default());
         assert_eq!(bounds.kept.unwrap().offered_per_s, 100.0);
         assert_eq!(bounds.broken.unwrap().offered_per_s, 200.0);
     }

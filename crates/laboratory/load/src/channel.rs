@@ -14,11 +14,11 @@ use rustls_pki_types::ServerName;
 use wire::certificate_chain::ChainFault;
 use wire::starttls::{Dialect, Dialog, HostNames, Next, Output};
 
-use crate::failure::Failure;
+use crate::failure::TransactionFailure;
 use crate::plan::Handshake;
-use crate::tls::offer::offered;
+use crate::tls::offered;
 
-/// What carries the bytes.
+/// The layer that carries the bytes.
 #[derive(Debug)]
 enum Layer {
     Plain,
@@ -27,9 +27,9 @@ enum Layer {
 
 /// One connection's bytes.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct ClientChannel {
     layer: Layer,
-    /// What comes before TLS, until the server has agreed to it.
+    /// The dialog before TLS, until the server has agreed to it.
     opening: Option<Box<Opening>>,
     /// Goes out before anything else of the layer: a PROXY header, plain bytes, or what the
     /// socket had no room for.
@@ -42,7 +42,7 @@ pub(crate) struct Channel {
 #[derive(Debug)]
 struct Opening {
     dialog: Dialog,
-    /// So much of TLS as is written, which goes out behind the dialog.
+    /// TLS as far as it is written, which goes out behind the dialog.
     hello: Vec<u8>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Shaken {
     pub(crate) retried: bool,
 }
 
-impl Channel {
+impl ClientChannel {
     pub(crate) fn plain(preface: Vec<u8>) -> Self {
         Self::new(Layer::Plain, preface, Handshake::Full)
     }
@@ -96,7 +96,7 @@ impl Channel {
         }
     }
 
-    /// Has TLS begin only once the server has agreed to it in this protocol. All that is to be sent
+    /// Begins TLS only once the server has agreed to it in this protocol. All that is to be sent
     /// behind the first `preface_bytes` waits for that.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Channel {
         dialect: Dialect,
         names: HostNames<'_>,
         preface_bytes: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), TransactionFailure> {
         self.opening = Some(Box::new(Opening {
             dialog: Dialog::asking(dialect, names),
             hello: self.pending.split_off(preface_bytes),
@@ -119,7 +119,10 @@ impl Channel {
         self.opening.is_some()
     }
 
-    fn negotiate(&mut self, happen: impl FnOnce(&mut Dialog) -> Output) -> Result<(), Failure> {
+    fn negotiate(
+        &mut self,
+        happen: impl FnOnce(&mut Dialog) -> Output,
+    ) -> Result<(), TransactionFailure> {
         let Some(opening) = &mut self.opening else {
             return Ok(());
         };
@@ -131,12 +134,12 @@ impl Channel {
                 self.pending.append(&mut opening.hello);
                 self.opening = None;
             }
-            _ => return Err(Failure::StarttlsFailed),
+            _ => return Err(TransactionFailure::StarttlsFailed),
         }
         Ok(())
     }
 
-    /// What the hello offers to resume; `Full` = nothing.
+    /// The kind of resumption that the hello offers; `Full` = none.
     pub(crate) fn offered(&self) -> Handshake {
         self.offered
     }
@@ -158,7 +161,7 @@ impl Channel {
         }
     }
 
-    /// What the handshake came to; `None` without TLS.
+    /// The result of the handshake; `None` without TLS.
     pub(crate) fn shaken(&self) -> Option<Shaken> {
         let kind = self.session()?.handshake_kind()?;
         Some(Shaken {
@@ -208,9 +211,9 @@ impl Channel {
     /// `true` = the server has said that no data follows.
     ///
     /// # Errors
-    /// Why the connection cannot go on; an alert may have to be sent.
+    /// The reason why the connection cannot go on; an alert may have to be sent.
     #[inline]
-    pub(crate) fn receive(&mut self, bytes: &mut &[u8]) -> Result<bool, Failure> {
+    pub(crate) fn receive(&mut self, bytes: &mut &[u8]) -> Result<bool, TransactionFailure> {
         if self.is_before_tls() {
             let received = std::mem::take(bytes);
             self.negotiate(|dialog| dialog.server_sent(received))?;
@@ -219,7 +222,9 @@ impl Channel {
         let Layer::Tls(tls) = &mut self.layer else {
             return Ok(false);
         };
-        let count = tls.read_tls(bytes).map_err(|_| Failure::BadRecord)?;
+        let count = tls
+            .read_tls(bytes)
+            .map_err(|_| TransactionFailure::BadRecord)?;
         if count == 0 {
             // What follows a close_notify is ignored (RFC 8446, section 6.1).
             *bytes = &[];
@@ -294,7 +299,7 @@ impl Channel {
             return Ok(Flushed::All);
         };
         while tls.wants_write() {
-            match tls.write_tls(&mut Socket(fd)) {
+            match tls.write_tls(&mut ChannelSocket(fd)) {
                 Ok(count) => *sent_bytes += count as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Flushed::Part);
@@ -342,9 +347,9 @@ fn drain(tls: &mut ClientConnection, into: &mut Vec<u8>) {
 }
 
 /// The library writes several pieces at once.
-struct Socket<'a>(BorrowedFd<'a>);
+struct ChannelSocket<'a>(BorrowedFd<'a>);
 
-impl Write for Socket<'_> {
+impl Write for ChannelSocket<'_> {
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         sys::socket::write(self.0.as_fd(), bytes)
@@ -364,39 +369,45 @@ impl Write for Socket<'_> {
 }
 
 /// Whose fault an error of the library is.
-fn failure(error: &Error, has_spoken: bool) -> Failure {
+fn failure(error: &Error, has_spoken: bool) -> TransactionFailure {
     match error {
-        Error::AlertReceived(alert) => Failure::Alert(u8::from(*alert)),
+        Error::AlertReceived(alert) => TransactionFailure::Alert(u8::from(*alert)),
         Error::InvalidCertificate(fault) => certificate_failure(fault),
         Error::InvalidMessage(
             InvalidMessage::InvalidContentType
             | InvalidMessage::UnknownProtocolVersion
             | InvalidMessage::MessageTooLarge
             | InvalidMessage::InvalidEmptyPayload,
-        ) if !has_spoken => Failure::NotTls,
+        ) if !has_spoken => TransactionFailure::NotTls,
         Error::DecryptError
         | Error::PeerSentOversizedRecord
-        | Error::InvalidMessage(InvalidMessage::MessageTooLarge) => Failure::BadRecord,
-        Error::PeerIncompatible(_) | Error::NoApplicationProtocol => Failure::Incompatible,
-        Error::NoCertificatesPresented => Failure::Certificate,
-        _ => Failure::ProtocolViolation,
+        | Error::InvalidMessage(InvalidMessage::MessageTooLarge) => TransactionFailure::BadRecord,
+        Error::PeerIncompatible(_) | Error::NoApplicationProtocol => {
+            TransactionFailure::Incompatible
+        }
+        Error::NoCertificatesPresented => TransactionFailure::Certificate,
+        _ => TransactionFailure::ProtocolViolation,
     }
 }
 
-fn certificate_failure(fault: &CertificateError) -> Failure {
+fn certificate_failure(fault: &CertificateError) -> TransactionFailure {
     use CertificateError as Fault;
     match fault {
-        Fault::NotValidForName | Fault::NotValidForNameContext { .. } => Failure::CertificateName,
+        Fault::NotValidForName | Fault::NotValidForNameContext { .. } => {
+            TransactionFailure::CertificateName
+        }
         Fault::Expired
         | Fault::ExpiredContext { .. }
         | Fault::NotValidYet
-        | Fault::NotValidYetContext { .. } => Failure::CertificateTime,
-        Fault::UnknownIssuer => Failure::CertificateIssuer,
-        Fault::Other(OtherError(other)) if other.is::<ChainFault>() => Failure::CertificateChain,
+        | Fault::NotValidYetContext { .. } => TransactionFailure::CertificateTime,
+        Fault::UnknownIssuer => TransactionFailure::CertificateIssuer,
+        Fault::Other(OtherError(other)) if other.is::<ChainFault>() => {
+            TransactionFailure::CertificateChain
+        }
         // The library has no name of its own for it.
         Fault::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-            Failure::CertificateIsAuthority
+            TransactionFailure::CertificateIsAuthority
         }
-        _ => Failure::Certificate,
+        _ => TransactionFailure::Certificate,
     }
 }

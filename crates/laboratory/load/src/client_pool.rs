@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::plan::{ClientSelection, Clients, Handshake, Plan};
+use crate::plan::{ClientSelection, Clients, Handshake, LoadPlan};
 
 /// The number of grades by which sessions differ in how far they are used.
 const PHASES_MAX: usize = 256;
@@ -14,7 +14,7 @@ const PHASES_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct ClientPool {
     rules: Clients,
-    clients: Vec<Client>,
+    clients: Vec<PooledClient>,
     /// Free clients by how far their session is used, each in the order in which they became free.
     free: Vec<VecDeque<u32>>,
     /// The phase that is served next. Round-robin among them mixes full handshakes and resumptions
@@ -41,8 +41,8 @@ struct Arrivals {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
-    /// What it wants of every connection but the first of a session.
+pub(crate) struct PooledClient {
+    /// The handshake of every connection but the first of a session.
     pub(crate) wants: Handshake,
     /// Requests with its session so far; 0 = it has none, or it is used up.
     session_requests: u32,
@@ -54,7 +54,7 @@ pub(crate) struct Client {
     left: u32,
 }
 
-impl Client {
+impl PooledClient {
     fn new(wants: Handshake, left: u32) -> Self {
         Self {
             wants,
@@ -67,8 +67,8 @@ impl Client {
 }
 
 impl ClientPool {
-    /// Of a plan; see [`Self::new`].
-    pub(crate) fn of_plan(plan: &Plan, first: u32, step: u32) -> Self {
+    /// The pool of a plan; see [`Self::new`].
+    pub(crate) fn of_plan(plan: &LoadPlan, first: u32, step: u32) -> Self {
         let kinds = match &plan.tls {
             Some(tls) => &tls.handshakes[..],
             None => &[Handshake::Full],
@@ -84,7 +84,7 @@ impl ClientPool {
     fn new(rules: Clients, kinds: &[Handshake], first: u32, step: u32) -> Self {
         let clients: Vec<_> = (first..rules.count)
             .step_by(step.max(1) as usize)
-            .map(|index| Client::new(kind_of(kinds, index), 0))
+            .map(|index| PooledClient::new(kind_of(kinds, index), 0))
             .collect();
         let phases = match (rules.requests_per_session, rules.selection) {
             (Some(requests), _) => (requests as usize).clamp(1, PHASES_MAX),
@@ -143,7 +143,7 @@ impl ClientPool {
         };
         // A client that finds no slot has arrived, too.
         let kind = kind_of(&arrivals.kinds, arrivals.next);
-        let new = Client::new(kind, arrivals.requests_each);
+        let new = PooledClient::new(kind, arrivals.requests_each);
         arrivals.next = arrivals.next.wrapping_add(arrivals.step);
         *self.client_mut(client?) = new;
         client
@@ -246,11 +246,11 @@ impl ClientPool {
         .min(self.free.len() - 1)
     }
 
-    pub(crate) fn client(&self, client: u32) -> &Client {
+    pub(crate) fn client(&self, client: u32) -> &PooledClient {
         &self.clients[client as usize]
     }
 
-    pub(crate) fn client_mut(&mut self, client: u32) -> &mut Client {
+    pub(crate) fn client_mut(&mut self, client: u32) -> &mut PooledClient {
         &mut self.clients[client as usize]
     }
 

@@ -7,22 +7,22 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use measure::record::Traffic;
+use measure::record::TrafficBytes;
 
-use crate::channel::{Channel, Flushed};
-use crate::failure::Failure;
-use crate::reply::{Progress, Reply};
+use crate::channel::{ClientChannel, Flushed};
+use crate::failure::TransactionFailure;
+use crate::http::{ReplyProgress, ReplyReader};
 
 /// Reads in a row on one connection: a server that sends faster than we read is not to keep us
 /// from all others.
 const READS_MAX: usize = 16;
 
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ClientConnection {
     fd: OwnedFd,
-    channel: Channel,
-    stage: Stage,
-    reply: Reply,
+    channel: ClientChannel,
+    stage: ConnectionStage,
+    reply: ReplyReader,
     /// Something may be left in the socket although no event will say so.
     may_read: bool,
     /// The server has ended its stream.
@@ -47,7 +47,7 @@ pub(crate) struct Marks {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Stage {
+pub(crate) enum ConnectionStage {
     /// The dial is on its way.
     Dialling,
     /// TLS is being negotiated, or asked for in a protocol that begins in plaintext.
@@ -59,19 +59,19 @@ pub(crate) enum Stage {
     Closing,
 }
 
-impl Stage {
+impl ConnectionStage {
     /// How a transaction fails that takes too long there.
-    pub(crate) fn timeout(self) -> Failure {
+    pub(crate) fn timeout(self) -> TransactionFailure {
         match self {
-            Self::Dialling => Failure::ConnectTimeout,
-            Self::Handshake => Failure::HandshakeTimeout,
-            Self::Open | Self::Reply | Self::Closing => Failure::ReplyTimeout,
+            Self::Dialling => TransactionFailure::ConnectTimeout,
+            Self::Handshake => TransactionFailure::HandshakeTimeout,
+            Self::Open | Self::Reply | Self::Closing => TransactionFailure::ReplyTimeout,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum ConnectionStep {
     Waiting,
     /// Data can be sent now, for the first time.
     Opened,
@@ -79,21 +79,21 @@ pub(crate) enum Step {
     /// The connection is at its end, as it should be.
     Over,
     /// The connection is of no use any more.
-    Failed(Failure),
+    Failed(TransactionFailure),
 }
 
-impl Connection {
+impl ClientConnection {
     /// Over a socket that is connected, or being so.
-    pub(crate) fn new(fd: OwnedFd, is_connected: bool, channel: Channel) -> Self {
+    pub(crate) fn new(fd: OwnedFd, is_connected: bool, channel: ClientChannel) -> Self {
         Self {
             fd,
             channel,
             stage: if is_connected {
-                Stage::Handshake
+                ConnectionStage::Handshake
             } else {
-                Stage::Dialling
+                ConnectionStage::Dialling
             },
-            reply: Reply::new(false),
+            reply: ReplyReader::new(false),
             may_read: false,
             is_ended: false,
             is_early: false,
@@ -107,22 +107,22 @@ impl Connection {
         &self.fd
     }
 
-    pub(crate) fn channel(&self) -> &Channel {
+    pub(crate) fn channel(&self) -> &ClientChannel {
         &self.channel
     }
 
-    pub(crate) fn stage(&self) -> Stage {
+    pub(crate) fn stage(&self) -> ConnectionStage {
         self.stage
     }
 
-    pub(crate) fn reply(&self) -> &Reply {
+    pub(crate) fn reply(&self) -> &ReplyReader {
         &self.reply
     }
 
     /// Sends the first bytes of a connection, if it stands.
-    pub(crate) fn start(&mut self, traffic: &mut Traffic) -> Step {
-        if self.stage == Stage::Dialling {
-            return Step::Waiting;
+    pub(crate) fn start(&mut self, traffic: &mut TrafficBytes) -> ConnectionStep {
+        if self.stage == ConnectionStage::Dialling {
+            return ConnectionStep::Waiting;
         }
         if !self.channel.is_before_tls() {
             self.marks.hello = Some(Instant::now());
@@ -131,7 +131,7 @@ impl Connection {
         if self.channel.is_open() {
             self.opened()
         } else {
-            Step::Waiting
+            ConnectionStep::Waiting
         }
     }
 
@@ -143,7 +143,7 @@ impl Connection {
     /// Puts the request with the hello, if it may go there.
     pub(crate) fn ask_early(&mut self, request: &[u8], to_head: bool) {
         self.is_early = self.channel.send_early(request);
-        self.reply = Reply::new(to_head);
+        self.reply = ReplyReader::new(to_head);
     }
 
     /// Whether the server took the request that went with the hello; `None` = none did.
@@ -153,23 +153,28 @@ impl Connection {
     }
 
     /// Asks, once the connection is open, unless the server has taken the request already.
-    pub(crate) fn ask(&mut self, request: &[u8], to_head: bool, traffic: &mut Traffic) -> Step {
-        debug_assert_eq!(self.stage, Stage::Open, "one request at a time");
-        self.stage = Stage::Reply;
+    pub(crate) fn ask(
+        &mut self,
+        request: &[u8],
+        to_head: bool,
+        traffic: &mut TrafficBytes,
+    ) -> ConnectionStep {
+        debug_assert_eq!(self.stage, ConnectionStage::Open, "one request at a time");
+        self.stage = ConnectionStage::Reply;
         if self.early_data_accepted() == Some(true) {
             self.is_early = false;
             self.flush(traffic);
             return if self.reply.is_whole() {
                 self.replied()
             } else {
-                Step::Waiting
+                ConnectionStep::Waiting
             };
         }
         self.is_early = false;
-        self.reply = Reply::new(to_head);
+        self.reply = ReplyReader::new(to_head);
         self.channel.send(request);
         self.flush(traffic);
-        Step::Waiting
+        ConnectionStep::Waiting
     }
 
     /// Forgets the instants of the last transaction.
@@ -178,17 +183,17 @@ impl Connection {
     }
 
     /// Ends our stream; the server's is still read.
-    pub(crate) fn close(&mut self, traffic: &mut Traffic) -> Step {
+    pub(crate) fn close(&mut self, traffic: &mut TrafficBytes) -> ConnectionStep {
         self.channel.send_close();
-        self.stage = Stage::Closing;
+        self.stage = ConnectionStage::Closing;
         self.flush(traffic);
         if self.is_ended {
-            return Step::Over;
+            return ConnectionStep::Over;
         }
         // A full socket is not waited for: nobody counts on these bytes.
         match sys::socket::shutdown_write(&self.fd) {
-            Ok(()) => Step::Waiting,
-            Err(_) => Step::Over,
+            Ok(()) => ConnectionStep::Waiting,
+            Err(_) => ConnectionStep::Over,
         }
     }
 
@@ -198,7 +203,7 @@ impl Connection {
     }
 
     /// Makes the coming drop a reset. What is to be sent goes out before: the end of a handshake.
-    pub(crate) fn reset(&mut self, traffic: &mut Traffic) {
+    pub(crate) fn reset(&mut self, traffic: &mut TrafficBytes) {
         self.flush(traffic);
         // It fails on a socket that is reset already.
         let _ = sys::socket::reset_on_close(&self.fd);
@@ -209,11 +214,11 @@ impl Connection {
         &mut self,
         event: &sys::epoll::Event,
         buffer: &mut [u8],
-        traffic: &mut Traffic,
-    ) -> Step {
-        if self.stage == Stage::Dialling {
+        traffic: &mut TrafficBytes,
+    ) -> ConnectionStep {
+        if self.stage == ConnectionStage::Dialling {
             match self.dialled(event, traffic) {
-                Step::Waiting if self.stage != Stage::Dialling => {}
+                ConnectionStep::Waiting if self.stage != ConnectionStage::Dialling => {}
                 step => return step,
             }
         }
@@ -227,28 +232,37 @@ impl Connection {
     }
 
     /// Goes on where a step stopped, if there may be anything left.
-    pub(crate) fn go_on(&mut self, buffer: &mut [u8], traffic: &mut Traffic) -> Step {
+    pub(crate) fn go_on(
+        &mut self,
+        buffer: &mut [u8],
+        traffic: &mut TrafficBytes,
+    ) -> ConnectionStep {
         self.advance(true, buffer, traffic)
     }
 
-    fn dialled(&mut self, event: &sys::epoll::Event, traffic: &mut Traffic) -> Step {
+    fn dialled(&mut self, event: &sys::epoll::Event, traffic: &mut TrafficBytes) -> ConnectionStep {
         match sys::socket::take_error(&self.fd) {
             Ok(None) if event.writable => {
-                self.stage = Stage::Handshake;
+                self.stage = ConnectionStage::Handshake;
                 self.start(traffic)
             }
-            Ok(None) => Step::Waiting,
-            Ok(Some(error)) | Err(error) => Step::Failed(dial_failure(&error)),
+            Ok(None) => ConnectionStep::Waiting,
+            Ok(Some(error)) | Err(error) => ConnectionStep::Failed(dial_failure(&error)),
         }
     }
 
-    fn replied(&mut self) -> Step {
-        self.stage = Stage::Open;
-        Step::Replied
+    fn replied(&mut self) -> ConnectionStep {
+        self.stage = ConnectionStage::Open;
+        ConnectionStep::Replied
     }
 
     /// Reads until a step is made or nothing is left.
-    fn advance(&mut self, reads_on: bool, buffer: &mut [u8], traffic: &mut Traffic) -> Step {
+    fn advance(
+        &mut self,
+        reads_on: bool,
+        buffer: &mut [u8],
+        traffic: &mut TrafficBytes,
+    ) -> ConnectionStep {
         for _ in 0..READS_MAX {
             if !self.may_read {
                 break;
@@ -272,15 +286,15 @@ impl Connection {
             // What comes later brings an event of its own.
             self.may_read = reads_on || count == buffer.len();
             match self.take(buffer.get(..count).unwrap_or_default(), traffic) {
-                Step::Waiting => {}
+                ConnectionStep::Waiting => {}
                 step => return step,
             }
         }
-        Step::Waiting
+        ConnectionStep::Waiting
     }
 
-    fn take(&mut self, mut bytes: &[u8], traffic: &mut Traffic) -> Step {
-        let was_shaking = self.stage == Stage::Handshake;
+    fn take(&mut self, mut bytes: &[u8], traffic: &mut TrafficBytes) -> ConnectionStep {
+        let was_shaking = self.stage == ConnectionStage::Handshake;
         let was_before_tls = self.channel.is_before_tls();
         let (mut is_whole, mut has_closed) = (false, false);
         while !bytes.is_empty() {
@@ -289,7 +303,7 @@ impl Connection {
                 Err(failure) => {
                     // An alert may be to be sent; whether it arrives does not matter.
                     let _ = self.channel.flush(self.fd.as_fd(), &mut traffic.sent_bytes);
-                    return self.excused(Step::Failed(failure));
+                    return self.excused(ConnectionStep::Failed(failure));
                 }
             }
             // Data before the handshake is over can only answer early data.
@@ -298,7 +312,7 @@ impl Connection {
             }
             match self.take_data(&mut bytes) {
                 Ok(whole) => is_whole |= whole,
-                Err(failure) => return Step::Failed(failure),
+                Err(failure) => return ConnectionStep::Failed(failure),
             }
         }
         self.is_ended |= has_closed;
@@ -315,19 +329,19 @@ impl Connection {
             // Answers to the server's messages: a KeyUpdate, a flight.
             _ => {
                 self.flush(traffic);
-                Step::Waiting
+                ConnectionStep::Waiting
             }
         }
     }
 
-    fn opened(&mut self) -> Step {
-        self.stage = Stage::Open;
+    fn opened(&mut self) -> ConnectionStep {
+        self.stage = ConnectionStage::Open;
         self.marks.open = Some(Instant::now());
-        Step::Opened
+        ConnectionStep::Opened
     }
 
     /// Whether the reply is whole.
-    fn take_data(&mut self, bytes: &mut &[u8]) -> Result<bool, Failure> {
+    fn take_data(&mut self, bytes: &mut &[u8]) -> Result<bool, TransactionFailure> {
         let Self {
             channel,
             reply,
@@ -336,65 +350,73 @@ impl Connection {
             is_early,
             ..
         } = self;
-        let is_awaited = *stage == Stage::Reply || *is_early;
+        let is_awaited = *stage == ConnectionStage::Reply || *is_early;
         let mut is_whole = false;
         channel.data(bytes, |data| match stage {
             _ if is_awaited => {
                 if marks.first_byte.is_none() {
                     marks.first_byte = Some(Instant::now());
                 }
-                let progress = reply.take(data).map_err(|_| Failure::ReplyMalformed)?;
-                is_whole |= progress == Progress::Whole;
+                let progress = reply
+                    .take(data)
+                    .map_err(|_| TransactionFailure::ReplyMalformed)?;
+                is_whole |= progress == ReplyProgress::Whole;
                 Ok(())
             }
             // What comes after the end of the work is read and forgotten.
-            Stage::Closing => Ok(()),
-            _ => Err(Failure::ReplyMalformed),
+            ConnectionStage::Closing => Ok(()),
+            _ => Err(TransactionFailure::ReplyMalformed),
         })?;
         Ok(is_whole)
     }
 
     /// The server has ended its stream.
-    fn end(&mut self) -> Step {
+    fn end(&mut self) -> ConnectionStep {
         if self.is_reset {
             return self.broken(&io::ErrorKind::ConnectionReset.into());
         }
         self.is_ended = true;
         match self.stage {
-            Stage::Dialling | Stage::Handshake => Step::Failed(Failure::HandshakeClosed),
-            Stage::Open | Stage::Closing => Step::Over,
-            Stage::Reply => match self.reply.close() {
-                Progress::Whole if self.channel.ends_cleanly() => self.replied(),
-                _ => Step::Failed(Failure::ReplyClosed),
+            ConnectionStage::Dialling | ConnectionStage::Handshake => {
+                ConnectionStep::Failed(TransactionFailure::HandshakeClosed)
+            }
+            ConnectionStage::Open | ConnectionStage::Closing => ConnectionStep::Over,
+            ConnectionStage::Reply => match self.reply.close() {
+                ReplyProgress::Whole if self.channel.ends_cleanly() => self.replied(),
+                _ => ConnectionStep::Failed(TransactionFailure::ReplyClosed),
             },
         }
     }
 
-    fn broken(&mut self, error: &io::Error) -> Step {
+    fn broken(&mut self, error: &io::Error) -> ConnectionStep {
         use io::ErrorKind::{BrokenPipe, ConnectionReset};
         let is_reset = matches!(error.kind(), ConnectionReset | BrokenPipe);
         self.is_ended = true;
-        self.excused(Step::Failed(match self.stage {
-            Stage::Dialling => dial_failure(error),
-            Stage::Handshake if is_reset => Failure::HandshakeReset,
-            Stage::Handshake => Failure::ConnectFailed,
-            Stage::Reply | Stage::Open | Stage::Closing => Failure::ReplyReset,
+        self.excused(ConnectionStep::Failed(match self.stage {
+            ConnectionStage::Dialling => dial_failure(error),
+            ConnectionStage::Handshake if is_reset => TransactionFailure::HandshakeReset,
+            ConnectionStage::Handshake => TransactionFailure::ConnectFailed,
+            ConnectionStage::Reply | ConnectionStage::Open | ConnectionStage::Closing => {
+                TransactionFailure::ReplyReset
+            }
         }))
     }
 
     /// A connection that has nothing more to do cannot fail; but the server may still say, by an
     /// alert, that it was not content with the handshake.
-    fn excused(&self, step: Step) -> Step {
+    fn excused(&self, step: ConnectionStep) -> ConnectionStep {
         match (self.stage, step) {
-            (Stage::Closing, Step::Failed(Failure::Alert(_))) => step,
-            (Stage::Open | Stage::Closing, _) => Step::Over,
+            (ConnectionStage::Closing, ConnectionStep::Failed(TransactionFailure::Alert(_))) => {
+                step
+            }
+            (ConnectionStage::Open | ConnectionStage::Closing, _) => ConnectionStep::Over,
             _ => step,
         }
     }
 
     /// Writes what is to be sent. A full socket says when it has room again; what broke one is
     /// learnt by reading, and the server may have said why before.
-    fn flush(&mut self, traffic: &mut Traffic) {
+    fn flush(&mut self, traffic: &mut TrafficBytes) {
         match self.channel.flush(self.fd.as_fd(), &mut traffic.sent_bytes) {
             Ok(flushed) => self.is_full = flushed == Flushed::Part,
             Err(error) => {
@@ -405,19 +427,19 @@ impl Connection {
     }
 }
 
-pub(crate) fn dial_failure(error: &io::Error) -> Failure {
+pub(crate) fn dial_failure(error: &io::Error) -> TransactionFailure {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => Failure::ConnectRefused,
-        io::ErrorKind::ConnectionReset => Failure::ConnectRefused,
-        io::ErrorKind::AddrNotAvailable => Failure::NoLocalPort,
-        io::ErrorKind::TimedOut => Failure::ConnectTimeout,
+        io::ErrorKind::ConnectionRefused => TransactionFailure::ConnectRefused,
+        io::ErrorKind::ConnectionReset => TransactionFailure::ConnectRefused,
+        io::ErrorKind::AddrNotAvailable => TransactionFailure::NoLocalPort,
+        io::ErrorKind::TimedOut => TransactionFailure::ConnectTimeout,
         // A Unix socket's queue is full.
-        io::ErrorKind::WouldBlock => Failure::ConnectRefused,
-        io::ErrorKind::NotFound => Failure::ConnectRefused,
+        io::ErrorKind::WouldBlock => TransactionFailure::ConnectRefused,
+        io::ErrorKind::NotFound => TransactionFailure::ConnectRefused,
         _ => match error.raw_os_error() {
             // EMFILE and ENFILE have no kind of their own.
-            Some(23 | 24) => Failure::NoDescriptor,
-            _ => Failure::ConnectFailed,
+            Some(23 | 24) => TransactionFailure::NoDescriptor,
+            _ => TransactionFailure::ConnectFailed,
         },
     }
 }

@@ -13,17 +13,17 @@ use wire::address::Address;
 use wire::proxy_header::{Addresses, HeaderV2, write_v1};
 use wire::starttls::HostNames;
 
-use crate::channel::Channel;
+use crate::channel::ClientChannel;
 use crate::client_pool::ClientPool;
-use crate::connection::{Connection, dial_failure};
-use crate::failure::Failure;
-use crate::plan::{Handshake, Plan, ProxyVersion};
+use crate::connection::{ClientConnection, dial_failure};
+use crate::failure::TransactionFailure;
+use crate::plan::{Handshake, LoadPlan, ProxyVersion};
 use crate::thread_context::ThreadContext;
 use crate::tls::configurations::{Configurations, TlsFault};
 use crate::transaction::Transaction;
 
 pub(crate) struct Dialler {
-    plan: Arc<Plan>,
+    plan: Arc<LoadPlan>,
     tls: Option<Configurations>,
     /// The last of our addresses that was used.
     source: usize,
@@ -37,7 +37,7 @@ impl Dialler {
     /// # Errors
     /// [`TlsFault`].
     pub(crate) fn new(
-        plan: &Arc<Plan>,
+        plan: &Arc<LoadPlan>,
         context: &ThreadContext,
         clients: usize,
     ) -> Result<Self, TlsFault> {
@@ -54,7 +54,7 @@ impl Dialler {
         })
     }
 
-    /// What TLS says from now on concerns this client.
+    /// Makes TLS's callbacks from now on concern this client.
     #[inline]
     pub(crate) fn turn_to(&self, client: u32) {
         if let Some(tls) = &self.tls {
@@ -87,20 +87,20 @@ impl Dialler {
     /// A connection for a client, and what is expected of it.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub(crate) fn dial(
         &mut self,
         client_pool: &ClientPool,
         client: u32,
         due: Instant,
-    ) -> Result<(Connection, Transaction), Failure> {
+    ) -> Result<(ClientConnection, Transaction), TransactionFailure> {
         let source = self.next_source();
         let address = self.next_address(client);
         let dialled = sys::socket::connect_from(source, &address);
         let (fd, is_connected) = dialled.map_err(|error| dial_failure(&error))?;
         let preface = self.preface(&fd, source, &address);
         let (channel, transaction) = self.channel(client_pool, client, due, preface)?;
-        let connection = Connection::new(fd, is_connected, channel);
+        let connection = ClientConnection::new(fd, is_connected, channel);
         Ok((connection, transaction))
     }
 
@@ -146,9 +146,9 @@ impl Dialler {
         client: u32,
         due: Instant,
         preface: Vec<u8>,
-    ) -> Result<(Channel, Transaction), Failure> {
+    ) -> Result<(ClientChannel, Transaction), TransactionFailure> {
         let (Some(tls), Some(planned)) = (&self.tls, &self.plan.tls) else {
-            return Ok((Channel::plain(preface), Transaction::plain(due)));
+            return Ok((ClientChannel::plain(preface), Transaction::plain(due)));
         };
         let preface_bytes = preface.len();
         let (index, wants) = (client as usize, client_pool.client(client).wants);
@@ -158,8 +158,8 @@ impl Dialler {
         tls.sessions.turn_to(index);
         let resumes = wants != Handshake::Full && !client_pool.begins_session(client);
         let make = |preface, reads_offer| {
-            Channel::tls(tls.of(wants), tls.name.clone(), preface, reads_offer)
-                .map_err(|_| Failure::Incompatible)
+            ClientChannel::tls(tls.of(wants), tls.name.clone(), preface, reads_offer)
+                .map_err(|_| TransactionFailure::Incompatible)
         };
         let reads_offer = resumes && tls.sessions.has_any(index);
         let mut channel = make(preface.clone(), reads_offer)?;

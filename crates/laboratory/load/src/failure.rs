@@ -1,21 +1,25 @@
-//! Why a transaction failed: one reason each, with a stable name.
+//! Reasons of failure: of a transaction, each with a stable name, and of a load that does not
+//! begin.
 //!
 //! Owns the table that `docs/reference/failures.md` is made from.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
+
+use crate::tls::configurations::TlsFault;
 
 macro_rules! failures {
     ($($variant:ident $(($number:ty))?, $side:literal, $name:literal, $meaning:literal;)*) => {
         /// A reason. Its name stands in records.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-        pub enum Failure {
+        pub enum TransactionFailure {
             $(#[doc = $meaning] $variant $(($number))?,)*
         }
 
         /// The name of every reason, whose side it is on, and what it means.
         const ROWS: &[[&str; 3]] = &[$([$name, $side, $meaning],)*];
 
-        impl Failure {
+        impl TransactionFailure {
             fn row(self) -> [&'static str; 3] {
                 match self {
                     $(Self::$variant { .. } => [$name, $side, $meaning],)*
@@ -45,8 +49,8 @@ failures! {
     CertificateName, "server", "certificate-name", "Its certificate is for another name.";
     CertificateTime, "server", "certificate-time", "Its certificate has expired or is not valid yet.";
     CertificateIssuer, "server", "certificate-issuer", "Its certificate was issued by nobody in `--ca`.";
-    CertificateIsAuthority, "server", "certificate-is-authority", "Its certificate is an authority's own, as `openssl req -x509` makes it, and no server's: issue one for the server from it, or use `--verify signature`.";
-    CertificateChain, "server", "certificate-chain", "It sent more than six certificates that lead on from its own, or such as share their names: looking for a path would cost too much.";
+    CertificateIsAuthority, "server", "certificate-is-authority", "Its certificate is an authority's own: issue one for the server from it, or use `--verify signature`.";
+    CertificateChain, "server", "certificate-chain", "It sent so many certificates that looking for a path would cost too much.";
     Certificate, "server", "certificate", "Its certificate or signature is wrong in another way.";
     ResumptionNotOffered, "server", "resumption-not-offered", "A session was to be resumed, but the server had given none of the wanted kind.";
     ResumptionDeclined, "server", "resumption-declined", "A session was offered; the server made a full handshake.";
@@ -59,7 +63,7 @@ failures! {
     Interrupted, "client", "interrupted", "The load was stopped while the transaction was under way.";
 }
 
-impl Failure {
+impl TransactionFailure {
     /// The name in records.
     #[must_use]
     pub fn name(self) -> Cow<'static, str> {
@@ -73,19 +77,35 @@ impl Failure {
         }
     }
 
-    /// What it means, in a sentence or two.
+    /// The meaning in a sentence or two.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         self.row()[2]
     }
 }
 
-/// Appends the table of reasons, as Markdown.
+/// Appends the reasons as lists in Markdown, by their side.
 pub fn write_reference(out: &mut String) {
-    out.push_str("| reason | side | meaning |\n|---|---|---|\n");
-    for [name, side, meaning] in ROWS {
-        out.push_str(&format!("| `{name}` | {side} | {meaning} |\n"));
+    for side in ["client", "network", "server"] {
+        out.push_str(&format!("\n## Side `{side}`\n\n"));
+        for [name, _, meaning] in ROWS.iter().filter(|[_, of, _]| *of == side) {
+            out.push_str(&format!("- `{name}`: {meaning}\n"));
+        }
     }
+}
+
+/// Reasons why a load does not begin; nothing was sent then.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadStartFault {
+    /// The plan's TLS cannot be had.
+    #[error(transparent)]
+    Tls(#[from] TlsFault),
+    /// This address is not one of ours.
+    #[error("--source {0}: {1}")]
+    Source(IpAddr, std::io::Error),
+    /// The kernel refused a descriptor or a CPU.
+    #[error("the kernel refused: {0}")]
+    Kernel(#[from] std::io::Error),
 }
 
 #[cfg(test)]
@@ -94,8 +114,11 @@ mod tests {
 
     #[test]
     fn alerts_and_statuses_are_told_apart() {
-        assert_eq!(Failure::Alert(40).name(), "alert-handshake_failure");
-        assert_eq!(Failure::Alert(200).name(), "alert-200");
-        assert_eq!(Failure::Status(503).name(), "status-503");
+        assert_eq!(
+            TransactionFailure::Alert(40).name(),
+            "alert-handshake_failure"
+        );
+        assert_eq!(TransactionFailure::Alert(200).name(), "alert-200");
+        assert_eq!(TransactionFailure::Status(503).name(), "status-503");
     }
 }

@@ -5,52 +5,57 @@
 
 pub mod chain;
 pub mod records;
-mod sessions;
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustls::client::{ClientConnection, ResolvesClientCert, Resumption};
+use rustls::client::{
+    ClientConnection, ClientSessionStore, ResolvesClientCert, Resumption, Tls12ClientSessionValue,
+    Tls13ClientSessionValue,
+};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, Error, HandshakeKind, KeyLog, SignatureScheme};
+use rustls::{ClientConfig, Error, HandshakeKind, KeyLog, NamedGroup, SignatureScheme};
 use rustls_pki_types::ServerName;
 
-use crate::plan::{Handshake, Tls};
+use crate::plan::{Handshake, PlannedTls};
 use crate::tls::configurations::{TlsFault, configuration, scheme_name, server_name};
-use crate::tls::offer::offered;
+use crate::tls::offered;
 use crate::tls::verifier::Presented;
+
 use records::Ticket;
-use sessions::Kept;
+
+pub use measure::probe::End;
 
 /// A client with one session at the most, which it offers as often as it is told to.
 #[derive(Debug)]
-pub struct Client {
+pub struct ObservingClient {
     config: ClientConfig,
     name: ServerName<'static>,
-    sessions: Arc<Kept>,
-    seen: Arc<Seen>,
+    sessions: Arc<SessionKeeper>,
+    seen: Arc<CallbackNotes>,
     presented: Arc<Presented>,
 }
 
-/// What callbacks of the library saw of the connection in progress.
+/// Notes that callbacks of the library made about the connection in progress.
 #[derive(Debug, Default)]
-struct Seen {
+struct CallbackNotes {
     /// The server's secret of application traffic (RFC 8446, section 7.1).
     secret: Mutex<Option<Vec<u8>>>,
     certificate_asked: AtomicBool,
 }
 
 /// A stream with a time limit.
-pub trait Limited: Read + Write {
-    /// Its reads and writes fail after this time, or after that which was set before, if that is
+pub trait TimeLimited: Read + Write {
+    /// Makes reads and writes fail after this time, or after that which was set before, if that is
     /// shorter.
     fn shorten(&mut self, limit: Duration);
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Conversation<'a> {
+pub struct ObservedConversation<'a> {
     /// Sent after the handshake; `None` = our close_notify alone.
     pub request: Option<&'a [u8]>,
     /// Sent as early data if the session allows it.
@@ -60,7 +65,6 @@ pub struct Conversation<'a> {
 }
 
 /// How a server ended its stream.
-pub use measure::probe::End;
 
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
@@ -110,7 +114,7 @@ pub struct Observed {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Fault {
+pub enum ObserveFault {
     /// The server's alert, by its number.
     #[error("the server refused by the alert {}", wire::alert::label(*.0))]
     Alert(u8),
@@ -120,7 +124,7 @@ pub enum Fault {
     /// The stream's time was over.
     #[error("the handshake was not over in time")]
     Timeout,
-    /// What came was no TLS: its first bytes.
+    /// The first bytes were no TLS.
     #[error("what the server sent is no TLS")]
     NotTls(Vec<u8>),
     #[error("{0}")]
@@ -136,19 +140,19 @@ const WIRE_BYTES_MAX: usize = 4 << 20;
 /// Records whose lengths are kept.
 const RECORDS_MAX: usize = 64;
 
-impl Client {
+impl ObservingClient {
     /// For connections that offer this. Only the first of the kinds of handshakes counts.
     ///
     /// # Errors
     /// [`TlsFault`]: what is offered does not fit together, or a file in it cannot be used.
-    pub fn new(tls: &Tls) -> Result<Self, TlsFault> {
-        let seen = Arc::new(Seen::default());
-        let sessions = Arc::new(Kept::default());
+    pub fn new(tls: &PlannedTls) -> Result<Self, TlsFault> {
+        let seen = Arc::new(CallbackNotes::default());
+        let sessions = Arc::new(SessionKeeper::default());
         let presented = Arc::new(Presented::with_staple());
         let kind = tls.handshakes.first().copied().unwrap_or(Handshake::Full);
         let mut config = configuration(tls, kind, &sessions, &presented)?;
         let inner = Arc::clone(&config.client_auth_cert_resolver);
-        config.client_auth_cert_resolver = Arc::new(Asked {
+        config.client_auth_cert_resolver = Arc::new(NotingResolver {
             inner,
             seen: Arc::clone(&seen),
         });
@@ -190,20 +194,20 @@ impl Client {
     /// on to the server's end.
     ///
     /// # Errors
-    /// [`Fault`]: there was no handshake. What goes wrong after it is part of what was seen.
+    /// [`ObserveFault`]: there was no handshake. What goes wrong after it is part of what was seen.
     pub fn converse(
         &self,
-        stream: &mut impl Limited,
-        conversation: Conversation<'_>,
-    ) -> Result<Observed, Fault> {
+        stream: &mut impl TimeLimited,
+        conversation: ObservedConversation<'_>,
+    ) -> Result<Observed, ObserveFault> {
         *locked(&self.seen.secret) = None;
         self.seen.certificate_asked.store(false, Relaxed);
         let _of_another_connection = (self.presented.take_scheme(), self.presented.take_staple());
         let mut config = self.config.clone();
         config.enable_early_data = conversation.early.is_some();
         let connection = ClientConnection::new(Arc::new(config), self.name.clone());
-        let connection = connection.map_err(|error| Fault::Protocol(error.to_string()))?;
-        let mut talk = Talk {
+        let connection = connection.map_err(|error| ObserveFault::Protocol(error.to_string()))?;
+        let mut talk = TalkInProgress {
             connection,
             stream,
             received: Vec::new(),
@@ -215,8 +219,8 @@ impl Client {
         Ok(self.observed(talk))
     }
 
-    fn observed<S>(&self, talk: Talk<'_, S>) -> Observed {
-        let Talk {
+    fn observed<S>(&self, talk: TalkInProgress<'_, S>) -> Observed {
+        let TalkInProgress {
             connection,
             received,
             sent_hello,
@@ -271,7 +275,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Talk<'s, S> {
+struct TalkInProgress<'s, S> {
     connection: ClientConnection,
     stream: &'s mut S,
     received: Vec<u8>,
@@ -284,8 +288,8 @@ enum Came {
     End,
 }
 
-impl<S: Limited> Talk<'_, S> {
-    fn handshake(&mut self, early: Option<&[u8]>) -> Result<(), Fault> {
+impl<S: TimeLimited> TalkInProgress<'_, S> {
+    fn handshake(&mut self, early: Option<&[u8]>) -> Result<(), ObserveFault> {
         let mut early_sent = false;
         if let Some(bytes) = early
             && let Some(mut writer) = self.connection.early_data()
@@ -303,10 +307,10 @@ impl<S: Limited> Talk<'_, S> {
             while self.connection.is_handshaking() && !self.connection.wants_write() {
                 if self.received.len() > HANDSHAKE_BYTES_MAX {
                     let text = "its handshake is longer than 1 MiB";
-                    return Err(Fault::Protocol(text.to_owned()));
+                    return Err(ObserveFault::Protocol(text.to_owned()));
                 }
                 match self.receive().map_err(|error| broken(&error))? {
-                    Came::End => return Err(Fault::Closed(false)),
+                    Came::End => return Err(ObserveFault::Closed(false)),
                     Came::Bytes => self.process()?,
                 }
             }
@@ -351,7 +355,7 @@ impl<S: Limited> Talk<'_, S> {
         Ok(Came::Bytes)
     }
 
-    fn process(&mut self) -> Result<(), Fault> {
+    fn process(&mut self) -> Result<(), ObserveFault> {
         let processed = self.connection.process_new_packets();
         processed.map(drop).map_err(|error| {
             // The server is told why, as far as it listens.
@@ -359,13 +363,14 @@ impl<S: Limited> Talk<'_, S> {
             if records::is_tls(&self.received) {
                 fault(error)
             } else {
-                Fault::NotTls(self.received.clone())
+                ObserveFault::NotTls(self.received.clone())
             }
         })
     }
 
-    /// What comes after the handshake: nothing of it is a fault of the handshake.
-    fn finish(&mut self, conversation: Conversation<'_>) {
+    /// Takes part in the conversation after the handshake: no trouble there is a fault of the
+    /// handshake.
+    fn finish(&mut self, conversation: ObservedConversation<'_>) {
         match conversation.request {
             // Early data that was refused has to be sent once more.
             Some(request) if self.observed.early_data_accepted != Some(true) => {
@@ -419,23 +424,23 @@ impl<S: Limited> Talk<'_, S> {
     }
 }
 
-fn broken(error: &io::Error) -> Fault {
+fn broken(error: &io::Error) -> ObserveFault {
     match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => Fault::Timeout,
-        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Fault::Closed(true),
-        ErrorKind::UnexpectedEof => Fault::Closed(false),
-        _ => Fault::Protocol(error.to_string()),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => ObserveFault::Timeout,
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => ObserveFault::Closed(true),
+        ErrorKind::UnexpectedEof => ObserveFault::Closed(false),
+        _ => ObserveFault::Protocol(error.to_string()),
     }
 }
 
-fn fault(error: Error) -> Fault {
+fn fault(error: Error) -> ObserveFault {
     match error {
-        Error::AlertReceived(alert) => Fault::Alert(u8::from(alert)),
-        other => Fault::Protocol(other.to_string()),
+        Error::AlertReceived(alert) => ObserveFault::Alert(u8::from(alert)),
+        other => ObserveFault::Protocol(other.to_string()),
     }
 }
 
-impl KeyLog for Seen {
+impl KeyLog for CallbackNotes {
     fn log(&self, label: &str, _: &[u8], secret: &[u8]) {
         if label == "SERVER_TRAFFIC_SECRET_0" {
             *locked(&self.secret) = Some(secret.to_vec());
@@ -445,12 +450,12 @@ impl KeyLog for Seen {
 
 /// The resolver of our certificate, which notes that it was asked.
 #[derive(Debug)]
-struct Asked {
+struct NotingResolver {
     inner: Arc<dyn ResolvesClientCert>,
-    seen: Arc<Seen>,
+    seen: Arc<CallbackNotes>,
 }
 
-impl ResolvesClientCert for Asked {
+impl ResolvesClientCert for NotingResolver {
     fn resolve(&self, hints: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.seen.certificate_asked.store(true, Relaxed);
         self.inner.resolve(hints, schemes)
@@ -458,5 +463,71 @@ impl ResolvesClientCert for Asked {
 
     fn has_certs(&self) -> bool {
         self.inner.has_certs()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct SessionKeeper(Mutex<HeldSessions>);
+
+#[derive(Debug, Default)]
+struct HeldSessions {
+    tls12: Option<Box<Tls12ClientSessionValue>>,
+    tls13: Vec<Tls13ClientSessionValue>,
+    /// The one that was offered last.
+    offered: Option<Box<Tls12ClientSessionValue>>,
+}
+
+impl SessionKeeper {
+    fn lock(&self) -> MutexGuard<'_, HeldSessions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn forget(&self) {
+        *self.lock() = HeldSessions::default();
+    }
+
+    pub(super) fn has_any(&self) -> bool {
+        let kept = self.lock();
+        kept.tls12.is_some() || !kept.tls13.is_empty()
+    }
+
+    pub(super) fn offer_again(&self) {
+        let mut kept = self.lock();
+        let offered = kept.offered.clone();
+        if offered.is_some() {
+            kept.tls12 = offered;
+        }
+    }
+}
+
+impl ClientSessionStore for SessionKeeper {
+    // The key share is the first group, always: a hint would change it.
+    fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        None
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, session: Tls12ClientSessionValue) {
+        self.lock().tls12 = Some(Box::new(session));
+    }
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        let mut kept = self.lock();
+        let session = kept.tls12.clone();
+        kept.offered.clone_from(&session);
+        session.map(|session| *session)
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {
+        self.lock().tls12 = None;
+    }
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
+        self.lock().tls13.push(ticket);
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.lock().tls13.pop()
     }
 }

@@ -2,9 +2,8 @@
 //! file, the help and the reference.
 //!
 //! [`asked::Options`] is what was asked for, [`unresolved_plan::UnresolvedPlan`] what it means
-//! without contradictions, and a [`crate::plan::Plan`] is that with an address. Resolves no name.
-
-use options::{Node, Report, Section};
+//! without contradictions, and a [`crate::plan::LoadPlan`] is that with an address. Resolves no
+//! name.
 
 mod arriving;
 mod asked;
@@ -18,9 +17,11 @@ pub mod unresolved_plan;
 pub mod url;
 pub mod value;
 
+use options::{Node, Report, Section};
+
 pub use asked::Options;
 pub use files::Files;
-pub use limit::{Limit, Search};
+pub use limit::{CapacityLimit, Search};
 pub use rows::TABLE;
 pub use unresolved_plan::UnresolvedPlan;
 

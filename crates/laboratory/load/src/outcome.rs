@@ -1,35 +1,38 @@
-//! What a run came to, and the record of it.
+//! The outcome of a load: its record, and warnings that its figures may show the client or its host
+//! instead of the server.
 
 use std::time::Duration;
 
-use measure::capacity::Point;
-use measure::quantity::nanoseconds;
+use measure::capacity::RatePoint;
+use measure::quantity::{Nanoseconds, RoundedCount, nanoseconds};
 use measure::record::{
-    self, Capacity, Client, Counts, Ending, FORMAT, Host, PlannedRate, Record, Second, Step,
-    Target, Thread, Tool,
+    self, CapacitySearch, ClientUsage, FORMAT, Host, LoadRecord, LoadThread, PlanStep, PlannedRate,
+    RecordedTarget, RunEnding, RunWarning, Second, Tool, TransactionCounts,
 };
 
-use crate::library::version;
-use crate::plan::{Arrival, Plan, Stretch, Tls, Verification, Verify};
-use crate::tally::{StepTally, Tally};
-use crate::warnings::warnings;
+use crate::failure::TransactionFailure;
+use crate::plan::{
+    ArrivalModel, ClientSelection, Handshake, LoadPlan, PlannedTls, Stretch, Verification, Verify,
+};
+use crate::speed::version;
+use crate::tally::{LoadTally, StepTally};
 
-/// What a run came to; by default, one that nothing has been added to.
+/// The result of a load; by default, one that nothing has been added to.
 #[derive(Debug, Default)]
-pub struct Outcome {
-    pub(crate) ending: Ending,
+pub struct LoadOutcome {
+    pub(crate) ending: RunEnding,
     pub(crate) elapsed: Duration,
     /// From the beginning of the figures.
     pub(crate) until_last_success: Duration,
     /// The share of the time that the busiest thread was busy, in the busiest run of a series.
     pub(crate) busiest: f64,
-    pub(crate) tally: Tally,
+    pub(crate) tally: LoadTally,
     pub(crate) seconds: Vec<Second>,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) threads: Vec<Thread>,
+    pub(crate) steps: Vec<PlanStep>,
+    pub(crate) threads: Vec<LoadThread>,
 }
 
-/// What a record tells that the load does not know.
+/// Fields of a record that the load does not know.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub version: String,
@@ -39,14 +42,14 @@ pub struct Frame {
     pub host: Host,
 }
 
-impl Outcome {
+impl LoadOutcome {
     #[must_use]
-    pub fn ending(&self) -> Ending {
+    pub fn ending(&self) -> RunEnding {
         self.ending
     }
 
     #[must_use]
-    pub fn totals(&self) -> Counts {
+    pub fn totals(&self) -> TransactionCounts {
         self.tally.totals
     }
 
@@ -79,7 +82,7 @@ impl Outcome {
     }
 
     /// The run of one rate as a point; the quantile is a share.
-    pub(crate) fn point_over(&self, length: Duration, quantile: f64) -> Point {
+    pub(crate) fn point_over(&self, length: Duration, quantile: f64) -> RatePoint {
         match self.tally.steps.first() {
             Some(step) => point(step, length, quantile),
             None => point(&StepTally::default(), length, quantile),
@@ -87,9 +90,9 @@ impl Outcome {
     }
 
     /// Adds a run that came after this one, as a step of its own.
-    pub(crate) fn append(&mut self, next: Self, length: Duration, point: Point) {
+    pub(crate) fn append(&mut self, next: Self, length: Duration, point: RatePoint) {
         let first = self.seconds.last().map_or(0, |second| second.at_s + 1);
-        self.steps.push(Step {
+        self.steps.push(PlanStep {
             // On the time of the seconds, which stand one behind the other.
             from_ns: first * 1_000_000_000,
             length_ns: nanoseconds(length),
@@ -105,7 +108,7 @@ impl Outcome {
         self.until_last_success = self.elapsed + next.until_last_success;
         self.elapsed += next.elapsed;
         self.ending = next.ending;
-        self.tally.add(Tally {
+        self.tally.add(LoadTally {
             steps: Vec::new(),
             ..next.tally
         });
@@ -121,10 +124,15 @@ impl Outcome {
     }
 
     #[must_use]
-    pub fn record(self, plan: &Plan, frame: Frame, capacity: Option<Capacity>) -> Record {
+    pub fn record(
+        self,
+        plan: &LoadPlan,
+        frame: Frame,
+        capacity: Option<CapacitySearch>,
+    ) -> LoadRecord {
         let cpu_ns = self.threads.iter().map(|thread| thread.cpu_ns).sum();
         let warnings = warnings(plan, &self.tally, self.busiest, capacity.is_some());
-        Record {
+        LoadRecord {
             format: FORMAT,
             tool: Tool {
                 name: "lariat-lab".to_owned(),
@@ -135,7 +143,7 @@ impl Outcome {
             plan: plan_of_record(plan),
             started: frame.started,
             host: frame.host,
-            target: Target {
+            target: RecordedTarget {
                 url: plan.target.url.clone(),
                 address: plan.target.places(),
             },
@@ -150,7 +158,7 @@ impl Outcome {
             seconds: self.seconds,
             steps: self.steps,
             capacity,
-            client: Client {
+            client: ClientUsage {
                 cpu_ns,
                 resident_bytes_max: resident_bytes_max(),
                 threads: self.threads,
@@ -161,35 +169,38 @@ impl Outcome {
 }
 
 /// The plan as a record holds it.
-fn plan_of_record(plan: &Plan) -> record::Plan {
+fn plan_of_record(plan: &LoadPlan) -> record::RecordedPlan {
     let arrival = match &plan.arrival {
-        Arrival::Closed { connections } => record::Arrival::Closed(*connections),
-        Arrival::Open { stretches, .. } => {
+        ArrivalModel::Closed { connections } => record::RecordedArrival::Closed(*connections),
+        ArrivalModel::Open { stretches, .. } => {
             let rate = |stretch: &Stretch| PlannedRate {
                 from_per_s: stretch.from_per_s,
                 to_per_s: stretch.to_per_s,
                 length_ns: nanoseconds(stretch.length),
             };
-            record::Arrival::Open(stretches.iter().map(rate).collect())
+            record::RecordedArrival::Open(stretches.iter().map(rate).collect())
         }
     };
     let clients = plan.clients;
-    record::Plan {
+    record::RecordedPlan {
         sources: plan.sources.clone(),
         proxy_header: plan.proxy_header,
         move_sessions: plan.target.moves_sessions,
         tls: plan.tls.as_ref().map(tls_of_record),
-        request: plan.request.as_ref().map(|request| record::Request {
-            method: request.method.clone(),
-            path: request.path.clone(),
-            headers: request.headers.clone(),
-            body_bytes: request.body.len() as u64,
-        }),
+        request: plan
+            .request
+            .as_ref()
+            .map(|request| record::RecordedRequest {
+                method: request.method.clone(),
+                path: request.path.clone(),
+                headers: request.headers.clone(),
+                body_bytes: request.body.len() as u64,
+            }),
         ending: plan.ending,
         arrival,
         spacing: match plan.arrival {
-            Arrival::Closed { .. } => None,
-            Arrival::Open { spacing, .. } => Some(spacing),
+            ArrivalModel::Closed { .. } => None,
+            ArrivalModel::Open { spacing, .. } => Some(spacing),
         },
         clients: clients.count,
         client_selection: clients.selection,
@@ -207,9 +218,9 @@ fn plan_of_record(plan: &Plan) -> record::Plan {
     }
 }
 
-fn tls_of_record(tls: &Tls) -> record::Tls {
+fn tls_of_record(tls: &PlannedTls) -> record::RecordedTls {
     let text = |protocol: &Vec<u8>| String::from_utf8_lossy(protocol).into_owned();
-    record::Tls {
+    record::RecordedTls {
         starttls: tls.starttls.map(|dialect| dialect.name().to_owned()),
         versions: tls.versions,
         handshakes: tls.handshakes.clone(),
@@ -231,7 +242,7 @@ fn tls_of_record(tls: &Tls) -> record::Tls {
     }
 }
 
-/// Which libraries make the handshakes, with their versions.
+/// Libraries that make the handshakes, with their versions.
 #[must_use]
 pub fn tls_library() -> String {
     format!(
@@ -258,8 +269,8 @@ fn without_rest(mut seconds: Vec<Second>, length: Duration) -> Vec<Second> {
 }
 
 /// The steps of a plan with several rates.
-pub(crate) fn steps(arrival: &Arrival, tally: &Tally) -> Vec<Step> {
-    let Arrival::Open { stretches, .. } = arrival else {
+pub(crate) fn steps(arrival: &ArrivalModel, tally: &LoadTally) -> Vec<PlanStep> {
+    let ArrivalModel::Open { stretches, .. } = arrival else {
         return Vec::new();
     };
     if stretches.len() < 2 {
@@ -269,11 +280,11 @@ pub(crate) fn steps(arrival: &Arrival, tally: &Tally) -> Vec<Step> {
     let steps = stretches.iter().zip(&tally.steps).map(|(stretch, step)| {
         let begun = from;
         from += stretch.length;
-        Step {
+        PlanStep {
             from_ns: nanoseconds(begun),
             length_ns: nanoseconds(stretch.length),
             counts: step.counts,
-            point: Point {
+            point: RatePoint {
                 offered_per_s: stretch.from_per_s,
                 ..point(step, stretch.length, 0.99)
             },
@@ -282,12 +293,12 @@ pub(crate) fn steps(arrival: &Arrival, tally: &Tally) -> Vec<Step> {
     steps.collect()
 }
 
-fn point(step: &StepTally, length: Duration, quantile: f64) -> Point {
+fn point(step: &StepTally, length: Duration, quantile: f64) -> RatePoint {
     let seconds = length.as_secs_f64().max(1e-9);
-    let Counts {
+    let TransactionCounts {
         attempted, failed, ..
     } = step.counts;
-    Point {
+    RatePoint {
         offered_per_s: attempted as f64 / seconds,
         // What ended later was no goodput of this rate.
         succeeded_per_s: step.ended as f64 / seconds,
@@ -303,4 +314,152 @@ fn resident_bytes_max() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
+}
+
+/// A thread that is busy for this share of the time is the limit itself.
+const BUSY_MAX: f64 = 0.85;
+
+/// One in a hundred transactions may begin this late.
+const LAG_MAX: Duration = Duration::from_millis(5);
+
+/// With fewer, the 99th percentile is one transaction.
+const TRANSACTIONS_MIN: u64 = 100;
+
+/// Warnings that make the figures doubtful, with the remedy.
+///
+/// `busiest` is the share of the time that the busiest thread was busy. A search loads its server
+/// beyond what it can do, and means to.
+pub(crate) fn warnings(
+    plan: &LoadPlan,
+    tally: &LoadTally,
+    busiest: f64,
+    is_search: bool,
+) -> Vec<RunWarning> {
+    if let Some(warning) = fruitless(tally) {
+        // All else would be about figures that there are none of.
+        return vec![warning];
+    }
+    let mut warnings = Vec::new();
+    warnings.extend(busy(plan, busiest));
+    warnings.extend(lag(tally));
+    warnings.extend(failures(tally, is_search));
+    warnings.extend(too_many_clients(plan, tally));
+    warnings.extend(few(tally));
+    warnings
+}
+
+/// The warning that all failed, in the words of the table of reasons.
+fn fruitless(tally: &LoadTally) -> Option<RunWarning> {
+    let (reason, count) = tally.failures.iter().max_by_key(|(_, count)| **count)?;
+    (tally.totals.succeeded == 0).then(|| RunWarning {
+        seen: format!(
+            "nothing succeeded: {} {}",
+            reason.name(),
+            RoundedCount(*count as f64)
+        ),
+        hint: reason.meaning().to_owned(),
+    })
+}
+
+fn busy(plan: &LoadPlan, busiest: f64) -> Option<RunWarning> {
+    (busiest > BUSY_MAX).then(|| RunWarning {
+        seen: format!(
+            "a thread of the load was busy for {:.0} % of the time: the client may be the limit, \
+             not the server",
+            busiest.min(1.0) * 100.0
+        ),
+        hint: format!(
+            "more threads (`--threads {}`) on CPUs that the server does not use, a second host, \
+             or a lower rate",
+            plan.threads.count + 1
+        ),
+    })
+}
+
+fn lag(tally: &LoadTally) -> Option<RunWarning> {
+    let late_ns = tally.lag.quantile_ns(0.99);
+    (u128::from(late_ns) > LAG_MAX.as_nanos()).then(|| RunWarning {
+        seen: format!(
+            "one transaction in a hundred began {} or more after its planned instant",
+            Nanoseconds(late_ns as f64)
+        ),
+        hint: "response times count from the planned instant, so they hold; but the load had not \
+               the CPU to keep its schedule: more `--threads`, other `--cpus`, or a lower rate"
+            .to_owned(),
+    })
+}
+
+fn failures(tally: &LoadTally, is_search: bool) -> Vec<RunWarning> {
+    let count = |failure| tally.failures.get(&failure).copied().unwrap_or(0);
+    let mut warnings = Vec::new();
+    let mut warn = |failure, seen: &str, hint: &str| {
+        let count = count(failure);
+        if count > 0 {
+            warnings.push(RunWarning {
+                seen: format!("{} {seen}", RoundedCount(count as f64)),
+                hint: hint.to_owned(),
+            });
+        }
+    };
+    warn(
+        TransactionFailure::NoLocalPort,
+        "dials found no local port free",
+        "add addresses of this host with `--source`, keep connections open with \
+         `--requests-per-connection`, or see net.ipv4.ip_local_port_range and tcp_tw_reuse",
+    );
+    warn(
+        TransactionFailure::NoDescriptor,
+        "dials found no file descriptor free",
+        "raise the limit (`ulimit -n`), or use fewer clients",
+    );
+    warn(
+        TransactionFailure::ScheduleOverrun,
+        "transactions were left out: the load had not the CPU to begin them",
+        "more `--threads`, other `--cpus`, or a lower rate",
+    );
+    if !is_search {
+        warn(
+            TransactionFailure::ClientsExhausted,
+            "transactions could not begin: every client was busy",
+            "the server is slower than the rate; or, if it answers slowly by design, give more \
+             `--clients`",
+        );
+    }
+    warnings
+}
+
+/// The first handshake of each client is full: with many of them it is the only one.
+fn too_many_clients(plan: &LoadPlan, tally: &LoadTally) -> Option<RunWarning> {
+    let resumes = |kind: &Handshake| *kind != Handshake::Full;
+    let tls = plan.tls.as_ref()?;
+    let transactions = tally.warm_up.attempted + tally.totals.attempted;
+    let clients = u64::from(plan.clients.count);
+    // With session arrivals every client is new.
+    let all_take_part = plan.clients.selection == ClientSelection::RoundRobin
+        && plan.requests_per_arrival().is_none();
+    let is_too_many =
+        all_take_part && tls.handshakes.iter().any(resumes) && transactions < 2 * clients;
+    is_too_many.then(|| RunWarning {
+        seen: format!(
+            "{} clients made {} transactions, and the first handshake of each client is full: few \
+             or none could resume",
+            RoundedCount(clients as f64),
+            RoundedCount(transactions as f64)
+        ),
+        hint: "fewer `--clients`, or a longer `--duration`".to_owned(),
+    })
+}
+
+fn few(tally: &LoadTally) -> Option<RunWarning> {
+    let succeeded = tally.totals.succeeded;
+    (succeeded < TRANSACTIONS_MIN && tally.totals.attempted > 0).then(|| RunWarning {
+        seen: match succeeded {
+            1 => "only one transaction succeeded".to_owned(),
+            _ => format!(
+                "only {} transactions succeeded",
+                RoundedCount(succeeded as f64)
+            ),
+        },
+        hint: "percentiles of so few say little: a longer `--duration`".to_owned(),
+    })
 }

@@ -1,33 +1,34 @@
-//! What a load is to do: checked, complete, and free of contradictions.
+//! The plan of a load: checked, complete, and free of contradictions.
 //!
 //! [`crate::options`] makes plans from settings; the engine believes them. Opens nothing.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
+use wire::address::Address;
+use wire::starttls::Dialect;
+
 pub use measure::choice::{
     ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
     Verify, Versions,
 };
-use wire::address::Address;
-use wire::starttls::Dialect;
 
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct LoadPlan {
     /// The server, and what to ask it for.
-    pub target: Target,
+    pub target: PlannedTarget,
     /// Our own addresses, taken in turn; none = the kernel chooses.
     pub sources: Vec<IpAddr>,
     /// A PROXY header before anything else.
     pub proxy_header: Option<ProxyVersion>,
     /// How TLS is spoken; `None` = it is not.
-    pub tls: Option<Tls>,
-    /// What is asked on a connection; `None` = nothing, the handshake is all.
-    pub request: Option<Request>,
+    pub tls: Option<PlannedTls>,
+    /// The request on a connection; `None` = none, the handshake is all.
+    pub request: Option<PlannedRequest>,
     pub ending: ConnectionEnding,
     /// The clients: each has its own sessions, its own connection, and does one thing at a time.
     pub clients: Clients,
-    pub arrival: Arrival,
+    pub arrival: ArrivalModel,
     /// Transactions before the figures begin, for this long.
     pub warm_up: Duration,
     /// Whether a closed load comes to rest after its warm-up, until [`crate::run::Run::go_on`]:
@@ -49,16 +50,16 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
+impl LoadPlan {
     /// Whether it rests between warm-up and figures.
     pub(crate) fn has_rest(&self) -> bool {
-        self.rests && matches!(self.arrival, Arrival::Closed { .. })
+        self.rests && matches!(self.arrival, ArrivalModel::Closed { .. })
     }
 
     /// How many requests each arriving client makes; `None` = instants bring requests of free
     /// clients.
     pub(crate) fn requests_per_arrival(&self) -> Option<u32> {
-        let Arrival::Open {
+        let ArrivalModel::Open {
             session_arrivals: true,
             ..
         } = self.arrival
@@ -79,16 +80,16 @@ impl Plan {
 }
 
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct PlannedTarget {
     pub url: String,
-    /// Where connections go; at least one. Clients have them in turn.
+    /// Addresses of connections; at least one. Clients have them in turn.
     pub addresses: Vec<Address>,
     /// Whether each new connection of a client goes to the next address, with its session.
     pub moves_sessions: bool,
     pub authority: String,
 }
 
-impl Target {
+impl PlannedTarget {
     /// All addresses, as flags name them.
     #[must_use]
     pub fn places(&self) -> String {
@@ -98,14 +99,15 @@ impl Target {
 }
 
 #[derive(Clone, Debug)]
-pub struct Tls {
+pub struct PlannedTls {
     /// The protocol in which the server is asked for TLS first; `None` = TLS begins at once.
     pub starttls: Option<Dialect>,
     /// The name that servers of mail are told before they are asked.
     pub ehlo_name: String,
     /// The versions that are offered where the kind of handshake does not say it.
     pub versions: Versions,
-    /// What each client wants, in turn: the first of them wants the first, and so on. Never empty.
+    /// Handshakes that clients want, in turn: the first client wants the first, and so on. Never
+    /// empty.
     pub handshakes: Vec<Handshake>,
     /// Suites that are offered, in this order. At least one for each version offered.
     pub suites: Vec<Suite>,
@@ -118,7 +120,7 @@ pub struct Tls {
     /// The name in SNI, and the one that a certificate is checked for; `None` = no SNI.
     pub server_name: Option<String>,
     /// The certificate that is sent if the server asks for one.
-    pub client_certificate: Option<ClientCertificate>,
+    pub client_certificate: Option<OwnCertificate>,
     /// How the server's certificate is judged.
     pub verification: Verification,
     /// Whether TLS 1.2 tickets (RFC 5077) are offered and used.
@@ -131,7 +133,7 @@ pub struct Tls {
 
 /// A certificate of ours with its key.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ClientCertificate {
+pub struct OwnCertificate {
     /// The chain as PEM, leaf first.
     pub chain_pem: Vec<u8>,
     pub key_pem: Vec<u8>,
@@ -151,7 +153,7 @@ pub enum Verification {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Request {
+pub struct PlannedRequest {
     pub method: String,
     /// The path with the query.
     pub path: String,
@@ -173,12 +175,12 @@ pub struct Clients {
     pub requests_per_connection: Option<u32>,
     /// How long a client rests between two transactions.
     pub think: Duration,
-    /// Which of those that are free is next.
+    /// The order in which free clients are taken.
     pub selection: ClientSelection,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Arrival {
+pub enum ArrivalModel {
     /// When one is done, the next begins: a fixed number at once.
     Closed {
         /// Transactions under way at any moment, over all threads.
@@ -198,7 +200,7 @@ pub enum Arrival {
     },
 }
 
-impl Arrival {
+impl ArrivalModel {
     /// The rate that open load begins with; 0 of closed load, which has none.
     #[must_use]
     pub fn first_per_s(&self) -> f64 {

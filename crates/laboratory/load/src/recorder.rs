@@ -1,49 +1,49 @@
-//! What a thread records: which figures a transaction belongs to, and when a second is over.
+//! The records of a thread: which figures a transaction belongs to, and when a second is over.
 
 use std::time::{Duration, Instant};
 
-use measure::record::Traffic;
+use measure::record::TrafficBytes;
 
-use crate::clock::Clock;
-use crate::failure::Failure;
-use crate::plan::{Arrival, Plan};
-use crate::tally::{Negotiated, SecondTally, Tally, Timing};
-use crate::thread_context::{Report, ThreadContext};
+use crate::failure::TransactionFailure;
+use crate::plan::{ArrivalModel, LoadPlan};
+use crate::scheduler::RunClock;
+use crate::tally::{LoadTally, Negotiated, SecondTally, TransactionTiming};
+use crate::thread_context::{ThreadContext, ThreadReport};
 
 /// Records the transactions of one thread.
 #[derive(Debug)]
-pub(crate) struct Recorder {
-    pub(crate) tally: Tally,
+pub(crate) struct ThreadRecorder {
+    pub(crate) tally: LoadTally,
     /// Counted by the connections themselves.
-    pub(crate) traffic: Traffic,
+    pub(crate) traffic: TrafficBytes,
     /// CPU time that the thread used for the figures.
     pub(crate) cpu: Duration,
     /// When the last transaction ended.
     pub(crate) last_end: Option<Instant>,
     /// When the last one ended that succeeded.
     pub(crate) last_success: Option<Instant>,
-    clock: Clock,
+    clock: RunClock,
     second: SecondTally,
     second_number: u64,
     /// Transactions that were due in other seconds than the one that is open.
     late: Vec<(u64, u64)>,
     /// CPU time and bytes when the figures began; `None` before.
-    at_zero: Option<(Duration, Traffic)>,
-    /// Where each step ends, from the beginning of the figures.
+    at_zero: Option<(Duration, TrafficBytes)>,
+    /// The ends of steps, from the beginning of the figures.
     step_ends: Vec<Duration>,
     context: ThreadContext,
 }
 
-impl Recorder {
-    pub(crate) fn new(plan: &Plan, context: ThreadContext) -> Self {
+impl ThreadRecorder {
+    pub(crate) fn new(plan: &LoadPlan, context: ThreadContext) -> Self {
         let step_ends = step_ends(&plan.arrival);
         Self {
-            tally: Tally::new(step_ends.len()),
-            traffic: Traffic::default(),
+            tally: LoadTally::new(step_ends.len()),
+            traffic: TrafficBytes::default(),
             cpu: Duration::ZERO,
             last_end: None,
             last_success: None,
-            clock: Clock::unstarted(),
+            clock: RunClock::unstarted(),
             second: SecondTally::default(),
             second_number: 0,
             late: Vec::new(),
@@ -53,7 +53,7 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn start(&mut self, clock: Clock) {
+    pub(crate) fn start(&mut self, clock: RunClock) {
         self.clock = clock;
     }
 
@@ -89,7 +89,7 @@ impl Recorder {
     }
 
     fn report(&mut self, second: Option<(u64, SecondTally)>) {
-        let report = Report {
+        let report = ThreadReport {
             thread: self.context.index,
             second,
             late: std::mem::take(&mut self.late),
@@ -158,7 +158,7 @@ impl Recorder {
     }
 
     /// A transaction was due and cannot begin.
-    pub(crate) fn forgo(&mut self, due: Instant, failure: Failure) {
+    pub(crate) fn forgo(&mut self, due: Instant, failure: TransactionFailure) {
         self.attempt(due);
         self.fail(due, failure);
     }
@@ -172,7 +172,7 @@ impl Recorder {
     }
 
     #[inline]
-    pub(crate) fn succeed(&mut self, due: Instant, timing: &Timing) {
+    pub(crate) fn succeed(&mut self, due: Instant, timing: &TransactionTiming) {
         if !self.is_counted(due) {
             self.tally.warm_up.succeeded += 1;
             self.tally.carried += u64::from(self.at_zero.is_some());
@@ -190,7 +190,7 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn fail(&mut self, due: Instant, failure: Failure) {
+    pub(crate) fn fail(&mut self, due: Instant, failure: TransactionFailure) {
         if !self.is_counted(due) {
             self.tally.warm_up.failed += 1;
             return;
@@ -217,8 +217,8 @@ impl Recorder {
 }
 
 /// Ends of the stretches, if there are several with one rate each.
-fn step_ends(arrival: &Arrival) -> Vec<Duration> {
-    let Arrival::Open { stretches, .. } = arrival else {
+fn step_ends(arrival: &ArrivalModel) -> Vec<Duration> {
+    let ArrivalModel::Open { stretches, .. } = arrival else {
         return Vec::new();
     };
     let mut end = Duration::ZERO;
@@ -232,8 +232,8 @@ fn step_ends(arrival: &Arrival) -> Vec<Duration> {
     if is_even { ends.collect() } else { Vec::new() }
 }
 
-fn since(now: Traffic, before: Traffic) -> Traffic {
-    Traffic {
+fn since(now: TrafficBytes, before: TrafficBytes) -> TrafficBytes {
+    TrafficBytes {
         connections: now.connections - before.connections,
         received_bytes: now.received_bytes - before.received_bytes,
         sent_bytes: now.sent_bytes - before.sent_bytes,

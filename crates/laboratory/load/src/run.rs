@@ -8,24 +8,24 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use measure::quantity::nanoseconds;
-use measure::record::{Ending, Second, Thread};
+use measure::record::{LoadThread, RunEnding, Second};
 use sys::wake::Waker;
 
-use crate::outcome::Outcome;
-use crate::plan::Plan;
-use crate::recorder::Recorder;
-use crate::start_fault::StartFault;
-use crate::tally::{SecondTally, Tally};
-use crate::thread_context::{Common, Report, ThreadContext};
+use crate::failure::LoadStartFault;
+use crate::outcome::LoadOutcome;
+use crate::plan::LoadPlan;
+use crate::recorder::ThreadRecorder;
+use crate::tally::{LoadTally, SecondTally};
+use crate::thread_context::{ThreadContext, ThreadReport, ThreadsInCommon};
 use crate::tls::configurations::warm_thread;
-use crate::worker::Worker;
+use crate::worker::LoadWorker;
 
 #[derive(Debug)]
 pub struct Run {
-    plan: Arc<Plan>,
-    threads: Vec<JoinHandle<std::io::Result<Recorder>>>,
+    plan: Arc<LoadPlan>,
+    threads: Vec<JoinHandle<std::io::Result<ThreadRecorder>>>,
     begin: Instant,
-    reports: Receiver<Report>,
+    reports: Receiver<ThreadReport>,
     stopper: Stopper,
     /// Seconds that not every thread has reported.
     parts: BTreeMap<u64, SecondTally>,
@@ -34,9 +34,9 @@ pub struct Run {
     seconds: Vec<Second>,
 }
 
-/// What happened in a second.
+/// The figures of one second.
 #[derive(Clone, Debug)]
-pub struct Progress {
+pub struct SecondProgress {
     pub second: Second,
     /// Failures in it, by reason.
     pub failures: BTreeMap<String, u64>,
@@ -45,7 +45,7 @@ pub struct Progress {
 /// Ends a load early, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper {
-    common: Arc<Common>,
+    common: Arc<ThreadsInCommon>,
 }
 
 impl Stopper {
@@ -71,15 +71,15 @@ impl Stopper {
 /// Begins a load.
 ///
 /// # Errors
-/// [`StartFault`]; nothing was sent then.
-pub fn start(plan: Plan) -> Result<Run, StartFault> {
+/// [`LoadStartFault`]; nothing was sent then.
+pub fn start(plan: LoadPlan) -> Result<Run, LoadStartFault> {
     for source in &plan.sources {
         check_source(*source)?;
     }
     let plan = Arc::new(plan);
     let wakers = (0..plan.threads.count).map(|_| Waker::new().map(Arc::new));
     let wakers: Vec<_> = wakers.collect::<Result<_, _>>()?;
-    let common = Arc::new(Common::new(plan.count_max, wakers.clone()));
+    let common = Arc::new(ThreadsInCommon::new(plan.count_max, wakers.clone()));
     let (sender, reports) = channel();
     let mut workers = Vec::new();
     for (index, waker) in (0..plan.threads.count).zip(wakers) {
@@ -90,7 +90,7 @@ pub fn start(plan: Plan) -> Result<Run, StartFault> {
             reports: sender.clone(),
             common: Arc::clone(&common),
         };
-        workers.push((context.clone(), Worker::new(&plan, context)?));
+        workers.push((context.clone(), LoadWorker::new(&plan, context)?));
     }
     let starter = Arc::new(Starter {
         barrier: Barrier::new(workers.len() + 1),
@@ -114,10 +114,10 @@ pub fn start(plan: Plan) -> Result<Run, StartFault> {
 }
 
 /// Whether an address is ours: a dial from one that is not looks as if no port were free.
-fn check_source(source: IpAddr) -> Result<(), StartFault> {
+fn check_source(source: IpAddr) -> Result<(), LoadStartFault> {
     match UdpSocket::bind((source, 0)) {
         Ok(_) => Ok(()),
-        Err(error) => Err(StartFault::Source(source, error)),
+        Err(error) => Err(LoadStartFault::Source(source, error)),
     }
 }
 
@@ -135,7 +135,7 @@ impl Starter {
     }
 }
 
-fn cpu_of(plan: &Plan, index: usize) -> Option<u16> {
+fn cpu_of(plan: &LoadPlan, index: usize) -> Option<u16> {
     let cpus = &plan.threads.cpus;
     cpus.get(index % cpus.len().max(1)).copied()
 }
@@ -143,9 +143,9 @@ fn cpu_of(plan: &Plan, index: usize) -> Option<u16> {
 fn spawn(
     index: usize,
     (cpu, is_background): (Option<u16>, bool),
-    (context, worker): (ThreadContext, Worker),
+    (context, worker): (ThreadContext, LoadWorker),
     starter: &Arc<Starter>,
-) -> Result<JoinHandle<std::io::Result<Recorder>>, StartFault> {
+) -> Result<JoinHandle<std::io::Result<ThreadRecorder>>, LoadStartFault> {
     let starter = Arc::clone(starter);
     let thread = std::thread::Builder::new().name(format!("load-{index}"));
     let handle = thread.spawn(move || {
@@ -191,7 +191,7 @@ impl Run {
     }
 
     /// Waits for the next second that all threads have reported; `None` = the load is over.
-    pub fn next_second(&mut self) -> Option<Progress> {
+    pub fn next_second(&mut self) -> Option<SecondProgress> {
         loop {
             if let Some(progress) = self.whole_second() {
                 return Some(progress);
@@ -204,7 +204,7 @@ impl Run {
         }
     }
 
-    fn take(&mut self, report: Report) {
+    fn take(&mut self, report: ThreadReport) {
         let next = report.second.as_ref().map(|(number, _)| number + 1);
         if let Some(reported) = self.reported.get_mut(usize::from(report.thread)) {
             *reported = next;
@@ -221,7 +221,7 @@ impl Run {
         }
     }
 
-    fn whole_second(&mut self) -> Option<Progress> {
+    fn whole_second(&mut self) -> Option<SecondProgress> {
         let number = *self.parts.first_key_value()?.0;
         let is_whole = self.reported.iter().flatten().all(|next| *next > number);
         if !is_whole {
@@ -230,7 +230,7 @@ impl Run {
         let tally = self.parts.remove(&number)?;
         let second = tally.second(number);
         self.seconds.push(second);
-        Some(Progress {
+        Some(SecondProgress {
             second,
             failures: tally.failures_by_name(),
         })
@@ -240,9 +240,9 @@ impl Run {
     ///
     /// # Errors
     /// The kernel failed a thread.
-    pub fn finish(mut self) -> std::io::Result<Outcome> {
+    pub fn finish(mut self) -> std::io::Result<LoadOutcome> {
         while self.next_second().is_some() {}
-        let mut tally = Tally::default();
+        let mut tally = LoadTally::default();
         let mut threads = Vec::new();
         let zero = self.zero();
         let (mut last_end, mut last_success) = (None, None);
@@ -250,7 +250,7 @@ impl Run {
             let recorder = thread.join().expect("a panic ends the program")?;
             last_end = last_end.max(recorder.last_end);
             last_success = last_success.max(recorder.last_success);
-            threads.push(Thread {
+            threads.push(LoadThread {
                 cpu: cpu_of(&self.plan, index),
                 cpu_ns: nanoseconds(recorder.cpu),
                 lag: recorder.tally.lag.clone(),
@@ -262,11 +262,11 @@ impl Run {
         };
         let (worked, succeeded) = (until(last_end), until(last_success));
         let is_stopped = self.stopper.common.is_stopped();
-        Ok(Outcome {
+        Ok(LoadOutcome {
             ending: if is_stopped {
-                Ending::Interrupted
+                RunEnding::Interrupted
             } else {
-                Ending::Completed
+                RunEnding::Completed
             },
             busiest: busiest(&threads, worked),
             until_last_success: succeeded,
@@ -281,7 +281,7 @@ impl Run {
 
 /// A load for a time lasts so long: rates are not to depend on how long its last transaction took.
 /// One for a count, or one that was stopped, lasts until the last transaction ended.
-fn elapsed(plan: &Plan, worked: Duration, is_stopped: bool) -> Duration {
+fn elapsed(plan: &LoadPlan, worked: Duration, is_stopped: bool) -> Duration {
     if plan.count_max.is_none() && !is_stopped {
         plan.duration
     } else {
@@ -290,7 +290,7 @@ fn elapsed(plan: &Plan, worked: Duration, is_stopped: bool) -> Duration {
 }
 
 /// The share of the time that the busiest thread was busy.
-fn busiest(threads: &[Thread], worked: Duration) -> f64 {
+fn busiest(threads: &[LoadThread], worked: Duration) -> f64 {
     let worked_ns = (worked.as_nanos() as f64).max(1.0);
     let shares = threads
         .iter()

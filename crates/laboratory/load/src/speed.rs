@@ -1,4 +1,5 @@
-//! How fast keys and ciphers are on this CPU, by the library that makes our handshakes.
+//! How fast keys and ciphers are on this CPU, by the library that makes our handshakes, and the
+//! versions of libraries in this build.
 //!
 //! Owns what is done and how it is timed: CPU time of the calling thread, which chooses its CPU
 //! itself. The rows are those of `openssl speed`, so that the two can be laid side by side.
@@ -15,10 +16,8 @@ use measure::host::Speed;
 use rustls::crypto::aws_lc_rs::kx_group;
 use sys::cpu::thread_time;
 
-use crate::library;
-
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Rows {
+pub enum SpeedRows {
     Quick,
     /// Every kind of key, group and cipher that scenarios use, and every size.
     Full,
@@ -27,7 +26,7 @@ pub enum Rows {
 /// Bytes that are sealed at once: a small record, a usual one, the greatest (RFC 8446 section 5.1).
 pub const SEAL_BYTES: [u32; 3] = [64, 1024, 16 * 1024];
 
-/// What is signed: as long as the content of a CertificateVerify (RFC 8446 section 4.4.3).
+/// The signed message: as long as the content of a CertificateVerify (RFC 8446 section 4.4.3).
 const MESSAGE: [u8; 130] = [0x20; 130];
 
 /// Bytes beside the text that are sealed with each record in TLS 1.2 (RFC 5246 section 6.2.3.3).
@@ -38,10 +37,10 @@ const BATCH: Duration = Duration::from_millis(1);
 
 /// Measures each row for so much CPU time.
 #[must_use]
-pub fn measure(rows: Rows, each: Duration) -> Vec<Speed> {
+pub fn measure(rows: SpeedRows, each: Duration) -> Vec<Speed> {
     let mut speeds = Vec::new();
     for (name, is_quick, pair) in KEYS {
-        if rows == Rows::Quick && !is_quick {
+        if rows == SpeedRows::Quick && !is_quick {
             continue;
         }
         let pair = pair();
@@ -51,14 +50,14 @@ pub fn measure(rows: Rows, each: Duration) -> Vec<Speed> {
         speeds.push(row("verify", name, None, each, verify));
     }
     speeds.push(derive("X25519", &agreement::X25519, each));
-    if rows == Rows::Full {
+    if rows == SpeedRows::Full {
         speeds.push(derive("P-256", &agreement::ECDH_P256, each));
     }
     speeds.push(encapsulate(each));
     for (name, cipher) in CIPHERS {
         let sizes = match rows {
-            Rows::Quick => &SEAL_BYTES[2..],
-            Rows::Full => &SEAL_BYTES[..],
+            SpeedRows::Quick => &SEAL_BYTES[2..],
+            SpeedRows::Full => &SEAL_BYTES[..],
         };
         speeds.extend(sizes.iter().map(|size| seal(name, cipher, *size, each)));
     }
@@ -74,7 +73,7 @@ fn row<T>(
     work: impl FnMut() -> T,
 ) -> Speed {
     Speed {
-        library: format!("aws-lc-rs {}", library::version("aws-lc-rs")),
+        library: format!("aws-lc-rs {}", version("aws-lc-rs")),
         operation: operation.to_owned(),
         algorithm: algorithm.to_owned(),
         size_bytes,
@@ -105,36 +104,36 @@ fn rate<T>(each: Duration, mut work: impl FnMut() -> T) -> f64 {
 }
 
 /// A key of a certificate: its name, whether it is a quick row, and how one is made.
-type Key = (&'static str, bool, fn() -> Pair);
+type KeyRow = (&'static str, bool, fn() -> FreshKey);
 
-const KEYS: [Key; 6] = [
-    ("RSA 2048", true, || Pair::rsa(KeySize::Rsa2048)),
-    ("RSA 3072", false, || Pair::rsa(KeySize::Rsa3072)),
-    ("RSA 4096", false, || Pair::rsa(KeySize::Rsa4096)),
+const KEYS: [KeyRow; 6] = [
+    ("RSA 2048", true, || FreshKey::rsa(KeySize::Rsa2048)),
+    ("RSA 3072", false, || FreshKey::rsa(KeySize::Rsa3072)),
+    ("RSA 4096", false, || FreshKey::rsa(KeySize::Rsa4096)),
     ("P-256", true, || {
         let how = &signature::ECDSA_P256_SHA256_ASN1_SIGNING;
-        Pair::ecdsa(how, &signature::ECDSA_P256_SHA256_ASN1)
+        FreshKey::ecdsa(how, &signature::ECDSA_P256_SHA256_ASN1)
     }),
     ("P-384", false, || {
         let how = &signature::ECDSA_P384_SHA384_ASN1_SIGNING;
-        Pair::ecdsa(how, &signature::ECDSA_P384_SHA384_ASN1)
+        FreshKey::ecdsa(how, &signature::ECDSA_P384_SHA384_ASN1)
     }),
     ("Ed25519", true, || {
-        Pair::Ed25519(Ed25519KeyPair::generate().expect(OURS))
+        FreshKey::Ed25519(Ed25519KeyPair::generate().expect(OURS))
     }),
 ];
 
 /// A fresh key of ours.
-enum Pair {
+enum FreshKey {
     Rsa(signature::RsaKeyPair),
     Ecdsa(EcdsaKeyPair, &'static signature::EcdsaVerificationAlgorithm),
     Ed25519(Ed25519KeyPair),
 }
 
-/// Why none of the library's operations here can fail.
+/// The reason why none of the library's operations here can fail.
 const OURS: &str = "keys that the library made itself are good for it";
 
-impl Pair {
+impl FreshKey {
     fn rsa(size: KeySize) -> Self {
         Self::Rsa(signature::RsaKeyPair::generate(size).expect(OURS))
     }
@@ -222,13 +221,22 @@ fn seal(name: &str, cipher: &'static aead::Algorithm, size_bytes: u32, each: Dur
     })
 }
 
+const LOCK_FILE: &str = include_str!("../../../../Cargo.lock");
+
+/// The version of a library that is in this build.
+pub(crate) fn version(name: &str) -> &'static str {
+    let entry = format!("name = \"{name}\"\nversion = \"");
+    let rest = LOCK_FILE.split_once(&entry).map(|(_, rest)| rest);
+    rest.and_then(|rest| rest.split('"').next()).unwrap_or("?")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_row_is_measured_once() {
-        let speeds = measure(Rows::Full, Duration::ZERO);
+        let speeds = measure(SpeedRows::Full, Duration::ZERO);
         let rows: Vec<String> = speeds
             .iter()
             .map(|speed| {
@@ -240,7 +248,7 @@ mod tests {
         assert_eq!(rows.len(), 6 * 2 + 3 + 3 * 3, "{rows:?}");
         assert!(rows.contains(&"seal ChaCha20-Poly1305 64".to_owned()));
         assert!(speeds.iter().all(|speed| speed.per_s > 0.0));
-        let quick = measure(Rows::Quick, Duration::ZERO);
+        let quick = measure(SpeedRows::Quick, Duration::ZERO);
         assert_eq!(quick.len(), 3 * 2 + 2 + 3);
     }
 
@@ -262,5 +270,16 @@ mod tests {
         let per_s = rate(Duration::from_millis(2), || done += 1);
         assert!(per_s.is_finite() && per_s > 0.0);
         assert!(done > 1);
+    }
+}
+
+#[cfg(test)]
+mod library_tests {
+    use super::*;
+
+    #[test]
+    fn libraries_have_versions() {
+        assert!(version("rustls").starts_with("0."));
+        assert_eq!(version("no such library"), "?");
     }
 }

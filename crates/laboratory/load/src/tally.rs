@@ -1,19 +1,19 @@
-//! What a thread counts.
+//! The counts of a thread.
 //!
-//! Its size depends on how many seconds and kinds there are, not on how many transactions.
+//! The size of a tally depends on how many seconds and kinds there are, not on how many transactions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use measure::choice::Kind;
 use measure::histogram::Histogram;
-use measure::kind::Kind;
-use measure::record::{Counts, Handshakes, Latencies, Second, Traffic};
+use measure::record::{HandshakeCounts, Latencies, Second, TrafficBytes, TransactionCounts};
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
-use crate::failure::Failure;
+use crate::failure::TransactionFailure;
 use crate::tls::configurations::scheme_name;
 
-/// What became of a handshake, as the client saw it.
+/// The result of a handshake, as the client saw it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Negotiated {
     pub(crate) kind: Kind,
@@ -28,7 +28,7 @@ pub(crate) struct Negotiated {
 
 /// Durations of a transaction that succeeded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timing {
+pub(crate) struct TransactionTiming {
     pub(crate) kind: Kind,
     /// `None` if there was no handshake.
     pub(crate) handshake: Option<Duration>,
@@ -37,17 +37,17 @@ pub(crate) struct Timing {
     pub(crate) total: Duration,
 }
 
-/// What a thread, or all of them, have counted.
+/// The counts of a thread, or of all of them.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) warm_up: Counts,
-    /// Of the warm-up, those that succeeded when it was over.
+pub(crate) struct LoadTally {
+    pub(crate) warm_up: TransactionCounts,
+    /// Transactions of the warm-up that succeeded when it was over.
     pub(crate) carried: u64,
-    pub(crate) totals: Counts,
-    pub(crate) failures: HashMap<Failure, u64>,
+    pub(crate) totals: TransactionCounts,
+    pub(crate) failures: HashMap<TransactionFailure, u64>,
     /// A handful of outcomes, so that looking through them is cheaper than a table.
     pub(crate) handshakes: Vec<(Negotiated, u64)>,
-    pub(crate) traffic: Traffic,
+    pub(crate) traffic: TrafficBytes,
     pub(crate) latencies: BTreeMap<Kind, Latencies>,
     pub(crate) lag: Histogram,
     pub(crate) steps: Vec<StepTally>,
@@ -56,13 +56,13 @@ pub(crate) struct Tally {
 /// Transactions that were planned in one stretch.
 #[derive(Debug, Default)]
 pub(crate) struct StepTally {
-    pub(crate) counts: Counts,
+    pub(crate) counts: TransactionCounts,
     /// Successes that ended in it, whenever they were planned.
     pub(crate) ended: u64,
     pub(crate) total: Histogram,
 }
 
-/// What a thread counted in one second.
+/// The counts of a thread in one second.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct SecondTally {
     pub(crate) attempted: u64,
@@ -72,10 +72,10 @@ pub(crate) struct SecondTally {
     pub(crate) full: u64,
     pub(crate) open: u64,
     pub(crate) total: Histogram,
-    pub(crate) failures: HashMap<Failure, u64>,
+    pub(crate) failures: HashMap<TransactionFailure, u64>,
 }
 
-impl Tally {
+impl LoadTally {
     /// One with so many stretches.
     pub(crate) fn new(steps: usize) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Tally {
     }
 
     /// Counts a success that belongs to the figures.
-    pub(crate) fn succeed(&mut self, timing: &Timing, step: Option<usize>) {
+    pub(crate) fn succeed(&mut self, timing: &TransactionTiming, step: Option<usize>) {
         self.totals.succeeded += 1;
         let latencies = self.latencies.entry(timing.kind).or_default();
         if let Some(duration) = timing.handshake {
@@ -102,7 +102,7 @@ impl Tally {
     }
 
     /// Counts a failure that belongs to the figures.
-    pub(crate) fn fail(&mut self, failure: Failure, step: Option<usize>) {
+    pub(crate) fn fail(&mut self, failure: TransactionFailure, step: Option<usize>) {
         self.totals.failed += 1;
         *self.failures.entry(failure).or_default() += 1;
         if let Some(step) = step.and_then(|step| self.steps.get_mut(step)) {
@@ -156,7 +156,7 @@ impl Tally {
     }
 
     /// Handshakes as a record has them, the most frequent first.
-    pub(crate) fn handshake_rows(&self) -> Vec<Handshakes> {
+    pub(crate) fn handshake_rows(&self) -> Vec<HandshakeCounts> {
         let mut rows: Vec<_> = self
             .handshakes
             .iter()
@@ -204,7 +204,7 @@ impl SecondTally {
     }
 }
 
-fn by_name(failures: &HashMap<Failure, u64>) -> BTreeMap<String, u64> {
+fn by_name(failures: &HashMap<TransactionFailure, u64>) -> BTreeMap<String, u64> {
     let named = failures.iter();
     named
         .map(|(failure, count)| (failure.name().into_owned(), *count))
@@ -217,9 +217,9 @@ fn add_all<K: Eq + std::hash::Hash>(sum: &mut HashMap<K, u64>, other: HashMap<K,
     }
 }
 
-fn row(key: &Negotiated, count: u64) -> Handshakes {
+fn row(key: &Negotiated, count: u64) -> HandshakeCounts {
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
-    Handshakes {
+    HandshakeCounts {
         kind: key.kind,
         version: match key.version {
             Some(ProtocolVersion::TLSv1_2) => "TLSv1.2".to_owned(),
@@ -276,8 +276,8 @@ mod tests {
 
     #[test]
     fn sums_are_of_both() {
-        let mut sum = Tally::new(1);
-        let timing = Timing {
+        let mut sum = LoadTally::new(1);
+        let timing = TransactionTiming {
             kind: Kind::Full,
             handshake: Some(Duration::from_millis(2)),
             first_byte: None,
@@ -285,8 +285,8 @@ mod tests {
         };
         sum.succeed(&timing, Some(0));
         sum.shake_hands(negotiated(Kind::Full));
-        let mut other = Tally::new(2);
-        other.fail(Failure::NotTls, Some(1));
+        let mut other = LoadTally::new(2);
+        other.fail(TransactionFailure::NotTls, Some(1));
         other.succeed(&timing, Some(0));
         other.shake_hands(negotiated(Kind::Full));
         other.shake_hands(negotiated(Kind::Psk));

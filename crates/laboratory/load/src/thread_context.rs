@@ -1,17 +1,18 @@
-//! What the threads of a run share, and what each of them has of its own.
+//! Things that the threads of a run share, and those that each of them has of its own.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use sys::wake::Waker;
 
-use crate::arrival::Schedule;
-use crate::plan::{Arrival, Plan};
-use crate::rest::Rest;
+use crate::arrival::ArrivalSchedule;
+use crate::plan::{ArrivalModel, LoadPlan};
 use crate::tally::SecondTally;
 
-/// What one thread has, and what it shares with the others.
+/// A thread's own things, and those that it shares with the others.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadContext {
     pub(crate) index: u16,
@@ -19,13 +20,13 @@ pub(crate) struct ThreadContext {
     pub(crate) threads: u16,
     /// Wakes this thread when it is to stop.
     pub(crate) waker: Arc<Waker>,
-    /// Where its seconds go.
-    pub(crate) reports: Sender<Report>,
-    pub(crate) common: Arc<Common>,
+    /// The receiver of the thread's seconds.
+    pub(crate) reports: Sender<ThreadReport>,
+    pub(crate) common: Arc<ThreadsInCommon>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct ThreadReport {
     /// The number of the thread.
     pub(crate) thread: u16,
     /// The second's number from the beginning of the figures, and what was counted in it; `None` =
@@ -36,7 +37,7 @@ pub(crate) struct Report {
     pub(crate) late: Vec<(u64, u64)>,
 }
 
-/// What a thread lets others see of it.
+/// Figures that a thread lets others see.
 #[derive(Debug, Default)]
 struct Shown {
     open: AtomicU64,
@@ -45,11 +46,11 @@ struct Shown {
 }
 
 #[derive(Debug)]
-pub(crate) struct Common {
+pub(crate) struct ThreadsInCommon {
     stopped: AtomicBool,
     /// Transactions that may still be begun, if there is a limit.
     left: Option<AtomicU64>,
-    /// Of all threads: one that has nothing under way would sleep on.
+    /// Wakers of all threads: one that has nothing under way would sleep on.
     wakers: Vec<Arc<Waker>>,
     /// Between warm-up and figures, where the plan has one.
     rest: Rest,
@@ -57,7 +58,7 @@ pub(crate) struct Common {
     shown: Vec<Shown>,
 }
 
-impl Common {
+impl ThreadsInCommon {
     /// With at most `count_max` transactions.
     pub(crate) fn new(count_max: Option<u64>, wakers: Vec<Arc<Waker>>) -> Self {
         Self {
@@ -109,13 +110,14 @@ impl Common {
 impl ThreadContext {
     /// This thread's planned instants in open load; in a closed one, how many transactions it may
     /// have under way at once.
-    pub(crate) fn arrivals(&self, plan: &Plan) -> (Option<Schedule>, usize) {
-        let Arrival::Closed { connections } = plan.arrival else {
+    pub(crate) fn arrivals(&self, plan: &LoadPlan) -> (Option<ArrivalSchedule>, usize) {
+        let ArrivalModel::Closed { connections } = plan.arrival else {
             let (thread, threads) = (self.index, self.threads);
             let (warm_up, duration) = (plan.warm_up, plan.duration);
             let each = plan.requests_per_arrival().unwrap_or(1);
             let part = (thread, threads);
-            let schedule = Schedule::new(&plan.arrival, warm_up, duration, plan.seed, each, part);
+            let schedule =
+                ArrivalSchedule::new(&plan.arrival, warm_up, duration, plan.seed, each, part);
             return (Some(schedule), usize::MAX);
         };
         let (index, threads) = (u32::from(self.index), u32::from(self.threads));
@@ -142,7 +144,7 @@ impl ThreadContext {
     pub(crate) fn abort(&self) {
         self.common.stop();
         // Nobody listens any more if the run was dropped.
-        let _ = self.reports.send(Report {
+        let _ = self.reports.send(ThreadReport {
             thread: self.index,
             second: None,
             late: Vec::new(),
@@ -165,5 +167,55 @@ impl ThreadContext {
             self.common.wake_all();
         }
         before.is_ok()
+    }
+}
+
+/// The place at which threads wait for each other and for the caller.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    state: Mutex<RestState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct RestState {
+    waiting: u16,
+    /// When they went on; `None` = they have not.
+    over: Option<Instant>,
+}
+
+impl Rest {
+    /// A thread has nothing under way; it waits. When the rest was over, the same for all.
+    pub(crate) fn wait_until_over(&self) -> Instant {
+        let mut state = self.lock();
+        state.waiting += 1;
+        self.changed.notify_all();
+        let over = self.changed.wait_while(state, |state| state.over.is_none());
+        let over = over.unwrap_or_else(PoisonError::into_inner);
+        over.over.expect("it is waited for")
+    }
+
+    /// Waits until `threads` threads wait; `false` = it was over before.
+    pub(crate) fn wait_for(&self, threads: usize) -> bool {
+        let is_missing =
+            |state: &mut RestState| state.over.is_none() && usize::from(state.waiting) < threads;
+        let state = self.changed.wait_while(self.lock(), is_missing);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        state.over.is_none()
+    }
+
+    /// Lets all go on, now and later.
+    pub(crate) fn end(&self) {
+        self.lock().over.get_or_insert_with(Instant::now);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn over(&self) -> Option<Instant> {
+        self.lock().over
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RestState> {
+        // Numbers only: they hold whatever happened to a thread.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,17 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use measure::kind::Kind;
+use measure::choice::Kind;
 use rustls::SignatureScheme;
+use sys::epoll::Interest;
 
-use crate::connection::Connection;
-use crate::failure::Failure;
+use crate::connection::{ClientConnection, ConnectionStage};
+use crate::failure::TransactionFailure;
 use crate::plan::Handshake;
-use crate::tally::{Negotiated, Timing};
+use crate::tally::{Negotiated, TransactionTiming};
 
 #[derive(Debug)]
 pub(crate) struct Transaction {
-    /// Its planned instant: durations count from here.
+    /// The planned instant: durations count from here.
     pub(crate) due: Instant,
     /// Whether its request is to go with the hello.
     pub(crate) sends_early: bool,
@@ -20,13 +21,13 @@ pub(crate) struct Transaction {
     must_resume: bool,
     offers: bool,
     kind: Kind,
-    fault: Option<Failure>,
+    fault: Option<TransactionFailure>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Verdict {
-    Success(Timing),
-    Failure(Failure),
+pub(crate) enum TransactionVerdict {
+    Success(TransactionTiming),
+    Failure(TransactionFailure),
 }
 
 impl Transaction {
@@ -59,7 +60,7 @@ impl Transaction {
     /// The connection is open: what was negotiated, if there was a handshake.
     pub(crate) fn opened(
         &mut self,
-        connection: &Connection,
+        connection: &ClientConnection,
         signature: Option<SignatureScheme>,
     ) -> Option<Negotiated> {
         let channel = connection.channel();
@@ -81,30 +82,30 @@ impl Transaction {
         })
     }
 
-    /// What is wrong with the handshake, by the plan.
-    fn fault(&self, early_data_accepted: Option<bool>) -> Option<Failure> {
+    /// The fault of the handshake, by the plan.
+    fn fault(&self, early_data_accepted: Option<bool>) -> Option<TransactionFailure> {
         match (self.must_resume, self.offers, self.kind.is_resumption()) {
-            (true, false, _) => Some(Failure::ResumptionNotOffered),
-            (true, true, false) => Some(Failure::ResumptionDeclined),
+            (true, false, _) => Some(TransactionFailure::ResumptionNotOffered),
+            (true, true, false) => Some(TransactionFailure::ResumptionDeclined),
             _ if self.sends_early && early_data_accepted != Some(true) => {
-                Some(Failure::EarlyDataRejected)
+                Some(TransactionFailure::EarlyDataRejected)
             }
             _ => None,
         }
     }
 
-    /// Its outcome, now that its work is done; `asked` if a reply was expected.
-    pub(crate) fn verdict(&self, connection: &Connection, asked: bool) -> Verdict {
+    /// The outcome, now that the work is done; `asked` if a reply was expected.
+    pub(crate) fn verdict(&self, connection: &ClientConnection, asked: bool) -> TransactionVerdict {
         if let Some(fault) = self.fault {
-            return Verdict::Failure(fault);
+            return TransactionVerdict::Failure(fault);
         }
         let status = connection.reply().status();
         if asked && !(200..400).contains(&status) {
-            return Verdict::Failure(Failure::Status(status));
+            return TransactionVerdict::Failure(TransactionFailure::Status(status));
         }
         let marks = &connection.marks;
         let since_due = |at: Instant| at.saturating_duration_since(self.due);
-        Verdict::Success(Timing {
+        TransactionVerdict::Success(TransactionTiming {
             kind: self.kind,
             handshake: self.handshake_duration(connection),
             first_byte: marks.first_byte.filter(|_| asked).map(since_due),
@@ -115,7 +116,7 @@ impl Transaction {
         })
     }
 
-    fn handshake_duration(&self, connection: &Connection) -> Option<Duration> {
+    fn handshake_duration(&self, connection: &ClientConnection) -> Option<Duration> {
         let (hello, open) = (connection.marks.hello?, connection.marks.open?);
         self.kind.is_handshake().then(|| open - hello)
     }
@@ -129,4 +130,69 @@ fn kind(shaken: Handshake) -> Kind {
         Handshake::Ticket => Kind::Ticket,
         Handshake::Psk => Kind::Psk,
     }
+}
+
+/// Stands where a client would: what comes yet is for none of them.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// A connection and who uses it.
+pub(crate) struct ConnectionSlot {
+    pub(crate) connection: ClientConnection,
+    /// Who uses it; [`NOBODY`] of one that a user has left.
+    pub(crate) client: u32,
+    pub(crate) serial: u32,
+    pub(crate) transaction: Option<Transaction>,
+    /// Whether the client waits for it.
+    pub(crate) holds_client: bool,
+    /// When it is given up; `None` = it is idle.
+    pub(crate) deadline: Option<Instant>,
+    /// Whether the socket tells when it has room.
+    pub(crate) watches_room: bool,
+    /// How the server signed, once it has.
+    pub(crate) signature: Option<SignatureScheme>,
+}
+
+impl ConnectionSlot {
+    /// The transaction of a connection that a client has begun to make.
+    pub(crate) fn new(
+        connection: ClientConnection,
+        client: u32,
+        serial: u32,
+        transaction: Transaction,
+    ) -> Self {
+        Self {
+            watches_room: connection.stage() == ConnectionStage::Dialling,
+            connection,
+            client,
+            serial,
+            transaction: Some(transaction),
+            holds_client: true,
+            deadline: None,
+            signature: None,
+        }
+    }
+
+    /// Whether it stands, and nobody waits for it.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.holds_client && self.connection.stage() != ConnectionStage::Closing
+    }
+}
+
+/// The events of a socket: that it can be read, and, if asked for, that it has room.
+pub(crate) fn interest(watches_room: bool) -> Interest {
+    if watches_room {
+        Interest::READ | Interest::WRITE | Interest::EDGE
+    } else {
+        Interest::READ | Interest::EDGE
+    }
+}
+
+/// The name of a place and of who has it.
+pub(crate) fn token(key: usize, serial: u32) -> u64 {
+    (u64::from(serial) << 32) | key as u64
+}
+
+/// Place and number of a name.
+pub(crate) fn parts(token: u64) -> (usize, u32) {
+    ((token & u64::from(u32::MAX)) as usize, (token >> 32) as u32)
 }

@@ -12,19 +12,17 @@ use sys::clock::Timer;
 use sys::epoll::{Epoll, Event, Events, Interest};
 
 use crate::client_pool::ClientPool;
-use crate::clock::Clock;
-use crate::connection::{Connection, Stage, Step};
-use crate::deadlines::{Deadline, Deadlines};
+use crate::connection::{ClientConnection, ConnectionStage, ConnectionStep};
 use crate::dialler::Dialler;
-use crate::failure::Failure;
-use crate::plan::{ConnectionEnding, Plan};
-use crate::recorder::Recorder;
-use crate::request::Requests;
-use crate::scheduler::{Due, Scheduler};
-use crate::slot::{NOBODY, Slot, interest, parts, token};
-use crate::start_fault::StartFault;
+use crate::failure::{LoadStartFault, TransactionFailure};
+use crate::http::RequestBytes;
+use crate::plan::{ConnectionEnding, LoadPlan};
+use crate::recorder::ThreadRecorder;
+use crate::scheduler::{Deadline, Deadlines, DueTransaction, RunClock, Scheduler};
 use crate::thread_context::ThreadContext;
-use crate::transaction::{Transaction, Verdict};
+use crate::transaction::{
+    ConnectionSlot, NOBODY, Transaction, TransactionVerdict, interest, parts, token,
+};
 
 /// Bytes read at once: four records of the greatest size.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -45,17 +43,17 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 const TIMER: u64 = u64::MAX;
 const WAKER: u64 = u64::MAX - 1;
 
-pub(crate) struct Worker {
-    plan: Arc<Plan>,
+pub(crate) struct LoadWorker {
+    plan: Arc<LoadPlan>,
     context: ThreadContext,
-    clock: Clock,
-    requests: Option<Requests>,
+    clock: RunClock,
+    requests: Option<RequestBytes>,
     dialler: Dialler,
     pool: ClientPool,
     scheduler: Scheduler,
     /// Transactions that are under way.
     busy: usize,
-    slots: Slab<Slot>,
+    slots: Slab<ConnectionSlot>,
     serial: u32,
     deadlines: Deadlines,
     /// Connections that were not read to the end of what there is, lest others wait.
@@ -64,7 +62,7 @@ pub(crate) struct Worker {
     timer: Timer,
     armed_for: Option<Instant>,
     buffer: Vec<u8>,
-    recorder: Recorder,
+    recorder: ThreadRecorder,
     /// The rest between warm-up and figures is to come.
     rests: bool,
     /// No transaction begins any more; those under way end, at the latest by their timeouts.
@@ -73,12 +71,15 @@ pub(crate) struct Worker {
     abandons_at: Option<Instant>,
 }
 
-impl Worker {
+impl LoadWorker {
     /// Makes everything ready but the clock.
     ///
     /// # Errors
-    /// See [`StartFault`].
-    pub(crate) fn new(plan: &Arc<Plan>, context: ThreadContext) -> Result<Self, StartFault> {
+    /// See [`LoadStartFault`].
+    pub(crate) fn new(
+        plan: &Arc<LoadPlan>,
+        context: ThreadContext,
+    ) -> Result<Self, LoadStartFault> {
         let (index, threads) = (u32::from(context.index), u32::from(context.threads));
         let pool = ClientPool::of_plan(plan, index, threads);
         let dialler = Dialler::new(plan, &context, pool.len())?;
@@ -89,11 +90,11 @@ impl Worker {
         let scheduler = Scheduler::new(plan, &context);
         let request = plan.request.as_ref();
         Ok(Self {
-            requests: request.map(|request| Requests::new(plan, request)),
-            recorder: Recorder::new(plan, context.clone()),
+            requests: request.map(|request| RequestBytes::new(plan, request)),
+            recorder: ThreadRecorder::new(plan, context.clone()),
             plan: Arc::clone(plan),
             context,
-            clock: Clock::unstarted(),
+            clock: RunClock::unstarted(),
             dialler,
             pool,
             scheduler,
@@ -116,8 +117,8 @@ impl Worker {
     ///
     /// # Errors
     /// The kernel refuses to tell of events: nothing can be done without.
-    pub(crate) fn run(mut self, begin: Instant) -> std::io::Result<Recorder> {
-        self.clock = Clock::new(&self.plan, begin);
+    pub(crate) fn run(mut self, begin: Instant) -> std::io::Result<ThreadRecorder> {
+        self.clock = RunClock::new(&self.plan, begin);
         self.scheduler.start(self.clock);
         self.recorder.start(self.clock);
         let mut events = Events::with_capacity(EVENTS_MAX);
@@ -179,11 +180,12 @@ impl Worker {
         self.rests && now >= self.clock.zero && !self.context.is_stopped()
     }
 
-    /// What was due and has not begun has failed.
+    /// Fails the transactions that were due and have not begun.
     fn fail_unbegun(&mut self, now: Instant) {
         for due in self.scheduler.take_unbegun(&mut self.pool, now) {
             if self.context.spend(due >= self.clock.zero) {
-                self.recorder.forgo(due, Failure::ScheduleOverrun);
+                self.recorder
+                    .forgo(due, TransactionFailure::ScheduleOverrun);
             }
         }
     }
@@ -206,12 +208,13 @@ impl Worker {
     }
 
     /// Begins one; `false` = none can be begun.
-    fn begin_transaction(&mut self, Due { at: due, client }: Due) -> bool {
+    fn begin_transaction(&mut self, DueTransaction { at: due, client }: DueTransaction) -> bool {
         let is_open_load = self.scheduler.is_open();
         let Some(client) = client else {
             // In a closed load somebody will be free.
             if is_open_load && self.context.spend(due >= self.clock.zero) {
-                self.recorder.forgo(due, Failure::ClientsExhausted);
+                self.recorder
+                    .forgo(due, TransactionFailure::ClientsExhausted);
             }
             return is_open_load;
         };
@@ -260,7 +263,7 @@ impl Worker {
     }
 
     /// Sends the request of a connection that is open; without one, the work is done.
-    fn ask(&mut self, key: usize) -> Step {
+    fn ask(&mut self, key: usize) -> ConnectionStep {
         let (Some(slot), Some(requests)) = (self.slots.get_mut(key), &self.requests) else {
             return self.close_unasked(key);
         };
@@ -273,15 +276,15 @@ impl Worker {
     /// There is nothing to ask. In TLS 1.3 our side of the handshake is over before the server has
     /// judged it, so the transaction is not: if the connection ends properly, the server's end
     /// tells whether it was content.
-    fn close_unasked(&mut self, key: usize) -> Step {
+    fn close_unasked(&mut self, key: usize) -> ConnectionStep {
         match self.plan.ending {
-            ConnectionEnding::Reset => Step::Replied,
-            ConnectionEnding::Close => self.end(key).unwrap_or(Step::Waiting),
+            ConnectionEnding::Reset => ConnectionStep::Replied,
+            ConnectionEnding::Close => self.end(key).unwrap_or(ConnectionStep::Waiting),
         }
     }
 
     /// A new connection for a client.
-    fn dial(&mut self, client: u32, due: Instant) -> Result<(), Failure> {
+    fn dial(&mut self, client: u32, due: Instant) -> Result<(), TransactionFailure> {
         let (mut connection, transaction) = self.dialler.dial(&self.pool, client, due)?;
         if let Some(requests) = self.requests.as_ref().filter(|_| transaction.sends_early) {
             let is_last = self.pool.is_last_of_connection(client);
@@ -300,18 +303,18 @@ impl Worker {
 
     fn add(
         &mut self,
-        connection: Connection,
+        connection: ClientConnection,
         client: u32,
         transaction: Transaction,
-    ) -> Result<usize, Failure> {
+    ) -> Result<usize, TransactionFailure> {
         self.serial = self.serial.wrapping_add(1);
         let entry = self.slots.vacant_entry();
         let key = entry.key();
         let token = token(key, self.serial);
-        let slot = Slot::new(connection, client, self.serial, transaction);
+        let slot = ConnectionSlot::new(connection, client, self.serial, transaction);
         let interest = interest(slot.watches_room);
         let watched = self.epoll.add(slot.connection.socket(), token, interest);
-        watched.map_err(|_| Failure::NoDescriptor)?;
+        watched.map_err(|_| TransactionFailure::NoDescriptor)?;
         entry.insert(slot);
         self.pool.client_mut(client).connection = Some(key);
         self.set_deadline(key);
@@ -347,22 +350,22 @@ impl Worker {
     }
 
     /// Draws the consequences of a step, and of those that it brings.
-    fn follow(&mut self, key: usize, mut step: Step) {
+    fn follow(&mut self, key: usize, mut step: ConnectionStep) {
         loop {
             step = match step {
-                Step::Waiting => return self.watch(key),
-                Step::Opened => self.opened(key),
-                Step::Replied => match self.replied(key) {
+                ConnectionStep::Waiting => return self.watch(key),
+                ConnectionStep::Opened => self.opened(key),
+                ConnectionStep::Replied => match self.replied(key) {
                     Some(step) => step,
                     None => return,
                 },
-                Step::Over => return self.over(key),
-                Step::Failed(failure) => {
+                ConnectionStep::Over => return self.over(key),
+                ConnectionStep::Failed(failure) => {
                     self.fail(key, failure);
                     return self.remove(key, true);
                 }
             };
-            if step == Step::Waiting {
+            if step == ConnectionStep::Waiting {
                 let Some(slot) = self.slots.get_mut(key) else {
                     return;
                 };
@@ -403,9 +406,9 @@ impl Worker {
         }
     }
 
-    fn opened(&mut self, key: usize) -> Step {
+    fn opened(&mut self, key: usize) -> ConnectionStep {
         let Some(slot) = self.slots.get_mut(key) else {
-            return Step::Waiting;
+            return ConnectionStep::Waiting;
         };
         if let Some(transaction) = &mut slot.transaction
             && let Some(negotiated) = transaction.opened(&slot.connection, slot.signature)
@@ -417,7 +420,7 @@ impl Worker {
 
     /// The work is done: the reply is whole, or there was nothing to ask. What follows, if the
     /// connection has anything more to do.
-    fn replied(&mut self, key: usize) -> Option<Step> {
+    fn replied(&mut self, key: usize) -> Option<ConnectionStep> {
         let client = self.slots.get(key)?.client;
         let is_last = self.requests.is_none() || self.pool.is_last_of_connection(client);
         self.judge(key);
@@ -427,7 +430,7 @@ impl Worker {
             slot.holds_client = false;
             slot.deadline = None;
             self.release(client, false);
-            return Some(Step::Waiting);
+            return Some(ConnectionStep::Waiting);
         }
         let step = self.end(key);
         self.leave(key);
@@ -462,8 +465,8 @@ impl Worker {
         self.pool.count_request(slot.client);
         self.recorder.traffic.body_bytes += slot.connection.reply().body_bytes();
         match transaction.verdict(&slot.connection, self.requests.is_some()) {
-            Verdict::Success(timing) => self.recorder.succeed(transaction.due, &timing),
-            Verdict::Failure(failure) => {
+            TransactionVerdict::Success(timing) => self.recorder.succeed(transaction.due, &timing),
+            TransactionVerdict::Failure(failure) => {
                 self.recorder.fail(transaction.due, failure);
                 self.pool.give_up(slot.client);
             }
@@ -477,7 +480,7 @@ impl Worker {
     }
 
     /// Ends a connection that has done its work.
-    fn end(&mut self, key: usize) -> Option<Step> {
+    fn end(&mut self, key: usize) -> Option<ConnectionStep> {
         let slot = self.slots.get_mut(key)?;
         let resets = self.plan.ending == ConnectionEnding::Reset;
         if resets && !self.dialler.awaits_session(&self.pool, slot.client) {
@@ -491,7 +494,7 @@ impl Worker {
     }
 
     /// The transaction of a connection has failed.
-    fn fail(&mut self, key: usize, failure: Failure) {
+    fn fail(&mut self, key: usize, failure: TransactionFailure) {
         let Some(slot) = self.slots.get_mut(key) else {
             return;
         };
@@ -531,7 +534,7 @@ impl Worker {
             let Some(slot) = self.slots.get(key) else {
                 continue;
             };
-            if slot.connection.stage() == Stage::Closing {
+            if slot.connection.stage() == ConnectionStage::Closing {
                 // It has done its work; that the server keeps its end open is no failure.
                 self.over(key);
                 continue;
@@ -556,7 +559,7 @@ impl Worker {
     fn abandon(&mut self) {
         let keys: Vec<_> = self.slots.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.fail(key, Failure::Interrupted);
+            self.fail(key, TransactionFailure::Interrupted);
             self.remove(key, true);
         }
     }

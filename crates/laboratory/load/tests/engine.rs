@@ -4,20 +4,21 @@ mod server;
 
 use std::time::Duration;
 
-use load::outcome::{Frame, Outcome};
+use load::outcome::{Frame, LoadOutcome};
 use load::plan::{
-    Arrival, ClientSelection, Clients, ConnectionEnding, Group, Handshake, Plan, Request,
-    Signature, Spacing, Stretch, Suite, Target, Threads, Tls, Verification, Versions,
+    ArrivalModel, ClientSelection, Clients, ConnectionEnding, Group, Handshake, LoadPlan,
+    PlannedRequest, PlannedTarget, PlannedTls, Signature, Spacing, Stretch, Suite, Threads,
+    Verification, Versions,
 };
-use measure::kind::Kind;
-use measure::record::{Ending, Host, Record, Second};
+use measure::choice::Kind;
+use measure::record::{Host, LoadRecord, RunEnding, Second};
 use server::{Cache, Server};
 use testkit::server::Behaviour;
 
 /// A closed load of so many transactions by four clients, everything offered.
-fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
-    Plan {
-        target: Target {
+fn plan(address: &str, handshake: Handshake, count: u64) -> LoadPlan {
+    LoadPlan {
+        target: PlannedTarget {
             url: "https://localhost/1k".to_owned(),
             addresses: vec![address.parse().expect("an address")],
             moves_sessions: false,
@@ -25,7 +26,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
         },
         sources: Vec::new(),
         proxy_header: None,
-        tls: Some(Tls {
+        tls: Some(PlannedTls {
             starttls: None,
             ehlo_name: String::new(),
             versions: Versions::Both,
@@ -41,7 +42,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
             session_ids: true,
             early_data: false,
         }),
-        request: Some(Request {
+        request: Some(PlannedRequest {
             method: "GET".to_owned(),
             path: "/1k".to_owned(),
             headers: Vec::new(),
@@ -55,7 +56,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
             think: Duration::ZERO,
             selection: ClientSelection::RoundRobin,
         },
-        arrival: Arrival::Closed { connections: 4 },
+        arrival: ArrivalModel::Closed { connections: 4 },
         warm_up: Duration::ZERO,
         rests: false,
         is_background: false,
@@ -93,24 +94,24 @@ fn sessions_move_from_one_server_to_the_other() {
 }
 
 /// By one client, so that no session or connection is cut short by the end.
-fn alone(mut plan: Plan) -> Plan {
+fn alone(mut plan: LoadPlan) -> LoadPlan {
     plan.clients.count = 1;
-    plan.arrival = Arrival::Closed { connections: 1 };
+    plan.arrival = ArrivalModel::Closed { connections: 1 };
     plan.threads.count = 1;
     plan
 }
 
-fn tls(plan: &mut Plan) -> &mut Tls {
+fn tls(plan: &mut LoadPlan) -> &mut PlannedTls {
     plan.tls.as_mut().expect("there is TLS")
 }
 
-fn run(plan: &Plan) -> Record {
+fn run(plan: &LoadPlan) -> LoadRecord {
     let mut run = load::run::start(plan.clone()).expect("a good plan");
     while run.next_second().is_some() {}
     record(plan, run.finish().expect("no thread fails"))
 }
 
-fn record(plan: &Plan, outcome: Outcome) -> Record {
+fn record(plan: &LoadPlan, outcome: LoadOutcome) -> LoadRecord {
     let frame = Frame {
         version: String::new(),
         command: Vec::new(),
@@ -125,13 +126,13 @@ fn record(plan: &Plan, outcome: Outcome) -> Record {
     assert_eq!(totals.succeeded, sum(|second| second.succeeded));
     assert_eq!(totals.failed, sum(|second| second.failed));
     assert_eq!(totals.failed, record.failures.values().sum::<u64>());
-    let read = Record::parse(&record.to_json()).expect("our own text");
+    let read = LoadRecord::parse(&record.to_json()).expect("our own text");
     assert_eq!(read.totals, record.totals, "a record survives its text");
     record
 }
 
 /// Handshakes of a record: full, by session id, by ticket, by PSK.
-fn kinds(record: &Record) -> [u64; 4] {
+fn kinds(record: &LoadRecord) -> [u64; 4] {
     [Kind::Full, Kind::SessionId, Kind::Ticket, Kind::Psk].map(|kind| record.handshakes_of(kind))
 }
 
@@ -296,7 +297,7 @@ fn each_way_to_fail_has_its_reason() {
             "{:?}",
             record.failures
         );
-        assert_eq!(record.ending, Ending::Completed);
+        assert_eq!(record.ending, RunEnding::Completed);
     };
     fails(Behaviour::Hang, "handshake-timeout");
     let farewell = [&[21, 3, 3, 0, 2, 1, 0], &b"and more"[..]].concat();
@@ -339,7 +340,7 @@ fn open_load_is_planned_and_what_cannot_begin_is_a_failure() {
     let server = testkit::server::Server::start(Behaviour::Hang);
     let mut plan = plan(server.address(), Handshake::Full, 1);
     plan.count_max = None;
-    plan.arrival = Arrival::Open {
+    plan.arrival = ArrivalModel::Open {
         stretches: vec![Stretch {
             length: Duration::from_secs(1),
             from_per_s: 100.0,
@@ -371,7 +372,7 @@ fn a_load_that_cannot_keep_up_counts_what_it_left_out() {
     let mut plan = alone(plan(server.address(), Handshake::Full, 1));
     plan.count_max = None;
     plan.duration = Duration::from_millis(50);
-    plan.arrival = Arrival::Open {
+    plan.arrival = ArrivalModel::Open {
         stretches: vec![Stretch {
             length: plan.duration,
             from_per_s: 20e6,
@@ -396,13 +397,13 @@ fn a_load_that_cannot_keep_up_counts_what_it_left_out() {
 
 /// Users, by thirteen at once at most, who come within a tenth of a second and bring so many
 /// requests in all, if each does; it ends when so many were made.
-fn users(mut plan: Plan, requests: u32, spacing: Spacing) -> Plan {
+fn users(mut plan: LoadPlan, requests: u32, spacing: Spacing) -> LoadPlan {
     let stretch = |ms, rate_per_s| Stretch {
         length: Duration::from_millis(ms),
         from_per_s: rate_per_s,
         to_per_s: rate_per_s,
     };
-    plan.arrival = Arrival::Open {
+    plan.arrival = ArrivalModel::Open {
         stretches: vec![
             stretch(100, f64::from(requests) * 10.0),
             stretch(59_900, 0.0),
@@ -535,7 +536,7 @@ fn a_load_that_is_stopped_keeps_its_books() {
     assert!(first.second.succeeded > 0);
     run.stopper().stop();
     let record = record(&plan, run.finish().unwrap());
-    assert_eq!(record.ending, Ending::Interrupted);
+    assert_eq!(record.ending, RunEnding::Interrupted);
     assert!(record.totals.succeeded >= first.second.succeeded);
 }
 
@@ -574,7 +575,7 @@ fn a_load_can_be_stopped_while_it_rests() {
     run.stopper().stop();
     assert!(!run.wait_for_rest());
     let record = record(&plan, run.finish().unwrap());
-    assert_eq!(record.ending, Ending::Interrupted);
+    assert_eq!(record.ending, RunEnding::Interrupted);
     assert_eq!(record.totals.attempted, 0);
 }
 
@@ -583,7 +584,7 @@ fn open_load_does_not_rest() {
     let server = Server::start(Cache::All);
     let mut plan = plan(server.address(), Handshake::Full, 1);
     plan.rests = true;
-    plan.arrival = Arrival::Open {
+    plan.arrival = ArrivalModel::Open {
         stretches: vec![Stretch {
             length: Duration::from_secs(1),
             from_per_s: 10.0,

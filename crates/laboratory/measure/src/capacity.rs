@@ -1,4 +1,4 @@
-//! What can be read off a rising load: the greatest rates that kept a limit.
+//! Read-offs of a rising load: the greatest rates that kept a limit.
 //!
 //! The four read-offs of Bernat's method (2011): the peak, the greatest rate under a mean response
 //! time of 100 ms, under 500 ms, and with an error rate under 0.01 %.
@@ -11,7 +11,7 @@ use crate::quantity::Nanoseconds;
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Point {
+pub struct RatePoint {
     /// Transactions that were planned per second.
     pub offered_per_s: f64,
     /// Transactions that succeeded per second.
@@ -24,10 +24,10 @@ pub struct Point {
     pub quantile_ns: f64,
 }
 
-/// What a rate must keep to count. A rate at which nothing succeeds keeps no limit.
+/// A limit that a rate must keep to count. A rate at which nothing succeeds keeps no limit.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Limit {
+pub struct CapacityLimit {
     /// The mean response time is below this, in nanoseconds.
     pub mean_below_ns: Option<u64>,
     /// This share (0 to 1) of all responses takes less than that, in nanoseconds.
@@ -36,7 +36,7 @@ pub struct Limit {
     pub error_rate_below: f64,
 }
 
-impl Default for Limit {
+impl Default for CapacityLimit {
     /// That of Bernat's method (2011): a mean under 100 ms. Fast failures would flatter it, so
     /// there is always a limit for them: an error rate under 0.1 %.
     fn default() -> Self {
@@ -48,9 +48,9 @@ impl Default for Limit {
     }
 }
 
-impl Limit {
+impl CapacityLimit {
     /// Whether a rate keeps it. `point.quantile_ns` is of [`Self::quantile`].
-    pub fn is_kept_by(&self, point: &Point) -> bool {
+    pub fn is_kept_by(&self, point: &RatePoint) -> bool {
         let is_below = |ns: f64, bound: Option<u64>| bound.is_none_or(|bound| ns < bound as f64);
         point.succeeded_per_s > 0.0
             && point.error_rate < self.error_rate_below
@@ -70,7 +70,7 @@ impl Limit {
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for CapacityLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(bound) = self.mean_below_ns {
             write!(f, "mean < {}, ", Nanoseconds(bound as f64))?;
@@ -103,11 +103,11 @@ pub struct ReadOffs {
 }
 
 impl ReadOffs {
-    /// Of points in the order of their rates. A limit ends at the first point that breaks it: a
-    /// later one that happens to keep it again does not count.
-    pub fn of(points: &[Point]) -> Self {
+    /// Read-offs of points in the order of their rates. A limit ends at the first point that breaks
+    /// it: a later one that happens to keep it again does not count.
+    pub fn of(points: &[RatePoint]) -> Self {
         // Where nothing succeeds there is no response time to keep a limit.
-        let below = |point: &&Point, ns: f64| point.succeeded_per_s > 0.0 && point.mean_ns < ns;
+        let below = |point: &&RatePoint, ns: f64| point.succeeded_per_s > 0.0 && point.mean_ns < ns;
         Self {
             peak_per_s: greatest(points.iter()),
             under_100_ms_per_s: greatest(points.iter().take_while(|point| below(point, 100e6))),
@@ -117,7 +117,7 @@ impl ReadOffs {
     }
 }
 
-fn greatest<'a>(points: impl Iterator<Item = &'a Point>) -> Option<f64> {
+fn greatest<'a>(points: impl Iterator<Item = &'a RatePoint>) -> Option<f64> {
     points
         .map(|point| point.succeeded_per_s)
         .filter(|rate| *rate > 0.0)
@@ -128,8 +128,8 @@ fn greatest<'a>(points: impl Iterator<Item = &'a Point>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn point(rate: f64, mean_ms: f64, error_rate: f64) -> Point {
-        Point {
+    fn point(rate: f64, mean_ms: f64, error_rate: f64) -> RatePoint {
+        RatePoint {
             offered_per_s: rate,
             succeeded_per_s: rate * (1.0 - error_rate),
             error_rate,
@@ -158,19 +158,19 @@ mod tests {
     #[test]
     fn a_limit_is_kept_or_broken_by_all_of_it() {
         let kept = point(100.0, 50.0, 0.0005);
-        let limit = |mean: Option<u64>, p99: Option<u64>| Limit {
+        let limit = |mean: Option<u64>, p99: Option<u64>| CapacityLimit {
             mean_below_ns: mean,
             quantile_below_ns: p99.map(|ns| (0.99, ns)),
-            ..Limit::default()
+            ..CapacityLimit::default()
         };
-        assert!(Limit::default().is_kept_by(&kept));
+        assert!(CapacityLimit::default().is_kept_by(&kept));
         assert!(!limit(Some(50_000_000), None).is_kept_by(&kept));
         assert!(!limit(None, Some(100_000_000)).is_kept_by(&kept));
         assert!(limit(None, Some(100_000_001)).is_kept_by(&kept));
-        assert!(!Limit::default().is_kept_by(&point(100.0, 50.0, 0.002)));
-        assert!(!Limit::default().is_kept_by(&point(0.0, 0.0, 0.0)));
+        assert!(!CapacityLimit::default().is_kept_by(&point(100.0, 50.0, 0.002)));
+        assert!(!CapacityLimit::default().is_kept_by(&point(0.0, 0.0, 0.0)));
         assert_eq!(
-            Limit::default().to_string(),
+            CapacityLimit::default().to_string(),
             "mean < 100 ms, error rate < 0.1 %"
         );
         let quantile = limit(None, Some(20_000_000)).to_string();

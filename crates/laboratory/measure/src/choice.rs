@@ -28,7 +28,7 @@ macro_rules! named {
             /// Each with its word.
             pub const NAMED: &[(&str, Self)] = &[$(($text, Self::$value),)+];
 
-            /// Its word; of TLS, the standard name.
+            /// The word in flags and files; of TLS, the standard name.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$value => $text,)+ }
             }
@@ -161,7 +161,7 @@ named! {
 }
 
 named! {
-    /// Which of the free clients is next.
+    /// The order in which free clients are taken.
     ClientSelection {
         /// The one that has been free the longest: all take part.
         RoundRobin = "round-robin",
@@ -191,5 +191,34 @@ named! {
         Signature = "signature",
         /// It must be issued by a known authority, for the server's name, and be in time.
         Full = "full",
+    }
+}
+
+named! {
+    /// How a transaction came to its keys, as the client saw it.
+    Kind {
+        Full = "full",
+        /// Resumed by session id (TLS 1.2, RFC 5246 section 7.3).
+        SessionId = "session-id",
+        /// Resumed by ticket (TLS 1.2, RFC 5077).
+        Ticket = "ticket",
+        /// Resumed by PSK (TLS 1.3, RFC 8446 section 2.2), stateless or stateful.
+        Psk = "psk",
+        /// None: the connection stood already.
+        Kept = "kept",
+        /// None: there is no TLS.
+        Plain = "plain",
+    }
+}
+
+impl Kind {
+    /// Whether a session was resumed.
+    pub fn is_resumption(self) -> bool {
+        matches!(self, Self::SessionId | Self::Ticket | Self::Psk)
+    }
+
+    /// Whether there was a handshake.
+    pub fn is_handshake(self) -> bool {
+        !matches!(self, Self::Kept | Self::Plain)
     }
 }

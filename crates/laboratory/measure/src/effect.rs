@@ -6,15 +6,14 @@
 //! down favours neither. Samples that are not paired are compared as ministat(1) does: their
 //! deviations are pooled, as if they came from one source of noise.
 //!
-//! Nothing is a multiple of 0: where a figure may be 0, figures are subtracted. Samples are never
+//! No figure is a multiple of 0: where a figure may be 0, figures are subtracted. Samples are never
 //! dropped for their value, which would be a selection.
 
-use crate::statistics::Spread;
-use crate::student::{CONFIDENCE, chance, quantile};
+use crate::statistics::{CONFIDENCE, Spread, chance, quantile};
 
 /// How two figures are compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Scale {
+pub enum EffectScale {
     /// How many times the first is the second.
     Ratio,
     /// By how much the first is more than the second, in their unit.
@@ -24,8 +23,8 @@ pub enum Scale {
 /// One figure compared with another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// What `value` and `interval` are.
-    pub scale: Scale,
+    /// The scale of `value` and `interval`.
+    pub scale: EffectScale,
     /// The geometric mean of ratios, or the mean of differences.
     pub value: f64,
     /// The ends of the interval at [`CONFIDENCE`]; `None` if there are too few samples for one.
@@ -38,8 +37,8 @@ pub struct Effect {
     pub means: (f64, f64),
 }
 
-impl Scale {
-    /// Where samples are averaged; `None` of what has no ratio.
+impl EffectScale {
+    /// A sample as it is averaged; `None` of what has no ratio.
     fn enter(self, sample: f64) -> Option<f64> {
         match self {
             Self::Ratio => (sample > 0.0).then(|| sample.ln()),
@@ -60,8 +59,9 @@ impl Scale {
 }
 
 impl Effect {
-    /// Of pairs, one per round. `None` without pairs, or if a figure has no ratio and one is asked.
-    pub fn of_pairs(pairs: &[(f64, f64)], scale: Scale) -> Option<Self> {
+    /// The effect of pairs, one per round. `None` without pairs, or if a figure has no ratio and
+    /// one is asked.
+    pub fn of_pairs(pairs: &[(f64, f64)], scale: EffectScale) -> Option<Self> {
         let change =
             |(above, below): &(f64, f64)| Some(scale.enter(*above)? - scale.enter(*below)?);
         let changes: Option<Vec<f64>> = pairs.iter().map(change).collect();
@@ -81,9 +81,9 @@ impl Effect {
         ))
     }
 
-    /// Of samples without pairs, such as those of two runs, by their pooled deviation. `None`
-    /// without samples, or if one has no ratio and one is asked.
-    pub fn of_samples(above: &[f64], below: &[f64], scale: Scale) -> Option<Self> {
+    /// The effect of samples without pairs, such as those of two runs, by their pooled deviation.
+    /// `None` without samples, or if one has no ratio and one is asked.
+    pub fn of_samples(above: &[f64], below: &[f64], scale: EffectScale) -> Option<Self> {
         let entered = |samples: &[f64]| {
             let samples: Option<Vec<f64>> = samples.iter().map(|it| scale.enter(*it)).collect();
             Spread::of(&samples?)
@@ -108,7 +108,7 @@ impl Effect {
 
     /// `deviation` is that of the middle.
     fn around(
-        scale: Scale,
+        scale: EffectScale,
         middle: f64,
         deviation: f64,
         freedom: usize,
@@ -141,8 +141,8 @@ impl Effect {
 
 #[cfg(test)]
 mod tests {
-    use super::Scale::{Difference, Ratio};
     use super::*;
+    use crate::effect::EffectScale::{Difference, Ratio};
 
     fn near(value: f64, wanted: f64) {
         assert!(

@@ -1,8 +1,8 @@
 //! The record of an experiment: what was planned, and what was measured.
 //!
-//! A file of lines, each a JSON document of its own ([`Event`]), written as things happen: a run
+//! A file of lines, each a JSON document of its own ([`RunEvent`]), written as things happen: a run
 //! that was stopped or killed has lost nothing but the unfinished line, and is resumed where the
-//! file ends. The first line is [`Event::Began`]. Times on the clock are UTC (RFC 3339),
+//! file ends. The first line is [`RunEvent::Began`]. Times on the clock are UTC (RFC 3339),
 //! durations nanoseconds.
 
 use std::collections::BTreeMap;
@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::capacity::ReadOffs;
 use crate::host::HostReport;
-use crate::metric::{Metric, Results, handshakes};
+use crate::metric::{Metric, MetricResults, handshakes};
 use crate::record::{
-    Background, Counts, Handshakes, RecordFault, Second, Step, Tool, Traffic, Warning,
+    BackgroundResult, HandshakeCounts, LoadRecordFault, PlanStep, RunWarning, Second, Tool,
+    TrafficBytes, TransactionCounts,
 };
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
@@ -21,22 +22,22 @@ pub const FORMAT: u32 = 3;
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event {
+pub enum RunEvent {
     /// The first line: all that was planned.
-    Began(Box<Plan>),
+    Began(Box<ExperimentPlan>),
     /// The run was resumed after it had been stopped.
-    Resumed(Moment),
+    Resumed(RunMoment),
     /// A configuration was measured once.
     Measured(Box<Measurement>),
     /// A configuration could not be measured, or its measurement is void.
-    Failed(Failure),
+    Failed(FailedRepeat),
     /// It came to its end.
     Ended(Ended),
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Moment {
+pub struct RunMoment {
     /// RFC 3339, UTC.
     pub at: String,
     /// The command line of the resumed run.
@@ -55,7 +56,7 @@ pub struct Ended {
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Plan {
+pub struct ExperimentPlan {
     /// [`FORMAT`] of the program that wrote it.
     pub format: u32,
     pub tool: Tool,
@@ -69,7 +70,7 @@ pub struct Plan {
     pub host: HostReport,
     pub placement: Placement,
     /// Programs under test, in the order of tables; the others are compared with the first.
-    pub targets: Vec<Target>,
+    pub targets: Vec<TargetDescription>,
     /// The scenarios, in the order of tables.
     pub scenarios: Vec<Scenario>,
 }
@@ -85,23 +86,23 @@ pub struct Placement {
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Target {
+pub struct TargetDescription {
     /// The name of its folder; in tables and flags.
     pub name: String,
     pub title: String,
     /// The file that ran, by its last name; empty where it could not be found.
     pub program: String,
-    /// What it says about its version and its TLS library; empty where it could not be asked.
+    /// The program's words about its version and TLS library; empty if it could not be asked.
     pub version: Vec<String>,
-    /// Where it came from: `package NAME` or `given`.
+    /// The origin of the program: `package NAME` or `given`.
     pub from: String,
-    /// Why it takes no part, if it cannot.
+    /// The reason why it takes no part, if it cannot.
     pub missing: Option<String>,
-    /// What answers requests: `origin` behind it, or `itself`. Targets that do other work than the
-    /// first are not ranked against it.
+    /// The server that answers requests: `origin` behind it, or `itself`. Targets that do other
+    /// work than the first are not ranked against it.
     #[serde(default = "origin")]
     pub serves: String,
-    /// What its clients speak: `https` or `http`.
+    /// The protocol of its clients: `https` or `http`.
     #[serde(default = "https")]
     pub scheme: String,
 }
@@ -122,14 +123,15 @@ pub struct Scenario {
     pub question: String,
     pub method: String,
     /// The publications with the tables that it repeats.
-    pub sources: Vec<Source>,
-    /// What of the source is left out, and why.
+    pub sources: Vec<CitedSource>,
+    /// Parts of the source that are left out, and why.
     pub omitted: Vec<Omission>,
-    /// What was varied beside the target, in the order of tables.
+    /// Factors that are varied beside the target, in the order of tables.
     pub factors: Vec<Factor>,
-    /// What is reported of each configuration; the first is the main metric.
+    /// Metrics that are reported of each configuration; the first is the main metric.
     pub metrics: Vec<Metric>,
-    /// What the server's CPU time is divided by, in plural: `handshakes`, `requests`.
+    /// The operation by which the server's CPU time is divided, in plural: `handshakes`,
+    /// `requests`.
     pub operation: String,
     /// The metrics of the source, as it printed them.
     pub published: Vec<Published>,
@@ -140,7 +142,7 @@ pub struct Scenario {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Source {
+pub struct CitedSource {
     pub title: String,
     /// The table of it that is repeated, in words.
     pub table: String,
@@ -161,16 +163,16 @@ pub struct Factor {
     pub name: String,
     /// At the head of tables.
     pub title: String,
-    pub values: Vec<Value>,
+    pub values: Vec<RecordedValue>,
 }
 
 /// A value of a factor.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Value {
+pub struct RecordedValue {
     pub name: String,
     pub title: String,
-    /// Where it lies on an axis; none for values that are not numbers. Bytes, requests, multiples.
+    /// The place on an axis; none for values that are not numbers. Bytes, requests, multiples.
     pub number: Option<f64>,
 }
 
@@ -178,7 +180,7 @@ pub struct Value {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// What it says and when: `Bernat 2011, TPS with mean response below 100 ms`.
+    /// The claim and its date: `Bernat 2011, TPS with mean response below 100 ms`.
     pub title: String,
     /// The unit of its metrics.
     pub unit: String,
@@ -200,7 +202,7 @@ pub struct Configuration {
     pub values: BTreeMap<String, String>,
     /// The command line that loads a server like that, with ADDRESS where it listens.
     pub command: Vec<String>,
-    /// Why it is not tried, if the target does not support it.
+    /// The reason why it is not tried, if the target does not support it.
     pub unsupported: Option<String>,
 }
 
@@ -215,16 +217,16 @@ pub struct Measurement {
     /// How long was measured: from the end of the warm-up until nothing is begun any more, and on
     /// until the last success.
     pub elapsed_ns: u64,
-    /// What was offered a second, in open load at one rate.
+    /// The offered rate per second, in open load at one rate.
     pub offered_per_s: Option<f64>,
-    /// What the server was found to be capable of a second, where the load is a multiple of it.
+    /// The server's capacity per second, where the load is a multiple of it.
     pub capacity_per_s: Option<f64>,
-    /// What succeeded a second of that load, until nothing was begun any more.
+    /// Successes per second of that load, until nothing was begun any more.
     #[serde(default)]
     pub goodput_per_s: Option<f64>,
-    pub counts: Counts,
+    pub counts: TransactionCounts,
     pub failures: BTreeMap<String, u64>,
-    /// What the server did in that time, and its CPU time is divided by; see
+    /// Operations of the server in that time, by which its CPU time is divided; see
     /// [`Scenario::operation`]. Of open load, these are also transactions of the warm-up that ended
     /// when it was over.
     pub operations: u64,
@@ -252,30 +254,30 @@ pub struct Measurement {
     /// Resident memory of the program that made the load, at its most; 0 where that was this one.
     #[serde(default)]
     pub client_resident_bytes_max: u64,
-    /// What a reload of the configuration took, where one was asked for.
+    /// The costs of a reload of the configuration, where one was asked for.
     #[serde(default)]
     pub reload: Option<Reload>,
-    /// What the load in the background came to meanwhile, where there was one.
+    /// The result of the load in the background, where there was one.
     #[serde(default)]
-    pub background: Option<Background>,
+    pub background: Option<BackgroundResult>,
     /// Response times of those that succeeded.
-    pub response: Durations,
+    pub response: DurationSummary,
     /// Handshakes of those that had one.
-    pub handshake: Durations,
+    pub handshake: DurationSummary,
     /// Bytes.
-    pub traffic: Traffic,
-    pub handshakes: Vec<Handshakes>,
+    pub traffic: TrafficBytes,
+    pub handshakes: Vec<HandshakeCounts>,
     /// Second by second, where the rate changes; else empty.
     pub seconds: Vec<Second>,
     /// Rate by rate, where there are several.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlanStep>,
     pub read_offs: Option<ReadOffs>,
     pub noise: Noise,
-    /// Why the metrics may be those of the client instead of the server.
-    pub warnings: Vec<Warning>,
+    /// Reasons why the metrics may be those of the client instead of the server.
+    pub warnings: Vec<RunWarning>,
 }
 
-/// What a reload of a server's configuration took.
+/// The costs of a reload of a server's configuration.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reload {
@@ -290,7 +292,7 @@ pub struct Reload {
 /// The summary of many durations, in nanoseconds. All are 0 where there are none.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Durations {
+pub struct DurationSummary {
     pub count: u64,
     pub mean_ns: u64,
     pub p50_ns: u64,
@@ -303,7 +305,7 @@ pub struct Durations {
     pub max_ns: u64,
 }
 
-/// What else happened on the machine during a measurement.
+/// Other work on the machine during a measurement.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
@@ -323,13 +325,13 @@ pub struct Noise {
 /// A repeat of a configuration that has no measurement.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Failure {
+pub struct FailedRepeat {
     pub scenario: String,
     pub configuration: String,
     pub repeat: u32,
     pub at: String,
     pub kind: FailureKind,
-    /// Why, for people; with the target's own words, if there were any.
+    /// The reason, for people; with the target's own words, if there were any.
     pub why: String,
 }
 
@@ -347,10 +349,10 @@ pub enum FailureKind {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    pub plan: Plan,
+    pub plan: ExperimentPlan,
     /// All measurements, in the order of the file.
     pub measurements: Vec<Measurement>,
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailedRepeat>,
     /// The last end that was written, if any.
     pub ended: Option<Ended>,
     /// Measurements that occur again, of the same repeat of the same configuration, as in a file
@@ -358,9 +360,9 @@ pub struct Experiment {
     pub duplicates: usize,
 }
 
-/// What can be read of a first line of any format.
+/// The fields that can be read of a first line of any format.
 #[derive(Deserialize)]
-struct Head {
+struct FirstLine {
     event: FirstEvent,
     format: u32,
 }
@@ -372,7 +374,7 @@ enum FirstEvent {
     Began,
 }
 
-impl Event {
+impl RunEvent {
     /// The line, without its end.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).expect("maps with names as keys, and no NaN is an error")
@@ -384,20 +386,21 @@ impl Experiment {
     /// ignored.
     ///
     /// # Errors
-    /// [`RecordFault`].
-    pub fn parse(text: &str) -> Result<Self, RecordFault> {
+    /// [`LoadRecordFault`].
+    pub fn parse(text: &str) -> Result<Self, LoadRecordFault> {
         let whole = text.rfind('\n').map_or(text, |end| &text[..end]);
         let mut lines = whole.lines().enumerate();
         let first = lines.next().map_or("", |(_, line)| line);
-        let head: Head = serde_json::from_str(first).map_err(RecordFault::Foreign)?;
+        let head: FirstLine = serde_json::from_str(first).map_err(LoadRecordFault::Foreign)?;
         let FirstEvent::Began = head.event;
         if head.format != FORMAT {
-            return Err(RecordFault::Format(head.format));
+            return Err(LoadRecordFault::Format(head.format));
         }
         let read = |(index, line): (usize, &str)| {
-            serde_json::from_str(line).map_err(|error| RecordFault::DamagedLine(index + 1, error))
+            serde_json::from_str(line)
+                .map_err(|error| LoadRecordFault::DamagedLine(index + 1, error))
         };
-        let Event::Began(plan) = read((0, first))? else {
+        let RunEvent::Began(plan) = read((0, first))? else {
             unreachable!("the head says that it is the beginning");
         };
         let mut experiment = Self {
@@ -415,9 +418,9 @@ impl Experiment {
 
     /// Adds what happened next. A second beginning changes nothing; nor does a repeat that was
     /// measured already. One that failed may be measured, or fail again, later.
-    pub fn add(&mut self, event: Event) {
+    pub fn add(&mut self, event: RunEvent) {
         match event {
-            Event::Measured(measurement) => {
+            RunEvent::Measured(measurement) => {
                 let key = measurement.key();
                 if self.is_measured(key) {
                     self.duplicates += 1;
@@ -426,39 +429,39 @@ impl Experiment {
                 self.failures.retain(|failure| failure.key() != key);
                 self.measurements.push(*measurement);
             }
-            Event::Failed(failure) => {
+            RunEvent::Failed(failure) => {
                 if !self.is_measured(failure.key()) {
                     self.failures.retain(|other| other.key() != failure.key());
                     self.failures.push(failure);
                 }
             }
-            Event::Ended(ended) => self.ended = Some(ended),
-            Event::Resumed(_) => self.ended = None,
-            Event::Began(_) => {}
+            RunEvent::Ended(ended) => self.ended = Some(ended),
+            RunEvent::Resumed(_) => self.ended = None,
+            RunEvent::Began(_) => {}
         }
     }
 
-    fn is_measured(&self, key: Key<'_>) -> bool {
+    fn is_measured(&self, key: RepeatKey<'_>) -> bool {
         self.measurements.iter().rev().any(|it| it.key() == key)
     }
 }
 
-/// What a measurement or failure is of: scenario, configuration, repeat.
-type Key<'a> = (&'a str, &'a str, u32);
+/// The subject of a measurement or failure: scenario, configuration, repeat.
+type RepeatKey<'a> = (&'a str, &'a str, u32);
 
 impl Measurement {
-    fn key(&self) -> Key<'_> {
+    fn key(&self) -> RepeatKey<'_> {
         (&self.scenario, &self.configuration, self.repeat)
     }
 }
 
-impl Failure {
-    fn key(&self) -> Key<'_> {
+impl FailedRepeat {
+    fn key(&self) -> RepeatKey<'_> {
         (&self.scenario, &self.configuration, self.repeat)
     }
 }
 
-impl From<&Measurement> for Results {
+impl From<&Measurement> for MetricResults {
     fn from(it: &Measurement) -> Self {
         let response = it.response;
         let more = it
@@ -500,24 +503,24 @@ impl From<&Measurement> for Results {
 mod tests {
     use super::*;
 
-    fn plan() -> Event {
-        Event::Began(Box::new(Plan {
+    fn plan() -> RunEvent {
+        RunEvent::Began(Box::new(ExperimentPlan {
             format: FORMAT,
             command: vec!["lariat-lab".to_owned(), "run".to_owned()],
             started: "2026-01-02T03:04:05Z".to_owned(),
-            ..Plan::default()
+            ..ExperimentPlan::default()
         }))
     }
 
-    fn ended(is_complete: bool) -> Event {
-        Event::Ended(Ended {
+    fn ended(is_complete: bool) -> RunEvent {
+        RunEvent::Ended(Ended {
             at: String::new(),
             is_complete,
         })
     }
 
-    fn failure() -> Event {
-        Event::Failed(Failure {
+    fn failure() -> RunEvent {
+        RunEvent::Failed(FailedRepeat {
             scenario: "keys".to_owned(),
             configuration: "target=lariat".to_owned(),
             repeat: 0,
@@ -527,19 +530,19 @@ mod tests {
         })
     }
 
-    fn text(events: &[Event]) -> String {
+    fn text(events: &[RunEvent]) -> String {
         events.iter().map(|event| event.to_line() + "\n").collect()
     }
 
     #[test]
     fn a_file_is_read_back() {
-        let moment = Event::Resumed(Moment {
+        let moment = RunEvent::Resumed(RunMoment {
             at: String::new(),
             command: Vec::new(),
         });
         let events = [plan(), ended(false), moment, failure(), ended(true)];
         let read = Experiment::parse(&text(&events)).unwrap();
-        assert_eq!(Event::Began(Box::new(read.plan)), plan());
+        assert_eq!(RunEvent::Began(Box::new(read.plan)), plan());
         assert_eq!(read.failures.len(), 1);
         assert!(read.ended.unwrap().is_complete);
     }
@@ -562,11 +565,14 @@ mod tests {
     #[test]
     fn other_files_are_refused() {
         let fault = |text: &str| Experiment::parse(text).unwrap_err();
-        assert!(matches!(fault(""), RecordFault::Foreign(_)));
-        assert!(matches!(fault("{}\n"), RecordFault::Foreign(_)));
+        assert!(matches!(fault(""), LoadRecordFault::Foreign(_)));
+        assert!(matches!(fault("{}\n"), LoadRecordFault::Foreign(_)));
         let old = "{\"event\":\"began\",\"format\":0}\n";
-        assert!(matches!(fault(old), RecordFault::Format(0)));
+        assert!(matches!(fault(old), LoadRecordFault::Format(0)));
         let damaged = text(&[plan()]) + "{\"event\":\"measured\"}\n";
-        assert!(matches!(fault(&damaged), RecordFault::DamagedLine(2, _)));
+        assert!(matches!(
+            fault(&damaged),
+            LoadRecordFault::DamagedLine(2, _)
+        ));
     }
 }

@@ -1,6 +1,6 @@
 //! A histogram of durations of bounded size: HDR, three significant digits.
 //!
-//! Its memory depends on the range of what was recorded, not on how often.
+//! The memory of one depends on the range of what was recorded, not on how often.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What `lariat-lab host` finds out about a host, as far as TLS depends on it.
+//! Findings of `lariat-lab host` about a host, as far as TLS depends on it.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,13 +13,14 @@ pub struct HostReport {
     /// CPUs that we may use, in their order.
     pub cores: Vec<Core>,
     /// Mitigations of the CPU's faults, in the kernel's words.
-    pub mitigations: Vec<Fact>,
-    /// What else figures depend on: clocks, frequencies, memory nodes, containers and their quotas.
-    pub surroundings: Vec<Fact>,
+    pub mitigations: Vec<HostFact>,
+    /// Other things that figures depend on: clocks, frequencies, memory nodes, containers and their
+    /// quotas.
+    pub surroundings: Vec<HostFact>,
     /// Limits of this process and of the kernel that load runs into.
-    pub limits: Vec<Fact>,
+    pub limits: Vec<HostFact>,
     /// Network cards and their queues, without loopback.
-    pub networks: Vec<Fact>,
+    pub networks: Vec<HostFact>,
     pub abilities: Vec<Ability>,
     /// How fast keys and ciphers are, by library.
     pub speeds: Vec<Speed>,
@@ -50,10 +51,10 @@ pub struct Core {
 /// A fact with a name.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fact {
+pub struct HostFact {
     pub name: String,
     pub value: String,
-    /// What to do about it, where something should be done.
+    /// The remedy, where something should be done.
     pub remedy: Option<String>,
 }
 
@@ -64,7 +65,7 @@ pub struct Ability {
     pub is_there: bool,
     /// How that was found out, or why it cannot.
     pub why: String,
-    /// What to do about it, where something can be done.
+    /// The remedy, where something can be done.
     pub remedy: Option<String>,
 }
 
@@ -73,7 +74,7 @@ pub struct Ability {
 #[serde(deny_unknown_fields)]
 pub struct Speed {
     pub library: String,
-    /// What is done: `sign`, `verify`, `agree`, `encrypt`.
+    /// The operation: `sign`, `verify`, `agree`, `encrypt`.
     pub operation: String,
     /// With what: `RSA 2048`, `X25519`, `AES-128-GCM`.
     pub algorithm: String,

@@ -1,4 +1,4 @@
-//! What a measurement is made of: kinds, histograms, statistics, the records of a load and of an
+//! Parts of a measurement: kinds, histograms, statistics, the records of a load and of an
 //! experiment.
 //!
 //! Owns the form of records, so that a figure can be made from one years later. Pure: it reads no
@@ -10,13 +10,10 @@ pub mod choice;
 pub mod effect;
 pub mod experiment;
 pub mod histogram;
-pub mod holm;
 pub mod host;
-pub mod kind;
 pub mod merge;
 pub mod metric;
 pub mod probe;
 pub mod quantity;
 pub mod record;
 pub mod statistics;
-pub mod student;

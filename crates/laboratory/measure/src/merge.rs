@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::ops::AddAssign;
 
 use crate::record::{
-    Arrival, Counts, Ending, Handshakes, Latencies, Plan, Record, Second, Step, Traffic,
+    HandshakeCounts, Latencies, LoadRecord, PlanStep, RecordedArrival, RecordedPlan, RunEnding,
+    Second, TrafficBytes, TransactionCounts,
 };
 
-impl AddAssign for Counts {
+impl AddAssign for TransactionCounts {
     fn add_assign(&mut self, more: Self) {
         self.attempted += more.attempted;
         self.succeeded += more.succeeded;
@@ -15,7 +16,7 @@ impl AddAssign for Counts {
     }
 }
 
-impl AddAssign for Traffic {
+impl AddAssign for TrafficBytes {
     fn add_assign(&mut self, more: Self) {
         self.connections += more.connections;
         self.received_bytes += more.received_bytes;
@@ -49,7 +50,7 @@ impl AddAssign for Second {
     }
 }
 
-/// Why records are not parts of one load.
+/// Reasons why records are not parts of one load.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MergeFault {
     /// One record is no sum.
@@ -72,7 +73,7 @@ pub enum MergeFault {
 ///
 /// # Errors
 /// [`MergeFault`].
-pub fn merged(records: &[&Record]) -> Result<Record, MergeFault> {
+pub fn merged(records: &[&LoadRecord]) -> Result<LoadRecord, MergeFault> {
     let Some((first, others @ [_, ..])) = records.split_first() else {
         return Err(MergeFault::Alone);
     };
@@ -87,7 +88,7 @@ pub fn merged(records: &[&Record]) -> Result<Record, MergeFault> {
     Ok(sum)
 }
 
-fn check(one: &Record, other: &Record) -> Result<(), MergeFault> {
+fn check(one: &LoadRecord, other: &LoadRecord) -> Result<(), MergeFault> {
     if one.started != other.started {
         let began = [one, other].map(|record| record.started.clone());
         let [one, other] = began;
@@ -108,7 +109,7 @@ fn check(one: &Record, other: &Record) -> Result<(), MergeFault> {
     }
     // What may differ.
     let own = others.clone();
-    plan = Plan {
+    plan = RecordedPlan {
         sources: own.sources,
         arrival: own.arrival,
         clients: own.clients,
@@ -124,16 +125,16 @@ fn check(one: &Record, other: &Record) -> Result<(), MergeFault> {
     Ok(())
 }
 
-/// Of each stretch of the plan, in nanoseconds; of a closed load there is none.
-fn lengths(arrival: &Arrival) -> impl Iterator<Item = u64> + '_ {
+/// The lengths of each stretch of the plan, in nanoseconds; of a closed load there is none.
+fn lengths(arrival: &RecordedArrival) -> impl Iterator<Item = u64> + '_ {
     let rates = match arrival {
-        Arrival::Closed(_) => &[],
-        Arrival::Open(rates) => &rates[..],
+        RecordedArrival::Closed(_) => &[],
+        RecordedArrival::Open(rates) => &rates[..],
     };
     rates.iter().map(|rate| rate.length_ns)
 }
 
-fn add(sum: &mut Record, other: &Record) {
+fn add(sum: &mut LoadRecord, other: &LoadRecord) {
     add_plan(&mut sum.plan, &other.plan);
     let places: BTreeSet<_> = [&sum.target.address, &other.target.address]
         .into_iter()
@@ -144,7 +145,7 @@ fn add(sum: &mut Record, other: &Record) {
     sum.host.cpus += other.host.cpus;
     sum.host.memory_bytes += other.host.memory_bytes;
     sum.host.load_average = sum.host.load_average.max(other.host.load_average);
-    if other.ending != Ending::Completed {
+    if other.ending != RunEnding::Completed {
         sum.ending = other.ending;
     }
     sum.elapsed_ns = sum.elapsed_ns.max(other.elapsed_ns);
@@ -154,7 +155,7 @@ fn add(sum: &mut Record, other: &Record) {
         *sum.failures.entry(reason.clone()).or_default() += count;
     }
     for row in &other.handshakes {
-        let alike = |count| Handshakes {
+        let alike = |count| HandshakeCounts {
             count,
             ..row.clone()
         };
@@ -182,11 +183,13 @@ fn add(sum: &mut Record, other: &Record) {
     }
 }
 
-fn add_plan(sum: &mut Plan, other: &Plan) {
+fn add_plan(sum: &mut RecordedPlan, other: &RecordedPlan) {
     sum.sources.extend(&other.sources);
     match (&mut sum.arrival, &other.arrival) {
-        (Arrival::Closed(sum), Arrival::Closed(more)) => *sum = sum.saturating_add(*more),
-        (Arrival::Open(sum), Arrival::Open(more)) => {
+        (RecordedArrival::Closed(sum), RecordedArrival::Closed(more)) => {
+            *sum = sum.saturating_add(*more)
+        }
+        (RecordedArrival::Open(sum), RecordedArrival::Open(more)) => {
             for (rate, more) in sum.iter_mut().zip(more) {
                 rate.from_per_s += more.from_per_s;
                 rate.to_per_s += more.to_per_s;
@@ -216,7 +219,7 @@ fn add_seconds(sum: &mut Vec<Second>, others: &[Second]) {
     sum.sort_by_key(|second| second.at_s);
 }
 
-fn add_step(step: &mut Step, more: &Step) {
+fn add_step(step: &mut PlanStep, more: &PlanStep) {
     let (point, other) = (&mut step.point, more.point);
     let one = (point.mean_ns, step.counts.succeeded);
     point.mean_ns = mean(one, (other.mean_ns, more.counts.succeeded));
@@ -232,15 +235,15 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::choice::Kind;
     use crate::histogram::Histogram;
-    use crate::kind::Kind;
     use crate::record::PlannedRate;
 
     /// A load of `count` transactions that each took so long.
-    fn record(count: u64, each: Duration) -> Record {
+    fn record(count: u64, each: Duration) -> LoadRecord {
         let mut total = Histogram::default();
         (0..count).for_each(|_| total.record(each));
-        let counts = Counts {
+        let counts = TransactionCounts {
             attempted: count,
             succeeded: count,
             failed: 0,
@@ -255,18 +258,18 @@ mod tests {
             length_ns: 1_000_000_000,
         };
         let mean_ns = each.as_nanos() as u64;
-        Record {
+        LoadRecord {
             started: "2026-11-23T01:30:00Z".to_owned(),
-            plan: Plan {
-                arrival: Arrival::Open(vec![rate]),
+            plan: RecordedPlan {
+                arrival: RecordedArrival::Open(vec![rate]),
                 clients: 5,
                 seed: count,
-                ..Plan::default()
+                ..RecordedPlan::default()
             },
             totals: counts,
             latencies: [(Kind::Full, latencies)].into(),
             failures: [("timeout".to_owned(), count)].into(),
-            handshakes: vec![Handshakes {
+            handshakes: vec![HandshakeCounts {
                 kind: Kind::Full,
                 version: "TLSv1.3".to_owned(),
                 suite: String::new(),
@@ -285,7 +288,7 @@ mod tests {
                 p99_ns: mean_ns,
                 ..Second::default()
             }],
-            ..Record::default()
+            ..LoadRecord::default()
         }
     }
 
@@ -309,7 +312,7 @@ mod tests {
         assert!(near(latency.quantile_ns(0.2), 10) && near(latency.quantile_ns(0.3), 50));
         assert_eq!(sum.seconds[0].mean_ns, 40_000_000);
         assert_eq!(sum.seconds[0].p99_ns, 50_000_000);
-        let Arrival::Open(rates) = &sum.plan.arrival else {
+        let RecordedArrival::Open(rates) = &sum.plan.arrival else {
             panic!("it was open");
         };
         assert_eq!(rates[0].from_per_s, 40.0);
@@ -319,7 +322,7 @@ mod tests {
     #[test]
     fn other_loads_are_refused() {
         let one = record(10, Duration::from_millis(1));
-        let fault = |change: fn(&mut Record)| {
+        let fault = |change: fn(&mut LoadRecord)| {
             let mut other = one.clone();
             change(&mut other);
             merged(&[&one, &other]).unwrap_err().to_string()
@@ -330,6 +333,6 @@ mod tests {
         assert!(fault(|it| it.target.url.push('x')).contains("`url`"));
         assert!(fault(|it| it.tool.version.push('x')).contains("`tool`"));
         assert!(fault(|it| it.plan.warm_up_ns = 7).contains("`plan`"));
-        assert!(fault(|it| it.plan.arrival = Arrival::Closed(1)).contains("`arrival`"));
+        assert!(fault(|it| it.plan.arrival = RecordedArrival::Closed(1)).contains("`arrival`"));
     }
 }

@@ -5,44 +5,43 @@
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::ReadOffs;
-use crate::quantity::{Bytes, Count, Nanoseconds};
-use crate::record::{Background, Counts, Record, Second};
+use crate::quantity::{ByteCount, Nanoseconds, RoundedCount};
+use crate::record::{BackgroundResult, LoadRecord, Second, TransactionCounts};
 
 /// In which values are shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Unit {
+pub enum MetricUnit {
     /// Events.
     Count,
     /// Events per second.
     PerSecond,
-    /// Of nanoseconds: shown in microseconds.
+    /// Nanoseconds, shown in microseconds.
     Microseconds,
-    /// Of nanoseconds: shown in milliseconds.
+    /// Nanoseconds, shown in milliseconds.
     Milliseconds,
-    /// Of bytes per second: shown in MiB/s.
+    /// Bytes per second, shown in MiB/s.
     MebibytesPerSecond,
-    /// Of bytes.
     Bytes,
-    /// Of bytes: shown in KiB.
+    /// Bytes, shown in KiB.
     Kibibytes,
-    /// Of bytes: shown in MiB.
+    /// Bytes, shown in MiB.
     Mebibytes,
-    /// Of a share from 0 to 1: shown in percent, its differences in percentage points.
+    /// A share from 0 to 1, shown in percent, its differences in percentage points.
     Percent,
 }
 
-/// What a metric is read of.
+/// Results that metrics are read of.
 #[derive(Clone, Debug, Default)]
-pub struct Results {
+pub struct MetricResults {
     pub(crate) elapsed_ns: u64,
     pub(crate) operations: u64,
-    pub(crate) counts: Counts,
+    pub(crate) counts: TransactionCounts,
     pub(crate) body_bytes: u64,
     /// Mean, median, 99th and 99.9th percentile of the response time, if anything succeeded.
     pub(crate) response_ns: Option<[f64; 4]>,
     /// The 95th, where it is known.
     pub(crate) p95_ns: Option<u64>,
-    pub(crate) background: Option<Background>,
+    pub(crate) background: Option<BackgroundResult>,
     pub(crate) server_cpu_ns: Option<u64>,
     pub(crate) server_switches: Option<u64>,
     pub(crate) capacity_per_s: Option<f64>,
@@ -62,8 +61,8 @@ pub struct Results {
     pub(crate) reload: Option<(u64, u64)>,
 }
 
-impl From<&Record> for Results {
-    fn from(record: &Record) -> Self {
+impl From<&LoadRecord> for MetricResults {
+    fn from(record: &LoadRecord) -> Self {
         let total = record.total_latency();
         Self {
             elapsed_ns: record.elapsed_ns,
@@ -82,7 +81,7 @@ impl From<&Record> for Results {
     }
 }
 
-impl Results {
+impl MetricResults {
     fn per_second(&self, count: u64) -> Option<f64> {
         ratio(count as f64, self.elapsed_ns as f64 / 1e9)
     }
@@ -99,16 +98,16 @@ fn ratio(above: f64, below: f64) -> Option<f64> {
     (below > 0.0).then(|| above / below)
 }
 
-/// What is 0 was not measured.
+/// A zero was not measured.
 fn measured(value: Option<u64>) -> Option<f64> {
     value.filter(|value| *value > 0).map(|value| value as f64)
 }
 
-struct Row {
+struct MetricRow {
     names: [&'static str; 3],
-    unit: Unit,
+    unit: MetricUnit,
     is_less_better: bool,
-    of: fn(&Results) -> Option<f64>,
+    of: fn(&MetricResults) -> Option<f64>,
 }
 
 const LESS: bool = true;
@@ -119,16 +118,15 @@ const MORE: bool = false;
 macro_rules! metrics {
     ($($(#[$doc:meta])+ $metric:ident: [$id:literal, $title:literal, $head:literal],
         $unit:ident, $better:ident, $of:expr;)+) => {
-        /// What is measured.
         #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
         pub enum Metric {
             $($(#[$doc])+ #[serde(rename = $id)] $metric,)+
         }
 
         /// In the order of [`Metric`].
-        const TABLE: &[Row] = &[$(Row {
+        const TABLE: &[MetricRow] = &[$(MetricRow {
             names: [$id, $title, $head],
-            unit: Unit::$unit,
+            unit: MetricUnit::$unit,
             is_less_better: $better,
             of: $of,
         },)+];
@@ -166,16 +164,16 @@ metrics! {
     /// Mean response time, in nanoseconds.
     MeanResponse: ["mean-response", "mean response", "mean"], Milliseconds, LESS,
         |it| Some(it.response_ns?[0]);
-    /// Its median, in nanoseconds.
+    /// Median response time, in nanoseconds.
     P50Response: ["p50-response", "median response", "p50"], Milliseconds, LESS,
         |it| Some(it.response_ns?[1]);
-    /// Its 95th percentile, in nanoseconds.
+    /// The 95th percentile of the response time, in nanoseconds.
     P95Response: ["p95-response", "p95 response", "p95"], Milliseconds, LESS,
         |it| measured(it.p95_ns);
-    /// Its 99th percentile, in nanoseconds.
+    /// The 99th percentile of the response time, in nanoseconds.
     P99Response: ["p99-response", "p99 response", "p99"], Milliseconds, LESS,
         |it| Some(it.response_ns?[2]);
-    /// Its 99.9th percentile, in nanoseconds.
+    /// The 99.9th percentile of the response time, in nanoseconds.
     P999Response: ["p99.9-response", "p99.9 response", "p99.9"], Milliseconds, LESS,
         |it| Some(it.response_ns?[3]);
     /// Bytes per second that clients in the background received.
@@ -240,16 +238,17 @@ metrics! {
 const GIB: f64 = (1_u64 << 30) as f64;
 
 impl Metric {
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static MetricRow {
         &TABLE[self as usize]
     }
 
-    /// Of a run or measurement, in the unit of the record; `None` where it has no such result.
-    pub fn of(self, results: impl Into<Results>) -> Option<f64> {
+    /// The metric of a run or measurement, in the unit of the record; `None` where it has no such
+    /// result.
+    pub fn of(self, results: impl Into<MetricResults>) -> Option<f64> {
         (self.row().of)(&results.into()).filter(|value| value.is_finite())
     }
 
-    /// Of one second of a run; `None` where a second has no such result.
+    /// The metric of one second of a run; `None` where a second has no such result.
     pub fn of_second(self, second: &Second) -> Option<f64> {
         let time = |ns: u64| (second.succeeded > 0).then_some(ns as f64);
         match self {
@@ -284,7 +283,7 @@ impl Metric {
     }
 
     /// In which it is shown.
-    pub fn unit(self) -> Unit {
+    pub fn unit(self) -> MetricUnit {
         self.row().unit
     }
 
@@ -295,7 +294,7 @@ impl Metric {
 
     /// Whether it is a share of a whole, whose differences are percentage points.
     pub fn is_share(self) -> bool {
-        self.unit() == Unit::Percent
+        self.unit() == MetricUnit::Percent
     }
 
     /// Whether it says something of the server only if the server was what limited a closed load:
@@ -311,13 +310,13 @@ impl Metric {
     /// A value of the record in the unit in which it is shown.
     pub fn scaled(self, value: f64) -> f64 {
         match self.unit() {
-            Unit::Count | Unit::PerSecond | Unit::Bytes => value,
-            Unit::Microseconds => value / 1e3,
-            Unit::Milliseconds => value / 1e6,
-            Unit::MebibytesPerSecond => value / f64::from(1 << 20),
-            Unit::Kibibytes => value / 1024.0,
-            Unit::Mebibytes => value / f64::from(1 << 20),
-            Unit::Percent => value * 100.0,
+            MetricUnit::Count | MetricUnit::PerSecond | MetricUnit::Bytes => value,
+            MetricUnit::Microseconds => value / 1e3,
+            MetricUnit::Milliseconds => value / 1e6,
+            MetricUnit::MebibytesPerSecond => value / f64::from(1 << 20),
+            MetricUnit::Kibibytes => value / 1024.0,
+            MetricUnit::Mebibytes => value / f64::from(1 << 20),
+            MetricUnit::Percent => value * 100.0,
         }
     }
 
@@ -325,12 +324,12 @@ impl Metric {
     pub fn number(self, value: f64) -> String {
         let scaled = self.scaled(value);
         // More digits of whole things than were measured would be shown.
-        let is_whole = self.unit() == Unit::PerSecond && scaled.abs() >= 100.0;
+        let is_whole = self.unit() == MetricUnit::PerSecond && scaled.abs() >= 100.0;
         let scaled = if is_whole { scaled.round() } else { scaled };
         match scaled.abs() {
             // A share under a hundredth of a percent is not none.
             least if least > 0.0 && least < 0.01 => format!("{scaled:.4}"),
-            _ => Count(scaled).to_string(),
+            _ => RoundedCount(scaled).to_string(),
         }
     }
 
@@ -345,19 +344,21 @@ impl Metric {
     /// without a unit.
     pub fn fitted(self, value: f64) -> String {
         match self.unit() {
-            Unit::PerSecond if (value - value.round()).abs() < 0.005 => {
-                Count(value.round()).to_string()
+            MetricUnit::PerSecond if (value - value.round()).abs() < 0.005 => {
+                RoundedCount(value.round()).to_string()
             }
-            Unit::Count | Unit::PerSecond => Count(value).to_string(),
-            Unit::Microseconds | Unit::Milliseconds => Nanoseconds(value).to_string(),
-            Unit::MebibytesPerSecond => format!("{}/s", Bytes(value as u64)),
-            Unit::Bytes | Unit::Kibibytes | Unit::Mebibytes => Bytes(value as u64).to_string(),
-            Unit::Percent => self.amount(value),
+            MetricUnit::Count | MetricUnit::PerSecond => RoundedCount(value).to_string(),
+            MetricUnit::Microseconds | MetricUnit::Milliseconds => Nanoseconds(value).to_string(),
+            MetricUnit::MebibytesPerSecond => format!("{}/s", ByteCount(value as u64)),
+            MetricUnit::Bytes | MetricUnit::Kibibytes | MetricUnit::Mebibytes => {
+                ByteCount(value as u64).to_string()
+            }
+            MetricUnit::Percent => self.amount(value),
         }
     }
 }
 
-impl Unit {
+impl MetricUnit {
     /// As it stands behind a value.
     pub fn name(self) -> &'static str {
         match self {
@@ -406,10 +407,10 @@ mod tests {
             ..Second::default()
         };
         let of = |metric: Metric, seconds: &[Second]| {
-            metric.of(Results {
+            metric.of(MetricResults {
                 elapsed_ns: 2_000_000_000,
                 handshakes: handshakes(seconds),
-                ..Results::default()
+                ..MetricResults::default()
             })
         };
         let seconds = [second(30, 0), second(10, 120)];

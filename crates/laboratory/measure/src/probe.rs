@@ -1,4 +1,4 @@
-//! What `lariat-lab probe` finds out about TLS endpoints: findings as data, and the judgement.
+//! Findings of `lariat-lab probe` about TLS endpoints, as data, and the judgement.
 //!
 //! Findings say what was seen and nothing of what should be. Names of versions, suites, groups,
 //! signature schemes and alerts are the registered ones.
@@ -15,43 +15,44 @@ pub const FORMAT: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub struct ProbeReport {
     pub format: u32,
-    /// What was asked for, as it was given.
+    /// The hosts that were asked for, as they were typed.
     pub hosts: Vec<String>,
     /// The name in SNI, which certificates are checked for; `None` = no SNI.
     pub server_name: Option<String>,
     /// Seconds of Unix time when it began.
     pub at_s: u64,
     /// The addresses, in the order in which they were probed.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NodeReport>,
     /// Sessions of one address that were offered to the same or another one.
-    pub resumption: Vec<Resumption>,
-    pub verdicts: Vec<Verdict>,
+    pub resumption: Vec<ResumptionReport>,
+    pub verdicts: Vec<PointVerdict>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Node {
+pub struct NodeReport {
     pub address: String,
-    /// Why nothing more was found out, or not all; `None` = it speaks TLS, and all was asked.
+    /// The reason why nothing more was found out, or not all; `None` = it speaks TLS, and all was
+    /// asked.
     pub trouble: Option<Trouble>,
     /// Every version that was tried, the newest first.
-    pub versions: Vec<Version>,
+    pub versions: Vec<VersionReport>,
     /// Whether a client that says that it came with a newer version before is turned away (RFC
     /// 7507); `None` = there is one version alone, or another answer came.
     #[serde(default)]
     pub fallback_refused: Option<bool>,
-    pub clients: Vec<Client>,
+    pub clients: Vec<ClientReport>,
     /// The certificate that it sends in clear text up to TLS 1.2, read where no kind of client gets
     /// a handshake.
     #[serde(default)]
-    pub plaintext_certificate: Option<Certificate>,
-    pub unknown_name: Option<UnknownName>,
+    pub plaintext_certificate: Option<CertificateReport>,
+    pub unknown_name: Option<UnknownNameAnswer>,
     /// A connection with a request, to its end.
     pub exchange: Option<Exchange>,
     /// Whether a certificate is asked of clients.
-    pub client_certificate: Option<ClientCertificate>,
-    /// What is known of tickets by the handshakes that were made, by kind.
-    pub tickets: Vec<Tickets>,
+    pub client_certificate: Option<ClientCertificateRequest>,
+    /// Findings about tickets by the handshakes that were made, by kind.
+    pub tickets: Vec<TicketReport>,
     /// Full handshakes and resumed ones.
     pub handshakes: Vec<HandshakeTime>,
 }
@@ -89,11 +90,11 @@ pub enum TroubleKind {
 /// A version, and whether it is spoken.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Version {
+pub struct VersionReport {
     pub name: String,
     /// Whether the server went on with it.
     pub spoken: bool,
-    /// What it said if not: the name of an alert, or a sentence.
+    /// The answer if it is not spoken: the name of an alert, or a sentence.
     pub answer: String,
     /// The suites that it accepts, in the order in which it takes them.
     pub suites: Vec<String>,
@@ -122,7 +123,7 @@ named! {
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Client {
+pub struct ClientReport {
     /// `modern`, `tls12`, `rsa-only`, `ecdsa-only`, `post-quantum`.
     pub kind: String,
     pub trouble: Option<Trouble>,
@@ -138,13 +139,13 @@ pub struct Client {
     pub signature: String,
     /// The application protocol, of those that browsers offer; empty = none.
     pub alpn: String,
-    pub certificate: Option<Certificate>,
+    pub certificate: Option<CertificateReport>,
 }
 
 /// A certificate with its chain.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Certificate {
+pub struct CertificateReport {
     /// SHA-256 of the certificate, in hexadecimal.
     pub fingerprint: String,
     pub subject: String,
@@ -173,11 +174,11 @@ pub struct Certificate {
     pub chain_ordered: bool,
     /// Whether a root was sent, which clients have.
     pub chain_has_root: bool,
-    /// Where the issuer answers OCSP requests; empty = nowhere.
+    /// The URL at which the issuer answers OCSP requests; empty = none.
     pub ocsp_responder: String,
     /// Whether it demands a staple (RFC 7633).
     pub must_staple: bool,
-    pub staple: Option<Staple>,
+    pub staple: Option<StapleReport>,
 }
 
 /// Whether a chain leads to a trusted root.
@@ -204,7 +205,7 @@ pub enum ChainState {
 /// A stapled OCSP response (RFC 6960).
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Staple {
+pub struct StapleReport {
     /// `good`, `revoked`, `unknown`, or what is wrong with the response.
     pub status: String,
     /// thisUpdate, in seconds of Unix time.
@@ -213,10 +214,10 @@ pub struct Staple {
     pub next_update_s: Option<u64>,
 }
 
-/// What answers a hello for a name that nobody has.
+/// The answer to a hello for a name that nobody has.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct UnknownName {
+pub struct UnknownNameAnswer {
     /// Whether the handshake went on.
     pub served: bool,
     /// The name of the alert, or what else came.
@@ -252,7 +253,7 @@ named! {
 /// Whether a certificate is asked of clients.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct ClientCertificate {
+pub struct ClientCertificateRequest {
     pub asked: bool,
     /// Whether clients without one are refused.
     pub required: bool,
@@ -286,7 +287,7 @@ impl Resumes {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tickets {
+pub struct TicketReport {
     pub kind: Resumes,
     /// Tickets after a full handshake; of session ids, 1 if there was one.
     pub count: u32,
@@ -305,16 +306,16 @@ pub struct Tickets {
 /// Sessions of one address, offered to the same or another one.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Resumption {
+pub struct ResumptionReport {
     pub kind: Resumes,
-    /// Where the sessions began: an index into the nodes.
+    /// The node that the sessions began at: an index into the nodes.
     pub from: usize,
     pub to: usize,
     /// How often one was offered.
     pub offered: u32,
     /// How often it was resumed.
     pub resumed: u32,
-    /// Why none was offered, or what broke the last attempt.
+    /// The reason why none was offered, or what broke the last attempt.
     pub trouble: Option<Trouble>,
 }
 
@@ -331,7 +332,7 @@ pub struct HandshakeTime {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Verdict {
+pub struct PointVerdict {
     /// The point, by its name in the list of points.
     pub point: String,
     pub level: Level,
@@ -354,8 +355,8 @@ named! {
     }
 }
 
-impl Node {
-    pub fn version(&self, name: &str) -> Option<&Version> {
+impl NodeReport {
+    pub fn version(&self, name: &str) -> Option<&VersionReport> {
         self.versions.iter().find(|version| version.name == name)
     }
 
@@ -371,13 +372,13 @@ impl Node {
         found.is_some_and(|found| found.required && !found.shown)
     }
 
-    pub fn client(&self, kind: &str) -> Option<&Client> {
+    pub fn client(&self, kind: &str) -> Option<&ClientReport> {
         self.clients.iter().find(|client| client.kind == kind)
     }
 
     /// The certificates that it shows, each once.
-    pub fn certificates(&self) -> Vec<&Certificate> {
-        let mut all: Vec<&Certificate> = Vec::new();
+    pub fn certificates(&self) -> Vec<&CertificateReport> {
+        let mut all: Vec<&CertificateReport> = Vec::new();
         let shown = self
             .clients
             .iter()
@@ -397,7 +398,7 @@ impl Node {
 impl ProbeReport {
     /// Sessions of an address that were offered to itself, if anything is known of that kind: of a
     /// server that makes no full handshake with our clients nothing is.
-    pub fn own_resumption(&self, index: usize, kind: Resumes) -> Option<&Resumption> {
+    pub fn own_resumption(&self, index: usize, kind: Resumes) -> Option<&ResumptionReport> {
         let node = self.nodes.get(index)?;
         let mut all = self.resumption.iter();
         let own = all.find(|one| (one.kind, one.from, one.to) == (kind, index, index))?;

@@ -20,9 +20,9 @@ impl fmt::Display for Nanoseconds {
 
 /// Bytes, as `512 B`, `1.00 KiB`, `3.20 GiB`.
 #[derive(Clone, Copy, Debug)]
-pub struct Bytes(pub u64);
+pub struct ByteCount(pub u64);
 
-impl fmt::Display for Bytes {
+impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         scaled(f, self.0 as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
     }
@@ -31,9 +31,9 @@ impl fmt::Display for Bytes {
 /// A count or rate with its thousands set apart, as `12 345`; under 10 with two decimals unless
 /// whole, under 100 with one.
 #[derive(Clone, Copy, Debug)]
-pub struct Count(pub f64);
+pub struct RoundedCount(pub f64);
 
-impl fmt::Display for Count {
+impl fmt::Display for RoundedCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = self.0.fract().abs() < 1e-9;
         let text = match self.0.abs() {
@@ -48,12 +48,12 @@ impl fmt::Display for Count {
 
 /// A share of a whole, as a percentage: `75 %`, `0.012 %`, `100 %`. Only all is 100 %.
 #[derive(Clone, Copy, Debug)]
-pub struct Share {
+pub struct Percentage {
     pub part: u64,
     pub whole: u64,
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for Percentage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = match self.whole {
             0 => 0.0,
@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn sizes_are_binary() {
-        assert_eq!(Bytes(512).to_string(), "512 B");
-        assert_eq!(Bytes(1024).to_string(), "1.00 KiB");
-        assert_eq!(Bytes(3 << 30).to_string(), "3.00 GiB");
+        assert_eq!(ByteCount(512).to_string(), "512 B");
+        assert_eq!(ByteCount(1024).to_string(), "1.00 KiB");
+        assert_eq!(ByteCount(3 << 30).to_string(), "3.00 GiB");
     }
 
     #[test]
     fn counts_are_grouped() {
-        let shown = |count: f64| Count(count).to_string();
+        let shown = |count: f64| RoundedCount(count).to_string();
         assert_eq!(shown(7.0), "7");
         assert_eq!(shown(7.25), "7.25");
         assert_eq!(shown(71.26), "71.3");
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn only_all_is_a_hundred_percent() {
-        let shown = |part, whole| Share { part, whole }.to_string();
+        let shown = |part, whole| Percentage { part, whole }.to_string();
         assert_eq!(shown(3, 4), "75.0 %");
         assert_eq!(shown(99_999, 100_000), "99.9 %");
         assert_eq!(shown(4, 4), "100 %");

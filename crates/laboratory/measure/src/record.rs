@@ -8,54 +8,53 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::capacity::{Limit, Point, ReadOffs};
+use crate::capacity::{CapacityLimit, RatePoint, ReadOffs};
 use crate::choice::{
-    ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
-    Verify, Versions,
+    ClientSelection, ConnectionEnding, Group, Handshake, Kind, ProxyVersion, Signature, Spacing,
+    Suite, Verify, Versions,
 };
 use crate::histogram::Histogram;
-use crate::kind::Kind;
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
 pub const FORMAT: u32 = 3;
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record {
+pub struct LoadRecord {
     /// [`FORMAT`] of the program that wrote it.
     pub format: u32,
     pub tool: Tool,
     /// The command line that repeats it, a word an entry.
     pub command: Vec<String>,
-    pub plan: Plan,
+    pub plan: RecordedPlan,
     /// When the load began, as RFC 3339 in UTC.
     pub started: String,
     pub host: Host,
-    pub target: Target,
+    pub target: RecordedTarget,
     /// How it came to its end.
-    pub ending: Ending,
+    pub ending: RunEnding,
     /// From the first planned instant to the end of the load, warm-up not included.
     pub elapsed_ns: u64,
     /// Transactions of the warm-up, which are in no other figure but [`Self::handshakes`].
-    pub warm_up: Counts,
-    pub totals: Counts,
+    pub warm_up: TransactionCounts,
+    pub totals: TransactionCounts,
     /// Failed ones by reason (`docs/reference/failures.md`).
     pub failures: BTreeMap<String, u64>,
     /// Handshakes that the client finished, of the warm-up too, by outcome.
-    pub handshakes: Vec<Handshakes>,
+    pub handshakes: Vec<HandshakeCounts>,
     /// Bytes on the wire and bodies.
-    pub traffic: Traffic,
+    pub traffic: TrafficBytes,
     /// How long it took, by kind.
     pub latencies: BTreeMap<Kind, Latencies>,
     /// Second by second.
     pub seconds: Vec<Second>,
     /// Rate by rate, where the plan has several.
-    pub steps: Vec<Step>,
-    /// What was searched and found, if a search was asked for.
-    pub capacity: Option<Capacity>,
-    pub client: Client,
-    /// Why the results may be those of the client instead of the server.
-    pub warnings: Vec<Warning>,
+    pub steps: Vec<PlanStep>,
+    /// The search and its finding, if a search was asked for.
+    pub capacity: Option<CapacitySearch>,
+    pub client: ClientUsage,
+    /// Reasons why the results may be those of the client instead of the server.
+    pub warnings: Vec<RunWarning>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -63,14 +62,14 @@ pub struct Record {
 pub struct Tool {
     pub name: String,
     pub version: String,
-    /// What made the handshakes: library and version.
+    /// The library that made the handshakes, with its version.
     pub tls: String,
 }
 
-/// What was planned, warm-up not included where it is not named.
+/// The plan, warm-up not included where it is not named.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Plan {
+pub struct RecordedPlan {
     /// Our own addresses, taken in turn; none where the kernel chose.
     pub sources: Vec<IpAddr>,
     /// The version of the PROXY header that was sent first.
@@ -79,16 +78,16 @@ pub struct Plan {
     #[serde(default)]
     pub move_sessions: bool,
     /// How TLS was spoken, if it was.
-    pub tls: Option<Tls>,
-    /// What was asked; `None` = nothing, the handshake was all.
-    pub request: Option<Request>,
+    pub tls: Option<RecordedTls>,
+    /// The request; `None` = none, the handshake was all.
+    pub request: Option<RecordedRequest>,
     pub ending: ConnectionEnding,
-    pub arrival: Arrival,
+    pub arrival: RecordedArrival,
     /// How the instants of open load lie.
     pub spacing: Option<Spacing>,
     /// Clients with sessions of their own.
     pub clients: u32,
-    /// Which of those that are free is next.
+    /// The order in which free clients are taken.
     pub client_selection: ClientSelection,
     /// Requests with one session; `None` = as long as the server resumes it.
     pub requests_per_session: Option<u32>,
@@ -117,7 +116,7 @@ pub struct Plan {
 /// How TLS was spoken. Lists are in the order of preference.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tls {
+pub struct RecordedTls {
     /// The protocol in which the server was asked for TLS first, as `--starttls` names it.
     #[serde(default)]
     pub starttls: Option<String>,
@@ -147,7 +146,7 @@ pub struct Tls {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Request {
+pub struct RecordedRequest {
     pub method: String,
     pub path: String,
     /// Names and values of further headers.
@@ -157,7 +156,7 @@ pub struct Request {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Arrival {
+pub enum RecordedArrival {
     /// When one is done, the next begins: this number at once.
     Closed(u32),
     /// At planned rates, one after the other, whatever the server does.
@@ -195,7 +194,7 @@ pub struct Host {
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Target {
+pub struct RecordedTarget {
     pub url: String,
     pub address: String,
 }
@@ -203,7 +202,7 @@ pub struct Target {
 /// How a run came to its end.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ending {
+pub enum RunEnding {
     /// It did what was planned.
     #[default]
     Completed,
@@ -214,7 +213,7 @@ pub enum Ending {
 /// Transactions. Attempted ones have succeeded or failed.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Counts {
+pub struct TransactionCounts {
     pub attempted: u64,
     /// With everything that was wanted: the kind of handshake, the reply.
     pub succeeded: u64,
@@ -223,7 +222,7 @@ pub struct Counts {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Handshakes {
+pub struct HandshakeCounts {
     pub kind: Kind,
     pub version: String,
     /// The suite by its standard name.
@@ -235,7 +234,7 @@ pub struct Handshakes {
     pub alpn: Option<String>,
     /// Whether the server asked for a second hello (HelloRetryRequest).
     pub retried: bool,
-    /// What became of early data; none where none was sent.
+    /// The fate of early data; none where none was sent.
     pub early_data_accepted: Option<bool>,
     pub count: u64,
 }
@@ -243,7 +242,7 @@ pub struct Handshakes {
 /// Bytes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Traffic {
+pub struct TrafficBytes {
     pub connections: u64,
     pub received_bytes: u64,
     pub sent_bytes: u64,
@@ -284,10 +283,10 @@ pub struct Second {
     pub open: u64,
 }
 
-/// What a load in the background came to.
+/// The result of a load in the background.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Background {
+pub struct BackgroundResult {
     pub received_bytes: u64,
     /// Transactions that succeeded; `None` = the record is of before they were counted.
     #[serde(default)]
@@ -298,19 +297,19 @@ pub struct Background {
 /// A part of the plan with one rate.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct PlanStep {
     /// When it began, after the beginning of the load.
     pub from_ns: u64,
     pub length_ns: u64,
-    pub counts: Counts,
-    pub point: Point,
+    pub counts: TransactionCounts,
+    pub point: RatePoint,
 }
 
 /// A search for the greatest rate that keeps a limit.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Capacity {
-    pub limit: Limit,
+pub struct CapacitySearch {
+    pub limit: CapacityLimit,
     /// The search ended when the rates that kept and broke it were as close as this share.
     pub precision: f64,
     /// The successes per second at the greatest offered rate that kept it, if any did.
@@ -323,17 +322,17 @@ pub struct Capacity {
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Client {
+pub struct ClientUsage {
     /// CPU time of all its threads during the load, warm-up not included.
     pub cpu_ns: u64,
     pub resident_bytes_max: u64,
-    pub threads: Vec<Thread>,
+    pub threads: Vec<LoadThread>,
 }
 
 /// A thread that makes load.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Thread {
+pub struct LoadThread {
     /// The CPU that it was pinned to.
     pub cpu: Option<u16>,
     /// CPU time that it used.
@@ -344,13 +343,13 @@ pub struct Thread {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Warning {
+pub struct RunWarning {
     pub seen: String,
     pub hint: String,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum RecordFault {
+pub enum LoadRecordFault {
     /// It is no JSON document with a number `format`.
     #[error("this is no record: {0}")]
     Foreign(serde_json::Error),
@@ -365,17 +364,17 @@ pub enum RecordFault {
 }
 
 #[derive(Deserialize)]
-struct Head {
+struct RecordHead {
     format: u32,
 }
 
-impl Default for Arrival {
+impl Default for RecordedArrival {
     fn default() -> Self {
         Self::Closed(0)
     }
 }
 
-impl Arrival {
+impl RecordedArrival {
     /// The rate of an open load that only rises or falls, `time_s` after its beginning; `None` of
     /// any other.
     pub fn ramp_per_s(&self, time_s: f64) -> Option<f64> {
@@ -389,17 +388,17 @@ impl Arrival {
     }
 }
 
-impl Record {
+impl LoadRecord {
     /// Reads a document.
     ///
     /// # Errors
-    /// [`RecordFault`].
-    pub fn parse(text: &str) -> Result<Self, RecordFault> {
-        let head: Head = serde_json::from_str(text).map_err(RecordFault::Foreign)?;
+    /// [`LoadRecordFault`].
+    pub fn parse(text: &str) -> Result<Self, LoadRecordFault> {
+        let head: RecordHead = serde_json::from_str(text).map_err(LoadRecordFault::Foreign)?;
         if head.format != FORMAT {
-            return Err(RecordFault::Format(head.format));
+            return Err(LoadRecordFault::Format(head.format));
         }
-        serde_json::from_str(text).map_err(RecordFault::Damaged)
+        serde_json::from_str(text).map_err(LoadRecordFault::Damaged)
     }
 
     pub fn to_json(&self) -> String {
@@ -432,24 +431,27 @@ mod tests {
             to_per_s,
             length_ns: 60_000_000_000,
         };
-        let ramp = Arrival::Open(vec![rate(100.0, 2100.0)]);
+        let ramp = RecordedArrival::Open(vec![rate(100.0, 2100.0)]);
         assert_eq!(ramp.ramp_per_s(0.0), Some(100.0));
         assert_eq!(ramp.ramp_per_s(30.0), Some(1100.0));
         assert_eq!(ramp.ramp_per_s(90.0), Some(2100.0));
-        let steady = Arrival::Open(vec![rate(5.0, 5.0)]);
+        let steady = RecordedArrival::Open(vec![rate(5.0, 5.0)]);
         assert_eq!(steady.ramp_per_s(1.0), None);
-        assert_eq!(Arrival::Closed(2).ramp_per_s(1.0), None);
+        assert_eq!(RecordedArrival::Closed(2).ramp_per_s(1.0), None);
     }
 
     #[test]
     fn other_files_are_refused() {
-        let fault = |text| Record::parse(text).unwrap_err();
-        assert!(matches!(fault("{}"), RecordFault::Foreign(_)));
-        assert!(matches!(fault("GIF89a"), RecordFault::Foreign(_)));
+        let fault = |text| LoadRecord::parse(text).unwrap_err();
+        assert!(matches!(fault("{}"), LoadRecordFault::Foreign(_)));
+        assert!(matches!(fault("GIF89a"), LoadRecordFault::Foreign(_)));
         assert!(matches!(
             fault(r#"{"format":7,"x":1}"#),
-            RecordFault::Format(7)
+            LoadRecordFault::Format(7)
         ));
-        assert!(matches!(fault(r#"{"format":3}"#), RecordFault::Damaged(_)));
+        assert!(matches!(
+            fault(r#"{"format":3}"#),
+            LoadRecordFault::Damaged(_)
+        ));
     }
 }

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use load::observe::chain::{Path, Roots, fingerprint};
-use measure::probe::{Certificate, ChainState, Staple};
+use load::observe::chain::{Path, TrustedRoots, fingerprint};
+use measure::probe::{CertificateReport, ChainState, StapleReport};
 use x509_parser::asn1_rs::{FromDer, Oid};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::der_parser::ber::{BerObject, BerObjectContent};
@@ -12,24 +12,28 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::public_key::PublicKey;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Expected {
-    pub(crate) roots: Option<Roots>,
+pub(crate) struct CertificateExpectation {
+    pub(crate) roots: Option<TrustedRoots>,
     /// The name, or the address in its place.
     pub(crate) name: Option<String>,
     pub(crate) now_s: u64,
 }
 
-/// What is to be known of a chain, leaf first, and of its staple. `None` = there was none.
-pub(crate) fn facts(chain: &[Vec<u8>], staple: &[u8], expected: &Expected) -> Option<Certificate> {
+/// The facts of a chain, leaf first, and of its staple. `None` = there was none.
+pub(crate) fn facts(
+    chain: &[Vec<u8>],
+    staple: &[u8],
+    expected: &CertificateExpectation,
+) -> Option<CertificateReport> {
     let leaf = chain.first()?;
     let staple = (!staple.is_empty()).then(|| ocsp(staple));
-    let unread = || Certificate {
+    let unread = || CertificateReport {
         fingerprint: fingerprint(leaf),
         subject: "a certificate that cannot be read".to_owned(),
         chain: vec![format!("{} bytes that are no X.509", leaf.len())],
         chain_state: ChainState::Broken,
         staple: staple.clone(),
-        ..Certificate::default()
+        ..CertificateReport::default()
     };
     let parsed: Option<Vec<_>> = chain.iter().map(|der| parse(der)).collect();
     let Some(parsed) = parsed else {
@@ -61,13 +65,13 @@ fn is_own_issuer(certificate: &X509Certificate<'_>) -> bool {
     certificate.issuer().as_raw() == certificate.subject().as_raw()
 }
 
-fn of_leaf(leaf: &X509Certificate<'_>, expected: &Expected) -> Certificate {
+fn of_leaf(leaf: &X509Certificate<'_>, expected: &CertificateExpectation) -> CertificateReport {
     let names = names(leaf);
     let (key, rsa_bits) = key(leaf);
     let seconds = |time: i64| u64::try_from(time).unwrap_or(0);
     let validity = leaf.validity();
     let expected = expected.name.as_deref();
-    Certificate {
+    CertificateReport {
         subject: leaf.subject().to_string(),
         issuer: leaf.issuer().to_string(),
         key,
@@ -79,7 +83,7 @@ fn of_leaf(leaf: &X509Certificate<'_>, expected: &Expected) -> Certificate {
         not_after_s: seconds(validity.not_after.timestamp()),
         ocsp_responder: responder(leaf).unwrap_or_default(),
         must_staple: must_staple(leaf),
-        ..Certificate::default()
+        ..CertificateReport::default()
     }
 }
 
@@ -194,8 +198,8 @@ fn must_staple(leaf: &X509Certificate<'_>) -> bool {
 fn state(
     chain: &[Vec<u8>],
     parsed: &[X509Certificate<'_>],
-    leaf: &Certificate,
-    expected: &Expected,
+    leaf: &CertificateReport,
+    expected: &CertificateExpectation,
 ) -> ChainState {
     let Some(roots) = &expected.roots else {
         return ChainState::Unchecked;
@@ -218,21 +222,21 @@ fn state(
 }
 
 /// An OCSPResponse (RFC 6960, section 4.2.1).
-fn ocsp(der: &[u8]) -> Staple {
-    read_ocsp(der).unwrap_or_else(|| Staple {
+fn ocsp(der: &[u8]) -> StapleReport {
+    read_ocsp(der).unwrap_or_else(|| StapleReport {
         status: "unreadable".to_owned(),
-        ..Staple::default()
+        ..StapleReport::default()
     })
 }
 
-fn read_ocsp(der: &[u8]) -> Option<Staple> {
+fn read_ocsp(der: &[u8]) -> Option<StapleReport> {
     let (_, response) = parse_der(der).ok()?;
     let parts = response.as_sequence().ok()?;
     let status = parts.first()?;
     if let BerObjectContent::Enum(number @ 1..) = status.content {
-        return Some(Staple {
+        return Some(StapleReport {
             status: format!("no response: responseStatus {number}"),
-            ..Staple::default()
+            ..StapleReport::default()
         });
     }
     // [0] EXPLICIT ResponseBytes: an OID, and BasicOCSPResponse in an OCTET STRING.
@@ -261,7 +265,7 @@ fn read_ocsp(der: &[u8]) -> Option<Staple> {
         _ => "unknown",
     };
     let next = rest.iter().find(|part| part.header.tag().0 == 0);
-    Some(Staple {
+    Some(StapleReport {
         status: status.to_owned(),
         this_update_s: seconds(this_update)?,
         next_update_s: next.and_then(|part| seconds(&inside(part)?)),
@@ -298,9 +302,9 @@ mod tests {
     #[test]
     fn bytes_that_are_no_certificate_are_a_fact() {
         let chain = [vec![0x30, 0x82, 1, 1, 0]];
-        let found = facts(&chain, &[1, 2, 3], &Expected::default()).unwrap();
+        let found = facts(&chain, &[1, 2, 3], &CertificateExpectation::default()).unwrap();
         assert_eq!(found.chain_state, ChainState::Broken);
         assert_eq!(found.staple.unwrap().status, "unreadable");
-        assert_eq!(facts(&[], &[], &Expected::default()), None);
+        assert_eq!(facts(&[], &[], &CertificateExpectation::default()), None);
     }
 }

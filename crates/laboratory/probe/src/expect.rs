@@ -1,21 +1,21 @@
-//! What an endpoint is expected to be: a file of facts with values, compared with a report.
+//! Expectations of an endpoint: a file of facts with values, compared with a report.
 
 use measure::probe::ProbeReport;
 use options::{Entry, Node, Problem, Report, Value as Typed, document, nearest};
 
-use crate::facts::{Fact, Value, all};
+use crate::facts::{FactValue, ProbeFact, all};
 use crate::points;
 
 pub struct Expectations(Vec<Expectation>);
 
 struct Expectation {
-    fact: Fact,
-    wanted: Vec<Wanted>,
+    fact: ProbeFact,
+    wanted: Vec<ExpectedValue>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Wanted {
-    Is(Value),
+enum ExpectedValue {
+    Is(FactValue),
     Least(u64),
     Most(u64),
     /// A list that has all of these.
@@ -33,7 +33,7 @@ pub struct Unmet {
     pub fact: String,
     pub address: String,
     pub wanted: String,
-    /// What there is, or that nothing is known of it, and why.
+    /// The fact as it is, or that nothing is known of it, and why.
     pub found: String,
 }
 
@@ -79,7 +79,7 @@ impl Expectations {
 fn tables(
     node: &Node,
     path: &str,
-    facts: &mut Vec<Fact>,
+    facts: &mut Vec<ProbeFact>,
     found: &mut Vec<Expectation>,
     report: &Report<'_>,
 ) {
@@ -128,10 +128,10 @@ fn known_points(node: &Node, report: &Report<'_>) {
     }
 }
 
-fn conditions(entry: &Entry, report: &Report<'_>) -> Vec<Wanted> {
+fn conditions(entry: &Entry, report: &Report<'_>) -> Vec<ExpectedValue> {
     let Typed::Table(conditions) = &entry.node.value else {
         let value = plain(&entry.node, report);
-        return value.map(Wanted::Is).into_iter().collect();
+        return value.map(ExpectedValue::Is).into_iter().collect();
     };
     let empty = |node: &Node, what: String| {
         // It would hold for ever, or never.
@@ -152,12 +152,12 @@ fn conditions(entry: &Entry, report: &Report<'_>) -> Vec<Wanted> {
             empty(node, format!("`{name}` without a name"));
         }
         let one = match (name, &node.value) {
-            ("known", Typed::Boolean(known)) => Wanted::Known(*known),
-            ("least", Typed::Integer(Some(number))) => Wanted::Least(*number),
-            ("most", Typed::Integer(Some(number))) => Wanted::Most(*number),
-            ("has", _) => Wanted::Has(node.texts()),
-            ("not", _) => Wanted::Not(node.texts()),
-            ("one-of", _) => Wanted::OneOf(node.texts()),
+            ("known", Typed::Boolean(known)) => ExpectedValue::Known(*known),
+            ("least", Typed::Integer(Some(number))) => ExpectedValue::Least(*number),
+            ("most", Typed::Integer(Some(number))) => ExpectedValue::Most(*number),
+            ("has", _) => ExpectedValue::Has(node.texts()),
+            ("not", _) => ExpectedValue::Not(node.texts()),
+            ("one-of", _) => ExpectedValue::OneOf(node.texts()),
             ("least" | "most", other) => {
                 let problem = Problem::new(format!("`{name}` is {}, no number", other.kind()));
                 report.error_here(
@@ -187,12 +187,12 @@ fn conditions(entry: &Entry, report: &Report<'_>) -> Vec<Wanted> {
     wanted
 }
 
-fn plain(node: &Node, report: &Report<'_>) -> Option<Value> {
+fn plain(node: &Node, report: &Report<'_>) -> Option<FactValue> {
     match &node.value {
-        Typed::Text(text) => Some(Value::Text(text.clone())),
-        Typed::Integer(Some(number)) => Some(Value::Number(*number)),
-        Typed::Boolean(boolean) => Some(Value::Boolean(*boolean)),
-        Typed::List(_) => Some(Value::List(node.texts())),
+        Typed::Text(text) => Some(FactValue::Text(text.clone())),
+        Typed::Integer(Some(number)) => Some(FactValue::Number(*number)),
+        Typed::Boolean(boolean) => Some(FactValue::Boolean(*boolean)),
+        Typed::List(_) => Some(FactValue::List(node.texts())),
         other => {
             let problem = Problem::new(format!("{} is no value of a fact", other.kind()));
             let hint = "facts are texts, whole numbers, booleans and lists of texts";
@@ -202,22 +202,22 @@ fn plain(node: &Node, report: &Report<'_>) -> Option<Value> {
     }
 }
 
-impl Wanted {
-    /// What is not known holds nothing, but that it is none of something.
-    fn holds(&self, value: Option<&Value>) -> bool {
+impl ExpectedValue {
+    /// An unknown fact holds no expectation but that it is none of something.
+    fn holds(&self, value: Option<&FactValue>) -> bool {
         let listed = |names: &[String], all: bool| match value {
-            Some(Value::List(found)) if all => names.iter().all(|name| found.contains(name)),
-            Some(Value::List(found)) => names.iter().any(|name| found.contains(name)),
+            Some(FactValue::List(found)) if all => names.iter().all(|name| found.contains(name)),
+            Some(FactValue::List(found)) => names.iter().any(|name| found.contains(name)),
             Some(other) => names.contains(&other.to_string()),
             None => false,
         };
         let number = match value {
-            Some(Value::Number(number)) => Some(*number),
+            Some(FactValue::Number(number)) => Some(*number),
             _ => None,
         };
         match self {
-            Self::Is(Value::List(wanted)) => match value {
-                Some(Value::List(found)) => {
+            Self::Is(FactValue::List(wanted)) => match value {
+                Some(FactValue::List(found)) => {
                     found.len() == wanted.len() && wanted.iter().all(|one| found.contains(one))
                 }
                 _ => false,
@@ -233,7 +233,7 @@ impl Wanted {
     }
 }
 
-impl std::fmt::Display for Wanted {
+impl std::fmt::Display for ExpectedValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Is(value) => write!(f, "{value}"),
@@ -251,18 +251,18 @@ impl std::fmt::Display for Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::probe::{Client, Node as Found, Version};
+    use measure::probe::{ClientReport, NodeReport as Found, VersionReport};
 
     fn report() -> ProbeReport {
-        let version = |name: &str| Version {
+        let version = |name: &str| VersionReport {
             name: name.to_owned(),
             spoken: true,
-            ..Version::default()
+            ..VersionReport::default()
         };
-        let client = Client {
+        let client = ClientReport {
             kind: "modern".to_owned(),
             suite: "TLS_AES_128_GCM_SHA256".to_owned(),
-            ..Client::default()
+            ..ClientReport::default()
         };
         ProbeReport {
             nodes: vec![Found {

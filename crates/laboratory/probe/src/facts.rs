@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use measure::probe::{
-    Certificate, ChainState, Client, Level, Node, ProbeReport, Resumes, Resumption, Tickets,
+    CertificateReport, ChainState, ClientReport, Level, NodeReport, ProbeReport, Resumes,
+    ResumptionReport, TicketReport,
 };
 
 use crate::offers::KINDS;
 
 /// The value of a fact.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Value {
+pub enum FactValue {
     /// A word or a name.
     Text(String),
     /// A number in the unit that the name ends with.
@@ -21,25 +22,25 @@ pub enum Value {
 }
 
 /// A fact: its name, and how it is read off a report.
-pub struct Fact {
+pub struct ProbeFact {
     pub name: String,
     /// A sentence without a full stop.
     pub help: &'static str,
-    read: Read,
+    read: FactRead,
 }
 
-type Read = Box<dyn Fn(&At<'_>) -> Option<Value>>;
+type FactRead = Box<dyn Fn(&At<'_>) -> Option<FactValue>>;
 
 /// An address in a report.
 struct At<'r> {
     report: &'r ProbeReport,
     index: usize,
-    node: &'r Node,
+    node: &'r NodeReport,
 }
 
-impl Fact {
-    /// What it is at an address; `None` = it is not known there, or does not exist.
-    pub fn value(&self, report: &ProbeReport, index: usize) -> Option<Value> {
+impl ProbeFact {
+    /// The fact at an address; `None` = it is not known there, or does not exist.
+    pub fn value(&self, report: &ProbeReport, index: usize) -> Option<FactValue> {
         let node = report.nodes.get(index)?;
         (self.read)(&At {
             report,
@@ -53,19 +54,19 @@ impl Fact {
 const DAY_S: u64 = 86400;
 const HOUR_S: u64 = 3600;
 
-fn text(text: impl Into<String>) -> Value {
-    Value::Text(text.into())
+fn text(text: impl Into<String>) -> FactValue {
+    FactValue::Text(text.into())
 }
 
-fn list(texts: impl IntoIterator<Item = impl Into<String>>) -> Value {
-    Value::List(texts.into_iter().map(Into::into).collect())
+fn list(texts: impl IntoIterator<Item = impl Into<String>>) -> FactValue {
+    FactValue::List(texts.into_iter().map(Into::into).collect())
 }
 
 /// All of them, in the order of the reference.
-pub fn all() -> Vec<Fact> {
-    let mut all = Facts::default();
+pub fn all() -> Vec<ProbeFact> {
+    let mut all = ProbeFacts::default();
     all.add("speaks-tls", "Whether it speaks TLS at all", |at| {
-        Some(Value::Boolean(at.node.trouble.is_none()))
+        Some(FactValue::Boolean(at.node.trouble.is_none()))
     });
     all.add("faults", "The points that are faults there", |at| {
         points(at, Level::Fault)
@@ -94,16 +95,16 @@ pub fn all() -> Vec<Fact> {
 }
 
 #[derive(Default)]
-struct Facts(Vec<Fact>);
+struct ProbeFacts(Vec<ProbeFact>);
 
-impl Facts {
+impl ProbeFacts {
     fn add(
         &mut self,
         name: impl Into<String>,
         help: &'static str,
-        read: impl Fn(&At<'_>) -> Option<Value> + 'static,
+        read: impl Fn(&At<'_>) -> Option<FactValue> + 'static,
     ) {
-        self.0.push(Fact {
+        self.0.push(ProbeFact {
             name: name.into(),
             help,
             read: Box::new(read),
@@ -116,13 +117,15 @@ impl Facts {
         self.add("secure-renegotiation", help, |at| {
             let known = at.node.versions.iter();
             let known = known.filter_map(|version| version.secure_renegotiation);
-            Some(Value::Boolean(known.reduce(|all, one| all && one)?))
+            Some(FactValue::Boolean(known.reduce(|all, one| all && one)?))
         });
         let help = "Whether some version takes a client's offer to compress";
         self.add("compression", help, |at| {
             let mut spoken = at.node.versions.iter().filter(|one| one.spoken).peekable();
             spoken.peek()?;
-            Some(Value::Boolean(spoken.any(|version| version.compression)))
+            Some(FactValue::Boolean(
+                spoken.any(|version| version.compression),
+            ))
         });
         let help = "What a client gets that says that a newer version failed (RFC 7507): refused \
                     or served";
@@ -144,7 +147,7 @@ impl Facts {
         let help = "Bits of the shortest prime of DHE";
         self.add(format!("{name}.dh-bits"), help, move |at| {
             let bits = at.node.version(version)?.dh_bits;
-            (bits > 0).then_some(Value::Number(bits.into()))
+            (bits > 0).then_some(FactValue::Number(bits.into()))
         });
         let help = "Whose order of suites decides: server or client";
         self.add(format!("{name}.order"), help, move |at| {
@@ -153,8 +156,8 @@ impl Facts {
     }
 
     fn of_client(&mut self, kind: &'static str) {
-        type Field = fn(&Client) -> Option<&str>;
-        let fields: [(&str, &'static str, Field); 7] = [
+        type ClientField = fn(&ClientReport) -> Option<&str>;
+        let fields: [(&str, &'static str, ClientField); 7] = [
             (
                 "version",
                 "The version that this kind of client gets",
@@ -185,14 +188,14 @@ impl Facts {
         self.add(format!("{kind}.hello-retry"), help, move |at| {
             let client = at.node.client(kind)?;
             let is_met = client.trouble.is_none();
-            is_met.then_some(Value::Boolean(client.hello_retry))
+            is_met.then_some(FactValue::Boolean(client.hello_retry))
         });
     }
 
     /// The worst of all certificates that are shown there.
     fn of_certificate(&mut self) {
-        type Field = fn(&At<'_>, &Certificate) -> Option<Value>;
-        let fields: [(&str, &'static str, Field); 9] = [
+        type CertificateField = fn(&At<'_>, &CertificateReport) -> Option<FactValue>;
+        let fields: [(&str, &'static str, CertificateField); 9] = [
             (
                 "signature",
                 "The algorithm of its issuer's signature",
@@ -201,27 +204,27 @@ impl Facts {
             (
                 "name-matches",
                 "Whether it is for the server name",
-                |_, one| one.name_matches.map(Value::Boolean),
+                |_, one| one.name_matches.map(FactValue::Boolean),
             ),
             (
                 "trusted",
                 "Whether its chain leads to a trusted root",
                 |_, one| {
                     (one.chain_state != ChainState::Unchecked)
-                        .then_some(Value::Boolean(one.chain_state == ChainState::Trusted))
+                        .then_some(FactValue::Boolean(one.chain_state == ChainState::Trusted))
                 },
             ),
             (
                 "chain-ordered",
                 "Whether each certificate is followed by its issuer",
-                |_, one| Some(Value::Boolean(one.chain_ordered)),
+                |_, one| Some(FactValue::Boolean(one.chain_ordered)),
             ),
             (
                 "days-left",
                 "Whole days until it expires; 0 if it has",
                 |at, one| {
                     let left = one.not_after_s.saturating_sub(at.report.at_s);
-                    Some(Value::Number(left / DAY_S))
+                    Some(FactValue::Number(left / DAY_S))
                 },
             ),
             ("key", "Its key", |_, one| Some(text(&one.key))),
@@ -242,7 +245,9 @@ impl Facts {
                 "Hours since the staple was made",
                 |at, one| {
                     let made = one.staple.as_ref()?.this_update_s;
-                    Some(Value::Number(at.report.at_s.saturating_sub(made) / HOUR_S))
+                    Some(FactValue::Number(
+                        at.report.at_s.saturating_sub(made) / HOUR_S,
+                    ))
                 },
             ),
         ];
@@ -263,8 +268,8 @@ impl Facts {
             let own = at.report.own_resumption(at.index, kind)?;
             Some(text(resumed(at, own)))
         });
-        type Field = fn(&Tickets) -> Option<Value>;
-        let mut add = |field: &str, help, read: Field| {
+        type TicketField = fn(&TicketReport) -> Option<FactValue>;
+        let mut add = |field: &str, help, read: TicketField| {
             self.add(format!("{name}-{field}"), help, move |at| {
                 let mut tickets = at.node.tickets.iter();
                 read(tickets.find(|one| one.kind == kind)?)
@@ -273,22 +278,23 @@ impl Facts {
         add(
             "single-use",
             "Whether one that was used is refused",
-            |one| one.single_use.map(Value::Boolean),
+            |one| one.single_use.map(FactValue::Boolean),
         );
         if kind == Resumes::SessionId {
             return;
         }
         add("count", "Tickets after a full handshake", |one| {
-            Some(Value::Number(one.count.into()))
+            Some(FactValue::Number(one.count.into()))
         });
         add("lifetime-s", "The lifetime hint, in seconds", |one| {
-            one.lifetime_s.map(|seconds| Value::Number(seconds.into()))
+            one.lifetime_s
+                .map(|seconds| FactValue::Number(seconds.into()))
         });
         if kind == Resumes::Psk {
             add(
                 "early-data",
                 "Whether early data (0-RTT) is accepted",
-                |one| Some(Value::Boolean(one.early_data_accepted == Some(true))),
+                |one| Some(FactValue::Boolean(one.early_data_accepted == Some(true))),
             );
         }
     }
@@ -312,7 +318,7 @@ impl Facts {
             "Whether resumption goes without the client certificate that a full handshake asks for";
         self.add("resumption.skips-client-certificate", help, |at| {
             let found = at.node.client_certificate.filter(|found| found.asked)?;
-            Some(Value::Boolean(!found.asked_at_resumption?))
+            Some(FactValue::Boolean(!found.asked_at_resumption?))
         });
         let help = "How the server ends its stream: close-notify, truncated, reset, open";
         self.add("end", help, |at| {
@@ -321,7 +327,7 @@ impl Facts {
         let help = "Bytes of the longest record of the reply";
         self.add("record-bytes-max", help, |at| {
             let longest = at.node.exchange.as_ref()?.records.iter().max()?;
-            Some(Value::Number((*longest).into()))
+            Some(FactValue::Number((*longest).into()))
         });
     }
 
@@ -337,13 +343,13 @@ impl Facts {
             self.add(format!("round-trips.{name}"), help, move |at| {
                 let mut times = at.node.handshakes.iter();
                 let found = times.find(|one| one.kind == kind)?;
-                Some(Value::Number(found.round_trips.into()))
+                Some(FactValue::Number(found.round_trips.into()))
             });
         }
     }
 }
 
-fn points(at: &At<'_>, level: Level) -> Option<Value> {
+fn points(at: &At<'_>, level: Level) -> Option<FactValue> {
     let here = |nodes: &[String]| nodes.contains(&at.node.address);
     let verdicts = at.report.verdicts.iter();
     let found = verdicts.filter(|one| one.level == level && here(&one.nodes));
@@ -351,24 +357,24 @@ fn points(at: &At<'_>, level: Level) -> Option<Value> {
     Some(list(names))
 }
 
-/// Of two certificates: what is not so, what ends sooner, the name that differs.
-fn worse(a: Value, b: Value) -> Value {
+/// The worse fact of two certificates: what is not so, what ends sooner, the name that differs.
+fn worse(a: FactValue, b: FactValue) -> FactValue {
     match (a, b) {
-        (Value::Boolean(a), Value::Boolean(b)) => Value::Boolean(a && b),
-        (Value::Number(a), Value::Number(b)) => Value::Number(a.min(b)),
-        (Value::Text(a), Value::Text(b)) if a == "good" => Value::Text(b),
-        (Value::Text(a), Value::Text(b)) if a != b && b != "good" => {
-            Value::Text(format!("{a}, {b}"))
+        (FactValue::Boolean(a), FactValue::Boolean(b)) => FactValue::Boolean(a && b),
+        (FactValue::Number(a), FactValue::Number(b)) => FactValue::Number(a.min(b)),
+        (FactValue::Text(a), FactValue::Text(b)) if a == "good" => FactValue::Text(b),
+        (FactValue::Text(a), FactValue::Text(b)) if a != b && b != "good" => {
+            FactValue::Text(format!("{a}, {b}"))
         }
-        (Value::List(mut a), Value::List(b)) => {
+        (FactValue::List(mut a), FactValue::List(b)) => {
             a.retain(|name| b.contains(name));
-            Value::List(a)
+            FactValue::List(a)
         }
         (a, _) => a,
     }
 }
 
-fn resumed(at: &At<'_>, own: &Resumption) -> &'static str {
+fn resumed(at: &At<'_>, own: &ResumptionReport) -> &'static str {
     let all = at.report.resumption.iter();
     let mut from_here = all.filter(|one| (one.kind, one.from) == (own.kind, own.from));
     if own.resumed == 0 {
@@ -382,7 +388,7 @@ fn resumed(at: &At<'_>, own: &Resumption) -> &'static str {
     }
 }
 
-impl std::fmt::Display for Value {
+impl std::fmt::Display for FactValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Text(text) => write!(f, "{text}"),

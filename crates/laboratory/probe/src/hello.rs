@@ -6,12 +6,11 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
 
-use load::observe::records::{self, ALERT, HANDSHAKE, RecordFault, SERVER_HELLO};
+use load::observe::records::{self, ALERT, HANDSHAKE, RecordBytesFault, SERVER_HELLO};
 use measure::probe::{Trouble, TroubleKind};
 
-use crate::plain_text::told;
-use crate::reach::{Reach, trouble};
-use crate::registry::{SIGNATURES, SUITES_12, name};
+use crate::reach::{ReachedAddress, trouble};
+use crate::registry::{SIGNATURES, SUITES_12, name, told};
 
 const CERTIFICATE: u8 = 11;
 const SERVER_KEY_EXCHANGE: u8 = 12;
@@ -33,7 +32,7 @@ const RENEGOTIATION_INFO: u16 = 0xff01;
 const FLIGHT_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hello<'a> {
+pub(crate) struct RawHello<'a> {
     pub(crate) versions: &'a [u16],
     pub(crate) suites: &'a [u16],
     pub(crate) groups: &'a [u16],
@@ -41,7 +40,7 @@ pub(crate) struct Hello<'a> {
 }
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Choice {
+pub(crate) struct HelloChoice {
     pub(crate) version: u16,
     pub(crate) suite: u16,
     pub(crate) group: Option<u16>,
@@ -57,15 +56,15 @@ pub(crate) struct Choice {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Answer {
-    Choice(Choice),
+pub(crate) enum HelloAnswer {
+    Choice(HelloChoice),
     Alert(u8),
 }
 
-impl Hello<'_> {
+impl RawHello<'_> {
     /// Sends it on a connection of its own and reads the answer. A connection that comes to nothing
     /// is repeated, because it is no answer: a busy host drops some.
-    pub(crate) fn ask(&self, reach: &Reach) -> Result<Answer, Trouble> {
+    pub(crate) fn ask(&self, reach: &ReachedAddress) -> Result<HelloAnswer, Trouble> {
         reach.again(|| ask(reach, &self.wire()))
     }
 
@@ -111,7 +110,7 @@ impl Hello<'_> {
 }
 
 /// Sends bytes that are a hello and reads the answer.
-pub(crate) fn ask(reach: &Reach, hello: &[u8]) -> Result<Answer, Trouble> {
+pub(crate) fn ask(reach: &ReachedAddress, hello: &[u8]) -> Result<HelloAnswer, Trouble> {
     let mut wire = reach.open()?;
     let failed = |error: io::Error| reach.broken(&error, "the hello");
     wire.write_all(hello).map_err(failed)?;
@@ -137,15 +136,15 @@ fn malformed(text: impl Into<String>) -> Trouble {
 }
 
 /// The answer, if all of it is there.
-fn read(received: &[u8]) -> Result<Option<Answer>, Trouble> {
+fn read(received: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
     let (mut rest, mut messages) = (received, Vec::new());
     loop {
         match records::next(rest) {
-            Err(RecordFault::NotTls) => return not_tls(received, rest),
+            Err(RecordBytesFault::NotTls) => return not_tls(received, rest),
             Err(fault) => return Err(malformed(fault.to_string())),
             Ok(None) => break,
             Ok(Some((ALERT, &[FATAL, description], _))) => {
-                return Ok(Some(Answer::Alert(description)));
+                return Ok(Some(HelloAnswer::Alert(description)));
             }
             Ok(Some((kind, fragment, behind))) => {
                 if kind == HANDSHAKE {
@@ -155,13 +154,13 @@ fn read(received: &[u8]) -> Result<Option<Answer>, Trouble> {
             }
         }
     }
-    flight(&messages).map(|choice| choice.map(Answer::Choice))
+    flight(&messages).map(|choice| choice.map(HelloAnswer::Choice))
 }
 
 const FATAL: u8 = 2;
 
-/// What is known of a beginning that is no record; a few bytes more may tell what it is.
-fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<Answer>, Trouble> {
+/// An answer to a beginning that is no record; a few bytes more may tell what it is.
+fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
     Err(if rest.len() == received.len() {
         trouble(TroubleKind::NotTls, told(received))
     } else {
@@ -169,10 +168,10 @@ fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<Answer>, Trouble> {
     })
 }
 
-/// What a flight says so far: everything of TLS 1.3 stands in its first message, of older versions
-/// in all up to ServerHelloDone.
-fn flight(messages: &[u8]) -> Result<Option<Choice>, Trouble> {
-    let mut choice: Option<Choice> = None;
+/// The choice of a flight so far: everything of TLS 1.3 stands in its first message, of older
+/// versions in all up to ServerHelloDone.
+fn flight(messages: &[u8]) -> Result<Option<HelloChoice>, Trouble> {
+    let mut choice: Option<HelloChoice> = None;
     let mut rest = messages;
     while let Some((kind, body, behind)) = records::message(rest) {
         match (kind, &mut choice) {
@@ -220,7 +219,7 @@ fn is_dhe(suite: u16) -> bool {
     name(&SUITES_12, suite).starts_with("TLS_DHE_")
 }
 
-/// Of ServerDHParams (RFC 5246, section 7.4.3): the prime stands first.
+/// The size of ServerDHParams' prime, which stands first (RFC 5246, section 7.4.3).
 fn prime_bits(body: &[u8]) -> Option<u32> {
     let (length, rest) = body.split_first_chunk()?;
     let prime = rest.get(..usize::from(u16::from_be_bytes(*length)))?;
@@ -232,16 +231,16 @@ fn prime_bits(body: &[u8]) -> Option<u32> {
     Some(bits + 8 * u32::try_from(below.len()).ok()?)
 }
 
-fn server_hello(body: &[u8]) -> Option<Choice> {
+fn server_hello(body: &[u8]) -> Option<HelloChoice> {
     let (version, rest) = body.split_first_chunk()?;
     let (id_length, rest) = rest.get(32..)?.split_first()?;
     let (suite, rest) = rest.get(usize::from(*id_length)..)?.split_first_chunk()?;
     let (compression, rest) = rest.split_first()?;
-    let mut choice = Choice {
+    let mut choice = HelloChoice {
         version: u16::from_be_bytes(*version),
         suite: u16::from_be_bytes(*suite),
         compression: *compression != 0,
-        ..Choice::default()
+        ..HelloChoice::default()
     };
     let mut extensions = rest.get(2..).unwrap_or_default();
     while let Some(([a, b, c, d], rest)) = extensions.split_first_chunk() {
@@ -291,7 +290,7 @@ mod tests {
     use proptest::prelude::*;
     use wire::client_hello::{self, Peek};
 
-    const HELLO: Hello<'_> = Hello {
+    const HELLO: RawHello<'_> = RawHello {
         versions: &[0x0304, 0x0303],
         suites: &[0x1301, 0xc02b],
         groups: &[29, 23],
@@ -323,18 +322,21 @@ mod tests {
 
     #[test]
     fn answers_are_read_when_they_are_whole() {
-        let answer = Answer::Choice(Choice {
+        let answer = HelloAnswer::Choice(HelloChoice {
             version: 0x0304,
             suite: 0x1301,
             group: Some(29),
-            ..Choice::default()
+            ..HelloChoice::default()
         });
         let whole = retry();
         assert_eq!(read(&whole), Ok(Some(answer)));
         for length in 0..whole.len() {
             assert_eq!(read(&whole[..length]), Ok(None), "{length}");
         }
-        assert_eq!(read(&record(21, &[2, 70])), Ok(Some(Answer::Alert(70))));
+        assert_eq!(
+            read(&record(21, &[2, 70])),
+            Ok(Some(HelloAnswer::Alert(70)))
+        );
         // A warning, such as unrecognized_name, goes before the answer.
         assert_eq!(read(&record(21, &[1, 112])), Ok(None));
     }

@@ -1,9 +1,10 @@
-//! What is thought of findings: a pure function of them.
+//! The judgement of findings: a pure function of them.
 
 use std::collections::BTreeSet;
 
 use measure::probe::{
-    Certificate, ChainState, End, Node, Order, ProbeReport, Resumes, TroubleKind, Verdict, Version,
+    CertificateReport, ChainState, End, NodeReport, Order, PointVerdict, ProbeReport, Resumes,
+    TroubleKind, VersionReport,
 };
 
 use crate::{offers, points};
@@ -15,15 +16,15 @@ const DAY_S: u64 = 86400;
 /// RFC 9325, section 4.1.
 const DH_BITS_MIN: u32 = 2048;
 
-/// What stands in the names of suites that do not protect.
+/// Parts of the names of suites that do not protect.
 const BROKEN: [&str; 6] = ["_RC4_", "_3DES_", "_DES_", "_EXPORT_", "_NULL_", "_anon_"];
 
 /// Suites that are named where they are judged; all of them stand among the findings.
 const SUITES_NAMED_MAX: usize = 4;
 
 /// The points of all addresses, the worst first; the same of several addresses stands once.
-pub fn judge(report: &ProbeReport) -> Vec<Verdict> {
-    let mut found = Found::default();
+pub fn judge(report: &ProbeReport) -> Vec<PointVerdict> {
+    let mut found = PointFinding::default();
     for (index, node) in report.nodes.iter().enumerate() {
         found.node = node.address.clone();
         match &node.trouble {
@@ -43,7 +44,7 @@ pub fn judge(report: &ProbeReport) -> Vec<Verdict> {
         }
     }
     differences(report, &mut found);
-    let order = |verdict: &Verdict| {
+    let order = |verdict: &PointVerdict| {
         points::all()
             .iter()
             .position(|one| one.name == verdict.point)
@@ -55,22 +56,22 @@ pub fn judge(report: &ProbeReport) -> Vec<Verdict> {
 }
 
 #[derive(Default)]
-struct Found {
+struct PointFinding {
     node: String,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<PointVerdict>,
 }
 
-impl Found {
+impl PointFinding {
     fn note(&mut self, name: &str, seen: impl Into<String>) {
         let (point, seen) = (points::find(name), seen.into());
-        let same = |one: &&mut Verdict| one.point == name && one.seen == seen;
+        let same = |one: &&mut PointVerdict| one.point == name && one.seen == seen;
         if let Some(known) = self.verdicts.iter_mut().find(same) {
             if !known.nodes.contains(&self.node) {
                 known.nodes.push(self.node.clone());
             }
             return;
         }
-        self.verdicts.push(Verdict {
+        self.verdicts.push(PointVerdict {
             point: point.name.clone(),
             level: point.level,
             nodes: vec![self.node.clone()],
@@ -102,7 +103,7 @@ fn trouble_point(kind: TroubleKind) -> &'static str {
 
 /// Hellos by hand are answered, and yet no client gets through. A server that wants what the
 /// clients here cannot do is not broken, because others get through.
-fn clients(node: &Node, found: &mut Found) {
+fn clients(node: &NodeReport, found: &mut PointFinding) {
     let mut troubles = node.clients.iter().map(|client| client.trouble.as_ref());
     let Some(Some(first)) = troubles.next() else {
         return;
@@ -129,8 +130,9 @@ fn clients(node: &Node, found: &mut Found) {
     }
 }
 
-/// Why a server cannot be talked to by the clients of this probe, if it is for what they lack.
-fn beyond_our_clients(node: &Node) -> Option<String> {
+/// The reason why the clients of this probe cannot talk to a server, if it is something that they
+/// lack.
+fn beyond_our_clients(node: &NodeReport) -> Option<String> {
     let spoken = node.versions.iter().filter(|version| version.spoken);
     let ours = ["TLSv1.3", "TLSv1.2"];
     if spoken
@@ -140,7 +142,7 @@ fn beyond_our_clients(node: &Node) -> Option<String> {
         let names: Vec<&str> = spoken.map(|version| version.name.as_str()).collect();
         return Some(format!("it speaks {} alone", names.join(" and ")));
     }
-    let lacks = |ours: fn(&str) -> bool, theirs: fn(&Version) -> &Vec<String>| {
+    let lacks = |ours: fn(&str) -> bool, theirs: fn(&VersionReport) -> &Vec<String>| {
         let theirs = spoken.clone().flat_map(theirs);
         let named: BTreeSet<&str> = theirs.map(String::as_str).collect();
         let is_beyond = !named.is_empty() && named.iter().all(|name| !ours(name));
@@ -158,7 +160,7 @@ fn beyond_our_clients(node: &Node) -> Option<String> {
     is_beyond.then(|| format!("they cannot use its key ({key})"))
 }
 
-fn versions(node: &Node, found: &mut Found) {
+fn versions(node: &NodeReport, found: &mut PointFinding) {
     let old = ["TLSv1.1", "TLSv1.0"]
         .into_iter()
         .filter(|name| node.speaks(name));
@@ -175,9 +177,9 @@ fn versions(node: &Node, found: &mut Found) {
     );
 }
 
-/// What older versions need that TLS 1.3 has by itself.
-fn of_old_versions(node: &Node, found: &mut Found) {
-    let which = |wrong: fn(&Version) -> bool| {
+/// Judges what older versions need that TLS 1.3 has by itself.
+fn of_old_versions(node: &NodeReport, found: &mut PointFinding) {
+    let which = |wrong: fn(&VersionReport) -> bool| {
         let all = node.versions.iter().filter(|version| wrong(version));
         let names: Vec<&str> = all.map(|version| version.name.as_str()).collect();
         names.join(" and ")
@@ -199,7 +201,7 @@ fn of_old_versions(node: &Node, found: &mut Found) {
 
 /// The suites of all versions that have one of these in their names: the first ones, and how many
 /// more.
-fn suites_with(node: &Node, parts: &[&str]) -> Option<String> {
+fn suites_with(node: &NodeReport, parts: &[&str]) -> Option<String> {
     let all = node.versions.iter().flat_map(|version| &version.suites);
     let found = all.filter(|suite| parts.iter().any(|part| suite.contains(part)));
     let found: BTreeSet<&str> = found.map(String::as_str).collect();
@@ -214,7 +216,7 @@ fn suites_with(node: &Node, parts: &[&str]) -> Option<String> {
     }
 }
 
-fn suites(node: &Node, found: &mut Found) {
+fn suites(node: &NodeReport, found: &mut PointFinding) {
     for (point, parts) in [
         ("broken-suites", &BROKEN[..]),
         ("no-forward-secrecy", &["TLS_RSA_WITH"]),
@@ -223,7 +225,7 @@ fn suites(node: &Node, found: &mut Found) {
             found.note(point, format!("it accepts {named}"));
         }
     }
-    let of_client = |version: &&Version| version.order == Some(Order::Client);
+    let of_client = |version: &&VersionReport| version.order == Some(Order::Client);
     // The three suites of TLS 1.3 are all good: which is taken is a matter of the client's CPU.
     if let Some(version) = node.version("TLSv1.2").filter(of_client) {
         let seen = format!(
@@ -234,7 +236,7 @@ fn suites(node: &Node, found: &mut Found) {
     }
 }
 
-fn key_exchange(node: &Node, found: &mut Found) {
+fn key_exchange(node: &NodeReport, found: &mut PointFinding) {
     let dh_bits = node.versions.iter().map(|version| version.dh_bits);
     let shortest = dh_bits.filter(|bits| *bits > 0).min().unwrap_or(u32::MAX);
     let seen = format!("its prime of DHE has {shortest} bits");
@@ -258,7 +260,7 @@ fn key_exchange(node: &Node, found: &mut Found) {
     }
 }
 
-fn of_certificate(one: &Certificate, now_s: u64, found: &mut Found) {
+fn of_certificate(one: &CertificateReport, now_s: u64, found: &mut PointFinding) {
     let subject = &one.subject;
     let days = one.not_after_s.saturating_sub(now_s) / DAY_S;
     let is_read = one.not_after_s > 0;
@@ -332,7 +334,7 @@ fn of_certificate(one: &Certificate, now_s: u64, found: &mut Found) {
     staple(one, now_s, found);
 }
 
-fn broken(one: &Certificate) -> String {
+fn broken(one: &CertificateReport) -> String {
     if one.chain_state == ChainState::TooLong {
         let count = one.chain.len();
         return format!(
@@ -343,7 +345,7 @@ fn broken(one: &Certificate) -> String {
     one.chain.join(" < ")
 }
 
-fn staple(one: &Certificate, now_s: u64, found: &mut Found) {
+fn staple(one: &CertificateReport, now_s: u64, found: &mut PointFinding) {
     let Some(staple) = &one.staple else {
         let seen = format!("{} comes without an OCSP response", one.subject);
         found.note_if(one.must_staple, "staple-missing", seen);
@@ -364,7 +366,7 @@ fn staple(one: &Certificate, now_s: u64, found: &mut Found) {
     found.note_if(is_over || !is_usable, "staple-expired", seen);
 }
 
-fn resumption(report: &ProbeReport, index: usize, node: &Node, found: &mut Found) {
+fn resumption(report: &ProbeReport, index: usize, node: &NodeReport, found: &mut PointFinding) {
     let own = |kind| report.own_resumption(index, kind);
     let fails = |kind| own(kind).is_some_and(|own| own.resumed == 0);
     for kind in Resumes::ALL {
@@ -415,7 +417,7 @@ fn resumption(report: &ProbeReport, index: usize, node: &Node, found: &mut Found
     found.note_if(fails(Resumes::Psk), "no-resumption", seen);
 }
 
-fn connection(node: &Node, found: &mut Found) {
+fn connection(node: &NodeReport, found: &mut PointFinding) {
     let early = node
         .tickets
         .iter()
@@ -436,25 +438,25 @@ fn connection(node: &Node, found: &mut Found) {
 }
 
 /// Whether all addresses that speak TLS do so alike.
-fn differences(report: &ProbeReport, found: &mut Found) {
+fn differences(report: &ProbeReport, found: &mut PointFinding) {
     let mut nodes = report.nodes.iter().filter(|node| node.trouble.is_none());
     let Some(first) = nodes.next() else { return };
     for other in nodes {
         let mut differing = Vec::new();
-        let spoken = |node: &Node| -> Vec<String> {
+        let spoken = |node: &NodeReport| -> Vec<String> {
             let spoken = node.versions.iter().filter(|version| version.spoken);
             spoken.map(|version| version.name.clone()).collect()
         };
         if spoken(first) != spoken(other) {
             differing.push("versions");
         }
-        let suites = |node: &Node| -> Vec<Vec<String>> {
+        let suites = |node: &NodeReport| -> Vec<Vec<String>> {
             node.versions
                 .iter()
                 .map(|version| version.suites.clone())
                 .collect()
         };
-        let sorted = |node: &Node| {
+        let sorted = |node: &NodeReport| {
             let mut suites = suites(node);
             suites
                 .iter_mut()
@@ -467,7 +469,7 @@ fn differences(report: &ProbeReport, found: &mut Found) {
             // A session is resumed only with its own suite, so this costs resumptions, too.
             differing.push("preferred suites");
         }
-        let fingerprints = |node: &Node| -> Vec<String> {
+        let fingerprints = |node: &NodeReport| -> Vec<String> {
             let all = node.certificates().into_iter();
             all.map(|one| one.fingerprint.clone()).collect()
         };
@@ -489,7 +491,7 @@ fn differences(report: &ProbeReport, found: &mut Found) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::probe::{Level, Resumption, Trouble};
+    use measure::probe::{Level, ResumptionReport, Trouble};
 
     /// Names in this file that stand behind `note(` or `note_if(…, `, and those of troubles.
     #[test]
@@ -506,29 +508,29 @@ mod tests {
         }
     }
 
-    fn node() -> Node {
-        let version = |name: &str, suite: &str| Version {
+    fn node() -> NodeReport {
+        let version = |name: &str, suite: &str| VersionReport {
             name: name.to_owned(),
             spoken: true,
             suites: vec![suite.to_owned()],
             groups: vec!["X25519MLKEM768".to_owned()],
-            ..Version::default()
+            ..VersionReport::default()
         };
-        Node {
+        NodeReport {
             address: "127.0.0.1:443".to_owned(),
             versions: vec![
                 version("TLSv1.3", "TLS_AES_128_GCM_SHA256"),
                 version("TLSv1.2", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
             ],
-            ..Node::default()
+            ..NodeReport::default()
         }
     }
 
-    fn judged(node: Node, resumed: [u32; 3]) -> Vec<(Level, String)> {
+    fn judged(node: NodeReport, resumed: [u32; 3]) -> Vec<(Level, String)> {
         let resumption = Resumes::ALL
             .into_iter()
             .zip(resumed)
-            .map(|(kind, resumed)| Resumption {
+            .map(|(kind, resumed)| ResumptionReport {
                 kind,
                 from: 0,
                 to: 0,
@@ -565,7 +567,7 @@ mod tests {
 
     #[test]
     fn nothing_is_said_of_resumption_that_was_not_tried() {
-        let failed = |kind: Resumes| Resumption {
+        let failed = |kind: Resumes| ResumptionReport {
             kind,
             from: 0,
             to: 0,
@@ -587,16 +589,16 @@ mod tests {
     #[test]
     fn the_issuer_that_is_missing_is_that_of_the_last_certificate_sent() {
         let seen = |chain: &[&str]| {
-            let certificate = Certificate {
+            let certificate = CertificateReport {
                 issuer: "CN=first".to_owned(),
                 chain: chain.iter().map(|&one| one.to_owned()).collect(),
                 chain_state: ChainState::Incomplete,
-                ..Certificate::default()
+                ..CertificateReport::default()
             };
             let mut node = node();
-            node.clients.push(measure::probe::Client {
+            node.clients.push(measure::probe::ClientReport {
                 certificate: Some(certificate),
-                ..measure::probe::Client::default()
+                ..measure::probe::ClientReport::default()
             });
             let report = ProbeReport {
                 nodes: vec![node],

@@ -1,4 +1,4 @@
-//! What TLS endpoints do: versions, suites, certificates, resumption; and whether that is good.
+//! Probes of TLS endpoints: versions, suites, certificates, resumption; and whether that is good.
 //!
 //! Owns the connections of a probe, the facts by which expectations are written, and the
 //! judgement. Handshakes are made by `load`'s client, or are hellos by hand whose answers are read.
@@ -12,12 +12,10 @@ mod hello;
 mod judge;
 mod node;
 mod offers;
-mod plain_text;
 pub mod points;
 mod reach;
 mod registry;
 mod resumption;
 pub mod run;
-mod visit;
 
 pub use judge::judge;

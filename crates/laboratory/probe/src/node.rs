@@ -2,22 +2,21 @@
 
 use std::cell::Cell;
 
-use load::observe::{Client as Observer, Conversation};
+use load::observe::{ObservedConversation, ObservingClient as Observer};
 use load::plan::Handshake;
 use measure::probe::{
-    Certificate, Client, ClientCertificate, Exchange, Node, Order, Resumes, Resumption, Trouble,
-    TroubleKind, UnknownName, Version,
+    CertificateReport, ClientCertificateRequest, ClientReport, Exchange, NodeReport, Order,
+    Resumes, ResumptionReport, Trouble, TroubleKind, UnknownNameAnswer, VersionReport,
 };
 use wire::alert;
 use wire::text::is_control;
 
 use crate::certificate::facts;
-use crate::hello::{Answer, Choice, Hello};
-use crate::offers::{Common, KINDS, Kind, offer};
+use crate::hello::{HelloAnswer, HelloChoice, RawHello};
+use crate::offers::{CommonOffer, KINDS, OfferKind, Visit, malformed, offer};
 use crate::reach::trouble;
-use crate::registry::{GROUPS, Named, SUITES_12, SUITES_13, VERSIONS, name, numbers};
-use crate::resumption::{Way, found};
-use crate::visit::{Visit, malformed};
+use crate::registry::{GROUPS, RegisteredNumber, SUITES_12, SUITES_13, VERSIONS, name, numbers};
+use crate::resumption::{SessionWay, found};
 
 /// A name that nobody has (RFC 6761, section 6.4).
 const UNKNOWN_NAME: &str = "unknown-name.invalid";
@@ -34,10 +33,10 @@ const INAPPROPRIATE_FALLBACK: u8 = 86;
 
 impl Visit<'_> {
     /// Asks everything but what concerns other addresses too.
-    pub(crate) fn node(&self) -> Node {
-        let mut node = Node {
+    pub(crate) fn node(&self) -> NodeReport {
+        let mut node = NodeReport {
             address: self.reach.address.to_string(),
-            ..Node::default()
+            ..NodeReport::default()
         };
         if let Err(trouble) = self.contact() {
             node.trouble = Some(self.explained(trouble));
@@ -69,13 +68,13 @@ impl Visit<'_> {
     }
 
     /// Resumption at this address alone.
-    pub(crate) fn resumption(&self, node: &mut Node, index: usize) -> Vec<Resumption> {
+    pub(crate) fn resumption(&self, node: &mut NodeReport, index: usize) -> Vec<ResumptionReport> {
         let mut all = Vec::new();
         for kind in Resumes::ALL {
             if !node.speaks(kind.version()) {
                 continue;
             }
-            let way = Way {
+            let way = SessionWay {
                 from: index,
                 to: index,
             };
@@ -117,8 +116,13 @@ impl Visit<'_> {
             .map(drop)
     }
 
-    fn hello(&self, versions: &[u16], suites: &[u16], groups: &[u16]) -> Result<Answer, Trouble> {
-        let hello = Hello {
+    fn hello(
+        &self,
+        versions: &[u16],
+        suites: &[u16],
+        groups: &[u16],
+    ) -> Result<HelloAnswer, Trouble> {
+        let hello = RawHello {
             versions,
             suites,
             groups,
@@ -127,25 +131,25 @@ impl Visit<'_> {
         hello.ask(self.reach)
     }
 
-    fn version(&self, (number, title): Named) -> Version {
-        let mut version = Version {
+    fn version(&self, (number, title): RegisteredNumber) -> VersionReport {
+        let mut version = VersionReport {
             name: title.to_owned(),
-            ..Version::default()
+            ..VersionReport::default()
         };
-        let known: &[Named] = if number > TLS_1_2 {
+        let known: &[RegisteredNumber] = if number > TLS_1_2 {
             &SUITES_13
         } else {
             &SUITES_12
         };
         let suites = numbers(known);
-        let chosen = |suites: &[u16], groups: &[u16]| -> Result<Choice, String> {
+        let chosen = |suites: &[u16], groups: &[u16]| -> Result<HelloChoice, String> {
             match self.hello(&[number], suites, groups) {
-                Ok(Answer::Choice(choice)) if choice.version == number => Ok(choice),
-                Ok(Answer::Choice(choice)) => Err(format!(
+                Ok(HelloAnswer::Choice(choice)) if choice.version == number => Ok(choice),
+                Ok(HelloAnswer::Choice(choice)) => Err(format!(
                     "it answers with {}",
                     name(&VERSIONS, choice.version)
                 )),
-                Ok(Answer::Alert(description)) => Err(alert::label(description)),
+                Ok(HelloAnswer::Alert(description)) => Err(alert::label(description)),
                 Err(trouble) => Err(trouble.text),
             }
         };
@@ -180,33 +184,35 @@ impl Visit<'_> {
     }
 
     /// The certificate that a server shows in clear text, up to TLS 1.2, if it shows one.
-    fn plaintext_certificate(&self, versions: &[Version]) -> Option<Certificate> {
+    fn plaintext_certificate(&self, versions: &[VersionReport]) -> Option<CertificateReport> {
         let both = VERSIONS.iter().zip(versions);
         let mut spoken = both.filter(|((number, _), version)| version.spoken && *number <= TLS_1_2);
         let ((number, _), _) = spoken.next()?;
         match self.hello(&[*number], &numbers(&SUITES_12), &numbers(&GROUPS)) {
-            Ok(Answer::Choice(choice)) => facts(&choice.chain, &[], &self.expected),
+            Ok(HelloAnswer::Choice(choice)) => facts(&choice.chain, &[], &self.expected),
             _ => None,
         }
     }
 
     /// Whether a client that comes with the second newest version, as after an attack on the
     /// newest, is turned away.
-    fn fallback_refused(&self, versions: &[Version]) -> Option<bool> {
+    fn fallback_refused(&self, versions: &[VersionReport]) -> Option<bool> {
         let both = VERSIONS.iter().zip(versions);
         let mut spoken = both.filter(|(_, version)| version.spoken);
         let ((older, _), _) = spoken.nth(1)?;
         let suites = [numbers(&SUITES_12), vec![FALLBACK_SCSV]].concat();
         match self.hello(&[*older], &suites, &numbers(&GROUPS)).ok()? {
-            Answer::Choice(_) => Some(false),
-            Answer::Alert(description) => (description == INAPPROPRIATE_FALLBACK).then_some(true),
+            HelloAnswer::Choice(_) => Some(false),
+            HelloAnswer::Alert(description) => {
+                (description == INAPPROPRIATE_FALLBACK).then_some(true)
+            }
         }
     }
 
-    fn client(&self, kind: &Kind) -> Client {
-        let mut client = Client {
+    fn client(&self, kind: &OfferKind) -> ClientReport {
+        let mut client = ClientReport {
             kind: kind.name.to_owned(),
-            ..Client::default()
+            ..ClientReport::default()
         };
         let seen = Observer::new(&kind.offer(&self.common))
             .map_err(|fault| malformed(&fault))
@@ -226,27 +232,27 @@ impl Visit<'_> {
         client
     }
 
-    fn unknown_name(&self) -> Option<UnknownName> {
+    fn unknown_name(&self) -> Option<UnknownNameAnswer> {
         let suites = [numbers(&SUITES_13), numbers(&SUITES_12)].concat();
-        let hello = Hello {
+        let hello = RawHello {
             versions: &[0x0304, TLS_1_2],
             suites: &suites,
             groups: &numbers(&GROUPS),
             server_name: Some(UNKNOWN_NAME),
         };
         let (served, answer) = match hello.ask(self.reach) {
-            Ok(Answer::Choice(_)) => (true, "it goes on".to_owned()),
-            Ok(Answer::Alert(description)) => (false, alert::label(description)),
+            Ok(HelloAnswer::Choice(_)) => (true, "it goes on".to_owned()),
+            Ok(HelloAnswer::Alert(description)) => (false, alert::label(description)),
             Err(trouble) if trouble.kind == TroubleKind::Closed => (false, trouble.text),
             Err(_) => return None,
         };
-        Some(UnknownName { served, answer })
+        Some(UnknownNameAnswer { served, answer })
     }
 
     fn exchange(&self) -> Option<Exchange> {
         let client = Observer::new(&offer(Handshake::Full, &self.common)).ok()?;
         let request = (!self.request.is_empty()).then_some(self.request.as_slice())?;
-        let conversation = Conversation {
+        let conversation = ObservedConversation {
             request: Some(request),
             early: None,
             linger: self.linger.get(),
@@ -272,8 +278,8 @@ impl Visit<'_> {
 
     /// A client without a certificate tells whether one is required, since it is refused: in
     /// TLS 1.3 after its own end of the handshake.
-    fn client_certificate(&self) -> Option<ClientCertificate> {
-        let without = Common {
+    fn client_certificate(&self) -> Option<ClientCertificateRequest> {
+        let without = CommonOffer {
             client_certificate: None,
             ..self.common.clone()
         };
@@ -285,7 +291,7 @@ impl Visit<'_> {
             Err(trouble) => matches!(trouble.kind, TroubleKind::Refused | TroubleKind::Closed),
         };
         let asked = client.certificate_asked();
-        Some(ClientCertificate {
+        Some(ClientCertificateRequest {
             asked,
             required: asked && is_refused,
             shown: self.common.client_certificate.is_some(),
@@ -294,7 +300,7 @@ impl Visit<'_> {
     }
 }
 
-/// What is chosen when everything is offered, then what is chosen of the rest, until nothing is.
+/// The choices in turn: of everything that is offered, then of the rest, until there is none.
 fn in_turn(all: &[u16], choose: impl Fn(&[u16]) -> Option<u16>) -> Vec<u16> {
     let (mut rest, mut taken) = (all.to_vec(), Vec::new());
     while !rest.is_empty() && taken.len() < CHOICES_MAX {

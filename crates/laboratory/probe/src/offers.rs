@@ -1,16 +1,25 @@
-//! What each kind of client offers.
+//! The offers of each kind of client, and how an address is visited with one.
 
+use std::cell::Cell;
+use std::fmt::Display;
+use std::time::Duration;
+
+use load::observe::{Observed, ObservedConversation, ObservingClient};
 use load::plan::{
-    ClientCertificate, Group, Handshake, Signature, Suite, Tls, Verification, Versions,
+    Group, Handshake, OwnCertificate, PlannedTls, Signature, Suite, Verification, Versions,
 };
+use measure::probe::{End, Trouble, TroubleKind};
 use wire::starttls::Dialect;
 
+use crate::certificate::CertificateExpectation;
+use crate::reach::{ReachedAddress, trouble};
+
 /// A kind of client: its name in documents, and what it offers.
-pub(crate) struct Kind {
+pub(crate) struct OfferKind {
     pub(crate) name: &'static str,
     versions: Versions,
     groups: &'static [Group],
-    /// Which suites and signature schemes, by what stands in their names.
+    /// The suites and signature schemes, by parts of their names.
     suites: fn(Suite) -> bool,
     signatures: fn(Signature) -> bool,
 }
@@ -45,36 +54,36 @@ fn is_for_ecdsa(suite: Suite) -> bool {
 }
 
 /// All of them, in the order of tables.
-pub(crate) const KINDS: [Kind; 5] = [
-    Kind {
+pub(crate) const KINDS: [OfferKind; 5] = [
+    OfferKind {
         name: "modern",
         versions: Versions::Both,
         groups: BROWSER,
         suites: any,
         signatures: any,
     },
-    Kind {
+    OfferKind {
         name: "tls12",
         versions: Versions::Tls12,
         groups: &[Group::X25519, Group::Secp256r1, Group::Secp384r1],
         suites: any,
         signatures: any,
     },
-    Kind {
+    OfferKind {
         name: "rsa-only",
         versions: Versions::Both,
         groups: BROWSER,
         suites: is_for_rsa,
         signatures: is_rsa,
     },
-    Kind {
+    OfferKind {
         name: "ecdsa-only",
         versions: Versions::Both,
         groups: BROWSER,
         suites: is_for_ecdsa,
         signatures: is_ecdsa,
     },
-    Kind {
+    OfferKind {
         name: "post-quantum",
         versions: Versions::Tls13,
         groups: &[Group::X25519MlKem768],
@@ -108,14 +117,14 @@ pub(crate) fn has_key(name: &str) -> bool {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Common {
+pub(crate) struct CommonOffer {
     pub(crate) server_name: Option<String>,
-    pub(crate) client_certificate: Option<ClientCertificate>,
+    pub(crate) client_certificate: Option<OwnCertificate>,
     /// The protocol in which TLS is asked for.
     pub(crate) starttls: Option<Dialect>,
 }
 
-impl Common {
+impl CommonOffer {
     /// The application protocols of a client that would offer these over HTTP. A PostgreSQL server
     /// refuses those that are not its own, since version 17; in the others nobody offers any.
     fn alpn(&self, of_http: &[&[u8]]) -> Vec<Vec<u8>> {
@@ -128,14 +137,14 @@ impl Common {
     }
 }
 
-impl Kind {
-    pub(crate) fn offer(&self, common: &Common) -> Tls {
+impl OfferKind {
+    pub(crate) fn offer(&self, common: &CommonOffer) -> PlannedTls {
         let is_spoken = |suite: Suite| match self.versions {
             Versions::Both => true,
             Versions::Tls12 => !suite.is_tls13(),
             Versions::Tls13 => suite.is_tls13(),
         };
-        Tls {
+        PlannedTls {
             versions: self.versions,
             suites: chosen(&Suite::ALL, |suite| {
                 is_spoken(suite) && (self.suites)(suite)
@@ -152,15 +161,15 @@ fn chosen<T: Copy>(all: &[T], fits: impl Fn(T) -> bool) -> Vec<T> {
     all.iter().copied().filter(|one| fits(*one)).collect()
 }
 
-/// What a client offers that wants this kind of handshake. It speaks HTTP/1.1, as it may send a
+/// The offer of a client that wants this kind of handshake. It speaks HTTP/1.1, as it may send a
 /// request.
-pub(crate) fn offer(kind: Handshake, common: &Common) -> Tls {
+pub(crate) fn offer(kind: Handshake, common: &CommonOffer) -> PlannedTls {
     let versions = match kind {
         Handshake::SessionId | Handshake::Ticket => Versions::Tls12,
         Handshake::Psk => Versions::Tls13,
         Handshake::Full | Handshake::Any => Versions::Both,
     };
-    Tls {
+    PlannedTls {
         versions,
         handshakes: vec![kind],
         suites: chosen(&Suite::ALL, |suite| match versions {
@@ -179,5 +188,59 @@ pub(crate) fn offer(kind: Handshake, common: &Common) -> Tls {
         early_data: false,
         starttls: None,
         ehlo_name: String::new(),
+    }
+}
+
+/// How an address is visited.
+pub(crate) struct Visit<'v> {
+    pub(crate) reach: &'v ReachedAddress,
+    pub(crate) common: CommonOffer,
+    pub(crate) expected: CertificateExpectation,
+    /// How often a session is offered.
+    pub(crate) attempts: u32,
+    /// Sent where a reply is wanted; empty = none is.
+    pub(crate) request: Vec<u8>,
+    /// How long the server's end is waited for. Of a server that did not end, shorter.
+    pub(crate) linger: Cell<Duration>,
+}
+
+/// The server's end is waited for this often the time of a handshake, and this long at least, where
+/// it has not come before: tickets take one round trip.
+const LINGER_HANDSHAKES: u32 = 3;
+const LINGER_MIN: Duration = Duration::from_millis(50);
+
+pub(crate) fn malformed(text: &impl Display) -> Trouble {
+    trouble(TroubleKind::Malformed, text.to_string())
+}
+
+impl Visit<'_> {
+    /// A connection without a request, to its end.
+    pub(crate) fn converse(
+        &self,
+        reach: &ReachedAddress,
+        client: &ObservingClient,
+    ) -> Result<Observed, Trouble> {
+        let conversation = ObservedConversation {
+            linger: self.linger.get(),
+            ..ObservedConversation::default()
+        };
+        let seen = self.converse_so(reach, client, conversation)?;
+        if seen.end == End::Open {
+            let enough = (seen.handshake * LINGER_HANDSHAKES).max(LINGER_MIN);
+            self.linger.set(enough.min(self.linger.get()));
+        }
+        Ok(seen)
+    }
+
+    /// One in which this is said.
+    pub(crate) fn converse_so(
+        &self,
+        reach: &ReachedAddress,
+        client: &ObservingClient,
+        conversation: ObservedConversation<'_>,
+    ) -> Result<Observed, Trouble> {
+        let mut wire = reach.open()?;
+        let seen = client.converse(&mut wire, conversation);
+        seen.map_err(|fault| reach.failed(&fault))
     }
 }

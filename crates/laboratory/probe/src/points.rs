@@ -7,7 +7,7 @@ use measure::probe::Level;
 use options::{Node, Report, document};
 
 #[derive(Debug)]
-pub struct Point {
+pub struct JudgedPoint {
     pub name: String,
     pub level: Level,
     pub why: String,
@@ -18,8 +18,8 @@ pub struct Point {
 const PROGRAMS: [&str; 5] = ["lariat", "nginx", "haproxy", "hitch", "stunnel"];
 
 /// All of them, in the order of the file: the worst first.
-pub fn all() -> &'static [Point] {
-    static POINTS: OnceLock<Vec<Point>> = OnceLock::new();
+pub fn all() -> &'static [JudgedPoint] {
+    static POINTS: OnceLock<Vec<JudgedPoint>> = OnceLock::new();
     POINTS.get_or_init(|| {
         let report = Report::new(None);
         let root = document::parse(include_str!("points.toml"), &report);
@@ -30,18 +30,18 @@ pub fn all() -> &'static [Point] {
 }
 
 /// The one of that name.
-pub(crate) fn find(name: &str) -> &'static Point {
+pub(crate) fn find(name: &str) -> &'static JudgedPoint {
     let found = all().iter().find(|point| point.name == name);
     found.expect("a test looks for every name")
 }
 
-fn point(name: &str, node: &Node) -> Point {
+fn point(name: &str, node: &Node) -> JudgedPoint {
     let text = |key: &str| {
         let found = node.get(key);
         found.and_then(|node| node.value.text()).unwrap_or_default()
     };
     let advice = PROGRAMS.map(|program| (program.to_owned(), text(program)));
-    Point {
+    JudgedPoint {
         name: name.to_owned(),
         level: match text("level").as_str() {
             "fault" => Level::Fault,

@@ -6,13 +6,13 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use load::observe::{Fault, Limited};
+use load::observe::{ObserveFault, TimeLimited};
 use load::plan::ProxyVersion;
 use measure::probe::{Trouble, TroubleKind};
 use wire::proxy_header::{Addresses, HeaderV2, write_v1};
 use wire::starttls::{Dialect, Dialog, HostNames, Next};
 
-use crate::plain_text::{UNGREETED, is_answer, told};
+use crate::registry::{UNGREETED, is_answer, told};
 
 /// After this many connections that ran out of time, an address is left alone: what is found out
 /// of one that is silent takes this many time limits at the most.
@@ -24,7 +24,7 @@ const TRIES: u32 = 3;
 
 /// How long is waited at the most.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Limits {
+pub struct WaitLimits {
     pub connection: Duration,
     /// In addition where TLS is asked for, and servers may greet after a pause.
     pub greeting: Duration,
@@ -33,12 +33,13 @@ pub struct Limits {
 
 /// An address, and what is said there before TLS.
 #[derive(Debug)]
-pub(crate) struct Reach {
+pub(crate) struct ReachedAddress {
     pub(crate) address: SocketAddr,
     before: BeforeTls,
-    /// Of one connection from its beginning to its end.
+    /// The time of one connection from its beginning to its end.
     pub(crate) timeout: Duration,
-    /// Of the server's greeting, where it may be late, in addition; none after one that never came.
+    /// Additional time for the server's greeting, where it may be late; none after one that never
+    /// came.
     greeting: Cell<Duration>,
     max_time: Duration,
     spent: Cell<Duration>,
@@ -85,7 +86,7 @@ impl BeforeTls {
 
 /// A connection whose reads and writes fail when its time is over.
 #[derive(Debug)]
-pub(crate) struct Wire<'r> {
+pub(crate) struct TimedStream<'r> {
     stream: TcpStream,
     until: Instant,
     _spending: Spending<'r>,
@@ -94,8 +95,8 @@ pub(crate) struct Wire<'r> {
 /// Less is no time for a connection, and the kernel takes 0 for ever.
 const TIME_MIN: Duration = Duration::from_millis(1);
 
-impl Reach {
-    pub(crate) fn new(address: SocketAddr, before: BeforeTls, limits: Limits) -> Self {
+impl ReachedAddress {
+    pub(crate) fn new(address: SocketAddr, before: BeforeTls, limits: WaitLimits) -> Self {
         Self {
             address,
             before,
@@ -110,12 +111,13 @@ impl Reach {
         }
     }
 
-    /// What is left for all further connections. That of the one in progress is not yet subtracted.
+    /// The time left for all further connections. That of the one in progress is not yet
+    /// subtracted.
     fn left(&self) -> Duration {
         self.max_time.saturating_sub(self.spent.get())
     }
 
-    /// Why no further connection is tried; `None` = one is.
+    /// The reason why no further connection is tried; `None` = one is.
     fn exhausted(&self) -> Option<String> {
         if self.timeouts.get() >= TIMEOUTS_MAX {
             return Some(format!("{TIMEOUTS_MAX} connections before ran out of time"));
@@ -125,7 +127,7 @@ impl Reach {
         is_over.then(|| format!("its connections took the {seconds} s of --max-time"))
     }
 
-    /// Why some of what should be found out is not known; `None` = all was tried.
+    /// The reason why some findings are missing; `None` = all was tried.
     pub(crate) fn left_alone(&self) -> Option<Trouble> {
         if let Some(why) = self.exhausted().filter(|_| self.is_left_alone.get()) {
             let text = format!("it was left alone, and not all is known: {why}");
@@ -167,7 +169,7 @@ impl Reach {
     }
 
     /// A connection on which nothing was said but a PROXY header.
-    fn connect(&self) -> Result<Wire<'_>, Trouble> {
+    fn connect(&self) -> Result<TimedStream<'_>, Trouble> {
         if let Some(why) = self.exhausted() {
             self.is_left_alone.set(true);
             return Err(trouble(TroubleKind::Timeout, format!("not tried: {why}")));
@@ -180,7 +182,7 @@ impl Reach {
         let stream = TcpStream::connect_timeout(&self.address, limit);
         let stream = stream.map_err(|error| self.not_connected(&error))?;
         let _slower_without = stream.set_nodelay(true);
-        let mut wire = Wire {
+        let mut wire = TimedStream {
             stream,
             until: spending.begun + limit,
             _spending: spending,
@@ -193,7 +195,7 @@ impl Reach {
     }
 
     /// A connection on which TLS may begin.
-    pub(crate) fn open(&self) -> Result<Wire<'_>, Trouble> {
+    pub(crate) fn open(&self) -> Result<TimedStream<'_>, Trouble> {
         let mut wire = self.connect()?;
         self.ask_for_tls(&mut wire)?;
         Ok(wire)
@@ -223,7 +225,7 @@ impl Reach {
     }
 
     /// The dialog of a protocol that begins in plaintext, up to the server's consent.
-    fn ask_for_tls(&self, wire: &mut Wire<'_>) -> Result<(), Trouble> {
+    fn ask_for_tls(&self, wire: &mut TimedStream<'_>) -> Result<(), Trouble> {
         let Some(dialect) = self.before.starttls else {
             return Ok(());
         };
@@ -300,7 +302,7 @@ impl Reach {
         trouble(TroubleKind::Connect, format!("no connection: {error}"))
     }
 
-    /// What it means that a connection failed while something was done.
+    /// The meaning of a connection's failure while something was done.
     pub(crate) fn broken(&self, error: &io::Error, doing: &str) -> Trouble {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => self.timed_out(doing),
@@ -343,14 +345,14 @@ impl Reach {
         format!("within {timeout} s")
     }
 
-    /// What it means that a handshake came to nothing.
-    pub(crate) fn failed(&self, fault: &Fault) -> Trouble {
+    /// The meaning of a handshake's failure.
+    pub(crate) fn failed(&self, fault: &ObserveFault) -> Trouble {
         match fault {
-            Fault::Timeout => self.timed_out("the handshake"),
-            Fault::NotTls(bytes) => trouble(TroubleKind::NotTls, told(bytes)),
-            Fault::Alert(_) => trouble(TroubleKind::Refused, fault.to_string()),
-            Fault::Closed(_) => trouble(TroubleKind::Closed, fault.to_string()),
-            Fault::Protocol(_) => trouble(TroubleKind::Malformed, fault.to_string()),
+            ObserveFault::Timeout => self.timed_out("the handshake"),
+            ObserveFault::NotTls(bytes) => trouble(TroubleKind::NotTls, told(bytes)),
+            ObserveFault::Alert(_) => trouble(TroubleKind::Refused, fault.to_string()),
+            ObserveFault::Closed(_) => trouble(TroubleKind::Closed, fault.to_string()),
+            ObserveFault::Protocol(_) => trouble(TroubleKind::Malformed, fault.to_string()),
         }
     }
 }
@@ -366,8 +368,8 @@ pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> Trouble {
     }
 }
 
-impl Wire<'_> {
-    /// What is left of its time; no time at all is an error.
+impl TimedStream<'_> {
+    /// The time left; no time at all is an error.
     fn remaining(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left < TIME_MIN {
@@ -377,20 +379,20 @@ impl Wire<'_> {
     }
 }
 
-impl Limited for Wire<'_> {
+impl TimeLimited for TimedStream<'_> {
     fn shorten(&mut self, limit: Duration) {
         self.until = self.until.min(Instant::now() + limit);
     }
 }
 
-impl Read for Wire<'_> {
+impl Read for TimedStream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(Some(self.remaining()?))?;
         self.stream.read(buffer)
     }
 }
 
-impl Write for Wire<'_> {
+impl Write for TimedStream<'_> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(Some(self.remaining()?))?;
         self.stream.write(buffer)

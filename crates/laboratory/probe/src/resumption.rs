@@ -1,18 +1,20 @@
 //! Sessions of one address, offered to the same or another one.
 
-use load::observe::{Client, Conversation, Observed};
+use load::observe::{Observed, ObservedConversation, ObservingClient};
 use load::plan::Handshake;
-use measure::probe::{HandshakeTime, Resumes, Resumption, Tickets, Trouble, TroubleKind};
+use measure::probe::{
+    HandshakeTime, Resumes, ResumptionReport, TicketReport, Trouble, TroubleKind,
+};
 
-use crate::hello::{self, Answer};
-use crate::offers::offer;
-use crate::reach::{Reach, trouble};
-use crate::visit::{Visit, malformed};
+use crate::hello;
+use crate::hello::HelloAnswer;
+use crate::offers::{Visit, malformed, offer};
+use crate::reach::{ReachedAddress, trouble};
 
-/// What was found out of one kind at one address.
-pub(crate) struct Found {
-    pub(crate) resumption: Resumption,
-    pub(crate) tickets: Option<Tickets>,
+/// Findings of one kind at one address.
+pub(crate) struct ResumptionFindings {
+    pub(crate) resumption: ResumptionReport,
+    pub(crate) tickets: Option<TicketReport>,
     pub(crate) times: Vec<HandshakeTime>,
     /// Whether a resumed connection was asked for a certificate.
     pub(crate) certificate_asked: Option<bool>,
@@ -20,9 +22,9 @@ pub(crate) struct Found {
 
 /// Durations of handshakes with their round trips.
 #[derive(Default)]
-struct Times(Vec<(u64, u32)>);
+struct HandshakeTimes(Vec<(u64, u32)>);
 
-impl Times {
+impl HandshakeTimes {
     fn note(&mut self, seen: &Observed) {
         let us = u64::try_from(seen.handshake.as_micros()).unwrap_or(u64::MAX);
         self.0.push((us, seen.round_trips));
@@ -48,25 +50,30 @@ fn handshake(kind: Resumes) -> Handshake {
     }
 }
 
-/// Where sessions begin and where they are offered: indices into the addresses.
+/// Indices into the addresses at which sessions begin and are offered.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct SessionWay {
     pub(crate) from: usize,
     pub(crate) to: usize,
 }
 
 /// Begins sessions at one address and offers each at another, so often. A session of TLS 1.2 is
 /// offered again and again; one of TLS 1.3 only once, as clients should (RFC 8446, appendix C.4).
-pub(crate) fn found(visit: &Visit<'_>, to: &Reach, kind: Resumes, way: Way) -> Found {
+pub(crate) fn found(
+    visit: &Visit<'_>,
+    to: &ReachedAddress,
+    kind: Resumes,
+    way: SessionWay,
+) -> ResumptionFindings {
     let mut attempts = Attempts {
         visit,
         to,
         kind,
         first: None,
         resumed: None,
-        full: Times::default(),
-        short: Times::default(),
-        found: Resumption {
+        full: HandshakeTimes::default(),
+        short: HandshakeTimes::default(),
+        found: ResumptionReport {
             kind,
             from: way.from,
             to: way.to,
@@ -85,7 +92,7 @@ pub(crate) fn found(visit: &Visit<'_>, to: &Reach, kind: Resumes, way: Way) -> F
         attempts.full.median(format!("full {version}")),
         attempts.short.median(kind.name().to_owned()),
     ];
-    Found {
+    ResumptionFindings {
         certificate_asked: attempts.resumed.map(|seen| seen.certificate_asked),
         resumption: attempts.found,
         tickets,
@@ -95,20 +102,20 @@ pub(crate) fn found(visit: &Visit<'_>, to: &Reach, kind: Resumes, way: Way) -> F
 
 struct Attempts<'v> {
     visit: &'v Visit<'v>,
-    to: &'v Reach,
+    to: &'v ReachedAddress,
     kind: Resumes,
     /// The first full handshake, and the last resumed one.
     first: Option<Observed>,
     resumed: Option<Observed>,
-    full: Times,
-    short: Times,
-    found: Resumption,
+    full: HandshakeTimes,
+    short: HandshakeTimes,
+    found: ResumptionReport,
 }
 
 impl Attempts<'_> {
     fn all(&mut self) -> Result<(), Trouble> {
         let tls = offer(handshake(self.kind), &self.visit.common);
-        let client = Client::new(&tls).map_err(|fault| malformed(&fault))?;
+        let client = ObservingClient::new(&tls).map_err(|fault| malformed(&fault))?;
         for _ in 0..self.visit.attempts {
             if self.kind == Resumes::Psk || !client.has_session() {
                 self.begin(&client)?;
@@ -122,7 +129,7 @@ impl Attempts<'_> {
         Ok(())
     }
 
-    fn begin(&mut self, client: &Client) -> Result<(), Trouble> {
+    fn begin(&mut self, client: &ObservingClient) -> Result<(), Trouble> {
         client.forget();
         let seen = self.visit.converse(self.visit.reach, client)?;
         self.full.note(&seen);
@@ -138,7 +145,7 @@ impl Attempts<'_> {
         Ok(())
     }
 
-    fn offer(&mut self, client: &Client) -> Result<(), Trouble> {
+    fn offer(&mut self, client: &ObservingClient) -> Result<(), Trouble> {
         let seen = self.visit.converse(self.to, client)?;
         if seen.offered != Some(handshake(self.kind)) {
             // Such as a ticket of length 0, or one that has expired at once.
@@ -156,7 +163,7 @@ impl Attempts<'_> {
         Ok(())
     }
 
-    fn tickets(&self) -> Option<Tickets> {
+    fn tickets(&self) -> Option<TicketReport> {
         let first = self.first.as_ref()?;
         let last = first.tickets.last();
         let is_id = self.kind == Resumes::SessionId;
@@ -166,7 +173,7 @@ impl Attempts<'_> {
             first.tickets.len()
         };
         let early_data_max = last.map_or(0, |ticket| ticket.early_data_max);
-        Some(Tickets {
+        Some(TicketReport {
             kind: self.kind,
             count: u32::try_from(count).unwrap_or(u32::MAX),
             lifetime_s: last.map(|ticket| ticket.lifetime_s),
@@ -186,7 +193,7 @@ impl Attempts<'_> {
                 let mut refused = 0;
                 for _ in 0..REPLAYS {
                     match hello::ask(self.to, &resumed.hello).ok()? {
-                        Answer::Choice(choice) if choice.psk => return Some(false),
+                        HelloAnswer::Choice(choice) if choice.psk => return Some(false),
                         _ => refused += 1,
                     }
                 }
@@ -202,9 +209,9 @@ impl Attempts<'_> {
     fn takes_early_data(&self) -> bool {
         let attempt = || -> Option<bool> {
             let tls = offer(Handshake::Psk, &self.visit.common);
-            let client = Client::new(&tls).ok()?;
+            let client = ObservingClient::new(&tls).ok()?;
             self.visit.converse(self.visit.reach, &client).ok()?;
-            let conversation = Conversation {
+            let conversation = ObservedConversation {
                 request: Some(&self.visit.request),
                 early: Some(&self.visit.request),
                 linger: self.visit.linger.get(),

@@ -4,21 +4,21 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use load::observe::chain::Roots;
-use load::plan::{ClientCertificate, ProxyVersion};
-use measure::probe::{FORMAT, Node, ProbeReport, Resumes, TroubleKind};
+use load::observe::chain::TrustedRoots;
+use load::plan::{OwnCertificate, ProxyVersion};
+use measure::probe::{FORMAT, NodeReport, ProbeReport, Resumes, TroubleKind};
 use wire::starttls::Dialect;
 
-use crate::certificate::Expected;
+use crate::certificate::CertificateExpectation;
 use crate::judge::judge;
-use crate::offers::Common;
-pub use crate::reach::Limits;
-use crate::reach::{BeforeTls, Reach, trouble};
-use crate::resumption::{Way, found};
-use crate::visit::Visit;
+use crate::offers::{CommonOffer, Visit};
+use crate::reach::{BeforeTls, ReachedAddress, trouble};
+use crate::resumption::{SessionWay, found};
+
+pub use crate::reach::WaitLimits;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ProbeOptions {
     pub hosts: Vec<String>,
     pub addresses: Vec<SocketAddr>,
     /// Hosts that have no address, with the reason.
@@ -34,12 +34,12 @@ pub struct Options {
     /// The name that servers of mail are told before they are asked.
     pub ehlo_name: String,
     /// Sent if the server asks for it.
-    pub client_certificate: Option<ClientCertificate>,
+    pub client_certificate: Option<OwnCertificate>,
     /// Trusted roots as PEM; `None` = chains are not checked.
     pub roots_pem: Option<Vec<u8>>,
-    /// What is sent to get a reply; empty = nothing.
+    /// The request that gets a reply; empty = none.
     pub request: Vec<u8>,
-    pub limits: Limits,
+    pub limits: WaitLimits,
     /// How often a session is offered at the same address.
     pub attempts: u32,
     /// Now, in seconds of Unix time.
@@ -53,27 +53,27 @@ const ELSEWHERE_MAX: u32 = 4;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Probes all of it. `tell` hears what is being done.
-pub fn probe(options: &Options, tell: &dyn Fn(&str)) -> ProbeReport {
+pub fn probe(options: &ProbeOptions, tell: &dyn Fn(&str)) -> ProbeReport {
     let before = BeforeTls {
         proxy: options.proxy,
         starttls: options.starttls,
         server_name: options.server_name.clone(),
         ehlo_name: options.ehlo_name.clone(),
     };
-    let reaches: Vec<Reach> = options
+    let reaches: Vec<ReachedAddress> = options
         .addresses
         .iter()
-        .map(|address| Reach::new(*address, before.clone(), options.limits))
+        .map(|address| ReachedAddress::new(*address, before.clone(), options.limits))
         .collect();
     let visit = |reach, attempts| Visit {
         reach,
-        common: Common {
+        common: CommonOffer {
             server_name: options.server_name.clone(),
             client_certificate: options.client_certificate.clone(),
             starttls: options.starttls,
         },
-        expected: Expected {
-            roots: options.roots_pem.as_deref().and_then(Roots::read),
+        expected: CertificateExpectation {
+            roots: options.roots_pem.as_deref().and_then(TrustedRoots::read),
             name: options.expected_name.clone(),
             now_s: options.now_s,
         },
@@ -108,11 +108,11 @@ pub fn probe(options: &Options, tell: &dyn Fn(&str)) -> ProbeReport {
             ));
             for kind in Resumes::ALL {
                 let speaks = |index: usize| {
-                    let node: Option<&Node> = report.nodes.get(index);
+                    let node: Option<&NodeReport> = report.nodes.get(index);
                     node.is_some_and(|node| node.speaks(kind.version()))
                 };
                 if speaks(from) && speaks(to) {
-                    let found = found(&visit, other, kind, Way { from, to });
+                    let found = found(&visit, other, kind, SessionWay { from, to });
                     report.resumption.push(found.resumption);
                 }
             }
@@ -124,11 +124,11 @@ pub fn probe(options: &Options, tell: &dyn Fn(&str)) -> ProbeReport {
 }
 
 /// A node for each host that has no address.
-fn unresolved(options: &Options) -> Vec<Node> {
-    let node = |(host, text): &(String, String)| Node {
+fn unresolved(options: &ProbeOptions) -> Vec<NodeReport> {
+    let node = |(host, text): &(String, String)| NodeReport {
         address: host.clone(),
         trouble: Some(trouble(TroubleKind::Unresolved, text)),
-        ..Node::default()
+        ..NodeReport::default()
     };
     options.unresolved.iter().map(node).collect()
 }

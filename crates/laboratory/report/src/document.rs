@@ -1,15 +1,15 @@
 //! A report before it is known whether it will be text, a page or files: a tree of typed blocks.
 //!
-//! It is made once from records; [`crate::terminal`], [`crate::html`] and [`crate::csv`] render it.
+//! It is made once from records; [`crate::terminal`], [`crate::html`] and [`self`] render it.
 
 use crate::figure::Plot;
 
 #[derive(Clone, Debug, Default)]
-pub struct Document {
+pub struct ReportDocument {
     pub(crate) title: String,
     /// Parts of the page that are linked at its top: anchor and name.
     pub(crate) links: Vec<(String, String)>,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<ReportBlock>,
     /// Figures as files of their own, by name.
     pub(crate) files: Vec<(String, Plot)>,
     pub(crate) sheets: Vec<Sheet>,
@@ -18,36 +18,36 @@ pub struct Document {
 
 /// A part of a report.
 #[derive(Clone, Debug)]
-pub(crate) enum Block {
+pub(crate) enum ReportBlock {
     /// The sentence that a report begins with.
     Headline(String),
     Paragraph(String),
     /// The most important results of a run, each large: on the page alone.
-    Cards(Vec<Card>),
+    Cards(Vec<NumberCard>),
     /// How many comparisons are better, the same and worse, as a bar: on the page alone.
     Counts([usize; 3]),
-    Facts(Vec<Fact>),
-    Items(Vec<Item>),
-    Warnings(Vec<Warning>),
-    Table(Table),
+    Facts(Vec<ReportFact>),
+    Items(Vec<ListItem>),
+    Warnings(Vec<ReportWarning>),
+    Table(ReportTable),
     Figure(Box<Figure>),
     /// A command line, a word per entry.
     Command(Vec<String>),
-    Section(Section),
+    Section(ReportSection),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Section {
-    pub(crate) kind: Kind,
+pub(crate) struct ReportSection {
+    pub(crate) kind: SectionKind,
     pub(crate) title: String,
-    /// Its anchor on the page; none if empty.
+    /// The anchor on the page; none if empty.
     pub(crate) id: String,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<ReportBlock>,
 }
 
-/// What a section is, and where it is shown.
+/// The kind of a section, and where it is shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum SectionKind {
     Article,
     Card,
     /// A part of a card, in the colour of a verdict; long ones are folded on the page.
@@ -66,7 +66,7 @@ pub(crate) enum Kind {
 
 /// A value with its name, and what is to be known of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Card {
+pub(crate) struct NumberCard {
     pub(crate) name: String,
     pub(crate) value: Cell,
     pub(crate) note: Vec<Cell>,
@@ -75,7 +75,7 @@ pub(crate) struct Card {
 
 /// A name with its text, and a hint at what to do about it.
 #[derive(Clone, Debug)]
-pub(crate) struct Fact {
+pub(crate) struct ReportFact {
     pub(crate) name: String,
     pub(crate) text: String,
     pub(crate) hint: Option<String>,
@@ -83,7 +83,7 @@ pub(crate) struct Fact {
 
 /// An entry of a list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Item {
+pub(crate) struct ListItem {
     /// The anchor that the head leads to; none if empty.
     pub(crate) link: String,
     pub(crate) head: String,
@@ -91,8 +91,8 @@ pub(crate) struct Item {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Warning {
-    /// What it is about; none if empty.
+pub(crate) struct ReportWarning {
+    /// The subject; none if empty.
     pub(crate) about: String,
     pub(crate) text: String,
     pub(crate) hint: Option<String>,
@@ -100,17 +100,17 @@ pub(crate) struct Warning {
 
 /// A table: columns with rows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct ReportTable {
     pub(crate) caption: String,
-    pub(crate) columns: Vec<Column>,
-    pub(crate) rows: Vec<Row>,
-    /// What ids of values on the page begin with.
+    pub(crate) columns: Vec<TableColumn>,
+    pub(crate) rows: Vec<TableRow>,
+    /// The beginning of ids of values on the page.
     pub(crate) prefix: String,
 }
 
 /// A column of a table.
 #[derive(Clone, Debug)]
-pub(crate) struct Column {
+pub(crate) struct TableColumn {
     pub(crate) head: String,
     /// Words stand left, numbers right.
     pub(crate) is_left: bool,
@@ -118,7 +118,7 @@ pub(crate) struct Column {
 
 /// A row of a table.
 #[derive(Clone, Debug)]
-pub(crate) enum Row {
+pub(crate) enum TableRow {
     /// It heads those that follow.
     Head(String),
     /// A cell per column; missing ones are empty.
@@ -129,25 +129,21 @@ pub(crate) enum Row {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// What a program reads off the page: an id and the plain value.
+    /// The value that a program reads off the page: an id and the plain value.
     pub(crate) value: Option<(String, f64)>,
     /// Smaller lines below it on the page, each with a class.
     pub(crate) notes: Vec<(&'static str, Self)>,
-    /// Why there is no value: on the page, it may be long.
+    /// Whether it is a reason why there is no value: on the page, it may be long.
     pub(crate) is_gap: bool,
 }
 
-/// A drawing, for a desk and for a telephone.
+/// A drawing: panels beside each other as far as the page is wide.
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
     pub(crate) id: String,
     /// Above it; none if empty.
     pub(crate) title: String,
-    pub(crate) wide: Plot,
-    /// For narrow screens; without it, the other one is narrow on all screens.
-    pub(crate) narrow: Option<Plot>,
-    /// Whether the wide one has half of the page.
-    pub(crate) is_half: bool,
+    pub(crate) plot: Plot,
 }
 
 /// Data for other programs: plain numbers in the units that the heads name.
@@ -162,8 +158,12 @@ pub(crate) struct Sheet {
 /// Stands where there is no value.
 pub(crate) const NONE: &str = "–";
 
-impl Section {
-    pub(crate) fn new(kind: Kind, title: impl Into<String>, blocks: Vec<Block>) -> Self {
+impl ReportSection {
+    pub(crate) fn new(
+        kind: SectionKind,
+        title: impl Into<String>,
+        blocks: Vec<ReportBlock>,
+    ) -> Self {
         Self {
             kind,
             title: title.into(),
@@ -180,18 +180,22 @@ impl Section {
     }
 }
 
-impl From<Section> for Block {
-    fn from(section: Section) -> Self {
+impl From<ReportSection> for ReportBlock {
+    fn from(section: ReportSection) -> Self {
         Self::Section(section)
     }
 }
 
 /// A section of these blocks, if there are any.
-pub(crate) fn section(kind: Kind, title: &str, blocks: Vec<Block>) -> Option<Block> {
-    (!blocks.is_empty()).then(|| Section::new(kind, title, blocks).into())
+pub(crate) fn section(
+    kind: SectionKind,
+    title: &str,
+    blocks: Vec<ReportBlock>,
+) -> Option<ReportBlock> {
+    (!blocks.is_empty()).then(|| ReportSection::new(kind, title, blocks).into())
 }
 
-impl Fact {
+impl ReportFact {
     pub(crate) fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -201,7 +205,7 @@ impl Fact {
     }
 }
 
-impl Warning {
+impl ReportWarning {
     /// About the section that it is in.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self {
@@ -211,7 +215,7 @@ impl Warning {
         }
     }
 
-    pub(crate) fn of(warning: &measure::record::Warning) -> Self {
+    pub(crate) fn of(warning: &measure::record::RunWarning) -> Self {
         Self {
             hint: Some(warning.hint.clone()),
             ..Self::new(&warning.seen)
@@ -219,7 +223,7 @@ impl Warning {
     }
 }
 
-impl Table {
+impl ReportTable {
     /// An empty table. Heads that begin with `<` stand left, without it.
     pub(crate) fn new<S: AsRef<str>>(
         caption: impl Into<String>,
@@ -227,7 +231,7 @@ impl Table {
     ) -> Self {
         let column = |head: S| {
             let left = head.as_ref().strip_prefix('<');
-            Column {
+            TableColumn {
                 head: left.unwrap_or_else(|| head.as_ref()).to_owned(),
                 is_left: left.is_some(),
             }
@@ -248,20 +252,20 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        self.rows.push(Row::Cells(cells.into_iter().collect()));
+        self.rows.push(TableRow::Cells(cells.into_iter().collect()));
     }
 
     /// Adds a row that heads those that follow; none if it is empty.
     pub(crate) fn head(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !text.is_empty() {
-            self.rows.push(Row::Head(text));
+            self.rows.push(TableRow::Head(text));
         }
     }
 
     /// As a block, if there is anything in it.
-    pub(crate) fn block(self) -> Option<Block> {
-        (!self.rows.is_empty()).then_some(Block::Table(self))
+    pub(crate) fn block(self) -> Option<ReportBlock> {
+        (!self.rows.is_empty()).then_some(ReportBlock::Table(self))
     }
 }
 
@@ -288,31 +292,19 @@ impl Cell {
 }
 
 impl Figure {
-    pub(crate) fn both(id: &str, wide: impl Into<Plot>, narrow: impl Into<Plot>) -> Block {
-        Block::Figure(Box::new(Self {
-            id: id.to_owned(),
-            title: String::new(),
-            wide: wide.into(),
-            narrow: Some(narrow.into()),
-            is_half: false,
-        }))
+    pub(crate) fn block(id: &str, plot: impl Into<Plot>) -> ReportBlock {
+        Self::titled(id.to_owned(), String::new(), plot.into())
     }
 
-    /// Each with its id and title, three in a row. Fewer have half of it, so that they fill it.
-    pub(crate) fn row<P: Into<Plot>>(figures: Vec<(String, String, P)>) -> Option<Block> {
-        let is_half = figures.len() < 3;
-        let figures = figures.into_iter().map(|(id, title, plot)| {
-            let wide = plot.into();
-            let narrow = is_half.then(|| wide.clone());
-            Block::Figure(Box::new(Self {
-                id,
-                title,
-                wide,
-                narrow,
-                is_half,
-            }))
-        });
-        section(Kind::Beside("three"), "", figures.collect())
+    /// Figures beside each other: each with its id, title and plot.
+    pub(crate) fn row<P: Into<Plot>>(figures: Vec<(String, String, P)>) -> Option<ReportBlock> {
+        let figures = figures.into_iter();
+        let figures = figures.map(|(id, title, plot)| Self::titled(id, title, plot.into()));
+        section(SectionKind::Beside("beside"), "", figures.collect())
+    }
+
+    fn titled(id: String, title: String, plot: Plot) -> ReportBlock {
+        ReportBlock::Figure(Box::new(Self { id, title, plot }))
     }
 }
 
@@ -325,7 +317,7 @@ impl<T: ToString> From<T> for Cell {
     }
 }
 
-impl Document {
+impl ReportDocument {
     /// All figures as files: name without ending, and SVG.
     pub fn figures(&self) -> Vec<(String, String)> {
         let files = self.files.iter();
@@ -333,4 +325,38 @@ impl Document {
             .map(|(name, plot)| (name.clone(), plot.document()))
             .collect()
     }
+}
+
+impl ReportDocument {
+    /// All sheets as files: name without ending, and CSV.
+    pub fn sheets(&self) -> Vec<(String, String)> {
+        let sheets = self.sheets.iter().map(|sheet| {
+            let rows = sheet.rows.iter().map(|row| line(row));
+            let text = sheet.heads.join(",") + "\n" + &rows.collect::<String>();
+            (sheet.name.clone(), text)
+        });
+        sheets.collect()
+    }
+}
+
+fn line(fields: &[String]) -> String {
+    let fields: Vec<String> = fields.iter().map(|field| quoted(field)).collect();
+    fields.join(",") + "\n"
+}
+
+/// In quotes where it must be. What a spreadsheet would take for a formula is made text.
+fn quoted(field: &str) -> String {
+    let is_formula = field.starts_with(['=', '+', '@'])
+        || (field.starts_with('-') && field.parse::<f64>().is_err());
+    let field = format!("{}{field}", if is_formula { "'" } else { "" });
+    if field.contains([',', '"', '\n', '\r']) {
+        return format!("\"{}\"", field.replace('"', "\"\""));
+    }
+    field
+}
+
+/// A number as a field; empty without a number.
+pub(crate) fn number(value: Option<f64>) -> String {
+    let value = value.filter(|value| value.is_finite());
+    value.map_or_else(String::new, |value| value.to_string())
 }

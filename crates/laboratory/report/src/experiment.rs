@@ -6,38 +6,42 @@ mod compared;
 mod comparison;
 mod plots;
 mod ranking;
-mod sheets;
 mod study;
 mod tables;
 mod warnings;
 
 use measure::experiment::{Configuration, Experiment, Published, Scenario};
 
-use crate::document::{Block, Document, Fact, Figure, Item, Kind, Section, Sheet, section};
+use crate::document::{
+    Figure, ListItem, ReportBlock, ReportDocument, ReportFact, ReportSection, SectionKind, Sheet,
+    section,
+};
 use crate::host;
-pub use card::{CARD_SIZE, Refusal, Subject, card};
-pub use compared::{compared, configurations_in_common};
+
 use comparison::SIGNS;
 use plots::{Palette, courses, plot};
 use ranking::Ranking;
 use study::{Study, studies};
 
+pub use card::{CARD_SIZE, CardRefusal, CardSubject, card};
+pub use compared::{compared, configurations_in_common};
+
 /// Characters for which tables on terminals are made.
 const WIDTH: usize = 80;
 
 /// The report of these experiments; each has the name that its files begin with.
-pub fn document(experiments: &[(&str, &Experiment)]) -> Document {
+pub fn document(experiments: &[(&str, &Experiment)]) -> ReportDocument {
     let numbered = experiments.iter().zip(1..);
     let all: Vec<Vec<Study<'_>>> = numbered
         .map(|((_, experiment), number)| studies(experiment, number))
         .collect();
     let ranking = Ranking::of(all.iter().flatten());
     let is_only = all.iter().flatten().count() == 1;
-    let mut document = Document {
+    let mut document = ReportDocument {
         title: title(experiments),
         footer: footer(experiments),
         blocks: ranking.finding(),
-        ..Document::default()
+        ..ReportDocument::default()
     };
     document.blocks.extend(first_screen(experiments, &all));
     document.blocks.extend(ranking.lists());
@@ -59,8 +63,8 @@ pub fn document(experiments: &[(&str, &Experiment)]) -> Document {
                 .extend(files.map(|(file, plot)| (named(file), plot)));
         }
         let sheets = [
-            sheets::configurations(studies),
-            sheets::measurements(studies),
+            tables::configurations(studies),
+            tables::measurements(studies),
         ];
         document.sheets.extend(sheets.map(|sheet| Sheet {
             name: format!("{name}-{}", sheet.name),
@@ -84,9 +88,12 @@ pub fn document(experiments: &[(&str, &Experiment)]) -> Document {
 /// More panels of the picture below the finding would push the host and the command off the screen.
 const FINDING_PANELS_MAX: usize = 2;
 
-/// What stands below the finding on a page: the picture of the first scenario that has one, where
-/// it was measured, and the command that repeats it. Terminals have them further down.
-fn first_screen(experiments: &[(&str, &Experiment)], all: &[Vec<Study<'_>>]) -> Option<Block> {
+/// The part below the finding on a page: the picture of the first scenario that has one, where it
+/// was measured, and the command that repeats it. Terminals have them further down.
+fn first_screen(
+    experiments: &[(&str, &Experiment)],
+    all: &[Vec<Study<'_>>],
+) -> Option<ReportBlock> {
     let numbered = experiments.iter().zip(all).zip(1..);
     let mut pictures = numbered.flat_map(|(((_, it), studies), number)| {
         let plan = &it.plan;
@@ -98,24 +105,27 @@ fn first_screen(experiments: &[(&str, &Experiment)], all: &[Vec<Study<'_>>]) -> 
     let panels = picture.panel_count();
     let picture = picture.shortened(FINDING_PANELS_MAX);
     let further = (panels > FINDING_PANELS_MAX).then(|| {
-        Block::Items(vec![Item {
+        ReportBlock::Items(vec![ListItem {
             link: study.anchor(),
             head: format!("all {panels} panels"),
             parts: Vec::new(),
         }])
     });
-    let mut facts = vec![Fact::new("host", host::line(&plan.host.host))];
+    let mut facts = vec![ReportFact::new("host", host::line(&plan.host.host))];
     if experiments.len() > 1 {
         let which = format!(
             "{number} of {}, measured on this host by this command; the others' stand at the end",
             experiments.len()
         );
-        facts.insert(0, Fact::new("record", which));
+        facts.insert(0, ReportFact::new("record", which));
     }
-    let picture = [Figure::both("finding", picture.clone(), picture)];
-    let rest = [Block::Facts(facts), Block::Command(plan.command.clone())];
+    let picture = [Figure::block("finding", picture)];
+    let rest = [
+        ReportBlock::Facts(facts),
+        ReportBlock::Command(plan.command.clone()),
+    ];
     let blocks = picture.into_iter().chain(further).chain(rest);
-    section(Kind::Page, "", blocks.collect())
+    section(SectionKind::Page, "", blocks.collect())
 }
 
 fn title(experiments: &[(&str, &Experiment)]) -> String {
@@ -144,40 +154,40 @@ fn footer(experiments: &[(&str, &Experiment)]) -> String {
 
 /// Everything of a scenario; the picture of the only one is that of the first screen, if that has
 /// all of it.
-fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> Block {
+fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> ReportBlock {
     let scenario = study.scenario;
-    let page = |blocks| section(Kind::Page, "", blocks);
-    let terminal = |blocks| section(Kind::Terminal, "", blocks);
-    let source = |text: String| Fact::new("source", text);
+    let page = |blocks| section(SectionKind::Page, "", blocks);
+    let terminal = |blocks| section(SectionKind::Terminal, "", blocks);
+    let source = |text: String| ReportFact::new("source", text);
     let sources = scenario.sources.iter();
     let sources = sources.map(|it| source(format!("{}, {}", it.title, it.table)));
     let omitted = scenario.omitted.iter();
-    let omitted = omitted.map(|it| Fact::new("omitted", format!("{}: {}", it.what, it.why)));
-    let facts: Vec<Fact> = sources.chain(omitted).collect();
+    let omitted = omitted.map(|it| ReportFact::new("omitted", format!("{}: {}", it.what, it.why)));
+    let facts: Vec<ReportFact> = sources.chain(omitted).collect();
     let warnings = warnings::warnings(study);
     let id = format!("{}-plot", study.anchor());
     let drawn = plot(study, palette);
     let drawn = drawn.filter(|it| !is_only || it.panel_count() > FINDING_PANELS_MAX);
-    let drawn = drawn.map(|plot| Figure::both(&id, plot.clone(), plot));
-    let mut tables = tables::full(study).into_iter().map(Block::Table);
+    let drawn = drawn.map(|plot| Figure::block(&id, plot));
+    let mut tables = tables::full(study).into_iter().map(ReportBlock::Table);
     /// Tables of this many metrics are not folded.
     const OPEN_MAX: usize = 2;
     let shown = tables.by_ref().take(OPEN_MAX).collect();
-    let further = section(Kind::Details, "Further metrics", tables.collect());
-    let gains = tables::gains(study).map(|gains| gains.map(Block::Table));
+    let further = section(SectionKind::Details, "Further metrics", tables.collect());
+    let gains = tables::gains(study).map(|gains| gains.map(ReportBlock::Table));
     let [by_target, list] = gains.map_or([None, None], |gains| gains.map(Some));
     let blocks = [
-        page(vec![Block::Paragraph(scenario.method.clone())]),
+        page(vec![ReportBlock::Paragraph(scenario.method.clone())]),
         drawn,
-        (!facts.is_empty()).then_some(Block::Facts(facts)),
-        (!warnings.is_empty()).then_some(Block::Warnings(warnings)),
+        (!facts.is_empty()).then_some(ReportBlock::Facts(facts)),
+        (!warnings.is_empty()).then_some(ReportBlock::Warnings(warnings)),
         terminal(tables::summary(study, WIDTH).block().into_iter().collect()),
         page(shown),
         further,
         page(by_target.into_iter().collect()),
         terminal(list.into_iter().collect()),
         spreads(study),
-        page(vec![Block::Paragraph(SIGNS.to_owned())]),
+        page(vec![ReportBlock::Paragraph(SIGNS.to_owned())]),
         replay(study, palette),
         course(study),
         published(scenario),
@@ -185,71 +195,67 @@ fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> Block {
     ];
     let blocks = blocks.into_iter().flatten().collect();
     let title = format!("{}: {}", scenario.name, scenario.question);
-    Section::new(Kind::Article, title, blocks)
+    ReportSection::new(SectionKind::Article, title, blocks)
         .at(study.anchor())
         .into()
 }
 
 /// Open where the source printed them.
-fn spreads(study: &Study<'_>) -> Option<Block> {
+fn spreads(study: &Study<'_>) -> Option<ReportBlock> {
     if let Some(metric) = tables::spread_metric(study) {
         return tables::spreads(study, metric).block();
     }
     let table = tables::spreads(study, study.main()?).block();
     let title = "The main metric as ministat(1) prints it";
-    section(Kind::Details, title, table.into_iter().collect())
+    section(SectionKind::Details, title, table.into_iter().collect())
 }
 
-fn course(study: &Study<'_>) -> Option<Block> {
+fn course(study: &Study<'_>) -> Option<ReportBlock> {
     let courses = courses(study).into_iter().enumerate();
     let drawn = courses
         .map(|(index, (name, chart))| (format!("{}-course-{index}", study.anchor()), name, chart));
     let drawn = Figure::row(drawn.collect());
     let title = "The course of the load: the repeat in the middle";
-    section(Kind::Page, title, drawn.into_iter().collect())
+    section(SectionKind::Page, title, drawn.into_iter().collect())
 }
 
-/// What all targets served over time, as an animation that is a picture until it is started.
-fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Block> {
+/// The service of all targets over time, as an animation that is a picture until it is started.
+fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<ReportBlock> {
     let chart = plots::replay(study, palette)?;
     let id = format!("{}-replay", study.anchor());
-    let drawn = section(
-        Kind::Replay,
-        "",
-        vec![Figure::both(&id, chart.clone(), chart)],
-    );
+    let drawn = section(SectionKind::Replay, "", vec![Figure::block(&id, chart)]);
     let title = "All targets over time: the repeat in the middle of each";
-    section(Kind::Page, title, drawn.into_iter().collect())
+    section(SectionKind::Page, title, drawn.into_iter().collect())
 }
 
-fn published(scenario: &Scenario) -> Option<Block> {
+fn published(scenario: &Scenario) -> Option<ReportBlock> {
     let tables = scenario.published.iter().map(|it: &Published| {
-        let note = it.note.iter().cloned().map(Block::Paragraph);
+        let note = it.note.iter().cloned().map(ReportBlock::Paragraph);
         let blocks = tables::published(it).block().into_iter().chain(note);
-        Section::new(Kind::Page, "", blocks.collect()).into()
+        ReportSection::new(SectionKind::Page, "", blocks.collect()).into()
     });
-    let tables = section(Kind::Beside("published"), "", tables.collect());
+    let tables = section(SectionKind::Beside("published"), "", tables.collect());
     section(
-        Kind::Page,
+        SectionKind::Page,
         "What the source measured",
         tables.into_iter().collect(),
     )
 }
 
-fn commands(scenario: &Scenario) -> Option<Block> {
+fn commands(scenario: &Scenario) -> Option<ReportBlock> {
     let configurations = scenario.configurations.iter();
     let commands = configurations
         .filter(|it| !it.command.is_empty())
         .map(|it| {
-            let command = Block::Command(it.command.clone());
-            Section::new(Kind::Page, &it.key, vec![command]).into()
+            let command = ReportBlock::Command(it.command.clone());
+            ReportSection::new(SectionKind::Page, &it.key, vec![command]).into()
         });
     let title = "The commands that load such servers";
-    section(Kind::Details, title, commands.collect())
+    section(SectionKind::Details, title, commands.collect())
 }
 
 /// How an experiment was made: targets, host, placement, the command that repeats it.
-fn how(experiment: &Experiment, number: usize) -> Block {
+fn how(experiment: &Experiment, number: usize) -> ReportBlock {
     let plan = &experiment.plan;
     let title = match number {
         1 => "Host and targets".to_owned(),
@@ -264,38 +270,38 @@ fn how(experiment: &Experiment, number: usize) -> Block {
     let (server, client) = (cpus(&plan.placement.server), cpus(&plan.placement.client));
     let tool = &plan.tool;
     let facts = vec![
-        Fact::new("host", host::line(&plan.host.host)),
-        Fact::new(
+        ReportFact::new("host", host::line(&plan.host.host)),
+        ReportFact::new(
             "placement",
             format!("server on CPU {server}, client and origin on CPU {client}"),
         ),
-        Fact::new("started", format!("{}, {} mode", plan.started, plan.mode)),
-        Fact::new(
+        ReportFact::new("started", format!("{}, {} mode", plan.started, plan.mode)),
+        ReportFact::new(
             "order",
             format!("shuffled in each round by seed {}", plan.seed),
         ),
-        Fact::new(
+        ReportFact::new(
             "tool",
             format!("{} {} with {}", tool.name, tool.version, tool.tls),
         ),
-        Fact::new("state", state(experiment)),
-        Fact::new("signs", SIGNS),
+        ReportFact::new("state", state(experiment)),
+        ReportFact::new("signs", SIGNS),
     ];
     let targets = plan.targets.iter();
     let targets = targets
-        .map(|it| Fact::new(&it.name, tables::version(it)))
+        .map(|it| ReportFact::new(&it.name, tables::version(it)))
         .collect();
-    let targets_table = Block::Table(tables::targets(&plan.targets));
-    let host = section(Kind::Beside("facts"), "", host::blocks(&plan.host));
+    let targets_table = ReportBlock::Table(tables::targets(&plan.targets));
+    let host = section(SectionKind::Beside("facts"), "", host::blocks(&plan.host));
     let blocks = [
-        section(Kind::Terminal, "", vec![Block::Facts(targets)]),
-        section(Kind::Page, "", vec![targets_table]),
-        Some(Block::Facts(facts)),
-        Some(Block::Command(plan.command.clone())),
-        section(Kind::Page, "", host.into_iter().collect()),
+        section(SectionKind::Terminal, "", vec![ReportBlock::Facts(targets)]),
+        section(SectionKind::Page, "", vec![targets_table]),
+        Some(ReportBlock::Facts(facts)),
+        Some(ReportBlock::Command(plan.command.clone())),
+        section(SectionKind::Page, "", host.into_iter().collect()),
     ];
     let blocks = blocks.into_iter().flatten().collect();
-    Section::new(Kind::Article, title, blocks)
+    ReportSection::new(SectionKind::Article, title, blocks)
         .at(format!("e{number}"))
         .into()
 }

@@ -1,24 +1,22 @@
-//! A small writer of figures as SVG: panels above each other that share the axis below them, and
-//! bars beside their names.
+//! A small writer of figures as SVG: panels that each have an axis below them, and bars beside
+//! their names.
 //!
-//! Colours come from the style sheet by name, so that a page can be dark or light; lines differ by
-//! their dashes too. What is drawn is decided where a report is made.
+//! A panel is drawn once, in a size whose letters can be read on a telephone and on a desk: a page
+//! stretches panels and puts as many beside each other as its width allows. Colours come from the
+//! style sheet by name, so that a page can be dark or light; lines differ by their dashes too.
 
 mod axis;
 mod bars;
-mod form;
-mod layout;
-mod scale;
+mod chart;
 mod shapes;
 
-pub(crate) use axis::{Axis, Unit};
-pub(crate) use bars::{Bar, BarPanel, Bars};
-pub(crate) use form::{Callout, Chart, Column, Panel, Series, Shape};
-pub(crate) use shapes::text as drawing_text;
+use crate::markup::{MarkupElement, element};
+use chart::WIDTH;
 
-use crate::markup::{Element, element};
-pub(crate) use form::{HALF, NARROW, Size, WIDE};
-use layout::Layout;
+pub(crate) use axis::{Axis, AxisUnit};
+pub(crate) use bars::{Bar, BarPanel, Bars};
+pub(crate) use chart::{AxisStretch, Callout, Chart, Panel, Series, SeriesShape};
+pub(crate) use shapes::text as drawing_text;
 
 /// The names of the colours, and the looks of what is drawn with them.
 pub(crate) const PALETTE: &str = include_str!("style/palette.css");
@@ -53,32 +51,49 @@ impl Plot {
         self
     }
 
-    /// As an element of a page that has [`PALETTE`] and [`STYLE`]. Ids begin with `id`.
-    pub(crate) fn inline(&self, id: &str, size: Size) -> Element {
-        let columns = match self {
-            _ if size.width < WIDE.width => 1,
-            Self::Bars(bars) if bars.panels.len() % 3 == 0 => 3,
-            _ => 2,
+    /// Words that stand above all panels, each with its class.
+    pub(crate) fn heads(&self) -> Vec<(&'static str, &str)> {
+        let Self::Bars(bars) = self else {
+            return Vec::new();
         };
-        let (shapes, width, height) = self.shapes(size, columns);
-        let view = format!("0 0 {width} {height}");
-        self.named(id).with("viewBox", view).children(shapes)
+        let head = (!bars.head.is_empty()).then_some(("head", bars.head.as_str()));
+        let legend = bars.legend.iter().map(|words| ("tick", words.as_str()));
+        head.into_iter().chain(legend).collect()
     }
 
-    /// As a document of its own, with an edge around it.
+    /// The panels as elements of a page that has [`PALETTE`] and [`STYLE`]. Ids begin with `id`.
+    pub(crate) fn inline(&self, id: &str) -> Vec<MarkupElement> {
+        let panels = self.panels().into_iter().zip(1..);
+        let svg = |((shapes, height), number): ((Vec<MarkupElement>, f64), usize)| {
+            let view = format!("0 0 {WIDTH} {height}");
+            let named = self.named(&format!("{id}-{number}"));
+            named.with("viewBox", view).children(shapes)
+        };
+        panels.map(svg).collect()
+    }
+
+    /// As a document of its own: panels in two columns, with an edge around them.
     pub(crate) fn document(&self) -> String {
         const EDGE: f64 = 16.0;
-        /// As wide as a column of text on a desk: letters have the size of the text around them.
-        const COLUMN: f64 = 760.0;
-        let size = match self {
-            Self::Chart(_) => WIDE,
-            Self::Bars(_) => Size {
-                width: COLUMN,
-                ..WIDE
-            },
-        };
-        let (shapes, width, height) = self.shapes(size, 1);
-        let (width, height) = (width + 2.0 * EDGE, height + 2.0 * EDGE);
+        const APART: f64 = 28.0;
+        let panels = self.panels();
+        let columns = panels.len().clamp(1, 2) as f64;
+        let mut shapes = Vec::new();
+        let mut top = 0.0;
+        for (class, words) in self.heads() {
+            top += shapes::LINE;
+            shapes.push(drawing_text(class, (0.0, top - 4.0), words));
+        }
+        for row in panels.chunks(2) {
+            for ((panel, _), column) in row.iter().zip([0.0, WIDTH + APART]) {
+                let place = format!("translate({column} {top})");
+                let group = element("g").with("transform", place);
+                shapes.push(group.children(panel.iter().cloned()));
+            }
+            top += row.iter().map(|panel| panel.1).fold(0.0, f64::max) + APART / 2.0;
+        }
+        let width = columns * (WIDTH + APART) - APART + 2.0 * EDGE;
+        let height = (top - APART / 2.0).max(0.0) + 2.0 * EDGE;
         let background = element("rect")
             .with("x", -EDGE)
             .with("y", -EDGE)
@@ -95,21 +110,20 @@ impl Plot {
         format!("{svg}\n")
     }
 
-    fn shapes(&self, size: Size, columns: usize) -> (Vec<Element>, f64, f64) {
+    /// The shapes of each panel, and how high it is.
+    fn panels(&self) -> Vec<(Vec<MarkupElement>, f64)> {
         match self {
-            Self::Chart(chart) => {
-                let layout = Layout::new(chart, size);
-                (shapes::all(chart, &layout), layout.width, layout.height)
-            }
-            Self::Bars(bars) => {
-                let (shapes, height) = bars.shapes(size.width, columns);
-                (shapes, size.width, height)
-            }
+            Self::Chart(chart) => chart
+                .panels
+                .iter()
+                .map(|panel| shapes::all(chart, panel))
+                .collect(),
+            Self::Bars(bars) => bars.shapes(WIDTH),
         }
     }
 
     /// An empty drawing with its title and description.
-    fn named(&self, id: &str) -> Element {
+    fn named(&self, id: &str) -> MarkupElement {
         let (title, description) = match self {
             Self::Chart(chart) => (&chart.title, &chart.description),
             Self::Bars(bars) => (&bars.title, &bars.description),

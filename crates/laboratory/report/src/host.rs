@@ -1,22 +1,24 @@
-//! What `lariat-lab host` found out.
+//! The report of `lariat-lab host`.
 
 use std::collections::BTreeSet;
 
-use measure::host::{Core, Fact as Found, HostReport, Speed};
-use measure::quantity::{Bytes, Count};
+use measure::host::{Core, HostFact as Found, HostReport, Speed};
+use measure::quantity::{ByteCount, RoundedCount};
 use measure::record::Host;
 
-use crate::document::{Block, Cell, Document, Fact, Kind, NONE, Table, section};
+use crate::document::{
+    Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportTable, SectionKind, section,
+};
 
 /// The report as a document of its own.
-pub fn document(report: &HostReport) -> Document {
-    Document {
+pub fn document(report: &HostReport) -> ReportDocument {
+    ReportDocument {
         title: report.host.cpu.clone(),
-        blocks: [Block::Headline(line(&report.host))]
+        blocks: [ReportBlock::Headline(line(&report.host))]
             .into_iter()
             .chain(blocks(report))
             .collect(),
-        ..Document::default()
+        ..ReportDocument::default()
     }
 }
 
@@ -28,7 +30,7 @@ pub(crate) fn line(host: &Host) -> String {
         None => String::new(),
     };
     let plural = if host.cpus == 1 { "" } else { "s" };
-    let memory = Bytes(host.memory_bytes);
+    let memory = ByteCount(host.memory_bytes);
     let Host {
         cpu, cpus, kernel, ..
     } = host;
@@ -36,8 +38,8 @@ pub(crate) fn line(host: &Host) -> String {
 }
 
 /// Each with its title; those with something in them.
-pub(crate) fn blocks(report: &HostReport) -> Vec<Block> {
-    let facts = |facts: Vec<Fact>| (!facts.is_empty()).then_some(Block::Facts(facts));
+pub(crate) fn blocks(report: &HostReport) -> Vec<ReportBlock> {
+    let facts = |facts: Vec<ReportFact>| (!facts.is_empty()).then_some(ReportBlock::Facts(facts));
     let parts = [
         ("Features", features(report).block()),
         ("CPUs", facts(cores(&report.cores))),
@@ -50,7 +52,7 @@ pub(crate) fn blocks(report: &HostReport) -> Vec<Block> {
     ];
     let parts = parts.into_iter();
     parts
-        .filter_map(|(title, block)| section(Kind::Card, title, vec![block?]))
+        .filter_map(|(title, block)| section(SectionKind::Card, title, vec![block?]))
         .collect()
 }
 
@@ -58,9 +60,9 @@ fn yes(is_there: bool) -> &'static str {
     if is_there { "yes" } else { "no" }
 }
 
-fn features(report: &HostReport) -> Table {
+fn features(report: &HostReport) -> ReportTable {
     let heads = ["<", "<present", "<makes cheap"];
-    let mut table = Table::new("Features of the CPU that matter to TLS", heads);
+    let mut table = ReportTable::new("Features of the CPU that matter to TLS", heads);
     for feature in &report.features {
         table.row(
             [
@@ -74,10 +76,10 @@ fn features(report: &HostReport) -> Table {
     table
 }
 
-fn abilities(report: &HostReport) -> Vec<Fact> {
-    let fact = |ability: &measure::host::Ability| Fact {
+fn abilities(report: &HostReport) -> Vec<ReportFact> {
+    let fact = |ability: &measure::host::Ability| ReportFact {
         hint: ability.remedy.clone(),
-        ..Fact::new(
+        ..ReportFact::new(
             &ability.name,
             format!("{}: {}", yes(ability.is_there), ability.why),
         )
@@ -85,28 +87,28 @@ fn abilities(report: &HostReport) -> Vec<Fact> {
     report.abilities.iter().map(fact).collect()
 }
 
-fn all<'f>(facts: impl IntoIterator<Item = &'f Found>) -> Vec<Fact> {
-    let fact = |fact: &Found| Fact {
+fn all<'f>(facts: impl IntoIterator<Item = &'f Found>) -> Vec<ReportFact> {
+    let fact = |fact: &Found| ReportFact {
         hint: fact.remedy.clone(),
-        ..Fact::new(&fact.name, &fact.value)
+        ..ReportFact::new(&fact.name, &fact.value)
     };
     facts.into_iter().map(fact).collect()
 }
 
-/// Those that this CPU has, and the number of those that it has not.
-fn mitigations(found: &[Found]) -> Vec<Fact> {
+/// Mitigations that this CPU has, and the number of those that it has not.
+fn mitigations(found: &[Found]) -> Vec<ReportFact> {
     let (absent, present): (Vec<_>, Vec<_>) =
         found.iter().partition(|fact| fact.value == "Not affected");
     let mut facts = all(present);
     if !absent.is_empty() {
         let text = format!("not affected, of the {} that the kernel knows", found.len());
-        facts.push(Fact::new(format!("{} others", absent.len()), text));
+        facts.push(ReportFact::new(format!("{} others", absent.len()), text));
     }
     facts
 }
 
 /// A fact per group of CPUs that share their last cache.
-fn cores(cores: &[Core]) -> Vec<Fact> {
+fn cores(cores: &[Core]) -> Vec<ReportFact> {
     let place = |core: &Core| (core.package, core.node, core.cache);
     let places: BTreeSet<_> = cores.iter().map(place).collect();
     let described = places.into_iter().map(|here| {
@@ -115,12 +117,12 @@ fn cores(cores: &[Core]) -> Vec<Fact> {
         let (package, node, _) = here;
         let threads = threads(&members);
         let text = format!("share a cache in socket {package}, memory node {node}{threads}");
-        Fact::new(ranges(&numbers), text)
+        ReportFact::new(ranges(&numbers), text)
     });
     described.collect()
 }
 
-/// Which CPUs are threads of one core, if any are.
+/// CPUs that are threads of one core, if any are.
 fn threads(members: &[&Core]) -> String {
     let cores: BTreeSet<u32> = members.iter().map(|core| core.core).collect();
     if cores.len() == members.len() {
@@ -145,7 +147,7 @@ fn ranges(numbers: &[u16]) -> String {
     ranges.map(range).collect::<Vec<_>>().join(", ")
 }
 
-/// What is done, with what, on how many bytes.
+/// An operation with its algorithm, and on how many bytes.
 type Operation<'s> = (&'s str, &'s str, Option<u32>);
 
 fn operation(speed: &Speed) -> Operation<'_> {
@@ -153,7 +155,7 @@ fn operation(speed: &Speed) -> Operation<'_> {
 }
 
 /// A row per operation, a column per library.
-fn speeds(speeds: &[Speed]) -> Table {
+fn speeds(speeds: &[Speed]) -> ReportTable {
     let mut libraries: Vec<&str> = Vec::new();
     let mut rows: Vec<Operation<'_>> = Vec::new();
     for speed in speeds {
@@ -166,7 +168,7 @@ fn speeds(speeds: &[Speed]) -> Table {
     }
     let heads = ["<", "<", ""].into_iter().chain(libraries.iter().copied());
     let caption = "Operations per second on one CPU; for encryption also bytes per second";
-    let mut table = Table::new(caption, heads);
+    let mut table = ReportTable::new(caption, heads);
     for row in rows {
         let cells = libraries.iter().map(|library| {
             let is_it = |speed: &&Speed| speed.library == *library && operation(speed) == row;
@@ -190,15 +192,15 @@ fn speeds(speeds: &[Speed]) -> Table {
 fn size(bytes: u32) -> String {
     match bytes % 1024 {
         0 => format!("{} KiB", bytes / 1024),
-        _ => Bytes(bytes.into()).to_string(),
+        _ => ByteCount(bytes.into()).to_string(),
     }
 }
 
 fn rate(speed: &Speed) -> String {
-    let count = Count(speed.per_s.round());
+    let count = RoundedCount(speed.per_s.round());
     match speed.size_bytes {
         Some(size) => {
-            let bytes = Bytes((speed.per_s * f64::from(size)) as u64);
+            let bytes = ByteCount((speed.per_s * f64::from(size)) as u64);
             format!("{count} {:>8}/s", bytes.to_string())
         }
         // In line with the counts of rows that have bytes, too.

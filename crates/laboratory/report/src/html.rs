@@ -4,15 +4,16 @@
 //! `data-value`.
 
 use crate::document::{
-    Block, Card, Cell, Column, Document, Figure, Item, Kind, Row, Section, Table, Warning,
+    Cell, Figure, ListItem, NumberCard, ReportBlock, ReportDocument, ReportSection, ReportTable,
+    ReportWarning, SectionKind, TableColumn, TableRow,
 };
-use crate::figure::{HALF, NARROW, PALETTE, STYLE, WIDE};
-use crate::markup::{Element, element};
-use crate::shell::command_lines;
+use crate::figure::{PALETTE, STYLE};
+use crate::markup::{MarkupElement, element};
+use crate::words::command_lines;
 
 const SHEET: &str = include_str!("style/page.css");
 
-impl Document {
+impl ReportDocument {
     /// The report as a page.
     pub fn html(&self) -> String {
         let meta =
@@ -37,7 +38,7 @@ impl Document {
 }
 
 /// The program's mark: a lariat.
-fn logo() -> Element {
+fn logo() -> MarkupElement {
     element("svg")
         .with("class", "logo")
         .with("viewBox", "0 0 24 24")
@@ -50,15 +51,15 @@ fn logo() -> Element {
 }
 
 /// `None` where the page does not show it.
-fn block(block: &Block) -> Option<Element> {
+fn block(block: &ReportBlock) -> Option<MarkupElement> {
     Some(match block {
-        Block::Headline(text) => element("p").with("class", "headline").prose(text),
-        Block::Paragraph(text) => element("p").with("class", "lead").prose(text),
-        Block::Cards(cards) => element("div")
+        ReportBlock::Headline(text) => element("p").with("class", "headline").prose(text),
+        ReportBlock::Paragraph(text) => element("p").with("class", "lead").prose(text),
+        ReportBlock::Cards(cards) => element("div")
             .with("class", "numbers")
             .children(cards.iter().map(card)),
-        Block::Counts(counts) => bar(*counts),
-        Block::Facts(facts) => element("dl").children(facts.iter().flat_map(|fact| {
+        ReportBlock::Counts(counts) => bar(*counts),
+        ReportBlock::Facts(facts) => element("dl").children(facts.iter().flat_map(|fact| {
             let hint = fact.hint.iter();
             let hint = hint.map(|hint| {
                 element("span")
@@ -68,24 +69,24 @@ fn block(block: &Block) -> Option<Element> {
             let text = element("dd").prose(&fact.text).children(hint);
             [element("dt").text(&fact.name), text]
         })),
-        Block::Items(items) => element("ul").children(items.iter().map(item)),
-        Block::Warnings(warnings) => element("ul")
+        ReportBlock::Items(items) => element("ul").children(items.iter().map(item)),
+        ReportBlock::Warnings(warnings) => element("ul")
             .with("class", "warnings")
             .children(warnings.iter().map(warning)),
-        Block::Table(it) => table(it),
-        Block::Figure(it) => figure(it),
-        Block::Command(words) => {
+        ReportBlock::Table(it) => table(it),
+        ReportBlock::Figure(it) => figure(it),
+        ReportBlock::Command(words) => {
             let lines = command_lines(words, 110).into_iter();
             let lines = lines.map(|line| code_line(&line));
             let code = element("code").children(lines);
             element("pre").with("tabindex", "0").child(code)
         }
-        Block::Section(it) => return section(it),
+        ReportBlock::Section(it) => return section(it),
     })
 }
 
 /// A line of a command, whose flags are not broken at their hyphens.
-fn code_line(line: &str) -> Element {
+fn code_line(line: &str) -> MarkupElement {
     let words = line.split_inclusive(' ');
     words.fold(element("span"), |line, word| match word {
         flag if flag.starts_with("--") && !flag.contains('=') => {
@@ -98,41 +99,42 @@ fn code_line(line: &str) -> Element {
 /// Long groups are folded, but never those in which something is better than the first.
 const ITEMS_MAX: usize = 6;
 
-fn section(section: &Section) -> Option<Element> {
-    let Section {
+fn section(section: &ReportSection) -> Option<MarkupElement> {
+    let ReportSection {
         kind,
         title,
         id,
         blocks,
     } = section;
-    let is_long = |block: &Block| matches!(block, Block::Items(items) if items.len() > ITEMS_MAX);
+    let is_long =
+        |block: &ReportBlock| matches!(block, ReportBlock::Items(items) if items.len() > ITEMS_MAX);
     let is_folded = match kind {
-        Kind::Terminal => return None,
-        Kind::Details => true,
-        Kind::Group(class) => *class != "better" && blocks.iter().any(is_long),
+        SectionKind::Terminal => return None,
+        SectionKind::Details => true,
+        SectionKind::Group(class) => *class != "better" && blocks.iter().any(is_long),
         _ => false,
     };
     let (outer, heading) = match kind {
         _ if is_folded => ("details", "summary"),
-        Kind::Article => ("article", "h2"),
-        Kind::Card => ("section", "h3"),
+        SectionKind::Article => ("article", "h2"),
+        SectionKind::Card => ("section", "h3"),
         _ => ("div", "h4"),
     };
     let (class, heading_class) = match kind {
-        Kind::Card => ("card", ""),
-        Kind::Group(class) => ("group-of-items", *class),
-        Kind::Beside(class) => (*class, ""),
-        Kind::Replay => ("replay", ""),
+        SectionKind::Card => ("card", ""),
+        SectionKind::Group(class) => ("group-of-items", *class),
+        SectionKind::Beside(class) => (*class, ""),
+        SectionKind::Replay => ("replay", ""),
         _ => ("", ""),
     };
-    let with = |element: Element, name, value: &str| match value {
+    let with = |element: MarkupElement, name, value: &str| match value {
         "" => element,
         value => element.with(name, value),
     };
     let heading = with(element(heading), "class", heading_class).prose(title);
     let outer = with(with(element(outer), "class", class), "id", id);
     let outer = outer.children((!title.is_empty()).then_some(heading));
-    let button = (*kind == Kind::Replay).then(|| {
+    let button = (*kind == SectionKind::Replay).then(|| {
         let switch = element("input").with("type", "checkbox");
         element("label")
             .child(switch)
@@ -142,7 +144,7 @@ fn section(section: &Section) -> Option<Element> {
     Some(outer.children(blocks.iter().filter_map(block)))
 }
 
-fn card(card: &Card) -> Element {
+fn card(card: &NumberCard) -> MarkupElement {
     let value = value(element("b"), &card.value, "").prose(&card.value.text);
     let note = card.note.iter().map(value_or_text);
     element("div")
@@ -153,12 +155,12 @@ fn card(card: &Card) -> Element {
         .child(element("p").children(note))
 }
 
-fn value_or_text(cell: &Cell) -> Element {
+fn value_or_text(cell: &Cell) -> MarkupElement {
     value(element("span"), cell, "").prose(&cell.text)
 }
 
 /// Three parts, as long as there are comparisons of each.
-fn bar(counts: [usize; 3]) -> Element {
+fn bar(counts: [usize; 3]) -> MarkupElement {
     let all = counts.iter().sum::<usize>().max(1);
     let names = ["better", "no-difference", "worse"];
     let parts = counts
@@ -176,7 +178,7 @@ fn bar(counts: [usize; 3]) -> Element {
         .children(parts)
 }
 
-fn item(item: &Item) -> Element {
+fn item(item: &ListItem) -> MarkupElement {
     let head = match item.link.as_str() {
         "" => element("span"),
         link => element("a").with("href", format!("#{link}")),
@@ -193,7 +195,7 @@ fn item(item: &Item) -> Element {
     entry
 }
 
-fn warning(warning: &Warning) -> Element {
+fn warning(warning: &ReportWarning) -> MarkupElement {
     let about = match warning.about.as_str() {
         "" => "Warning: ".to_owned(),
         about => format!("Warning, {about}: "),
@@ -209,7 +211,7 @@ fn warning(warning: &Warning) -> Element {
 }
 
 /// In a box of its own that scrolls if it must.
-fn table(table: &Table) -> Element {
+fn table(table: &ReportTable) -> MarkupElement {
     let heads = table.columns.iter().map(|column| {
         if column.head.is_empty() {
             return element("td");
@@ -232,10 +234,10 @@ fn table(table: &Table) -> Element {
         .child(body)
 }
 
-fn table_row(table: &Table, row: &Row) -> Element {
+fn table_row(table: &ReportTable, row: &TableRow) -> MarkupElement {
     let cells = match row {
-        Row::Cells(cells) => cells,
-        Row::Head(name) => {
+        TableRow::Cells(cells) => cells,
+        TableRow::Head(name) => {
             let head = element("th")
                 .with("colspan", table.columns.len())
                 .with("scope", "rowgroup")
@@ -264,11 +266,11 @@ fn table_row(table: &Table, row: &Row) -> Element {
     }))
 }
 
-fn side(column: &Column) -> &'static str {
+fn side(column: &TableColumn) -> &'static str {
     if column.is_left { "w" } else { "n" }
 }
 
-fn value(element: Element, cell: &Cell, prefix: &str) -> Element {
+fn value(element: MarkupElement, cell: &Cell, prefix: &str) -> MarkupElement {
     match &cell.value {
         Some((name, value)) => identified(element, &format!("{prefix}{name}"), *value),
         None => element,
@@ -276,35 +278,20 @@ fn value(element: Element, cell: &Cell, prefix: &str) -> Element {
 }
 
 /// With an id, and the value for programs.
-fn identified(element: Element, id: &str, value: f64) -> Element {
+fn identified(element: MarkupElement, id: &str, value: f64) -> MarkupElement {
     // JSON has no other numbers either.
     let value = if value.is_finite() { value } else { 0.0 };
     element.with("id", id).with("data-value", value)
 }
 
-/// In both sizes, of which the style sheet shows the one that fits.
-fn figure(figure: &Figure) -> Element {
-    let Figure {
-        id,
-        title,
-        wide,
-        narrow,
-        is_half,
-    } = figure;
+fn figure(Figure { id, title, plot }: &Figure) -> MarkupElement {
     let title = (!title.is_empty()).then(|| element("h4").text(title));
-    let sizes = match narrow {
-        Some(narrow) => {
-            let size = if *is_half { HALF } else { WIDE };
-            vec![("wide", wide, size), ("narrow", narrow, NARROW)]
-        }
-        None => vec![("always", wide, NARROW)],
-    };
-    let drawn = sizes.into_iter().map(|(class, plot, size)| {
-        let svg = plot.inline(&format!("{id}-{class}"), size);
-        element("div").with("class", class).child(svg)
-    });
+    let heads = plot.heads().into_iter();
+    let heads = heads.map(|(class, words)| element("p").with("class", class).text(words));
+    let panels = element("div").with("class", "beside");
     element("div")
         .with("id", id)
         .children(title)
-        .children(drawn)
+        .children(heads)
+        .child(panels.children(plot.inline(id)))
 }

@@ -3,13 +3,12 @@
 //! Pure: records in, text out. It reads no file, clock or environment, so that a page can be made
 //! from records alone, years later. What a record is belongs to `measure`.
 //!
-//! A report is a [`Document`], made once from records by [`load::document`],
+//! A report is a [`ReportDocument`], made once from records by [`load::document`],
 //! [`experiment::document`], [`experiment::compared`], [`host::document`], [`probe::document`] or
-//! [`probe::survey`]. It is rendered by
-//! [`Document::text`], [`Document::html`], [`Document::figures`] and [`Document::sheets`].
+//! [`probe::survey`]. It is rendered by [`ReportDocument::text`], [`ReportDocument::html`],
+//! [`ReportDocument::figures`] and [`ReportDocument::sheets`].
 #![forbid(unsafe_code)]
 
-mod csv;
 mod document;
 pub mod experiment;
 mod figure;
@@ -18,10 +17,8 @@ mod html;
 pub mod load;
 mod markup;
 pub mod probe;
-mod sanitize;
-mod shell;
 mod terminal;
 mod words;
 
-pub use document::Document;
-pub use shell::command_line;
+pub use document::ReportDocument;
+pub use words::command_line;

@@ -2,36 +2,37 @@
 
 mod capacity;
 pub(crate) mod charts;
-mod names;
-mod plan;
 mod reading;
 mod tables;
 pub(crate) mod time_series;
 
+use measure::choice::Kind as Handshake;
 use measure::histogram::Histogram;
-use measure::kind::Kind as Handshake;
 use measure::metric::Metric;
-use measure::quantity::{Bytes, Count, Nanoseconds};
-use measure::record::{Capacity, Ending, Record};
+use measure::quantity::{ByteCount, Nanoseconds, RoundedCount};
+use measure::record::{CapacitySearch, LoadRecord, RunEnding};
 
 use crate::document::{
-    Block, Card, Cell, Document, Fact, Figure, Item, Kind, Section, Sheet, Table, Warning, section,
+    Cell, Figure, ListItem, NumberCard, ReportBlock, ReportDocument, ReportFact, ReportSection,
+    ReportTable, ReportWarning, SectionKind, Sheet, section,
 };
 use crate::host;
 use crate::words::{listed, titled};
-use charts::{SAMPLES_MAX, SAMPLES_NARROW_MAX, along_time, percentiles};
+
+use charts::{along_time, percentiles};
 use reading::{
-    CARDS, METRICS, PARTS, Part, client_load, cpu_per_transaction_ns, handshakes, resumed, spread,
+    CARDS, METRICS, PARTS, TransactionPart, client_load, cpu_per_transaction_ns, handshakes,
+    resumed, spread,
 };
 use tables::{failed_share, shown, title};
 
 /// The report of these runs; each has the name that its files begin with.
-pub fn document(records: &[(&str, &Record)]) -> Document {
-    let runs: Vec<&Record> = records.iter().map(|(_, record)| *record).collect();
-    let mut document = Document {
+pub fn document(records: &[(&str, &LoadRecord)]) -> ReportDocument {
+    let runs: Vec<&LoadRecord> = records.iter().map(|(_, record)| *record).collect();
+    let mut document = ReportDocument {
         title: format!("{} loads compared", runs.len()),
         footer: footer(&runs),
-        ..Document::default()
+        ..ReportDocument::default()
     };
     if let [record] = runs.as_slice() {
         document.title = format!("Load on {}", record.target.url);
@@ -60,7 +61,7 @@ pub fn document(records: &[(&str, &Record)]) -> Document {
     document
 }
 
-fn sheets(record: &Record) -> [Sheet; 3] {
+fn sheets(record: &LoadRecord) -> [Sheet; 3] {
     [
         tables::second_sheet(record),
         tables::latency_sheet(record),
@@ -69,15 +70,15 @@ fn sheets(record: &Record) -> [Sheet; 3] {
 }
 
 /// All figures that a record has, with their names.
-fn figures(record: &Record) -> Vec<(&'static str, crate::figure::Chart)> {
-    let time = along_time(record.into(), SAMPLES_MAX).map(|it| ("time", it));
+fn figures(record: &LoadRecord) -> Vec<(&'static str, crate::figure::Chart)> {
+    let time = along_time(record.into()).map(|it| ("time", it));
     let parts = PARTS.iter();
     let parts = parts.filter_map(|part| Some((part.id, percentiles(record, part)?)));
     let capacity = charts::capacity(record).map(|it| ("capacity", it));
     time.into_iter().chain(parts).chain(capacity).collect()
 }
 
-fn footer(records: &[&Record]) -> String {
+fn footer(records: &[&LoadRecord]) -> String {
     let Some(tool) = records.first().map(|record| &record.tool) else {
         return "No records.".to_owned();
     };
@@ -88,86 +89,84 @@ fn footer(records: &[&Record]) -> String {
 }
 
 /// Compared first; each in full on the page alone.
-fn several(records: &[&Record], document: &mut Document) {
-    let names = names::names(records);
+fn several(records: &[&LoadRecord], document: &mut ReportDocument) {
+    let names = reading::names(records);
     let anchors: Vec<String> = (1..=records.len()).map(|run| format!("r{run}")).collect();
     let numbers = 1..=records.len();
     document.links = numbers
         .map(|run| (format!("r{run}"), format!("Run {run}")))
         .collect();
     let warnings = records.iter().enumerate().flat_map(|(index, record)| {
-        record.warnings.iter().map(move |warning| Warning {
+        record.warnings.iter().map(move |warning| ReportWarning {
             about: format!("run {}", index + 1),
-            ..Warning::of(warning)
+            ..ReportWarning::of(warning)
         })
     });
     let items = names
         .iter()
         .zip(&anchors)
         .enumerate()
-        .map(|(index, (name, anchor))| Item {
+        .map(|(index, (name, anchor))| ListItem {
             link: anchor.clone(),
             head: format!("{}. {name}", index + 1),
             parts: Vec::new(),
         });
     let runs = vec![
-        Block::Items(items.collect()),
-        Block::Table(tables::side_by_side(records)),
+        ReportBlock::Items(items.collect()),
+        ReportBlock::Table(tables::side_by_side(records)),
     ];
     let repeats = tables::repeats(records).block().into_iter().collect();
     let blocks = [
-        (!records.is_empty()).then(|| Section::new(Kind::Card, "Runs", runs).into()),
-        section(Kind::Card, "Repeated", repeats),
+        (!records.is_empty()).then(|| ReportSection::new(SectionKind::Card, "Runs", runs).into()),
+        section(SectionKind::Card, "Repeated", repeats),
         compared_percentiles(records, &names),
     ];
-    document.blocks = vec![Block::Warnings(warnings.collect())];
+    document.blocks = vec![ReportBlock::Warnings(warnings.collect())];
     document.blocks.extend(blocks.into_iter().flatten());
     for (index, record) in records.iter().enumerate() {
         let heading = format!("{}. {}", index + 1, names[index]);
-        let article = Section::new(Kind::Article, heading, run(record, index + 1));
+        let article = ReportSection::new(SectionKind::Article, heading, run(record, index + 1));
         let article = article.at(anchors[index].clone());
-        let page = Section::new(Kind::Page, "", vec![article.into()]);
+        let page = ReportSection::new(SectionKind::Page, "", vec![article.into()]);
         document.blocks.push(page.into());
     }
 }
 
-fn compared_percentiles(records: &[&Record], names: &[String]) -> Option<Block> {
+fn compared_percentiles(records: &[&LoadRecord], names: &[String]) -> Option<ReportBlock> {
     /// Longer names would not fit into the figure.
-    const NAME_MAX: usize = 120;
-    let long: Vec<String> = names
-        .iter()
-        .enumerate()
-        .map(|(index, name)| {
-            let name: String = name.chars().take(NAME_MAX).collect();
-            format!("{}. {name}", index + 1)
-        })
-        .collect();
-    let short: Vec<String> = (1..=records.len())
-        .map(|run| format!("Run {run}"))
-        .collect();
-    let named = |names: &[String]| -> Option<crate::figure::Chart> {
-        let named: Vec<_> = names
-            .iter()
-            .map(String::as_str)
-            .zip(records.iter().copied())
-            .collect();
-        charts::compared(&named)
-    };
-    let figure = Figure::both("c-total", named(&long)?, named(&short)?);
-    section(Kind::Card, "Response time by percentile", vec![figure])
+    const NAME_MAX: usize = 50;
+    let numbered = names.iter().zip(1..).map(|(name, number)| {
+        let name: String = name.chars().take(NAME_MAX).collect();
+        format!("{number}. {name}")
+    });
+    let numbered: Vec<String> = numbered.collect();
+    let numbered = numbered.iter().map(String::as_str);
+    let named: Vec<_> = numbered.zip(records.iter().copied()).collect();
+    let figure = Figure::block("c-total", charts::compared(&named)?);
+    section(
+        SectionKind::Card,
+        "Response time by percentile",
+        vec![figure],
+    )
 }
 
 /// Everything of a run, which is the one of that number.
-fn run(record: &Record, number: usize) -> Vec<Block> {
+fn run(record: &LoadRecord, number: usize) -> Vec<ReportBlock> {
     let prefix = format!("r{number}-");
-    let table = |table: Table| table.prefixed(&prefix).block();
-    let card = |title: &str, blocks: Vec<Option<Block>>| {
-        section(Kind::Card, title, blocks.into_iter().flatten().collect())
+    let table = |table: ReportTable| table.prefixed(&prefix).block();
+    let card = |title: &str, blocks: Vec<Option<ReportBlock>>| {
+        section(
+            SectionKind::Card,
+            title,
+            blocks.into_iter().flatten().collect(),
+        )
     };
-    let seconds = table(tables::seconds(record, SAMPLES_MAX))
+    /// Rows of the table of seconds: more are not read.
+    const SECONDS_MAX: usize = 600;
+    let seconds = table(tables::seconds(record, SECONDS_MAX))
         .into_iter()
         .collect();
-    let seconds = section(Kind::Details, "Seconds as a table", seconds);
+    let seconds = section(SectionKind::Details, "Seconds as a table", seconds);
     let time = vec![
         over_time(record, &prefix),
         table(tables::spreads(record)),
@@ -178,13 +177,13 @@ fn run(record: &Record, number: usize) -> Vec<Block> {
         table(tables::latencies(record)),
     ];
     let capacity = charts::capacity(record);
-    let capacity = capacity.map(|it| Figure::both(&format!("{prefix}capacity"), it.clone(), it));
+    let capacity = capacity.map(|it| Figure::block(&format!("{prefix}capacity"), it));
     let has_attempts = record.totals.attempted > 0 || !record.seconds.is_empty();
     let mut blocks = vec![
-        Block::Headline(headline(record)),
-        Block::Paragraph(course(record)),
-        Block::Warnings(record.warnings.iter().map(Warning::of).collect()),
-        Block::Cards(cards(record, &prefix)),
+        ReportBlock::Headline(headline(record)),
+        ReportBlock::Paragraph(course(record)),
+        ReportBlock::Warnings(record.warnings.iter().map(ReportWarning::of).collect()),
+        ReportBlock::Cards(cards(record, &prefix)),
     ];
     let cards = [
         has_attempts.then(|| card("Over time", time)).flatten(),
@@ -195,14 +194,14 @@ fn run(record: &Record, number: usize) -> Vec<Block> {
         card("Handshakes", vec![table(tables::handshakes(record))]),
     ];
     blocks.extend(cards.into_iter().flatten());
-    blocks.push(Section::new(Kind::Card, "How it was measured", how(record)).into());
+    blocks.push(ReportSection::new(SectionKind::Card, "How it was measured", how(record)).into());
     blocks
 }
 
 /// A figure per part of a transaction; one that says the same as the whole is named above that.
-fn by_percentile(record: &Record, prefix: &str) -> Option<Block> {
+fn by_percentile(record: &LoadRecord, prefix: &str) -> Option<ReportBlock> {
     let [parts @ .., whole] = &PARTS;
-    let (same, own): (Vec<&Part>, Vec<&Part>) = parts
+    let (same, own): (Vec<&TransactionPart>, Vec<&TransactionPart>) = parts
         .iter()
         .filter(|part| {
             record
@@ -217,7 +216,7 @@ fn by_percentile(record: &Record, prefix: &str) -> Option<Block> {
         names => format!("Total; within 5 % the same: {}", listed(names)),
     };
     // Charts beside each other begin at the same height.
-    let heading = |part: &Part| match names.as_slice() {
+    let heading = |part: &TransactionPart| match names.as_slice() {
         [] => String::new(),
         _ => titled(part.name),
     };
@@ -231,7 +230,7 @@ fn by_percentile(record: &Record, prefix: &str) -> Option<Block> {
 }
 
 /// Whether a part took what the whole did, in each kind of handshake.
-fn is_same(record: &Record, part: &Part, whole: &Part) -> bool {
+fn is_same(record: &LoadRecord, part: &TransactionPart, whole: &TransactionPart) -> bool {
     const DIFFERENCE_MAX: f64 = 0.05;
     const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
     record.latencies.values().all(|latencies| {
@@ -244,15 +243,12 @@ fn is_same(record: &Record, part: &Part, whole: &Part) -> bool {
     })
 }
 
-fn over_time(record: &Record, prefix: &str) -> Option<Block> {
-    let wide = along_time(record.into(), SAMPLES_MAX)?;
-    let mut narrow = along_time(record.into(), SAMPLES_NARROW_MAX)?;
-    // Fingers do not hover.
-    narrow.columns.clear();
-    Some(Figure::both(&format!("{prefix}time"), wide, narrow))
+fn over_time(record: &LoadRecord, prefix: &str) -> Option<ReportBlock> {
+    let chart = along_time(record.into())?;
+    Some(Figure::block(&format!("{prefix}time"), chart))
 }
 
-fn headline(record: &Record) -> String {
+fn headline(record: &LoadRecord) -> String {
     match &record.capacity {
         _ if record.totals.attempted == 0 => "nothing was attempted".to_owned(),
         // Of a search the sums over all rates say nothing.
@@ -263,7 +259,7 @@ fn headline(record: &Record) -> String {
                 "{}/s succeeded of {}/s, {} failed ({}); mean {}, p99 {}",
                 metric(Metric::Rate),
                 metric(Metric::AttemptedRate),
-                Count(record.totals.failed as f64),
+                RoundedCount(record.totals.failed as f64),
                 failed_share(record.totals),
                 metric(Metric::MeanResponse),
                 metric(Metric::P99Response),
@@ -272,23 +268,23 @@ fn headline(record: &Record) -> String {
     }
 }
 
-fn found(capacity: &Capacity) -> String {
+fn found(capacity: &CapacitySearch) -> String {
     let limit = &capacity.limit;
     let broken = match capacity.broken_at_per_s {
-        Some(rate) => format!("broken when {}/s were offered", Count(rate)),
+        Some(rate) => format!("broken when {}/s were offered", RoundedCount(rate)),
         None => "nothing broke it".to_owned(),
     };
     match capacity.found_per_s {
-        Some(rate) => format!("{}/s kept {limit}; {broken}", Count(rate)),
+        Some(rate) => format!("{}/s kept {limit}; {broken}", RoundedCount(rate)),
         None => format!("no rate kept {limit}; {broken}"),
     }
 }
 
-/// What was loaded, how long, and how it ended.
-fn course(record: &Record) -> String {
+/// The load's target, duration and end.
+fn course(record: &LoadRecord) -> String {
     let end = match record.ending {
-        Ending::Completed => "completed",
-        Ending::Interrupted => "interrupted",
+        RunEnding::Completed => "completed",
+        RunEnding::Interrupted => "interrupted",
     };
     format!(
         "{}, {}, {end}",
@@ -308,24 +304,25 @@ fn length(ns: u64) -> String {
     }
 }
 
-fn cards(record: &Record, prefix: &str) -> Vec<Card> {
+fn cards(record: &LoadRecord, prefix: &str) -> Vec<NumberCard> {
     let id =
         |cell: Cell, id: &str, value: Option<f64>| cell.maybe_id(format!("{prefix}{id}"), value);
     let card = |metric: &Metric| {
         let value = metric.of(record);
         let cell = shown(*metric, value);
-        Card {
+        NumberCard {
             name: title(*metric),
             value: id(cell, metric.id(), value),
             note: vec![spread_words(record, *metric).into()],
             is_bad: false,
         }
     };
-    let mut cards: Vec<Card> = METRICS[..CARDS].iter().map(card).collect();
+    let mut cards: Vec<NumberCard> = METRICS[..CARDS].iter().map(card).collect();
     let totals = record.totals;
-    let count = |name: &str, count: u64| id(Count(count as f64).into(), name, Some(count as f64));
+    let count =
+        |name: &str, count: u64| id(RoundedCount(count as f64).into(), name, Some(count as f64));
     let share = (totals.attempted > 0).then(|| failed_share(totals));
-    cards.push(Card {
+    cards.push(NumberCard {
         name: "Failed".to_owned(),
         value: id(
             Cell::maybe(share),
@@ -344,7 +341,7 @@ fn cards(record: &Record, prefix: &str) -> Vec<Card> {
     });
     cards.push(resumption_card(record, &id));
     let ns = cpu_per_transaction_ns(record);
-    cards.push(Card {
+    cards.push(NumberCard {
         name: "Client's CPU per transaction".to_owned(),
         value: id(
             Cell::maybe(ns.map(Nanoseconds)),
@@ -357,7 +354,7 @@ fn cards(record: &Record, prefix: &str) -> Vec<Card> {
     cards
 }
 
-fn spread_words(record: &Record, metric: Metric) -> String {
+fn spread_words(record: &LoadRecord, metric: Metric) -> String {
     let Some(spread) = spread(record, metric) else {
         if record.totals.attempted > 0 && record.totals.succeeded == 0 {
             return "nothing succeeded".to_owned();
@@ -373,17 +370,20 @@ fn spread_words(record: &Record, metric: Metric) -> String {
         metric.fitted(spread.min),
         metric.fitted(spread.max),
         metric.fitted(spread.deviation),
-        Count(spread.count as f64),
+        RoundedCount(spread.count as f64),
     )
 }
 
 /// Kinds of handshakes; where there were none, what was received.
-fn resumption_card(record: &Record, id: &dyn Fn(Cell, &str, Option<f64>) -> Cell) -> Card {
+fn resumption_card(
+    record: &LoadRecord,
+    id: &dyn Fn(Cell, &str, Option<f64>) -> Cell,
+) -> NumberCard {
     let share = resumed(record);
     if share.whole == 0 {
         let rate = Metric::Bandwidth.of(record);
-        let bytes = Bytes(record.traffic.body_bytes);
-        return Card {
+        let bytes = ByteCount(record.traffic.body_bytes);
+        return NumberCard {
             name: "Bodies received".to_owned(),
             value: id(shown(Metric::Bandwidth, rate), Metric::Bandwidth.id(), rate),
             note: vec![format!("{bytes} in all; no handshake was finished").into()],
@@ -393,7 +393,7 @@ fn resumption_card(record: &Record, id: &dyn Fn(Cell, &str, Option<f64>) -> Cell
     let mut note = Vec::new();
     for (kind, count) in kinds(record) {
         let comma = if note.is_empty() { "" } else { ", " };
-        let number = Cell::from(Count(count as f64));
+        let number = Cell::from(RoundedCount(count as f64));
         note.push(comma.into());
         note.push(id(
             number,
@@ -402,7 +402,7 @@ fn resumption_card(record: &Record, id: &dyn Fn(Cell, &str, Option<f64>) -> Cell
         ));
         note.push(format!(" {}", kind.name()).into());
     }
-    Card {
+    NumberCard {
         name: "Handshakes resumed".to_owned(),
         value: id(
             share.into(),
@@ -415,25 +415,25 @@ fn resumption_card(record: &Record, id: &dyn Fn(Cell, &str, Option<f64>) -> Cell
 }
 
 /// Kinds of handshakes that occurred, with their counts.
-fn kinds(record: &Record) -> impl Iterator<Item = (Handshake, u64)> + '_ {
+fn kinds(record: &LoadRecord) -> impl Iterator<Item = (Handshake, u64)> + '_ {
     let counts = Handshake::ALL.map(|kind| (kind, handshakes(record, |other| other == kind)));
     counts.into_iter().filter(|(_, count)| *count > 0)
 }
 
-/// What else is to be known of it.
-fn how(record: &Record) -> Vec<Block> {
+/// Further facts about the load.
+fn how(record: &LoadRecord) -> Vec<ReportBlock> {
     let tool = &record.tool;
     let target = &record.target;
     let mut facts = vec![
-        Fact::new("users", users(record)),
-        Fact::new("resumed", resumption(record)),
-        Fact::new("warm-up", warm_up(record)),
-        Fact::new("traffic", traffic(record)),
-        Fact::new("client", client(record)),
-        Fact::new("lag", lag(record)),
-        Fact::new("target", format!("{} at {}", target.url, target.address)),
-        Fact::new("started", &record.started),
-        Fact::new(
+        ReportFact::new("users", users(record)),
+        ReportFact::new("resumed", resumption(record)),
+        ReportFact::new("warm-up", warm_up(record)),
+        ReportFact::new("traffic", traffic(record)),
+        ReportFact::new("client", client(record)),
+        ReportFact::new("lag", lag(record)),
+        ReportFact::new("target", format!("{} at {}", target.url, target.address)),
+        ReportFact::new("started", &record.started),
+        ReportFact::new(
             "host",
             format!(
                 "{}; load average {:.2}",
@@ -441,27 +441,30 @@ fn how(record: &Record) -> Vec<Block> {
                 record.host.load_average
             ),
         ),
-        Fact::new(
+        ReportFact::new(
             "tool",
             format!("{} {} with {}", tool.name, tool.version, tool.tls),
         ),
     ];
     facts.retain(|fact| !fact.text.is_empty());
-    let mut settings = Table::new("Every setting, given or by default", ["<", "<"]);
-    for (name, value) in plan::rows(&record.plan) {
+    let mut settings = ReportTable::new("Every setting, given or by default", ["<", "<"]);
+    for (name, value) in reading::rows(&record.plan) {
         settings.row([name.into(), value.into()]);
     }
     let settings = section(
-        Kind::Details,
+        SectionKind::Details,
         "All settings",
         settings.block().into_iter().collect(),
     );
-    let blocks = [Block::Facts(facts), Block::Command(record.command.clone())];
+    let blocks = [
+        ReportBlock::Facts(facts),
+        ReportBlock::Command(record.command.clone()),
+    ];
     blocks.into_iter().chain(settings).collect()
 }
 
-/// What session arrivals mean: requests of a user that gave up are not counted.
-fn users(record: &Record) -> String {
+/// The meaning of session arrivals: requests of a user that gave up are not counted.
+fn users(record: &LoadRecord) -> String {
     let Some(each) = record.plan.requests_per_arrival else {
         return String::new();
     };
@@ -469,50 +472,53 @@ fn users(record: &Record) -> String {
     format!(
         "each new, without a session, to bring {} request{plural}; a user whose request fails \
          gives up, and what is not requested then is not attempted",
-        Count(each.into())
+        RoundedCount(each.into())
     )
 }
 
-fn resumption(record: &Record) -> String {
+fn resumption(record: &LoadRecord) -> String {
     let share = resumed(record);
     if share.whole == 0 {
         return String::new();
     }
-    let (part, whole) = (Count(share.part as f64), Count(share.whole as f64));
+    let (part, whole) = (
+        RoundedCount(share.part as f64),
+        RoundedCount(share.whole as f64),
+    );
     let mut text = format!("{share} of handshakes, {part} of {whole}");
     for (kind, count) in kinds(record).filter(|(kind, _)| kind.is_resumption()) {
-        text += &format!(", {} by {}", Count(count as f64), kind.name());
+        text += &format!(", {} by {}", RoundedCount(count as f64), kind.name());
     }
     text
 }
 
-fn warm_up(record: &Record) -> String {
+fn warm_up(record: &LoadRecord) -> String {
     let counts = record.warm_up;
     if counts.attempted == 0 {
         return String::new();
     }
-    let (all, share) = (Count(counts.attempted as f64), failed_share(counts));
+    let (all, share) = (RoundedCount(counts.attempted as f64), failed_share(counts));
     format!("{all} transactions before the figures, {share} failed")
 }
 
-fn traffic(record: &Record) -> String {
+fn traffic(record: &LoadRecord) -> String {
     let traffic = &record.traffic;
     let bodies = Metric::Bandwidth.of(record);
     let bodies = bodies.map(|rate| format!(", {}", Metric::Bandwidth.fitted(rate)));
     format!(
         "{} connections; {} received, {} sent; {} of bodies{}",
-        Count(traffic.connections as f64),
-        Bytes(traffic.received_bytes),
-        Bytes(traffic.sent_bytes),
-        Bytes(traffic.body_bytes),
+        RoundedCount(traffic.connections as f64),
+        ByteCount(traffic.received_bytes),
+        ByteCount(traffic.sent_bytes),
+        ByteCount(traffic.body_bytes),
         bodies.unwrap_or_default()
     )
 }
 
-fn client(record: &Record) -> String {
+fn client(record: &LoadRecord) -> String {
     let cpu = cpu_per_transaction_ns(record);
     let cpu = cpu.map(|ns| format!("{} of CPU per transaction", Nanoseconds(ns)));
-    let memory = Bytes(record.client.resident_bytes_max);
+    let memory = ByteCount(record.client.resident_bytes_max);
     let parts = [
         cpu,
         client_load(record),
@@ -521,7 +527,7 @@ fn client(record: &Record) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn lag(record: &Record) -> String {
+fn lag(record: &LoadRecord) -> String {
     let mut lag = Histogram::default();
     for thread in &record.client.threads {
         lag.add(&thread.lag);

@@ -1,19 +1,18 @@
 //! A tree of elements, written as HTML or SVG with everything escaped that is not ours.
 
-use crate::sanitize::sanitized;
-use crate::words::with_units_held;
+use crate::words::{sanitized, with_units_held};
 
 /// An element with its attributes and what is in it.
 #[derive(Clone, Debug)]
-pub(crate) struct Element {
+pub(crate) struct MarkupElement {
     name: &'static str,
     attributes: Vec<(&'static str, String)>,
-    children: Vec<Child>,
+    children: Vec<MarkupNode>,
 }
 
 #[derive(Clone, Debug)]
-enum Child {
-    Element(Element),
+enum MarkupNode {
+    Element(MarkupElement),
     Text(String),
     /// Style sheets, which have rules of their own for what is escaped.
     Ours(&'static str),
@@ -25,22 +24,22 @@ const VOID: [&str; 4] = ["br", "input", "link", "meta"];
 /// Elements of SVG that may be closed at once.
 const SHAPES: [&str; 4] = ["circle", "line", "path", "rect"];
 
-pub(crate) fn element(name: &'static str) -> Element {
-    Element {
+pub(crate) fn element(name: &'static str) -> MarkupElement {
+    MarkupElement {
         name,
         attributes: Vec::new(),
         children: Vec::new(),
     }
 }
 
-impl Element {
+impl MarkupElement {
     pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.attributes.push((name, value.to_string()));
         self
     }
 
     pub(crate) fn text(mut self, text: impl ToString) -> Self {
-        self.children.push(Child::Text(text.to_string()));
+        self.children.push(MarkupNode::Text(text.to_string()));
         self
     }
 
@@ -57,18 +56,18 @@ impl Element {
 
     /// Adds text that is written as it is, since we wrote it.
     pub(crate) fn ours(mut self, text: &'static str) -> Self {
-        self.children.push(Child::Ours(text));
+        self.children.push(MarkupNode::Ours(text));
         self
     }
 
     pub(crate) fn child(mut self, child: Self) -> Self {
-        self.children.push(Child::Element(child));
+        self.children.push(MarkupNode::Element(child));
         self
     }
 
     pub(crate) fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
         self.children
-            .extend(children.into_iter().map(Child::Element));
+            .extend(children.into_iter().map(MarkupNode::Element));
         self
     }
 
@@ -91,9 +90,9 @@ impl Element {
         }
         for child in &self.children {
             match child {
-                Child::Element(element) => element.write(out),
-                Child::Text(text) => escape(text, out),
-                Child::Ours(text) => out.push_str(text),
+                MarkupNode::Element(element) => element.write(out),
+                MarkupNode::Text(text) => escape(text, out),
+                MarkupNode::Ours(text) => out.push_str(text),
             }
         }
         *out += "</";
@@ -102,7 +101,7 @@ impl Element {
     }
 }
 
-impl std::fmt::Display for Element {
+impl std::fmt::Display for MarkupElement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut text = String::new();
         self.write(&mut text);

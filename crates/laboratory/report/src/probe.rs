@@ -1,31 +1,34 @@
-//! What `lariat-lab probe` and `lariat-lab survey` found out.
+//! The reports of `lariat-lab probe` and `lariat-lab survey`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use measure::probe::{
-    Certificate, ChainState, Client, Level, Node, Order, ProbeReport, Resumes, Tickets, Verdict,
+    CertificateReport, ChainState, ClientReport, Level, NodeReport, Order, PointVerdict,
+    ProbeReport, Resumes, TicketReport,
 };
 use measure::quantity::Nanoseconds;
 
-use crate::document::{Block, Cell, Document, Fact, Kind, NONE, Section, Table};
+use crate::document::{
+    Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable, SectionKind,
+};
 
-pub fn document(report: &ProbeReport) -> Document {
+pub fn document(report: &ProbeReport) -> ReportDocument {
     let hosts = report.hosts.join(", ");
-    let mut blocks = vec![Block::Headline(headline(report))];
+    let mut blocks = vec![ReportBlock::Headline(headline(report))];
     blocks.extend(verdicts(&report.verdicts, report.nodes.len()));
     blocks.extend(grids(report));
     // One that was left alone has findings as well.
     let nodes = report.nodes.iter().filter(|node| !spoken(node).is_empty());
     blocks.extend(nodes.map(|node| self::node(node, report.at_s)));
-    Document {
+    ReportDocument {
         title: format!("TLS of {hosts}"),
         blocks,
-        ..Document::default()
+        ..ReportDocument::default()
     }
 }
 
 /// Many sites, a row each, and what is to be said of each.
-pub fn survey(reports: &[ProbeReport]) -> Document {
+pub fn survey(reports: &[ProbeReport]) -> ReportDocument {
     let heads = [
         "<site",
         "<versions",
@@ -38,28 +41,28 @@ pub fn survey(reports: &[ProbeReport]) -> Document {
         "<staple",
         "faults",
     ];
-    let mut table = Table::new("What a browser gets, and what is resumed", heads);
+    let mut table = ReportTable::new("What a browser gets, and what is resumed", heads);
     for report in reports {
         table.row(survey_row(report));
     }
-    let mut blocks = vec![Block::Headline(format!(
+    let mut blocks = vec![ReportBlock::Headline(format!(
         "TLS of {}",
         counted(reports.len(), "site")
     ))];
     blocks.extend(table.block().map(|table| {
-        let block: Block = Section::new(Kind::Card, "Sites", vec![table]).into();
+        let block: ReportBlock = ReportSection::new(SectionKind::Card, "Sites", vec![table]).into();
         block
     }));
     for report in reports.iter().filter(|one| !one.verdicts.is_empty()) {
         let site = report.hosts.join(", ");
-        let of_site = Block::Facts(points_seen(report));
-        blocks.push(Section::new(Kind::Card, site, vec![of_site]).into());
+        let of_site = ReportBlock::Facts(points_seen(report));
+        blocks.push(ReportSection::new(SectionKind::Card, site, vec![of_site]).into());
     }
     blocks.extend(meanings(reports));
-    Document {
+    ReportDocument {
         title: "A survey of TLS".to_owned(),
         blocks,
-        ..Document::default()
+        ..ReportDocument::default()
     }
 }
 
@@ -76,7 +79,7 @@ fn survey_row(report: &ProbeReport) -> Vec<Cell> {
         return row.into_iter().map(Cell::from).collect();
     };
     let client = node.clients.iter().find(|client| client.trouble.is_none());
-    let of_client = |text: fn(&Client) -> &str| client.map_or(NONE, text).to_owned();
+    let of_client = |text: fn(&ClientReport) -> &str| client.map_or(NONE, text).to_owned();
     let certificate = client.and_then(|client| client.certificate.as_ref());
     let staple = certificate.and_then(|one| one.staple.as_ref());
     let mut row = vec![
@@ -136,44 +139,49 @@ fn counted(number: usize, thing: &str) -> String {
 }
 
 /// A card per point: where it was seen, why it matters, and what to change.
-fn verdicts(verdicts: &[Verdict], addresses: usize) -> Vec<Block> {
-    let same_point = |one: &Verdict, other: &Verdict| one.point == other.point;
-    let of_point = |all: &[Verdict]| -> Option<Block> {
+fn verdicts(verdicts: &[PointVerdict], addresses: usize) -> Vec<ReportBlock> {
+    let same_point = |one: &PointVerdict, other: &PointVerdict| one.point == other.point;
+    let of_point = |all: &[PointVerdict]| -> Option<ReportBlock> {
         let seen = all
             .iter()
-            .map(|one| Fact::new("seen", seen(one, addresses)));
+            .map(|one| ReportFact::new("seen", seen(one, addresses)));
         Some(card(all.first()?, seen.collect()))
     };
     verdicts.chunk_by(same_point).filter_map(of_point).collect()
 }
 
-fn card(verdict: &Verdict, mut facts: Vec<Fact>) -> Block {
-    facts.push(Fact::new("why", &verdict.why));
+fn card(verdict: &PointVerdict, mut facts: Vec<ReportFact>) -> ReportBlock {
+    facts.push(ReportFact::new("why", &verdict.why));
     let advice = verdict.advice.iter();
-    facts.extend(advice.map(|(program, setting)| Fact::new(program, setting)));
-    Section::new(Kind::Card, title(verdict), vec![Block::Facts(facts)]).into()
+    facts.extend(advice.map(|(program, setting)| ReportFact::new(program, setting)));
+    ReportSection::new(
+        SectionKind::Card,
+        title(verdict),
+        vec![ReportBlock::Facts(facts)],
+    )
+    .into()
 }
 
-fn title(verdict: &Verdict) -> String {
+fn title(verdict: &PointVerdict) -> String {
     format!("{}: {}", verdict.level.name(), verdict.point)
 }
 
 /// The points of one site of many.
-fn points_seen(report: &ProbeReport) -> Vec<Fact> {
-    let seen = |one: &Verdict| Fact::new(title(one), seen(one, report.nodes.len()));
+fn points_seen(report: &ProbeReport) -> Vec<ReportFact> {
+    let seen = |one: &PointVerdict| ReportFact::new(title(one), seen(one, report.nodes.len()));
     report.verdicts.iter().map(seen).collect()
 }
 
-/// What the points of all sites mean, each once, the faults first.
-fn meanings(reports: &[ProbeReport]) -> Vec<Block> {
+/// Meanings of the points of all sites, each once, the faults first.
+fn meanings(reports: &[ProbeReport]) -> Vec<ReportBlock> {
     let verdicts = reports.iter().flat_map(|report| &report.verdicts);
     let by_point = verdicts.map(|one| ((one.level, &one.point), one));
     let all: BTreeMap<_, _> = by_point.collect();
     all.into_values().map(|one| card(one, Vec::new())).collect()
 }
 
-/// What was seen, and where if there are several addresses.
-fn seen(verdict: &Verdict, addresses: usize) -> String {
+/// The finding, and where if there are several addresses.
+fn seen(verdict: &PointVerdict, addresses: usize) -> String {
     let nodes = &verdict.nodes;
     let place = match (nodes.len(), addresses) {
         (_, 1) => String::new(),
@@ -184,7 +192,7 @@ fn seen(verdict: &Verdict, addresses: usize) -> String {
 }
 
 /// A grid per kind of resumption: where sessions began, and where they were offered.
-fn grids(report: &ProbeReport) -> Option<Block> {
+fn grids(report: &ProbeReport) -> Option<ReportBlock> {
     let places: Vec<usize> = (0..report.nodes.len())
         .filter(|place| report.resumption.iter().any(|one| one.from == *place))
         .collect();
@@ -199,7 +207,7 @@ fn grids(report: &ProbeReport) -> Option<Block> {
             format!("<at {}", address(place))
         }
     }));
-    let mut table = Table::new("Resumed of offered", heads);
+    let mut table = ReportTable::new("Resumed of offered", heads);
     for kind in Resumes::ALL {
         for from in &places {
             let cell = |to: &usize| {
@@ -228,28 +236,28 @@ fn grids(report: &ProbeReport) -> Option<Block> {
         }
     }
     let table = table.block()?;
-    Some(Section::new(Kind::Card, "Resumption", vec![table]).into())
+    Some(ReportSection::new(SectionKind::Card, "Resumption", vec![table]).into())
 }
 
-fn node(node: &Node, now_s: u64) -> Block {
+fn node(node: &NodeReport, now_s: u64) -> ReportBlock {
     let of_node = facts(node).into_iter().chain(clients(node));
-    let mut blocks = vec![Block::Facts(of_node.collect())];
+    let mut blocks = vec![ReportBlock::Facts(of_node.collect())];
     for certificate in node.certificates() {
-        blocks.push(Block::Facts(of_certificate(certificate, now_s)));
+        blocks.push(ReportBlock::Facts(of_certificate(certificate, now_s)));
     }
     blocks.extend(tickets(node).block());
     blocks.extend(times(node).block());
-    Section::new(Kind::Card, node.address.clone(), blocks).into()
+    ReportSection::new(SectionKind::Card, node.address.clone(), blocks).into()
 }
 
-fn spoken(node: &Node) -> String {
+fn spoken(node: &NodeReport) -> String {
     let spoken = node.versions.iter().filter(|version| version.spoken);
     let names: Vec<_> = spoken.map(|version| version.name.as_str()).collect();
     names.join(", ")
 }
 
-fn facts(node: &Node) -> Vec<Fact> {
-    let mut facts = vec![Fact::new("versions", spoken(node))];
+fn facts(node: &NodeReport) -> Vec<ReportFact> {
+    let mut facts = vec![ReportFact::new("versions", spoken(node))];
     for version in node.versions.iter().filter(|version| version.spoken) {
         let order = match version.order {
             Some(Order::Server) => " (in the server's order)",
@@ -257,37 +265,25 @@ fn facts(node: &Node) -> Vec<Fact> {
             None => "",
         };
         let suites = format!("{}{order}", version.suites.join(", "));
-        facts.push(Fact::new(format!("{} suites", version.name), suites));
+        facts.push(ReportFact::new(format!("{} suites", version.name), suites));
         let groups = version.groups.join(", ");
-        facts.push(Fact::new(format!("{} groups", version.name), groups));
+        facts.push(ReportFact::new(format!("{} groups", version.name), groups));
         if version.dh_bits > 0 {
             let bits = counted(version.dh_bits as usize, "bit");
-            facts.push(Fact::new(format!("{} DHE", version.name), bits));
+            facts.push(ReportFact::new(format!("{} DHE", version.name), bits));
         }
     }
     for version in node.versions.iter().filter(|version| !version.spoken) {
-        facts.push(Fact::new(&version.name, format!("no: {}", version.answer)));
+        facts.push(ReportFact::new(
+            &version.name,
+            format!("no: {}", version.answer),
+        ));
     }
     facts.extend(of_old_versions(node));
     if let Some(name) = &node.unknown_name {
-        facts.push(Fact::new("unknown name", &name.answer));
+        facts.push(ReportFact::new("unknown name", &name.answer));
     }
-    if let Some(certificate) = node.client_certificate {
-        let asked = match (certificate.asked, certificate.required) {
-            (_, true) => "required",
-            (true, false) => "asked for, not required",
-            (false, false) => "not asked for",
-        };
-        let again = match certificate.asked_at_resumption {
-            Some(false) if certificate.asked => "; resumption goes without it",
-            Some(true) => "; asked for again at resumption",
-            None if node.lacks_our_certificate() => {
-                "; without --client-certificate, resumption is not known"
-            }
-            _ => "",
-        };
-        facts.push(Fact::new("client's certificate", format!("{asked}{again}")));
-    }
+    facts.extend(client_certificate(node));
     if let Some(exchange) = &node.exchange {
         let records: Vec<String> = exchange
             .records
@@ -306,45 +302,65 @@ fn facts(node: &Node) -> Vec<Fact> {
             measure::probe::End::Reset => "a reset",
             measure::probe::End::Open => "none while it was watched",
         };
-        facts.push(Fact::new("reply", reply));
+        facts.push(ReportFact::new("reply", reply));
         if !records.is_empty() {
             let bytes = format!("{} bytes", records.join(", "));
-            facts.push(Fact::new("records", bytes));
+            facts.push(ReportFact::new("records", bytes));
         }
-        facts.push(Fact::new("end", end));
+        facts.push(ReportFact::new("end", end));
     }
     facts
 }
 
-/// What TLS 1.3 has by itself, and older versions by extensions.
-fn of_old_versions(node: &Node) -> Vec<Fact> {
+/// Whether the server asks for a client's certificate, at first and at resumption.
+fn client_certificate(node: &NodeReport) -> Option<ReportFact> {
+    let certificate = node.client_certificate?;
+    let asked = match (certificate.asked, certificate.required) {
+        (_, true) => "required",
+        (true, false) => "asked for, not required",
+        (false, false) => "not asked for",
+    };
+    let again = match certificate.asked_at_resumption {
+        Some(false) if certificate.asked => "; resumption goes without it",
+        Some(true) => "; asked for again at resumption",
+        None if node.lacks_our_certificate() => {
+            "; without --client-certificate, resumption is not known"
+        }
+        _ => "",
+    };
+    let text = format!("{asked}{again}");
+    Some(ReportFact::new("client's certificate", text))
+}
+
+/// Facts that TLS 1.3 has by itself, and older versions by extensions.
+fn of_old_versions(node: &NodeReport) -> Vec<ReportFact> {
     let mut facts = Vec::new();
     let versions = node.versions.iter();
     let known = versions.filter_map(|version| version.secure_renegotiation);
     if let Some(is_secure) = known.reduce(|all, one| all && one) {
         let said = if is_secure { "secure" } else { "not secure" };
-        facts.push(Fact::new("renegotiation", said));
+        facts.push(ReportFact::new("renegotiation", said));
     }
     if let Some(is_refused) = node.fallback_refused {
         let said = if is_refused { "refused" } else { "served" };
-        facts.push(Fact::new("fallback", said));
+        facts.push(ReportFact::new("fallback", said));
     }
     facts
 }
 
-/// What each kind of client gets, a line each: as columns they are wider than most terminals.
-fn clients(node: &Node) -> impl Iterator<Item = Fact> {
-    let fact = |client: &Client| {
+/// The result of each kind of client, a line each: as columns they are wider than most terminals.
+fn clients(node: &NodeReport) -> impl Iterator<Item = ReportFact> {
+    let fact = |client: &ClientReport| {
         let text = match &client.trouble {
             Some(trouble) => format!("no: {}", trouble.text),
             None => negotiated(client),
         };
-        Fact::new(format!("{} client", client.kind), text)
+        ReportFact::new(format!("{} client", client.kind), text)
     };
     node.clients.iter().map(fact)
 }
 
-fn negotiated(client: &Client) -> String {
+fn negotiated(client: &ClientReport) -> String {
     let mut parts = vec![&client.version, &client.suite, &client.group];
     let key = client.certificate.as_ref().map(|one| &one.key);
     parts.extend(key);
@@ -362,7 +378,7 @@ fn negotiated(client: &Client) -> String {
 /// Seconds in a day.
 const DAY_S: u64 = 86400;
 
-fn of_certificate(one: &Certificate, now_s: u64) -> Vec<Fact> {
+fn of_certificate(one: &CertificateReport, now_s: u64) -> Vec<ReportFact> {
     let chain = match one.chain_state {
         ChainState::Trusted => "leads to a trusted root",
         ChainState::SelfSigned => "it is its own issuer",
@@ -389,21 +405,21 @@ fn of_certificate(one: &Certificate, now_s: u64) -> Vec<Fact> {
         },
     );
     vec![
-        Fact::new("certificate", &one.subject),
-        Fact::new("key", &one.key),
-        Fact::new("signed by", format!("{}, {}", one.issuer, one.signature)),
-        Fact::new("names", one.names.join(", ")),
-        Fact::new(
+        ReportFact::new("certificate", &one.subject),
+        ReportFact::new("key", &one.key),
+        ReportFact::new("signed by", format!("{}, {}", one.issuer, one.signature)),
+        ReportFact::new("names", one.names.join(", ")),
+        ReportFact::new(
             "chain",
             format!("{}: {chain}{ordered}", one.chain.join(" < ")),
         ),
-        Fact::new("expires", expires),
-        Fact::new("staple", staple),
-        Fact::new("SHA-256", &one.fingerprint),
+        ReportFact::new("expires", expires),
+        ReportFact::new("staple", staple),
+        ReportFact::new("SHA-256", &one.fingerprint),
     ]
 }
 
-fn tickets(node: &Node) -> Table {
+fn tickets(node: &NodeReport) -> ReportTable {
     let heads = [
         "<kind",
         "given",
@@ -412,13 +428,13 @@ fn tickets(node: &Node) -> Table {
         "<single use",
         "<early data",
     ];
-    let mut table = Table::new("What is given to resume with", heads);
+    let mut table = ReportTable::new("What is given to resume with", heads);
     let yes = |is: Option<bool>| match is {
         Some(true) => "yes",
         Some(false) => "no",
         None => NONE,
     };
-    for Tickets {
+    for TicketReport {
         kind,
         count,
         lifetime_s,
@@ -446,9 +462,9 @@ fn tickets(node: &Node) -> Table {
     table
 }
 
-fn times(node: &Node) -> Table {
+fn times(node: &NodeReport) -> ReportTable {
     let heads = ["<handshake", "count", "median", "round trips"];
-    let mut table = Table::new("Handshakes, without TCP's round trip", heads);
+    let mut table = ReportTable::new("Handshakes, without TCP's round trip", heads);
     for time in &node.handshakes {
         let median = Nanoseconds(time.median_us as f64 * 1000.0);
         table.row([

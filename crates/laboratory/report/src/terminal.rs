@@ -1,18 +1,20 @@
 //! A report as text for a terminal: aligned columns, wrapped words, a few colours.
 
-use crate::document::{Block, Document, Fact, Item, Kind, Row, Section, Table, Warning};
-use crate::sanitize::sanitized;
-use crate::shell::command_lines;
+use crate::document::{
+    ListItem, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable, ReportWarning,
+    SectionKind, TableRow,
+};
+use crate::words::{command_lines, sanitized};
 
 const GAP: &str = "  ";
 
-/// Where the words of a fact begin, and how long its name may be beside them.
+/// The beginning of a fact's words, and how long its name may be beside them.
 const FACT_WIDTH: usize = 12;
 const NAME_MAX: usize = 34;
 
 const HINT: &str = "hint";
 
-impl Document {
+impl ReportDocument {
     /// The report as text for a screen `width` characters wide.
     pub fn text(&self, width: usize, colour: bool) -> String {
         let look = Look { width, colour };
@@ -29,7 +31,7 @@ struct Look {
     colour: bool,
 }
 
-/// What a piece of text is, in ANSI's numbers.
+/// The ink of a piece of text, in ANSI's numbers.
 #[derive(Clone, Copy, Debug)]
 enum Ink {
     Strong,
@@ -39,34 +41,36 @@ enum Ink {
 }
 
 impl Look {
-    fn block(self, title: &str, block: &Block) -> String {
+    fn block(self, title: &str, block: &ReportBlock) -> String {
         let text = match block {
-            Block::Headline(text) => self.strong(text),
-            Block::Paragraph(text) => self.wrapped(text) + "\n",
-            Block::Facts(facts) => self.facts(facts),
-            Block::Items(items) => items.iter().map(|item| self.item(item)).collect(),
-            Block::Warnings(warnings) => warnings
+            ReportBlock::Headline(text) => self.strong(text),
+            ReportBlock::Paragraph(text) => self.wrapped(text) + "\n",
+            ReportBlock::Facts(facts) => self.facts(facts),
+            ReportBlock::Items(items) => items.iter().map(|item| self.item(item)).collect(),
+            ReportBlock::Warnings(warnings) => warnings
                 .iter()
                 .map(|warning| self.warning(warning))
                 .collect(),
-            Block::Table(table) => self.titled_table(title, table),
-            Block::Command(words) => {
+            ReportBlock::Table(table) => self.titled_table(title, table),
+            ReportBlock::Command(words) => {
                 let lines = command_lines(words, self.width.saturating_sub(FACT_WIDTH));
                 self.field("repeat", FACT_WIDTH, &lines)
             }
-            Block::Section(section) => self.section(section),
-            Block::Cards(_) | Block::Counts(_) | Block::Figure(_) => String::new(),
+            ReportBlock::Section(section) => self.section(section),
+            ReportBlock::Cards(_) | ReportBlock::Counts(_) | ReportBlock::Figure(_) => {
+                String::new()
+            }
         };
         match block {
-            Block::Table(_) => text,
+            ReportBlock::Table(_) => text,
             _ if text.is_empty() => text,
             _ => self.strong(title) + &text,
         }
     }
 
     /// The title stands with the first block that is shown.
-    fn section(self, section: &Section) -> String {
-        if matches!(section.kind, Kind::Details | Kind::Page) {
+    fn section(self, section: &ReportSection) -> String {
+        if matches!(section.kind, SectionKind::Details | SectionKind::Page) {
             return String::new();
         }
         let mut text = String::new();
@@ -92,7 +96,7 @@ impl Look {
             .collect()
     }
 
-    fn warning(self, warning: &Warning) -> String {
+    fn warning(self, warning: &ReportWarning) -> String {
         let label = match warning.about.as_str() {
             "" => "warning".to_owned(),
             about => format!("warning: {about}"),
@@ -111,7 +115,7 @@ impl Look {
     }
 
     /// Moved in by two, its later lines by four.
-    fn item(self, item: &Item) -> String {
+    fn item(self, item: &ListItem) -> String {
         let part = |(name, text): &(String, String)| format!("{name} {text}").trim_end().to_owned();
         let parts: Vec<String> = item.parts.iter().map(part).collect();
         let colon = if item.parts.is_empty() { "" } else { ": " };
@@ -121,10 +125,10 @@ impl Look {
     }
 
     /// Names with their words beside them; the longest name says where those begin.
-    fn facts(self, facts: &[Fact]) -> String {
+    fn facts(self, facts: &[ReportFact]) -> String {
         let names = facts.iter().map(|fact| length(&fact.name) + 2);
         let indent = names.max().unwrap_or(0).clamp(FACT_WIDTH, NAME_MAX);
-        let fact = |fact: &Fact| {
+        let fact = |fact: &ReportFact| {
             let room = self.width.saturating_sub(indent);
             let mut lines = wrap(&sanitized(&fact.text), room);
             if let Some(hint) = &fact.hint {
@@ -166,7 +170,7 @@ impl Look {
     }
 
     /// Under its caption where no title says what it is.
-    fn titled_table(self, title: &str, table: &Table) -> String {
+    fn titled_table(self, title: &str, table: &ReportTable) -> String {
         if !title.is_empty() || table.caption.is_empty() {
             return self.table(title, table);
         }
@@ -179,17 +183,17 @@ impl Look {
 
     /// A line per row, each moved in by two; the last column is wrapped. The title stands where the
     /// first column's head would be.
-    fn table(self, title: &str, table: &Table) -> String {
+    fn table(self, title: &str, table: &ReportTable) -> String {
         let widths = widths(table);
         let heads = table.columns.iter().map(|column| sanitized(&column.head));
         let heads = self.lines(table, &widths, &heads.collect::<Vec<_>>());
         let mut text = self.heading(&sanitized(title), heads[0].trim_end()) + "\n";
         for row in &table.rows {
             match row {
-                Row::Head(name) => {
+                TableRow::Head(name) => {
                     text += &format!("{GAP}{}\n", self.paint(Ink::Strong, &sanitized(name)));
                 }
-                Row::Cells(cells) => {
+                TableRow::Cells(cells) => {
                     let cells: Vec<String> = cells.iter().map(|it| sanitized(&it.text)).collect();
                     let lines = self.lines(table, &widths, &cells).into_iter();
                     text.extend(lines.map(|line| line.trim_end().to_owned() + "\n"));
@@ -211,9 +215,12 @@ impl Look {
         }
     }
 
-    fn lines(self, table: &Table, widths: &[usize], cells: &[String]) -> Vec<String> {
+    fn lines(self, table: &ReportTable, widths: &[usize], cells: &[String]) -> Vec<String> {
         let last = table.columns.len().saturating_sub(1);
-        let has_groups = table.rows.iter().any(|row| matches!(row, Row::Head(_)));
+        let has_groups = table
+            .rows
+            .iter()
+            .any(|row| matches!(row, TableRow::Head(_)));
         let mut line = GAP.repeat(1 + usize::from(has_groups));
         let mut wrapped = Vec::new();
         for (index, column) in table.columns.iter().enumerate() {
@@ -238,11 +245,11 @@ impl Look {
     }
 }
 
-fn widths(table: &Table) -> Vec<usize> {
+fn widths(table: &ReportTable) -> Vec<usize> {
     let width = |index: usize| {
         let cells = table.rows.iter().filter_map(|row| match row {
-            Row::Cells(cells) => cells.get(index),
-            Row::Head(_) => None,
+            TableRow::Cells(cells) => cells.get(index),
+            TableRow::Head(_) => None,
         });
         let widest = cells.map(|cell| length(&cell.text)).max().unwrap_or(0);
         widest.max(length(&table.columns[index].head))
@@ -305,7 +312,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_the_last_is_wrapped() {
-        let mut table = Table::new("", ["<name", "count", "<what"]);
+        let mut table = ReportTable::new("", ["<name", "count", "<what"]);
         table.row(["full", "5", "a suite, a group"].map(Into::into));
         table.row(["psk", "1 000", "x"].map(Into::into));
         let wanted = "  name  count  what
@@ -318,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_title_shares_the_line_of_the_heads_if_there_is_room() {
-        let mut table = Table::new("", ["<", "count"]);
+        let mut table = ReportTable::new("", ["<", "count"]);
         table.row(["session-id", "5"].map(Into::into));
         let rows = "  session-id      5\n";
         assert_eq!(
@@ -332,9 +339,9 @@ mod tests {
 
     #[test]
     fn facts_have_hints_beneath_them() {
-        let fact = Fact {
+        let fact = ReportFact {
             hint: Some("raise it".to_owned()),
-            ..Fact::new("open files", "1024 hard")
+            ..ReportFact::new("open files", "1024 hard")
         };
         let wanted = "open files  1024 hard\n            hint: raise\n            it\n";
         assert_eq!(PLAIN.facts(&[fact]), wanted);
@@ -355,7 +362,7 @@ mod tests {
             colour: true,
             ..PLAIN
         };
-        let facts = [Fact::new("host", "cpu")];
+        let facts = [ReportFact::new("host", "cpu")];
         assert_eq!(look.facts(&facts), "\u{1b}[2mhost\u{1b}[0m        cpu\n");
         assert_eq!(PLAIN.facts(&facts), "host        cpu\n");
     }

@@ -1,4 +1,6 @@
-//! Words and names that reports have in common.
+//! Words of a report: lists, titles, command lines for a shell, and text of records made harmless.
+
+use wire::text::is_control;
 
 /// With a capital letter, as titles begin.
 pub(crate) fn titled(text: &str) -> String {
@@ -26,7 +28,8 @@ pub(crate) fn joined<S: AsRef<str>>(parts: &[S], separator: &str) -> String {
     filled.collect::<Vec<_>>().join(separator)
 }
 
-/// What may stand in an id, and in the name of a file on any system: letters, digits and hyphens.
+/// Characters that may stand in an id, and in the name of a file on any system: letters, digits and
+/// hyphens.
 pub(crate) fn id_part(text: &str) -> String {
     let letter = |c: char| {
         if c.is_ascii_alphanumeric() {
@@ -58,6 +61,68 @@ pub(crate) fn with_units_held(text: &str) -> String {
     held
 }
 
+/// The words in one line.
+pub fn command_line(words: &[String]) -> String {
+    parts(words).join(" ")
+}
+
+/// The words as lines of at most `width` characters where words allow it, each but the last ended
+/// by a backslash, so that all of them can be pasted. A flag and its value stay together.
+pub(crate) fn command_lines(words: &[String], width: usize) -> Vec<String> {
+    const CONTINUED: &str = " \\";
+    let room = width.saturating_sub(CONTINUED.len());
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts(words) {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + part.chars().count() <= room => {
+                line.push(' ');
+                line.push_str(&part);
+            }
+            Some(line) => {
+                line.push_str(CONTINUED);
+                lines.push(format!("    {part}"));
+            }
+            None => lines.push(part),
+        }
+    }
+    lines
+}
+
+/// The words, quoted, each flag with what follows it.
+fn parts(words: &[String]) -> Vec<String> {
+    let is_flag = |word: &str| word.starts_with('-') && !word.contains('=');
+    let parts = words.chunk_by(|a, b| is_flag(a) && !b.starts_with('-'));
+    let quote = |part: &[String]| part.iter().map(|word| quoted(word)).collect::<Vec<_>>();
+    parts.map(|part| quote(part).join(" ")).collect()
+}
+
+fn quoted(word: &str) -> String {
+    let word = sanitized(word);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word;
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Shown in place of what is taken out.
+const REPLACEMENT: char = '\u{fffd}';
+
+/// Without control characters, which terminals obey and XML forbids, and without the marks that
+/// turn the direction of writing around or are not seen.
+pub(crate) fn sanitized(text: &str) -> String {
+    text.chars().map(replaced).collect()
+}
+
+fn replaced(character: char) -> char {
+    match character {
+        '\n' | '\t' => ' ',
+        '\u{fffe}' | '\u{ffff}' => REPLACEMENT,
+        _ if is_control(character) => REPLACEMENT,
+        _ => character,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +133,49 @@ mod tests {
         assert_eq!(shown("0 failed (0 %)"), "0 failed (0~%)");
         assert_eq!(shown("762 µs, 1.2 MiB/s; 3 s"), "762~µs, 1.2~MiB/s; 3~s");
         assert_eq!(shown("4 seconds, x s, 5 "), "4 seconds, x s, 5 ");
+    }
+}
+
+#[cfg(test)]
+mod shell_tests {
+    use super::*;
+
+    fn words(text: &[&str]) -> Vec<String> {
+        text.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_a_shell_would_read_is_quoted() {
+        let command = words(&["lab", "http://a/?b=1&c", "it's", "", "$(x)", "5%"]);
+        let wanted = r"lab 'http://a/?b=1&c' 'it'\''s' '' '$(x)' 5%";
+        assert_eq!(command_lines(&command, 80), [wanted]);
+    }
+
+    #[test]
+    fn long_commands_go_on_in_the_next_line() {
+        let command = words(&["lariat-lab", "load", "--quiet", "--rate", "500"]);
+        let lines = command_lines(&command, 33);
+        assert_eq!(lines, [r"lariat-lab load --quiet \", "    --rate 500"]);
+        assert!(command_lines(&[], 19).is_empty());
+    }
+}
+
+#[cfg(test)]
+mod sanitize_tests {
+    use super::*;
+
+    #[test]
+    fn terminals_get_no_control_characters() {
+        assert_eq!(
+            sanitized("a\x1b[2Jb\x07\u{9b}"),
+            "a\u{fffd}[2Jb\u{fffd}\u{fffd}"
+        );
+        assert_eq!(sanitized("line\nfeed\ttab"), "line feed tab");
+        assert_eq!(sanitized("exe\u{202e}gnp"), "exe\u{fffd}gnp");
+        assert_eq!(
+            sanitized("a\u{2028}\u{200f}\u{e0041}"),
+            "a\u{fffd}\u{fffd}\u{fffd}"
+        );
+        assert_eq!(sanitized("grüße, 世界"), "grüße, 世界");
     }
 }

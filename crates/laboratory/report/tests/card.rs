@@ -5,12 +5,12 @@ mod experiments;
 
 use experiments::whole;
 use measure::experiment::Experiment;
-use report::experiment::{Subject, card};
+use report::experiment::{CardSubject, card};
 
 fn of(experiment: &Experiment, scenario: &str, context: &str) -> Result<String, String> {
     let named = |name: &'static str| (!name.is_empty()).then_some(name);
     let [scenario, context] = [scenario, context].map(|text| named(text.to_owned().leak()));
-    let found = card(experiment, Subject { scenario, context });
+    let found = card(experiment, CardSubject { scenario, context });
     found.map_err(|refusal| format!("{refusal}; {}", refusal.hint))
 }
 

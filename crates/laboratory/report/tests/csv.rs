@@ -3,10 +3,10 @@
 
 mod made;
 
-use measure::kind::Kind;
-use measure::record::Record;
+use measure::choice::Kind;
+use measure::record::LoadRecord;
 
-fn sheet(record: &Record, name: &str) -> String {
+fn sheet(record: &LoadRecord, name: &str) -> String {
     let sheets = made::report_of(record).sheets().into_iter();
     let mut found = sheets.filter(|(file, _)| *file == format!("run-{name}"));
     found.next().unwrap().1

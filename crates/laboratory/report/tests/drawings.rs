@@ -3,9 +3,9 @@
 
 mod made;
 
-use measure::record::{Record, Second};
+use measure::record::{LoadRecord, Second};
 
-fn svg(record: &Record, name: &str) -> String {
+fn svg(record: &LoadRecord, name: &str) -> String {
     let figures = made::report_of(record).figures().into_iter();
     let mut found = figures.filter(|(file, _)| *file == format!("run-{name}"));
     found.next().unwrap().1
@@ -24,7 +24,7 @@ fn number(svg: &str, marker: &str, name: &str) -> f64 {
     attribute(svg, marker, name).parse().unwrap()
 }
 
-fn run(succeeded: &[u64]) -> Record {
+fn run(succeeded: &[u64]) -> LoadRecord {
     let mut record = made::empty();
     record.elapsed_ns = succeeded.len() as u64 * 1_000_000_000;
     let second = |(at, count): (usize, &u64)| Second {
@@ -84,7 +84,7 @@ fn seconds_stand_at_their_middles_and_rates_between_their_ticks() {
         );
     }
     // The greatest stands at the top of the plot.
-    assert_eq!(corners[2], (722.6, 25.0));
+    assert_eq!(corners[2], (257.9, 42.0));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn what_ends_after_the_load_is_no_part_of_its_rate() {
     let mut ended = run(&[500, 500, 500, 500, 3]);
     ended.elapsed_ns = whole.elapsed_ns;
     ended.seconds[4].attempted = 0;
-    let line = |record: &Record| attribute(&svg(record, "time"), "class=\"line teal\"", "d");
+    let line = |record: &LoadRecord| attribute(&svg(record, "time"), "class=\"line teal\"", "d");
     assert_eq!(
         line(&ended).matches('L').count(),
         line(&whole).matches('L').count()

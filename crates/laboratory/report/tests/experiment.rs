@@ -6,10 +6,10 @@ mod experiments;
 mod tags;
 
 use experiments::whole;
-use measure::effect::{Effect, Scale};
+use measure::effect::{Effect, EffectScale};
 use measure::experiment::{Experiment, Measurement};
 use measure::metric::Metric;
-use report::Document;
+use report::ReportDocument;
 use report::experiment::{compared, configurations_in_common, document};
 use tags::{assert_numbers, assert_whole};
 
@@ -40,7 +40,7 @@ fn begins(text: &str, words: &str) {
     assert!(text.starts_with(words), "{words}: {text}");
 }
 
-fn of(experiment: &Experiment) -> Document {
+fn of(experiment: &Experiment) -> ReportDocument {
     document(&[("run", experiment)])
 }
 
@@ -305,7 +305,7 @@ fn the_page_has_the_record_s_numbers() {
     let mut ours = metrics(&experiment, "target=lariat", Metric::ServerCpu);
     let theirs = metrics(&experiment, "target=stunnel", Metric::ServerCpu);
     let pairs: Vec<_> = theirs.iter().copied().zip(ours.iter().copied()).collect();
-    let ratio = Effect::of_pairs(&pairs, Scale::Ratio).unwrap().value;
+    let ratio = Effect::of_pairs(&pairs, EffectScale::Ratio).unwrap().value;
     let shown = value(&page, "e1-implementations-stunnel-server-cpu-ratio");
     assert!((shown - ratio).abs() < 1e-12, "{shown} {ratio}");
     ours.sort_by(f64::total_cmp);
@@ -345,9 +345,9 @@ fn a_page_begins_with_where_a_target_is_better() {
 fn a_page_begins_with_two_panels_of_a_picture() {
     let page = of(&only("ciphers", |_| {})).html();
     let (_, rest) = page.split_once("<div id=\"finding\">").unwrap();
-    let (wide, _) = rest.split_once("</svg>").unwrap();
+    let (panels, _) = rest.split_once("all 3 panels").unwrap();
     // The metric heads all, and each panel has its name.
-    assert_eq!(wide.matches("class=\"head\"").count(), 3);
+    assert_eq!(panels.matches("class=\"head\"").count(), 3);
     has(rest, "<a href=\"#e1-ciphers\">all 3 panels</a>");
     // All of them stand in the scenario.
     has(rest, "<div id=\"e1-ciphers-plot\">");

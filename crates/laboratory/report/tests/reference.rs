@@ -4,7 +4,7 @@
 
 mod made;
 
-use measure::record::Record;
+use measure::record::LoadRecord;
 
 const PATH: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -54,7 +54,7 @@ fn the_example_is_a_record() {
     } else {
         assert_eq!(example, wanted);
     }
-    assert_eq!(Record::parse(&wanted).unwrap(), made::tiny());
+    assert_eq!(LoadRecord::parse(&wanted).unwrap(), made::tiny());
 }
 
 #[test]

@@ -5,8 +5,8 @@
 mod made;
 
 use made::report_of as one;
-use measure::kind::Kind;
-use measure::record::Record;
+use measure::choice::Kind;
+use measure::record::LoadRecord;
 
 fn compare(name: &str, text: &str) {
     let path = format!("{}/tests/text/{name}.txt", env!("CARGO_MANIFEST_DIR"));
@@ -18,7 +18,7 @@ fn compare(name: &str, text: &str) {
 }
 
 /// Names that may be longer than a line are put into a line of their own.
-fn check(name: &str, record: &Record) {
+fn check(name: &str, record: &LoadRecord) {
     let text = one(record).text(80, false);
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");

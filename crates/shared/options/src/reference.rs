@@ -13,7 +13,7 @@ const LINE_CHARACTERS_MAX: usize = 92;
 const WORDS_MAX: usize = 6;
 
 impl Table {
-    /// The entries of all keys as Markdown, each with what it holds, its default, flag and example.
+    /// The entries of all keys as Markdown, each with its value, default, flag and example.
     pub fn page(&self) -> String {
         let entries = self.keys.iter().map(|key| {
             let level = if key.parent().is_empty() { "##" } else { "###" };
@@ -58,21 +58,29 @@ impl Table {
     }
 
     fn entry(&self, key: &Key, level: &str) -> String {
-        let facts = self.facts(key).into_iter();
-        let facts: String = facts.map(|fact| format!("- {fact}\n")).collect();
-        format!("\n{level} `{}`\n\n{}\n\n{facts}", key.path, key.help)
+        let Key { path, help, .. } = key;
+        let facts = [
+            Some(holds(key)),
+            match key.default {
+                Default::Required => Some("required".to_owned()),
+                _ => default(key).map(|default| format!("default: {default}")),
+            },
+            key.flag
+                .map(|flag| format!("flag: {}", self.flag_name(key, flag))),
+        ];
+        let facts: Vec<_> = facts.into_iter().flatten().collect();
+        let facts = facts.join("; ");
+        format!(
+            "\n{level} `{path}`\n\n{help}\n\n*{facts}*\n\n    {}\n",
+            key.example
+        )
     }
 
     fn facts(&self, key: &Key) -> Vec<String> {
         let default = default(key).map(|default| format!("Default: {default}"));
-        let flag = key.flag.map(|flag| {
-            let again = if key.many {
-                " (may be given again)"
-            } else {
-                ""
-            };
-            format!("Flag: `{}`{again}", self.usage(key, flag))
-        });
+        let flag = key
+            .flag
+            .map(|flag| format!("Flag: {}", self.flag_name(key, flag)));
         let example = format!("Example: `{}`", key.example);
         let holds = format!("Holds: {}", holds(key));
         let facts = [Some(holds), default, flag, Some(example)];
@@ -96,6 +104,11 @@ impl Table {
         text
     }
 
+    fn flag_name(&self, key: &Key, flag: &str) -> String {
+        let again = if key.many { ", repeatable" } else { "" };
+        format!("`{}`{again}", self.usage(key, flag))
+    }
+
     /// A flag with what its value is called, in brackets if it may be left out.
     fn usage(&self, key: &Key, flag: &str) -> String {
         match (key.alone, self.value_name(key)) {
@@ -107,7 +120,7 @@ impl Table {
 }
 
 fn holds(key: &Key) -> String {
-    let range = |what, min, max| format!("{what} from {min} to {max}");
+    let range = |what, min, max| format!("{what}, {min} to {max}");
     let one = match key.kind {
         Kind::Table => "table".to_owned(),
         Kind::Address => "address".to_owned(),
@@ -116,7 +129,7 @@ fn holds(key: &Key) -> String {
         Kind::Networks => "network (CIDR), address, `unix`, or file".to_owned(),
         Kind::Path => "path".to_owned(),
         Kind::Text(_) => "text".to_owned(),
-        Kind::Boolean | Kind::Switch => "`true` or `false`".to_owned(),
+        Kind::Boolean | Kind::Switch => "boolean".to_owned(),
         Kind::Count(min, max) => range("number", min.to_string(), max.to_string()),
         Kind::Duration(min, max) => range(
             "time",

@@ -164,10 +164,22 @@ impl<'a> ClientHello<'a> {
         Some(self.extensions.other_name?.within(&self.body))
     }
 
-    /// The offset in the body of the extension with the name, and a type that no extension of the
-    /// hello has.
-    pub fn name_extension(&self) -> Option<(usize, u16)> {
+    /// The offset in the body at which the extension with the name begins.
+    pub fn name_extension(&self) -> Option<usize> {
         self.extensions.name_extension
+    }
+
+    /// Where in the body extensions begin that a server without ECH ignores (RFC 8446 section
+    /// 4.1.2) and a TLS library may refuse for their form, each with its type: malformed ones of
+    /// ECH, `compress_certificate` with an algorithm twice.
+    pub fn ignorable_extensions(&self) -> impl Iterator<Item = (usize, u16)> + Clone {
+        self.extensions.ignorable.into_iter().flatten()
+    }
+
+    /// Types that no extension of the hello has: one for [`Self::name_extension`], and as many as
+    /// there can be [`Self::ignorable_extensions`].
+    pub fn unused_extension_types(&self) -> impl Iterator<Item = u16> + Clone {
+        self.extensions.unused.into_iter()
     }
 
     /// The application protocols (RFC 7301).

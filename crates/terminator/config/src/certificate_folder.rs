@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tls::certificate::pair::PemContents;
+use tls::certificate::PemContents;
 
 use crate::files::Files;
 

@@ -10,8 +10,8 @@ use static_files::options::Redirect;
 use sys::socket::Zoned;
 use tls::identity::AllowedIdentity;
 use tls::options::{
-    BadCertificate, ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer,
-    ReplacedCertificates, ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
+    BadCertificate, ClientMode, ClientVerification, ExpiredLists, Group, ReplacedCertificates,
+    ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::server::EARLY_DATA_BYTES_MIN;
 use wire::address::Address;
@@ -238,33 +238,15 @@ fn ktls(ktls: &Section<'_>) -> Option<KtlsOptions> {
     })
 }
 
-/// The kernel needs the keys, which the TLS library does not give away while it seals.
+/// The kernel's records have full size: where they must be shorter it seals none.
 fn ktls_fits(tls: &Section<'_>, ktls: KtlsOptions, own: &ServerOptions) -> Option<KtlsOptions> {
-    if ktls.mode == KtlsMode::Off {
+    if own.record_bytes_max.is_none() {
         return Some(ktls);
     }
-    if own.record_layer == RecordLayer::InPlace {
-        let mode = match own.record_bytes_max {
-            // The kernel's records have full size.
-            Some(_) if ktls.mode == KtlsMode::Require => {
-                let problem = Problem::new("makes records of full size");
-                tls.error("ktls", problem.hint("take out `max-record-size`"));
-                return None;
-            }
-            Some(_) => KtlsMode::Off,
-            None => ktls.mode,
-        };
-        return Some(KtlsOptions { mode, ..ktls });
-    }
-    let hint = "write record-layer = \"in-place\"";
     if ktls.mode == KtlsMode::Require {
-        let problem = Problem::new("needs keys that the TLS library's record layer keeps");
-        tls.error("ktls", problem.hint(hint));
+        let problem = Problem::new("makes records of full size");
+        tls.error("ktls", problem.hint("take out `max-record-size`"));
         return None;
-    }
-    if tls.has("ktls") {
-        let problem = Problem::new("has no effect: the TLS library's record layer keeps the keys");
-        tls.warn("ktls", problem.hint(hint));
     }
     Some(KtlsOptions {
         mode: KtlsMode::Off,
@@ -301,13 +283,6 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
     let resumption = tls.boolean("resumption");
     let early_data = early_data(tls, tls13, versions.as_deref(), resumption);
     let replaced = replaced_certificates(tls, shelf);
-    let record_layer = tls.choice(
-        "record-layer",
-        &[
-            ("in-place", RecordLayer::InPlace),
-            ("library", RecordLayer::Library),
-        ],
-    );
     let record_bytes_max = tls.if_written("max-record-size", Section::size);
     let both = versions.as_ref().zip(suites.as_ref());
     let fit = both.and_then(|(versions, suites)| suites_fit(tls, versions, suites));
@@ -327,7 +302,6 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
         resumption: resumption?,
         tls13_sessions: tls13_sessions(tls13, early_data?),
         replaced: replaced?,
-        record_layer: record_layer?,
         record_bytes_max: record_bytes_max?,
     };
     if let (Some(preset), Some(_)) = (preset?, shelf.inspector) {

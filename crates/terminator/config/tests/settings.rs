@@ -11,8 +11,8 @@ use proxy::options::{
     CertificateForm, KtlsMode, LineFormat, LogConnections, SendProxy, ServiceOptions,
 };
 use tls::options::{
-    ClientMode, ExpiredLists, Group, RecordLayer, ServerOptions, Suite, Suites, Tls13Sessions,
-    UnknownName, Version,
+    ClientMode, ExpiredLists, Group, ServerOptions, Suite, Suites, Tls13Sessions, UnknownName,
+    Version,
 };
 use tls::resumption::KeySource;
 
@@ -176,21 +176,14 @@ fn a_folder_begins_at_the_file() {
 fn who_seals() {
     let sealed = |tls: &str| {
         let front = with("", tls, "").front;
-        (
-            front.ktls.mode,
-            front.ktls.from,
-            front.terminated().unwrap().record_layer,
-        )
+        (front.ktls.mode, front.ktls.from)
     };
     let from = 128 << 10;
-    assert_eq!(sealed(""), (KtlsMode::Auto, from, RecordLayer::InPlace));
+    assert_eq!(sealed(""), (KtlsMode::Auto, from));
     let required = sealed("ktls = 'require'");
-    assert_eq!(required, (KtlsMode::Require, from, RecordLayer::InPlace));
-    // The kernel gets no keys from the library.
-    let library = sealed("record-layer = 'library'");
-    assert_eq!(library, (KtlsMode::Off, from, RecordLayer::Library));
+    assert_eq!(required, (KtlsMode::Require, from));
     let later = sealed("ktls = { min-size = '1MiB' }");
-    assert_eq!(later, (KtlsMode::Auto, 1 << 20, RecordLayer::InPlace));
+    assert_eq!(later, (KtlsMode::Auto, 1 << 20));
 }
 
 #[test]
@@ -418,11 +411,11 @@ files = { root = "data", index = ["a.html", "b.html"], hidden = true, precompres
 "#,
     ),
     (
-        "--listen [::]:443 --certificate site.pem --files /data --record-layer library --ktls off",
+        "--listen [::]:443 --certificate site.pem --files /data --ktls off",
         r#"
 [[service]]
 front.listen = ["[::]:443"]
-front.tls = { certificates = ["site.pem"], record-layer = "library", ktls = "off" }
+front.tls = { certificates = ["site.pem"], ktls = "off" }
 back.files = "/data"
 "#,
     ),

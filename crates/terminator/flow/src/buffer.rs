@@ -234,6 +234,13 @@ impl Pool {
         }
     }
 
+    /// Takes the buffer back, and returns what was in it.
+    pub(crate) fn take_all(&mut self, slot: &mut Option<Buffer>) -> Vec<u8> {
+        let bytes = slot.as_ref().map_or(Vec::new(), |one| one.data().to_vec());
+        self.give_all(slot);
+        bytes
+    }
+
     /// How many buffers are out.
     pub fn in_use(&self) -> usize {
         self.in_use

@@ -7,78 +7,44 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use telemetry::outcome::{EarlyData, HandshakeKind, Reason};
-use tls::handshake::Established;
-use tls::options::Version;
-use tls::traffic::Traffic;
-use wire::alert;
+use telemetry::outcome::{HandshakeKind, Reason};
 use wire::server_session::Watch;
 
-use crate::actions::{Action, Actions};
-use crate::back_tls::BackTls;
+use crate::back_end::BackEnd;
 use crate::buffer::Pool;
-use crate::conversation::{Broadcast, Conversation, take_all};
-use crate::events::{Event, Received};
+use crate::events::{Action, Actions, Event};
 use crate::facts::{Ending, Facts};
-use crate::handshaking::{self, Handshaking, Progress};
-use crate::ktls_state::KtlsState;
+use crate::front_end::{self, FrontEnd, Handshaking};
 use crate::options::{Front, Settings};
 use crate::record_sizing::PAUSE;
-use crate::relay::{DecryptFault, Down, StreamEnd, Up};
-use crate::stage::{Postponed, Stage};
+use crate::relay::{Down, Up};
+use crate::state::{Conversation, EndState, Postponed, Stage, first_to_end};
 
-mod as_is;
 mod back;
-mod back_tls;
-mod broadcast;
-mod ending;
-mod fetching;
-mod ktls_handover;
+mod front;
+mod kernel;
 mod starttls;
 
-/// The most bytes that a client may send after an alert.
-const CLOSING_BYTES_MAX: usize = 256 << 10;
-
+/// Two ends, the two directions between them, and how far it got.
 pub struct Flow {
     settings: Rc<Settings>,
     stage: Stage,
-    /// Until the handshake is over. With early data the next stages begin before that.
-    handshaking: Option<Handshaking>,
-    postponed: Option<Postponed>,
-    traffic: Option<Box<Traffic>>,
+    front: FrontEnd,
+    back: BackEnd,
     up: Up,
     down: Down,
-    ktls: KtlsState,
-    /// What of the PROXY header the server has not been sent; it goes before the client's bytes.
-    proxy_header: Vec<u8>,
-    /// What comes before TLS, and is rewritten under it; `None` = nothing any more.
+    /// The dialog before TLS, which is rewritten under it; `None` = there is none any more.
     conversation: Option<Box<Conversation>>,
-    /// What it says of a server that cannot be reached, if it ended before that was known.
+    /// The dialog's words for a server that cannot be reached, if it ended before that was known.
     unavailable: Vec<u8>,
-    /// What goes to every server, and not to one.
-    broadcast: Option<Broadcast>,
-    /// Where the service speaks TLS to its servers: nothing else is sent to them.
-    back_tls: Option<Box<BackTls>>,
-    /// Why the server that was connected is given up.
-    back_fault: Option<Ending>,
+    /// The server's session is looked for in what it sends, until it is known.
+    session_watch: Option<Box<Watch>>,
+    /// The server's end waits for the client's handshake, which early data came before.
+    postponed: Option<Postponed>,
     facts: Facts,
     ending: Option<Ending>,
     actions: Actions,
-    /// The client's TCP stream has ended: nothing more will come.
-    is_front_ended: bool,
-    /// The client's bytes go to the server as they came: no TLS of ours is on its side.
-    is_as_is: bool,
-    /// What comes first in plaintext must not be a PROXY header.
-    may_be_header: bool,
-    /// Bytes for the client wait where they are not ours to see: in a pipe, or in a file.
-    is_answering: bool,
-    /// What the server sends is looked at until its session is known.
-    session_watch: Option<Box<Watch>>,
     last_byte: Instant,
-    /// When the client was greeted, if it had to wait for that.
-    greeted: Option<Instant>,
-    /// How long a session that is not here is waited for, while it is.
-    fetch_until: Option<Instant>,
 }
 
 impl Flow {
@@ -86,37 +52,24 @@ impl Flow {
     pub fn new(settings: Rc<Settings>, expects_proxy_header: bool, facts: Facts) -> Self {
         let last_byte = facts.accepted;
         let is_plain = matches!(settings.front, Front::Plain);
-        let may_be_header = settings.accepts_proxy && !expects_proxy_header;
-        let handshaking = Handshaking::new(expects_proxy_header, &settings);
         let starttls = settings.starttls.as_ref();
         let has_back_tls = settings.back_tls.is_some();
         let conversation = starttls.map(|one| Box::new(Conversation::new(one, has_back_tls)));
         let mut flow = Self {
+            front: FrontEnd::new(expects_proxy_header, &settings),
             settings,
             stage: Stage::Handshaking,
-            handshaking: Some(handshaking),
-            conversation,
-            unavailable: Vec::new(),
-            postponed: None,
-            traffic: None,
+            back: BackEnd::default(),
             up: Up::default(),
             down: Down::default(),
-            ktls: KtlsState::default(),
-            proxy_header: Vec::new(),
-            broadcast: None,
-            back_tls: None,
-            back_fault: None,
+            conversation,
+            unavailable: Vec::new(),
+            session_watch: None,
+            postponed: None,
             facts,
             ending: None,
             actions: Actions::default(),
-            is_front_ended: false,
-            is_as_is: false,
-            may_be_header,
-            is_answering: false,
-            session_watch: None,
             last_byte,
-            greeted: None,
-            fetch_until: None,
         };
         if is_plain && !expects_proxy_header {
             flow.begin_as_is(last_byte);
@@ -137,13 +90,16 @@ impl Flow {
 
     /// Whether the handshake is not yet over.
     pub fn is_handshaking(&self) -> bool {
-        self.handshaking.is_some()
+        self.front.state.is_opening()
     }
 
     /// Whether the client's hello was answered.
     pub fn is_answered(&self) -> bool {
-        let handshaking = self.handshaking.as_ref();
-        handshaking.is_none_or(|part| matches!(part, Handshaking::Handshake(_)))
+        let is_begun = matches!(
+            self.front.state.handshake(),
+            Some(Handshaking::Handshake(_))
+        );
+        is_begun || !self.is_handshaking()
     }
 
     /// Whether nothing is left but to close.
@@ -155,7 +111,7 @@ impl Flow {
     /// is left but the client's end.
     pub fn awaits_clients_end(&self) -> bool {
         let is_down_done = self.down.is_ended && self.is_front_done();
-        matches!(self.stage, Stage::Relaying) && is_down_done && !self.is_front_ended
+        matches!(self.stage, Stage::Relaying) && is_down_done && !self.front.is_ended
     }
 
     /// The next thing to be done, if any.
@@ -176,7 +132,8 @@ impl Flow {
             _ => self.stage.deadline(timeouts, last_byte, self.down.is_ended),
         };
         let others = self.handshake_deadline().into_iter();
-        let others = others.chain(self.lifetime_end()).chain(self.fetch_until);
+        let others = others.chain(self.lifetime_end());
+        let others = others.chain(self.front.fetch_until);
         let others = others.chain(self.down.held_until);
         let others = others.chain(self.broadcast_deadline());
         of_stage.into_iter().chain(others).min()
@@ -198,9 +155,7 @@ impl Flow {
             Event::FrontRecordSent => self.front_record_sent(now, pool),
             Event::FrontFailed => self.front_failed(pool),
             Event::Admitted => {
-                let settings = &self.settings;
-                let handshaking = self.handshaking.iter_mut();
-                handshaking.for_each(|one| one.admit(settings));
+                self.front.admit(&self.settings);
                 self.admitted(now, pool);
             }
             Event::Routed(settings) => self.routed(settings, now, pool),
@@ -267,7 +222,7 @@ impl Flow {
             Stage::Dialling { .. } => {
                 self.stage = Stage::Dialling { since: now };
                 self.actions.add(Action::Redial);
-                if self.is_back_handshaking() {
+                if self.back.state.is_opening() {
                     self.give_server_up(self.back_silence());
                 }
             }
@@ -279,102 +234,9 @@ impl Flow {
         }
     }
 
-    /// Where to receive from the client; `None` = not now.
-    pub fn front_room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
-        if self.handshaking.is_some() {
-            let is_read = self.has_conversation_room() && self.wanted_session().is_none();
-            return is_read.then(|| self.up.handshake_room(pool));
-        }
-        match &self.stage {
-            // What the dialog answers has to be read before the next is answered.
-            _ if self.conversation.is_some() && !self.down.pending().is_empty() => None,
-            Stage::Dialling { .. } | Stage::Relaying => self.up.room(pool),
-            Stage::Closing { .. } => Some(self.up.dropping_room(pool)),
-            Stage::Handshaking | Stage::Over => None,
-        }
-    }
-
-    fn front_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
-        match received.bytes() {
-            0 => pool.give_if_empty(&mut self.up.records),
-            count => self.front_filled(count, now, pool),
-        }
-        if received.is_end() {
-            self.front_ended(pool);
-        } else if received == Received::Failed {
-            self.front_failed(pool);
-        }
-    }
-
-    fn front_filled(&mut self, count: usize, now: Instant, pool: &mut Pool) {
-        self.note_pause(now);
-        self.last_byte = now;
-        if self.handshaking.is_some() {
-            let incoming = self.up.records.as_mut().expect("the room was given");
-            incoming.fill(count);
-            self.facts.first_byte.get_or_insert(now);
-            return self.advance_handshake(now, pool);
-        }
-        match &mut self.stage {
-            Stage::Dialling { .. } | Stage::Relaying => {
-                self.up.received(count);
-                self.decrypt_records(now, pool);
-            }
-            Stage::Closing { dropped, .. } => {
-                *dropped += count;
-                if *dropped > CLOSING_BYTES_MAX {
-                    self.finish(pool);
-                }
-            }
-            Stage::Handshaking | Stage::Over => {}
-        }
-    }
-
-    fn front_ended(&mut self, pool: &mut Pool) {
-        self.is_front_ended = true;
-        let handshaking = self.handshaking.as_ref();
-        if handshaking.is_some_and(|one| one.needs_admission() || one.needs_route()) {
-            // The answer, which comes at once, says what is to become of what was sent before.
-            return;
-        }
-        if self.handshaking.is_some() {
-            return self.stop(Ending::new(self.reason_of_leaving()), pool);
-        }
-        match self.stage {
-            Stage::Dialling { .. } | Stage::Relaying => {
-                if self.is_as_is && std::mem::take(&mut self.may_be_header) {
-                    // What waits is less than a signature.
-                    self.pass_as_is(pool);
-                }
-                let end = self.stream_end();
-                self.up.end.get_or_insert(end);
-                pool.give_all(&mut self.up.records);
-                self.advance(pool);
-            }
-            Stage::Closing { .. } => self.advance(pool),
-            Stage::Handshaking | Stage::Over => {}
-        }
-    }
-
-    fn front_failed(&mut self, pool: &mut Pool) {
-        match self.stage {
-            Stage::Dialling { .. } | Stage::Relaying if self.is_broadcast() => {}
-            Stage::Handshaking | Stage::Dialling { .. } | Stage::Relaying => {
-                let ending = self.ending.take().filter(|_| self.down.is_ended);
-                let reason = match self.up.end {
-                    Some(StreamEnd::CloseNotify) => Reason::ClientClosed,
-                    _ => Reason::ClientReset,
-                };
-                self.stop(ending.unwrap_or_else(|| Ending::new(reason)), pool);
-            }
-            Stage::Closing { .. } => self.finish(pool),
-            Stage::Over => {}
-        }
-    }
-
     /// Notes whether bytes for the client wait past our buffers, before [`Event::Timeout`].
     pub fn note_answering(&mut self, is_answering: bool) {
-        self.is_answering = is_answering;
+        self.front.is_answering = is_answering;
     }
 
     /// Whether it waits for a server.
@@ -392,62 +254,6 @@ impl Flow {
         self.down.pending()
     }
 
-    fn advance_handshake(&mut self, now: Instant, pool: &mut Pool) {
-        if self.is_before_tls() {
-            return self.client_spoke(now, pool);
-        }
-        let (Some(handshaking), Some(incoming)) = (&mut self.handshaking, &mut self.up.records)
-        else {
-            return;
-        };
-        let mut out = std::mem::take(&mut pool.scratch);
-        let mut early = Vec::new();
-        let (settings, facts) = (&self.settings, &mut self.facts);
-        let progress = handshaking.advance(incoming, settings, facts, &mut out, &mut early);
-        if let Front::Terminate(server) = &self.settings.front {
-            self.down.limit_records(server.record_bytes_max());
-        }
-        let is_first = self.down.is_sent();
-        self.down.append(&out, pool);
-        out.clear();
-        pool.scratch = out;
-        if handshaking.needs_admission() {
-            self.actions.add_once(Action::Admit);
-        } else if handshaking.needs_route() {
-            self.actions.add_once(Action::Route);
-        }
-        self.ask_for_session(now);
-        if !early.is_empty() && progress.is_ok() {
-            let goes_on = matches!(progress, Ok(Progress::Waiting));
-            self.take_early(&early, goes_on, now, pool);
-        }
-        match progress {
-            Ok(Progress::Waiting) => pool.give_if_empty(&mut self.up.records),
-            Ok(Progress::Passthrough) => self.relay_as_is(now, pool),
-            Ok(Progress::Established(established)) => {
-                self.establish(established, now, pool);
-                if is_first && self.expects_answer() {
-                    self.down.hold(now);
-                }
-            }
-            Err(ending) => self.close_gracefully(ending, now, pool),
-        }
-    }
-
-    /// Early data goes to a server as it comes: the connection is dialled with the first of it.
-    fn take_early(&mut self, early: &[u8], goes_on: bool, now: Instant, pool: &mut Pool) {
-        self.facts.early_data = Some(EarlyData::Accepted);
-        self.facts.bytes_up += early.len() as u64;
-        self.up.add_early(early, pool);
-        if goes_on && matches!(self.stage, Stage::Handshaking) {
-            self.facts.early_bytes_max = Some(handshaking::early_bytes_max(&self.settings));
-            self.facts.agreed = self.handshaking.as_ref().and_then(Handshaking::agreed);
-            self.facts.handshake = self.handshake_kind();
-            self.begin_dial(now);
-        }
-        self.advance(pool);
-    }
-
     fn note_pause(&mut self, now: Instant) {
         if now.saturating_duration_since(self.last_byte) >= PAUSE {
             self.down.paused();
@@ -462,80 +268,14 @@ impl Flow {
     /// The kind of the handshake, once it is known.
     fn handshake_kind(&self) -> Option<HandshakeKind> {
         let (agreed, offered) = (self.facts.agreed.as_ref()?, self.facts.handshake);
-        Some(handshaking::kind_of(agreed, offered, &self.settings))
+        Some(front_end::kind_of(agreed, offered, &self.settings))
     }
 
     /// Whether all that has come for the server has been sent to it.
     fn is_up_sent(&self) -> bool {
-        let tls = self.back_tls.as_ref();
         let conversation = self.conversation.as_ref();
-        let is_sealed = self.proxy_header.is_empty()
-            && self.up.plain.is_none()
-            && !conversation.is_some_and(|one| one.dialog.is_holding());
-        is_sealed && tls.is_none_or(|tls| tls.is_sent(self.up.end))
-    }
-
-    fn establish(&mut self, established: Established, now: Instant, pool: &mut Pool) {
-        self.handshaking = None;
-        self.facts.agreed = Some(established.agreed);
-        self.facts.handshake = self.handshake_kind();
-        self.facts.established = Some(now);
-        if self.facts.early_data == Some(EarlyData::Accepted) {
-            // All that has come up to now: the limit keeps it small.
-            self.facts.early_bytes_max = u32::try_from(self.facts.bytes_up).ok();
-        }
-        self.traffic = Some(established.traffic);
-        self.acknowledge_finished();
-        self.consider_kernel();
-        if matches!(self.stage, Stage::Handshaking) {
-            self.begin_dial(now);
-        }
-        self.tls_is_up(true, now, pool);
-        self.decrypt_records(now, pool);
-        if !matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying) {
-            return;
-        }
-        match self.postponed.take() {
-            None => {}
-            Some(Postponed::BackEnd) => self.back_ended(pool),
-            Some(Postponed::BackFailure(ending)) => self.dial_failed(ending, now, pool),
-        }
-    }
-
-    fn decrypt_records(&mut self, now: Instant, pool: &mut Pool) {
-        let Some(traffic) = &mut self.traffic else {
-            return self.pass_as_is(pool);
-        };
-        // What the dialog has for the server already is not the client's next word.
-        let is_conversing = self.conversation.is_some();
-        let waiting = self.up.plain.take_if(|_| is_conversing);
-        let decrypted = self.up.decrypt(traffic, pool);
-        if is_conversing {
-            let bytes = take_all(&mut self.up.plain, pool);
-            self.up.plain = waiting;
-            self.give_client_bytes(&bytes, now, pool);
-        }
-        match decrypted {
-            Ok(decrypted) => {
-                if !is_conversing {
-                    self.facts.bytes_up += decrypted.bytes as u64;
-                }
-                self.facts.key_updates += decrypted.controls;
-                self.advance(pool);
-            }
-            Err(DecryptFault::Alert(alert)) => {
-                let detail = format!("the client sent alert {}", alert::label(alert));
-                self.stop(Ending::with(Reason::ClientAlert, detail), pool);
-            }
-            Err(DecryptFault::Traffic(fault)) => {
-                self.send_alert(fault.alert(), pool);
-                let reason = match fault {
-                    tls::traffic::TrafficFault::Record(_) => Reason::RecordInvalid,
-                    tls::traffic::TrafficFault::Message(_) => Reason::ProtocolViolation,
-                };
-                self.close_gracefully(Ending::with(reason, fault.to_string()), now, pool);
-            }
-        }
+        let is_holding = conversation.is_some_and(|one| one.dialog.is_holding());
+        self.up.plain.is_none() && !is_holding && self.back.is_sent(self.up.end)
     }
 
     /// Takes the next step if what has just happened makes it due.
@@ -543,7 +283,7 @@ impl Flow {
         match self.stage {
             Stage::Relaying | Stage::Dialling { .. } => self.advance_relay(pool),
             Stage::Closing { .. } if self.is_front_done() => {
-                if self.is_front_ended || self.is_cut() {
+                if self.front.is_ended || self.is_cut() {
                     self.finish(pool);
                 } else {
                     self.actions.add(Action::ShutdownFront);
@@ -557,12 +297,12 @@ impl Flow {
         self.send_control(pool);
         self.note_ending();
         self.ask_kernel();
-        self.pump_back_tls(pool);
+        self.pump_back(pool);
         let Stage::Relaying = self.stage else { return };
         let down_is_sent = self.is_front_done();
         let up_is_done = self.up.is_refused || self.up.end.is_some() && self.is_up_sent();
         let down_is_done = self.down.is_ended && down_is_sent;
-        if up_is_done && down_is_done && self.up.is_refused && !self.is_front_ended {
+        if up_is_done && down_is_done && self.up.is_refused && !self.front.is_ended {
             // Closing with the client's bytes unread would reset it under the server's last ones.
             let ending = self.ending.take();
             let ending = ending.unwrap_or_else(|| Ending::new(Reason::BackendClosed));
@@ -576,11 +316,88 @@ impl Flow {
         }
     }
 
-    /// Whether the handshake's last bytes, tickets, may go with the answer to a request that came
-    /// with its end. In TLS 1.2 the client waits for them.
-    fn expects_answer(&self) -> bool {
-        let agreed = self.facts.agreed.as_ref();
-        let is_tls13 = agreed.is_some_and(|agreed| agreed.version == Version::Tls13);
-        is_tls13 && self.up.plain.is_some() && !self.down.is_ended
+    pub(super) fn note_ending(&mut self) {
+        if self.ending.is_none() {
+            self.ending = first_to_end(self.up.end, self.down.is_ended).map(Ending::new);
+        }
+    }
+
+    /// Ends after the last bytes to the client.
+    pub(super) fn close_gracefully(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+        self.ending = Some(ending);
+        self.drop_back();
+        self.down.release();
+        self.front.state.abandon();
+        self.end_conversation(pool);
+        self.up.clear(pool);
+        self.back.header = Vec::new();
+        drop(self.take_back_fault(pool));
+        self.actions.cancel_dials();
+        self.stage = Stage::closing(now);
+        self.advance(pool);
+    }
+
+    /// Ends the handshake of a client whose Finished is the last of it, as where TLS 1.2 resumes.
+    /// If it leaves Nagle's algorithm on (RFC 896), it sends its first data when that is
+    /// acknowledged, and the kernel waits some 40 ms for something to acknowledge it with.
+    pub(super) fn acknowledge_finished(&mut self) {
+        let records = self.up.records.as_ref();
+        let is_all = records.is_none_or(|one| one.data().is_empty());
+        if is_all && self.down.pending().is_empty() {
+            self.actions.add(Action::Acknowledge);
+        }
+    }
+
+    /// When it has lasted its lifetime; the handshake and the close have limits of their own.
+    pub(super) fn lifetime_end(&self) -> Option<Instant> {
+        let is_open = matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying);
+        let limit = self.settings.timeouts.lifetime;
+        limit
+            .filter(|_| is_open && !self.is_handshaking())
+            .map(|limit| self.facts.accepted + limit)
+    }
+
+    /// Ends a connection that has lasted its lifetime. Amid an answer there is no close_notify:
+    /// what was cut must not look whole.
+    pub(super) fn end_lifetime(&mut self, now: Instant, pool: &mut Pool) {
+        if self.is_front_done() && !self.front.is_answering && !self.down.is_ended {
+            self.send_close_notify(pool);
+            self.down.is_ended = true;
+        }
+        self.close_gracefully(Ending::new(Reason::LifetimeReached), now, pool);
+    }
+
+    /// Ends at once. One that has only its last bytes to send has ended for another reason.
+    pub(super) fn stop(&mut self, ending: Ending, pool: &mut Pool) {
+        if !matches!(self.stage, Stage::Closing { .. }) {
+            self.ending = Some(ending);
+        }
+        self.finish(pool);
+    }
+
+    pub(super) fn finish(&mut self, pool: &mut Pool) {
+        if !matches!(self.stage, Stage::Closing { .. }) {
+            self.drop_back();
+        }
+        if self.is_cut() {
+            self.actions.add(Action::ResetFront);
+        }
+        self.up.clear(pool);
+        self.down.clear(pool);
+        drop(self.take_back_fault(pool));
+        self.end_conversation(pool);
+        self.front.state = EndState::Closed;
+        self.stage = Stage::Over;
+        self.actions.cancel_dials();
+        self.actions.add(Action::Close);
+    }
+
+    /// Closes the server's connection: by a reset unless it has been sent the client's whole stream
+    /// with its end, since a stream that was cut, also after early data, must not look finished.
+    pub(super) fn drop_back(&mut self) {
+        if self.up.end.is_none() || !self.is_up_sent() {
+            self.actions.add(Action::ResetBack);
+        }
+        self.actions.add(Action::CloseBack);
     }
 }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, SessionTier};
-use tls::fingerprint::Fingerprint;
 use tls::handshake::Agreed;
+use tls::subject::Fingerprint;
 use wire::server_session::SessionId;
 
 /// Where the two ends of the client's connection are; `None` is a Unix socket.

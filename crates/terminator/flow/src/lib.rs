@@ -1,17 +1,14 @@
 //! One connection as a pure state machine: bytes, events and `now` in; bytes and actions out.
 #![forbid(unsafe_code)]
 
-pub mod actions;
-mod back_tls;
+mod back_end;
 pub mod buffer;
 pub mod connection;
-mod conversation;
 pub mod events;
 pub mod facts;
-mod handshaking;
-mod ktls_state;
+mod front_end;
 pub mod options;
 mod proxy_header_out;
 mod record_sizing;
 mod relay;
-mod stage;
+mod state;

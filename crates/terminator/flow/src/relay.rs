@@ -68,19 +68,6 @@ impl From<KeyExhausted> for RelayFault {
     }
 }
 
-/// What "seals" the bytes of a client that speaks no TLS.
-pub(crate) struct Plain;
-
-impl RecordSealer for Plain {
-    fn layout(&self) -> Layout {
-        AS_IS
-    }
-
-    fn seal(&mut self, _: &mut [u8]) -> Result<(), KeyExhausted> {
-        Ok(())
-    }
-}
-
 /// From the client to the server.
 #[derive(Debug, Default)]
 pub(crate) struct Up {

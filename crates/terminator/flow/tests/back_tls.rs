@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use tls::options::RecordLayer;
-
 mod as_is;
 mod conformance;
 mod early_data;
@@ -11,8 +9,6 @@ mod originated;
 mod relayed;
 mod simulation;
 mod started;
-
-const RECORD_LAYER: RecordLayer = RecordLayer::InPlace;
 
 /// Whether the kernel is asked to seal.
 const KERNEL: bool = false;

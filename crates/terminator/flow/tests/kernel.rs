@@ -3,16 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use tls::options::RecordLayer;
-
 mod conformance;
 mod early_data;
 mod offloaded;
 mod relayed;
 mod simulation;
 mod started;
-
-const RECORD_LAYER: RecordLayer = RecordLayer::InPlace;
 
 /// Whether the kernel is asked to seal.
 const KERNEL: bool = true;

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backend::options::Balance;
-use flow::actions::Action;
 use flow::buffer::Pool;
 use flow::connection::Flow;
-use flow::events::{Event, Received};
+use flow::events::{Action, Event, Received};
 use telemetry::catalogue::ServiceCounter;
 use telemetry::outcome::Reason;
 

@@ -1,4 +1,5 @@
-//! What a session is found by outside of its host's cache.
+//! The keys that sessions are found by outside of their host's cache, and the shape of the seal
+//! that makes them unreadable and unforgeable where they lie. The cryptography is the caller's.
 
 use std::fmt::{self, Debug, Formatter};
 
@@ -48,5 +49,63 @@ impl Debug for Key {
             write!(f, "{byte:02x}")?;
         }
         f.write_str("..)")
+    }
+}
+
+/// Authenticated encryption under one key.
+pub trait ValueCipher: Debug + Send + Sync {
+    /// Encrypts `bytes` in place, and binds them to `additional`. `None` = it could not; the bytes
+    /// may be anything then.
+    fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed>;
+
+    /// Undoes that. `false` = the bytes, the seal or `additional` are others; the bytes may be
+    /// anything then. There is room for a tag behind them, should it be of use.
+    fn open(&self, additional: &[u8], sealed: Sealed, bytes: &mut Vec<u8>) -> bool;
+}
+
+/// What opens sealed bytes, beside the key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sealed {
+    /// What no other value under the key was sealed with.
+    pub nonce: [u8; 12],
+    pub tag: [u8; 16],
+}
+
+#[cfg(test)]
+pub(crate) mod weak_cipher {
+    //! A seal for tests: it notices changes that nobody makes on purpose, and hides little.
+
+    use super::{Sealed, ValueCipher};
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[derive(Debug, Default)]
+    pub(crate) struct WeakCipher(AtomicU64);
+
+    fn digest(additional: &[u8], nonce: [u8; 12], bytes: &[u8]) -> [u8; 16] {
+        let mut hasher = DefaultHasher::new();
+        (additional, nonce, bytes).hash(&mut hasher);
+        u128::from(hasher.finish()).to_be_bytes()
+    }
+
+    fn mask(bytes: &mut [u8]) {
+        bytes.iter_mut().for_each(|byte| *byte ^= 0xa5);
+    }
+
+    impl ValueCipher for WeakCipher {
+        fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed> {
+            let mut nonce = [0; 12];
+            let count = self.0.fetch_add(1, Ordering::Relaxed);
+            nonce[4..].copy_from_slice(&count.to_be_bytes());
+            mask(bytes);
+            let tag = digest(additional, nonce, bytes);
+            Some(Sealed { nonce, tag })
+        }
+
+        fn open(&self, additional: &[u8], sealed: Sealed, bytes: &mut Vec<u8>) -> bool {
+            let is_whole = digest(additional, sealed.nonce, bytes) == sealed.tag;
+            mask(bytes);
+            is_whole
+        }
     }
 }

@@ -7,26 +7,20 @@
 
 mod blocks;
 mod breaker;
-mod cipher;
-mod counters;
 mod index;
 mod key;
 mod memory;
 pub mod mesh;
-mod recovery;
 mod shard;
 mod store;
 mod table;
 mod tiers;
-#[cfg(test)]
-mod weak_cipher;
 mod words;
 
 pub use breaker::Breaker;
-pub use cipher::{Sealed, ValueCipher};
-pub use counters::Counters;
-pub use key::{Key, Offered};
+pub use key::{Key, Offered, Sealed, ValueCipher};
 pub use memory::{Memory, Options};
+pub use shard::Counters;
 pub use store::{Expected, MemoryStore, StoredEntry};
 pub use tiers::{FetchAnswer, Request, Tiers};
 pub use words::Machine;

@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use crate::blocks::{BLOCK_WORDS, VALUE_BLOCKS_MAX};
-use crate::cipher::ValueCipher;
 use crate::index::Row;
+use crate::key::ValueCipher;
 use crate::table::ENTRY_BYTES;
 use crate::words::Machine;
 

@@ -5,16 +5,13 @@
 //! do is little: it brings a session that is not here, or removes one. The form of datagrams is
 //! `wire::cluster`'s, the cryptography and the sockets are the caller's.
 
-mod asked;
 mod bucket;
 mod catch_up;
-mod counters;
 mod fetches;
 mod history;
 mod outside;
 mod parts;
 mod senders;
-mod window;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Debug, Formatter};
@@ -26,12 +23,13 @@ use wire::cluster::{BODY_BYTES_MAX, DatagramFault, HEADER_BYTES, Header, Message
 
 pub use bucket::Bucket;
 pub use catch_up::{CatchUp, CatchUpState};
-pub use counters::MeshCounters;
+use history::Asked;
 pub use history::Deleted;
-pub use outside::{DatagramCipher, LocalSessions, MeshOptions, Moment, Target, WalkedSession};
+pub use outside::{
+    DatagramCipher, LocalSessions, MeshCounters, MeshOptions, Moment, Target, WalkedSession,
+};
 pub use senders::PeerFacts;
 
-use asked::Asked;
 use bucket::Incoming;
 use catch_up::{Missed, Replay, Replays};
 use fetches::Fetches;

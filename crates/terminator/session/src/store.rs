@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::blocks::{BLOCK_WORDS, Blocks, Header, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::counters::Counters;
 use crate::memory::{Memory, Options};
-use crate::shard::{Found, Shard};
+use crate::shard::{Counters, Found, Shard};
 use crate::table::Table;
 use crate::words::Words;
 
@@ -380,8 +379,8 @@ fn since_ms(zero: Instant, now: Instant) -> u64 {
 #[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
 mod tests {
     use super::*;
+    use crate::key::weak_cipher::WeakCipher;
     use crate::memory::BLOCK_COST_BYTES;
-    use crate::weak_cipher::WeakCipher;
     use crate::words::Machine;
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -3,8 +3,6 @@
 //!
 //! Owns names, units, labels and help; counts nothing.
 
-use std::fmt::Write;
-
 use crate::outcome::{EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version};
 
 /// Upper bounds of the histograms' buckets in microseconds, from 50 us to 60 s; a further bucket
@@ -205,7 +203,7 @@ catalogue! {
         Counter Count "lariat_file_task_failures_total" [kind] "Work for file threads that came to nothing: refused, as too much waits or the file system hangs, or not done within `timeouts.file`."
             { FileTasksRefused = "refused", FileTasksTimedOut = "timeout" }
         Counter Count "lariat_dial_retries_total" "Dials of a further server after one that failed." { DialRetries }
-        Counter Count "lariat_affinity_connections_total" [session] "Connections to services with `back.affinity` whose client offered a session of TLS 1.2, by id or ticket, by what was known of it: they reached its server, another one because that had no room or was not up, or no server was known for it. With TLS 1.3 clients send random ids: these are not counted."
+        Counter Count "lariat_affinity_connections_total" [session] "Connections whose client offered a session of TLS 1.2 to a service with `back.affinity`: it reached its server, another one because that was full or down, or no server was known for it."
             { AffinityKept = "kept", AffinityMoved = "moved", AffinityUnknown = "unknown" }
         Counter Count "lariat_hello_retry_requests_total" "Handshakes that needed a HelloRetryRequest (RFC 8446, 4.1.4)." { HelloRetryRequests }
         Counter Count "lariat_starttls_plaintext_total" "Clients of services with `front.starttls` that did not ask for TLS and were relayed in plaintext, as the policy `optional` lets them." { StarttlsPlaintext }
@@ -547,26 +545,31 @@ fn index(table: &[(u16, &[&str])], code: u16) -> usize {
 
 /// The catalogue as a table in Markdown, for the reference.
 pub fn write_reference(out: &mut String) {
-    out.push_str("| metric | type | labels | meaning |\n|---|---|---|---|\n");
-    for (scope_labels, family) in families() {
-        let own = family.labels.iter().map(|label| {
-            let values: Vec<_> = family
-                .rows
-                .iter()
-                .map(|row| format!("`{}`", row[0]))
-                .collect();
-            if family.labels.len() == 1 && !values.is_empty() {
-                format!("`{label}`: {}", values.join(", "))
-            } else {
-                format!("`{label}`")
-            }
-        });
-        let scope_labels = scope_labels.iter().map(|label| format!("`{label}`"));
-        let labels: Vec<_> = scope_labels.chain(own).collect();
-        let Family { name, help, .. } = family;
-        let (kind, labels) = (family.kind.name(), labels.join(", "));
-        writeln!(out, "| `{name}` | {kind} | {labels} | {help} |")
-            .expect("a String takes all that is written");
+    for kind in [Kind::Counter, Kind::Gauge, Kind::Histogram] {
+        out.push_str(&format!("\n## Type `{}`\n\n", kind.name()));
+        for (scope_labels, family) in families().filter(|(_, family)| family.kind == kind) {
+            let own = family.labels.iter().map(|label| family.label(label));
+            let scope_labels = scope_labels.iter().map(|label| (*label).to_owned());
+            let labels: Vec<_> = scope_labels.chain(own).collect();
+            let Family { name, help, .. } = family;
+            let series = match labels.join(",") {
+                none if none.is_empty() => (*name).to_owned(),
+                labels => format!("{name}{{{labels}}}"),
+            };
+            out.push_str(&format!("- `{series}`: {help}\n"));
+        }
+    }
+}
+
+impl Family {
+    /// A label, with its values if they are known and it has no other beside it.
+    fn label(&self, label: &str) -> String {
+        let values: Vec<_> = self.rows.iter().map(|row| row[0]).collect();
+        if self.labels.len() == 1 && !values.is_empty() {
+            format!("{label}={}", values.join("|"))
+        } else {
+            label.to_owned()
+        }
     }
 }
 

@@ -57,23 +57,23 @@ reasons! {
     ServerTruncated, "none", "server-truncated", "The server closed TCP without close_notify, so the client got none either; some servers do.";
     FilesFinished, "none", "files-finished", "The last response of a service of static files was sent, and the client finished after it.";
     Drained, "none", "drained", "The drain deadline passed while the connection was open.";
-    ChannelBinding, "client", "channel-binding", "The client's login is bound to the certificate that it was shown, and the server has another one (PostgreSQL); the client was told.";
+    ChannelBinding, "client", "channel-binding", "The client binds its login to a certificate, and the server has another one (PostgreSQL); the client was told.";
     ClientAlert, "client", "client-alert", "The client sent a fatal alert; the log names it.";
     ClientCertificateMissing, "client", "client-certificate-missing", "A client certificate is required and none was sent.";
     ClientCertificateNotAllowed, "client", "client-certificate-not-allowed", "The client's certificate verifies, but has no identity that `client-certificates.allow` lists; the log says which it has.";
     ClientCertificateRefused, "client", "client-certificate-refused", "The client's certificate did not verify (issuer, expiry, usage, unknown revocation status); the log says why and names it.";
     ClientCertificateRevoked, "client", "client-certificate-revoked", "The client's certificate, or one above it, is on a revocation list; the log names it.";
-    ClientCertificateVersion, "client", "client-certificate-version", "The client's certificate is of X.509 version 1 or 2, which has no extensions to judge it by; have it issued again as version 3.";
-    ClientChainLimit, "client", "client-chain-limit", "The client sent more certificates with its own than a path has, or such as share their names, so that looking for a path would cost too much; the log says how many.";
+    ClientCertificateVersion, "client", "client-certificate-version", "The client's certificate is of X.509 version 1 or 2; have it issued again as version 3.";
+    ClientChainLimit, "client", "client-chain-limit", "The client sent so many certificates that looking for a path would cost too much; the log says how many.";
     ClientDisconnected, "client", "client-disconnected", "The client closed before the handshake had finished.";
     ClientReset, "client", "client-reset", "The client reset the connection.";
     ClientTooSlow, "client", "client-too-slow", "The client took a response of static files more slowly than `back.files.min-rate`.";
     ClientUnreachable, "client", "client-unreachable", "The client stopped answering: TCP gave it up (`front.keepalive`, `timeouts.unacknowledged`), or the way to it is gone.";
     ClientTruncated, "none", "client-truncated", "The client closed TCP without close_notify; many ordinary clients do.";
-    HandshakeTimeout, "client", "handshake-timeout", "The handshake, with any PROXY header and conversation before it and a login of MySQL behind it, took longer than its limit.";
+    HandshakeTimeout, "client", "handshake-timeout", "The handshake, with a PROXY header, STARTTLS and a login of MySQL, took longer than its limit.";
     HelloMalformed, "client", "hello-malformed", "What began as a TLS handshake was no valid ClientHello.";
     HelloTooLarge, "client", "hello-too-large", "The ClientHello was larger than its limit.";
-    InappropriateFallback, "client", "inappropriate-fallback", "The client tried again with an older version of TLS than both speak (TLS_FALLBACK_SCSV, RFC 7507): its first attempt may have been disturbed on the way.";
+    InappropriateFallback, "client", "inappropriate-fallback", "The client tried again with an older version of TLS than both speak (TLS_FALLBACK_SCSV, RFC 7507).";
     IdleTimeout, "none", "idle-timeout", "No byte went either way for the idle limit.";
     LifetimeReached, "none", "lifetime-reached", "The connection had lasted `timeouts.lifetime`.";
     NameMissing, "client", "name-missing", "The client sent no server name, and the service, or all at the address, refuse such clients.";
@@ -85,14 +85,14 @@ reasons! {
     ProxyHeaderMalformed, "client", "proxy-header-malformed", "A trusted address sent no valid PROXY header.";
     ProxyHeaderMissing, "client", "proxy-header-missing", "The service passes PROXY headers on, and the client's address is not trusted to send one.";
     ProxyHeaderUntrusted, "client", "proxy-header-untrusted", "A PROXY header came from an address that is not trusted to send one.";
-    ProxyHeaderTooLong, "client", "proxy-header-too-long", "What the server is to be told about the client, such as its certificate, does not fit into a PROXY header.";
+    ProxyHeaderTooLong, "client", "proxy-header-too-long", "The client's certificate or other facts do not fit into a PROXY header.";
     RecordInvalid, "client", "record-invalid", "A record did not decrypt or was larger than TLS allows.";
     RequestTimeout, "client", "request-timeout", "A request did not come whole within its limit; it was answered with 408.";
     SourceConnectionLimit, "client", "source-connection-limit", "The client's address had reached `limits.per-source.connections`.";
     SourceDenied, "client", "source-denied", "The client's address is in `front.deny`, or not in `front.allow`.";
     SourceHandshakeLimit, "client", "source-handshake-limit", "The client's address had reached `limits.per-source.handshakes`.";
     SourceRateLimit, "client", "source-rate-limit", "The client's address opened connections faster than `limits.per-source.rate`.";
-    StarttlsInjection, "client", "starttls-injection", "The client sent bytes behind its request for TLS and before TLS, which could be taken for what comes under it (CVE-2011-0411).";
+    StarttlsInjection, "client", "starttls-injection", "The client sent plaintext behind its request for TLS (CVE-2011-0411).";
     StarttlsMalformed, "client", "starttls-malformed", "What the client sent before TLS was not of the protocol of `front.starttls`, or longer than is allowed; the log says what.";
     StarttlsRequired, "client", "starttls-required", "The client did not ask for TLS, which `front.starttls-policy` demands.";
     VersionTooOld, "client", "version-too-old", "The client offered only versions below the lowest that the service speaks.";
@@ -106,7 +106,7 @@ reasons! {
     ServerCertificateName, "backend", "server-certificate-name", "The certificate of the last server tried is for other names than `back.tls.name`; the log shows them.";
     ServerCertificateRevoked, "backend", "server-certificate-revoked", "The certificate of the last server tried, or one above it, is on a revocation list; the log names it.";
     ServerCertificateUntrusted, "backend", "server-certificate-untrusted", "The certificate of the last server tried did not verify (issuer, usage, pin, unknown revocation status); the log says why and names it.";
-    ServerChainLimit, "backend", "server-chain-limit", "The last server tried sent more certificates with its own than a path has, or such as share their names, so that looking for a path would cost too much; the log says how many.";
+    ServerChainLimit, "backend", "server-chain-limit", "The last server tried sent so many certificates that looking for a path would cost too much; the log says how many.";
     ServerStarttlsFailed, "backend", "server-starttls-failed", "The last server tried greeted with an error, offered no TLS, or did not speak the protocol of `starttls`; the log has its words.";
     ServerTlsFailed, "backend", "server-tls-failed", "The TLS of a server failed: no TLS, an alert, nothing in common, a broken record; the log says which.";
     ServerTlsTimeout, "backend", "server-tls-timeout", "The last server tried accepted the connection and did not finish the TLS handshake in time.";
@@ -141,16 +141,15 @@ impl Reason {
     }
 }
 
-/// The reasons as a table in Markdown, for the reference.
+/// The reasons as lists in Markdown, by whose fault they are, for the reference.
 pub fn write_reference(out: &mut String) {
-    out.push_str("| reason | fault | meaning |\n|---|---|---|\n");
-    for reason in Reason::ALL {
-        let help = Reason::HELP[*reason as usize];
-        out.push_str(&format!(
-            "| `{}` | {} | {help} |\n",
-            reason.name(),
-            reason.fault()
-        ));
+    for fault in ["none", "client", "backend", "host"] {
+        out.push_str(&format!("\n## Fault `{fault}`\n\n"));
+        let reasons = Reason::ALL.iter().filter(|reason| reason.fault() == fault);
+        for reason in reasons {
+            let help = Reason::HELP[*reason as usize];
+            out.push_str(&format!("- `{}`: {help}\n", reason.name()));
+        }
     }
 }
 

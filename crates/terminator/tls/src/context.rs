@@ -8,16 +8,18 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::sync::OnceLock;
 
-use rustls::KeyLog;
+use rustls::crypto::aws_lc_rs;
+use rustls::crypto::hash::{Context, Hash, HashAlgorithm, Output};
+use rustls::{CipherSuiteCommon, KeyLog, SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
 use telemetry::outcome::ResumptionMiss;
 use wire::client_hello::ClientHello;
 use zeroize::Zeroizing;
 
-use crate::fingerprint::Fingerprint;
-use crate::hidden_name::HiddenName;
-use crate::provenance::Provenance;
+use crate::hidden_name::HiddenExtensions;
 use crate::secrets::Secret;
+use crate::subject::{FINGERPRINT_BYTES, Fingerprint};
 
 /// Sessions that are looked up for one hello. A client offers one or two; each costs a decryption
 /// and, with a client's chain, its verification.
@@ -38,8 +40,8 @@ pub(crate) struct HandshakeContext {
     has_renewed: bool,
     pub(crate) wanted: Wanted,
     pub(crate) secrets: Secrets,
-    /// The name that is hidden from the library in this handshake's hello.
-    pub(crate) hidden: Option<HiddenName>,
+    /// The extensions that are hidden from the library in this handshake's hello.
+    pub(crate) hidden: Option<HiddenExtensions>,
     /// Why the client's certificate was refused, for the log: the library's errors have no room
     /// for it.
     pub(crate) refusal: Option<String>,
@@ -121,7 +123,7 @@ impl Drop for Entered {
 impl HandshakeContext {
     pub(crate) fn of(hello: &ClientHello<'_>) -> Self {
         Self {
-            hidden: HiddenName::of(hello),
+            hidden: HiddenExtensions::of(hello),
             ..Self::default()
         }
     }
@@ -198,6 +200,138 @@ impl KeyLog for SecretListener {
     }
 }
 
+const TIME_BYTES: usize = 8;
+
+/// A session that is renewed at each resumption ends so long after the full handshake that began
+/// it, in seconds: who copied a ticket once is not that client for ever, and no secret of TLS 1.2
+/// lives longer. RFC 8446 section 4.6.1 wants such a bound; it is a single ticket's there, too.
+pub(crate) const AUTHENTICATED_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
+
+/// The beginning of a session.
+///
+/// Sessions are renewed: each resumption makes new tickets. What holds of the full handshake that
+/// began the first of them holds of all, and is carried on in each.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Provenance {
+    /// When its client was authenticated by a full handshake, in seconds of Unix time.
+    pub(crate) authenticated: u64,
+    /// The certificate that the client was shown then.
+    pub(crate) certificate: Fingerprint,
+}
+
+impl Provenance {
+    pub(crate) const BYTES: usize = TIME_BYTES + FINGERPRINT_BYTES;
+
+    /// As it lies in tickets and stored sessions.
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..TIME_BYTES].copy_from_slice(&self.authenticated.to_be_bytes());
+        bytes[TIME_BYTES..].copy_from_slice(&self.certificate);
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let (mut time, mut certificate) = ([0; TIME_BYTES], [0; FINGERPRINT_BYTES]);
+        time.copy_from_slice(&bytes[..TIME_BYTES]);
+        certificate.copy_from_slice(&bytes[TIME_BYTES..]);
+        Self {
+            authenticated: u64::from_be_bytes(time),
+            certificate,
+        }
+    }
+
+    /// Whether a session that began so is renewed no more.
+    pub(crate) fn is_over(self, now: u64) -> bool {
+        now.saturating_sub(self.authenticated) > AUTHENTICATED_SECONDS_MAX
+    }
+}
+
+/// The library's suite of that number, for servers.
+pub(crate) fn restoring_suite(code: u16) -> Option<SupportedCipherSuite> {
+    static SUITES: OnceLock<Vec<SupportedCipherSuite>> = OnceLock::new();
+    let suites = SUITES.get_or_init(|| {
+        let all = aws_lc_rs::ALL_CIPHER_SUITES.iter();
+        all.map(|suite| restoring(*suite)).collect()
+    });
+    let found = suites.iter().find(|one| u16::from(one.suite()) == code);
+    found.copied()
+}
+
+/// The same with our hash. The library holds suites for ever.
+fn restoring(suite: SupportedCipherSuite) -> SupportedCipherSuite {
+    let common = |common: &CipherSuiteCommon| CipherSuiteCommon {
+        suite: common.suite,
+        hash_provider: Box::leak(Box::new(TranscriptHash(common.hash_provider))),
+        confidentiality_limit: common.confidentiality_limit,
+    };
+    match suite {
+        SupportedCipherSuite::Tls12(suite) => {
+            SupportedCipherSuite::Tls12(Box::leak(Box::new(Tls12CipherSuite {
+                common: common(&suite.common),
+                prf_provider: suite.prf_provider,
+                kx: suite.kx,
+                sign: suite.sign,
+                aead_alg: suite.aead_alg,
+            })))
+        }
+        SupportedCipherSuite::Tls13(suite) => {
+            SupportedCipherSuite::Tls13(Box::leak(Box::new(Tls13CipherSuite {
+                common: common(&suite.common),
+                hkdf_provider: suite.hkdf_provider,
+                aead_alg: suite.aead_alg,
+                quic: None,
+            })))
+        }
+    }
+}
+
+/// The hash over a handshake's messages, in which a hidden name is as the client sent it.
+struct TranscriptHash(&'static dyn Hash);
+
+impl Hash for TranscriptHash {
+    fn start(&self) -> Box<dyn Context> {
+        let begun = self.0.start();
+        // Other handshakes need none of this.
+        if with(|context| context.hidden.is_some()) {
+            Box::new(RestoringContext(begun))
+        } else {
+            begun
+        }
+    }
+
+    fn hash(&self, data: &[u8]) -> Output {
+        self.0.hash(data)
+    }
+
+    fn output_len(&self) -> usize {
+        self.0.output_len()
+    }
+
+    fn algorithm(&self) -> HashAlgorithm {
+        self.0.algorithm()
+    }
+}
+
+struct RestoringContext(Box<dyn Context>);
+
+impl Context for RestoringContext {
+    fn fork_finish(&self) -> Output {
+        self.0.fork_finish()
+    }
+
+    fn fork(&self) -> Box<dyn Context> {
+        Box::new(Self(self.0.fork()))
+    }
+
+    fn finish(self: Box<Self>) -> Output {
+        self.0.finish()
+    }
+
+    fn update(&mut self, data: &[u8]) {
+        self.0.update(&as_sent(data));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,5 +404,21 @@ mod tests {
             let all: Vec<_> = all.iter().map(Option::is_some).collect();
             assert_eq!(all, noted);
         }
+    }
+}
+
+#[cfg(test)]
+mod provenance_tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_as_it_was_written_and_ends_after_a_week() {
+        let began = Provenance {
+            authenticated: 0x0102_0304,
+            certificate: [9; FINGERPRINT_BYTES],
+        };
+        assert_eq!(Provenance::from_bytes(began.to_bytes()), began);
+        let end = began.authenticated + AUTHENTICATED_SECONDS_MAX;
+        assert!(!began.is_over(end) && began.is_over(end + 1) && !began.is_over(0));
     }
 }

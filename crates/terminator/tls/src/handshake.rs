@@ -1,53 +1,38 @@
 //! A handshake as bytes in and bytes out: the seam behind which the TLS library stands.
 //!
-//! Owns the drive of the library's unbuffered interface: which records it is shown, and that a
-//! fault is answered with an alert. Which certificate and which parameters a client gets is decided
+//! Owns the server's side: which records a client may send when, its early data, and that a fault
+//! is answered with an alert. Which certificate and which parameters a client gets is decided
 //! before, in `server`.
 
-mod agreed;
 mod fault;
+pub(crate) mod library;
 
 use std::mem;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
-use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
-use rustls::unbuffered::{ConnectionState, EncodeError, ReadEarlyData, UnbufferedStatus};
+use rustls::server::UnbufferedServerConnection;
+use rustls::{CommonState, Error, ServerConfig};
 use telemetry::outcome::{Reason, ResumptionMiss};
 use wire::alert;
 use wire::client_hello::ClientHello;
+use zeroize::Zeroizing;
 
-pub use agreed::Agreed;
-pub(crate) use agreed::agreed_by;
-use agreed::suite_of;
+use crate::context::{self, HandshakeContext, LookupResult, Secrets, Wanted};
+use crate::hidden_name::HiddenExtensions;
+use crate::options::{Suite, Version};
+use crate::record::{
+    ContentType, HEADER_BYTES, KeyExhausted, Layout, Opener, PLAINTEXT_BYTES_MAX, RecordFault,
+    RecordSealer, expansion_bytes_max,
+};
+use crate::secrets::{Secret, SendingKeys, opener_of};
+use crate::traffic::Traffic;
 pub use fault::HandshakeFault;
 use fault::LibraryAlert;
-
-use crate::context::{self, HandshakeContext, LookupResult, Wanted};
-use crate::early::{RecordClass, Skipper};
-use crate::hidden_name::HiddenName;
-use crate::options::Version;
-use crate::record::{
-    ContentType, HEADER_BYTES, KeyExhausted, Layout, Opener, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX,
-    RecordSealer, Sealer, expansion_bytes_max,
+use library::{
+    ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE, HIDDEN, HandshakeDriver, HandshakeSide, agreed_by,
+    suite_of, version_of,
 };
-use crate::secrets::{Secret, SendingKeys, TrafficSecret};
-use crate::traffic::Traffic;
-use crate::traffic::in_place::{InPlace, TrafficSecrets};
-use crate::traffic::library::{Library, append_encoded};
-
-/// The most bytes of a handshake that wait for more: those of the longest message that the library
-/// takes (64 KiB), in records of no less than a few bytes.
-pub const WAITING_BYTES_MAX: usize = 1 << 17;
-
-/// How far a handshake got.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Step {
-    /// Bytes of the input that are done with.
-    pub consumed: usize,
-    /// Whether the handshake is over.
-    pub done: bool,
-}
+pub use library::{Agreed, Step, WAITING_BYTES_MAX};
 
 pub struct Established {
     pub traffic: Box<Traffic>,
@@ -58,17 +43,21 @@ pub struct Established {
 ///
 /// Once early data has come, it also encrypts what answers it, before the handshake is done.
 pub struct Handshake {
-    connection: UnbufferedServerConnection,
-    /// Bytes at the front of the input that the library has been shown and has not let go of: it
-    /// remembers places in them, so it must be shown them again, and first.
-    held: usize,
-    /// What the library's callbacks must know of it.
+    driver: HandshakeDriver<UnbufferedServerConnection, ServerSide>,
+    /// The facts that the library's callbacks need.
     context: HandshakeContext,
+}
+
+/// The rules for a client's records, and the keys of ours.
+struct ServerSide {
     /// Early data that nobody has taken.
     early: Vec<u8>,
     has_early: bool,
     /// While early data that was offered may have to be skipped.
     skipper: Option<Skipper>,
+    /// The class of the last record shown if it is early data: the library makes nothing of it if
+    /// early data is refused.
+    shown_early: Option<RecordClass>,
     /// Records that were sealed under our present key, once it is the last of the handshake.
     sealed: u64,
     /// The secret of our records, once it is known, and that of the client's.
@@ -79,38 +68,28 @@ pub struct Handshake {
     is_sealing: bool,
     /// Whether the client has sent a ChangeCipherSpec.
     has_client_changed: bool,
-    /// Whether the configuration lets go of the keys, for our own record layer.
-    gives_keys: bool,
 }
 
 const RANDOM_BYTES: usize = 32;
 
-const CHANGE_CIPHER_SPEC: u8 = 20;
-const ALERT: u8 = 21;
-const HANDSHAKE: u8 = 22;
-/// Of records of TLS 1.3 whose type is encrypted.
-const HIDDEN: u8 = 23;
-
 impl Handshake {
     /// Begins; the first bytes fed are those of this hello.
     pub fn new(config: Arc<ServerConfig>, hello: &ClientHello<'_>) -> Result<Self, HandshakeFault> {
-        let gives_keys = config.enable_secret_extraction;
-        let connection = UnbufferedServerConnection::new(config)
-            .map_err(|error| HandshakeFault::internal(error.to_string()))?;
-        Ok(Self {
-            gives_keys,
+        let side = ServerSide {
+            early: Vec::new(),
+            has_early: false,
+            skipper: hello.offers_early_data().then(Skipper::new),
+            shown_early: None,
             sealed: 0,
             secret: None,
             client_secret: None,
             server_random: [0; RANDOM_BYTES],
             is_sealing: false,
             has_client_changed: false,
-            connection,
-            held: 0,
+        };
+        Ok(Self {
+            driver: HandshakeDriver::new(UnbufferedServerConnection::new(config), side)?,
             context: HandshakeContext::of(hello),
-            early: Vec::new(),
-            has_early: false,
-            skipper: hello.offers_early_data().then(Skipper::new),
         })
     }
 
@@ -123,19 +102,21 @@ impl Handshake {
         incoming: &mut [u8],
         outgoing: &mut Vec<u8>,
     ) -> Result<Step, HandshakeFault> {
+        let side = &self.driver.side;
         let mut entering = mem::take(&mut self.context);
-        entering.wanted = match self.skipper {
+        entering.wanted = match side.skipper {
             Some(_) => Wanted::All,
             None => Wanted::Traffic,
         };
-        if entering.hidden.is_some() && !self.is_sealing {
-            entering.hidden = HiddenName::hide_in(incoming).or(entering.hidden);
+        if entering.hidden.is_some() && !side.is_sealing {
+            entering.hidden = HiddenExtensions::hide_in(incoming).or(entering.hidden);
         }
         let entered = context::enter(entering);
-        let step = self.drive(incoming, outgoing);
-        self.take_secrets();
+        let step = self.driver.drive(incoming, outgoing);
+        let suite = suite_of(self.driver.common());
+        self.driver.side.take_secrets(suite);
         self.context = entered.leave();
-        if self.is_full() {
+        if is_full(self.driver.common()) {
             // A session was found and did not fit.
             self.context.resumed = None;
         }
@@ -143,7 +124,7 @@ impl Handshake {
             alert: Some(alert), ..
         }) = step
         {
-            self.append_alert(alert, outgoing);
+            self.driver.side.append_alert(suite, alert, outgoing);
         }
         step
     }
@@ -151,7 +132,8 @@ impl Handshake {
     /// Why a session that the client offered is not resumed; `None` = it offered none, or it is.
     /// Known from the hello on, and of handshakes that fail as well.
     pub fn miss(&self) -> Option<ResumptionMiss> {
-        let is_resumed = self.connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
+        let kind = self.driver.common().handshake_kind();
+        let is_resumed = kind == Some(rustls::HandshakeKind::Resumed);
         match self.context.lookup {
             _ if is_resumed => None,
             LookupResult::Nothing => None,
@@ -164,7 +146,7 @@ impl Handshake {
     /// of it comes before the handshake is done. Each session gives it once, so it is no replay of
     /// what came before; that it will not be sent again is known only when the handshake is done.
     pub fn take_early_data(&mut self, out: &mut Vec<u8>) {
-        out.append(&mut self.early);
+        out.append(&mut self.driver.side.early);
     }
 
     /// What was agreed on, as far as it is known: all of it, once early data has come.
@@ -172,252 +154,37 @@ impl Handshake {
     /// # Errors
     /// Nothing is agreed on yet.
     pub fn agreed(&self) -> Result<Agreed, HandshakeFault> {
-        agreed_by(&self.connection)
+        agreed_by(self.driver.common())
     }
 
     /// Whether application data can be encrypted now, before the handshake is done (RFC 8446
     /// section 2.3 and appendix E.5: the session says who the client is).
     pub fn can_seal(&self) -> bool {
-        // What it holds it must be shown again, and nothing else.
-        self.has_early && self.held == 0
+        self.driver.side.has_early && self.driver.is_free()
     }
 
     /// Ends a handshake that is done.
-    pub fn finish(self) -> Result<Established, HandshakeFault> {
-        let agreed = agreed_by(&self.connection)?;
-        let unknown = || HandshakeFault::internal("unknown suite");
-        if !self.gives_keys {
-            let keys = self.sending_keys();
-            let layer = Library::new(self.connection, self.sealed, keys).ok_or_else(unknown)?;
-            let traffic = Box::new(Traffic::Library(Box::new(layer)));
-            return Ok(Established { traffic, agreed });
-        }
-        let next = traffic_secrets(&agreed, self.secret, self.client_secret)?;
-        let (secrets, _) = self
-            .connection
-            .dangerous_into_kernel_connection()
-            .map_err(|error| HandshakeFault::internal(error.to_string()))?;
-        let (sequence, keys) = secrets.tx;
-        let sealer = Sealer::new(agreed.version, sequence, &keys).ok_or_else(unknown)?;
-        let (sequence, opening_keys) = &secrets.rx;
-        let opener = Opener::new(agreed.version, *sequence, opening_keys).ok_or_else(unknown)?;
-        let layer = InPlace::new(agreed.version, sealer, Some(keys), opener, next, None);
-        let traffic = Box::new(Traffic::InPlace(layer));
+    pub fn finish(mut self) -> Result<Established, HandshakeFault> {
+        let agreed = self.agreed()?;
+        let side = &mut self.driver.side;
+        let (sending, receiving) = (side.secret.take(), side.client_secret.take());
+        let traffic = self.driver.into_traffic(&agreed, sending, receiving)?;
         Ok(Established { traffic, agreed })
-    }
-
-    /// Takes what the library has to say after its error. An alert is held back if it can be read:
-    /// it may have to be another.
-    ///
-    /// `rest` is what it has not let go of: messages behind the one at fault still wait in it, and
-    /// the library panics if they are gone (a Certificate that is refused comes in one record with
-    /// what follows it).
-    fn collect_alert(&mut self, mut rest: &mut [u8], outgoing: &mut Vec<u8>) -> LibraryAlert {
-        loop {
-            let UnbufferedStatus { discard, state, .. } = self.connection.process_tls_records(rest);
-            match state {
-                Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    let start = outgoing.len();
-                    if append_encoded(&mut data, outgoing).is_err() {
-                        return LibraryAlert::Missing;
-                    }
-                    // Asked once more, the library would judge the same bytes a second time.
-                    if is_alert(&outgoing[start..]) {
-                        return self.hold_back(start, outgoing);
-                    }
-                    self.note_sent(&outgoing[start..]);
-                }
-                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
-                _ => return LibraryAlert::Missing,
-            }
-            rest = rest.get_mut(discard..).unwrap_or_default();
-        }
-    }
-
-    fn fault_of(
-        &mut self,
-        error: &rustls::Error,
-        rest: &mut [u8],
-        outgoing: &mut Vec<u8>,
-    ) -> HandshakeFault {
-        self.take_secrets();
-        let said = self.collect_alert(rest, outgoing);
-        HandshakeFault::of(error, said, self.version())
-    }
-
-    fn hold_back(&self, start: usize, outgoing: &mut Vec<u8>) -> LibraryAlert {
-        let record = outgoing.get(start..).unwrap_or_default();
-        let description = match record {
-            &[ALERT, .., description] if !self.is_sealing => Some(description),
-            _ => self.sending_keys().and_then(|keys| {
-                let mut plain = vec![0; record.len()];
-                let opened = keys.opener(self.sealed)?.open(record, &mut plain);
-                (opened == Ok((ContentType::Alert, 2))).then(|| plain[1])
-            }),
-        };
-        match description {
-            None => LibraryAlert::Sent,
-            Some(description) => {
-                outgoing.truncate(start);
-                LibraryAlert::HeldBack(description)
-            }
-        }
-    }
-
-    /// What our records are sealed with, if the handshake has come to its last key.
-    fn sending_keys(&self) -> Option<SendingKeys> {
-        let suite = suite_of(&self.connection)?;
-        SendingKeys::new(suite, self.secret.as_ref()?, &self.server_random)
-    }
-
-    /// Appends a fatal alert, sealed if it must be. None goes out under the key of our handshake
-    /// messages in TLS 1.3: nothing of a client's is read while it is in use.
-    fn append_alert(&self, description: u8, outgoing: &mut Vec<u8>) {
-        const FATAL: u8 = 2;
-        if !self.is_sealing {
-            return outgoing.extend_from_slice(&alert::alert_record(description));
-        }
-        let sealer = self
-            .sending_keys()
-            .and_then(|keys| keys.sealer(self.sealed));
-        if let Some(mut sealer) = sealer {
-            let content = [FATAL, description];
-            let start = outgoing.len();
-            if sealer
-                .append(ContentType::Alert, &content, outgoing)
-                .is_err()
-            {
-                outgoing.truncate(start);
-            }
-        }
-    }
-
-    /// Takes note of a record that the library has made.
-    fn note_sent(&mut self, record: &[u8]) {
-        const SERVER_HELLO: u8 = 2;
-        const RANDOM_AT: usize = HEADER_BYTES + 4 + 2;
-        let is_tls12 = self.version() == Some(Version::Tls12);
-        match record.first() {
-            Some(&CHANGE_CIPHER_SPEC) => self.is_sealing |= is_tls12,
-            Some(&HIDDEN) if self.connection.is_handshaking() => self.is_sealing = true,
-            // Tickets.
-            Some(&HIDDEN) => self.sealed += 1,
-            Some(_) if self.is_sealing => self.sealed += 1,
-            Some(&HANDSHAKE) if record.get(HEADER_BYTES) == Some(&SERVER_HELLO) => {
-                let random = record.get(RANDOM_AT..).and_then(|rest| rest.first_chunk());
-                self.server_random = *random.unwrap_or(&self.server_random);
-            }
-            Some(_) | None => {}
-        }
-    }
-
-    fn version(&self) -> Option<Version> {
-        match self.connection.protocol_version() {
-            Some(rustls::ProtocolVersion::TLSv1_3) => Some(Version::Tls13),
-            Some(rustls::ProtocolVersion::TLSv1_2) => Some(Version::Tls12),
-            _ => None,
-        }
-    }
-
-    /// Takes up the secrets that the library has logged.
-    fn take_secrets(&mut self) {
-        let secrets = context::with(|context| mem::take(&mut context.secrets));
-        if let Some(skipper) = &mut self.skipper {
-            skipper.learn(suite_of(&self.connection), &secrets);
-        }
-        self.secret = secrets.server.or_else(|| self.secret.take());
-        self.client_secret = secrets.client.or_else(|| self.client_secret.take());
-    }
-
-    /// Works through the records, each shown to the library once it is whole.
-    fn drive(
-        &mut self,
-        incoming: &mut [u8],
-        outgoing: &mut Vec<u8>,
-    ) -> Result<Step, HandshakeFault> {
-        let mut consumed = 0;
-        // The library sees one record more only when it asks: what follows the last record of the
-        // handshake is application data, which it must never get.
-        let mut shown = self.held;
-        // What the last record shown is if it is early data: the library makes nothing of it if
-        // early data is refused.
-        let mut early = None;
-        loop {
-            let window = incoming.get_mut(consumed..shown).unwrap_or_default();
-            let UnbufferedStatus { discard, state, .. } =
-                self.connection.process_tls_records(window);
-            consumed += discard;
-            if discard > 0 && early.take().is_some() {
-                // It was accepted, and is the library's from here on.
-                self.skipper = None;
-            }
-            match state {
-                Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    let start = outgoing.len();
-                    append_encoded(&mut data, outgoing).map_err(not_encoded)?;
-                    self.note_sent(&outgoing[start..]);
-                }
-                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
-                Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => {
-                    if !self.connection.is_handshaking() {
-                        return Ok(Step {
-                            consumed,
-                            done: true,
-                        });
-                    }
-                    if let Some(class) = early.take() {
-                        self.refuse_early(class)?;
-                        consumed = shown;
-                    }
-                    shown = shown.max(consumed);
-                    let rest = incoming.get_mut(shown..).unwrap_or_default();
-                    let Some(record_bytes) = self.next_record(rest)? else {
-                        self.held = shown - consumed;
-                        check_waiting(incoming.len() - consumed)?;
-                        return Ok(Step {
-                            consumed,
-                            done: false,
-                        });
-                    };
-                    let end = shown + record_bytes;
-                    match self.classify(incoming.get(shown..end).unwrap_or_default())? {
-                        RecordClass::Handshake => {}
-                        // Within a message that the library holds there can be none.
-                        _ if shown > consumed => {}
-                        _ if self.is_early_refused() => consumed = end,
-                        class => early = Some(class),
-                    }
-                    shown = end;
-                }
-                Ok(ConnectionState::ReadEarlyData(mut data)) => {
-                    collect(&mut data, &mut self.early)?;
-                    self.has_early = true;
-                    self.skipper = None;
-                    early = None;
-                }
-                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
-                    return Err(HandshakeFault::closed());
-                }
-                Ok(_) => return Err(unexpected("data in a handshake".into())),
-                Err(error) => {
-                    let rest = incoming.get_mut(consumed..shown).unwrap_or_default();
-                    return Err(self.fault_of(&error, rest, outgoing));
-                }
-            }
-        }
     }
 }
 
-impl Handshake {
-    /// How long the record is that `bytes` begin with, if all of it is there. One that may not come
-    /// now is refused from its header alone: it is not waited for.
-    fn next_record(&mut self, bytes: &mut [u8]) -> Result<Option<usize>, HandshakeFault> {
+impl HandshakeSide for ServerSide {
+    fn next_record(
+        &mut self,
+        library: &CommonState,
+        bytes: &mut [u8],
+    ) -> Result<Option<usize>, HandshakeFault> {
         let kind = match bytes.first() {
             None => return Ok(None),
             Some(kind @ CHANGE_CIPHER_SPEC..=HIDDEN) => *kind,
             Some(other) => return Err(unexpected(format!("a record of type {other}"))),
         };
-        let version = self.version();
+        let version = version_of(library);
         // Once both sides have their keys all messages are encrypted (RFC 8446 section 2).
         let is_hidden = version == Some(Version::Tls13) && self.secret.is_some();
         if kind == HANDSHAKE && is_hidden {
@@ -458,13 +225,169 @@ impl Handshake {
         Ok(Some(record_bytes))
     }
 
-    fn classify(&mut self, record: &[u8]) -> Result<RecordClass, HandshakeFault> {
-        self.take_secrets();
+    fn passes_over(
+        &mut self,
+        library: &CommonState,
+        record: &[u8],
+        is_first: bool,
+    ) -> Result<bool, HandshakeFault> {
+        match self.classify(library, record)? {
+            RecordClass::Handshake => {}
+            // Within a message that the library holds there can be none.
+            _ if !is_first => {}
+            _ if self.is_early_refused(library) => return Ok(true),
+            class => self.shown_early = Some(class),
+        }
+        Ok(false)
+    }
+
+    fn note_taken(&mut self) {
+        if self.shown_early.take().is_some() {
+            // It was accepted, and is the library's from here on.
+            self.skipper = None;
+        }
+    }
+
+    /// The library has made nothing of a record of early data.
+    fn drops_shown(&mut self) -> Result<bool, HandshakeFault> {
+        let Some(class) = self.shown_early.take() else {
+            return Ok(false);
+        };
+        if class == RecordClass::EarlyMessage {
+            // It may have kept a part of a message, and panics if that is gone. No client sends
+            // one: EndOfEarlyData has four bytes.
+            let detail = "a part of a message among early data";
+            return Err(HandshakeFault::violation(alert::UNEXPECTED_MESSAGE, detail));
+        }
+        if let Some(skipper) = &mut self.skipper {
+            skipper.is_refused = true;
+        }
+        Ok(true)
+    }
+
+    fn begin_early(&mut self) -> Option<&mut Vec<u8>> {
+        self.has_early = true;
+        self.skipper = None;
+        self.shown_early = None;
+        Some(&mut self.early)
+    }
+
+    fn note_sent(&mut self, library: &CommonState, record: &[u8]) {
+        const SERVER_HELLO: u8 = 2;
+        const RANDOM_AT: usize = HEADER_BYTES + 4 + 2;
+        let is_tls12 = version_of(library) == Some(Version::Tls12);
+        match record.first() {
+            Some(&CHANGE_CIPHER_SPEC) => self.is_sealing |= is_tls12,
+            Some(&HIDDEN) if library.is_handshaking() => self.is_sealing = true,
+            // Tickets.
+            Some(&HIDDEN) => self.sealed += 1,
+            Some(_) if self.is_sealing => self.sealed += 1,
+            Some(&HANDSHAKE) if record.get(HEADER_BYTES) == Some(&SERVER_HELLO) => {
+                let random = record.get(RANDOM_AT..).and_then(|rest| rest.first_chunk());
+                self.server_random = *random.unwrap_or(&self.server_random);
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    fn closed() -> HandshakeFault {
+        HandshakeFault::closed()
+    }
+
+    fn has_data() -> HandshakeFault {
+        unexpected("data in a handshake".into())
+    }
+
+    fn fault_of(
+        &mut self,
+        library: &CommonState,
+        error: &Error,
+        alert: Option<usize>,
+        outgoing: &mut Vec<u8>,
+    ) -> HandshakeFault {
+        let suite = suite_of(library);
+        self.take_secrets(suite);
+        let alert = alert.map_or(LibraryAlert::Missing, |start| {
+            self.hold_back(suite, start, outgoing)
+        });
+        HandshakeFault::of(error, alert, version_of(library))
+    }
+}
+
+impl ServerSide {
+    /// Holds an alert of the library's back if it can be read: it may have to be another.
+    fn hold_back(
+        &self,
+        suite: Option<Suite>,
+        start: usize,
+        outgoing: &mut Vec<u8>,
+    ) -> LibraryAlert {
+        let record = outgoing.get(start..).unwrap_or_default();
+        let description = match record {
+            &[ALERT, .., description] if !self.is_sealing => Some(description),
+            _ => self.sending_keys(suite).and_then(|keys| {
+                let mut plain = vec![0; record.len()];
+                let opened = keys.opener(self.sealed)?.open(record, &mut plain);
+                (opened == Ok((ContentType::Alert, 2))).then(|| plain[1])
+            }),
+        };
+        match description {
+            None => LibraryAlert::Sent,
+            Some(description) => {
+                outgoing.truncate(start);
+                LibraryAlert::HeldBack(description)
+            }
+        }
+    }
+
+    /// What our records are sealed with, if the handshake has come to its last key.
+    fn sending_keys(&self, suite: Option<Suite>) -> Option<SendingKeys> {
+        SendingKeys::new(suite?, self.secret.as_ref()?, &self.server_random)
+    }
+
+    /// Appends a fatal alert, sealed if it must be. None goes out under the key of our handshake
+    /// messages in TLS 1.3: nothing of a client's is read while it is in use.
+    fn append_alert(&self, suite: Option<Suite>, description: u8, outgoing: &mut Vec<u8>) {
+        const FATAL: u8 = 2;
+        if !self.is_sealing {
+            return outgoing.extend_from_slice(&alert::alert_record(description));
+        }
+        let sealer = self
+            .sending_keys(suite)
+            .and_then(|keys| keys.sealer(self.sealed));
+        if let Some(mut sealer) = sealer {
+            let content = [FATAL, description];
+            let start = outgoing.len();
+            if sealer
+                .append(ContentType::Alert, &content, outgoing)
+                .is_err()
+            {
+                outgoing.truncate(start);
+            }
+        }
+    }
+
+    /// Takes up the secrets that the library has logged.
+    fn take_secrets(&mut self, suite: Option<Suite>) {
+        let secrets = context::with(|context| mem::take(&mut context.secrets));
+        if let Some(skipper) = &mut self.skipper {
+            skipper.learn(suite, &secrets);
+        }
+        self.secret = secrets.server.or_else(|| self.secret.take());
+        self.client_secret = secrets.client.or_else(|| self.client_secret.take());
+    }
+
+    fn classify(
+        &mut self,
+        library: &CommonState,
+        record: &[u8],
+    ) -> Result<RecordClass, HandshakeFault> {
+        self.take_secrets(suite_of(library));
         let is_over = match record.first() {
             // A second hello follows all early data (RFC 8446 section 4.2.10).
-            Some(&HANDSHAKE) => self.is_retried(),
+            Some(&HANDSHAKE) => is_retried(library),
             // TLS 1.2 has none (appendix D.3).
-            _ => self.version() == Some(Version::Tls12),
+            _ => version_of(library) == Some(Version::Tls12),
         };
         if is_over {
             self.skipper = None;
@@ -488,35 +411,21 @@ impl Handshake {
         }
     }
 
-    fn is_retried(&self) -> bool {
-        use rustls::HandshakeKind::FullWithHelloRetryRequest;
-        self.connection.handshake_kind() == Some(FullWithHelloRetryRequest)
-    }
-
-    /// Whether it is known that no session is resumed.
-    fn is_full(&self) -> bool {
-        let kind = self.connection.handshake_kind();
-        kind.is_some_and(|kind| kind != rustls::HandshakeKind::Resumed)
-    }
-
     /// Whether it is known that early data is refused: it is where no session is resumed.
-    fn is_early_refused(&self) -> bool {
-        self.is_full() || self.skipper.as_ref().is_some_and(|one| one.is_refused)
+    fn is_early_refused(&self, library: &CommonState) -> bool {
+        is_full(library) || self.skipper.as_ref().is_some_and(|one| one.is_refused)
     }
+}
 
-    /// The library has made nothing of a record of early data.
-    fn refuse_early(&mut self, class: RecordClass) -> Result<(), HandshakeFault> {
-        if class == RecordClass::EarlyMessage {
-            // It may have kept a part of a message, and panics if that is gone. No client sends
-            // one: EndOfEarlyData has four bytes.
-            let detail = "a part of a message among early data";
-            return Err(HandshakeFault::violation(alert::UNEXPECTED_MESSAGE, detail));
-        }
-        if let Some(skipper) = &mut self.skipper {
-            skipper.is_refused = true;
-        }
-        Ok(())
-    }
+fn is_retried(library: &CommonState) -> bool {
+    use rustls::HandshakeKind::FullWithHelloRetryRequest;
+    library.handshake_kind() == Some(FullWithHelloRetryRequest)
+}
+
+/// Whether it is known that no session is resumed.
+fn is_full(library: &CommonState) -> bool {
+    let kind = library.handshake_kind();
+    kind.is_some_and(|kind| kind != rustls::HandshakeKind::Resumed)
 }
 
 /// Early data is of TLS 1.3 alone. The library copies; what comes so early is little.
@@ -528,69 +437,121 @@ impl RecordSealer for Handshake {
     fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
         let Layout { head, tail } = self.layout();
         let plain = record[head..record.len() - tail].to_vec();
-        let UnbufferedStatus { state, .. } = self.connection.process_tls_records(&mut []);
-        let Ok(ConnectionState::WriteTraffic(mut writing)) = state else {
-            return Err(KeyExhausted);
-        };
-        let written = writing.encrypt(&plain, record).map_err(|_| KeyExhausted)?;
-        assert_eq!(written, record.len(), "one record is laid out as ours");
-        self.sealed += 1;
+        self.driver.seal(&plain, record)?;
+        self.driver.side.sealed += 1;
         Ok(())
     }
-}
-
-/// Where the keys of TLS 1.3 after a KeyUpdate come from, by what was logged of either side.
-pub(crate) fn traffic_secrets(
-    agreed: &Agreed,
-    sending: Option<Secret>,
-    receiving: Option<Secret>,
-) -> Result<Option<TrafficSecrets>, HandshakeFault> {
-    if agreed.version != Version::Tls13 {
-        return Ok(None);
-    }
-    let of = |secret: Option<Secret>| Some(TrafficSecret::new(agreed.suite?, secret?));
-    let both = of(sending).zip(of(receiving));
-    let missing = || HandshakeFault::internal("no secret was logged");
-    let (sending, receiving) = both.ok_or_else(missing)?;
-    Ok(Some(TrafficSecrets { sending, receiving }))
 }
 
 fn unexpected(detail: String) -> HandshakeFault {
     HandshakeFault::violation(alert::UNEXPECTED_MESSAGE, detail)
 }
 
-/// A peer must not make us hold any number of bytes by records of a byte each.
-pub(crate) fn check_waiting(waiting_bytes: usize) -> Result<(), HandshakeFault> {
-    if waiting_bytes > WAITING_BYTES_MAX - RECORD_BYTES_MAX {
-        let detail = "a handshake message in too many records";
-        return Err(HandshakeFault::violation(alert::DECODE_ERROR, detail));
-    }
-    Ok(())
+/// What is skipped at most, in bytes with the records' overhead: four times the most that any
+/// service takes. A client may have been told of more by another configuration.
+const SKIPPED_BYTES_MAX: usize = 1 << 20;
+
+/// Tells refused early data from the handshake, so that the library need not be shown it.
+///
+/// A client sends early data before it knows whether it is taken. If not, the server has to skip
+/// what it cannot open, up to the first record of the handshake (RFC 8446 section 4.2.10). The
+/// library's unbuffered interface tries each such record again whenever it is asked, until it gives
+/// up. So we try ourselves, with the key of the client's handshake messages, which the library
+/// reports through its log of keys; the first record that opens is the library's again.
+pub(crate) struct Skipper {
+    /// Of the client's handshake messages, once it is known.
+    handshake: Option<Opener>,
+    /// Of its early data, if a session is resumed.
+    early: Option<Opener>,
+    /// Whether it is known that early data is refused.
+    pub(crate) is_refused: bool,
+    left: usize,
 }
 
-/// Whether a record of ours is an alert: by its type, or in TLS 1.3, which hides the type, by its
-/// length, which no other message has.
-pub(crate) fn is_alert(record: &[u8]) -> bool {
-    const HIDDEN_ALERT_BYTES: usize = HEADER_BYTES + 2 + 1 + 16;
-    match record.first() {
-        Some(&ALERT) => true,
-        Some(&HIDDEN) => record.len() == HIDDEN_ALERT_BYTES,
-        _ => false,
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum RecordClass {
+    Handshake,
+    Early,
+    /// Among it, EndOfEarlyData or a part of it, or an alert.
+    EarlyMessage,
+    /// More early data than anybody may send.
+    TooMuch,
+}
+
+impl Skipper {
+    pub(crate) fn new() -> Self {
+        Self {
+            handshake: None,
+            early: None,
+            is_refused: false,
+            left: SKIPPED_BYTES_MAX,
+        }
+    }
+
+    /// Takes up the secrets, if this step has logged them.
+    pub(crate) fn learn(&mut self, suite: Option<Suite>, secrets: &Secrets) {
+        let key = |secret: &Option<Secret>| opener_of(suite?, secret.as_ref()?);
+        self.handshake = self.handshake.take().or_else(|| key(&secrets.handshake));
+        self.early = self.early.take().or_else(|| key(&secrets.early));
+    }
+
+    /// Judges a record of hidden type. Before there are keys, after a HelloRetryRequest, all such
+    /// are early data.
+    pub(crate) fn judge(&mut self, record: &[u8]) -> RecordClass {
+        if opened_first(self.handshake.as_ref(), record).is_some() {
+            return RecordClass::Handshake;
+        }
+        match self.left.checked_sub(record.len()) {
+            None => RecordClass::TooMuch,
+            Some(left) => {
+                self.left = left;
+                self.class_of_early(record)
+            }
+        }
+    }
+
+    /// The first record of early data opens, and shows whether it is some.
+    fn class_of_early(&self, record: &[u8]) -> RecordClass {
+        match opened_first(self.early.as_ref(), record) {
+            None | Some(Ok((ContentType::ApplicationData, _))) => RecordClass::Early,
+            Some(_) => RecordClass::EarlyMessage,
+        }
     }
 }
 
-/// Takes all early data that is there.
-fn collect(
-    data: &mut ReadEarlyData<'_, '_, ServerConnectionData>,
-    early: &mut Vec<u8>,
-) -> Result<(), HandshakeFault> {
-    while let Some(record) = data.next_record() {
-        let record = record.map_err(|error| HandshakeFault::internal(error.to_string()))?;
-        early.extend_from_slice(record.payload);
-    }
-    Ok(())
+/// What the first record under this key is; `None` = it is not that.
+fn opened_first(
+    key: Option<&Opener>,
+    record: &[u8],
+) -> Option<Result<(ContentType, usize), RecordFault>> {
+    let mut plain = Zeroizing::new(vec![0; record.len()]);
+    let opened = key?.open_at(0, record, &mut plain);
+    (!matches!(opened, Err(RecordFault::BadMac | RecordFault::Underflow))).then_some(opened)
 }
 
-pub(crate) fn not_encoded(error: EncodeError) -> HandshakeFault {
-    HandshakeFault::internal(error.to_string())
+#[cfg(test)]
+mod early_tests {
+    use super::*;
+
+    use crate::secrets::first_record;
+
+    #[test]
+    fn what_opens_is_the_handshakes_and_the_rest_is_bounded() {
+        let suite = Suite::Tls13Aes128GcmSha256;
+        let record = first_record(suite, &[7; 32], b"x");
+
+        let mut skipper = Skipper::new();
+        assert_eq!(skipper.judge(&record), RecordClass::Early);
+        let secrets = Secrets {
+            handshake: Some(vec![7; 32].into()),
+            ..Secrets::default()
+        };
+        skipper.learn(Some(suite), &secrets);
+        assert_eq!(skipper.judge(&record), RecordClass::Handshake);
+        let early = vec![23; 16_000];
+        let skipped = (0..).take_while(|_| skipper.judge(&early) == RecordClass::Early);
+        assert_eq!(skipped.count(), SKIPPED_BYTES_MAX / 16_000);
+        assert_eq!(skipper.judge(&early), RecordClass::TooMuch);
+        assert_eq!(skipper.judge(&record), RecordClass::Handshake);
+    }
 }

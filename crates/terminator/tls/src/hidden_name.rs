@@ -1,12 +1,12 @@
-//! Server names that the TLS library refuses, so that their clients get the default certificate, as
-//! other servers give it (RFC 6066 section 3 asks nobody to refuse them).
+//! Extensions of a hello that the TLS library refuses and servers ignore: names that are none, so
+//! that their clients get the default certificate (RFC 6066 section 3 asks nobody to refuse them),
+//! malformed extensions of ECH, which this server does not have (RFC 8446 section 4.1.2), and
+//! `compress_certificate` with an algorithm twice (RFC 8879 does not forbid it).
 //!
-//! The library reads the hello itself and answers a name that breaks its rules with
-//! `illegal_parameter`. So the extension is shown to it under a type that nobody knows, and the
-//! transcript that the handshake is signed and checked by has it as the client sent it. That is
-//! sound: a type is two bytes, their place is known, and nothing else is changed.
-
-pub(crate) mod transcript;
+//! The library reads the hello itself and answers these with an alert. So the extension is shown to
+//! it under a type that nobody knows, and the transcript that the handshake is signed and checked
+//! by has it as the client sent it. That is sound: a type is two bytes, their place is known, and
+//! nothing else is changed.
 
 use rustls_pki_types::ServerName;
 use wire::client_hello::{self, ClientHello, Peek};
@@ -16,41 +16,49 @@ use crate::record::HEADER_BYTES;
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const CLIENT_HELLO: u8 = 1;
 const MESSAGE_HEADER_BYTES: usize = 4;
-const SERVER_NAME: [u8; 2] = [0, 0];
+const SERVER_NAME: u16 = 0;
 
 /// Where in the extension the type of the first name is, behind its own type and two lengths.
 const FIRST_TYPE_AT: usize = 6;
 const HOST_NAME: u8 = 0;
 
-/// A server name that is hidden from the library.
+/// Extensions that are hidden from the library.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct HiddenName {
-    at: usize,
-    stand_in: [u8; 2],
-    /// The name, if a certificate can be for it.
+pub(crate) struct HiddenExtensions {
+    hidden: Vec<HiddenType>,
+    /// The hidden name, if a certificate can be for it.
     pub(crate) name: Option<Box<str>>,
 }
 
-impl HiddenName {
-    /// The name of a hello, if the library would refuse it.
+/// Where in the message a type stands, the type, and the one that is shown in its place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct HiddenType {
+    at: usize,
+    sent: [u8; 2],
+    shown: [u8; 2],
+}
+
+impl HiddenExtensions {
+    /// Those of a hello that the library would refuse, if there are any.
     pub(crate) fn of(hello: &ClientHello<'_>) -> Option<Self> {
-        let name = hello.server_name();
-        let is_taken = |bytes: &[u8]| ServerName::try_from(bytes).is_ok();
-        let sent = name.map(str::as_bytes).or_else(|| hello.other_name())?;
-        let (at, unused) = hello.name_extension()?;
-        // Nor does the library look for a name behind one of another type.
-        let is_first = hello.body().get(at + FIRST_TYPE_AT) == Some(&HOST_NAME);
-        if is_first && is_taken(sent) {
-            return None;
-        }
-        Some(Self {
-            at: MESSAGE_HEADER_BYTES + at,
-            stand_in: unused.to_be_bytes(),
-            name: name.map(Into::into),
+        let name_at = hello.name_extension().filter(|at| is_refused(*at, hello));
+        let name = name_at.map(|at| (at, SERVER_NAME));
+        let all = name.into_iter().chain(hello.ignorable_extensions());
+        let hidden: Vec<_> = all
+            .zip(hello.unused_extension_types())
+            .map(|((at, sent), shown)| HiddenType {
+                at: MESSAGE_HEADER_BYTES + at,
+                sent: sent.to_be_bytes(),
+                shown: shown.to_be_bytes(),
+            })
+            .collect();
+        (!hidden.is_empty()).then(|| Self {
+            hidden,
+            name: name_at.and(hello.server_name()).map(Into::into),
         })
     }
 
-    /// Hides the name of the hello that `incoming` begins with, if there is one to hide.
+    /// Hides what is to be hidden of the hello that `incoming` begins with.
     pub(crate) fn hide_in(incoming: &mut [u8]) -> Option<Self> {
         let mut start = 0;
         // One may stand before a second hello (RFC 8446 appendix D.4).
@@ -62,23 +70,40 @@ impl HiddenName {
             Ok(Peek::Hello(hello)) => Self::of(&hello)?,
             Ok(Peek::Incomplete) | Err(_) => return None,
         };
-        for (at, byte) in (hidden.at..).zip(hidden.stand_in) {
-            *within_records(records, at)? = byte;
+        for one in &hidden.hidden {
+            for (at, byte) in (one.at..).zip(one.shown) {
+                *within_records(records, at)? = byte;
+            }
         }
         Some(hidden)
     }
 
     /// A message of the transcript as the client sent it; `None` = it is so already.
     pub(crate) fn restored(&self, message: &[u8]) -> Option<Vec<u8>> {
-        let place = self.at..self.at + SERVER_NAME.len();
-        let is_it = message.first() == Some(&CLIENT_HELLO)
-            && message.get(place.clone()) == Some(&self.stand_in);
-        is_it.then(|| {
-            let mut restored = message.to_vec();
-            restored[place].copy_from_slice(&SERVER_NAME);
-            restored
-        })
+        if message.first() != Some(&CLIENT_HELLO) {
+            return None;
+        }
+        let mut restored = None;
+        for one in &self.hidden {
+            let place = one.at..one.at + one.sent.len();
+            if message.get(place.clone()) == Some(&one.shown) {
+                let restored = restored.get_or_insert_with(|| message.to_vec());
+                restored[place].copy_from_slice(&one.sent);
+            }
+        }
+        restored
     }
+}
+
+/// Whether the library would refuse the name in the extension at this place of the body.
+fn is_refused(at: usize, hello: &ClientHello<'_>) -> bool {
+    let name = hello.server_name().map(str::as_bytes);
+    let Some(sent) = name.or_else(|| hello.other_name()) else {
+        return false;
+    };
+    // Nor does the library look for a name behind one of another type.
+    let is_first = hello.body().get(at + FIRST_TYPE_AT) == Some(&HOST_NAME);
+    !is_first || ServerName::try_from(sent).is_err()
 }
 
 /// The byte of a message that is there in these records.
@@ -141,7 +166,7 @@ mod tests {
             for bytes in [1, 50, 200] {
                 let sent = records(&message, bytes);
                 let mut shown = sent.clone();
-                let hidden = HiddenName::hide_in(&mut shown);
+                let hidden = HiddenExtensions::hide_in(&mut shown);
                 assert_eq!(hidden.is_some(), is_hidden, "{names:?}");
                 let Some(hidden) = hidden else {
                     assert_eq!(shown, sent);
@@ -154,9 +179,68 @@ mod tests {
                 let altered = [&message[..MESSAGE_HEADER_BYTES], read.body()].concat();
                 assert_eq!(hidden.restored(&altered), Some(message.clone()));
                 assert_eq!(hidden.restored(&message), None);
-                // Hidden once, it is not found again.
-                assert_eq!(HiddenName::hide_in(&mut shown), None);
+                // An extension that is hidden is not found again.
+                assert_eq!(HiddenExtensions::hide_in(&mut shown), None);
             }
+        }
+    }
+
+    #[test]
+    fn ignorable_extensions_are_hidden_with_the_name() {
+        let extension = |kind: u16, data: &[u8]| {
+            let length = (data.len() as u16).to_be_bytes();
+            [&kind.to_be_bytes()[..], &length, data].concat()
+        };
+        // Outer hello of ECH: KDF, AEAD, configuration, key, payload.
+        let outer = [0, 0, 1, 0, 1, 9, 0, 1, 5, 0, 2, 6, 7];
+        for (extensions, count) in [
+            (extension(0xfe0d, &outer), 0),
+            (extension(0xfe0d, &[&outer[..], &[0]].concat()), 1),
+            (extension(0xfe0d, &outer[..12]), 1),
+            (extension(0xfe0d, &[]), 1),
+            (extension(0xfd00, &[2, 0, 0]), 1),
+            (extension(27, &[4, 0, 1, 0, 2]), 0),
+            (extension(27, &[6, 0, 1, 0, 2, 0, 1]), 1),
+            // Malformed, which the library is to refuse.
+            (extension(27, &[5, 0, 1, 0, 1]), 0),
+            (
+                [
+                    extension(27, &[4, 0, 1, 0, 1]),
+                    extension(0xfe0d, &[3]),
+                    extension(0xfd00, &[]),
+                ]
+                .concat(),
+                3,
+            ),
+        ] {
+            let message = {
+                let named = hello(&[(0, "a-.example")]);
+                // The list of extensions is the last of the message, behind its length.
+                let (head, list) = named.split_at(MESSAGE_HEADER_BYTES + 2 + 32 + 1 + 4 + 2);
+                let list = [&list[2..], &extensions].concat();
+                let body = [
+                    &head[MESSAGE_HEADER_BYTES..],
+                    &(list.len() as u16).to_be_bytes(),
+                    &list,
+                ]
+                .concat();
+                [
+                    &[CLIENT_HELLO, 0][..],
+                    &(body.len() as u16).to_be_bytes(),
+                    &body,
+                ]
+                .concat()
+            };
+            let mut shown = records(&message, 20);
+            let hidden = HiddenExtensions::hide_in(&mut shown).expect("the name is refused");
+            assert_eq!(hidden.hidden.len(), count + 1, "{extensions:x?}");
+            let Ok(Peek::Hello(read)) = client_hello::read(&shown) else {
+                panic!("no hello");
+            };
+            assert_eq!(read.ignorable_extensions().count(), 0);
+            let altered = [&message[..MESSAGE_HEADER_BYTES], read.body()].concat();
+            assert_ne!(altered, message);
+            assert_eq!(hidden.restored(&altered), Some(message));
         }
     }
 }

@@ -38,8 +38,6 @@ pub struct ServerOptions {
     pub tls13_sessions: Tls13Sessions,
     /// Whose sessions are not resumed, though they are good.
     pub replaced: ReplacedCertificates,
-    /// What seals and opens after the handshake.
-    pub record_layer: RecordLayer,
     /// The most plaintext in a record that is sent; `None` = as much as TLS allows.
     pub record_bytes_max: Option<usize>,
 }
@@ -61,7 +59,6 @@ impl ServerOptions {
             resumption: true,
             tls13_sessions: Tls13Sessions::Tickets,
             replaced: ReplacedCertificates::default(),
-            record_layer: RecordLayer::InPlace,
             record_bytes_max: None,
         }
     }
@@ -123,16 +120,6 @@ pub enum OfferedAlpn {
     OfClient,
     /// These; empty = none.
     Fixed(Vec<Vec<u8>>),
-}
-
-/// What seals and opens records after the handshake.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum RecordLayer {
-    /// Ours, in the buffers that bytes are received into and sent from.
-    #[default]
-    InPlace,
-    /// The TLS library's: a copy more on every byte.
-    Library,
 }
 
 /// What a certificate that cannot be served does to the others.

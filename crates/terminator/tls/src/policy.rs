@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use rustls::SupportedCipherSuite;
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 
-use crate::hidden_name::transcript;
+use crate::context::restoring_suite;
 use crate::options::{Cipher, Group, ServerOptions, Suite, Suites, Version};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -175,7 +175,7 @@ impl Policy {
     /// The library's parts for connections that use this group.
     pub(crate) fn provider(&self, group: Group, chacha_first: bool) -> CryptoProvider {
         self.provider_of(&[group], chacha_first, |suite| {
-            transcript::suite(suite.code())
+            restoring_suite(suite.code())
         })
     }
 

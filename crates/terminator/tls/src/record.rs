@@ -5,13 +5,11 @@
 //! does. It exists because sealing in the buffer that is sent, and opening into the buffer that is
 //! forwarded, saves every copy that a general-purpose interface needs.
 
-mod fault;
-
-use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce};
-use aws_lc_rs::aead::{Algorithm, UnboundKey};
+use aws_lc_rs::aead::{
+    AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
+};
 use rustls::ConnectionTrafficSecrets as Secrets;
-
-pub use fault::RecordFault;
+use wire::alert;
 
 use crate::options::{Cipher, Version};
 
@@ -523,6 +521,41 @@ fn aad_12(sequence: u64, kind: ContentType, plain_bytes: usize) -> [u8; 13] {
     aad[..8].copy_from_slice(&sequence.to_be_bytes());
     aad[8..].copy_from_slice(&header_of(kind, plain_bytes as u16));
     aad
+}
+
+/// What is wrong with a record that came in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RecordFault {
+    #[error("a record does not decrypt")]
+    BadMac,
+    /// Its type is unknown or not allowed here.
+    #[error("a record has a type that is not allowed here")]
+    Unexpected,
+    #[error("a record has a version that is not one of TLS")]
+    Version,
+    /// It is longer than TLS allows.
+    #[error("a record is longer than TLS allows")]
+    Overflow,
+    /// It is too short to carry its tag.
+    #[error("a record is too short to carry its tag")]
+    Underflow,
+    /// The sequence number is used up.
+    #[error("no further record can be numbered")]
+    Exhausted,
+}
+
+impl RecordFault {
+    /// The alert that RFC 8446 section 6.2 wants.
+    pub fn alert(self) -> u8 {
+        match self {
+            // What is too short for its tag fails to decrypt (section 5.2).
+            Self::BadMac | Self::Underflow => alert::BAD_RECORD_MAC,
+            Self::Unexpected => alert::UNEXPECTED_MESSAGE,
+            Self::Version => alert::PROTOCOL_VERSION,
+            Self::Overflow => alert::RECORD_OVERFLOW,
+            Self::Exhausted => alert::INTERNAL_ERROR,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@ pub mod key_file;
 mod passing;
 mod ring;
 mod service;
-mod state;
 pub mod store;
 mod stored;
 mod ticket;
@@ -354,9 +353,9 @@ fn tickets(options: &TicketOptions, own_root: &Prk, before: Option<&Tickets>) ->
 mod tests {
     use super::service::service_tag;
     use super::*;
+    use crate::context::Provenance;
     use crate::context::{self, HandshakeContext, LookupResult};
-    use crate::fingerprint::{Fingerprint, fingerprint_of};
-    use crate::provenance::Provenance;
+    use crate::subject::{Fingerprint, fingerprint_of};
 
     fn options(session_entries: usize) -> ResumptionOptions {
         let mut options = ResumptionOptions::new([7; 32]);

@@ -11,7 +11,6 @@ use rustls::ConnectionTrafficSecrets;
 use rustls::crypto::cipher::{AeadKey, Iv};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::hkdf;
 use crate::options::{Cipher, Suite, Version};
 use crate::record::{Opener, Sealer};
 
@@ -55,7 +54,7 @@ impl TrafficSecret {
 /// The longest key of a cipher. Of a shorter one the library's type has room behind it.
 const KEY_BYTES_MAX: usize = 32;
 
-/// What our records are sealed with, kept by those who leave the sealing to the library.
+/// The keys of our records while the library seals them.
 pub(crate) enum SendingKeys {
     /// Of TLS 1.3, with the traffic secret in use.
     Tls13(TrafficSecret),
@@ -94,13 +93,6 @@ impl SendingKeys {
             Zeroizing::new(key.to_vec()),
             iv.try_into().ok()?,
         ))
-    }
-
-    /// Uses the next secret from here on, as after a KeyUpdate of ours (RFC 8446 section 7.2).
-    pub(crate) fn update(&mut self) {
-        if let Self::Tls13(secret) = self {
-            secret.update();
-        }
     }
 
     /// Seals the record of this number.
@@ -167,6 +159,41 @@ fn expand_label(suite: Suite, secret: &[u8], label: &[u8], out: &mut [u8]) {
 }
 
 const PREFIX: &[u8] = b"tls13 ";
+
+/// HKDF (RFC 5869), into buffers and keys.
+pub(crate) mod hkdf {
+    use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
+    use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+    use zeroize::Zeroizing;
+
+    /// What is extracted from a secret, by HKDF-SHA256.
+    pub(crate) fn extract(salt: &[u8], secret: &[u8]) -> Prk {
+        Salt::new(HKDF_SHA256, salt).extract(secret)
+    }
+
+    /// Fills `out`, of at most 255 blocks of the hash (RFC 5869 section 2.3).
+    pub(crate) fn expand(root: &Prk, info: &[&[u8]], out: &mut [u8]) {
+        root.expand(info, Length(out.len()))
+            .and_then(|okm| okm.fill(out))
+            .expect("all that is asked for is short");
+    }
+
+    pub(crate) fn aes_256_gcm(root: &Prk, info: &[&[u8]]) -> LessSafeKey {
+        let mut bytes = Zeroizing::new([0; 32]);
+        expand(root, info, &mut *bytes);
+        let key = UnboundKey::new(&AES_256_GCM, &*bytes).map(LessSafeKey::new);
+        key.expect("AES-256 takes 32 bytes")
+    }
+
+    /// In bytes.
+    struct Length(usize);
+
+    impl KeyType for Length {
+        fn len(&self) -> usize {
+            self.0
+        }
+    }
+}
 
 /// The first record under a secret, with this content and the type behind it.
 #[cfg(test)]

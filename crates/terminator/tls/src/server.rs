@@ -7,7 +7,6 @@
 //! the library sees a byte.
 
 mod fault;
-mod resolver;
 mod site;
 
 use std::sync::Arc;
@@ -20,15 +19,15 @@ pub use fault::{BuildError, BuildFault, Concern, Refusal, Warning};
 
 use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::context::SecretListener;
-use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::names::{NoCertificate, Usable};
-use crate::options::{Group, RecordLayer, ServerOptions, Suite, Tls13Sessions, Version};
+use crate::options::{Group, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
 use crate::record::HEADER_BYTES;
 use crate::resumption::{FetchAnswer, OfferedSession, Resumption, ResumptionPolicy, SessionKey};
+use crate::subject::{Fingerprint, fingerprint_of};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
-use resolver::Resolver;
+use site::Resolver;
 use site::Site;
 
 /// Tickets at most for a client that asks for a number (RFC 9149).
@@ -129,7 +128,6 @@ struct Parts<'a> {
     resuming: Resuming,
     alpn: &'a [Vec<u8>],
     /// Whether connections let go of their keys, for our own record layer.
-    gives_keys: bool,
     record_bytes_max: Option<usize>,
 }
 
@@ -280,7 +278,6 @@ impl Server {
             verifier: verifier.clone(),
             clock: clock.clone(),
             alpn: &options.alpn,
-            gives_keys: options.record_layer == RecordLayer::InPlace,
             record_bytes_max: options.record_bytes_max,
         };
         let variants = Variant::all(&policy, resumes)
@@ -518,7 +515,7 @@ impl Parts<'_> {
         }));
         config.time_provider = Arc::clone(&self.clock.0);
         config.ignore_client_order = true;
-        config.enable_secret_extraction = self.gives_keys;
+        config.enable_secret_extraction = true;
         config.key_log = Arc::new(SecretListener);
         config.max_fragment_size = self.record_bytes_max.map(|bytes| bytes + HEADER_BYTES);
         config.alpn_protocols = self.alpn.to_vec();

@@ -1,7 +1,9 @@
-//! What can be said of a client's certificate: its subject's common name, and its PEM form.
+//! What can be said of a certificate: its subject's common name, its PEM form, and the fingerprint
+//! that stands for it in sessions that were made under it.
 //!
 //! Judges nothing; that happened in the handshake.
 
+use aws_lc_rs::digest;
 use pem_rfc7468::LineEnding;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -15,4 +17,16 @@ pub fn common_name(der: &[u8]) -> Option<String> {
 /// The certificate as one `CERTIFICATE` block (RFC 7468).
 pub fn pem(der: &[u8]) -> Option<String> {
     pem_rfc7468::encode_string("CERTIFICATE", LineEnding::LF, der).ok()
+}
+
+pub const FINGERPRINT_BYTES: usize = 8;
+
+/// The first bytes of a certificate's SHA-256: enough to tell those of one service apart, and
+/// nobody gains by finding two of the same.
+pub type Fingerprint = [u8; FINGERPRINT_BYTES];
+
+/// The fingerprint of a certificate (DER).
+pub(crate) fn fingerprint_of(certificate: &[u8]) -> Fingerprint {
+    let digest = digest::digest(&digest::SHA256, certificate);
+    *digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }

@@ -1,126 +1,380 @@
-//! An established TLS connection: application data, alerts and key updates over records.
+//! An established TLS connection: application data, alerts and key updates over records, sealed and
+//! opened where the bytes lie.
 //!
-//! The seam between record layers, all of which send and receive the same bytes.
-//! What a layer does with a record is its own; none of them holds buffers of a connection.
+//! Owns what a record means after the handshake; how records look is `record`'s, how the keys came
+//! to be is `handshake`'s. Holds no buffers. Its sealing can be handed to the kernel, for good:
+//! then it counts what the kernel seals, and says which records the kernel is to be given.
 
-use crate::record::{KeyExhausted, Layout};
-
-pub mod in_place;
 pub mod kernel;
-pub mod library;
-mod message;
-#[cfg(test)]
-mod tests;
 
+use std::fmt::{self, Display, Formatter};
+
+use rustls::ConnectionTrafficSecrets;
+use rustls::client::ClientConnectionData;
+use rustls::kernel::KernelConnection;
+use wire::alert;
+
+use crate::options::Version;
 pub use crate::record::RecordSealer;
-use in_place::InPlace;
-use kernel::{ControlRecord, Keys};
-use library::Library;
-pub use message::{Incoming, TrafficFault};
+use crate::record::{
+    Allowance, ContentType, KeyExhausted, Layout, Opener, RecordFault, Sealer, parts_of,
+};
+use crate::secrets::TrafficSecret;
+use kernel::{ALERT_LEVEL_WARNING, ControlRecord, Keys};
 
 /// The most bytes that [`Traffic::seal_control`] writes: a KeyUpdate and an alert.
 pub const CONTROL_BYTES_MAX: usize = 128;
 
-/// Does the same with either layer.
-macro_rules! either {
-    ($traffic:ident, $layer:ident => $does:expr) => {
-        match $traffic {
-            Self::InPlace($layer) => $does,
-            Self::Library($layer) => $does,
-        }
-    };
+/// Records in a row that carry no data before the peer is taken for hostile, as in BoringSSL
+/// (`kMaxEmptyRecords`, `kMaxKeyUpdates`).
+const EMPTY_RECORDS_MAX: u8 = 32;
+
+/// Warnings in a connection's life before the peer is taken for hostile, as in BoringSSL
+/// (`kMaxWarningAlerts`).
+const WARNINGS_MAX: u8 = 4;
+
+const HANDSHAKE_CLIENT_HELLO: u8 = 1;
+const HANDSHAKE_HELLO_REQUEST: u8 = 0;
+
+/// Both directions of an established connection, with the keys in our own hands.
+pub struct Traffic {
+    sending: Sending,
+    /// Those in use for sealing, as long as the kernel may want them; after the hand-over, those
+    /// that it is to get next.
+    sending_keys: Option<ConnectionTrafficSecrets>,
+    opener: Opener,
+    /// `None` in TLS 1.2, which has no KeyUpdate.
+    secrets: Option<Box<TrafficSecrets>>,
+    /// `None` where we are the server, and in TLS 1.2, where tickets are of the handshake.
+    tickets: Option<Box<Tickets>>,
+    version: Version,
+    incoming_update: KeyUpdateReader,
+    key_update_due: bool,
+    refusal_due: bool,
+    has_refused: bool,
+    empty_records: u8,
+    warnings: u8,
 }
 
-/// Both directions of an established connection.
-pub enum Traffic {
-    /// Our own layer, with the keys that the handshake left.
-    InPlace(InPlace),
-    Library(Box<Library>),
+/// What the keys of TLS 1.3 come from that follow a KeyUpdate.
+pub(crate) struct TrafficSecrets {
+    pub(crate) sending: TrafficSecret,
+    pub(crate) receiving: TrafficSecret,
+}
+
+/// The tickets of a server, whose client we are.
+pub(crate) struct Tickets {
+    /// It keeps them as sessions. `None` = there are enough: it holds the server's certificates and
+    /// more, a thousand bytes and often some thousands.
+    library: Option<Box<KernelConnection<ClientConnectionData>>>,
+    reader: TicketReader,
+    are_there: bool,
+    data_records: u8,
+}
+
+/// Records with data after which no tickets are waited for any more. Servers send them with the end
+/// of the handshake; some begin with data before that, to clients that wait for it.
+const RECORDS_BEFORE_TICKETS_MAX: u8 = 8;
+
+/// The longest message with a ticket that is kept: servers' own have some hundred bytes, and with a
+/// client's chain in them a few thousand.
+pub(crate) const TICKET_BYTES_MAX: usize = 8 << 10;
+
+impl Tickets {
+    pub(crate) fn new(library: KernelConnection<ClientConnectionData>) -> Self {
+        Self {
+            library: Some(Box::new(library)),
+            reader: TicketReader::default(),
+            are_there: false,
+            data_records: 0,
+        }
+    }
+
+    /// Takes those at the front of a record, and returns what follows them.
+    fn take<'c>(&mut self, content: &'c [u8]) -> Result<&'c [u8], TrafficFault> {
+        let library = &mut self.library;
+        self.reader.take(content, |ticket| {
+            self.are_there = true;
+            let library = library
+                .as_mut()
+                .filter(|_| ticket.len() <= TICKET_BYTES_MAX);
+            library.is_none_or(|library| library.handle_new_session_ticket(ticket).is_ok())
+        })
+    }
+
+    /// A record with data has come.
+    fn note_data(&mut self) {
+        self.data_records = self.data_records.saturating_add(1);
+        if self.are_there || self.data_records >= RECORDS_BEFORE_TICKETS_MAX {
+            self.library = None;
+        }
+    }
+}
+
+enum Sending {
+    Ours(Sealer),
+    Kernel(Allowance),
 }
 
 impl RecordSealer for Traffic {
     fn layout(&self) -> Layout {
-        either!(self, layer => layer.layout())
+        match &self.sending {
+            Sending::Ours(sealer) => sealer.layout(),
+            Sending::Kernel(_) => Layout::PLAIN,
+        }
     }
 
     fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
-        either!(self, layer => layer.seal(record))
+        match &mut self.sending {
+            Sending::Ours(sealer) => {
+                sealer.seal(ContentType::ApplicationData, record)?;
+                self.key_update_due |=
+                    self.secrets.is_some() && sealer.allowance().is_key_limit_reached();
+                Ok(())
+            }
+            Sending::Kernel(_) => self.count_passed(record.len()),
+        }
     }
 }
 
 impl Traffic {
+    /// Joins the two directions; `secrets` is needed in TLS 1.3, `tickets` by its clients, and
+    /// `sending_keys` if the kernel may ever be handed the sealing.
+    pub(crate) fn new(
+        version: Version,
+        sealer: Sealer,
+        sending_keys: Option<ConnectionTrafficSecrets>,
+        opener: Opener,
+        secrets: Option<TrafficSecrets>,
+        tickets: Option<Tickets>,
+    ) -> Self {
+        Self {
+            secrets: secrets.map(Box::new),
+            tickets: tickets.map(Box::new),
+            sending: Sending::Ours(sealer),
+            sending_keys,
+            opener,
+            version,
+            incoming_update: KeyUpdateReader::default(),
+            key_update_due: false,
+            refusal_due: false,
+            has_refused: false,
+            empty_records: 0,
+            warnings: 0,
+        }
+    }
+
     /// The length of the record at the start of `bytes`; `None` = its header is not yet there. A
     /// record that can never be valid is refused from its header alone.
     pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
-        either!(self, layer => layer.record_bytes(bytes))
+        self.opener
+            .record_bytes(bytes)
+            .map_err(TrafficFault::Record)
     }
 
     /// Opens one whole record into the start of `plain`, which is at least as long.
     pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<Incoming, TrafficFault> {
-        either!(self, layer => layer.open(record, plain))
+        let (kind, bytes) = self
+            .opener
+            .open(record, plain)
+            .map_err(TrafficFault::Record)?;
+        let tickets = self.tickets.as_ref();
+        let has_ticket = tickets.is_some_and(|tickets| tickets.reader.is_waiting());
+        let is_waiting = has_ticket || self.incoming_update.is_waiting();
+        if is_waiting && kind != ContentType::Handshake {
+            // Nothing comes between a message's fragments (RFC 8446 section 5.1).
+            return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
+        }
+        if kind == ContentType::ApplicationData && bytes > 0 {
+            self.empty_records = 0;
+            self.tickets.iter_mut().for_each(|one| one.note_data());
+            return Ok(Incoming::Data(bytes));
+        }
+        self.empty_records += 1;
+        if self.empty_records > EMPTY_RECORDS_MAX {
+            return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
+        }
+        let content = plain.get(..bytes).unwrap_or_default();
+        match kind {
+            ContentType::ApplicationData => Ok(Incoming::Control),
+            ContentType::Alert => self.take_alert(content),
+            ContentType::Handshake => self.take_handshake(content),
+            ContentType::ChangeCipherSpec => Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE)),
+        }
+    }
+
+    fn take_alert(&mut self, content: &[u8]) -> Result<Incoming, TrafficFault> {
+        let (level, description) = match content {
+            [level, description] => (*level, *description),
+            // RFC 8446 section 5.4.
+            [] => return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE)),
+            _ => return Err(TrafficFault::Message(alert::DECODE_ERROR)),
+        };
+        match (level, description) {
+            // The level says nothing (RFC 8446 section 6).
+            (_, alert::CLOSE_NOTIFY) => Ok(Incoming::CloseNotify),
+            (ALERT_LEVEL_WARNING, alert::USER_CANCELED) => self.take_warning(),
+            // TLS 1.3 knows no warnings beyond these two (RFC 8446 section 6).
+            (ALERT_LEVEL_WARNING, _) if self.version == Version::Tls12 => self.take_warning(),
+            _ => Ok(Incoming::FatalAlert(description)),
+        }
+    }
+
+    fn take_warning(&mut self) -> Result<Incoming, TrafficFault> {
+        self.warnings += 1;
+        if self.warnings > WARNINGS_MAX {
+            return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
+        }
+        Ok(Incoming::Control)
+    }
+
+    fn take_handshake(&mut self, content: &[u8]) -> Result<Incoming, TrafficFault> {
+        let unexpected = TrafficFault::Message(alert::UNEXPECTED_MESSAGE);
+        let Some(secrets) = &mut self.secrets else {
+            // Renegotiation is refused with a warning (RFC 5246 section 7.2.2), once.
+            return match content.first() {
+                Some(&HANDSHAKE_CLIENT_HELLO | &HANDSHAKE_HELLO_REQUEST) if !self.has_refused => {
+                    self.has_refused = true;
+                    self.refusal_due = true;
+                    Ok(Incoming::Control)
+                }
+                _ => Err(unexpected),
+            };
+        };
+        let is_update = self.incoming_update.is_waiting();
+        let rest = match &mut self.tickets {
+            Some(tickets) if !is_update => tickets.take(content)?,
+            _ => content,
+        };
+        if rest.is_empty() && !content.is_empty() {
+            return Ok(Incoming::Control);
+        }
+        let Some(wants_reply) = self.incoming_update.take(rest)? else {
+            return Ok(Incoming::Control);
+        };
+        secrets.receiving.update();
+        let next = secrets.receiving.keys();
+        self.opener = Opener::new(self.version, 0, &next).ok_or(unexpected)?;
+        self.key_update_due |= wants_reply;
+        Ok(Incoming::Control)
+    }
+
+    /// Whether tickets that come are kept.
+    #[cfg(test)]
+    pub(crate) fn keeps_tickets(&self) -> bool {
+        let tickets = self.tickets.as_ref();
+        tickets.is_some_and(|tickets| tickets.library.is_some())
+    }
+
+    /// As after so many records that the next one brings the key to its end.
+    #[cfg(test)]
+    pub(crate) fn approach_key_limit(&mut self) {
+        if let Sending::Ours(sealer) = &mut self.sending {
+            sealer.approach_key_limit();
+        }
     }
 
     /// Whether a record of ours has to go out before more data is sealed.
     pub fn is_control_due(&self) -> bool {
-        either!(self, layer => layer.is_control_due())
+        self.key_update_due || self.refusal_due
     }
 
     /// Appends the records that are due: at most [`CONTROL_BYTES_MAX`] bytes.
     pub fn seal_control(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
-        either!(self, layer => layer.seal_control(out))
+        while let Some(record) = self.take_control() {
+            self.append(&record, out)?;
+            if record.is_key_update() {
+                self.change_keys()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next record that is due.
+    fn take_control(&mut self) -> Option<ControlRecord> {
+        if std::mem::take(&mut self.key_update_due) {
+            return Some(ControlRecord::key_update());
+        }
+        std::mem::take(&mut self.refusal_due)
+            .then(|| ControlRecord::warning(alert::NO_RENEGOTIATION))
+    }
+
+    fn next_sealing(&mut self) -> Result<ConnectionTrafficSecrets, KeyExhausted> {
+        let secrets = self.secrets.as_mut().ok_or(KeyExhausted)?;
+        secrets.sending.update();
+        Ok(secrets.sending.keys())
+    }
+
+    fn change_keys(&mut self) -> Result<(), KeyExhausted> {
+        let next = self.next_sealing()?;
+        let sealer = Sealer::new(self.version, 0, &next).ok_or(KeyExhausted)?;
+        self.sending = Sending::Ours(sealer);
+        self.sending_keys = self.sending_keys.take().map(|_| next);
+        Ok(())
     }
 
     pub fn seal_close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
-        either!(self, layer => layer.seal_close_notify(out))
+        self.append(&ControlRecord::close_notify(), out)
     }
 
-    /// Appends a fatal alert; the last record that is sealed. The library's layer prefers the one
-    /// that the library has for its own error.
+    /// Appends a fatal alert; the last record that is sealed.
     pub fn seal_alert(&mut self, description: u8, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
-        either!(self, layer => layer.seal_alert(description, out))
+        self.append(&ControlRecord::fatal(description), out)
+    }
+
+    fn append(&mut self, record: &ControlRecord, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
+        let Sending::Ours(sealer) = &mut self.sending else {
+            // The kernel is given it with its type.
+            return Err(KeyExhausted);
+        };
+        sealer.append(record.content_type(), record.content(), out)
     }
 
     /// The keys to hand to the kernel, so that it encrypts from now on: those in use, or after the
     /// hand-over those that follow a KeyUpdate. `None` = there are none, or no kernel knows the
     /// cipher.
     pub fn kernel_keys(&self) -> Option<Keys<'_>> {
-        match self {
-            Self::InPlace(layer) => layer.kernel_keys(),
-            Self::Library(_) => None,
-        }
+        let sequence = match &self.sending {
+            Sending::Ours(sealer) => sealer.sequence(),
+            Sending::Kernel(_) => 0,
+        };
+        kernel::keys_of(self.version, sequence, self.sending_keys.as_ref()?)
     }
 
-    /// The kernel will not be asked: keeps its keys no longer.
+    /// Drops the keys that the kernel will not be asked to take.
     pub fn forget_kernel_keys(&mut self) {
-        match self {
-            Self::InPlace(layer) => layer.forget_kernel_keys(),
-            Self::Library(_) => {}
-        }
+        self.sending_keys = None;
     }
 
     /// Takes note that the kernel has got [`Self::kernel_keys`]. What is sealed is plaintext now,
     /// and control records go by [`Self::kernel_control`].
     pub fn hand_over(&mut self) {
-        match self {
-            Self::InPlace(layer) => layer.hand_over(),
-            Self::Library(_) => {}
-        }
+        let unused = Sending::Kernel(Allowance::NONE);
+        self.sending = match (
+            std::mem::replace(&mut self.sending, unused),
+            self.sending_keys.take(),
+        ) {
+            (Sending::Ours(sealer), _) => Sending::Kernel(sealer.into_allowance()),
+            (Sending::Kernel(allowance), keys) => {
+                let next = keys.as_ref().and_then(parts_of);
+                Sending::Kernel(next.map_or(allowance, |(cipher, ..)| Allowance::fresh(cipher)))
+            }
+        };
     }
 
-    /// Takes note of plaintext that the kernel was given to seal, past our buffers.
+    /// Counts plaintext that the kernel was given to seal, past our buffers.
     pub fn count_passed(&mut self, bytes: usize) -> Result<(), KeyExhausted> {
-        match self {
-            Self::InPlace(layer) => layer.count_passed(bytes),
-            Self::Library(_) => Err(KeyExhausted),
-        }
+        let Sending::Kernel(allowance) = &mut self.sending else {
+            return Err(KeyExhausted);
+        };
+        allowance.spend(bytes)?;
+        self.key_update_due |= self.secrets.is_some() && allowance.is_key_limit_reached();
+        Ok(())
     }
 
     /// Whether the kernel needs a new key before it may send more data.
     pub fn is_kernel_key_due(&self) -> bool {
-        match self {
-            Self::InPlace(layer) => layer.is_kernel_key_due(),
-            Self::Library(_) => false,
-        }
+        self.key_update_due && matches!(self.sending, Sending::Kernel(_))
     }
 
     /// The next record that is due where the kernel encrypts. Behind a KeyUpdate the kernel must be
@@ -129,9 +383,243 @@ impl Traffic {
     /// # Errors
     /// There are no further keys.
     pub fn kernel_control(&mut self) -> Result<Option<ControlRecord>, KeyExhausted> {
-        match self {
-            Self::InPlace(layer) => layer.kernel_control(),
-            Self::Library(_) => Ok(None),
+        let record = self.take_control();
+        if record.is_some_and(|record| record.is_key_update()) {
+            self.sending_keys = Some(self.next_sealing()?);
         }
+        Ok(record)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Incoming {
+    /// So many bytes of application data stand at the start of the plaintext.
+    Data(usize),
+    /// Nothing for the application; a reply may be due.
+    Control,
+    /// The peer ended its stream.
+    CloseNotify,
+    /// The peer gave up, with this alert.
+    FatalAlert(u8),
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TrafficFault {
+    /// The peer sent a record that cannot be opened.
+    Record(RecordFault),
+    /// The peer sent a message that has no place here; the alert to answer with.
+    Message(u8),
+}
+
+impl TrafficFault {
+    /// The alert to answer with.
+    pub fn alert(self) -> u8 {
+        match self {
+            Self::Record(fault) => fault.alert(),
+            Self::Message(alert) => alert,
+        }
+    }
+}
+
+impl Display for TrafficFault {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(fault) => fault.fmt(f)?,
+            Self::Message(alert::ILLEGAL_PARAMETER) => {
+                f.write_str("a message has a wrong value")?
+            }
+            Self::Message(alert::DECODE_ERROR) => f.write_str("a message does not parse")?,
+            Self::Message(_) => f.write_str("a message or alert that is not allowed here")?,
+        }
+        write!(f, "; answered with alert {}", alert::label(self.alert()))
+    }
+}
+
+/// What the client's messages after the handshake come to in TLS 1.3, whose only one is a KeyUpdate
+/// (RFC 8446 section 4.6.3). It may come in fragments; how many is bounded by its length.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeyUpdateReader {
+    bytes: [u8; KEY_UPDATE_BYTES],
+    count: usize,
+}
+
+const KEY_UPDATE_BYTES: usize = 5;
+
+impl KeyUpdateReader {
+    /// Whether a part of a message has come, and not the rest.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.count > 0
+    }
+
+    /// Takes the content of a record. `Some` is a whole KeyUpdate, and whether it asks for one in
+    /// return.
+    pub(crate) fn take(&mut self, content: &[u8]) -> Result<Option<bool>, TrafficFault> {
+        const KEY_UPDATE: u8 = 24;
+        const LENGTH: [u8; 3] = [0, 0, 1];
+        for (to, from) in self.bytes.iter_mut().skip(self.count).zip(content) {
+            *to = *from;
+        }
+        self.count += content.len();
+        // A record without content is none (section 5.4).
+        if content.is_empty() || self.bytes[0] != KEY_UPDATE {
+            return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
+        }
+        let length = self.bytes.get(1..self.count.min(4)).unwrap_or_default();
+        if !LENGTH.starts_with(length) {
+            return Err(TrafficFault::Message(alert::DECODE_ERROR));
+        }
+        // It ends its record, since the next one is under other keys (section 5.1).
+        if self.count > KEY_UPDATE_BYTES {
+            return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
+        }
+        if self.count < KEY_UPDATE_BYTES {
+            return Ok(None);
+        }
+        self.count = 0;
+        match self.bytes[4] {
+            0 => Ok(Some(false)),
+            1 => Ok(Some(true)),
+            _ => Err(TrafficFault::Message(alert::ILLEGAL_PARAMETER)),
+        }
+    }
+}
+
+/// The tickets that a server sends after the handshake in TLS 1.3 (RFC 8446 section 4.6.1). They
+/// may come in fragments, and several in a record.
+#[derive(Debug, Default)]
+pub(crate) struct TicketReader {
+    message: Vec<u8>,
+}
+
+/// The longest message with a ticket that is waited for, in bytes: that of a server that keeps a
+/// client's chain in it has a few thousand.
+const TICKET_MESSAGE_BYTES_MAX: usize = 32 << 10;
+
+impl TicketReader {
+    /// Whether a part of a message has come, and not the rest.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.message.is_empty()
+    }
+
+    /// Takes the tickets at the front of a record's content, and returns what follows them. `each`
+    /// gets a message without its header, and says whether it is one.
+    pub(crate) fn take<'c>(
+        &mut self,
+        mut content: &'c [u8],
+        mut each: impl FnMut(&[u8]) -> bool,
+    ) -> Result<&'c [u8], TrafficFault> {
+        const NEW_SESSION_TICKET: u8 = 4;
+        const HEADER_BYTES: usize = 4;
+        while let Some(kind) = self.message.first().or_else(|| content.first()) {
+            if *kind != NEW_SESSION_TICKET {
+                break;
+            }
+            let wanted = match self.message.first_chunk::<HEADER_BYTES>() {
+                None => HEADER_BYTES,
+                Some(&[_, high, middle, low]) => {
+                    HEADER_BYTES + u32::from_be_bytes([0, high, middle, low]) as usize
+                }
+            };
+            let is_empty = self.message.len() == wanted;
+            if is_empty || wanted > TICKET_MESSAGE_BYTES_MAX {
+                return Err(TrafficFault::Message(alert::DECODE_ERROR));
+            }
+            let missing = (wanted - self.message.len()).min(content.len());
+            let (part, rest) = content.split_at(missing);
+            self.message.extend_from_slice(part);
+            content = rest;
+            if wanted == HEADER_BYTES && self.message.len() == wanted {
+                continue;
+            }
+            if self.message.len() < wanted {
+                break;
+            }
+            if !each(&self.message[HEADER_BYTES..]) {
+                return Err(TrafficFault::Message(alert::DECODE_ERROR));
+            }
+            self.message = Vec::new();
+        }
+        Ok(content)
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod message_tests {
+    use super::*;
+
+    #[test]
+    fn a_key_update_is_read_at_any_split() {
+        for (value, wants_reply) in [(0, false), (1, true)] {
+            let message = [24, 0, 0, 1, value];
+            for split in 1..=5 {
+                let mut reader = KeyUpdateReader::default();
+                let (head, tail) = message.split_at(split);
+                let first = reader.take(head);
+                if tail.is_empty() {
+                    assert_eq!(first, Ok(Some(wants_reply)));
+                } else {
+                    assert_eq!(first, Ok(None));
+                    assert!(reader.is_waiting());
+                    assert_eq!(reader.take(tail), Ok(Some(wants_reply)));
+                }
+                assert!(!reader.is_waiting());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_update_has_its_alert() {
+        for (content, wanted) in [
+            (&[][..], alert::UNEXPECTED_MESSAGE),
+            (&[4], alert::UNEXPECTED_MESSAGE),
+            (&[24, 0, 0, 0], alert::DECODE_ERROR),
+            (&[24, 0, 0, 2, 0, 0], alert::DECODE_ERROR),
+            (&[24, 0, 0, 1, 0, 24], alert::UNEXPECTED_MESSAGE),
+            (&[24, 0, 0, 1, 2], alert::ILLEGAL_PARAMETER),
+            (&[24, 0, 0, 1, 255], alert::ILLEGAL_PARAMETER),
+        ] {
+            let fault = KeyUpdateReader::default().take(content).unwrap_err();
+            assert_eq!(fault.alert(), wanted, "{content:?}");
+        }
+    }
+
+    #[test]
+    fn tickets_are_read_at_any_split_and_together() {
+        let two = [4, 0, 0, 3, 1, 2, 3, 4, 0, 0, 1, 9];
+        for split in 0..=two.len() {
+            let (mut reader, mut seen) = (TicketReader::default(), Vec::new());
+            let mut take = |part: &[u8]| {
+                let rest = reader.take(part, |ticket| {
+                    seen.push(ticket.to_vec());
+                    true
+                });
+                assert_eq!(rest, Ok(&[][..]));
+                reader.is_waiting()
+            };
+            take(&two[..split]);
+            assert!(!take(&two[split..]), "{split}");
+            assert_eq!(seen, [vec![1, 2, 3], vec![9]], "{split}");
+        }
+    }
+
+    #[test]
+    fn what_follows_tickets_is_left_and_bad_ones_are_refused() {
+        let mut reader = TicketReader::default();
+        let rest = reader.take(&[4, 0, 0, 1, 7, 24, 0, 0, 1, 0], |_| true);
+        assert_eq!(rest, Ok(&[24, 0, 0, 1, 0][..]));
+        assert_eq!(reader.take(&[24, 0], |_| false), Ok(&[24, 0][..]));
+        let refused = Err(TrafficFault::Message(alert::DECODE_ERROR));
+        assert_eq!(reader.take(&[4, 0, 0, 1, 7], |_| false), refused);
+        let mut reader = TicketReader::default();
+        assert_eq!(reader.take(&[4, 1, 0, 0, 7], |_| true), refused);
+        let mut reader = TicketReader::default();
+        assert_eq!(
+            reader.take(&[4, 0, 0, 0], |_| true),
+            refused,
+            "an empty one"
+        );
     }
 }

@@ -13,9 +13,7 @@
 
 mod authorities;
 mod fault;
-mod lists;
 pub(crate) mod server;
-mod sources;
 
 use std::sync::Arc;
 
@@ -48,8 +46,8 @@ use crate::context;
 use crate::identity::{AllowedIdentity, with_identities};
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
 use crate::validity::{Clock, Ends, Moment, seconds};
-use lists::{RevocationList, RevocationLists};
-use sources::{fault_in, read_revocation_lists};
+use authorities::{RevocationList, RevocationLists};
+use fault::{fault_in, read_revocation_lists};
 
 /// The most bytes of authorities' names in a request for a certificate. Their list has a length of
 /// 16 bits (RFC 8446 section 4.2.4), and clients take no message much longer.

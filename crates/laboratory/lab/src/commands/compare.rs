@@ -5,14 +5,13 @@
 use std::path::PathBuf;
 
 use measure::experiment::Experiment;
-use report::Document;
+use report::ReportDocument;
 
 use super::flags::{Arguments, Command};
 use super::report::write_all;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::pages::{check_page, ended};
-use crate::records::{Records, open_all};
+use crate::pages::{Records, check_page, ended, open_all};
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -69,7 +68,7 @@ fn records_of(arguments: &Arguments) -> Result<Vec<PathBuf>, UsageError> {
     ))
 }
 
-fn compared(records: &Records) -> Result<Document, UsageError> {
+fn compared(records: &Records) -> Result<ReportDocument, UsageError> {
     match records {
         Records::Loads(named) => Ok(report::load::document(&named.list())),
         Records::Experiments(named) => experiments(&named.list()),
@@ -80,7 +79,7 @@ fn compared(records: &Records) -> Result<Document, UsageError> {
     }
 }
 
-fn experiments(records: &[(&str, &Experiment)]) -> Result<Document, UsageError> {
+fn experiments(records: &[(&str, &Experiment)]) -> Result<ReportDocument, UsageError> {
     let (a, b) = (records[0], records[1]);
     if report::experiment::configurations_in_common(a.1, b.1) == 0 {
         return Err(UsageError::new(

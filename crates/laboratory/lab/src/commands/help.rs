@@ -3,8 +3,7 @@
 use load::options::TABLE;
 
 use super::flags::Command;
-use super::run_arguments as run;
-use super::{compare, host, origin, probe, report, survey, targets};
+use super::{compare, host, origin, probe, report, run_arguments as run, survey, targets};
 use crate::exit::Exit;
 
 /// All commands but `load`: its flags are the table of its settings.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use load::speed::Rows;
+use load::speed::SpeedRows;
 
 use super::flags::{Arguments, Command, wrong};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::host::{self, Timing};
+use crate::host;
+use crate::host::SpeedTiming;
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -57,10 +58,10 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     })
 }
 
-fn timing(arguments: &Arguments) -> Result<Option<Timing>, UsageError> {
+fn timing(arguments: &Arguments) -> Result<Option<SpeedTiming>, UsageError> {
     let each = arguments.one("seconds", seconds)?;
     let speeds = arguments.choice("speeds", &SPEEDS)?;
-    let Some(rows) = speeds.unwrap_or(Some(Rows::Quick)) else {
+    let Some(rows) = speeds.unwrap_or(Some(SpeedRows::Quick)) else {
         return match each {
             None => Ok(None),
             Some(_) => Err(UsageError::new(
@@ -69,16 +70,16 @@ fn timing(arguments: &Arguments) -> Result<Option<Timing>, UsageError> {
             )),
         };
     };
-    let usual = Timing::of(rows);
+    let usual = SpeedTiming::of(rows);
     let each = each.unwrap_or(usual.each);
-    Ok(Some(Timing { each, ..usual }))
+    Ok(Some(SpeedTiming { each, ..usual }))
 }
 
 /// Which keys and ciphers are measured, if any.
-pub(super) const SPEEDS: [(&str, Option<Rows>); 3] = [
+pub(super) const SPEEDS: [(&str, Option<SpeedRows>); 3] = [
     ("none", None),
-    ("quick", Some(Rows::Quick)),
-    ("full", Some(Rows::Full)),
+    ("quick", Some(SpeedRows::Quick)),
+    ("full", Some(SpeedRows::Full)),
 ];
 
 fn seconds(text: &str) -> Result<Duration, UsageError> {
@@ -95,17 +96,20 @@ fn seconds(text: &str) -> Result<Duration, UsageError> {
 mod tests {
     use super::*;
 
-    fn planned(line: &str) -> Result<Option<Timing>, String> {
+    fn planned(line: &str) -> Result<Option<SpeedTiming>, String> {
         timing(&COMMAND.parsed(line)).map_err(|error| error.to_string())
     }
 
     #[test]
     fn flags_mean_what_they_say() {
-        assert_eq!(planned("").unwrap(), Some(Timing::of(Rows::Quick)));
+        assert_eq!(
+            planned("").unwrap(),
+            Some(SpeedTiming::of(SpeedRows::Quick))
+        );
         assert_eq!(planned("--speeds none").unwrap(), None);
         let long = planned("--speeds full --seconds 2.5s").unwrap().unwrap();
         let each = Duration::from_millis(2500);
-        assert_eq!((long.rows, long.each), (Rows::Full, each));
+        assert_eq!((long.rows, long.each), (SpeedRows::Full, each));
     }
 
     #[test]

@@ -9,13 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lexopt::Parser;
 use load::capacity::Finder;
+use load::failure::LoadStartFault;
 use load::options::{Search, TABLE, UnresolvedPlan};
-use load::outcome::{Frame, Outcome};
-use load::plan::Plan;
+use load::outcome::{Frame, LoadOutcome};
+use load::plan::LoadPlan;
 use load::run::{self, Run};
-use load::start_fault::StartFault;
-use measure::quantity::{Count, Nanoseconds};
-use measure::record::{Capacity, Record, Second, Warning};
+use measure::quantity::{Nanoseconds, RoundedCount};
+use measure::record::{CapacitySearch, LoadRecord, RunWarning, Second};
 use options::flags::overlaid;
 use options::{Problem, Report, Section};
 use wire::address::{Address, Endpoint};
@@ -25,13 +25,11 @@ use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::host;
 use crate::interrupt::Interrupt;
-use crate::load::date::Date;
-use crate::load::destination::Destination;
-use crate::load::files::{self, PlanFile};
-use crate::load::flags::{self, Flags};
-use crate::load::live::Line;
-use crate::load::resolve;
-use crate::measurement::failure::Cancel;
+use crate::load::destination::{Destination, RecordDate};
+use crate::load::flags::Flags;
+use crate::load::live::LiveLine;
+use crate::load::{PlanFile, flags, read, resolve};
+use crate::run::measurement::failure::Cancel;
 use crate::usage::UsageError;
 
 /// Makes a load, and reports its result.
@@ -62,12 +60,12 @@ const WAIT_STEP: Duration = Duration::from_millis(50);
 struct Prepared {
     command: Vec<String>,
     quiet: bool,
-    plan: Plan,
+    plan: LoadPlan,
     search: Option<Search>,
     /// How long it will take, if that is known.
     planned: Option<Duration>,
     start_at: Option<SystemTime>,
-    started: Date,
+    started: RecordDate,
     destination: Destination,
 }
 
@@ -96,7 +94,7 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
             None => return Err(refuse(report)),
         }
     }
-    let read = load::options::read(&root, &files::read, &sys::cpu::allowed_cpus(), &report);
+    let read = load::options::read(&root, &read, &sys::cpu::allowed_cpus(), &report);
     let Some((options, draft)) = read else {
         return Err(refuse(report));
     };
@@ -107,7 +105,7 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
     if let Some(at) = start_at {
         let ahead = at.duration_since(now).ok();
         if ahead.is_none_or(|ahead| ahead > START_AHEAD_MAX) {
-            let (at, now) = (Date::of(at), Date::of(now));
+            let (at, now) = (RecordDate::of(at), RecordDate::of(now));
             let problem = Problem::new(format!("{at} is not within the day that follows {now}"));
             Section::top(&TABLE, &root, &report).error(
                 "start-at",
@@ -116,7 +114,7 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
             return Err(refuse(report));
         }
     }
-    let started = Date::of(start_at.unwrap_or(now));
+    let started = RecordDate::of(start_at.unwrap_or(now));
     let destination = Destination::open(options.record.as_ref(), started).map_err(|fault| {
         fault.report("record", console);
         Exit::Usage
@@ -141,7 +139,7 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
 
 /// The addresses of all endpoints.
 fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<Vec<Address>, Exit> {
-    let one = |endpoint: &Endpoint| match resolve::resolve(endpoint) {
+    let one = |endpoint: &Endpoint| match resolve(endpoint) {
         Ok(resolved) => {
             if let Some(other) = resolved.others.first() {
                 let (address, count) = (&resolved.address, resolved.others.len());
@@ -173,7 +171,7 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, Exit> {
     // Without it, few clients fit; the others fail with a reason of their own.
     let _ = sys::limit::raise_open_files();
     let watch = Watch {
-        line: Line::to_stderr(console.colour()),
+        line: LiveLine::to_stderr(console.colour()),
         quiet: prepared.quiet,
         interrupt,
         console,
@@ -191,7 +189,7 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, Exit> {
     };
     let mut record = outcome.record(&prepared.plan, frame, capacity);
     if prepared.start_at.is_some() && !sys::clock::is_synchronized() {
-        record.warnings.push(Warning {
+        record.warnings.push(RunWarning {
             seen: "the clock of this host is not synchronized with others".to_owned(),
             hint: "hosts that begin at one time by --start-at need NTP".to_owned(),
         });
@@ -210,7 +208,7 @@ fn frame(prepared: &Prepared) -> Frame {
 
 /// Runs loads, and says how they go.
 struct Watch {
-    line: Line,
+    line: LiveLine,
     quiet: bool,
     interrupt: Interrupt,
     console: Console,
@@ -220,7 +218,7 @@ impl Watch {
     /// Waits for the moment of the beginning; a signal ends that.
     fn wait_until(&self, at: SystemTime) -> Result<(), Exit> {
         if !self.quiet {
-            let at = Date::of(at);
+            let at = RecordDate::of(at);
             self.console.say(format_args!("Waiting until {at}."));
         }
         while let Ok(left) = at.duration_since(SystemTime::now()) {
@@ -232,7 +230,7 @@ impl Watch {
         Ok(())
     }
 
-    fn one(&self, plan: &Plan, planned: Option<Duration>) -> Result<Outcome, Exit> {
+    fn one(&self, plan: &LoadPlan, planned: Option<Duration>) -> Result<LoadOutcome, Exit> {
         if !self.quiet {
             self.console.say(self.line.header(plan));
         }
@@ -240,7 +238,11 @@ impl Watch {
         self.follow(run, planned)
     }
 
-    fn search(&self, plan: &Plan, search: Search) -> Result<(Outcome, Capacity), Exit> {
+    fn search(
+        &self,
+        plan: &LoadPlan,
+        search: Search,
+    ) -> Result<(LoadOutcome, CapacitySearch), Exit> {
         if !self.quiet {
             let Search { limit, step, .. } = search;
             let step = Nanoseconds(step.as_nanos() as f64);
@@ -252,8 +254,10 @@ impl Watch {
         let mut finder = Finder::new(plan.clone(), search);
         while let Some(next) = finder.next_plan() {
             if !self.quiet {
-                self.console
-                    .say(format_args!("{}/s:", Count(next.arrival.first_per_s())));
+                self.console.say(format_args!(
+                    "{}/s:",
+                    RoundedCount(next.arrival.first_per_s())
+                ));
             }
             let run = self.begin(next.clone())?;
             let outcome = self.follow(run, Some(next.duration))?;
@@ -262,26 +266,26 @@ impl Watch {
         Ok(finder.finish())
     }
 
-    fn begin(&self, plan: Plan) -> Result<Run, Exit> {
+    fn begin(&self, plan: LoadPlan) -> Result<Run, Exit> {
         let run = run::start(plan).map_err(|fault| self.refused(&fault))?;
         self.interrupt.watch(run.stopper());
         Ok(run)
     }
 
-    fn refused(&self, fault: &StartFault) -> Exit {
+    fn refused(&self, fault: &LoadStartFault) -> Exit {
         self.console.error(fault);
         match fault {
-            StartFault::Tls(_) => {
+            LoadStartFault::Tls(_) => {
                 self.console
                     .hint("look at the files and names that the plan names");
                 Exit::Usage
             }
-            StartFault::Source(..) => {
+            LoadStartFault::Source(..) => {
                 self.console
                     .hint("`ip address` lists the addresses of this host");
                 Exit::Address
             }
-            StartFault::Kernel(_) => {
+            LoadStartFault::Kernel(_) => {
                 self.console
                     .hint("look at the limits of this process (`ulimit -a`)");
                 Exit::Failed
@@ -289,7 +293,7 @@ impl Watch {
         }
     }
 
-    fn follow(&self, mut run: Run, planned: Option<Duration>) -> Result<Outcome, Exit> {
+    fn follow(&self, mut run: Run, planned: Option<Duration>) -> Result<LoadOutcome, Exit> {
         let none = BTreeMap::new();
         while let Some(progress) = run.next_second() {
             if self.quiet {
@@ -326,7 +330,11 @@ impl Watch {
 
 const SUMMARY_WIDTH: usize = 80;
 
-fn hand_over(record: &Record, destination: Destination, console: Console) -> Result<Exit, Exit> {
+fn hand_over(
+    record: &LoadRecord,
+    destination: Destination,
+    console: Console,
+) -> Result<Exit, Exit> {
     let takes_output = destination.is_output();
     let written = destination.write(&record.to_json());
     let report = report::load::document(&[("", record)]);
@@ -359,7 +367,7 @@ fn tell_written(path: Option<PathBuf>, console: Console) {
 }
 
 /// Failures are a measurement, unless there is nothing else.
-fn exit_of(record: &Record) -> Exit {
+fn exit_of(record: &LoadRecord) -> Exit {
     let totals = record.totals;
     match &record.capacity {
         _ if totals.attempted > 0 && totals.succeeded == 0 => Exit::Fruitless,

@@ -8,7 +8,7 @@ use super::flags::Arguments;
 use super::help;
 use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::scenario::catalogue;
+use crate::run::scenario;
 use crate::usage::{UsageError, unknown};
 
 /// Prints the script for a shell.
@@ -35,7 +35,7 @@ fn with_program(act: impl FnOnce(&Program<'_>) -> Exit) -> Exit {
     let mut commands = vec![read(&load, Some(&TABLE))];
     commands.extend(help::TABLES.map(|command| read(command.help, None)));
     let names: Vec<_> = commands.iter().map(|command| command.name).collect();
-    let scenarios = catalogue::list(None).unwrap_or_default();
+    let scenarios = scenario::list(None).unwrap_or_default();
     for command in &mut commands {
         if command.name == "run" {
             command

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Once;
 use std::time::Duration;
 
-use measure::quantity::{Bytes, Count};
+use measure::quantity::{ByteCount, RoundedCount};
 use options::quantity;
 use sys::cpu::allowed_cpus;
 use sys::socket::Zoned;
@@ -14,7 +14,7 @@ use wire::address::{Address, UnixName};
 use super::flags::{Arguments, Command, wrong};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::origin::{Fault, Options, Origin, Totals, url};
+use crate::origin::{BoundOrigin, OriginFault, OriginOptions, Totals, url};
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -57,17 +57,17 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
         |fault| {
             console.fail(&fault, remedy(&fault));
             match fault {
-                Fault::Listen { .. } => Exit::Address,
-                Fault::Cpu { .. } => Exit::Usage,
-                Fault::Kernel(_) => Exit::Failed,
+                OriginFault::Listen { .. } => Exit::Address,
+                OriginFault::Cpu { .. } => Exit::Usage,
+                OriginFault::Kernel(_) => Exit::Failed,
             }
         },
         |()| Exit::Success,
     ))
 }
 
-fn serve(options: Options, quiet: bool, console: Console) -> Result<(), Fault> {
-    let origin = Origin::open(options)?;
+fn serve(options: OriginOptions, quiet: bool, console: Console) -> Result<(), OriginFault> {
+    let origin = BoundOrigin::open(options)?;
     if !quiet {
         for address in origin.addresses() {
             console.say(format_args!("listening on {}", url(address)));
@@ -83,15 +83,15 @@ fn serve(options: Options, quiet: bool, console: Console) -> Result<(), Fault> {
 fn summary(totals: &Totals) -> String {
     format!(
         "{} replies on {} connections, {}",
-        Count(totals.replies as f64),
-        Count(totals.connections as f64),
-        Bytes(totals.sent_bytes),
+        RoundedCount(totals.replies as f64),
+        RoundedCount(totals.connections as f64),
+        ByteCount(totals.sent_bytes),
     )
 }
 
-fn remedy(fault: &Fault) -> &'static str {
+fn remedy(fault: &OriginFault) -> &'static str {
     match fault {
-        Fault::Listen { error, .. } => match error.kind() {
+        OriginFault::Listen { error, .. } => match error.kind() {
             ErrorKind::AddrInUse => {
                 "another program has it (`ss -ltnp` says which); port 0 takes a free one"
             }
@@ -99,8 +99,8 @@ fn remedy(fault: &Fault) -> &'static str {
             ErrorKind::AddrNotAvailable => "the address must be one of this host (`ip address`)",
             _ => "--listen takes ADDRESS:PORT, --unix a path in a folder that is there",
         },
-        Fault::Cpu { .. } => "--cpus takes CPUs that this process may use, or none",
-        Fault::Kernel(_) => "look at the limits of this process (`ulimit -a`)",
+        OriginFault::Cpu { .. } => "--cpus takes CPUs that this process may use, or none",
+        OriginFault::Kernel(_) => "look at the limits of this process (`ulimit -a`)",
     }
 }
 
@@ -114,7 +114,7 @@ fn warn(error: &io::Error) {
     });
 }
 
-fn options(arguments: &Arguments) -> Result<Options, UsageError> {
+fn options(arguments: &Arguments) -> Result<OriginOptions, UsageError> {
     let mut listen = arguments.all("listen", address)?;
     for path in arguments.values("unix") {
         listen.push(unix(path)?);
@@ -134,7 +134,7 @@ fn options(arguments: &Arguments) -> Result<Options, UsageError> {
     } else {
         cpus.len()
     };
-    Ok(Options {
+    Ok(OriginOptions {
         listen,
         threads: threads.unwrap_or_else(|| clamp(usual)),
         cpus,
@@ -193,7 +193,7 @@ fn idle(text: &str) -> Result<Duration, UsageError> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Options, String> {
+    fn parsed(line: &str) -> Result<OriginOptions, String> {
         options(&COMMAND.parsed(line)).map_err(|error| error.to_string())
     }
 

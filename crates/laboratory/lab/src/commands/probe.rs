@@ -5,15 +5,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use load::observe::chain::Roots;
-use load::plan::{ClientCertificate, ProxyVersion};
+use load::observe::chain::TrustedRoots;
+use load::plan::{OwnCertificate, ProxyVersion};
 use measure::probe::ProbeReport;
 use options::{Report, quantity};
 use probe::expect::{Expectations, Unmet};
-use probe::facts;
-use probe::points;
-use probe::run::{Limits, Options, probe};
-use report::Document;
+use probe::run::{ProbeOptions, WaitLimits, probe};
+use probe::{facts, points};
+use report::ReportDocument;
 use sys::process;
 use sys::socket::Zoned;
 use wire::address::{Address, AddressError, Endpoint};
@@ -21,11 +20,9 @@ use wire::starttls::Dialect;
 use wire::text::line;
 
 use super::flags::{Arguments, Command, wrong};
-
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::load::files::{PlanFile, read};
-use crate::load::resolve::{Resolved, resolve};
+use crate::load::{PlanFile, ResolvedAddress, read, resolve};
 use crate::pages::{check_page, ended, write_page};
 use crate::usage::UsageError;
 
@@ -143,7 +140,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
 /// Writes a page, or prints the same or JSON.
 pub(super) fn give(
     arguments: &Arguments,
-    document: impl FnOnce() -> Document,
+    document: impl FnOnce() -> ReportDocument,
     json: impl FnOnce() -> String,
     console: Console,
 ) -> Exit {
@@ -213,7 +210,7 @@ fn tell_unmet(unmet: &[Unmet], console: Console) -> Exit {
 }
 
 /// Reads flags and files, and looks up names.
-fn options(arguments: &Arguments, hosts: Vec<String>) -> Result<Options, UsageError> {
+fn options(arguments: &Arguments, hosts: Vec<String>) -> Result<ProbeOptions, UsageError> {
     let endpoints = hosts.iter().map(|host| endpoint(host));
     let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
     let connect = arguments.all("connect", |text| socket_address("connect", text))?;
@@ -241,7 +238,7 @@ fn options(arguments: &Arguments, hosts: Vec<String>) -> Result<Options, UsageEr
     };
     let starttls = arguments.choice("starttls", Dialect::ALL)?;
     let authority = server_name.clone().unwrap_or_else(|| name.clone());
-    Ok(Options {
+    Ok(ProbeOptions {
         expected_name: Some(authority.clone()),
         proxy: arguments.choice("send-proxy", ProxyVersion::NAMED)?,
         starttls,
@@ -319,7 +316,7 @@ pub(super) fn addresses(
     for (host, endpoint) in hosts.iter().zip(endpoints) {
         match resolve(endpoint) {
             Err(reason) => unresolved.push((host.clone(), reason)),
-            Ok(Resolved { address, others }) => {
+            Ok(ResolvedAddress { address, others }) => {
                 let first = match address {
                     Address::Ip(address) => Some(address),
                     Address::Unix(_) | Address::Inherited(_) => None,
@@ -356,7 +353,7 @@ fn server_name(text: &str) -> Result<Option<String>, UsageError> {
     }
 }
 
-pub(super) fn limits(arguments: &Arguments) -> Result<Limits, UsageError> {
+pub(super) fn limits(arguments: &Arguments) -> Result<WaitLimits, UsageError> {
     let limit = |flag, max: Duration, range, example| {
         arguments.one(flag, |text| {
             let read = quantity::duration(text);
@@ -372,7 +369,7 @@ pub(super) fn limits(arguments: &Arguments) -> Result<Limits, UsageError> {
         "30s",
     )?;
     let address = limit("max-time", MAX_TIME_MAX, "is no time from 10ms to 1h", "5m")?;
-    Ok(Limits {
+    Ok(WaitLimits {
         connection: connection.unwrap_or(Duration::from_secs(5)),
         greeting: greeting.unwrap_or(Duration::from_secs(30)),
         address: address.unwrap_or(MAX_TIME),
@@ -388,7 +385,7 @@ pub(super) fn roots(arguments: &Arguments) -> Result<Option<Vec<u8>>, UsageError
     match arguments.path("ca") {
         Some(path) => {
             let pem = file("ca", &path)?;
-            if Roots::read(&pem).is_none() {
+            if TrustedRoots::read(&pem).is_none() {
                 let text = format!("{} holds no certificate", path.display());
                 return Err(UsageError::new(
                     text,
@@ -404,12 +401,12 @@ pub(super) fn roots(arguments: &Arguments) -> Result<Option<Vec<u8>>, UsageError
     }
 }
 
-fn client_certificate(arguments: &Arguments) -> Result<Option<ClientCertificate>, UsageError> {
+fn client_certificate(arguments: &Arguments) -> Result<Option<OwnCertificate>, UsageError> {
     let path: Option<PathBuf> = arguments.path("client-certificate");
     let pem = path
         .map(|path| file("client-certificate", &path))
         .transpose()?;
-    Ok(pem.map(|pem| ClientCertificate {
+    Ok(pem.map(|pem| OwnCertificate {
         chain_pem: pem.clone(),
         key_pem: pem,
     }))
@@ -444,7 +441,7 @@ pub(super) fn get(path: &str, authority: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Options, String> {
+    fn read(line: &str) -> Result<ProbeOptions, String> {
         let arguments = COMMAND.parsed(line);
         let hosts = arguments.texts().unwrap();
         options(&arguments, hosts).map_err(|error| error.to_string())

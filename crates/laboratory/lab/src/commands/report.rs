@@ -7,19 +7,18 @@ use std::time::SystemTime;
 
 use load::options::value::OrNone;
 use measure::merge::merged;
-use measure::record::Record;
-use report::Document;
-use report::experiment::{Refusal, Subject};
+use measure::record::LoadRecord;
+use report::ReportDocument;
+use report::experiment::{CardRefusal, CardSubject};
 
 use super::flags::{Arguments, Command};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::load::date::Date;
-use crate::load::destination::Destination;
+use crate::load::destination::{Destination, RecordDate};
 use crate::pages::{
-    WriteFault, check_card, check_page, ended, write_card, write_files, write_page,
+    NamedRecords, Records, WriteFault, check_card, check_page, ended, open_all, tame, write_files,
+    write_page,
 };
-use crate::records::{Named, Records, open_all, tame};
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -28,7 +27,7 @@ pub(super) const COMMAND: Command = Command {
     help: "\
 lariat-lab report: tables, figures and a page from records of loads or experiments
 
-  lariat-lab report RECORD… [-o PAGE.html] [--svg DIR] [--csv DIR] [--card CARD.png]
+  lariat-lab report RECORD… [-o PAGE.html] [--svg DIR] [--csv DIR] [--card CARD.svg]
 
 Shows one record of a load as the load itself does, and compares several in the order in which they
 are named. Of an experiment it says first where a target is better, then shows each scenario.
@@ -43,10 +42,10 @@ record may be compressed by gzip.
   --merge SUM.json
       Make one record of loads that several hosts began together (`lariat-lab load --start-at`),
       write it there, and report it alone
-  --card CARD.png
-      Write one claim of an experiment as a picture of 1200 by 630 pixels, or as CARD.svg: how much
-      better the first target is than all others, on which host, and the command that repeats it.
-      What the record does not bear is refused
+  --card CARD.svg
+      Write one claim of an experiment as a picture of 1200 by 630 pixels: how much better the
+      first target is than all others, on which host, and the command that repeats it. What the
+      record does not bear is refused
   --scenario NAME
       The scenario that the card is about, if the record has several
   --context WORDS
@@ -66,7 +65,7 @@ Examples:
     lariat-lab report run.jsonl -o run.html
 
   One finding to show around:
-    lariat-lab report run.jsonl --card card.png --context 'TLS 1.3, P-256, PSK'
+    lariat-lab report run.jsonl --card card.svg --context 'TLS 1.3, P-256, PSK'
 
 docs/reference/record.md and docs/reference/experiment.md describe records, and which numbers
 programs can read off a page.
@@ -105,7 +104,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     let report = match &records {
         Records::Loads(named) => report::load::document(&named.list()),
         Records::Experiments(named) => report::experiment::document(&named.list()),
-        Records::Mixed(..) => Document::default(),
+        Records::Mixed(..) => ReportDocument::default(),
     };
     let is_whole = records.len() == paths.len() || arguments.has("merge");
     let written = write_all(arguments, &report, "", console);
@@ -130,25 +129,25 @@ fn card(
         }
     };
     let (scenario, context) = (arguments.text("scenario")?, arguments.text("context")?);
-    let subject = Subject {
+    let subject = CardSubject {
         scenario: scenario.as_deref(),
         context: context.as_deref(),
     };
     // Names in a refusal are the record's.
-    let refused = |refusal: Refusal| {
+    let refused = |refusal: CardRefusal| {
         let [seen, hint] = [refusal.seen, refusal.hint].map(|text| tame(&text));
         UsageError::new(format!("no card: {seen}"), hint)
     };
     let svg = report::experiment::card(experiment, subject).map_err(refused)?;
-    Ok(ended(write_card(path, &svg, console), console))
+    Ok(ended(write_page(path, &svg, console), console))
 }
 
 /// The sum of records, which is written; or how the program ends.
 fn merge(
-    named: &Named<Record>,
+    named: &NamedRecords<LoadRecord>,
     path: &Path,
     console: Console,
-) -> Result<Result<Named<Record>, Exit>, UsageError> {
+) -> Result<Result<NamedRecords<LoadRecord>, Exit>, UsageError> {
     let parts: Vec<_> = named.records.iter().collect();
     let sum = merged(&parts).map_err(|fault| {
         let hint = "begin the same load on all hosts with --start-at, and name all their records";
@@ -157,14 +156,14 @@ fn merge(
         UsageError::new(format!("these records are not of one load: {fault}"), hint)
     })?;
     let target = OrNone::This(path.to_owned());
-    let now = Date::of(SystemTime::now());
+    let now = RecordDate::of(SystemTime::now());
     let written =
         Destination::open(Some(&target), now).and_then(|place| place.write(&sum.to_json()));
     if let Err(fault) = written {
         fault.report("merge", console);
         return Ok(Err(Exit::Failed));
     }
-    Ok(Ok(Named {
+    Ok(Ok(NamedRecords {
         names: vec!["sum".to_owned()],
         records: vec![sum],
     }))
@@ -183,7 +182,7 @@ fn records_of(arguments: &Arguments) -> Result<Vec<PathBuf>, UsageError> {
     check_card(arguments.path("card").as_deref(), &records)?;
     for flag in ["scenario", "context"] {
         if arguments.has(flag) && !arguments.has("card") {
-            let hint = "add --card CARD.png, or leave it out: a page has all of them";
+            let hint = "add --card CARD.svg, or leave it out: a page has all of them";
             return Err(UsageError::new(format!("--{flag} is of a card"), hint));
         }
     }
@@ -204,7 +203,7 @@ fn of_one_kind(records: Records) -> Result<Records, UsageError> {
 /// Writes or prints a report: of its figures those with names that begin so.
 pub(super) fn write_all(
     arguments: &Arguments,
-    report: &Document,
+    report: &ReportDocument,
     figures: &str,
     console: Console,
 ) -> Result<(), WriteFault> {
@@ -231,11 +230,11 @@ mod tests {
 
     #[test]
     fn records_do_not_speak_to_the_terminal() {
-        let started = |text: &str| Record {
+        let started = |text: &str| LoadRecord {
             started: text.to_owned(),
-            ..Record::default()
+            ..LoadRecord::default()
         };
-        let named = Named {
+        let named = NamedRecords {
             names: Vec::new(),
             records: vec![started("\u{1b}[2J"), started("later")],
         };

@@ -10,30 +10,30 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use lexopt::Parser;
-use measure::experiment::{self, Event, FailureKind, Moment, Placement};
+use measure::experiment::{self, FailureKind, Placement, RunEvent, RunMoment};
 use measure::host::HostReport;
 use measure::record::Tool;
 use options::Complaint;
 
-use super::run_arguments::{self as arguments, Mode, Request};
+use super::run_arguments as arguments;
+use super::run_arguments::{Mode, Request};
 use super::targets::{check_name, programs, report_fault, with_root};
 use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::experiment::journal::{Journal, JournalFault};
-use crate::experiment::needs::Means;
-use crate::experiment::resolved::ResolvedTarget;
-use crate::experiment::{Experiment, Past, Tally, now, placement};
-use crate::host::{self, Timing};
+use crate::host::SpeedTiming;
 use crate::interrupt::Interrupt;
-use crate::load::date::Date;
-use crate::measurement::failure::Cancel;
+use crate::load::destination::RecordDate;
 use crate::process::scratch::Scratch;
-use crate::scenario::catalogue::{self as scenarios, Listed};
-use crate::scenario::expansion::{self, Contender, Expanded};
-use crate::target::catalogue as targets;
-use crate::target::form::Target;
-use crate::target::program::Builds;
+use crate::run::journal::{Journal, JournalFault};
+use crate::run::measurement::failure::Cancel;
+use crate::run::needs::{Means, ResolvedTarget};
+use crate::run::scenario::expansion::{Contender, Expanded};
+use crate::run::scenario::{ListedScenario, expansion};
+use crate::run::{ExperimentRun, RecordedPast, RunTally, needs, now, scenario as scenarios};
+use crate::targets::form::TestTarget;
+use crate::targets::program::Builds;
 use crate::usage::UsageError;
+use crate::{host, targets};
 
 /// Between two checks for a signal.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -87,7 +87,7 @@ fn prepare(request: &Request, console: Console) -> Result<Prepared, Refused> {
     let listed = scenarios::choose(&request.scenarios, request.scenario_folder.as_deref());
     let listed = listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
     let host = host::report(None);
-    let placement = placement::place(&request.seating, &host.cores).map_err(|denied| {
+    let placement = needs::place(&request.seating, &host.cores).map_err(|denied| {
         let allowed: Vec<_> = host.cores.iter().map(|core| core.cpu.to_string()).collect();
         Err(UsageError::new(
             denied.to_string(),
@@ -104,7 +104,7 @@ fn prepare(request: &Request, console: Console) -> Result<Prepared, Refused> {
     })
 }
 
-fn targets(request: &Request, console: Console) -> Result<Vec<Target>, Refused> {
+fn targets(request: &Request, console: Console) -> Result<Vec<TestTarget>, Refused> {
     let folder = request.arguments.path("target-folder");
     let targets = targets::load_all(folder.as_deref());
     let targets = targets.map_err(|fault| Ok(report_fault(&fault, console)))?;
@@ -115,7 +115,7 @@ fn targets(request: &Request, console: Console) -> Result<Vec<Target>, Refused> 
     Ok(targets)
 }
 
-fn builds(request: &Request, targets: &[Target]) -> Result<Builds, UsageError> {
+fn builds(request: &Request, targets: &[TestTarget]) -> Result<Builds, UsageError> {
     let programs = programs(&request.arguments, targets)?;
     let builds = Builds {
         programs,
@@ -126,7 +126,7 @@ fn builds(request: &Request, targets: &[Target]) -> Result<Builds, UsageError> {
 
 /// The programs of those targets that take part; after them, of what they load or are loaded by.
 fn resolve(
-    targets: Vec<Target>,
+    targets: Vec<TestTarget>,
     expanded: &[Expanded],
     builds: &Builds,
 ) -> Result<Vec<ResolvedTarget>, Refused> {
@@ -156,8 +156,8 @@ fn resolve(
 
 /// Configurations of all scenarios. Faults of all files are reported at once.
 fn expand(
-    listed: &[Listed],
-    targets: &[Target],
+    listed: &[ListedScenario],
+    targets: &[TestTarget],
     builds: &Builds,
     request: &Request,
     host: &HostReport,
@@ -171,7 +171,7 @@ fn expand(
     let contenders: Vec<_> = contenders.collect();
     let mut forms = Vec::new();
     let mut is_wrong = false;
-    let mut report = |listed: &Listed, wrong: Vec<Complaint>| {
+    let mut report = |listed: &ListedScenario, wrong: Vec<Complaint>| {
         console.tell(wrong, Some((&listed.path, &listed.text)));
         is_wrong = true;
     };
@@ -220,15 +220,22 @@ fn list(request: &Request, console: Console) -> Result<Exit, UsageError> {
 
 /// A run of its own.
 fn begin(mut prepared: Prepared, request: &Request, words: Vec<String>, console: Console) -> Exit {
-    let date = Date::of(SystemTime::now());
+    let date = RecordDate::of(SystemTime::now());
     let begun = Ground::new(request, console).and_then(|ground| {
         let journal = Journal::create(request.record.as_deref(), date);
         let mut journal = journal.map_err(|fault| refuse(&fault, console))?;
         let plan = plan(&mut prepared, request, words, date, &ground);
-        let first = Event::Began(Box::new(plan.clone()));
+        let first = RunEvent::Began(Box::new(plan.clone()));
         let written = journal.append(&first);
         written.map_err(|fault| refuse(&fault, console))?;
-        carry_out(&prepared, &plan, journal, Past::default(), request, &ground)
+        carry_out(
+            &prepared,
+            &plan,
+            journal,
+            RecordedPast::default(),
+            request,
+            &ground,
+        )
     });
     begun.unwrap_or_else(|exit| exit)
 }
@@ -282,9 +289,9 @@ fn plan(
     prepared: &mut Prepared,
     request: &Request,
     words: Vec<String>,
-    date: Date,
+    date: RecordDate,
     ground: &Ground,
-) -> experiment::Plan {
+) -> experiment::ExperimentPlan {
     measure_speeds(prepared, request, ground);
     let seed = request.seed.unwrap_or_else(|| seed_of(date));
     let mut command = vec!["lariat-lab".to_owned(), "run".to_owned()];
@@ -292,7 +299,7 @@ fn plan(
     if request.seed.is_none() {
         command.extend(["--seed".to_owned(), seed.to_string()]);
     }
-    experiment::Plan {
+    experiment::ExperimentPlan {
         format: experiment::FORMAT,
         tool: Tool {
             name: "lariat-lab".to_owned(),
@@ -320,7 +327,7 @@ fn measure_speeds(prepared: &mut Prepared, request: &Request, ground: &Ground) {
     let Some(rows) = request.speeds else {
         return;
     };
-    let timing = Timing::of(rows);
+    let timing = SpeedTiming::of(rows);
     if !request.quiet {
         let seconds = timing.total().as_secs();
         console.say(format_args!(
@@ -345,14 +352,14 @@ fn measure_speeds(prepared: &mut Prepared, request: &Request, ground: &Ground) {
 }
 
 /// Without `--seed`: another order in each run, as a number for `--seed`.
-fn seed_of(date: Date) -> u64 {
+fn seed_of(date: RecordDate) -> u64 {
     let digits = date.compact();
     let digits = digits.chars().filter(char::is_ascii_digit);
     digits.collect::<String>().parse().unwrap_or(1)
 }
 
 /// The targets that take part, in the order of the tables; the versions of those that are there.
-fn recorded(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::Target> {
+fn recorded(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::TargetDescription> {
     let targets = prepared.resolved.iter_mut().map(|one| {
         one.probe(folder);
         one.recorded()
@@ -400,13 +407,13 @@ fn resume(path: &Path, request: &Request, words: Vec<String>, console: Console) 
         }
         let mut command = vec!["lariat-lab".to_owned(), "run".to_owned()];
         command.extend(words);
-        let moment = Event::Resumed(Moment { at: now(), command });
+        let moment = RunEvent::Resumed(RunMoment { at: now(), command });
         let written = journal.append(&moment);
         written.map_err(|fault| refuse(&fault, console))?;
         if is_complete {
             console.say("it has come to its end; what failed is measured again");
         }
-        let past = Past::of(&record, !is_complete);
+        let past = RecordedPast::of(&record, !is_complete);
         carry_out(&prepared, &record.plan, journal, past, request, &ground)
     });
     resumed.unwrap_or_else(|exit| exit)
@@ -414,15 +421,15 @@ fn resume(path: &Path, request: &Request, words: Vec<String>, console: Console) 
 
 fn carry_out(
     prepared: &Prepared,
-    plan: &experiment::Plan,
+    plan: &experiment::ExperimentPlan,
     mut journal: Journal,
-    past: Past,
+    past: RecordedPast,
     request: &Request,
     ground: &Ground,
 ) -> Result<Exit, Exit> {
     let console = ground.console;
     report_missing(plan, &prepared.resolved, console);
-    let run = Experiment {
+    let run = ExperimentRun {
         plan,
         scenarios: &prepared.expanded,
         resolved: &prepared.resolved,
@@ -446,7 +453,11 @@ fn carry_out(
 }
 
 /// Targets that take no part, and the remedy.
-fn report_missing(plan: &experiment::Plan, resolved: &[ResolvedTarget], console: Console) {
+fn report_missing(
+    plan: &experiment::ExperimentPlan,
+    resolved: &[ResolvedTarget],
+    console: Console,
+) {
     for target in &plan.targets {
         let one = resolved.iter().find(|one| one.target.name == target.name);
         if let Some(Err(missing)) = one.map(|one| &one.program) {
@@ -456,7 +467,7 @@ fn report_missing(plan: &experiment::Plan, resolved: &[ResolvedTarget], console:
     }
 }
 
-fn conclude(tally: Tally, journal: &Journal, request: &Request, console: Console) -> Exit {
+fn conclude(tally: RunTally, journal: &Journal, request: &Request, console: Console) -> Exit {
     let path = journal.path().display().to_string();
     if !tally.is_complete {
         console.say(format_args!("stopped; the record is {path}"));
@@ -470,15 +481,15 @@ fn conclude(tally: Tally, journal: &Journal, request: &Request, console: Console
         ));
     }
     match tally {
-        Tally { measured: 0, .. } => {
+        RunTally { measured: 0, .. } => {
             console.fail(
                 "no configuration was measured",
                 "the reasons stand above, and in the record",
             );
             Exit::Failed
         }
-        Tally { lacking: 0, .. } => Exit::Success,
-        Tally { lacking, .. } => {
+        RunTally { lacking: 0, .. } => Exit::Success,
+        RunTally { lacking, .. } => {
             console.warn(format_args!(
                 "{lacking} configurations have fewer measurements than planned"
             ));

@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::Parser;
-use load::speed::Rows;
+use load::speed::SpeedRows;
 use measure::host::HostReport;
 use options::quantity;
 
 use super::flags::{Arguments, Command, pair, wrong};
 use super::host::SPEEDS;
 use crate::exit::Exit;
-use crate::experiment::placement::Seating;
-use crate::scenario::expansion::Asked;
+use crate::run::needs::Seating;
+use crate::run::scenario::expansion::ScenarioOverrides;
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -118,7 +118,7 @@ pub(super) struct Request {
     pub(super) only: BTreeMap<String, Vec<String>>,
     pub(super) seating: Seating,
     /// Which keys and ciphers are measured first, if any.
-    pub(super) speeds: Option<Rows>,
+    pub(super) speeds: Option<SpeedRows>,
     pub(super) record: Option<PathBuf>,
     pub(super) resume: Option<PathBuf>,
     pub(super) scenario_folder: Option<PathBuf>,
@@ -128,9 +128,9 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn asked(&self, host: &HostReport) -> Asked {
+    pub(super) fn asked(&self, host: &HostReport) -> ScenarioOverrides {
         let lacking = host.abilities.iter().filter(|ability| !ability.is_there);
-        Asked {
+        ScenarioOverrides {
             is_quick: self.mode == Mode::Quick,
             targets: self.targets.clone(),
             repeats: self.repeats,
@@ -179,8 +179,8 @@ fn parse(arguments: Arguments) -> Result<Request, UsageError> {
         Mode::Quick
     };
     let usual = match mode {
-        Mode::Quick => Rows::Quick,
-        Mode::Full => Rows::Full,
+        Mode::Quick => SpeedRows::Quick,
+        Mode::Full => SpeedRows::Full,
     };
     let mut only: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (factor, values) in arguments.all("only", |text| {

@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use measure::probe::ProbeReport;
-use probe::run::{Limits, Options, probe};
+use probe::run::{ProbeOptions, WaitLimits, probe};
 
 use super::flags::{Arguments, Command};
 use super::probe::{addresses, endpoint, get, give, host_of, json_line, limits, now_s, roots};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::load::files::PlanFile;
+use crate::load::PlanFile;
 use crate::pages::check_page;
 use crate::usage::UsageError;
 
@@ -78,9 +78,9 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
 /// The sites of a file, looked up.
 fn sites(
     path: &Path,
-    limits: Limits,
+    limits: WaitLimits,
     roots_pem: Option<Vec<u8>>,
-) -> Result<Vec<Options>, UsageError> {
+) -> Result<Vec<ProbeOptions>, UsageError> {
     let hint = "a list has a HOST or HOST:PORT per line";
     let file = PlanFile::open(path).map_err(|text| UsageError::new(text, hint))?;
     let mut sites = Vec::new();
@@ -97,7 +97,7 @@ fn sites(
         let (mut addresses, unresolved) = addresses(&hosts, std::slice::from_ref(&endpoint));
         addresses.truncate(ADDRESSES_MAX);
         let name = host_of(&endpoint);
-        sites.push(Options {
+        sites.push(ProbeOptions {
             addresses,
             unresolved,
             server_name: name.parse::<IpAddr>().is_err().then(|| name.clone()),
@@ -128,7 +128,7 @@ fn sites(
 }
 
 /// Sites that share an address come one after the other.
-fn groups(sites: &[Options]) -> Vec<Vec<usize>> {
+fn groups(sites: &[ProbeOptions]) -> Vec<Vec<usize>> {
     let mut groups: Vec<(Vec<IpAddr>, Vec<usize>)> = Vec::new();
     for (index, site) in sites.iter().enumerate() {
         let mut hosts: Vec<IpAddr> = site.addresses.iter().map(|one| one.ip()).collect();
@@ -148,7 +148,7 @@ fn groups(sites: &[Options]) -> Vec<Vec<usize>> {
 }
 
 /// The reports in the order of the list.
-fn survey(sites: Vec<Options>, at_once: usize) -> Vec<ProbeReport> {
+fn survey(sites: Vec<ProbeOptions>, at_once: usize) -> Vec<ProbeReport> {
     let waiting = Mutex::new(groups(&sites));
     let done = Mutex::new(Vec::new());
     let lock = |reports: &Mutex<Vec<(usize, ProbeReport)>>, one| {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn one_host_is_visited_by_one_at_a_time() {
-        let site = |addresses: &[&str]| Options {
+        let site = |addresses: &[&str]| ProbeOptions {
             hosts: Vec::new(),
             addresses: addresses.iter().map(|one| one.parse().unwrap()).collect(),
             unresolved: Vec::new(),
@@ -194,7 +194,7 @@ mod tests {
             client_certificate: None,
             roots_pem: None,
             request: Vec::new(),
-            limits: Limits {
+            limits: WaitLimits {
                 connection: Duration::ZERO,
                 greeting: Duration::ZERO,
                 address: Duration::ZERO,

@@ -8,12 +8,12 @@ use super::flags::{Arguments, Command, pair};
 use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::process::scratch::Scratch;
-use crate::scenario::catalogue as scenarios;
-use crate::target::catalogue::{self, CatalogueFault};
-use crate::target::form::Target;
-use crate::target::install;
-use crate::target::program::{self, Builds, Missing, Program};
-use crate::target::root::{self, Root, RootFault};
+use crate::run::scenario as scenarios;
+use crate::targets;
+use crate::targets::form::TestTarget;
+use crate::targets::program::{Builds, MissingProgram, TargetProgram};
+use crate::targets::root::{PackageRoot, RootFault};
+use crate::targets::{TargetsFault, program, root};
 use crate::usage::{UsageError, unknown};
 
 pub(super) const COMMAND: Command = Command {
@@ -53,14 +53,14 @@ Examples:
 };
 
 struct Row<'p> {
-    target: &'p Target,
-    found: Result<(Program, Vec<String>), Missing>,
+    target: &'p TestTarget,
+    found: Result<(TargetProgram, Vec<String>), MissingProgram>,
 }
 
 /// Lists every target, those that are named or those of a scenario, and installs what is missing if
 /// it is asked to.
 pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
-    let all = match catalogue::load_all(arguments.path("target-folder").as_deref()) {
+    let all = match targets::load_all(arguments.path("target-folder").as_deref()) {
         Ok(targets) => targets,
         Err(fault) => return Ok(report_fault(&fault, console)),
     };
@@ -84,7 +84,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     }
     let exit = print(text);
     let missing = rows.iter().filter_map(|row| row.found.as_ref().err());
-    let hints: std::collections::BTreeSet<_> = missing.map(Missing::hint).collect();
+    let hints: std::collections::BTreeSet<_> = missing.map(MissingProgram::hint).collect();
     for hint in &hints {
         console.hint(hint);
     }
@@ -98,7 +98,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
 /// Programs that were named, of targets that there are.
 pub(super) fn programs(
     arguments: &Arguments,
-    all: &[Target],
+    all: &[TestTarget],
 ) -> Result<BTreeMap<String, PathBuf>, UsageError> {
     let pairs = arguments.all("program", |text| {
         let (name, path) = pair("program", text, "haproxy-tcp=/opt/haproxy/sbin/haproxy")?;
@@ -108,7 +108,7 @@ pub(super) fn programs(
     Ok(pairs.into_iter().collect())
 }
 
-pub(super) fn check_name(name: &str, all: &[Target]) -> Result<(), UsageError> {
+pub(super) fn check_name(name: &str, all: &[TestTarget]) -> Result<(), UsageError> {
     let names = all.iter().map(|target| target.name.as_str());
     if names.clone().any(|known| known == name) {
         Ok(())
@@ -152,13 +152,13 @@ fn refused(fault: RootFault) -> UsageError {
 /// Whether the root of the suite is there, made if it lacked any of these targets.
 fn make_root(
     arguments: &Arguments,
-    chosen: &[&Target],
+    chosen: &[&TestTarget],
     builds: &Builds,
     console: Console,
 ) -> Result<bool, UsageError> {
     let suite = arguments.text("suite")?.unwrap_or_default();
     let folder = roots(arguments)?;
-    let is_whole = |root: Root| {
+    let is_whole = |root: PackageRoot| {
         let builds = Builds {
             root: Some(root),
             ..builds.clone()
@@ -189,7 +189,7 @@ fn make_root(
     Ok(made.is_ok())
 }
 
-pub(super) fn report_fault(fault: &CatalogueFault, console: Console) -> Exit {
+pub(super) fn report_fault(fault: &TargetsFault, console: Console) -> Exit {
     console.fail(
         fault,
         "--target-folder names a folder with a folder for each target, as targets/ is one",
@@ -197,7 +197,7 @@ pub(super) fn report_fault(fault: &CatalogueFault, console: Console) -> Exit {
     Exit::Usage
 }
 
-fn chosen<'p>(all: &'p [Target], words: &[String]) -> Result<Vec<&'p Target>, UsageError> {
+fn chosen<'p>(all: &'p [TestTarget], words: &[String]) -> Result<Vec<&'p TestTarget>, UsageError> {
     if words.is_empty() {
         return Ok(all.iter().collect());
     }
@@ -219,11 +219,11 @@ fn chosen<'p>(all: &'p [Target], words: &[String]) -> Result<Vec<&'p Target>, Us
             None => return Err(unknown("target or scenario", word, names)),
         }
     }
-    let is_wanted = |target: &&Target| wanted.contains(&target.name);
+    let is_wanted = |target: &&TestTarget| wanted.contains(&target.name);
     Ok(all.iter().filter(is_wanted).collect())
 }
 
-fn install_missing(targets: &[&Target], builds: &Builds, console: Console) -> bool {
+fn install_missing(targets: &[&TestTarget], builds: &Builds, console: Console) -> bool {
     let missing = targets.iter().filter(|target| {
         !builds.programs.contains_key(&target.name) && builds.find(target).is_err()
     });
@@ -236,7 +236,7 @@ fn install_missing(targets: &[&Target], builds: &Builds, console: Console) -> bo
         return true;
     }
     console.say(format_args!("installing {}", packages.join(", ")));
-    match install::install(&packages) {
+    match root::install(&packages) {
         Ok(()) => true,
         Err(fault) => {
             console.error(&fault);
@@ -247,7 +247,7 @@ fn install_missing(targets: &[&Target], builds: &Builds, console: Console) -> bo
     }
 }
 
-fn look<'p>(target: &'p Target, builds: &Builds) -> Row<'p> {
+fn look<'p>(target: &'p TestTarget, builds: &Builds) -> Row<'p> {
     let found = builds.find(target).map(|program| {
         let may_run = program.root.is_none() || sys::process::is_root();
         let lines = if may_run {
@@ -261,7 +261,7 @@ fn look<'p>(target: &'p Target, builds: &Builds) -> Row<'p> {
 }
 
 /// What there is in roots, by their packages: nothing of it is run.
-fn tables_of_roots(targets: &[&Target], builds: &Builds) -> String {
+fn tables_of_roots(targets: &[&TestTarget], builds: &Builds) -> String {
     let mut text = String::new();
     for root in root::list(&builds.roots) {
         text += &format!("\nroot {} ({})\n", root.name, root.path.display());
@@ -281,7 +281,7 @@ fn tables_of_roots(targets: &[&Target], builds: &Builds) -> String {
     text
 }
 
-fn versions(target: &Target, program: &Program) -> Vec<String> {
+fn versions(target: &TestTarget, program: &TargetProgram) -> Vec<String> {
     let scratch = match Scratch::new() {
         Ok(scratch) => scratch,
         Err(fault) => return vec![fault.to_string()],
@@ -313,6 +313,6 @@ fn table(rows: &[Row<'_>]) -> String {
     text
 }
 
-fn place(path: &Path, program: &Program) -> String {
+fn place(path: &Path, program: &TargetProgram) -> String {
     format!("{} ({})", path.display(), program.from)
 }

@@ -1,15 +1,16 @@
-//! What the kernel can do for a terminator: tried, not looked up; and why not, where it cannot.
-//!
-//! Opens connections to itself on loopback; nothing is sent over them.
+//! Abilities of the kernel and of programs on this host, and limits of the kernel and of this
+//! process.
 
 use std::io::{self, ErrorKind};
 
-use measure::host::Ability;
+use measure::host::{Ability, HostFact};
+use measure::quantity::{ByteCount, RoundedCount};
 use sys::epoll;
 use sys::ktls::probe::{CIPHER_REMEDY, Tried, probe};
 use sys::ktls::{Cipher, Half};
+use sys::limit::{Limit, descriptors, locked_memory};
 
-use super::text::{read, value};
+use super::text::{fact, non_empty, number, read, value, with_remedy};
 
 /// The name of kernel TLS.
 const KTLS: &str = "kTLS";
@@ -114,6 +115,129 @@ fn without_rings(error: &io::Error, setting: &str, status: &str) -> Ability {
     }
 }
 
+/// Descriptors for some ten thousand connections, which are two at a terminator and one at us.
+const OPEN_FILES_MIN: u64 = 65_536;
+/// Connections that wait to be accepted; the kernel's own default since 5.4.
+const SOMAXCONN_MIN: u64 = 4096;
+/// Connections that are half open; beyond it, SYN cookies take over.
+const SYN_BACKLOG_MIN: u64 = 1024;
+/// Ports to connect from; the kernel's own default has 28 232.
+const PORTS_MIN: u64 = 28_000;
+/// Connections that a firewall keeps in mind, two minutes after their end, too.
+const CONNTRACK_MIN: u64 = 131_072;
+
+/// All that can be read.
+pub(super) fn limits() -> Vec<HostFact> {
+    let kernel = [
+        at_least("net.core.somaxconn", SOMAXCONN_MIN),
+        at_least("net.ipv4.tcp_max_syn_backlog", SYN_BACKLOG_MIN),
+        non_empty(path(PORTS)).map(|range| ports(&range)),
+        non_empty(path(REUSE)).map(|value| reuse(&value)),
+        number(path(CONNTRACK)).map(|max| {
+            let count = number(path("net.netfilter.nf_conntrack_count"));
+            conntrack(max, count.unwrap_or(0))
+        }),
+    ];
+    let own = [
+        open_files(descriptors(), number(path("fs.nr_open"))),
+        locked(locked_memory()),
+    ];
+    own.into_iter()
+        .chain(kernel.into_iter().flatten())
+        .collect()
+}
+
+const PORTS: &str = "net.ipv4.ip_local_port_range";
+const REUSE: &str = "net.ipv4.tcp_tw_reuse";
+const CONNTRACK: &str = "net.netfilter.nf_conntrack_max";
+
+/// The file of a setting of sysctl(8).
+fn path(setting: &str) -> String {
+    format!("/proc/sys/{}", setting.replace('.', "/"))
+}
+
+fn count(limit: Option<u64>) -> String {
+    limit.map_or_else(
+        || "unlimited".to_owned(),
+        |limit| RoundedCount(limit as f64).to_string(),
+    )
+}
+
+/// The soft limit is no matter: we raise it ourselves.
+fn open_files(limit: Limit, ceiling: Option<u64>) -> HostFact {
+    let value = format!(
+        "{} soft, {} hard, {} at most (fs.nr_open)",
+        count(limit.soft),
+        count(limit.hard),
+        ceiling.map_or_else(|| "?".to_owned(), |ceiling| count(Some(ceiling)))
+    );
+    let is_low = limit.hard.is_some_and(|hard| hard < OPEN_FILES_MIN);
+    let remedy = is_low.then(|| {
+        format!(
+            "raise the hard limit for many connections: `ulimit -Hn {OPEN_FILES_MIN}` as root, \
+             LimitNOFILE= of systemd, or /etc/security/limits.conf"
+        )
+    });
+    with_remedy("open files", value, remedy)
+}
+
+fn locked(limit: Limit) -> HostFact {
+    let bytes = |limit: Option<u64>| {
+        limit.map_or_else(
+            || "unlimited".to_owned(),
+            |limit| ByteCount(limit).to_string(),
+        )
+    };
+    let value = format!("{} soft, {} hard", bytes(limit.soft), bytes(limit.hard));
+    fact("locked memory", value)
+}
+
+fn at_least(setting: &str, least: u64) -> Option<HostFact> {
+    let value = number(path(setting))?;
+    let remedy = (value < least).then(|| format!("`sysctl -w {setting}={least}`"));
+    Some(with_remedy(setting, count(Some(value)), remedy))
+}
+
+/// First and last, with white space between: `32768 60999`.
+fn ports(range: &str) -> HostFact {
+    let mut ends = range
+        .split_whitespace()
+        .filter_map(|end| end.parse::<u64>().ok());
+    let (Some(first), Some(last)) = (ends.next(), ends.next()) else {
+        return fact(PORTS, range.to_owned());
+    };
+    let ports = (last + 1).saturating_sub(first);
+    let value = format!("{first} to {last}: {}", count(Some(ports)));
+    let remedy = (ports < PORTS_MIN).then(|| {
+        format!("few ports to connect from to one address: `sysctl -w {PORTS}=\"32768 60999\"`")
+    });
+    with_remedy(PORTS, value, remedy)
+}
+
+fn reuse(value: &str) -> HostFact {
+    let meaning = match value {
+        "0" => "0: ports rest for a minute after each connection",
+        "1" => "1: ports are taken again",
+        "2" => "2: ports are taken again on loopback",
+        other => other,
+    };
+    let remedy = (value == "0").then(|| {
+        format!("many short connections to one address run out of ports: `sysctl -w {REUSE}=1`")
+    });
+    with_remedy(REUSE, meaning.to_owned(), remedy)
+}
+
+fn conntrack(max: u64, used: u64) -> HostFact {
+    let value = format!("{}, of which {} used", count(Some(max)), count(Some(used)));
+    let remedy = (max < CONNTRACK_MIN).then(|| {
+        format!(
+            "connections beyond it are dropped without a word: \
+             `sysctl -w {CONNTRACK}={CONNTRACK_MIN}`, or take the firewall off their way"
+        )
+    });
+    with_remedy(CONNTRACK, value, remedy)
+}
+
 #[cfg(test)]
 mod tests {
     use sys::ktls::Version;
@@ -171,5 +295,59 @@ mod tests {
         let (tls, next) = (&abilities[0], &abilities[1]);
         assert_eq!(next.name == "kTLS AES-128-GCM", tls.is_there);
         assert!(next.is_there || next.name == URING, "{next:?}");
+    }
+}
+
+#[cfg(test)]
+mod limits_tests {
+    use super::*;
+
+    const fn limit(soft: u64, hard: u64) -> Limit {
+        Limit {
+            soft: Some(soft),
+            hard: Some(hard),
+        }
+    }
+
+    #[test]
+    fn only_a_low_hard_limit_wants_a_remedy() {
+        let low = open_files(limit(1024, 4096), Some(1_048_576));
+        assert_eq!(
+            low.value,
+            "1024 soft, 4096 hard, 1\u{202f}048\u{202f}576 at most (fs.nr_open)"
+        );
+        assert!(low.remedy.unwrap().contains("ulimit -Hn 65536"));
+        assert_eq!(open_files(limit(1024, 524_288), None).remedy, None);
+        let unlimited = Limit {
+            soft: None,
+            hard: None,
+        };
+        let unlimited = open_files(unlimited, None);
+        assert!(unlimited.value.starts_with("unlimited soft"));
+        assert_eq!(unlimited.remedy, None);
+    }
+
+    #[test]
+    fn ports_are_counted() {
+        assert_eq!(ports("32768\t60999").value, "32768 to 60999: 28\u{202f}232");
+        assert_eq!(ports("32768\t60999").remedy, None);
+        assert!(ports("50000 50099").remedy.is_some());
+        assert_eq!(ports("?").value, "?");
+    }
+
+    #[test]
+    fn what_runs_out_has_a_remedy() {
+        assert!(reuse("0").remedy.is_some());
+        assert!(reuse("2").remedy.is_none());
+        assert!(conntrack(65_536, 12).remedy.unwrap().contains("=131072"));
+        assert!(conntrack(262_144, 12).remedy.is_none());
+    }
+
+    #[test]
+    fn this_host_has_limits() {
+        let names: Vec<_> = limits().into_iter().map(|fact| fact.name).collect();
+        for name in ["open files", "locked memory", "net.core.somaxconn", PORTS] {
+            assert!(names.iter().any(|known| known == name), "{names:?}");
+        }
     }
 }

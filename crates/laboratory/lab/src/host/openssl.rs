@@ -1,4 +1,4 @@
-//! What the system's own `openssl speed` makes of the same keys and ciphers.
+//! Speeds of the same keys and ciphers by the system's own `openssl speed`.
 //!
 //! Owns its command lines and its form for machines (`-mr`), which has been the same since 1.1.1.
 //! It counts user time of its CPU; each row takes whole seconds.
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{env, io, process, thread};
 
-use load::speed::{Rows, SEAL_BYTES};
+use load::speed::{SEAL_BYTES, SpeedRows};
 use measure::host::Speed;
 
-use crate::process::child::{Child, first_lines};
+use crate::process::{GuardedChild, first_lines};
 
 const PROGRAM: &str = "openssl";
 
@@ -34,7 +34,7 @@ pub(super) enum OpensslFault {
 }
 
 /// Rows of `openssl speed`, each for `seconds`, on that CPU.
-pub(super) fn measure(rows: Rows, seconds: u32, cpu: u16) -> Result<Vec<Speed>, OpensslFault> {
+pub(super) fn measure(rows: SpeedRows, seconds: u32, cpu: u16) -> Result<Vec<Speed>, OpensslFault> {
     let program = located().ok_or(OpensslFault::Missing)?;
     let run = |words: &[&str], rows: u32| {
         run(
@@ -67,10 +67,10 @@ pub(super) fn measure(rows: Rows, seconds: u32, cpu: u16) -> Result<Vec<Speed>, 
 }
 
 /// By the names of `openssl speed`; with keys that are kept, as ours.
-fn keys(rows: Rows) -> &'static [&'static str] {
+fn keys(rows: SpeedRows) -> &'static [&'static str] {
     match rows {
-        Rows::Quick => &["rsa2048", "ecdsap256", "ed25519", "ecdhx25519"],
-        Rows::Full => &[
+        SpeedRows::Quick => &["rsa2048", "ecdsap256", "ed25519", "ecdhx25519"],
+        SpeedRows::Full => &[
             "rsa2048",
             "rsa3072",
             "rsa4096",
@@ -89,15 +89,15 @@ const CIPHERS: [(&str, &str); 3] = [
     ("ChaCha20-Poly1305", "chacha20-poly1305"),
 ];
 
-fn sizes(rows: Rows) -> &'static [u32] {
+fn sizes(rows: SpeedRows) -> &'static [u32] {
     match rows {
-        Rows::Quick => &SEAL_BYTES[2..],
-        Rows::Full => &SEAL_BYTES,
+        SpeedRows::Quick => &SEAL_BYTES[2..],
+        SpeedRows::Full => &SEAL_BYTES,
     }
 }
 
 /// How many seconds its rows take, at one each.
-pub(super) fn row_count(rows: Rows) -> u32 {
+pub(super) fn row_count(rows: SpeedRows) -> u32 {
     let exchange = |name: &&&str| name.starts_with("ecdh");
     let exchanges = keys(rows).iter().filter(exchange).count();
     let keys = 2 * keys(rows).len() - exchanges;
@@ -121,7 +121,7 @@ fn run(
     let output = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let words = words.iter().map(OsString::from);
     let words: Vec<OsString> = [program.into()].into_iter().chain(words).collect();
-    let child = Child::start(&words, &[cpu], Path::new("/"), &output);
+    let child = GuardedChild::start(&words, &[cpu], Path::new("/"), &output);
     let mut child = child.map_err(|error| unusable(&error))?;
     let longest = seconds * PATIENCE + Duration::from_secs(30);
     let begun = Instant::now();
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn rows_are_counted() {
-        assert_eq!(row_count(Rows::Quick), 3 * 2 + 1 + 3);
-        assert_eq!(row_count(Rows::Full), 6 * 2 + 2 + 9);
+        assert_eq!(row_count(SpeedRows::Quick), 3 * 2 + 1 + 3);
+        assert_eq!(row_count(SpeedRows::Full), 6 * 2 + 2 + 9);
     }
 }

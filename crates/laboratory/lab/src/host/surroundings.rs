@@ -1,14 +1,15 @@
-//! What else figures depend on: clock, frequency, threads of a core, containers and quotas.
+//! Other work on this host, and its network interfaces: both change what is measured.
 
-use std::env;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
-use measure::host::Fact;
+use measure::host::HostFact;
 
 use super::text::{fact, names, non_empty, number, read, with_remedy};
 
 /// All that can be read.
-pub(super) fn all() -> Vec<Fact> {
+pub(super) fn all() -> Vec<HostFact> {
     let mut facts = vec![container(), quota()];
     facts.extend(non_empty(CLOCK).map(|name| clock(&name)));
     facts.push(governor(&governors()));
@@ -19,7 +20,7 @@ pub(super) fn all() -> Vec<Fact> {
 }
 
 /// The kernel's reports on the faults of this CPU.
-pub(super) fn mitigations() -> Vec<Fact> {
+pub(super) fn mitigations() -> Vec<HostFact> {
     const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
     let faults = names(FOLDER).into_iter();
     faults
@@ -32,7 +33,7 @@ const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocks
 /// Clocks that programs cannot read without a call of the kernel.
 const SLOW_CLOCKS: [&str; 5] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"];
 
-fn clock(name: &str) -> Fact {
+fn clock(name: &str) -> HostFact {
     let is_slow = SLOW_CLOCKS.contains(&name);
     let remedy = is_slow.then(|| {
         format!(
@@ -55,7 +56,7 @@ fn governors() -> Vec<String> {
     governors
 }
 
-fn governor(governors: &[String]) -> Fact {
+fn governor(governors: &[String]) -> HostFact {
     if governors.is_empty() {
         return fact(
             "frequency governor",
@@ -71,7 +72,7 @@ fn governor(governors: &[String]) -> Fact {
     with_remedy("frequency governor", governors.join(", "), remedy)
 }
 
-fn turbo() -> Option<Fact> {
+fn turbo() -> Option<HostFact> {
     let intel = "/sys/devices/system/cpu/intel_pstate/no_turbo";
     let other = "/sys/devices/system/cpu/cpufreq/boost";
     if let Some(off) = number(intel) {
@@ -80,14 +81,14 @@ fn turbo() -> Option<Fact> {
     number(other).map(|on| turbo_fact(on == 1, &format!("echo 0 > {other}")))
 }
 
-fn turbo_fact(is_on: bool, command: &str) -> Fact {
+fn turbo_fact(is_on: bool, command: &str) -> HostFact {
     let remedy = is_on.then(|| {
         format!("a cool CPU is faster than a warm one; for steadier figures: `{command}`")
     });
     with_remedy("turbo", if is_on { "on" } else { "off" }, remedy)
 }
 
-fn threads() -> Option<Fact> {
+fn threads() -> Option<HostFact> {
     let control = non_empty("/sys/devices/system/cpu/smt/control")?;
     let is_active = number("/sys/devices/system/cpu/smt/active") == Some(1);
     let value = match (is_active, control.as_str()) {
@@ -98,12 +99,12 @@ fn threads() -> Option<Fact> {
     Some(fact("threads of a core", value))
 }
 
-fn congestion() -> Option<Fact> {
+fn congestion() -> Option<HostFact> {
     let name = "net.ipv4.tcp_congestion_control";
     non_empty("/proc/sys/net/ipv4/tcp_congestion_control").map(|value| fact(name, value))
 }
 
-fn container() -> Fact {
+fn container() -> HostFact {
     let marks = [
         ("Docker", Path::new("/.dockerenv").exists()),
         ("Podman", Path::new("/run/.containerenv").exists()),
@@ -123,7 +124,7 @@ fn container() -> Fact {
 }
 
 /// The least CPU time that a group of ours, or one above it, may use; in thousandths of a CPU.
-fn quota() -> Fact {
+fn quota() -> HostFact {
     let groups = read("/proc/self/cgroup");
     let unified = group(&groups, "").map(|path| ("/sys/fs/cgroup", path));
     let legacy = group(&groups, "cpu").map(|path| ("/sys/fs/cgroup/cpu", path));
@@ -169,7 +170,7 @@ fn quota_of(text: &str) -> Option<u64> {
     quota.saturating_mul(1000).checked_div(period)
 }
 
-fn quota_fact(thousandths: Option<u64>) -> Fact {
+fn quota_fact(thousandths: Option<u64>) -> HostFact {
     let Some(thousandths) = thousandths else {
         return fact("CPU quota", "none");
     };
@@ -177,6 +178,128 @@ fn quota_fact(thousandths: Option<u64>) -> Fact {
     let remedy = "a process that has used it up stops until the next period, which distorts all \
                   figures: run without (`docker run --cpus 0`, CPUQuota= of systemd)";
     with_remedy("CPU quota", value, Some(remedy.to_owned()))
+}
+
+const CARDS: &str = "/sys/class/net";
+
+/// Cards with a driver of their own; loopback, bridges and tunnels have none.
+pub(super) fn networks(cpus: usize) -> Vec<HostFact> {
+    let cards = names(CARDS).into_iter();
+    cards
+        .filter_map(|name| card(&name))
+        .map(|card| card.fact(cpus))
+        .collect()
+}
+
+struct NetworkCard {
+    name: String,
+    driver: String,
+    state: String,
+    megabits_per_s: Option<u64>,
+    receive_queues: usize,
+    send_queues: usize,
+    /// CPUs that its interrupts go to; none if that is unknown.
+    interrupted: BTreeSet<u32>,
+    /// Whether the kernel spreads what one queue receives over other CPUs (RPS).
+    is_spread: bool,
+}
+
+fn card(name: &str) -> Option<NetworkCard> {
+    let folder = Path::new(CARDS).join(name);
+    let driver = fs::read_link(folder.join("device/driver")).ok()?;
+    let queues = names(folder.join("queues"));
+    let of = |kind: &str| {
+        queues
+            .iter()
+            .filter(|queue| queue.starts_with(kind))
+            .count()
+    };
+    let spread = |queue: &&String| {
+        let cpus = read(folder.join("queues").join(queue.as_str()).join("rps_cpus"));
+        cpus.chars()
+            .any(|digit| digit.is_ascii_hexdigit() && digit != '0')
+    };
+    Some(NetworkCard {
+        name: name.to_owned(),
+        driver: driver.file_name()?.to_string_lossy().into_owned(),
+        state: non_empty(folder.join("operstate")).unwrap_or_else(|| "unknown".to_owned()),
+        megabits_per_s: number(folder.join("speed")),
+        receive_queues: of("rx-"),
+        send_queues: of("tx-"),
+        interrupted: interrupted(&folder.join("device")),
+        is_spread: queues.iter().any(|queue| spread(&queue)),
+    })
+}
+
+/// The interrupts of a device on PCI, or, for virtio, of the one that carries it.
+fn interrupted(device: &Path) -> BTreeSet<u32> {
+    let own = device.join("msi_irqs");
+    let carrier = fs::canonicalize(device).ok();
+    let carrier = carrier.and_then(|path| Some(path.parent()?.join("msi_irqs")));
+    let folder = Some(own).filter(|path| path.is_dir()).or(carrier);
+    let numbers = folder.map(names).unwrap_or_default();
+    let cpus = numbers.iter().flat_map(|number| cpus_of(number));
+    cpus.collect()
+}
+
+fn cpus_of(interrupt: &str) -> Vec<u32> {
+    let folder = PathBuf::from("/proc/irq").join(interrupt);
+    let effective = non_empty(folder.join("effective_affinity_list"));
+    let list = effective.or_else(|| non_empty(folder.join("smp_affinity_list")));
+    list.map_or_else(Vec::new, |list| members(&list))
+}
+
+/// `0-2,5`, as many as a host can have.
+fn members(list: &str) -> Vec<u32> {
+    const CPUS_MAX: u32 = 8192;
+    let ranges = list.trim().split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some((first.parse().ok()?, last.parse::<u32>().ok()?.min(CPUS_MAX)))
+    });
+    ranges
+        .flat_map(|(first, last): (u32, u32)| first..=last)
+        .collect()
+}
+
+impl NetworkCard {
+    fn fact(self, cpus: usize) -> HostFact {
+        HostFact {
+            value: self.value(),
+            remedy: self.remedy(cpus),
+            name: self.name,
+        }
+    }
+
+    fn value(&self) -> String {
+        let mut value = format!("{}, {}", self.driver, self.state);
+        if let Some(speed) = self.megabits_per_s {
+            value += &format!(", {speed} Mbit/s");
+        }
+        value += &format!(
+            ", queues: {} to receive, {} to send",
+            self.receive_queues, self.send_queues
+        );
+        if !self.interrupted.is_empty() {
+            let cpus: Vec<_> = self.interrupted.iter().map(u32::to_string).collect();
+            value += &format!(", interrupts at CPU {}", cpus.join(", "));
+        }
+        if self.is_spread {
+            value += ", spread by RPS";
+        }
+        value
+    }
+
+    /// A single queue makes one CPU the limit of all.
+    fn remedy(&self, cpus: usize) -> Option<String> {
+        let is_narrow = self.receive_queues < cpus && !self.is_spread;
+        (is_narrow && self.state == "up").then(|| {
+            format!(
+                "load over it is bound by fewer CPUs than there are: `ethtool -L {} combined \
+                 {cpus}`, or RPS (queues/rx-*/rps_cpus)",
+                self.name
+            )
+        })
+    }
 }
 
 #[cfg(test)]
@@ -230,5 +353,57 @@ mod tests {
         for name in ["container", "CPU quota", "frequency governor"] {
             assert!(names.iter().any(|known| known == name), "{names:?}");
         }
+    }
+}
+
+#[cfg(test)]
+mod networks_tests {
+    use super::*;
+
+    fn card(receive_queues: usize) -> NetworkCard {
+        NetworkCard {
+            name: "eth0".to_owned(),
+            driver: "virtio_net".to_owned(),
+            state: "up".to_owned(),
+            megabits_per_s: Some(10_000),
+            receive_queues,
+            send_queues: 2,
+            interrupted: BTreeSet::from([0, 3]),
+            is_spread: false,
+        }
+    }
+
+    #[test]
+    fn a_card_tells_its_queues_and_interrupts() {
+        let fact = card(2).fact(2);
+        assert_eq!(
+            fact.value,
+            "virtio_net, up, 10000 Mbit/s, queues: 2 to receive, 2 to send, \
+             interrupts at CPU 0, 3"
+        );
+        assert_eq!(fact.remedy, None);
+    }
+
+    #[test]
+    fn a_narrow_card_has_a_remedy_unless_it_is_down_or_spread() {
+        assert!(
+            card(1)
+                .remedy(4)
+                .unwrap()
+                .contains("ethtool -L eth0 combined 4")
+        );
+        let mut spread = card(1);
+        spread.is_spread = true;
+        assert_eq!(spread.remedy(4), None);
+        let mut down = card(1);
+        down.state = "down".to_owned();
+        assert_eq!(down.remedy(4), None);
+    }
+
+    #[test]
+    fn lists_have_members() {
+        assert_eq!(members("0-2,5\n"), [0, 1, 2, 5]);
+        assert!(members("").is_empty());
+        assert!(members("1-x").is_empty());
     }
 }

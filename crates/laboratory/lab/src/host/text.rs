@@ -3,15 +3,19 @@
 use std::fs;
 use std::path::Path;
 
-use measure::host::Fact;
+use measure::host::HostFact;
 
 /// A fact without a remedy.
-pub(crate) fn fact(name: &str, value: impl Into<String>) -> Fact {
+pub(crate) fn fact(name: &str, value: impl Into<String>) -> HostFact {
     with_remedy(name, value, None)
 }
 
-pub(crate) fn with_remedy(name: &str, value: impl Into<String>, remedy: Option<String>) -> Fact {
-    Fact {
+pub(crate) fn with_remedy(
+    name: &str,
+    value: impl Into<String>,
+    remedy: Option<String>,
+) -> HostFact {
+    HostFact {
         name: name.to_owned(),
         value: value.into(),
         remedy,

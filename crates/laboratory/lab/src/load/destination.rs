@@ -1,12 +1,14 @@
-//! Where a record is written: looked at before the load begins; whole, or not there at all.
+//! The place of a record: looked at before the load begins; whole, or not there at all.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use load::options::value::OrNone;
+use wire::date::civil_from_days;
 
-use super::date::Date;
 use crate::console::Console;
 
 #[derive(Debug)]
@@ -30,13 +32,13 @@ pub(crate) struct Partial {
 }
 
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum DestinationFault {
     /// The file is there, and is not one of ours to replace.
     Foreign(PathBuf),
     Refused(PathBuf, io::Error),
 }
 
-impl Fault {
+impl DestinationFault {
     /// Reports it; `flag` is the one that names the file.
     pub(crate) fn report(&self, flag: &str, console: Console) {
         match self {
@@ -59,7 +61,10 @@ impl Fault {
 
 impl Destination {
     /// Looks whether a record can be written there. `now` names the file if nobody else does.
-    pub(crate) fn open(asked: Option<&OrNone<PathBuf>>, now: Date) -> Result<Self, Fault> {
+    pub(crate) fn open(
+        asked: Option<&OrNone<PathBuf>>,
+        now: RecordDate,
+    ) -> Result<Self, DestinationFault> {
         let path = match asked {
             Some(OrNone::Nothing) => return Ok(Self::Nowhere),
             Some(OrNone::This(path)) if path == Path::new("-") => return Ok(Self::Output),
@@ -69,29 +74,29 @@ impl Destination {
         match fs::metadata(&path) {
             Ok(facts) if facts.is_dir() => {
                 let error = io::Error::from(io::ErrorKind::IsADirectory);
-                return Err(Fault::Refused(path, error));
+                return Err(DestinationFault::Refused(path, error));
             }
             Ok(facts) if !facts.is_file() => return Ok(Self::Device(path)),
-            Ok(_) if !is_record(&path) => return Err(Fault::Foreign(path)),
+            Ok(_) if !is_record(&path) => return Err(DestinationFault::Foreign(path)),
             _ => {}
         }
         Partial::look(&path, asked.is_none())
             .map(Self::File)
-            .map_err(|error| Fault::Refused(path, error))
+            .map_err(|error| DestinationFault::Refused(path, error))
     }
 
     /// Writes the record; the path if it is a file.
-    pub(crate) fn write(self, record: &str) -> Result<Option<PathBuf>, Fault> {
+    pub(crate) fn write(self, record: &str) -> Result<Option<PathBuf>, DestinationFault> {
         match self {
             Self::Nowhere => Ok(None),
             Self::Output => {
                 let written = writeln!(io::stdout(), "{record}");
-                written.map_err(|error| Fault::Refused(PathBuf::from("-"), error))?;
+                written.map_err(|error| DestinationFault::Refused(PathBuf::from("-"), error))?;
                 Ok(None)
             }
             Self::Device(path) => match fs::write(&path, format!("{record}\n")) {
                 Ok(()) => Ok(None),
-                Err(error) => Err(Fault::Refused(path, error)),
+                Err(error) => Err(DestinationFault::Refused(path, error)),
             },
             Self::File(partial) => partial.write(record).map(Some),
         }
@@ -126,14 +131,14 @@ impl Partial {
         })
     }
 
-    fn write(self, record: &str) -> Result<PathBuf, Fault> {
+    fn write(self, record: &str) -> Result<PathBuf, DestinationFault> {
         let written = fs::write(&self.partial, format!("{record}\n"))
             .and_then(|()| self.name())
             .and_then(|path| fs::rename(&self.partial, &path).map(|()| path));
         written.map_err(|error| {
             // It may not even have been made; what is left of it is no record.
             let _ = fs::remove_file(&self.partial);
-            Fault::Refused(self.path, error)
+            DestinationFault::Refused(self.path, error)
         })
     }
 
@@ -154,15 +159,49 @@ impl Partial {
     }
 }
 
+/// Seconds since 1970.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct RecordDate(u64);
+
+impl RecordDate {
+    /// A clock before 1970 says 1970.
+    pub(crate) fn of(time: SystemTime) -> Self {
+        Self(
+            time.duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs(),
+        )
+    }
+
+    /// `20261121-233245`, as a part of file names.
+    pub(crate) fn compact(self) -> String {
+        self.to_string()
+            .replace(['-', ':', 'Z'], "")
+            .replace('T', "-")
+    }
+}
+
+/// As in RFC 3339.
+impl fmt::Display for RecordDate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = civil_from_days(self.0 / 86_400);
+        let (hour, minute, second) = (self.0 / 3600 % 24, self.0 / 60 % 60, self.0 % 60);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::UNIX_EPOCH;
 
     /// A folder of its own for a test, removed with it.
-    struct Folder(PathBuf);
+    struct TestFolder(PathBuf);
 
-    impl Folder {
+    impl TestFolder {
         fn new(name: &str) -> Self {
             let path =
                 std::env::temp_dir().join(format!("lariat-lab-{}-{name}", std::process::id()));
@@ -170,9 +209,9 @@ mod tests {
             Self(path)
         }
 
-        fn open(&self, name: &str) -> Result<Destination, Fault> {
+        fn open(&self, name: &str) -> Result<Destination, DestinationFault> {
             let path = OrNone::This(self.0.join(name));
-            Destination::open(Some(&path), Date::of(UNIX_EPOCH))
+            Destination::open(Some(&path), RecordDate::of(UNIX_EPOCH))
         }
 
         fn names(&self) -> Vec<String> {
@@ -183,7 +222,7 @@ mod tests {
         }
     }
 
-    impl Drop for Folder {
+    impl Drop for TestFolder {
         fn drop(&mut self) {
             fs::remove_dir_all(&self.0).unwrap();
         }
@@ -191,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_record_is_there_whole_or_not_at_all() {
-        let folder = Folder::new("whole");
+        let folder = TestFolder::new("whole");
         let destination = folder.open("a.json").unwrap();
         assert!(folder.names().is_empty());
         let path = destination.write("{\"format\":1}").unwrap();
@@ -209,16 +248,37 @@ mod tests {
 
     #[test]
     fn only_records_are_replaced() {
-        let folder = Folder::new("foreign");
+        let folder = TestFolder::new("foreign");
         fs::write(folder.0.join("key.pem"), "-----BEGIN").unwrap();
-        assert!(matches!(folder.open("key.pem"), Err(Fault::Foreign(_))));
+        assert!(matches!(
+            folder.open("key.pem"),
+            Err(DestinationFault::Foreign(_))
+        ));
         assert!(matches!(
             folder.open("none/a.json"),
-            Err(Fault::Refused(..))
+            Err(DestinationFault::Refused(..))
         ));
-        assert!(matches!(folder.open("."), Err(Fault::Refused(..))));
+        assert!(matches!(
+            folder.open("."),
+            Err(DestinationFault::Refused(..))
+        ));
         let null = OrNone::This(PathBuf::from("/dev/null"));
-        let device = Destination::open(Some(&null), Date::of(UNIX_EPOCH)).unwrap();
+        let device = Destination::open(Some(&null), RecordDate::of(UNIX_EPOCH)).unwrap();
         assert_eq!(device.write("{}").unwrap(), None);
+    }
+}
+
+#[cfg(test)]
+mod date_tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn known_moments() {
+        let date = |second| RecordDate::of(UNIX_EPOCH + Duration::from_secs(second));
+        assert_eq!(date(0).to_string(), "1970-01-01T00:00:00Z");
+        assert_eq!(date(951_782_399).to_string(), "2000-02-28T23:59:59Z");
+        assert_eq!(date(1_795_303_965).to_string(), "2026-11-21T23:32:45Z");
+        assert_eq!(date(1_795_303_965).compact(), "20261121-233245");
     }
 }

@@ -1,17 +1,17 @@
-//! What is said while a load runs: what will be done, then a line a second.
+//! Lines shown while a load runs: the plan, then a line per second.
 //!
 //! Pure: figures in, text out. It fits into the given width, with or without Unicode and colours.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use load::plan::{Arrival, Clients, Handshake, Plan, Spacing, Stretch};
-use measure::quantity::{Count, Nanoseconds, Share};
+use load::plan::{ArrivalModel, Clients, Handshake, LoadPlan, Spacing, Stretch};
+use measure::quantity::{Nanoseconds, Percentage, RoundedCount};
 use measure::record::Second;
 use options::diagnostic::Paint;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
+pub(crate) struct LiveLine {
     /// Columns that a line may have; the figures of a second take 78 of them.
     pub(crate) width: usize,
     /// Whether lines may have colours (ECMA-48).
@@ -26,7 +26,7 @@ const BAR_CELLS: usize = 10;
 const DIM: &str = "2";
 const RED: &str = "1;31";
 
-impl Line {
+impl LiveLine {
     /// For the standard error: 80 columns, ASCII unless the locale is one of UTF-8.
     pub(crate) fn to_stderr(colour: bool) -> Self {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -41,8 +41,8 @@ impl Line {
         }
     }
 
-    /// What will be done, in a line or more, and the heads of the columns of [`Self::text`].
-    pub(crate) fn header(self, plan: &Plan) -> String {
+    /// The plan in a line or more, and the heads of the columns of [`Self::text`].
+    pub(crate) fn header(self, plan: &LoadPlan) -> String {
         let columns = format!(
             "{:>6}  {:<12} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8}",
             "time", "", "attempted", "succeeded", "failed", "mean", "p99", "resumed"
@@ -51,7 +51,7 @@ impl Line {
         format!("{}\n{}", self.encode(&about), self.paint(&columns, DIM))
     }
 
-    /// What happened in a second, and under it why some of it failed. `planned` is how long the
+    /// The figures of a second, and under them why some of it failed. `planned` is how long the
     /// load is to last, if that is known.
     pub(crate) fn text(
         self,
@@ -64,7 +64,7 @@ impl Line {
             Some(planned) => self.bar(elapsed, planned),
             None => " ".repeat(BAR_CELLS + 2),
         };
-        let failed = format!("{:>9}", Count(second.failed as f64));
+        let failed = format!("{:>9}", RoundedCount(second.failed as f64));
         let failed = match second.failed {
             0 => failed,
             _ => self.paint(&failed, RED),
@@ -76,8 +76,8 @@ impl Line {
         let line = format!(
             "{:>4} s  {bar} {:>9} {:>9} {failed} {mean:>8} {p99:>8} {:>8}",
             elapsed.as_secs(),
-            Count(second.attempted as f64),
-            Count(second.succeeded as f64),
+            RoundedCount(second.attempted as f64),
+            RoundedCount(second.succeeded as f64),
             resumed(second),
         );
         self.encode(&(line + &self.reasons(failures)))
@@ -102,7 +102,7 @@ impl Line {
         self.paint(&bar, DIM)
     }
 
-    /// Why transactions failed, the commonest reason first, as far as a line goes.
+    /// Reasons of failures, the commonest first, as far as a line goes.
     fn reasons(self, failures: &BTreeMap<String, u64>) -> String {
         let mut failures: Vec<_> = failures.iter().filter(|(_, count)| **count > 0).collect();
         if failures.is_empty() {
@@ -113,7 +113,7 @@ impl Line {
         let count = failures.len();
         for (index, (reason, times)) in failures.into_iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
-            let word = format!("{comma} {reason} {}", Count(*times as f64));
+            let word = format!("{comma} {reason} {}", RoundedCount(*times as f64));
             let more = ", …";
             let room = self.width
                 - if index + 1 < count {
@@ -162,12 +162,12 @@ fn resumed(second: &Second) -> String {
         0 => "-".to_owned(),
         whole => {
             let part = second.resumed;
-            Share { part, whole }.to_string()
+            Percentage { part, whole }.to_string()
         }
     }
 }
 
-fn sentence(plan: &Plan) -> String {
+fn sentence(plan: &LoadPlan) -> String {
     let mut parts = vec![arrival(plan), clients(&plan.clients, &plan.arrival)];
     parts.extend(plan.tls.as_ref().map(|tls| kinds(&tls.handshakes)));
     parts.extend(plan.request.is_none().then(|| "no request".to_owned()));
@@ -187,30 +187,35 @@ fn sentence(plan: &Plan) -> String {
     )
 }
 
-fn length(plan: &Plan) -> String {
-    let time = format!("{} s", Count(plan.duration.as_secs_f64()));
+fn length(plan: &LoadPlan) -> String {
+    let time = format!("{} s", RoundedCount(plan.duration.as_secs_f64()));
     let warm_up = if plan.warm_up.is_zero() {
         String::new()
     } else {
-        format!(" after {} s of warm-up", Count(plan.warm_up.as_secs_f64()))
+        format!(
+            " after {} s of warm-up",
+            RoundedCount(plan.warm_up.as_secs_f64())
+        )
     };
     match plan.count_max {
         Some(count) => {
-            let count = Count(count as f64);
+            let count = RoundedCount(count as f64);
             format!("{count} transactions, at most {time}{warm_up}")
         }
         None => format!("{time}{warm_up}"),
     }
 }
 
-fn arrival(plan: &Plan) -> String {
+fn arrival(plan: &LoadPlan) -> String {
     let (stretches, spacing) = match &plan.arrival {
-        Arrival::Closed { connections } => return format!("{connections} connections at once"),
-        Arrival::Open {
+        ArrivalModel::Closed { connections } => {
+            return format!("{connections} connections at once");
+        }
+        ArrivalModel::Open {
             stretches, spacing, ..
         } => (stretches.as_slice(), *spacing),
     };
-    let rate = |per_s: f64| format!("{}/s", Count(per_s));
+    let rate = |per_s: f64| format!("{}/s", RoundedCount(per_s));
     let rates = match stretches {
         [
             Stretch {
@@ -232,8 +237,8 @@ fn arrival(plan: &Plan) -> String {
     }
 }
 
-/// Where each connection has its client, the clients are not worth a word.
-fn clients(clients: &Clients, arrival: &Arrival) -> String {
+/// The clients in words; empty if each connection has its client.
+fn clients(clients: &Clients, arrival: &ArrivalModel) -> String {
     let think = if clients.think.is_zero() {
         String::new()
     } else {
@@ -242,15 +247,16 @@ fn clients(clients: &Clients, arrival: &Arrival) -> String {
             Nanoseconds(clients.think.as_nanos() as f64)
         )
     };
-    let same = matches!(arrival, Arrival::Closed { connections } if *connections == clients.count);
+    let same =
+        matches!(arrival, ArrivalModel::Closed { connections } if *connections == clients.count);
     let has_session_arrivals = matches!(
         arrival,
-        Arrival::Open {
+        ArrivalModel::Open {
             session_arrivals: true,
             ..
         }
     );
-    let count = Count(clients.count.into());
+    let count = RoundedCount(clients.count.into());
     match (has_session_arrivals, same && think.is_empty()) {
         (true, _) => format!("new clients{think}, {count} at once at most"),
         (false, true) => "a client each".to_owned(),
@@ -306,9 +312,9 @@ fn columns(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::plan::{ClientSelection, ConnectionEnding, Request, Target, Threads};
+    use load::plan::{ClientSelection, ConnectionEnding, PlannedRequest, PlannedTarget, Threads};
 
-    const PLAIN: Line = Line {
+    const PLAIN: LiveLine = LiveLine {
         width: 80,
         colour: false,
         unicode: true,
@@ -330,7 +336,7 @@ mod tests {
         }
     }
 
-    fn text(line: Line, second: &Second, failures: &[(&str, u64)]) -> String {
+    fn text(line: LiveLine, second: &Second, failures: &[(&str, u64)]) -> String {
         let failures = failures
             .iter()
             .map(|(name, count)| ((*name).to_owned(), *count));
@@ -338,9 +344,9 @@ mod tests {
         line.text(second, &failures.collect(), elapsed, Some(planned))
     }
 
-    fn plan() -> Plan {
-        Plan {
-            target: Target {
+    fn plan() -> LoadPlan {
+        LoadPlan {
+            target: PlannedTarget {
                 url: "http://127.0.0.1:8000/1k".to_owned(),
                 addresses: vec!["127.0.0.1:8000".parse().unwrap()],
                 moves_sessions: false,
@@ -349,7 +355,7 @@ mod tests {
             sources: Vec::new(),
             proxy_header: None,
             tls: None,
-            request: Some(Request {
+            request: Some(PlannedRequest {
                 method: "GET".to_owned(),
                 path: "/1k".to_owned(),
                 headers: Vec::new(),
@@ -363,7 +369,7 @@ mod tests {
                 think: Duration::ZERO,
                 selection: ClientSelection::RoundRobin,
             },
-            arrival: Arrival::Closed { connections: 50 },
+            arrival: ArrivalModel::Closed { connections: 50 },
             warm_up: Duration::ZERO,
             rests: false,
             is_background: false,
@@ -383,7 +389,7 @@ mod tests {
         let expected =
             "   7 s  ▕███████   ▏       512       512         0  3.10 ms  8.05 ms   75.0 %";
         assert_eq!(text(PLAIN, &second(), &[]), expected);
-        let ascii = Line {
+        let ascii = LiveLine {
             unicode: false,
             ..PLAIN
         };
@@ -423,7 +429,7 @@ mod tests {
             ..second()
         };
         for unicode in [true, false] {
-            let shown = text(Line { unicode, ..PLAIN }, &busy, &reasons);
+            let shown = text(LiveLine { unicode, ..PLAIN }, &busy, &reasons);
             assert!(
                 shown.contains("failed: resumption-not-offered 1"),
                 "{shown}"
@@ -431,7 +437,7 @@ mod tests {
             assert!(shown.lines().all(|line| columns(line) <= 80), "{shown}");
             assert_eq!(shown.is_ascii(), !unicode, "{shown}");
         }
-        let narrow = Line { width: 40, ..PLAIN };
+        let narrow = LiveLine { width: 40, ..PLAIN };
         let shown = text(
             narrow,
             &busy,
@@ -445,7 +451,7 @@ mod tests {
 
     #[test]
     fn colours_add_nothing_but_colours() {
-        let colour = Line {
+        let colour = LiveLine {
             colour: true,
             ..PLAIN
         };
@@ -504,12 +510,12 @@ mod tests {
             to_per_s,
         };
         let told = |stretches: &[Stretch], spacing, session_arrivals| {
-            let arrival = Arrival::Open {
+            let arrival = ArrivalModel::Open {
                 stretches: stretches.to_vec(),
                 spacing,
                 session_arrivals,
             };
-            sentence(&Plan { arrival, ..plan() })
+            sentence(&LoadPlan { arrival, ..plan() })
         };
         let even = [stretch(500.0, 500.0)];
         let constant = told(&even, Spacing::Constant, false);

@@ -1,29 +1,26 @@
-//! The reply to a request: status, head and body.
-//!
-//! Pure. A reply says no more than it must; above all no `Date`, which would make no two alike
-//! (RFC 9110, section 6.6.1 wants one of servers whose replies are kept).
+//! Replies of the test server: their heads and bodies, and downloads that go on until a client ends
+//! them.
 
-use std::io::Write;
+use std::io::{IoSlice, Write};
 use std::time::Duration;
 
 use wire::http::HeadFault;
 
-use super::parse::{Method, Request};
-use super::query::{Content, QueryFault};
+use super::request::{OriginContent, OriginMethod, OriginRequest, QueryFault};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct OriginReply {
     pub(super) code: u16,
-    pub(super) framing: Framing,
-    /// Its body; with [`Framing::Absent`], the one that it would have.
-    pub(super) content: Content,
+    pub(super) framing: BodyFraming,
+    /// The body; with [`BodyFraming::Absent`], the one that a GET would have.
+    pub(super) content: OriginContent,
     pub(super) delay: Duration,
     pub(super) persistence: Persistence,
 }
 
 /// How the body of a reply ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Framing {
+pub(super) enum BodyFraming {
     Length,
     Chunked,
     /// With the connection: HTTP/1.0 has no chunks.
@@ -44,24 +41,26 @@ pub(super) enum Persistence {
     Close,
 }
 
-impl Answer {
+impl OriginReply {
     /// The reply to a request.
-    pub(super) fn to(request: &Request) -> Self {
+    pub(super) fn to(request: &OriginRequest) -> Self {
         let query = match (request.method, request.query) {
-            (Method::Other, _) => return Self::refusal(405, "Only GET, HEAD, POST and PUT.\n"),
+            (OriginMethod::Other, _) => {
+                return Self::refusal(405, "Only GET, HEAD, POST and PUT.\n");
+            }
             (_, Err(fault)) => return Self::to_query_fault(fault, request),
             (_, Ok(query)) => query,
         };
         let framing = match query.code {
-            204 | 304 => Framing::Forbidden,
-            _ if request.method == Method::Head => Framing::Absent,
+            204 | 304 => BodyFraming::Forbidden,
+            _ if request.method == OriginMethod::Head => BodyFraming::Absent,
             // A line is not worth it.
-            _ if matches!(query.content, Content::Text(_)) => Framing::Length,
-            _ if query.chunked && request.is_http10 => Framing::Connection,
-            _ if query.chunked => Framing::Chunked,
-            _ => Framing::Length,
+            _ if matches!(query.content, OriginContent::Text(_)) => BodyFraming::Length,
+            _ if query.chunked && request.is_http10 => BodyFraming::Connection,
+            _ if query.chunked => BodyFraming::Chunked,
+            _ => BodyFraming::Length,
         };
-        let goes_on = request.keeps_alive && !query.close && framing != Framing::Connection;
+        let goes_on = request.keeps_alive && !query.close && framing != BodyFraming::Connection;
         Self {
             code: query.code,
             framing,
@@ -71,13 +70,13 @@ impl Answer {
         }
     }
 
-    fn to_query_fault(fault: QueryFault, request: &Request) -> Self {
+    fn to_query_fault(fault: QueryFault, request: &OriginRequest) -> Self {
         match fault {
             QueryFault::Unknown => Self {
                 persistence: Persistence::of(request.keeps_alive, request.is_http10),
                 framing: match request.method {
-                    Method::Head => Framing::Absent,
-                    _ => Framing::Length,
+                    OriginMethod::Head => BodyFraming::Absent,
+                    _ => BodyFraming::Length,
                 },
                 ..Self::refusal(404, "No such size. / shows what there is.\n")
             },
@@ -103,8 +102,8 @@ impl Answer {
     pub(super) fn refusal(code: u16, text: &'static str) -> Self {
         Self {
             code,
-            framing: Framing::Length,
-            content: Content::Text(text),
+            framing: BodyFraming::Length,
+            content: OriginContent::Text(text),
             delay: Duration::ZERO,
             persistence: Persistence::Close,
         }
@@ -120,13 +119,13 @@ impl Answer {
             reason(self.code)
         ));
         match self.framing {
-            Framing::Length | Framing::Absent => {
+            BodyFraming::Length | BodyFraming::Absent => {
                 say(format_args!("Content-Length: {}\r\n", self.content.bytes()));
             }
-            Framing::Chunked => say(format_args!("Transfer-Encoding: chunked\r\n")),
-            Framing::Connection | Framing::Forbidden => {}
+            BodyFraming::Chunked => say(format_args!("Transfer-Encoding: chunked\r\n")),
+            BodyFraming::Connection | BodyFraming::Forbidden => {}
         }
-        if let Content::Text(_) = self.content {
+        if let OriginContent::Text(_) = self.content {
             say(format_args!("Content-Type: text/plain\r\n"));
         }
         if self.code == 405 {
@@ -151,7 +150,7 @@ impl Persistence {
     }
 }
 
-impl Content {
+impl OriginContent {
     fn bytes(self) -> u64 {
         match self {
             Self::Pattern(bytes) => bytes,
@@ -192,15 +191,181 @@ fn reason(code: u16) -> &'static str {
     }
 }
 
+/// A prime: no power of two, so no buffer's size, is a multiple of it.
+const PERIOD: usize = 251;
+
+/// Data bytes of a chunk.
+const CHUNK_BYTES: u64 = 1 << 16;
+
+/// The line before the data of a full chunk.
+const CHUNK_LINE: &[u8] = b"10000\r\n";
+
+/// A full chunk with its framing.
+const FRAME_BYTES: u64 = CHUNK_LINE.len() as u64 + CHUNK_BYTES + 2;
+
+/// From anywhere in its first period there is a whole chunk.
+static PATTERN: [u8; CHUNK_BYTES as usize + PERIOD] = pattern();
+
+const fn pattern() -> [u8; CHUNK_BYTES as usize + PERIOD] {
+    let mut bytes = [0; CHUNK_BYTES as usize + PERIOD];
+    let mut at = 0;
+    while at < bytes.len() {
+        bytes[at] = (at % PERIOD) as u8;
+        at += 1;
+    }
+    bytes
+}
+
+/// Up to `bytes` bytes of a body from an offset on; at least one unless `bytes` is 0.
+#[inline]
+pub(super) fn bytes_at(offset: u64, wanted: u64) -> &'static [u8] {
+    let rest = &PATTERN[(offset % PERIOD as u64) as usize..];
+    &rest[..wanted.min(rest.len() as u64) as usize]
+}
+
+/// A body of which some is still to be sent, with its framing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Download {
+    sent_bytes: u64,
+    form: DownloadForm,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum DownloadForm {
+    Plain { bytes: u64 },
+    Chunked { bytes: u64, last: ChunkEnd },
+}
+
+/// The line before the last, partial chunk; empty if there is none.
+#[derive(Clone, Copy, Debug)]
+struct ChunkEnd {
+    text: [u8; 6],
+    length: u8,
+}
+
+/// Slices of one write. With the pattern's length that is a mebibyte, more than sockets take.
+pub(super) const SLICES_MAX: usize = 16;
+
+impl Download {
+    /// A body of that many bytes.
+    pub(super) fn plain(bytes: u64) -> Self {
+        Self {
+            sent_bytes: 0,
+            form: DownloadForm::Plain { bytes },
+        }
+    }
+
+    pub(super) fn chunked(bytes: u64) -> Self {
+        let last = ChunkEnd::new(bytes % CHUNK_BYTES);
+        Self {
+            sent_bytes: 0,
+            form: DownloadForm::Chunked { bytes, last },
+        }
+    }
+
+    /// Counts bytes as sent.
+    pub(super) fn advance(&mut self, bytes: u64) {
+        self.sent_bytes += bytes;
+    }
+
+    /// Whether all of it was sent.
+    pub(super) fn is_done(&self) -> bool {
+        self.piece_at(self.sent_bytes).is_empty()
+    }
+
+    /// Points `slices` at what comes next, and says how many it takes.
+    pub(super) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut at = self.sent_bytes;
+        for (count, slice) in slices.iter_mut().enumerate() {
+            let piece = self.piece_at(at);
+            if piece.is_empty() {
+                return count;
+            }
+            at += piece.len() as u64;
+            *slice = IoSlice::new(piece);
+        }
+        slices.len()
+    }
+
+    /// The rest of the piece in which a position of the framed body lies; empty at its end.
+    fn piece_at(&self, at: u64) -> &[u8] {
+        match &self.form {
+            DownloadForm::Plain { bytes } => bytes_at(at, bytes - at),
+            DownloadForm::Chunked { bytes, last } => {
+                let (index, within) = (at / FRAME_BYTES, at % FRAME_BYTES);
+                let full = bytes / CHUNK_BYTES;
+                if index < full {
+                    return framed(
+                        CHUNK_LINE,
+                        index * CHUNK_BYTES,
+                        CHUNK_BYTES,
+                        b"\r\n",
+                        within,
+                    );
+                }
+                let ending: &[u8] = match last.line() {
+                    [] => b"0\r\n\r\n",
+                    _ => b"\r\n0\r\n\r\n",
+                };
+                let within = at - full * FRAME_BYTES;
+                let data = bytes % CHUNK_BYTES;
+                framed(last.line(), full * CHUNK_BYTES, data, ending, within)
+            }
+        }
+    }
+}
+
+/// The bytes at a position of a line, `bytes` of the pattern from `offset` on, and an ending.
+fn framed<'a>(line: &'a [u8], offset: u64, bytes: u64, ending: &'a [u8], at: u64) -> &'a [u8] {
+    let Some(in_data) = at.checked_sub(line.len() as u64) else {
+        return &line[at as usize..];
+    };
+    match in_data.checked_sub(bytes) {
+        None => bytes_at(offset + in_data, bytes - in_data),
+        Some(in_ending) => ending.get(in_ending as usize..).unwrap_or_default(),
+    }
+}
+
+impl ChunkEnd {
+    /// The line of a chunk of that many bytes, fewer than [`CHUNK_BYTES`].
+    fn new(bytes: u64) -> Self {
+        let mut end = Self {
+            text: [0; 6],
+            length: 0,
+        };
+        if bytes == 0 {
+            return end;
+        }
+        for shift in [12, 8, 4, 0] {
+            let digit = (bytes >> shift & 15) as u32;
+            if end.length > 0 || digit > 0 {
+                end.push(char::from_digit(digit, 16).expect("four bits are a digit") as u8);
+            }
+        }
+        end.push(b'\r');
+        end.push(b'\n');
+        end
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.text[usize::from(self.length)] = byte;
+        self.length += 1;
+    }
+
+    fn line(&self) -> &[u8] {
+        &self.text[..usize::from(self.length)]
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::parse::parse;
     use super::*;
+    use crate::origin::request::parse;
 
-    fn answer(lines: &str) -> Answer {
+    fn answer(lines: &str) -> OriginReply {
         let bytes = format!("{}\r\n\r\n", lines.replace('\n', "\r\n"));
         match parse(bytes.as_bytes()) {
-            Ok(Some((_, request))) => Answer::to(&request),
+            Ok(Some((_, request))) => OriginReply::to(&request),
             other => panic!("{lines:?}: {other:?}"),
         }
     }
@@ -212,9 +377,9 @@ mod tests {
         (String::from_utf8(out).unwrap(), body_bytes(&answer))
     }
 
-    fn body_bytes(answer: &Answer) -> u64 {
+    fn body_bytes(answer: &OriginReply) -> u64 {
         match answer.framing {
-            Framing::Absent | Framing::Forbidden => 0,
+            BodyFraming::Absent | BodyFraming::Forbidden => 0,
             _ => answer.content.bytes(),
         }
     }
@@ -296,7 +461,98 @@ mod tests {
             (HeadFault::TransferCoding, 501),
             (HeadFault::Expectation, 417),
         ] {
-            assert_eq!(Answer::to_fault(fault).code, code);
+            assert_eq!(OriginReply::to_fault(fault).code, code);
         }
+    }
+}
+
+#[cfg(test)]
+mod download_tests {
+    use super::*;
+
+    fn body(bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|at| (at % 251) as u8).collect()
+    }
+
+    fn chunks(bytes: usize) -> Vec<u8> {
+        let mut framed = Vec::new();
+        for chunk in body(bytes).chunks(CHUNK_BYTES as usize) {
+            framed.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
+            framed.extend(chunk);
+            framed.extend(b"\r\n");
+        }
+        framed.extend(b"0\r\n\r\n");
+        framed
+    }
+
+    /// All that a download sends if `taken` bytes of it go at a time.
+    fn sent(mut download: Download, taken: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while !download.is_done() {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = download.fill(&mut slices);
+            let offered: Vec<u8> = slices[..count]
+                .iter()
+                .flat_map(|slice| slice.to_vec())
+                .collect();
+            let taken = &offered[..taken.min(offered.len())];
+            assert!(!taken.is_empty());
+            all.extend(taken);
+            download.advance(taken.len() as u64);
+        }
+        all
+    }
+
+    const SIZES: [usize; 10] = [
+        0,
+        1,
+        15,
+        16,
+        250,
+        4096,
+        65_535,
+        65_536,
+        65_537,
+        3 * 65_536 + 0xabc,
+    ];
+
+    #[test]
+    fn each_byte_tells_its_place() {
+        for bytes in SIZES {
+            for taken in [1000, 65_540, usize::MAX] {
+                let all = sent(Download::plain(bytes as u64), taken);
+                assert_eq!(all, body(bytes), "{bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_are_framed_wherever_a_write_ends() {
+        for bytes in SIZES {
+            for taken in [1001, 65_540, usize::MAX] {
+                let all = sent(Download::chunked(bytes as u64), taken);
+                assert!(all == chunks(bytes), "{bytes} bytes, {taken} at a time");
+            }
+        }
+        assert_eq!(sent(Download::chunked(20), 1), chunks(20));
+    }
+
+    #[test]
+    fn a_write_offers_a_mebibyte() {
+        let download = Download::plain(1 << 40);
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        assert_eq!(download.fill(&mut slices), SLICES_MAX);
+        let offered: usize = slices.iter().map(|slice| slice.len()).sum();
+        assert!(offered >= 1 << 20);
+    }
+
+    #[test]
+    fn the_largest_body_has_room_for_its_framing() {
+        let mut download = Download::chunked(1 << 60);
+        let frames = (1u64 << 60) / CHUNK_BYTES;
+        download.advance(frames * FRAME_BYTES);
+        assert!(!download.is_done());
+        download.advance(5);
+        assert!(download.is_done());
     }
 }

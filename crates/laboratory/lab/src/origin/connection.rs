@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 use sys::socket;
 use wire::http::{Content as Upload, ContentEnd};
 
-use super::answer::{Answer, Framing, Persistence};
-use super::download::{Download, SLICES_MAX, bytes_at};
-use super::parse::{self, HEAD_BYTES_MAX, Method, Request};
-use super::query::{Content, QueryFault};
+use super::answer::{BodyFraming, Download, OriginReply, Persistence, SLICES_MAX, bytes_at};
+use super::request;
+use super::request::{HEAD_BYTES_MAX, OriginContent, OriginMethod, OriginRequest, QueryFault};
 
-/// What is read of an upload at once.
+/// The most that is read of an upload at once.
 const INPUT_BYTES: usize = 64 * 1024;
 
 /// Replies to pipelined requests go out together up to about this size. It bounds what a client
@@ -35,7 +34,7 @@ const ROUNDS_MAX: usize = 16;
 const LINGER: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// Something happens to the socket.
     Wait,
     /// The socket has room, or something else happens to it.
@@ -63,29 +62,29 @@ impl Totals {
 
 pub(super) struct Buffers {
     input: Box<[u8]>,
-    output: Output,
+    output: OriginOutput,
 }
 
-struct Output {
+struct OriginOutput {
     /// To be sent in this turn.
     out: Vec<u8>,
-    last: Known,
+    last: KnownHead,
     totals: Totals,
 }
 
 /// The last head with its request. Clients of a load send the same bytes again and again, and
 /// the same bytes mean the same.
-struct Known {
+struct KnownHead {
     head: Vec<u8>,
-    request: Request,
-    answer: Answer,
+    request: OriginRequest,
+    answer: OriginReply,
     reply: Vec<u8>,
     download: Option<Download>,
 }
 
-pub(super) struct Connection {
+pub(super) struct OriginConnection {
     socket: OwnedFd,
-    stage: Stage,
+    stage: OriginStage,
     /// Read and not yet understood or not yet due.
     kept: Vec<u8>,
     /// Whether that is the beginning of one head and no more.
@@ -102,11 +101,11 @@ pub(super) struct Connection {
     active_at: Instant,
 }
 
-enum Stage {
+enum OriginStage {
     Head,
     /// A body is coming in.
-    Upload(Upload, Answer),
-    Delay(Instant, Answer),
+    Upload(Upload, OriginReply),
+    Delay(Instant, OriginReply),
     /// No more requests; what is due is sent. `linger` = there is input to discard.
     Last {
         linger: bool,
@@ -125,9 +124,9 @@ impl Buffers {
     pub(super) fn new() -> Self {
         Self {
             input: vec![0; INPUT_BYTES].into(),
-            output: Output {
+            output: OriginOutput {
                 out: Vec::with_capacity(2 * OUT_BYTES_MAX),
-                last: Known::nothing(),
+                last: KnownHead::nothing(),
                 totals: Totals::default(),
             },
         }
@@ -138,12 +137,12 @@ impl Buffers {
     }
 }
 
-impl Connection {
+impl OriginConnection {
     /// A connection that was just accepted. There may be a request already.
     pub(super) fn new(socket: OwnedFd, now: Instant) -> Self {
         Self {
             socket,
-            stage: Stage::Head,
+            stage: OriginStage::Head,
             kept: Vec::new(),
             kept_is_part: false,
             unsent: Vec::new(),
@@ -171,8 +170,8 @@ impl Connection {
     /// Whether the client is closed as idle.
     pub(super) fn is_overdue(&self, now: Instant, idle_timeout: Duration) -> bool {
         let patience = match self.stage {
-            Stage::Delay(..) => return false,
-            Stage::Linger => LINGER.min(idle_timeout),
+            OriginStage::Delay(..) => return false,
+            OriginStage::Linger => LINGER.min(idle_timeout),
             _ => idle_timeout,
         };
         now.saturating_duration_since(self.active_at) >= patience
@@ -180,14 +179,14 @@ impl Connection {
 
     /// Does what can be done now.
     #[inline]
-    pub(super) fn advance(&mut self, buffers: &mut Buffers, now: Instant) -> Next {
+    pub(super) fn advance(&mut self, buffers: &mut Buffers, now: Instant) -> NextStep {
         // A client that is gone is no news.
-        self.turn(buffers, now).unwrap_or(Next::Close)
+        self.turn(buffers, now).unwrap_or(NextStep::Close)
     }
 
-    fn turn(&mut self, buffers: &mut Buffers, now: Instant) -> io::Result<Next> {
+    fn turn(&mut self, buffers: &mut Buffers, now: Instant) -> io::Result<NextStep> {
         if self.is_withheld(now) {
-            return Ok(Next::Wait);
+            return Ok(NextStep::Wait);
         }
         buffers.output.out.clear();
         buffers.output.out.append(&mut self.unsent);
@@ -196,24 +195,30 @@ impl Connection {
             self.end_delay(&mut buffers.output, now);
             match self.send(&mut buffers.output, now)? {
                 Sent::All => {}
-                Sent::UpToTheRoom => return Ok(Next::WaitForRoom),
-                Sent::UpToTheTurn => return Ok(Next::Again),
+                Sent::UpToTheRoom => return Ok(NextStep::WaitForRoom),
+                Sent::UpToTheTurn => return Ok(NextStep::Again),
             }
             match self.stage {
-                Stage::Delay(until, _) => return Ok(Next::Wake(until)),
-                Stage::Last { linger } if !linger && !self.readable => return Ok(Next::Close),
-                Stage::Last { .. } => {
-                    socket::shutdown_write(&self.socket)?;
-                    self.stage = Stage::Linger;
+                OriginStage::Delay(until, _) => return Ok(NextStep::Wake(until)),
+                OriginStage::Last { linger } if !linger && !self.readable => {
+                    return Ok(NextStep::Close);
                 }
-                Stage::Head | Stage::Upload(..) | Stage::Linger => {}
+                OriginStage::Last { .. } => {
+                    socket::shutdown_write(&self.socket)?;
+                    self.stage = OriginStage::Linger;
+                }
+                OriginStage::Head | OriginStage::Upload(..) | OriginStage::Linger => {}
             }
             let waits = self.kept.is_empty() || self.kept_is_part;
             if waits && !self.readable {
-                return Ok(if self.ended { Next::Close } else { Next::Wait });
+                return Ok(if self.ended {
+                    NextStep::Close
+                } else {
+                    NextStep::Wait
+                });
             }
             if rounds == ROUNDS_MAX {
-                return Ok(Next::Again);
+                return Ok(NextStep::Again);
             }
             rounds += 1;
             let filled = self.fill(&mut buffers.input)?;
@@ -224,7 +229,7 @@ impl Connection {
     /// Whether a withheld reply is all that is left.
     fn is_withheld(&self, now: Instant) -> bool {
         let all_sent = self.unsent.is_empty() && self.download.is_none();
-        all_sent && matches!(self.stage, Stage::Delay(until, _) if now < until)
+        all_sent && matches!(self.stage, OriginStage::Delay(until, _) if now < until)
     }
 
     /// Puts what was kept and what there is to read into `input`, and says how much that is.
@@ -236,7 +241,7 @@ impl Connection {
         }
         // No more than can be kept if it turns out to be requests.
         let limit = match self.stage {
-            Stage::Upload(upload, _) => {
+            OriginStage::Upload(upload, _) => {
                 let left = upload.bytes_left().unwrap_or(0);
                 left.clamp(HEAD_BYTES_MAX as u64, INPUT_BYTES as u64) as usize
             }
@@ -263,20 +268,20 @@ impl Connection {
     }
 
     /// Answers the requests in `input`, and keeps what has to wait.
-    fn consume(&mut self, input: &[u8], output: &mut Output, now: Instant) {
+    fn consume(&mut self, input: &[u8], output: &mut OriginOutput, now: Instant) {
         let mut rest = input;
         self.kept_is_part = false;
         while !rest.is_empty() && !self.kept_is_part {
             let is_full = output.out.len() >= OUT_BYTES_MAX || self.download.is_some();
             rest = match &mut self.stage {
-                Stage::Head if !is_full => self.take_head(rest, output, now),
-                Stage::Upload(..) => self.take_body(rest, output, now),
-                Stage::Last { linger } => {
+                OriginStage::Head if !is_full => self.take_head(rest, output, now),
+                OriginStage::Upload(..) => self.take_body(rest, output, now),
+                OriginStage::Last { linger } => {
                     *linger = true;
                     return;
                 }
-                Stage::Linger => return,
-                Stage::Head | Stage::Delay(..) => break,
+                OriginStage::Linger => return,
+                OriginStage::Head | OriginStage::Delay(..) => break,
             };
         }
         self.kept.extend_from_slice(rest);
@@ -284,16 +289,21 @@ impl Connection {
 
     /// Takes a head off, and returns what is behind it.
     #[inline]
-    fn take_head<'b>(&mut self, bytes: &'b [u8], output: &mut Output, now: Instant) -> &'b [u8] {
+    fn take_head<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        output: &mut OriginOutput,
+        now: Instant,
+    ) -> &'b [u8] {
         if !output.last.is_of(bytes) {
-            match parse::parse(bytes) {
+            match request::parse(bytes) {
                 Ok(Some((length, request))) => output.last.learn(&bytes[..length], request),
                 Ok(None) => {
                     self.kept_is_part = true;
                     return bytes;
                 }
                 Err(fault) => {
-                    self.refuse(&Answer::to_fault(fault), output);
+                    self.refuse(&OriginReply::to_fault(fault), output);
                     return bytes;
                 }
             }
@@ -305,14 +315,22 @@ impl Connection {
     }
 
     /// Takes what there is of a body off, and returns what is behind it.
-    fn take_body<'b>(&mut self, bytes: &'b [u8], output: &mut Output, now: Instant) -> &'b [u8] {
-        let Stage::Upload(upload, answer) = &mut self.stage else {
+    fn take_body<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        output: &mut OriginOutput,
+        now: Instant,
+    ) -> &'b [u8] {
+        let OriginStage::Upload(upload, answer) = &mut self.stage else {
             return bytes;
         };
         self.active_at = now;
         let answer = *answer;
         let Ok(used) = upload.read(bytes) else {
-            self.refuse(&Answer::refusal(400, "No well-formed chunks.\n"), output);
+            self.refuse(
+                &OriginReply::refusal(400, "No well-formed chunks.\n"),
+                output,
+            );
             return bytes;
         };
         if upload.is_done() {
@@ -323,8 +341,8 @@ impl Connection {
 
     /// Does what the last head wants. `is_alone` = nothing came with it.
     #[inline]
-    fn begin(&mut self, is_alone: bool, output: &mut Output, now: Instant) {
-        let Known {
+    fn begin(&mut self, is_alone: bool, output: &mut OriginOutput, now: Instant) {
+        let KnownHead {
             request, answer, ..
         } = output.last;
         let upload = Upload::new(request.content);
@@ -343,52 +361,52 @@ impl Connection {
                     .out
                     .extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             }
-            self.stage = Stage::Upload(upload, answer);
+            self.stage = OriginStage::Upload(upload, answer);
         }
     }
 
     /// Replies to the last head at once.
     #[inline]
-    fn reply_known(&mut self, output: &mut Output) {
+    fn reply_known(&mut self, output: &mut OriginOutput) {
         output.totals.replies += 1;
         output.out.extend_from_slice(&output.last.reply);
         self.download = output.last.download;
         if output.last.answer.persistence == Persistence::Close {
-            self.stage = Stage::Last { linger: false };
+            self.stage = OriginStage::Last { linger: false };
         }
     }
 
     /// Replies, when it is time.
-    fn reply(&mut self, answer: &Answer, output: &mut Output, now: Instant) {
+    fn reply(&mut self, answer: &OriginReply, output: &mut OriginOutput, now: Instant) {
         if !answer.delay.is_zero() {
-            let undelayed = Answer {
+            let undelayed = OriginReply {
                 delay: Duration::ZERO,
                 ..*answer
             };
-            self.stage = Stage::Delay(now + answer.delay, undelayed);
+            self.stage = OriginStage::Delay(now + answer.delay, undelayed);
             return;
         }
         output.totals.replies += 1;
         self.download = write_beginning(answer, &mut output.out);
         self.stage = match answer.persistence {
-            Persistence::Close => Stage::Last { linger: false },
-            Persistence::Keep | Persistence::KeepSaid => Stage::Head,
+            Persistence::Close => OriginStage::Last { linger: false },
+            Persistence::Keep | Persistence::KeepSaid => OriginStage::Head,
         };
     }
 
     /// Replies before the request was read to its end, and reads no further one.
-    fn refuse(&mut self, answer: &Answer, output: &mut Output) {
+    fn refuse(&mut self, answer: &OriginReply, output: &mut OriginOutput) {
         output.totals.replies += 1;
-        let answer = Answer {
+        let answer = OriginReply {
             persistence: Persistence::Close,
             ..*answer
         };
         self.download = write_beginning(&answer, &mut output.out);
-        self.stage = Stage::Last { linger: true };
+        self.stage = OriginStage::Last { linger: true };
     }
 
-    fn end_delay(&mut self, output: &mut Output, now: Instant) {
-        if let Stage::Delay(until, answer) = self.stage
+    fn end_delay(&mut self, output: &mut OriginOutput, now: Instant) {
+        if let OriginStage::Delay(until, answer) = self.stage
             && until <= now
         {
             self.active_at = now;
@@ -396,7 +414,7 @@ impl Connection {
         }
     }
 
-    fn send(&mut self, output: &mut Output, now: Instant) -> io::Result<Sent> {
+    fn send(&mut self, output: &mut OriginOutput, now: Instant) -> io::Result<Sent> {
         if output.out.is_empty() && self.download.is_none() {
             return Ok(Sent::All);
         }
@@ -433,7 +451,7 @@ impl Connection {
 
     /// Removes sent bytes from what is due.
     #[inline]
-    fn note_sent(&mut self, written: usize, output: &mut Output, now: Instant) {
+    fn note_sent(&mut self, written: usize, output: &mut OriginOutput, now: Instant) {
         if written > 0 {
             self.active_at = now;
         }
@@ -453,17 +471,17 @@ impl Connection {
     }
 }
 
-impl AsFd for Connection {
+impl AsFd for OriginConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl Known {
+impl KnownHead {
     /// No head: it is never looked up.
     fn nothing() -> Self {
-        let request = Request {
-            method: Method::Other,
+        let request = OriginRequest {
+            method: OriginMethod::Other,
             query: Err(QueryFault::Unknown),
             content: ContentEnd::Length(0),
             is_http10: false,
@@ -473,7 +491,7 @@ impl Known {
         Self {
             head: Vec::new(),
             request,
-            answer: Answer::to(&request),
+            answer: OriginReply::to(&request),
             reply: Vec::new(),
             download: None,
         }
@@ -483,30 +501,30 @@ impl Known {
         !self.head.is_empty() && bytes.starts_with(&self.head)
     }
 
-    fn learn(&mut self, head: &[u8], request: Request) {
+    fn learn(&mut self, head: &[u8], request: OriginRequest) {
         self.head.clear();
         self.head.extend_from_slice(head);
         self.request = request;
-        self.answer = Answer::to(&request);
+        self.answer = OriginReply::to(&request);
         self.reply.clear();
         self.download = write_beginning(&self.answer, &mut self.reply);
     }
 }
 
 /// Writes the head and a short body; returns the body that does not go with them.
-fn write_beginning(answer: &Answer, out: &mut Vec<u8>) -> Option<Download> {
+fn write_beginning(answer: &OriginReply, out: &mut Vec<u8>) -> Option<Download> {
     answer.write_head(out);
     match (answer.framing, answer.content) {
-        (Framing::Absent | Framing::Forbidden, _) => None,
-        (_, Content::Text(text)) => {
+        (BodyFraming::Absent | BodyFraming::Forbidden, _) => None,
+        (_, OriginContent::Text(text)) => {
             out.extend_from_slice(text.as_bytes());
             None
         }
-        (Framing::Chunked, Content::Pattern(bytes)) => Some(Download::chunked(bytes)),
-        (_, Content::Pattern(bytes)) if bytes <= COPIED_BYTES_MAX => {
+        (BodyFraming::Chunked, OriginContent::Pattern(bytes)) => Some(Download::chunked(bytes)),
+        (_, OriginContent::Pattern(bytes)) if bytes <= COPIED_BYTES_MAX => {
             out.extend_from_slice(bytes_at(0, bytes));
             None
         }
-        (_, Content::Pattern(bytes)) => Some(Download::plain(bytes)),
+        (_, OriginContent::Pattern(bytes)) => Some(Download::plain(bytes)),
     }
 }

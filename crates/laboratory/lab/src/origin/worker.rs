@@ -15,7 +15,7 @@ use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::socket;
 use sys::wake::Waker;
 
-use super::connection::{Buffers, Connection, Next, Totals};
+use super::connection::{Buffers, NextStep, OriginConnection, Totals};
 
 const EVENTS: usize = 256;
 
@@ -35,7 +35,7 @@ const WAKER: u64 = u64::MAX;
 /// The bit that listeners' tokens have and connections' have not.
 const LISTENER: u64 = 1 << 63;
 
-pub(super) struct Options {
+pub(super) struct OriginWorkerOptions {
     /// Each of them, and whether other workers have it too.
     pub(super) listeners: Vec<(Arc<OwnedFd>, bool)>,
     /// Woken when it is to end.
@@ -44,10 +44,10 @@ pub(super) struct Options {
     pub(super) idle_timeout: Duration,
 }
 
-pub(super) struct Worker {
+pub(super) struct OriginWorker {
     epoll: Epoll,
-    options: Options,
-    slots: Slab<Slot>,
+    options: OriginWorkerOptions,
+    slots: Slab<OriginSlot>,
     /// Counts connections, so that what was meant for one does not reach its successor.
     generation: u32,
     /// Tokens of connections that have more to do, each once.
@@ -65,17 +65,17 @@ pub(super) struct Worker {
     warn: fn(&io::Error),
 }
 
-struct Slot {
+struct OriginSlot {
     generation: u32,
     waits_for_room: bool,
     /// It is among those that have more to do.
     is_queued: bool,
-    connection: Connection,
+    connection: OriginConnection,
 }
 
-impl Worker {
+impl OriginWorker {
     /// Watches the listeners. `warn` is called once if the kernel gives no more sockets.
-    pub(super) fn new(options: Options, warn: fn(&io::Error)) -> io::Result<Self> {
+    pub(super) fn new(options: OriginWorkerOptions, warn: fn(&io::Error)) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         epoll.add(&*options.end, WAKER, Interest::READ)?;
         let now = Instant::now();
@@ -167,18 +167,18 @@ impl Worker {
     /// Serves a client at once if it has asked already; one that is done then was never watched.
     fn welcome(&mut self, socket: OwnedFd) -> io::Result<()> {
         self.buffers.totals().connections += 1;
-        let mut connection = Connection::new(socket, self.now);
+        let mut connection = OriginConnection::new(socket, self.now);
         let next = connection.advance(&mut self.buffers, self.now);
-        if next == Next::Close {
+        if next == NextStep::Close {
             return Ok(());
         }
         if self.slots.is_empty() {
             self.sweep_at = self.now + self.sweep_interval();
         }
         self.generation = (self.generation + 1) & (u32::MAX >> 1);
-        let slot = Slot {
+        let slot = OriginSlot {
             generation: self.generation,
-            waits_for_room: next == Next::WaitForRoom,
+            waits_for_room: next == NextStep::WaitForRoom,
             is_queued: false,
             connection,
         };
@@ -250,13 +250,13 @@ impl Worker {
     }
 
     #[inline]
-    fn follow(&mut self, token: u64, next: Next) {
+    fn follow(&mut self, token: u64, next: NextStep) {
         match next {
-            Next::Wait => {}
-            Next::WaitForRoom => self.watch_room(token),
-            Next::Wake(at) => self.delays.push(Reverse((at, token))),
-            Next::Again => self.queue(token),
-            Next::Close => drop(self.slots.remove(key_of(token))),
+            NextStep::Wait => {}
+            NextStep::WaitForRoom => self.watch_room(token),
+            NextStep::Wake(at) => self.delays.push(Reverse((at, token))),
+            NextStep::Again => self.queue(token),
+            NextStep::Close => drop(self.slots.remove(key_of(token))),
         }
     }
 
@@ -314,7 +314,7 @@ impl Worker {
     }
 }
 
-impl Slot {
+impl OriginSlot {
     fn interest(&self) -> Interest {
         if self.waits_for_room {
             Interest::READ | Interest::WRITE | Interest::EDGE
@@ -330,7 +330,7 @@ fn key_of(token: u64) -> usize {
 
 /// The slot of a token, unless its connection is gone.
 #[inline]
-fn slot(slots: &mut Slab<Slot>, token: u64) -> Option<&mut Slot> {
+fn slot(slots: &mut Slab<OriginSlot>, token: u64) -> Option<&mut OriginSlot> {
     let slot = slots.get_mut(key_of(token))?;
     (u64::from(slot.generation) == token >> 32).then_some(slot)
 }

@@ -1,12 +1,10 @@
-//! What a tree of processes used: CPU time by the kernel's own clock of each process, and memory.
+//! Use of a tree of processes: CPU time by the kernel's own clock of each process, and memory.
 //!
 //! A process's clock counts threads that have ended, too: some servers have a thread a connection.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use sys::cpu::process_time;
 
@@ -19,7 +17,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(20);
 
 /// A process and all that descend from it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tree {
+pub(crate) struct ProcessTree {
     root: u32,
 }
 
@@ -29,7 +27,7 @@ pub(crate) struct CpuReading(BTreeMap<u32, Duration>);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TreeFault {
-    /// What a process used is lost with it, so the sum would be too small.
+    /// A process ended, and its use is lost: the sum would be too small.
     #[error("process {0} of the server ended while it was measured")]
     Lost(u32),
     #[error("process {0} does not come to rest")]
@@ -61,7 +59,7 @@ impl CpuReading {
     }
 }
 
-impl Tree {
+impl ProcessTree {
     /// The tree beneath a process.
     pub(crate) fn of(root: u32) -> Self {
         Self { root }
@@ -208,10 +206,10 @@ mod tests {
     #[test]
     fn a_child_is_a_member_until_it_ends() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let tree = Tree::of(std::process::id());
+        let tree = ProcessTree::of(std::process::id());
         assert!(tree.members().unwrap().contains(&child.id()));
         assert!(tree.threads().unwrap().contains(&child.id()));
-        assert!(Tree::of(child.id()).resident_bytes().unwrap() > 0);
+        assert!(ProcessTree::of(child.id()).resident_bytes().unwrap() > 0);
         let before = tree.cpu().unwrap();
         drop(child.stdin.take());
         child.wait().unwrap();

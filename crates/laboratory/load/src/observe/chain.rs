@@ -14,7 +14,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use crate::tls::verifier::bounded;
 
 #[derive(Clone, Debug)]
-pub struct Roots {
+pub struct TrustedRoots {
     verifier: Arc<WebPkiServerVerifier>,
     certificates: Vec<CertificateDer<'static>>,
 }
@@ -33,9 +33,9 @@ pub enum Path {
     Broken,
 }
 
-impl Roots {
-    /// Those in a text of PEM. Such that cannot be read are left out, as systems have some of them.
-    /// `None` = there is none.
+impl TrustedRoots {
+    /// The roots in a text of PEM. Such that cannot be read are left out, as systems have some of
+    /// them. `None` = there is none.
     #[must_use]
     pub fn read(pem: &[u8]) -> Option<Self> {
         let mut roots = RootCertStore::empty();

@@ -35,7 +35,7 @@ pub struct Ticket {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct RecordFindings {
     pub(super) session_id: Vec<u8>,
     pub(super) tickets: Vec<Ticket>,
     /// Bytes of application data in each record.
@@ -49,9 +49,9 @@ pub fn is_tls(bytes: &[u8]) -> bool {
     kind && major && bytes.get(2).is_none_or(|minor| *minor <= 4)
 }
 
-/// Why bytes are no records.
+/// Reasons why bytes are no records.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum RecordFault {
+pub enum RecordBytesFault {
     #[error("what the server sent is no TLS")]
     NotTls,
     /// A length that no record may have.
@@ -63,18 +63,18 @@ pub enum RecordFault {
 /// = more are needed.
 ///
 /// # Errors
-/// [`RecordFault`]: there will be none.
+/// [`RecordBytesFault`]: there will be none.
 #[expect(clippy::type_complexity, reason = "type, fragment, rest")]
-pub fn next(bytes: &[u8]) -> Result<Option<(u8, &[u8], &[u8])>, RecordFault> {
+pub fn next(bytes: &[u8]) -> Result<Option<(u8, &[u8], &[u8])>, RecordBytesFault> {
     if !is_tls(bytes) {
-        return Err(RecordFault::NotTls);
+        return Err(RecordBytesFault::NotTls);
     }
     let Some(([kind, _, _, high, low], rest)) = bytes.split_first_chunk() else {
         return Ok(None);
     };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
     if length > FRAGMENT_BYTES_MAX {
-        return Err(RecordFault::TooLong(length));
+        return Err(RecordBytesFault::TooLong(length));
     }
     let parts = rest.split_at_checked(length);
     Ok(parts.map(|(fragment, rest)| (*kind, fragment, rest)))
@@ -97,14 +97,14 @@ pub fn message(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*kind, body, rest))
 }
 
-/// What can be seen of TLS 1.2: the handshake until the server changes to ciphers, and lengths.
-pub(super) fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> Found {
+/// The visible part of TLS 1.2: the handshake until the server changes to ciphers, and lengths.
+pub(super) fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFindings {
     let added = match suite.map(|suite| suite.suite().as_str().unwrap_or_default()) {
         Some(name) if name.contains("CHACHA20") => 16,
         // An explicit nonce of 8 bytes (RFC 5288).
         _ => 24,
     };
-    let (mut found, mut clear, mut encrypted) = (Found::default(), Vec::new(), false);
+    let (mut found, mut clear, mut encrypted) = (RecordFindings::default(), Vec::new(), false);
     for (kind, fragment) in all(received) {
         match kind {
             CHANGE_CIPHER_SPEC => encrypted = true,
@@ -144,10 +144,14 @@ fn ticket12(body: &[u8]) -> Option<Ticket> {
     })
 }
 
-/// What is in records after a handshake of TLS 1.3.
-pub(super) fn decrypted(received: &[u8], suite: SupportedCipherSuite, secret: &[u8]) -> Found {
-    let mut found = Found::default();
-    let Some(mut keys) = Keys::new(suite.suite(), secret) else {
+/// The contents of records after a handshake of TLS 1.3.
+pub(super) fn decrypted(
+    received: &[u8],
+    suite: SupportedCipherSuite,
+    secret: &[u8],
+) -> RecordFindings {
+    let mut found = RecordFindings::default();
+    let Some(mut keys) = DirectionKeys::new(suite.suite(), secret) else {
         return found;
     };
     let mut messages = Vec::new();
@@ -203,22 +207,22 @@ fn ticket13(body: &[u8]) -> Option<Ticket> {
 const EARLY_DATA: u16 = 42;
 
 /// The keys of one direction.
-struct Keys {
+struct DirectionKeys {
     key: LessSafeKey,
     iv: [u8; 12],
     sequence: u64,
 }
 
 /// How many bytes are wanted of a key derivation.
-struct Length(usize);
+struct OkmLength(usize);
 
-impl KeyType for Length {
+impl KeyType for OkmLength {
     fn len(&self) -> usize {
         self.0
     }
 }
 
-impl Keys {
+impl DirectionKeys {
     fn new(suite: CipherSuite, secret: &[u8]) -> Option<Self> {
         let (aead, hash) = match suite {
             CipherSuite::TLS13_AES_128_GCM_SHA256 => (&AES_128_GCM, HKDF_SHA256),
@@ -263,7 +267,7 @@ fn expand(secret: &Prk, label: &[u8], length: usize) -> Option<Vec<u8>> {
     let label_length = u8::try_from(label.len()).ok()?;
     let info: [&[u8]; 4] = [&[high, low], &[label_length], label, &[0]];
     let mut out = vec![0; length];
-    let okm = secret.expand(&info, Length(length)).ok()?;
+    let okm = secret.expand(&info, OkmLength(length)).ok()?;
     okm.fill(&mut out).ok()?;
     Some(out)
 }
@@ -279,10 +283,10 @@ mod tests {
             next(&[22, 3, 3, 0, 1, 7, 9]),
             Ok(Some((22, &[7][..], &[9][..])))
         );
-        assert_eq!(next(b"HTTP/1.1"), Err(RecordFault::NotTls));
+        assert_eq!(next(b"HTTP/1.1"), Err(RecordBytesFault::NotTls));
         assert_eq!(
             next(&[22, 3, 3, 255, 255]),
-            Err(RecordFault::TooLong(65535))
+            Err(RecordBytesFault::TooLong(65535))
         );
     }
 

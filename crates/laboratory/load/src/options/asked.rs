@@ -8,9 +8,10 @@ use options::Section;
 use wire::address::Endpoint;
 use wire::starttls::Dialect;
 
-use super::limit::{self, Limit};
+use super::limit::CapacityLimit;
 use super::url::Url;
-use super::value::{self, Kinds, OrNone, Ramp, Read, Times};
+use super::value::{Kinds, OrNone, Ramp, Read, Times};
+use super::{limit, value};
 use crate::plan::{
     ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
     Verify, Versions,
@@ -70,7 +71,7 @@ pub struct Options {
     pub(crate) warm_up: Duration,
     pub(crate) timeout: Duration,
     pub(crate) find_capacity: bool,
-    pub(crate) limit: Option<Limit>,
+    pub(crate) limit: Option<CapacityLimit>,
     pub(crate) precision: Option<f64>,
     pub(crate) threads: Option<u16>,
     pub(crate) cpus: Option<OrNone<Vec<u16>>>,

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-pub use measure::capacity::Limit;
 use measure::quantity::nanoseconds;
 
-use super::value::{self, Read, not};
+use super::value;
+use super::value::{Read, not};
+
+pub use measure::capacity::CapacityLimit;
 
 /// A search for the greatest rate that keeps a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
-    pub limit: Limit,
+    pub limit: CapacityLimit,
     /// It ends when the rate that broke the limit exceeds the one that kept it by this share.
     pub precision: f64,
     /// The first rate, transactions a second.
@@ -19,10 +21,10 @@ pub struct Search {
     pub step: Duration,
 }
 
-pub(super) fn parse(text: &str) -> Read<Limit> {
-    let mut limit = Limit {
+pub(super) fn parse(text: &str) -> Read<CapacityLimit> {
+    let mut limit = CapacityLimit {
         mean_below_ns: None,
-        ..Limit::default()
+        ..CapacityLimit::default()
     };
     let time_ns = |bound| value::some_time(bound).map(nanoseconds);
     let mut error_rate_named = false;
@@ -59,15 +61,15 @@ fn quantile(name: &str) -> Read<f64> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Limit {
+    fn read(text: &str) -> CapacityLimit {
         parse(text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"))
     }
 
     #[test]
     fn limits_read_and_show() {
-        assert_eq!(read("mean<100ms,error-rate<0.1%"), Limit::default());
+        assert_eq!(read("mean<100ms,error-rate<0.1%"), CapacityLimit::default());
         assert_eq!(
-            Limit::default().to_string(),
+            CapacityLimit::default().to_string(),
             "mean < 100 ms, error rate < 0.1 %"
         );
         let limit = read("p99.9 < 20ms, error-rate < 0.01 %");
@@ -75,7 +77,7 @@ mod tests {
         assert_eq!(limit.mean_below_ns, None);
         assert_eq!(
             read("p50<1ms").error_rate_below,
-            Limit::default().error_rate_below
+            CapacityLimit::default().error_rate_below
         );
     }
 

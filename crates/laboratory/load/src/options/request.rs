@@ -6,7 +6,7 @@ use super::asked::Options;
 use super::files::{Files, content};
 use super::url::Url;
 use super::value::Times;
-use crate::plan::Request;
+use crate::plan::PlannedRequest;
 
 /// What is asked for; `None` = nothing. Every contradiction is noted.
 pub(crate) fn request(
@@ -14,13 +14,13 @@ pub(crate) fn request(
     url: &Url,
     files: Files<'_>,
     top: &Section<'_>,
-) -> Option<Request> {
+) -> Option<PlannedRequest> {
     if options.no_request {
         check_absence(options, url, top);
         return None;
     }
     let body = body(options, files, top);
-    Some(Request {
+    Some(PlannedRequest {
         method: method(options, !body.is_empty(), top),
         path: path(options, url, top),
         headers: options.headers.clone(),

@@ -9,10 +9,15 @@ use super::rows::{TABLE, is_of_tls};
 use super::url::Url;
 use super::value::{Kinds, OrNone};
 use crate::plan::{
-    ClientCertificate, Group, Handshake, Signature, Suite, Tls, Verification, Verify, Versions,
+    Group, Handshake, OwnCertificate, PlannedTls, Signature, Suite, Verification, Verify, Versions,
 };
 
-pub(crate) fn offer(options: &Options, url: &Url, files: Files<'_>, top: &Section<'_>) -> Tls {
+pub(crate) fn offer(
+    options: &Options,
+    url: &Url,
+    files: Files<'_>,
+    top: &Section<'_>,
+) -> PlannedTls {
     let fitting = versions(options);
     let versions = fitting.unwrap_or(Versions::Both);
     let handshakes = handshakes(options, versions, top);
@@ -26,7 +31,7 @@ pub(crate) fn offer(options: &Options, url: &Url, files: Files<'_>, top: &Sectio
     }
     let verification = verification(options, files, top);
     let checked = matches!(verification, Verification::Authority(_));
-    Tls {
+    PlannedTls {
         starttls: options.starttls,
         ehlo_name: top
             .text_if_written("ehlo-name")
@@ -353,7 +358,7 @@ fn client_certificate(
     options: &Options,
     files: Files<'_>,
     top: &Section<'_>,
-) -> Option<ClientCertificate> {
+) -> Option<OwnCertificate> {
     let chain = options.client_certificate.as_ref()?;
     let chain_pem = content("client-certificate", chain, files, top)?;
     let (key_name, key_pem) = match &options.client_key {
@@ -379,7 +384,7 @@ fn client_certificate(
             "--client-key PATH names it",
         );
     }
-    Some(ClientCertificate { chain_pem, key_pem })
+    Some(OwnCertificate { chain_pem, key_pem })
 }
 
 fn verification(options: &Options, files: Files<'_>, top: &Section<'_>) -> Verification {

@@ -6,14 +6,15 @@ use std::time::Duration;
 use options::{Problem, Section};
 use wire::address::{Address, Endpoint};
 
-use super::arriving::{self, Arriving};
+use super::arriving::Arriving;
 use super::asked::Options;
 use super::files::Files;
 use super::limit::Search;
 use super::value::{Kinds, OrNone, Times};
-use super::{request, tls};
+use super::{arriving, request, tls};
 use crate::plan::{
-    Arrival, ClientSelection, Clients, Handshake, Plan, Request, Target, Threads, Tls,
+    ArrivalModel, ClientSelection, Clients, Handshake, LoadPlan, PlannedRequest, PlannedTarget,
+    PlannedTls, Threads,
 };
 
 /// A plan without contradictions, before names are resolved.
@@ -21,8 +22,8 @@ use crate::plan::{
 pub struct UnresolvedPlan {
     asked: Options,
     endpoints: Vec<Endpoint>,
-    tls: Option<Tls>,
-    request: Option<Request>,
+    tls: Option<PlannedTls>,
+    request: Option<PlannedRequest>,
     arriving: Arriving,
     allowed_cpus: Vec<u16>,
 }
@@ -246,15 +247,15 @@ impl UnresolvedPlan {
     ///
     /// # Errors
     /// The option `source` names addresses that cannot reach these.
-    pub fn plan(self, addresses: Vec<Address>) -> Result<Plan, Problem> {
+    pub fn plan(self, addresses: Vec<Address>) -> Result<LoadPlan, Problem> {
         check_families(&self.asked.sources, &addresses)?;
         let threads = self.thread_count(&addresses);
         let connections = self.connection_count(threads);
         let clients = self.client_count(threads, connections);
         let selection = self.selection();
         let asked = self.asked;
-        Ok(Plan {
-            target: Target {
+        Ok(LoadPlan {
+            target: PlannedTarget {
                 url: asked.url.text,
                 addresses,
                 moves_sessions: asked.move_sessions,
@@ -273,8 +274,8 @@ impl UnresolvedPlan {
                 selection,
             },
             arrival: match self.arriving.stretches {
-                None => Arrival::Closed { connections },
-                Some(stretches) => Arrival::Open {
+                None => ArrivalModel::Closed { connections },
+                Some(stretches) => ArrivalModel::Open {
                     stretches,
                     spacing: asked.spacing,
                     session_arrivals: asked.session_arrivals,
@@ -426,7 +427,7 @@ mod tests {
         read(&words)
     }
 
-    fn planned(line: &str) -> Plan {
+    fn planned(line: &str) -> LoadPlan {
         let (_, draft) = drafted(line).unwrap_or_else(|faults| panic!("{line}: {faults:?}"));
         draft.plan(vec![local()]).unwrap()
     }
@@ -529,7 +530,7 @@ mod tests {
     #[test]
     fn a_url_alone_is_a_plan() {
         let plan = planned(HTTPS);
-        assert_eq!(plan.arrival, Arrival::Closed { connections: 50 });
+        assert_eq!(plan.arrival, ArrivalModel::Closed { connections: 50 });
         assert_eq!(plan.clients.count, 50);
         assert_eq!(plan.clients.requests_per_connection, Some(1));
         assert_eq!(plan.duration, Duration::from_secs(10));
@@ -658,7 +659,7 @@ mod tests {
     fn stretches_fill_the_duration() {
         let of = |flags: &str| {
             let plan = planned(flags);
-            let Arrival::Open {
+            let ArrivalModel::Open {
                 stretches, spacing, ..
             } = plan.arrival
             else {
@@ -724,7 +725,7 @@ mod tests {
             assert_eq!(planned(line).threads.count, threads, "{line}");
         }
         for (line, connections) in [("--threads 60", 60), ("--clients 8", 8)] {
-            assert_eq!(planned(line).arrival, Arrival::Closed { connections });
+            assert_eq!(planned(line).arrival, ArrivalModel::Closed { connections });
         }
         let far = Address::Ip(SocketAddr::from(([192, 0, 2, 1], 443)));
         let plan = drafted("https://host/").unwrap().1.plan(vec![far]).unwrap();
@@ -767,14 +768,14 @@ mod tests {
         }
     }
 
-    fn assert_sound(plan: &Plan) {
+    fn assert_sound(plan: &LoadPlan) {
         let (threads, clients) = (u32::from(plan.threads.count), plan.clients.count);
         assert!(threads >= 1 && clients >= threads);
         match &plan.arrival {
-            Arrival::Closed { connections } => {
+            ArrivalModel::Closed { connections } => {
                 assert!((threads..=clients).contains(connections));
             }
-            Arrival::Open { stretches, .. } => {
+            ArrivalModel::Open { stretches, .. } => {
                 let sum: Duration = stretches.iter().map(|stretch| stretch.length).sum();
                 assert_eq!(sum, plan.duration);
             }

@@ -10,13 +10,13 @@ use rustls::{
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
+use super::sessions::ThreadSessions;
+use super::verifier::{ChainCheck, PlanVerifier, Presented};
 use crate::plan::{
-    ClientCertificate, Group, Handshake, Signature, Suite, Tls, Verification, Versions,
+    Group, Handshake, OwnCertificate, PlannedTls, Signature, Suite, Verification, Versions,
 };
-use crate::tls::sessions::Sessions;
-use crate::tls::verifier::{Check, Presented, Verifier};
 
-/// Why no client can be made from a plan.
+/// Reasons why no client can be made from a plan.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TlsFault {
     /// The file for `--ca` has no certificate, or one that cannot be read.
@@ -39,7 +39,7 @@ pub(crate) struct Configurations {
     kinds: Vec<(Handshake, Arc<ClientConfig>)>,
     /// Whose certificate we want, and what is sent as SNI.
     pub(crate) name: ServerName<'static>,
-    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) sessions: Arc<ThreadSessions>,
     pub(crate) presented: Arc<Presented>,
 }
 
@@ -48,8 +48,8 @@ impl Configurations {
     ///
     /// # Errors
     /// [`TlsFault`]: files and names are read here for the first time.
-    pub(crate) fn new(tls: &Tls, clients: usize) -> Result<Self, TlsFault> {
-        let sessions = Arc::new(Sessions::new(clients));
+    pub(crate) fn new(tls: &PlannedTls, clients: usize) -> Result<Self, TlsFault> {
+        let sessions = Arc::new(ThreadSessions::new(clients));
         let presented = Arc::new(Presented::default());
         let mut kinds = Vec::new();
         for kind in &tls.handshakes {
@@ -73,7 +73,7 @@ impl Configurations {
 }
 
 /// The name that is wanted, which the library always has.
-pub(crate) fn server_name(tls: &Tls) -> Result<ServerName<'static>, TlsFault> {
+pub(crate) fn server_name(tls: &PlannedTls) -> Result<ServerName<'static>, TlsFault> {
     match &tls.server_name {
         Some(name) => {
             ServerName::try_from(name.clone()).map_err(|_| TlsFault::ServerName(name.clone()))
@@ -86,7 +86,7 @@ pub(crate) fn server_name(tls: &Tls) -> Result<ServerName<'static>, TlsFault> {
 }
 
 pub(crate) fn configuration<S: ClientSessionStore + 'static>(
-    tls: &Tls,
+    tls: &PlannedTls,
     kind: Handshake,
     sessions: &Arc<S>,
     presented: &Arc<Presented>,
@@ -118,7 +118,7 @@ fn library(error: rustls::Error) -> TlsFault {
 }
 
 fn resumption<S: ClientSessionStore + 'static>(
-    tls: &Tls,
+    tls: &PlannedTls,
     kind: Handshake,
     sessions: &Arc<S>,
 ) -> Resumption {
@@ -153,7 +153,7 @@ pub(crate) fn warm_thread() {
         .fill(&mut [0; 32]);
 }
 
-fn provider(tls: &Tls) -> CryptoProvider {
+fn provider(tls: &PlannedTls) -> CryptoProvider {
     CryptoProvider {
         cipher_suites: tls.suites.iter().map(|suite| suite_of(*suite)).collect(),
         kx_groups: tls.groups.iter().map(|group| group_of(*group)).collect(),
@@ -213,17 +213,17 @@ pub(crate) fn scheme_name(scheme: SignatureScheme) -> String {
 }
 
 fn verifier(
-    tls: &Tls,
+    tls: &PlannedTls,
     provider: &Arc<CryptoProvider>,
     presented: &Arc<Presented>,
-) -> Result<Verifier, TlsFault> {
+) -> Result<PlanVerifier, TlsFault> {
     let check = match &tls.verification {
-        Verification::Off => Check::Off,
-        Verification::These(pem) => Check::These(certificates(pem)?),
-        Verification::Signature => Check::Signature,
-        Verification::Authority(pem) => Check::Chain(chain_verifier(pem, provider)?),
+        Verification::Off => ChainCheck::Off,
+        Verification::These(pem) => ChainCheck::These(certificates(pem)?),
+        Verification::Signature => ChainCheck::Signature,
+        Verification::Authority(pem) => ChainCheck::Chain(chain_verifier(pem, provider)?),
     };
-    Ok(Verifier {
+    Ok(PlanVerifier {
         check,
         offered: tls
             .signatures
@@ -261,9 +261,9 @@ fn chain_verifier(
         .map_err(|error| fault(&error))
 }
 
-type Certificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type CertificateWithKey = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn read_certificate(certificate: &ClientCertificate) -> Result<Certificate, TlsFault> {
+fn read_certificate(certificate: &OwnCertificate) -> Result<CertificateWithKey, TlsFault> {
     let fault = |what: &str, error: &dyn std::fmt::Display| {
         TlsFault::ClientCertificate(format!("{what}: {error}"))
     };

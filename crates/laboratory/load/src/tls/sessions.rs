@@ -4,7 +4,8 @@
 //! drives one connection at a time, so the store is told whose turn it is.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustls::NamedGroup;
@@ -17,28 +18,28 @@ const TICKETS_MAX: usize = 4;
 
 /// One thread's clients. Its lock is never waited for: only that thread takes it.
 #[derive(Debug)]
-pub(crate) struct Sessions {
+pub(crate) struct ThreadSessions {
     turn: AtomicUsize,
-    clients: Mutex<Vec<Kept>>,
+    clients: Mutex<Vec<KeptSession>>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptSession {
     tls12: Option<Box<Tls12ClientSessionValue>>,
     tls13: VecDeque<Tls13ClientSessionValue>,
 }
 
-impl Sessions {
-    /// Of so many clients, who have none yet.
+impl ThreadSessions {
+    /// Sessions of so many clients, who have none yet.
     pub(crate) fn new(clients: usize) -> Self {
-        let clients = (0..clients).map(|_| Kept::default()).collect();
+        let clients = (0..clients).map(|_| KeptSession::default()).collect();
         Self {
             turn: AtomicUsize::new(0),
             clients: Mutex::new(clients),
         }
     }
 
-    /// What the library asks and says from now on concerns this client.
+    /// Makes the library's calls from now on concern this client.
     #[inline]
     pub(crate) fn turn_to(&self, client: usize) {
         self.turn.store(client, Relaxed);
@@ -54,20 +55,20 @@ impl Sessions {
     /// Takes everything from a client.
     pub(crate) fn forget(&self, client: usize) {
         if let Some(kept) = self.lock().get_mut(client) {
-            *kept = Kept::default();
+            *kept = KeptSession::default();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<KeptSession>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Kept) -> T) -> Option<T> {
+    fn with<T>(&self, act: impl FnOnce(&mut KeptSession) -> T) -> Option<T> {
         self.lock().get_mut(self.turn.load(Relaxed)).map(act)
     }
 }
 
-impl ClientSessionStore for Sessions {
+impl ClientSessionStore for ThreadSessions {
     // The key share is the first group of the plan, always: a hint would change it.
     fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
 

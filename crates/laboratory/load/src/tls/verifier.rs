@@ -1,7 +1,8 @@
 //! How the server's certificate is judged, and what is kept of what it presented.
 
 use std::mem;
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::atomic::AtomicU16;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::client::WebPkiServerVerifier;
@@ -13,7 +14,7 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use wire::certificate_chain;
 
-/// What a server presented last to a thread, whose connections take turns.
+/// The chain that a server presented last to a thread, whose connections take turns.
 #[derive(Debug, Default)]
 pub(crate) struct Presented {
     scheme: AtomicU16,
@@ -52,7 +53,7 @@ impl Presented {
 }
 
 #[derive(Debug)]
-pub(crate) enum Check {
+pub(crate) enum ChainCheck {
     Off,
     /// That the certificate is one of these, byte by byte.
     These(Vec<CertificateDer<'static>>),
@@ -62,8 +63,8 @@ pub(crate) enum Check {
     Chain(Arc<WebPkiServerVerifier>),
 }
 
-/// What of a server's chain the library may look at: the search for a path costs it seconds, if
-/// the server has made it so.
+/// The part of a server's chain that the library may look at: the search for a path costs it
+/// seconds, if the server has made it so.
 ///
 /// # Errors
 /// There is too much of it.
@@ -79,14 +80,14 @@ pub(crate) fn bounded<'c>(
 
 /// Judges by the plan, and offers the schemes of the plan.
 #[derive(Debug)]
-pub(crate) struct Verifier {
-    pub(crate) check: Check,
+pub(crate) struct PlanVerifier {
+    pub(crate) check: ChainCheck,
     pub(crate) offered: Vec<SignatureScheme>,
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
     pub(crate) presented: Arc<Presented>,
 }
 
-impl Verifier {
+impl PlanVerifier {
     /// The server signed by this scheme, which must be one that was offered (RFC 8446, section
     /// 4.4.3).
     fn take(&self, scheme: SignatureScheme) -> Result<(), Error> {
@@ -99,7 +100,7 @@ impl Verifier {
     }
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for PlanVerifier {
     fn verify_server_cert(
         &self,
         leaf: &CertificateDer<'_>,
@@ -112,10 +113,10 @@ impl ServerCertVerifier for Verifier {
             *slot = ocsp.to_vec();
         }
         match &self.check {
-            Check::Off | Check::Signature => Ok(ServerCertVerified::assertion()),
-            Check::These(known) if known.contains(leaf) => Ok(ServerCertVerified::assertion()),
-            Check::These(_) => Err(CertificateError::ApplicationVerificationFailure.into()),
-            Check::Chain(chain) => {
+            ChainCheck::Off | ChainCheck::Signature => Ok(ServerCertVerified::assertion()),
+            ChainCheck::These(known) if known.contains(leaf) => Ok(ServerCertVerified::assertion()),
+            ChainCheck::These(_) => Err(CertificateError::ApplicationVerificationFailure.into()),
+            ChainCheck::Chain(chain) => {
                 let intermediates = bounded(leaf, intermediates)?;
                 chain.verify_server_cert(leaf, &intermediates, name, ocsp, now)
             }
@@ -130,7 +131,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<HandshakeSignatureValid, Error> {
         self.take(signed.scheme)?;
         match self.check {
-            Check::Off | Check::These(_) => Ok(HandshakeSignatureValid::assertion()),
+            ChainCheck::Off | ChainCheck::These(_) => Ok(HandshakeSignatureValid::assertion()),
             _ => verify_tls12_signature(message, leaf, signed, &self.algorithms),
         }
     }
@@ -143,7 +144,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<HandshakeSignatureValid, Error> {
         self.take(signed.scheme)?;
         match self.check {
-            Check::Off | Check::These(_) => Ok(HandshakeSignatureValid::assertion()),
+            ChainCheck::Off | ChainCheck::These(_) => Ok(HandshakeSignatureValid::assertion()),
             _ => verify_tls13_signature(message, leaf, signed, &self.algorithms),
         }
     }

@@ -4,44 +4,43 @@
 //! A claim that the record does not bear is refused. The picture has colours of its own, since it
 //! is shown where no style sheet is.
 
-use measure::effect::{Effect, Scale};
+use measure::effect::{Effect, EffectScale};
 use measure::experiment::Experiment;
 use measure::metric::Metric;
 
-use super::comparison::{Comparison, Verdict};
+use super::comparison::{Comparison, ComparisonVerdict};
 use super::plots::{legend, panel};
 use super::ranking::{Ranking, Weight};
 use super::study::{Combination, Study, do_same_work, studies};
 use super::tables::heading;
 use crate::figure::{BarPanel, Bars, drawing_text};
 use crate::host;
-use crate::markup::{Element, element};
-use crate::shell::command_lines;
-use crate::words::listed;
+use crate::markup::{MarkupElement, element};
+use crate::words::{command_lines, listed};
 
-/// Its size in pixels: what link previews show whole.
+/// The size of a card in pixels: link previews show it whole.
 pub const CARD_SIZE: (u32, u32) = (1200, 630);
 
-/// Why there is no card, and what would help.
+/// The reason why there is no card, and the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{seen}")]
-pub struct Refusal {
-    /// What is missing, in a sentence without a full stop.
+pub struct CardRefusal {
+    /// The missing thing, in a sentence without a full stop.
     pub seen: String,
     pub hint: String,
 }
 
-/// What a card is to be about; what is not named is chosen where there is no choice.
+/// The subject of a card; a part that is not named is chosen where there is no choice.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Subject<'s> {
+pub struct CardSubject<'s> {
     /// The name of a scenario.
     pub scenario: Option<&'s str>,
     /// The combination of values, as tables call it: `TLS 1.3, P-256, PSK`.
     pub context: Option<&'s str>,
 }
 
-fn refusal(seen: impl Into<String>, hint: impl Into<String>) -> Refusal {
-    Refusal {
+fn refusal(seen: impl Into<String>, hint: impl Into<String>) -> CardRefusal {
+    CardRefusal {
         seen: seen.into(),
         hint: hint.into(),
     }
@@ -52,7 +51,7 @@ fn refusal(seen: impl Into<String>, hint: impl Into<String>) -> Refusal {
 /// # Errors
 /// If the subject is not one of the record, or the record does not bear that the first target is
 /// better than each other that does the same work.
-pub fn card(experiment: &Experiment, subject: Subject<'_>) -> Result<String, Refusal> {
+pub fn card(experiment: &Experiment, subject: CardSubject<'_>) -> Result<String, CardRefusal> {
     if !experiment.ended.as_ref().is_some_and(|it| it.is_complete) {
         let hint = "end the run first: lariat-lab run --resume RECORD";
         return Err(refusal("the run was stopped before its end", hint));
@@ -81,7 +80,7 @@ fn one_of<'a, T>(
     name: Option<&str>,
     name_of: impl Fn(&T) -> String,
     (what, flag): (&str, &str),
-) -> Result<&'a T, Refusal> {
+) -> Result<&'a T, CardRefusal> {
     let names: Vec<String> = all.iter().map(&name_of).collect();
     let there_are = format!("the record has: {}", names.join("; "));
     match (name, all) {
@@ -113,7 +112,7 @@ impl Claim {
         study: &Study<'_>,
         combination: &Combination<'_>,
         ranking: &Ranking,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, CardRefusal> {
         let (Some(metric), Some(first)) = (study.main(), study.targets.first()) else {
             return Err(refusal(
                 "the scenario has no metric",
@@ -127,7 +126,9 @@ impl Claim {
         for target in others {
             let name = target.name.as_str();
             match ranking.main(study, name, &combination.title()) {
-                Some((Verdict::Worse, Weight::Main, comparison)) => found.push((name, comparison)),
+                Some((ComparisonVerdict::Worse, Weight::Main, comparison)) => {
+                    found.push((name, comparison))
+                }
                 Some((verdict, ..)) => faults.push(format!("{name} ({})", doubt(verdict))),
                 None => faults.push(format!("{name} (not measured)")),
             }
@@ -151,7 +152,7 @@ impl Claim {
             let hint = "measure a target that does the same work beside it";
             return Err(refusal("there is nothing to compare with", hint));
         };
-        if comparison.effect.scale == Scale::Difference {
+        if comparison.effect.scale == EffectScale::Difference {
             let hint = "choose a scenario whose main metric is a duration, a size or a rate";
             return Err(refusal("a share has no ratio to claim", hint));
         }
@@ -172,7 +173,7 @@ impl Claim {
         experiment: &Experiment,
         study: &Study<'_>,
         combination: &Combination<'_>,
-    ) -> Element {
+    ) -> MarkupElement {
         let (words, interval) = self.found.parts();
         let others = match self.others {
             1 => String::new(),
@@ -226,7 +227,7 @@ impl Claim {
     }
 }
 
-fn bars(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> Element {
+fn bars(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> MarkupElement {
     const PLACE: (f64, f64) = (56.0, 244.0);
     const ROOM: (f64, f64) = (1088.0, 270.0);
     const SCALE_MAX: f64 = 1.7;
@@ -234,29 +235,34 @@ fn bars(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> Ele
         title: String::new(),
         description: String::new(),
         head: String::new(),
-        legend: vec![legend(study)],
+        legend: Vec::new(),
         panels: vec![BarPanel {
             heading: format!("{}: median", heading(study, metric)),
             ..panel(study, combination, metric)
         }],
     };
-    let (_, height) = bars.shapes(ROOM.0 / SCALE_MAX, 1);
-    let scale = (ROOM.1 / height).min(SCALE_MAX);
-    let (shapes, _) = bars.shapes(ROOM.0 / scale, 1);
+    let legend = drawing_text("tick", (0.0, 13.0), &legend(study));
+    let above = 24.0;
+    let drawn = |scale: f64| bars.shapes(ROOM.0 / scale).remove(0);
+    let scale = (ROOM.1 / (above + drawn(SCALE_MAX).1)).min(SCALE_MAX);
+    let panel = element("g").with("transform", format!("translate(0 {above})"));
     let (x, y) = PLACE;
     element("g")
         .with("transform", format!("translate({x} {y}) scale({scale:.3})"))
-        .children(shapes)
+        .child(legend)
+        .child(panel.children(drawn(scale).0))
 }
 
-fn doubt(verdict: Verdict) -> &'static str {
+fn doubt(verdict: ComparisonVerdict) -> &'static str {
     match verdict {
-        Verdict::Better => "it is better",
-        Verdict::NoDifference => "no significant difference",
-        Verdict::Worse => "it differs by its own interval only, not among all comparisons",
-        Verdict::LoadLimited => "the load was the limit",
-        Verdict::TooFewRounds => "too few rounds",
-        Verdict::OtherWork => "it does other work",
+        ComparisonVerdict::Better => "it is better",
+        ComparisonVerdict::NoDifference => "no significant difference",
+        ComparisonVerdict::Worse => {
+            "it differs by its own interval only, not among all comparisons"
+        }
+        ComparisonVerdict::LoadLimited => "the load was the limit",
+        ComparisonVerdict::TooFewRounds => "too few rounds",
+        ComparisonVerdict::OtherWork => "it does other work",
     }
 }
 

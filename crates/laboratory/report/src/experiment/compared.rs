@@ -5,24 +5,25 @@
 
 use std::collections::BTreeSet;
 
-use measure::effect::Scale;
-use measure::experiment::{Experiment, Target};
+use measure::effect::EffectScale;
+use measure::experiment::{Experiment, TargetDescription};
 use measure::metric::Metric;
-use measure::student::CONFIDENCE;
+use measure::statistics::CONFIDENCE;
 
-use super::comparison::{Comparison, Verdict, compare_runs, digits};
+use super::comparison::{Comparison, ComparisonVerdict, compare_runs, digits};
 use super::plots::Palette;
-use super::study::{Combination, Entry, Study, studies};
+use super::study::{Combination, MeasuredConfiguration, Study, studies};
 use super::tables::heading;
 use crate::document::{
-    Block, Cell, Document, Fact, Figure, Kind, NONE, Section, Table, Warning, section,
+    Cell, Figure, NONE, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable,
+    ReportWarning, SectionKind, section,
 };
-use crate::figure::{Axis, Chart, Panel, Series, Shape, Unit};
+use crate::figure::{Axis, AxisUnit, Chart, Panel, Series, SeriesShape};
 use crate::host;
 use crate::words::{id_part, listed};
 
 /// A scenario that both have.
-struct Pair<'e> {
+struct ScenarioPair<'e> {
     a: Study<'e>,
     b: Study<'e>,
     metrics: Vec<Metric>,
@@ -34,35 +35,35 @@ pub fn configurations_in_common(a: &Experiment, b: &Experiment) -> usize {
 }
 
 /// The report of the second against the first, each with its name.
-pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> Document {
+pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocument {
     let pairs = pairs(a.1, b.1);
     let named = |letter: &str, (name, experiment): (&str, &Experiment)| {
-        Fact::new(
+        ReportFact::new(
             letter,
             format!("{name}, {}", host::line(&experiment.plan.host.host)),
         )
     };
-    let mut differing = Table::new("In what they differ", ["<", "<A", "<B"]);
+    let mut differing = ReportTable::new("In what they differ", ["<", "<A", "<B"]);
     for row in differences(a.1, b.1) {
         differing.row(row.map(Into::into));
     }
-    let mut document = Document {
+    let mut document = ReportDocument {
         title: format!("{} compared with {}", b.0, a.0),
         footer: "A change is the ratio of geometric means, B to A; its interval is Student's t of \
                  the logarithms with pooled deviations, at 95 %: of twenty such intervals, one \
                  misses."
             .to_owned(),
         blocks: vec![
-            Block::Headline(headline(&pairs)),
-            Block::Facts(vec![named("A", a), named("B", b)]),
-            Block::Warnings(warnings(a.1, b.1, &pairs)),
+            ReportBlock::Headline(headline(&pairs)),
+            ReportBlock::Facts(vec![named("A", a), named("B", b)]),
+            ReportBlock::Warnings(warnings(a.1, b.1, &pairs)),
         ],
-        ..Document::default()
+        ..ReportDocument::default()
     };
     let differing = differing.block().into_iter().collect();
     document
         .blocks
-        .extend(section(Kind::Card, "In what they differ", differing));
+        .extend(section(SectionKind::Card, "In what they differ", differing));
     for pair in &pairs {
         let id = format!("c-{}", pair.name());
         document.links.push((id.clone(), pair.name().to_owned()));
@@ -71,28 +72,28 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> Document {
             let name = format!("compared-{}", id_part(pair.name()));
             document.files.push((name, chart.clone().into()));
         }
-        let drawn = chart.map(|chart| Figure::both(&format!("{id}-change"), chart.clone(), chart));
+        let drawn = chart.map(|chart| Figure::block(&format!("{id}-change"), chart));
         let tables = pair.metrics.iter().enumerate().map(|(index, metric)| {
-            let table = Block::Table(changes(pair, *metric));
+            let table = ReportBlock::Table(changes(pair, *metric));
             match index {
                 0 => table,
                 // A terminal shows the main metric alone.
-                _ => Section::new(Kind::Page, "", vec![table]).into(),
+                _ => ReportSection::new(SectionKind::Page, "", vec![table]).into(),
             }
         });
-        let question = Block::Paragraph(pair.a.scenario.question.clone());
-        let question = Section::new(Kind::Page, "", vec![question]).into();
+        let question = ReportBlock::Paragraph(pair.a.scenario.question.clone());
+        let question = ReportSection::new(SectionKind::Page, "", vec![question]).into();
         let blocks = [question].into_iter().chain(drawn).chain(tables).collect();
         let caption = pair.metrics.first().map(|main| caption(pair, *main));
         let title = format!("{}: {}", pair.name(), caption.unwrap_or_default());
-        let article = Section::new(Kind::Article, title, blocks).at(id);
+        let article = ReportSection::new(SectionKind::Article, title, blocks).at(id);
         document.blocks.push(article.into());
     }
     document
 }
 
 /// Scenarios in common in which something in common was measured.
-fn pairs<'e>(a: &'e Experiment, b: &'e Experiment) -> Vec<Pair<'e>> {
+fn pairs<'e>(a: &'e Experiment, b: &'e Experiment) -> Vec<ScenarioPair<'e>> {
     let mut others = studies(b, 2);
     let pair = |a: Study<'e>| {
         let index = others
@@ -101,7 +102,7 @@ fn pairs<'e>(a: &'e Experiment, b: &'e Experiment) -> Vec<Pair<'e>> {
         let b = others.swap_remove(index);
         let metrics = a.metrics.iter().copied();
         let metrics = metrics.filter(|it| b.metrics.contains(it)).collect();
-        Some(Pair { a, b, metrics })
+        Some(ScenarioPair { a, b, metrics })
     };
     let pairs = studies(a, 1).into_iter().filter_map(pair);
     pairs
@@ -109,7 +110,7 @@ fn pairs<'e>(a: &'e Experiment, b: &'e Experiment) -> Vec<Pair<'e>> {
         .collect()
 }
 
-impl<'e> Pair<'e> {
+impl<'e> ScenarioPair<'e> {
     fn name(&self) -> &'e str {
         &self.a.scenario.name
     }
@@ -128,7 +129,7 @@ impl<'e> Pair<'e> {
     fn change(
         &self,
         combination: &Combination<'_>,
-        entry: &Entry<'_>,
+        entry: &MeasuredConfiguration<'_>,
         metric: Metric,
     ) -> Option<(f64, f64, Option<Comparison>)> {
         let names = |it: &Combination<'_>| -> Vec<String> {
@@ -144,12 +145,15 @@ impl<'e> Pair<'e> {
 }
 
 /// How many main metrics changed, and how.
-fn headline(pairs: &[Pair<'_>]) -> String {
+fn headline(pairs: &[ScenarioPair<'_>]) -> String {
     let changes = pairs.iter().flat_map(|pair| pair.changes().flatten());
-    let verdicts: Vec<Verdict> = changes.map(|change| change.verdict).collect();
+    let verdicts: Vec<ComparisonVerdict> = changes.map(|change| change.verdict).collect();
     let count = |verdict| verdicts.iter().filter(|it| **it == verdict).count();
-    let (better, worse) = (count(Verdict::Better), count(Verdict::Worse));
-    let same = count(Verdict::NoDifference);
+    let (better, worse) = (
+        count(ComparisonVerdict::Better),
+        count(ComparisonVerdict::Worse),
+    );
+    let same = count(ComparisonVerdict::NoDifference);
     let all = better + same + worse;
     let others = match verdicts.len() - all {
         0 => String::new(),
@@ -166,14 +170,14 @@ fn headline(pairs: &[Pair<'_>]) -> String {
     )
 }
 
-fn caption(pair: &Pair<'_>, metric: Metric) -> String {
+fn caption(pair: &ScenarioPair<'_>, metric: Metric) -> String {
     let heading = heading(&pair.a, metric);
     format!("{heading}, and the change from A to B at 95 %")
 }
 
 /// A row per configuration that either has.
-fn changes(pair: &Pair<'_>, metric: Metric) -> Table {
-    let mut table = Table::new(caption(pair, metric), ["<", "A", "B", "<change"]);
+fn changes(pair: &ScenarioPair<'_>, metric: Metric) -> ReportTable {
+    let mut table = ReportTable::new(caption(pair, metric), ["<", "A", "B", "<change"]);
     for combination in &pair.a.combinations {
         table.head(combination.title());
         for entry in &combination.entries {
@@ -200,9 +204,9 @@ fn changes(pair: &Pair<'_>, metric: Metric) -> Table {
 fn loss_percent(change: &Comparison) -> Option<f64> {
     let effect = change.effect;
     let percent = match effect.scale {
-        Scale::Ratio => (effect.value - 1.0) * 100.0,
-        Scale::Difference if change.metric.is_share() => effect.value * 100.0,
-        Scale::Difference => return None,
+        EffectScale::Ratio => (effect.value - 1.0) * 100.0,
+        EffectScale::Difference if change.metric.is_share() => effect.value * 100.0,
+        EffectScale::Difference => return None,
     };
     Some(if change.metric.is_less_better() {
         percent
@@ -211,8 +215,8 @@ fn loss_percent(change: &Comparison) -> Option<f64> {
     })
 }
 
-/// What the second loses against the first, in percent; `None` if there is nothing to compare.
-fn chart(pair: &Pair<'_>, palette: Palette<'_>) -> Option<Chart> {
+/// The losses of the second against the first, in percent; `None` if there is nothing to compare.
+fn chart(pair: &ScenarioPair<'_>, palette: Palette<'_>) -> Option<Chart> {
     let metric = *pair.metrics.first()?;
     let study = &pair.a;
     let lengths = study.series().map(<[_]>::len);
@@ -237,7 +241,7 @@ fn chart(pair: &Pair<'_>, palette: Palette<'_>) -> Option<Chart> {
                 points.push((place as f64, f64::NAN));
             }
         }
-        let shape = Shape::Marked(palette.dashes(target));
+        let shape = SeriesShape::Marked(palette.dashes(target));
         series.push(Series::new(&target.name, palette.colour(target), shape).of(points));
     }
     let points = series.iter().flat_map(|line| &line.points);
@@ -254,7 +258,10 @@ fn chart(pair: &Pair<'_>, palette: Palette<'_>) -> Option<Chart> {
     } else {
         format!("Loss against the first, {title}, % (below 0: a gain)")
     };
-    let mut panel = Panel::new(Axis::range(&axis, Unit::Count, least, greatest, 5), series);
+    let mut panel = Panel::new(
+        Axis::range(&axis, AxisUnit::Count, least, greatest, 5),
+        series,
+    );
     panel.limits.push((0.0, "as the first".to_owned()));
     let factor = study.scenario.factors.last();
     let names = study.combinations.iter().map(Combination::title);
@@ -301,7 +308,7 @@ fn differences(a: &Experiment, b: &Experiment) -> Vec<[String; 3]> {
             .targets
             .iter()
             .find(|other| other.name == target.name)?;
-        let version = |target: &Target| match &target.missing {
+        let version = |target: &TargetDescription| match &target.missing {
             Some(_) => "missing".to_owned(),
             None => target.version.join(", "),
         };
@@ -310,9 +317,9 @@ fn differences(a: &Experiment, b: &Experiment) -> Vec<[String; 3]> {
     rows.chain(targets).filter(|[_, a, b]| a != b).collect()
 }
 
-/// What makes a comparison doubtful, or was omitted.
-fn warnings(a: &Experiment, b: &Experiment, pairs: &[Pair<'_>]) -> Vec<Warning> {
-    let is_changed = |pair: &&Pair<'_>| {
+/// Warnings of what makes a comparison doubtful, or was omitted.
+fn warnings(a: &Experiment, b: &Experiment, pairs: &[ScenarioPair<'_>]) -> Vec<ReportWarning> {
+    let is_changed = |pair: &&ScenarioPair<'_>| {
         let (a, b) = (pair.a.scenario, pair.b.scenario);
         (&a.question, &a.method, &a.operation) != (&b.question, &b.method, &b.operation)
     };
@@ -334,6 +341,6 @@ fn warnings(a: &Experiment, b: &Experiment, pairs: &[Pair<'_>]) -> Vec<Warning> 
         ("omitted, since not measured in both", omitted.collect()),
     ];
     let all = all.into_iter().filter(|(_, names)| !names.is_empty());
-    all.map(|(what, names)| Warning::new(format!("{what}: {}", listed(&names))))
+    all.map(|(what, names)| ReportWarning::new(format!("{what}: {}", listed(&names))))
         .collect()
 }

@@ -1,23 +1,23 @@
 //! One metric of a configuration compared with that of another: the effect in words, and what it
 //! says about the first.
 
-use measure::effect::{Effect, Scale};
+use measure::effect::{Effect, EffectScale};
 use measure::experiment::Measurement;
 use measure::metric::Metric;
-use measure::quantity::Count;
+use measure::quantity::RoundedCount;
 
-use super::study::Entry;
+use super::study::MeasuredConfiguration;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Comparison {
     pub(crate) metric: Metric,
     pub(crate) effect: Effect,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: ComparisonVerdict,
 }
 
-/// What a comparison says about its first metric.
+/// The verdict of a comparison about its first metric.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Verdict {
+pub(crate) enum ComparisonVerdict {
     Better,
     NoDifference,
     Worse,
@@ -45,7 +45,7 @@ pub(crate) fn is_quiet(measurement: &Measurement) -> bool {
 
 /// Whether a metric says something of what loaded the server rather than of the server: a rate or
 /// response time of a closed load that shared the server's CPUs, or left them idle.
-fn is_load_limited(entry: &Entry<'_>, metric: Metric) -> bool {
+fn is_load_limited(entry: &MeasuredConfiguration<'_>, metric: Metric) -> bool {
     let mut closed = entry.measurements.values().filter(|it| is_closed(it));
     let is_shared = closed.any(|it| it.noise.is_shared);
     metric.depends_on_load() && (is_shared || busy(entry).is_some_and(|busy| busy < BUSY_MIN))
@@ -53,7 +53,7 @@ fn is_load_limited(entry: &Entry<'_>, metric: Metric) -> bool {
 
 /// The share of time that the server's CPUs were busy, the median of what is known; open load
 /// leaves a server idle by intent.
-pub(crate) fn busy(entry: &Entry<'_>) -> Option<f64> {
+pub(crate) fn busy(entry: &MeasuredConfiguration<'_>) -> Option<f64> {
     let all = entry.measurements.values();
     let known = all.filter(|it| is_closed(it) && !it.noise.is_shared);
     let mut shares: Vec<f64> = known.map(|it| it.noise.server_busy).collect();
@@ -70,22 +70,22 @@ fn is_closed(measurement: &Measurement) -> bool {
 fn effect(
     metric: Metric,
     is_nothing: bool,
-    of: impl Fn(Scale) -> Option<Effect>,
+    of: impl Fn(EffectScale) -> Option<Effect>,
 ) -> Option<Effect> {
     match metric.is_share() {
-        true => of(Scale::Difference),
+        true => of(EffectScale::Difference),
         false if is_nothing => None,
-        false => of(Scale::Ratio).or_else(|| of(Scale::Difference)),
+        false => of(EffectScale::Ratio).or_else(|| of(EffectScale::Difference)),
     }
 }
 
-/// Of pairs, one per round.
+/// The effect of pairs, one per round.
 pub(crate) fn effect_of_pairs(metric: Metric, pairs: &[(f64, f64)]) -> Option<Effect> {
     let is_nothing = pairs.iter().all(|pair| *pair == (0.0, 0.0));
     effect(metric, is_nothing, |scale| Effect::of_pairs(pairs, scale))
 }
 
-/// Of samples of two runs, which have no rounds in common.
+/// The effect of samples of two runs, which have no rounds in common.
 pub(crate) fn effect_of_samples(metric: Metric, above: &[f64], below: &[f64]) -> Option<Effect> {
     let is_nothing = above.iter().chain(below).all(|sample| *sample == 0.0);
     effect(metric, is_nothing, |scale| {
@@ -95,7 +95,11 @@ pub(crate) fn effect_of_samples(metric: Metric, above: &[f64], below: &[f64]) ->
 
 /// An entry against the one it is compared with, in rounds in which both were measured; `None`
 /// without any.
-pub(crate) fn compare(entry: &Entry<'_>, base: &Entry<'_>, metric: Metric) -> Option<Comparison> {
+pub(crate) fn compare(
+    entry: &MeasuredConfiguration<'_>,
+    base: &MeasuredConfiguration<'_>,
+    metric: Metric,
+) -> Option<Comparison> {
     let pairs = |is_used: fn(&Measurement) -> bool| {
         let pairs = entry.measurements.iter().filter_map(move |(repeat, ours)| {
             let theirs = base.measurements.get(repeat)?;
@@ -110,7 +114,7 @@ pub(crate) fn compare(entry: &Entry<'_>, base: &Entry<'_>, metric: Metric) -> Op
     let pairs = if is_judged { quiet } else { pairs(|_| true) };
     let effect = effect_of_pairs(metric, &pairs)?;
     let verdict = if !entry.does_same_work(base) {
-        Verdict::OtherWork
+        ComparisonVerdict::OtherWork
     } else {
         verdict([entry, base], metric, &effect, is_judged)
     };
@@ -123,12 +127,12 @@ pub(crate) fn compare(entry: &Entry<'_>, base: &Entry<'_>, metric: Metric) -> Op
 
 /// The same of two runs.
 pub(crate) fn compare_runs(
-    entry: &Entry<'_>,
-    base: &Entry<'_>,
+    entry: &MeasuredConfiguration<'_>,
+    base: &MeasuredConfiguration<'_>,
     metric: Metric,
 ) -> Option<Comparison> {
     let found = |is_used: fn(&Measurement) -> bool| {
-        let samples = |entry: &Entry<'_>| -> Vec<f64> {
+        let samples = |entry: &MeasuredConfiguration<'_>| -> Vec<f64> {
             let used = entry.measurements.values().filter(|it| is_used(it));
             used.filter_map(|it| metric.of(*it)).collect()
         };
@@ -143,21 +147,26 @@ pub(crate) fn compare_runs(
     })
 }
 
-fn verdict(entries: [&Entry<'_>; 2], metric: Metric, effect: &Effect, is_judged: bool) -> Verdict {
+fn verdict(
+    entries: [&MeasuredConfiguration<'_>; 2],
+    metric: Metric,
+    effect: &Effect,
+    is_judged: bool,
+) -> ComparisonVerdict {
     if entries.iter().any(|entry| is_load_limited(entry, metric)) {
-        Verdict::LoadLimited
+        ComparisonVerdict::LoadLimited
     } else if !is_judged || effect.count < ROUNDS_MIN {
-        Verdict::TooFewRounds
+        ComparisonVerdict::TooFewRounds
     } else if !effect.is_proven() {
-        Verdict::NoDifference
+        ComparisonVerdict::NoDifference
     } else if effect.is_less() == metric.is_less_better() {
-        Verdict::Better
+        ComparisonVerdict::Better
     } else {
-        Verdict::Worse
+        ComparisonVerdict::Worse
     }
 }
 
-impl Verdict {
+impl ComparisonVerdict {
     /// Whether it is counted in a ranking.
     pub(crate) fn is_counted(self) -> bool {
         matches!(self, Self::Better | Self::NoDifference | Self::Worse)
@@ -205,8 +214,8 @@ impl Comparison {
     pub(crate) fn as_change(&self) -> String {
         let percent = |ratio: f64| signed((ratio - 1.0) * 100.0);
         let words = match self.effect.scale {
-            Scale::Difference => in_cell(&self.effect, self.metric),
-            Scale::Ratio => {
+            EffectScale::Difference => in_cell(&self.effect, self.metric),
+            EffectScale::Ratio => {
                 let middle = format!("{} %", percent(self.effect.value));
                 with_interval(middle, self.effect.interval, percent, "")
             }
@@ -233,7 +242,7 @@ impl Comparison {
             means,
             ..
         } = self.effect;
-        if self.effect.scale == Scale::Difference {
+        if self.effect.scale == EffectScale::Difference {
             let amount = |mean| self.metric.amount(mean);
             let words = format!("{} against {}", amount(means.0), amount(means.1));
             let points = |value| signed(self.metric.scaled(value));
@@ -263,16 +272,16 @@ impl Comparison {
 /// few rounds.
 pub(crate) fn in_cell(effect: &Effect, metric: Metric) -> String {
     let shown = |value: f64| match effect.scale {
-        Scale::Ratio => digits(value),
-        Scale::Difference => signed(metric.scaled(value)),
+        EffectScale::Ratio => digits(value),
+        EffectScale::Difference => signed(metric.scaled(value)),
     };
     with_interval(in_short(effect, metric), effect.interval, shown, "")
 }
 
 fn in_short(effect: &Effect, metric: Metric) -> String {
     match effect.scale {
-        Scale::Ratio => format!("{}×", digits(effect.value)),
-        Scale::Difference => {
+        EffectScale::Ratio => format!("{}×", digits(effect.value)),
+        EffectScale::Difference => {
             let value = signed(metric.scaled(effect.value));
             format!("{value} {}", metric.unit().of_differences())
         }
@@ -326,7 +335,7 @@ pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         ..9.995 => format!("{value:.2}"),
         ..99.95 => format!("{value:.1}"),
-        ..1e4 => Count(value.round()).to_string(),
+        ..1e4 => RoundedCount(value.round()).to_string(),
         _ => "over 10\u{202f}000".to_owned(),
     }
 }
@@ -339,12 +348,12 @@ mod tests {
         Comparison {
             metric,
             effect,
-            verdict: Verdict::OtherWork,
+            verdict: ComparisonVerdict::OtherWork,
         }
     }
 
     fn ratio(value: f64, from: f64, to: f64) -> Comparison {
-        let effect = Effect::of_pairs(&[(1.0, 1.0)], Scale::Ratio).unwrap();
+        let effect = Effect::of_pairs(&[(1.0, 1.0)], EffectScale::Ratio).unwrap();
         let interval = (from < to).then_some((from, to));
         of(
             Metric::Rate,

@@ -1,14 +1,14 @@
 //! The figures of a scenario: bars for names, lines for numbers, courses of rising loads.
 
-use measure::experiment::{Measurement, Target};
+use measure::experiment::{Measurement, TargetDescription};
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
 use super::comparison::compare;
-use super::study::{Combination, Entry, Study};
+use super::study::{Combination, MeasuredConfiguration, Study};
 use super::tables::heading;
-use crate::figure::{Axis, Bar, BarPanel, Bars, Chart, Panel, Plot, Series, Shape, Unit};
-use crate::load::charts::{SAMPLES_NARROW_MAX, along_time, handshakes_along_time};
+use crate::figure::{Axis, AxisUnit, Bar, BarPanel, Bars, Chart, Panel, Plot, Series, SeriesShape};
+use crate::load::charts::{SAMPLES_MAX, along_time, handshakes_along_time};
 use crate::load::time_series::Timeline;
 use crate::words::{id_part, joined, titled};
 
@@ -17,21 +17,21 @@ const COLOURS: [&str; 7] = ["blue", "teal", "amber", "violet", "rose", "grey", "
 const DASHES: [&str; 5] = ["", "8 3", "3 3", "9 3 2 3", "14 3"];
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Palette<'e>(pub(crate) &'e [Target]);
+pub(crate) struct Palette<'e>(pub(crate) &'e [TargetDescription]);
 
 impl Palette<'_> {
-    fn place(self, target: &Target) -> usize {
+    fn place(self, target: &TargetDescription) -> usize {
         let found = self.0.iter().position(|other| other.name == target.name);
         found.unwrap_or(0)
     }
 
     /// The name of a target's colour.
-    pub(crate) fn colour(self, target: &Target) -> &'static str {
+    pub(crate) fn colour(self, target: &TargetDescription) -> &'static str {
         COLOURS[self.place(target) % COLOURS.len()]
     }
 
     /// The dashes of its lines.
-    pub(crate) fn dashes(self, target: &Target) -> &'static str {
+    pub(crate) fn dashes(self, target: &TargetDescription) -> &'static str {
         DASHES[self.place(target) % DASHES.len()]
     }
 }
@@ -104,7 +104,7 @@ fn single(study: &Study<'_>, metric: Metric) -> Bars {
     bars
 }
 
-/// What the signs at a bar mean, where nothing else says so.
+/// The signs at a bar in words, if no other text explains them.
 pub(crate) fn legend(study: &Study<'_>) -> String {
     let first = study.targets.first();
     let first = first.map_or("", |target| target.name.as_str());
@@ -172,7 +172,7 @@ pub(crate) fn panel(study: &Study<'_>, combination: &Combination<'_>, metric: Me
 }
 
 /// The one that others are compared with stands out.
-fn bar(entry: &Entry<'_>, combination: &Combination<'_>, metric: Metric) -> Bar {
+fn bar(entry: &MeasuredConfiguration<'_>, combination: &Combination<'_>, metric: Metric) -> Bar {
     let spread = entry.spread(metric);
     let (kind, why) = match entry.gap() {
         Some(gap) if spread.is_none() => (gap.kind.to_owned(), gap.why),
@@ -263,13 +263,13 @@ fn line_panel(
         _ => heading(study, metric),
     };
     let values = series.iter().flat_map(|line: &Series| &line.points);
-    let y = Axis::amounts(&title, Unit::Count, values.map(|point| point.1));
+    let y = Axis::amounts(&title, AxisUnit::Count, values.map(|point| point.1));
     Panel::new(y, series)
 }
 
 /// A target's medians, over the band from the least to the greatest.
 fn line(
-    target: &Target,
+    target: &TargetDescription,
     spreads: &[Option<Spread>],
     metric: Metric,
     palette: Palette<'_>,
@@ -279,13 +279,13 @@ fn line(
     let bands = runs(spreads).into_iter().map(|run| {
         let forth = run.iter().map(|(x, spread)| (*x, scaled(spread.max)));
         let back = run.iter().rev().map(|(x, spread)| (*x, scaled(spread.min)));
-        Series::new("", colour, Shape::Band).of(forth.chain(back))
+        Series::new("", colour, SeriesShape::Band).of(forth.chain(back))
     });
     let points = spreads.iter().enumerate().map(|(place, spread)| {
         let median = spread.map_or(f64::NAN, |it| scaled(it.median));
         (place as f64, median)
     });
-    let shape = Shape::Marked(palette.dashes(target));
+    let shape = SeriesShape::Marked(palette.dashes(target));
     let medians = Series::new(&target.name, colour, shape).of(points);
     bands.chain([medians]).collect()
 }
@@ -308,20 +308,14 @@ fn runs(spreads: &[Option<Spread>]) -> Vec<Vec<(f64, Spread)>> {
 /// The courses of a rising load, or of a server to which something happened, one per configuration
 /// that has one: the measurement whose main metric is the middle one.
 pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
-    let course = |(combination, entry): (&Combination<'_>, &Entry<'_>)| {
+    let course = |(combination, entry): (&Combination<'_>, &MeasuredConfiguration<'_>)| {
         let measurement = middle(entry, study.main()?)?;
         let timeline = Timeline::from(measurement).while_attempted();
         let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
         // Without rates that rise, it is about what happened to the server.
         let (what, chart) = match measurement.read_offs {
-            Some(_) => (
-                "transactions and response time",
-                along_time(timeline, SAMPLES_NARROW_MAX)?,
-            ),
-            None => (
-                "handshakes",
-                handshakes_along_time(timeline, SAMPLES_NARROW_MAX)?,
-            ),
+            Some(_) => ("transactions and response time", along_time(timeline)?),
+            None => ("handshakes", handshakes_along_time(timeline)?),
         };
         let chart = Chart {
             title: format!("{name}: {what} over time"),
@@ -333,7 +327,7 @@ pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
     study.entries().filter_map(course).collect()
 }
 
-/// What all targets of a scenario with a rising load served over time: as shares of their own
+/// The service of all targets of a scenario with a rising load over time: as shares of their own
 /// capacities, so that all of them are offered the same. `None` of fewer than two.
 pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
     let mut served = Vec::new();
@@ -348,11 +342,11 @@ pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
         };
         let timeline = Timeline::from(measurement).while_attempted();
         let points = |metric, scale: f64| {
-            let samples = timeline.samples(metric, SAMPLES_NARROW_MAX).into_iter();
+            let samples = timeline.samples(metric, SAMPLES_MAX).into_iter();
             samples.map(move |sample| (sample.at_s, sample.value * scale))
         };
         let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
-        let shape = Shape::Line(palette.dashes(entry.target));
+        let shape = SeriesShape::Line(palette.dashes(entry.target));
         let line = |name: &str| Series::new(name, palette.colour(entry.target), shape);
         let share = 100.0 / capacity;
         if offered.is_empty() {
@@ -366,7 +360,7 @@ pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
     }
     served.insert(
         0,
-        Series::new("offered", "grey", Shape::Line("1 4")).of(offered),
+        Series::new("offered", "grey", SeriesShape::Line("1 4")).of(offered),
     );
     let values = |all: &[Series]| -> Vec<f64> {
         let points = all.iter().flat_map(|series| &series.points);
@@ -378,7 +372,7 @@ pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
     let greatest = values(&served).into_iter().fold(0.0, f64::max);
     let share = Axis::from_zero(
         "succeeded per second, % of its capacity",
-        Unit::Count,
+        AxisUnit::Count,
         greatest,
         4,
     );
@@ -388,13 +382,13 @@ pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
     Some(Chart {
         title: format!("{}: all targets over time", study.scenario.name),
         description: "A line per target. The table of metrics has what can be read off.".to_owned(),
-        x: Axis::exact("time since the beginning", Unit::Clock, 0.0, end, 12),
+        x: Axis::exact("time since the beginning", AxisUnit::Clock, 0.0, end, 12),
         panels: vec![Panel::new(share, served), Panel::new(response, responses)],
         columns: Vec::new(),
     })
 }
 
-fn middle<'e>(entry: &Entry<'e>, metric: Metric) -> Option<&'e Measurement> {
+fn middle<'e>(entry: &MeasuredConfiguration<'e>, metric: Metric) -> Option<&'e Measurement> {
     let all = entry.measurements.values().copied();
     let mut rising: Vec<&Measurement> = all.filter(|it| !it.seconds.is_empty()).collect();
     let value = |measurement: &Measurement| metric.of(measurement).unwrap_or(0.0);

@@ -1,4 +1,4 @@
-//! Which targets are better than the first, in a few lines: what a report begins with.
+//! The ranking that a report begins with: targets that are better than the first, in a few lines.
 //!
 //! Metrics of configurations are judged against the first target's in the same configuration. The
 //! main metric of each scenario is counted, the others are listed: several metrics of a measurement
@@ -8,14 +8,14 @@
 
 use std::collections::BTreeMap;
 
-use measure::effect::Scale;
-use measure::experiment::Target;
-use measure::holm;
+use measure::effect::EffectScale;
+use measure::experiment::TargetDescription;
 use measure::metric::Metric;
+use measure::statistics;
 
-use super::comparison::{BUSY_MIN, Comparison, ROUNDS_MIN, Verdict, compare, digits};
+use super::comparison::{BUSY_MIN, Comparison, ComparisonVerdict, ROUNDS_MIN, compare, digits};
 use super::study::{Combination, Study, base, do_same_work};
-use crate::document::{Block, Item, Kind, Section};
+use crate::document::{ListItem, ReportBlock, ReportSection, SectionKind};
 use crate::words::{joined, listed};
 
 #[derive(Clone, Debug, Default)]
@@ -23,17 +23,17 @@ pub(crate) struct Ranking {
     /// The target that others are compared with.
     first: String,
     /// Comparisons of a target in a scenario that say the same.
-    lines: Vec<Line>,
-    /// What the first has no measurement of and others have: scenario, and the configuration with
-    /// the reason.
+    lines: Vec<RankingLine>,
+    /// Configurations that the first has no measurement of and others have: scenario, and the
+    /// configuration with the reason.
     lacks: Vec<(String, String)>,
     /// Targets that do other work, with what they do.
     other_work: Vec<(String, &'static str)>,
 }
 
 #[derive(Clone, Debug)]
-struct Line {
-    verdict: Verdict,
+struct RankingLine {
+    verdict: ComparisonVerdict,
     weight: Weight,
     scenario: String,
     anchor: String,
@@ -55,7 +55,7 @@ pub(crate) enum Weight {
 impl Ranking {
     pub(crate) fn of<'s, 'e: 's>(studies: impl Iterator<Item = &'s Study<'e>> + Clone) -> Self {
         let chances: Vec<f64> = studies.clone().flat_map(chances).collect();
-        let mut established = holm::established(&chances).into_iter();
+        let mut established = statistics::established(&chances).into_iter();
         let mut ranking = Self::default();
         for study in studies {
             ranking.add(study, &mut established);
@@ -94,7 +94,8 @@ impl Ranking {
         established: &mut impl Iterator<Item = bool>,
     ) {
         for (place, metric) in study.metrics.iter().enumerate() {
-            let mut found: BTreeMap<(Verdict, Weight), Vec<(String, Comparison)>> = BTreeMap::new();
+            let mut found: BTreeMap<(ComparisonVerdict, Weight), Vec<(String, Comparison)>> =
+                BTreeMap::new();
             for combination in &study.combinations {
                 let Some(comparison) = judged(combination, index, *metric) else {
                     continue;
@@ -103,23 +104,28 @@ impl Ranking {
                 let is_counted = place == 0 && verdict.is_counted();
                 let is_established = !is_counted || established.next() == Some(true);
                 let weight = match place {
-                    0 if is_established || verdict == Verdict::NoDifference => Weight::Main,
+                    0 if is_established || verdict == ComparisonVerdict::NoDifference => {
+                        Weight::Main
+                    }
                     0 => Weight::Alone,
                     _ => Weight::Further,
                 };
                 let line = found.entry((verdict, weight)).or_default();
                 line.push((combination.title(), comparison));
             }
-            self.lines
-                .extend(found.into_iter().map(|((verdict, weight), found)| Line {
-                    verdict,
-                    weight,
-                    scenario: study.scenario.name.clone(),
-                    anchor: study.anchor(),
-                    metric: metric.title(&study.scenario.operation),
-                    target: study.targets[index].name.clone(),
-                    found,
-                }));
+            self.lines.extend(
+                found
+                    .into_iter()
+                    .map(|((verdict, weight), found)| RankingLine {
+                        verdict,
+                        weight,
+                        scenario: study.scenario.name.clone(),
+                        anchor: study.anchor(),
+                        metric: metric.title(&study.scenario.operation),
+                        target: study.targets[index].name.clone(),
+                        found,
+                    }),
+            );
         }
     }
 
@@ -149,13 +155,13 @@ impl Ranking {
         }
     }
 
-    /// What a scenario's main metric says of a target in a combination of values.
+    /// The comparison by a scenario's main metric of a target in a combination of values.
     pub(crate) fn main(
         &self,
         study: &Study<'_>,
         target: &str,
         combination: &str,
-    ) -> Option<(Verdict, Weight, Comparison)> {
+    ) -> Option<(ComparisonVerdict, Weight, Comparison)> {
         let anchor = study.anchor();
         let mut lines = self.lines.iter().filter(|line| {
             line.weight != Weight::Further && line.anchor == anchor && line.target == target
@@ -166,12 +172,16 @@ impl Ranking {
         })
     }
 
-    fn lines(&self, verdict: Verdict, weight: Weight) -> impl Iterator<Item = &Line> {
+    fn lines(
+        &self,
+        verdict: ComparisonVerdict,
+        weight: Weight,
+    ) -> impl Iterator<Item = &RankingLine> {
         let lines = self.lines.iter();
         lines.filter(move |line| line.verdict == verdict && line.weight == weight)
     }
 
-    fn count(&self, verdict: Verdict, weight: Weight) -> usize {
+    fn count(&self, verdict: ComparisonVerdict, weight: Weight) -> usize {
         self.lines(verdict, weight)
             .map(|line| line.found.len())
             .sum()
@@ -182,8 +192,14 @@ impl Ranking {
     fn counts(&self) -> [usize; 3] {
         let of = |verdict| self.count(verdict, Weight::Main);
         let alone = |verdict| self.count(verdict, Weight::Alone);
-        let same = of(Verdict::NoDifference) + alone(Verdict::Better) + alone(Verdict::Worse);
-        [of(Verdict::Better), same, of(Verdict::Worse)]
+        let same = of(ComparisonVerdict::NoDifference)
+            + alone(ComparisonVerdict::Better)
+            + alone(ComparisonVerdict::Worse);
+        [
+            of(ComparisonVerdict::Better),
+            same,
+            of(ComparisonVerdict::Worse),
+        ]
     }
 
     /// All of it in a sentence, and how it is counted.
@@ -199,7 +215,10 @@ impl Ranking {
             1 => format!("A target is better than {first} in 1 of {all} comparisons"),
             _ => format!("Targets are better than {first} in {better} of {all} comparisons"),
         };
-        let alone = [(Verdict::Better, "better"), (Verdict::Worse, "worse")];
+        let alone = [
+            (ComparisonVerdict::Better, "better"),
+            (ComparisonVerdict::Worse, "worse"),
+        ];
         let alone = alone.map(|(verdict, word)| match self.count(verdict, Weight::Alone) {
             0 => String::new(),
             count => format!("{word} in {count} more"),
@@ -208,7 +227,7 @@ impl Ranking {
             words if words.is_empty() => words,
             words => format!(" By its own 95 % interval alone a target is {words}."),
         };
-        let unjudged = match self.count(Verdict::TooFewRounds, Weight::Main) {
+        let unjudged = match self.count(ComparisonVerdict::TooFewRounds, Weight::Main) {
             0 => String::new(),
             count => format!(" Not judged, with fewer than {ROUNDS_MIN} rounds: {count}."),
         };
@@ -230,8 +249,8 @@ impl Ranking {
     }
 
     fn nothing(&self) -> String {
-        let of_load = self.count(Verdict::LoadLimited, Weight::Main);
-        match self.count(Verdict::TooFewRounds, Weight::Main) {
+        let of_load = self.count(ComparisonVerdict::LoadLimited, Weight::Main);
+        match self.count(ComparisonVerdict::TooFewRounds, Weight::Main) {
             0 if of_load > 0 => format!(
                 "Nothing is ranked: every comparison ({of_load}) is of a metric that was limited \
                  by what loaded the server."
@@ -247,11 +266,11 @@ impl Ranking {
         }
     }
 
-    fn not_counted(&self) -> Vec<Item> {
+    fn not_counted(&self) -> Vec<ListItem> {
         let lines = || {
             self.lines
                 .iter()
-                .filter(|line| line.verdict == Verdict::LoadLimited)
+                .filter(|line| line.verdict == ComparisonVerdict::LoadLimited)
         };
         let mut names: Vec<String> = Vec::new();
         for line in lines() {
@@ -276,29 +295,32 @@ impl Ranking {
         let texts = [(all > 0, limited), (!self.other_work.is_empty(), others)];
         let texts = texts.into_iter().filter(|(is_there, _)| *is_there);
         texts
-            .map(|(_, head)| Item {
+            .map(|(_, head)| ListItem {
                 head,
-                ..Item::default()
+                ..ListItem::default()
             })
             .collect()
     }
 
-    /// What a report begins with: the finding, and how it is counted.
-    pub(crate) fn finding(&self) -> Vec<Block> {
+    /// The beginning of a report: the finding, and how it is counted.
+    pub(crate) fn finding(&self) -> Vec<ReportBlock> {
         let (headline, counted) = self.headline();
-        let head = [Block::Headline(headline), Block::Counts(self.counts())];
-        let counted = counted.map(Block::Paragraph);
+        let head = [
+            ReportBlock::Headline(headline),
+            ReportBlock::Counts(self.counts()),
+        ];
+        let counted = counted.map(ReportBlock::Paragraph);
         head.into_iter().chain(counted).collect()
     }
 
-    /// What it consists of, the first target's defeats first.
-    pub(crate) fn lists(&self) -> Vec<Block> {
-        use Verdict::{Better, NoDifference, Worse};
+    /// The parts of the finding, the first target's defeats first.
+    pub(crate) fn lists(&self) -> Vec<ReportBlock> {
+        use ComparisonVerdict::{Better, NoDifference, Worse};
         use Weight::{Alone, Further, Main};
         let first = &self.first;
-        let lacks = self.lacks.iter().map(|(scenario, what)| Item {
+        let lacks = self.lacks.iter().map(|(scenario, what)| ListItem {
             head: format!("{scenario}: {what}"),
-            ..Item::default()
+            ..ListItem::default()
         });
         let list = |verdict, weight, title: &str| {
             let items = self.items(verdict, weight);
@@ -321,21 +343,26 @@ impl Ranking {
         ];
         let lists = lists.into_iter().filter(|(_, _, items)| !items.is_empty());
         let lists = lists.map(|(verdict, title, items)| {
-            Section::new(Kind::Group(verdict.id()), title, vec![Block::Items(items)]).into()
+            ReportSection::new(
+                SectionKind::Group(verdict.id()),
+                title,
+                vec![ReportBlock::Items(items)],
+            )
+            .into()
         });
         lists.collect()
     }
 
     /// Lines about the same metric of the same scenario are one item.
-    fn items(&self, verdict: Verdict, weight: Weight) -> Vec<Item> {
-        let mut items: Vec<Item> = Vec::new();
+    fn items(&self, verdict: ComparisonVerdict, weight: Weight) -> Vec<ListItem> {
+        let mut items: Vec<ListItem> = Vec::new();
         for line in self.lines(verdict, weight) {
             let head = format!("{}, {}", line.scenario, line.metric);
             let part = (line.target.clone(), line.words());
-            let is_it = |item: &&mut Item| item.link == line.anchor && item.head == head;
+            let is_it = |item: &&mut ListItem| item.link == line.anchor && item.head == head;
             match items.iter_mut().find(is_it) {
                 Some(item) => item.parts.push(part),
-                None => items.push(Item {
+                None => items.push(ListItem {
                     link: line.anchor.clone(),
                     head,
                     parts: vec![part],
@@ -346,16 +373,18 @@ impl Ranking {
     }
 }
 
-impl Line {
+impl RankingLine {
     /// Names where nothing differs. Worse ones by the range of their ratios where there are
     /// several; else each with its interval: `AES-128 12 % less (9.0 to 15 %); …`.
     fn words(&self) -> String {
         let titles = self.found.iter().map(|(title, _)| title.as_str());
-        if self.verdict == Verdict::NoDifference {
+        if self.verdict == ComparisonVerdict::NoDifference {
             return titles.collect::<Vec<_>>().join("; ");
         }
-        let is_ratio = |(_, it): &(String, Comparison)| it.effect.scale == Scale::Ratio;
-        if self.verdict == Verdict::Worse && self.found.len() > 1 && self.found.iter().all(is_ratio)
+        let is_ratio = |(_, it): &(String, Comparison)| it.effect.scale == EffectScale::Ratio;
+        if self.verdict == ComparisonVerdict::Worse
+            && self.found.len() > 1
+            && self.found.iter().all(is_ratio)
         {
             let ratios = || self.found.iter().map(|(_, it)| it.effect.value);
             let least = ratios().fold(f64::INFINITY, f64::min);
@@ -370,8 +399,8 @@ impl Line {
     }
 }
 
-/// What a target does that is not ranked.
-fn other_work(target: &Target) -> &'static str {
+/// The work of a target that is not ranked.
+fn other_work(target: &TargetDescription) -> &'static str {
     match (target.scheme.as_str(), target.serves.as_str()) {
         ("http", _) => "does no TLS, and shows what TLS costs",
         (_, "itself") => "answers itself, and relays nothing",

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use measure::experiment::{
-    Configuration, Experiment, Factor, Failure, FailureKind, Measurement, Scenario, Target, Value,
+    Configuration, Experiment, Factor, FailedRepeat, FailureKind, Measurement, RecordedValue,
+    Scenario, TargetDescription,
 };
 use measure::metric::Metric;
 use measure::statistics::Spread;
@@ -15,32 +16,32 @@ pub(crate) struct Study<'e> {
     pub(crate) number: usize,
     pub(crate) scenario: &'e Scenario,
     pub(crate) metrics: Vec<Metric>,
-    /// Those that take part, in the order of tables; others are compared with the first.
-    pub(crate) targets: Vec<&'e Target>,
+    /// Targets that take part, in the order of tables; others are compared with the first.
+    pub(crate) targets: Vec<&'e TargetDescription>,
     pub(crate) combinations: Vec<Combination<'e>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Combination<'e> {
     factors: &'e [Factor],
-    pub(crate) values: Vec<&'e Value>,
-    pub(crate) entries: Vec<Entry<'e>>,
+    pub(crate) values: Vec<&'e RecordedValue>,
+    pub(crate) entries: Vec<MeasuredConfiguration<'e>>,
 }
 
 /// A configuration with all its measurements.
 #[derive(Debug)]
-pub(crate) struct Entry<'e> {
-    pub(crate) target: &'e Target,
+pub(crate) struct MeasuredConfiguration<'e> {
+    pub(crate) target: &'e TargetDescription,
     /// `None` where it was not planned.
     pub(crate) configuration: Option<&'e Configuration>,
     pub(crate) measurements: BTreeMap<u32, &'e Measurement>,
-    pub(crate) failures: Vec<&'e Failure>,
+    pub(crate) failures: Vec<&'e FailedRepeat>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Gap {
     pub(crate) kind: &'static str,
-    /// Why, for people; empty where the word says it.
+    /// The reason, for people; empty where the word says it.
     pub(crate) why: String,
 }
 
@@ -57,12 +58,12 @@ pub(crate) fn studies(experiment: &Experiment, number: usize) -> Vec<Study<'_>> 
             .or_default()
             .insert(measurement.repeat, measurement);
     }
-    let mut failures: BTreeMap<_, Vec<&Failure>> = BTreeMap::new();
+    let mut failures: BTreeMap<_, Vec<&FailedRepeat>> = BTreeMap::new();
     for failure in &experiment.failures {
         let key = (failure.scenario.as_str(), failure.configuration.as_str());
         failures.entry(key).or_default().push(failure);
     }
-    let found = Results {
+    let found = StudyResults {
         number,
         measurements,
         failures,
@@ -73,21 +74,21 @@ pub(crate) fn studies(experiment: &Experiment, number: usize) -> Vec<Study<'_>> 
         .collect()
 }
 
-struct Results<'e> {
+struct StudyResults<'e> {
     number: usize,
     measurements: BTreeMap<(&'e str, &'e str), BTreeMap<u32, &'e Measurement>>,
-    failures: BTreeMap<(&'e str, &'e str), Vec<&'e Failure>>,
+    failures: BTreeMap<(&'e str, &'e str), Vec<&'e FailedRepeat>>,
 }
 
-impl<'e> Results<'e> {
-    fn study(&self, scenario: &'e Scenario, targets: &'e [Target]) -> Study<'e> {
-        let takes_part = |target: &&Target| {
+impl<'e> StudyResults<'e> {
+    fn study(&self, scenario: &'e Scenario, targets: &'e [TargetDescription]) -> Study<'e> {
+        let takes_part = |target: &&TargetDescription| {
             scenario
                 .configurations
                 .iter()
                 .any(|configuration| configuration.target == target.name)
         };
-        let targets: Vec<&Target> = targets.iter().filter(takes_part).collect();
+        let targets: Vec<&TargetDescription> = targets.iter().filter(takes_part).collect();
         let combinations = combinations(&scenario.factors);
         let combinations = combinations.into_iter();
         let combinations = combinations.map(|values| self.combination(scenario, &targets, values));
@@ -116,10 +117,10 @@ impl<'e> Results<'e> {
     fn combination(
         &self,
         scenario: &'e Scenario,
-        targets: &[&'e Target],
-        values: Vec<&'e Value>,
+        targets: &[&'e TargetDescription],
+        values: Vec<&'e RecordedValue>,
     ) -> Combination<'e> {
-        let entry = |target: &&'e Target| {
+        let entry = |target: &&'e TargetDescription| {
             let is_it = |configuration: &&Configuration| {
                 configuration.target == target.name && is_at(configuration, scenario, &values)
             };
@@ -128,7 +129,7 @@ impl<'e> Results<'e> {
                 scenario.name.as_str(),
                 configuration.map_or("", |configuration| configuration.key.as_str()),
             );
-            Entry {
+            MeasuredConfiguration {
                 target,
                 configuration,
                 measurements: self.measurements.get(&key).cloned().unwrap_or_default(),
@@ -145,14 +146,14 @@ impl<'e> Results<'e> {
 }
 
 /// Whether a configuration stands at these values.
-fn is_at(configuration: &Configuration, scenario: &Scenario, values: &[&Value]) -> bool {
+fn is_at(configuration: &Configuration, scenario: &Scenario, values: &[&RecordedValue]) -> bool {
     let mut pairs = scenario.factors.iter().zip(values);
     pairs.all(|(factor, value)| configuration.values.get(&factor.name) == Some(&value.name))
 }
 
 /// All choices of a value of each factor, the last factor changing fastest.
-fn combinations(factors: &[Factor]) -> Vec<Vec<&Value>> {
-    let mut all: Vec<Vec<&Value>> = vec![Vec::new()];
+fn combinations(factors: &[Factor]) -> Vec<Vec<&RecordedValue>> {
+    let mut all: Vec<Vec<&RecordedValue>> = vec![Vec::new()];
     for factor in factors {
         let longer = all.iter().flat_map(|values| {
             let with = move |value| values.iter().copied().chain([value]).collect();
@@ -171,7 +172,7 @@ const READ_OFFS: [Metric; 4] = [
     Metric::Peak,
 ];
 
-/// What a scenario reports of each configuration, the main one first.
+/// Metrics that a scenario reports of each configuration, the main one first.
 fn metrics(scenario: &Scenario, is_ramp: bool) -> Vec<Metric> {
     let metrics = scenario.metrics.iter().copied();
     if !is_ramp {
@@ -193,7 +194,9 @@ impl<'e> Study<'e> {
     }
 
     /// All cells, with the combination that they stand in.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Combination<'e>, &Entry<'e>)> {
+    pub(crate) fn entries(
+        &self,
+    ) -> impl Iterator<Item = (&Combination<'e>, &MeasuredConfiguration<'e>)> {
         self.combinations.iter().flat_map(|combination| {
             combination
                 .entries
@@ -221,11 +224,11 @@ impl<'e> Study<'e> {
     }
 
     /// The values of the last factor that were planned, in their order.
-    pub(crate) fn last_values(&self) -> Vec<&'e Value> {
+    pub(crate) fn last_values(&self) -> Vec<&'e RecordedValue> {
         let Some(factor) = self.scenario.factors.last() else {
             return Vec::new();
         };
-        let is_planned = |value: &&Value| {
+        let is_planned = |value: &&RecordedValue| {
             self.combinations
                 .iter()
                 .any(|combination| combination.is_last(value))
@@ -245,7 +248,7 @@ impl<'e> Combination<'e> {
         self.titles(self.values.len().saturating_sub(1))
     }
 
-    /// Of the first values. A bare number is nothing without its factor.
+    /// Titles of the first values. A bare number is nothing without its factor.
     fn titles(&self, count: usize) -> String {
         let pairs = self.values.iter().zip(self.factors).take(count);
         let titles = pairs.map(|(value, factor)| {
@@ -267,7 +270,7 @@ impl<'e> Combination<'e> {
     }
 
     /// Whether this is the last factor's value.
-    pub(crate) fn is_last(&self, value: &Value) -> bool {
+    pub(crate) fn is_last(&self, value: &RecordedValue) -> bool {
         let last = self.values.last();
         last.is_some_and(|last| last.name == value.name)
     }
@@ -279,9 +282,13 @@ impl<'e> Combination<'e> {
     }
 
     /// The one that this one is compared with; `None` = it is that one itself.
-    pub(crate) fn base_of(&self, entry: &Entry<'_>) -> Option<&Entry<'e>> {
-        let targets: Vec<&Target> = self.entries.iter().map(|entry| entry.target).collect();
-        let named = |target: &&Target| target.name == entry.target.name;
+    pub(crate) fn base_of(
+        &self,
+        entry: &MeasuredConfiguration<'_>,
+    ) -> Option<&MeasuredConfiguration<'e>> {
+        let targets: Vec<&TargetDescription> =
+            self.entries.iter().map(|entry| entry.target).collect();
+        let named = |target: &&TargetDescription| target.name == entry.target.name;
         let base = base(&targets, targets.iter().position(named)?)?;
         self.entries.get(base)
     }
@@ -293,9 +300,9 @@ impl<'e> Combination<'e> {
     }
 }
 
-impl Entry<'_> {
+impl MeasuredConfiguration<'_> {
     /// Whether it does the same work as the other: TLS or none, with an origin behind it or not.
-    pub(crate) fn does_same_work(&self, other: &Entry<'_>) -> bool {
+    pub(crate) fn does_same_work(&self, other: &MeasuredConfiguration<'_>) -> bool {
         do_same_work(self.target, other.target)
     }
 
@@ -312,7 +319,7 @@ impl Entry<'_> {
         Spread::of(&self.samples(metric))
     }
 
-    /// Why there is no measurement; `None` if there is one.
+    /// The reason why there is no measurement; `None` if there is one.
     pub(crate) fn gap(&self) -> Option<Gap> {
         if !self.measurements.is_empty() {
             return None;
@@ -334,16 +341,17 @@ impl Entry<'_> {
 }
 
 /// Whether two targets do the same work.
-pub(crate) fn do_same_work(target: &Target, other: &Target) -> bool {
+pub(crate) fn do_same_work(target: &TargetDescription, other: &TargetDescription) -> bool {
     (&target.serves, &target.scheme) == (&other.serves, &other.scheme)
 }
 
-/// Which of the targets a target is compared with: the first program, in the place where it does
-/// the same work, else the first target. `None` = it is that one itself.
-pub(crate) fn base(targets: &[&Target], index: usize) -> Option<usize> {
+/// The target that a target is compared with: the first program, in the place where it does the
+/// same work, else the first target. `None` = it is that one itself.
+pub(crate) fn base(targets: &[&TargetDescription], index: usize) -> Option<usize> {
     let first = targets.first()?;
-    let is_base =
-        |target: &&Target| target.program == first.program && do_same_work(target, targets[index]);
+    let is_base = |target: &&TargetDescription| {
+        target.program == first.program && do_same_work(target, targets[index])
+    };
     let base = targets.iter().position(is_base).unwrap_or(0);
     (base != index).then_some(base)
 }
@@ -376,12 +384,12 @@ pub(crate) fn kind(kind: FailureKind) -> &'static str {
 mod tests {
     use super::*;
 
-    fn target(name: &str, program: &str, serves: &str) -> Target {
-        Target {
+    fn target(name: &str, program: &str, serves: &str) -> TargetDescription {
+        TargetDescription {
             name: name.to_owned(),
             program: program.to_owned(),
             serves: serves.to_owned(),
-            ..Target::default()
+            ..TargetDescription::default()
         }
     }
 
@@ -393,8 +401,8 @@ mod tests {
             target("lariat-files", "lariat", "itself"),
             target("nginx-files", "nginx", "itself"),
         ];
-        let targets: Vec<&Target> = targets.iter().collect();
-        let bases = |targets: &[&Target]| -> Vec<Option<usize>> {
+        let targets: Vec<&TargetDescription> = targets.iter().collect();
+        let bases = |targets: &[&TargetDescription]| -> Vec<Option<usize>> {
             (0..targets.len())
                 .map(|index| base(targets, index))
                 .collect()

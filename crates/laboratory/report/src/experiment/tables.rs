@@ -3,21 +3,21 @@
 
 use std::collections::BTreeSet;
 
-use measure::effect::{Effect, Scale};
-use measure::experiment::{Measurement, Published, Target};
+use measure::effect::{Effect, EffectScale};
+use measure::experiment::{Measurement, Published, TargetDescription};
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
 use super::comparison::{compare, digits, effect_of_pairs, in_cell, is_quiet};
-use super::study::{Combination, Entry, Gap, Study, base};
-use crate::document::{Cell, NONE, Table};
+use super::study::{Combination, Gap, MeasuredConfiguration, Study, base};
+use crate::document::{Cell, NONE, ReportTable, Sheet, number};
 use crate::words::{joined, titled};
 
 /// A row per configuration: the medians of its metrics, and the main one against that of the target
 /// that it is compared with. For a terminal: as many metrics as leave room for the comparison.
-pub(crate) fn summary(study: &Study<'_>, width: usize) -> Table {
+pub(crate) fn summary(study: &Study<'_>, width: usize) -> ReportTable {
     let Some(main) = study.main() else {
-        return Table::default();
+        return ReportTable::default();
     };
     let bases = bases(study);
     let named = if bases.len() > 1 { &*bases } else { &[] };
@@ -28,7 +28,7 @@ pub(crate) fn summary(study: &Study<'_>, width: usize) -> Table {
     };
     let heads = metrics.iter().map(|metric| head(*metric));
     let heads = ["<".to_owned()].into_iter().chain(heads).chain([against]);
-    let mut table = Table::new("", heads);
+    let mut table = ReportTable::new("", heads);
     for combination in &study.combinations {
         table.head(combination.title());
         for entry in &combination.entries {
@@ -102,7 +102,7 @@ fn words(gap: &Gap) -> String {
     joined(&[gap.kind, &gap.why], ": ")
 }
 
-/// What a metric is of, with its unit.
+/// The head of a metric's column: its name with its unit.
 pub(crate) fn heading(study: &Study<'_>, metric: Metric) -> String {
     let better = if metric.is_less_better() {
         "less"
@@ -115,7 +115,7 @@ pub(crate) fn heading(study: &Study<'_>, metric: Metric) -> String {
 
 /// Everything of each configuration: without factors a row per target and a column per metric, else
 /// a table per metric, with a row per combination of values and a column per target.
-pub(crate) fn full(study: &Study<'_>) -> Vec<Table> {
+pub(crate) fn full(study: &Study<'_>) -> Vec<ReportTable> {
     if !study.scenario.factors.is_empty() {
         let metrics = study.metrics.iter();
         return metrics.map(|metric| by_value(study, *metric)).collect();
@@ -126,7 +126,7 @@ pub(crate) fn full(study: &Study<'_>) -> Vec<Table> {
     });
     let caption =
         "Medians of repeats, least to greatest; ratio to the first row with its 95 % interval";
-    let mut table = Table::new(caption, ["<".to_owned()].into_iter().chain(heads));
+    let mut table = ReportTable::new(caption, ["<".to_owned()].into_iter().chain(heads));
     for combination in &study.combinations {
         for entry in &combination.entries {
             let metrics = study.metrics.iter();
@@ -138,7 +138,7 @@ pub(crate) fn full(study: &Study<'_>) -> Vec<Table> {
     vec![table]
 }
 
-fn by_value(study: &Study<'_>, metric: Metric) -> Table {
+fn by_value(study: &Study<'_>, metric: Metric) -> ReportTable {
     let caption = format!(
         "{}: medians of repeats, least to greatest; ratio {} with its 95 % interval",
         heading(study, metric),
@@ -160,14 +160,14 @@ fn by_target<'s, 'e: 's>(
     study: &Study<'_>,
     caption: &str,
     rows: impl Iterator<Item = (&'s Combination<'e>, Vec<Cell>)>,
-) -> Table {
+) -> ReportTable {
     let factors = study
         .scenario
         .factors
         .iter()
         .map(|factor| format!("<{}", factor.title));
     let targets = study.targets.iter().map(|target| target.name.clone());
-    let mut table = Table::new(caption, factors.chain(targets));
+    let mut table = ReportTable::new(caption, factors.chain(targets));
     for (combination, cells) in rows {
         let values = combination
             .values
@@ -181,7 +181,7 @@ fn by_target<'s, 'e: 's>(
 fn cell(
     study: &Study<'_>,
     combination: &Combination<'_>,
-    entry: &Entry<'_>,
+    entry: &MeasuredConfiguration<'_>,
     metric: Metric,
 ) -> Cell {
     if let Some(gap) = entry.gap() {
@@ -221,9 +221,9 @@ fn cell(
     }
 }
 
-/// What the last factor does within each target: every value against the first one. With a column
-/// per target for the page, and for a terminal with a row.
-pub(crate) fn gains(study: &Study<'_>) -> Option<[Table; 2]> {
+/// The gains by the last factor within each target: every value against the first one. With a
+/// column per target for the page, and for a terminal with a row.
+pub(crate) fn gains(study: &Study<'_>) -> Option<[ReportTable; 2]> {
     let (metric, first) = (study.main()?, *study.last_values().first()?);
     let how = if metric.is_share() {
         "less"
@@ -252,7 +252,7 @@ pub(crate) fn gains(study: &Study<'_>) -> Option<[Table; 2]> {
     if rows.is_empty() {
         return None;
     }
-    let mut list = Table::new(&caption, ["<", "<"]);
+    let mut list = ReportTable::new(&caption, ["<", "<"]);
     for (combination, cells) in &rows {
         list.head(combination.title());
         for (target, cell) in study.targets.iter().zip(cells) {
@@ -263,7 +263,11 @@ pub(crate) fn gains(study: &Study<'_>) -> Option<[Table; 2]> {
 }
 
 /// A rate of a server that shared its CPUs with what loaded it is no gain of the server.
-fn gain(entry: &Entry<'_>, base: &Entry<'_>, metric: Metric) -> Cell {
+fn gain(
+    entry: &MeasuredConfiguration<'_>,
+    base: &MeasuredConfiguration<'_>,
+    metric: Metric,
+) -> Cell {
     let is_used =
         |it: &Measurement| is_quiet(it) && !(metric.depends_on_load() && it.noise.is_shared);
     let pairs = entry.measurements.iter().filter_map(|(repeat, ours)| {
@@ -294,7 +298,7 @@ fn printed(metric: Metric, value: f64) -> String {
 
 /// Number, least, greatest, median, mean and deviation of a metric; and the difference of means
 /// from the first target's by Student's t.
-pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> Table {
+pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> ReportTable {
     let heads = [
         "<", "N", "min", "max", "median", "mean", "stddev", "<at 95 %",
     ];
@@ -310,7 +314,7 @@ pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> Table {
             .first()
             .map_or("", |target| target.name.as_str()),
     );
-    let mut table = Table::new(caption, heads);
+    let mut table = ReportTable::new(caption, heads);
     for combination in &study.combinations {
         let rows = combination.entries.iter();
         let rows: Vec<_> = rows
@@ -325,7 +329,7 @@ pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> Table {
 }
 
 fn spread_row(
-    entry: &Entry<'_>,
+    entry: &MeasuredConfiguration<'_>,
     combination: &Combination<'_>,
     metric: Metric,
 ) -> Option<Vec<Cell>> {
@@ -342,7 +346,7 @@ fn spread_row(
     cells.extend(values.map(|value| Cell::from(printed(metric, value))));
     let difference = combination.base_of(entry).map(|base| {
         let (ours, theirs) = (entry.samples(metric), base.samples(metric));
-        let effect = Effect::of_samples(&ours, &theirs, Scale::Difference);
+        let effect = Effect::of_samples(&ours, &theirs, EffectScale::Difference);
         effect.map_or_else(String::new, |effect| difference(&effect, metric))
     });
     cells.push(difference.unwrap_or_default().into());
@@ -370,14 +374,14 @@ fn difference(effect: &Effect, metric: Metric) -> String {
 }
 
 /// A table of the source, as it printed it.
-pub(crate) fn published(published: &Published) -> Table {
+pub(crate) fn published(published: &Published) -> ReportTable {
     let caption = joined(&[&published.title, &published.unit], ", ");
     let columns = published.columns.iter().enumerate();
     let heads = columns.map(|(index, head)| match index {
         0 => format!("<{head}"),
         _ => head.clone(),
     });
-    let mut table = Table::new(caption, heads);
+    let mut table = ReportTable::new(caption, heads);
     for row in &published.rows {
         let cells = row.iter().take(published.columns.len());
         table.row(cells.map(|text| match text.as_str() {
@@ -388,19 +392,135 @@ pub(crate) fn published(published: &Published) -> Table {
     table
 }
 
-pub(crate) fn targets(targets: &[Target]) -> Table {
+pub(crate) fn targets(targets: &[TargetDescription]) -> ReportTable {
     let heads = ["<target", "<what it is", "<from", "<version"];
-    let mut table = Table::new("Targets", heads);
+    let mut table = ReportTable::new("Targets", heads);
     for target in targets {
         table.row([&target.name, &target.title, &target.from, &version(target)].map(Into::into));
     }
     table
 }
 
-/// What a target says of itself, or why it takes no part.
-pub(crate) fn version(target: &Target) -> String {
+/// A target's words about its version, or why it takes no part.
+pub(crate) fn version(target: &TargetDescription) -> String {
     match &target.missing {
         Some(why) => format!("takes no part: {why}"),
         None => target.version.join(" · "),
+    }
+}
+
+const NAMES: &str = "scenario configuration target values";
+
+/// A row per metric of a configuration.
+pub(crate) fn configurations(studies: &[Study<'_>]) -> Sheet {
+    let heads = "metric count min median mean max deviation ratio ratio_from ratio_to verdict gap";
+    let rows = studies.iter().flat_map(|study| {
+        let entries = study.entries().flat_map(|(combination, entry)| {
+            let metrics = study.metrics.iter();
+            metrics.map(move |metric| configuration(study, combination, entry, *metric))
+        });
+        entries.collect::<Vec<_>>()
+    });
+    Sheet {
+        name: "configurations".to_owned(),
+        heads: NAMES.split(' ').chain(heads.split(' ')).collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn configuration(
+    study: &Study<'_>,
+    combination: &Combination<'_>,
+    entry: &MeasuredConfiguration<'_>,
+    metric: Metric,
+) -> Vec<String> {
+    let spread = entry.spread(metric);
+    let part = |of: fn(&Spread) -> f64| number(spread.as_ref().map(of));
+    let found = compare(entry, combination.base_of(entry).unwrap_or(entry), metric);
+    let effect = |of: fn(&Effect) -> Option<f64>| number(found.and_then(|it| of(&it.effect)));
+    let gap = entry.gap();
+    let fields = [
+        metric.id().to_owned(),
+        spread.map_or(0, |it| it.count).to_string(),
+        part(|it| it.min),
+        part(|it| it.median),
+        part(|it| it.mean),
+        part(|it| it.max),
+        part(|it| it.deviation),
+        effect(|it| Some(it.value)),
+        effect(|it| Some(it.interval?.0)),
+        effect(|it| Some(it.interval?.1)),
+        found.map_or("", |it| it.verdict.id()).to_owned(),
+        gap.map_or_else(String::new, |gap| joined(&[gap.kind, &gap.why], ": ")),
+    ];
+    names(study, combination, entry)
+        .into_iter()
+        .chain(fields)
+        .collect()
+}
+
+fn names(
+    study: &Study<'_>,
+    combination: &Combination<'_>,
+    entry: &MeasuredConfiguration<'_>,
+) -> [String; 4] {
+    [
+        study.scenario.name.clone(),
+        entry
+            .configuration
+            .map_or_else(String::new, |it| it.key.clone()),
+        entry.target.name.clone(),
+        combination.title(),
+    ]
+}
+
+/// A count that is reported of each measurement beside its names and metrics.
+type CountColumn = (&'static str, fn(&Measurement) -> f64);
+
+const COUNTS: [CountColumn; 16] = [
+    ("elapsed_ns", |it| it.elapsed_ns as f64),
+    ("attempted", |it| it.counts.attempted as f64),
+    ("succeeded", |it| it.counts.succeeded as f64),
+    ("failed", |it| it.counts.failed as f64),
+    ("operations", |it| it.operations as f64),
+    ("server_cpu_ns", |it| it.server_cpu_ns as f64),
+    ("client_cpu_ns", |it| it.client_cpu_ns as f64),
+    ("origin_cpu_ns", |it| it.origin_cpu_ns as f64),
+    ("resident_bytes_before", |it| {
+        it.resident_bytes_before as f64
+    }),
+    ("resident_bytes_loaded", |it| {
+        it.resident_bytes_loaded as f64
+    }),
+    ("open_connections", |it| it.open_connections as f64),
+    ("body_bytes", |it| it.traffic.body_bytes as f64),
+    ("foreign", |it| it.noise.foreign),
+    ("stolen", |it| it.noise.stolen),
+    ("server_busy", |it| it.noise.server_busy),
+    ("client_busy", |it| it.noise.client_busy),
+];
+
+/// A row per metric of a measurement.
+pub(crate) fn measurements(studies: &[Study<'_>]) -> Sheet {
+    let mut rows = Vec::new();
+    for study in studies {
+        for (combination, entry) in study.entries() {
+            for (repeat, measurement) in &entry.measurements {
+                for metric in &study.metrics {
+                    let mut row = names(study, combination, entry).to_vec();
+                    row.extend([repeat.to_string(), measurement.at.clone()]);
+                    row.extend([metric.id().to_owned(), number(metric.of(*measurement))]);
+                    row.extend(COUNTS.map(|(_, of)| number(Some(of(measurement)))));
+                    rows.push(row);
+                }
+            }
+        }
+    }
+    let heads = "repeat at metric value".split(' ');
+    let heads = NAMES.split(' ').chain(heads);
+    Sheet {
+        name: "measurements".to_owned(),
+        heads: heads.chain(COUNTS.map(|(name, _)| name)).collect(),
+        rows,
     }
 }

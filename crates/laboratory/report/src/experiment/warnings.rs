@@ -1,12 +1,13 @@
-//! What makes the measurements of a scenario doubtful: noise, a client at its limit, failures.
+//! Warnings that make the measurements of a scenario doubtful: noise, a client at its limit,
+//! failures.
 
 use std::collections::BTreeMap;
 
 use measure::experiment::Measurement;
 
 use super::comparison::{BUSY_MIN, FOREIGN_JUDGED_MAX, busy, is_quiet};
-use super::study::{Combination, Entry, Study, kind};
-use crate::document::Warning;
+use super::study::{Combination, MeasuredConfiguration, Study, kind};
+use crate::document::ReportWarning;
 use crate::words::{joined, listed};
 
 /// A larger share of CPU time that went elsewhere is reported.
@@ -15,7 +16,7 @@ const FOREIGN_MAX: f64 = 0.05;
 /// A larger share of CPU time that the hypervisor took is reported.
 const STOLEN_MAX: f64 = 0.02;
 
-pub(crate) fn warnings(study: &Study<'_>) -> Vec<Warning> {
+pub(crate) fn warnings(study: &Study<'_>) -> Vec<ReportWarning> {
     let measurements: Vec<&Measurement> = study
         .entries()
         .flat_map(|(_, entry)| entry.measurements.values().copied())
@@ -38,7 +39,7 @@ pub(crate) fn warnings(study: &Study<'_>) -> Vec<Warning> {
     ));
     all.extend(of_load(&measurements));
     all.extend(failed(study));
-    all.into_iter().map(Warning::new).collect()
+    all.into_iter().map(ReportWarning::new).collect()
 }
 
 fn shared(measurements: &[&Measurement]) -> Option<String> {
@@ -87,7 +88,7 @@ fn omitted(measurements: &[&Measurement]) -> Option<String> {
     })
 }
 
-/// Where a closed load did not fill the server, its rate is that of the client.
+/// If a closed load did not fill the server, its rate is that of the client.
 fn idle_servers(study: &Study<'_>) -> Option<String> {
     if !study.metrics.iter().any(|it| it.depends_on_load()) {
         return None;
@@ -155,7 +156,7 @@ fn failed(study: &Study<'_>) -> Vec<String> {
     let partly = study
         .entries()
         .filter(|(_, entry)| !entry.measurements.is_empty() && !entry.failures.is_empty());
-    let say = |(combination, entry): (&Combination<'_>, &Entry<'_>)| {
+    let say = |(combination, entry): (&Combination<'_>, &MeasuredConfiguration<'_>)| {
         let last = entry.failures.last()?;
         Some(format!(
             "{}: {} of {} repeats {}: {}",

@@ -1,22 +1,20 @@
-//! An axis: what stands on it, in which unit, and what its ticks are called.
+//! An axis: from values to places on it, in which unit, where its ticks stand and their names.
 
-use measure::quantity::{Count, Nanoseconds};
-
-use super::scale::{Scale, Spacing, multiples};
+use measure::quantity::{Nanoseconds, RoundedCount};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     pub(crate) title: String,
-    pub(crate) unit: Unit,
-    pub(crate) scale: Scale,
-    /// About how many ticks there is room for in the wide form.
+    pub(crate) unit: AxisUnit,
+    pub(crate) scale: AxisScale,
+    /// About how many ticks there is room for on it.
     pub(crate) ticks: usize,
-    /// Of the values 0, 1, 2, … where those are places and no amounts.
+    /// Names of the values 0, 1, 2, … where those are places and no amounts.
     names: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Unit {
+pub(crate) enum AxisUnit {
     /// Events, or events a second.
     Count,
     /// Nanoseconds.
@@ -28,7 +26,7 @@ pub(crate) enum Unit {
 }
 
 impl Axis {
-    fn new(title: &str, unit: Unit, scale: Scale, ticks: usize) -> Self {
+    fn new(title: &str, unit: AxisUnit, scale: AxisScale, ticks: usize) -> Self {
         Self {
             title: title.to_owned(),
             unit,
@@ -39,37 +37,42 @@ impl Axis {
     }
 
     /// An axis that begins at 0 and ends at a tick.
-    pub(crate) fn from_zero(title: &str, unit: Unit, to: f64, ticks: usize) -> Self {
+    pub(crate) fn from_zero(title: &str, unit: AxisUnit, to: f64, ticks: usize) -> Self {
         Self::range(title, unit, 0.0, to, ticks)
     }
 
     /// An axis from one value to another, both moved out to ticks.
-    pub(crate) fn range(title: &str, unit: Unit, from: f64, to: f64, ticks: usize) -> Self {
-        let scale = Scale::rounded(Spacing::Linear, from, to, ticks);
+    pub(crate) fn range(title: &str, unit: AxisUnit, from: f64, to: f64, ticks: usize) -> Self {
+        let scale = AxisScale::rounded(Spacing::Linear, from, to, ticks);
         Self::new(title, unit, scale, ticks)
     }
 
     /// An axis from one value to another.
-    pub(crate) fn exact(title: &str, unit: Unit, from: f64, to: f64, ticks: usize) -> Self {
-        Self::new(title, unit, Scale::new(Spacing::Linear, from, to), ticks)
+    pub(crate) fn exact(title: &str, unit: AxisUnit, from: f64, to: f64, ticks: usize) -> Self {
+        Self::new(
+            title,
+            unit,
+            AxisScale::new(Spacing::Linear, from, to),
+            ticks,
+        )
     }
 
     /// An axis of places with names, one after the other: the values 0, 1, 2, …
     pub(crate) fn places(title: &str, names: Vec<String>) -> Self {
-        /// Of the distance between two: before the first and behind the last.
+        /// The share of the distance between two: before the first and behind the last.
         const EDGE: f64 = 0.15;
         let last = names.len().max(1) as f64 - 1.0;
-        let axis = Self::exact(title, Unit::Count, -EDGE, last + EDGE, names.len());
+        let axis = Self::exact(title, AxisUnit::Count, -EDGE, last + EDGE, names.len());
         Self { names, ..axis }
     }
 
     /// An axis for values that are durations: by logarithms if they lie far apart.
     pub(crate) fn durations(title: &str, values: impl Iterator<Item = f64>) -> Self {
-        Self::amounts(title, Unit::Duration, values)
+        Self::amounts(title, AxisUnit::Duration, values)
     }
 
     /// An axis for values above 0: by logarithms if they lie far apart.
-    pub(crate) fn amounts(title: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
+    pub(crate) fn amounts(title: &str, unit: AxisUnit, values: impl Iterator<Item = f64>) -> Self {
         /// Values that differ by more than this ratio are not seen side by side on a linear axis.
         const RATIO_MAX: f64 = 20.0;
         const TICKS: usize = 5;
@@ -80,11 +83,11 @@ impl Axis {
         if greatest <= least * RATIO_MAX {
             return Self::from_zero(title, unit, greatest, TICKS);
         }
-        let scale = Scale::rounded(Spacing::Log, least, greatest, TICKS);
+        let scale = AxisScale::rounded(Spacing::Log, least, greatest, TICKS);
         Self::new(&format!("{title}, log scale"), unit, scale, TICKS)
     }
 
-    /// Its ticks with their names, where there is room for about `about` of them.
+    /// Ticks with their names, where there is room for about `about` of them.
     pub(crate) fn named_ticks(&self, about: usize) -> Vec<(f64, String)> {
         if !self.names.is_empty() {
             let names = self.names.iter().enumerate();
@@ -92,19 +95,19 @@ impl Axis {
                 .map(|(place, name)| (place as f64, name.clone()))
                 .collect();
         }
-        let Scale { from, to, .. } = self.scale;
+        let AxisScale { from, to, .. } = self.scale;
         let ticks = match self.unit {
-            Unit::Clock => multiples(clock_step(to - from, about), from, to),
-            Unit::Nines => nines(to),
-            Unit::Count | Unit::Duration => self.scale.ticks(about),
+            AxisUnit::Clock => multiples(clock_step(to - from, about), from, to),
+            AxisUnit::Nines => nines(to),
+            AxisUnit::Count | AxisUnit::Duration => self.scale.ticks(about),
         };
         let is_long = to >= 120.0;
         let name = |tick: f64| match self.unit {
-            Unit::Clock if is_long => clock(tick),
-            Unit::Clock => format!("{tick:.0} s"),
-            Unit::Nines => percentile(tick),
-            Unit::Count => short(&Count(clean(tick)).to_string()),
-            Unit::Duration => duration(tick),
+            AxisUnit::Clock if is_long => clock(tick),
+            AxisUnit::Clock => format!("{tick:.0} s"),
+            AxisUnit::Nines => percentile(tick),
+            AxisUnit::Count => short(&RoundedCount(clean(tick)).to_string()),
+            AxisUnit::Duration => duration(tick),
         };
         ticks.into_iter().map(|tick| (tick, name(tick))).collect()
     }
@@ -173,6 +176,143 @@ fn percentile(nines: f64) -> String {
     }
 }
 
+/// How values lie on an axis.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Spacing {
+    Linear,
+    /// By their logarithms; only positive ones have a place.
+    Log,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct AxisScale {
+    spacing: Spacing,
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+}
+
+impl AxisScale {
+    /// A scale from one value to another; both are moved if nothing lies between them.
+    pub(crate) fn new(spacing: Spacing, from: f64, to: f64) -> Self {
+        let is_range = from.is_finite() && to.is_finite() && from < to;
+        let (from, to) = match spacing {
+            Spacing::Linear if is_range => (from, to),
+            Spacing::Linear => widened(from),
+            Spacing::Log if is_range && from > 0.0 => (from, to),
+            Spacing::Log => (1.0, 10.0),
+        };
+        Self { spacing, from, to }
+    }
+
+    /// A scale that ends at ticks: about `ticks` of them.
+    pub(crate) fn rounded(spacing: Spacing, from: f64, to: f64, ticks: usize) -> Self {
+        let exact = Self::new(spacing, from, to);
+        match spacing {
+            // What was added may make the step longer, and so on; twice is enough.
+            Spacing::Linear => exact.extended(ticks).extended(ticks),
+            Spacing::Log => Self::new(spacing, nice_below(exact.from), nice_above(exact.to)),
+        }
+    }
+
+    /// To the next ticks of a linear scale.
+    fn extended(self, ticks: usize) -> Self {
+        let step = nice_step(self.to - self.from, ticks);
+        let from = (self.from / step + 1e-9).floor() * step;
+        Self::new(self.spacing, from, (self.to / step - 1e-9).ceil() * step)
+    }
+
+    /// The place of a value, from 0 to 1; `None` if it has none.
+    pub(crate) fn place(&self, value: f64) -> Option<f64> {
+        let share = match self.spacing {
+            Spacing::Linear => (value - self.from) / (self.to - self.from),
+            Spacing::Log => (value / self.from).ln() / (self.to / self.from).ln(),
+        };
+        (-1e-9..=1.0 + 1e-9)
+            .contains(&share)
+            .then(|| share.clamp(0.0, 1.0))
+    }
+
+    /// Round values in its range, about `about` of them.
+    pub(crate) fn ticks(&self, about: usize) -> Vec<f64> {
+        match self.spacing {
+            Spacing::Linear => multiples(nice_step(self.to - self.from, about), self.from, self.to),
+            Spacing::Log => self.log_ticks(about),
+        }
+    }
+
+    fn log_ticks(&self, about: usize) -> Vec<f64> {
+        let (first, last) = (exponent(self.from), exponent(self.to));
+        let decades = (last - first + 1).max(1) as usize;
+        let factors: &[f64] = match decades {
+            _ if decades * 3 <= about + 5 => &[1.0, 2.0, 5.0],
+            _ => &[1.0],
+        };
+        let every = decades.div_ceil(about + 2);
+        let powers = (first..=last).step_by(every).map(power);
+        let ticks = powers.flat_map(|power| factors.iter().map(move |factor| power * factor));
+        ticks.filter(|tick| self.place(*tick).is_some()).collect()
+    }
+}
+
+fn widened(value: f64) -> (f64, f64) {
+    match value {
+        _ if !value.is_finite() || value == 0.0 => (0.0, 1.0),
+        0.0.. => (0.0, value * 2.0),
+        _ => (value * 2.0, 0.0),
+    }
+}
+
+/// Multiples of a step from one value to another.
+fn multiples(step: f64, from: f64, to: f64) -> Vec<f64> {
+    /// More ticks than any axis has room for.
+    const TICKS_MAX: f64 = 200.0;
+    let first = (from / step - 1e-9).ceil();
+    let last = (to / step + 1e-9).floor();
+    let count = (last - first + 1.0).clamp(0.0, TICKS_MAX) as usize;
+    (0..count)
+        .map(|index| (first + index as f64) * step)
+        .collect()
+}
+
+/// 1, 2 or 5 times a power of ten, so that about `count` steps fill the range.
+fn nice_step(range: f64, count: usize) -> f64 {
+    let raw = range / count.max(1) as f64;
+    let nice = nice_above(raw * 0.75);
+    if nice.is_finite() && nice > 0.0 {
+        nice
+    } else {
+        1.0
+    }
+}
+
+fn exponent(value: f64) -> i32 {
+    (value.log10() + 1e-9).floor() as i32
+}
+
+fn power(exponent: i32) -> f64 {
+    10.0_f64.powi(exponent)
+}
+
+/// The least of 1, 2, 5, 10, … times a power of ten that is not less.
+fn nice_above(value: f64) -> f64 {
+    let power = power(exponent(value));
+    let factors = [1.0, 2.0, 5.0, 10.0];
+    let found = factors
+        .iter()
+        .find(|factor| power * **factor >= value * (1.0 - 1e-9));
+    power * found.copied().unwrap_or(10.0)
+}
+
+/// The greatest that is not more.
+fn nice_below(value: f64) -> f64 {
+    let power = power(exponent(value));
+    let factors = [5.0, 2.0, 1.0];
+    let found = factors
+        .iter()
+        .find(|factor| power * **factor <= value * (1.0 + 1e-9));
+    power * found.copied().unwrap_or(1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,20 +324,20 @@ mod tests {
 
     #[test]
     fn ticks_have_short_names() {
-        let axis = Axis::from_zero("", Unit::Duration, 1.9e6, 4);
+        let axis = Axis::from_zero("", AxisUnit::Duration, 1.9e6, 4);
         assert_eq!(names(&axis, 4), ["0", "500 µs", "1 ms", "1.5 ms", "2 ms"]);
-        let axis = Axis::from_zero("", Unit::Count, 15_000.0, 4);
+        let axis = Axis::from_zero("", AxisUnit::Count, 15_000.0, 4);
         assert_eq!(
             names(&axis, 4),
             ["0", "5000", "10\u{202f}000", "15\u{202f}000"]
         );
-        let axis = Axis::from_zero("", Unit::Count, 0.6, 3);
+        let axis = Axis::from_zero("", AxisUnit::Count, 0.6, 3);
         assert_eq!(names(&axis, 3), ["0", "0.2", "0.4", "0.6"]);
     }
 
     #[test]
     fn times_are_shown_as_on_clocks() {
-        let axis = |to| Axis::exact("", Unit::Clock, 0.0, to, 4);
+        let axis = |to| Axis::exact("", AxisUnit::Clock, 0.0, to, 4);
         assert_eq!(
             names(&axis(40.0), 4),
             ["0 s", "10 s", "20 s", "30 s", "40 s"]
@@ -212,7 +352,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_nines() {
-        let axis = Axis::exact("", Unit::Nines, 0.0, 4.2, 6);
+        let axis = Axis::exact("", AxisUnit::Nines, 0.0, 4.2, 6);
         let wanted = ["50 %", "90 %", "99 %", "99.9 %", "99.99 %"];
         assert_eq!(names(&axis, 6), wanted);
     }
@@ -223,5 +363,51 @@ mod tests {
         assert_eq!(spacing(&[1e6, 9e6]), Spacing::Linear);
         assert_eq!(spacing(&[1e6, 9e8, f64::NAN, 0.0]), Spacing::Log);
         assert_eq!(spacing(&[]), Spacing::Linear);
+    }
+
+    #[test]
+    fn linear_scales_end_at_round_ticks() {
+        let scale = AxisScale::rounded(Spacing::Linear, 0.0, 788.0, 5);
+        assert_eq!((scale.from, scale.to), (0.0, 800.0));
+        assert_eq!(scale.ticks(5), [0.0, 200.0, 400.0, 600.0, 800.0]);
+        assert_eq!(scale.place(600.0), Some(0.75));
+        assert_eq!(scale.place(801.0), None);
+        assert_eq!(scale.place(f64::NAN), None);
+    }
+
+    #[test]
+    fn log_scales_have_places_for_positive_values_alone() {
+        let scale = AxisScale::rounded(Spacing::Log, 0.013, 84.0, 5);
+        assert_eq!((scale.from, scale.to), (0.01, 100.0));
+        assert!((scale.place(1.0).unwrap() - 0.5).abs() < 1e-12);
+        assert_eq!(scale.place(0.0), None);
+        assert_eq!(scale.place(-1.0), None);
+        assert_eq!(scale.ticks(5), [0.01, 0.1, 1.0, 10.0, 100.0]);
+        let short = AxisScale::rounded(Spacing::Log, 3e6, 4e7, 6);
+        assert_eq!(short.ticks(6), [2e6, 5e6, 1e7, 2e7, 5e7]);
+    }
+
+    #[test]
+    fn scales_of_nothing_are_scales() {
+        for (from, to) in [
+            (0.0, 0.0),
+            (5.0, 5.0),
+            (f64::NAN, 1.0),
+            (0.0, f64::INFINITY),
+        ] {
+            for spacing in [Spacing::Linear, Spacing::Log] {
+                let scale = AxisScale::rounded(spacing, from, to, 5);
+                assert!(scale.from < scale.to && scale.to.is_finite(), "{scale:?}");
+                assert!(scale.ticks(5).len() >= 2, "{scale:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn steps_are_one_two_or_five() {
+        assert_eq!(nice_step(10.0, 5), 2.0);
+        assert_eq!(nice_step(60.0, 4), 20.0);
+        assert_eq!(nice_step(0.7, 5), 0.2);
+        assert_eq!(multiples(0.25, 0.3, 1.0), [0.5, 0.75, 1.0]);
     }
 }

@@ -1,10 +1,8 @@
 //! Bars beside their names, in panels beside each other: figures of things that are no numbers.
 
-use crate::markup::{Element, element};
+use super::shapes::{LINE, pixels, text, text_width};
+use crate::markup::{MarkupElement, element};
 use crate::words::joined;
-
-use super::layout::{LINE, text_width};
-use super::shapes::{pixels, text};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
@@ -29,7 +27,7 @@ pub(crate) struct BarPanel {
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) colour: &'static str,
-    /// Where it ends, and the least and the greatest sample; without them, the texts say why.
+    /// The end of the bar, and the least and the greatest sample; without them, the texts say why.
     pub(crate) value: Option<(f64, f64, f64)>,
     pub(crate) text: String,
     pub(crate) beside: String,
@@ -41,58 +39,23 @@ const STEP: f64 = 24.0;
 /// How thick a bar is.
 const THICK: f64 = 14.0;
 
-/// Between two panels beside each other.
-const APART: f64 = 36.0;
-
-/// Between two panels above each other.
-const BETWEEN: f64 = 14.0;
-
 /// A heading with what is below it.
 const HEADING: f64 = LINE + 6.0;
 
 impl Bars {
-    /// What stands above the panels, and how high that is.
-    fn above(&self) -> (Vec<Element>, f64) {
-        let head = (!self.head.is_empty()).then_some(("head", &self.head));
-        let legend = self.legend.iter().map(|words| ("tick", words));
-        let lines = head.into_iter().chain(legend);
-        let mut shapes = Vec::new();
-        for (class, words) in lines {
-            let baseline = (shapes.len() + 1) as f64 * LINE - 4.0;
-            shapes.push(text(class, (0.0, baseline), words));
-        }
-        let height = shapes.len() as f64 * LINE;
-        let gap = if shapes.is_empty() {
-            0.0
-        } else {
-            BETWEEN / 2.0
-        };
-        (shapes, height + gap)
-    }
-
-    /// What is drawn, `columns` panels beside each other, and how high it is.
-    pub(crate) fn shapes(&self, width: f64, columns: usize) -> (Vec<Element>, f64) {
-        let columns = columns.clamp(1, self.panels.len().max(1));
-        let each = (width - APART * (columns as f64 - 1.0)) / columns as f64;
-        let edges = Edges::of(self, each);
-        let (mut shapes, mut top) = self.above();
-        for panels in self.panels.chunks(columns) {
-            for (index, panel) in panels.iter().enumerate() {
-                let left = index as f64 * (each + APART);
-                shapes.extend(edges.panel(panel, left, top));
-            }
-            let most = panels.iter().map(|panel| panel.bars.len()).max();
-            top += HEADING + most.unwrap_or(0) as f64 * STEP + BETWEEN;
-        }
-        (shapes, (top - BETWEEN).max(0.0))
+    /// The shapes of each panel in that width, and how high it is.
+    pub(crate) fn shapes(&self, width: f64) -> Vec<(Vec<MarkupElement>, f64)> {
+        let edges = Edges::of(self, width);
+        let panels = self.panels.iter();
+        panels.map(|panel| edges.panel(panel)).collect()
     }
 }
 
-/// What all panels have in common, so that their bars can be compared.
+/// The edges that all panels have in common, so that their bars can be compared.
 struct Edges {
     /// The width of a panel.
     width: f64,
-    /// Where bars begin, and how long the longest may be.
+    /// The beginning of bars, and how long the longest may be.
     left: f64,
     room: f64,
 }
@@ -114,24 +77,25 @@ impl Edges {
         Self { width, left, room }
     }
 
-    fn panel(&self, panel: &BarPanel, left: f64, top: f64) -> Vec<Element> {
-        let heading = text("head", (left, top + LINE - 4.0), &panel.heading);
-        let mut shapes = vec![heading];
+    fn panel(&self, panel: &BarPanel) -> (Vec<MarkupElement>, f64) {
+        let mut shapes = vec![text("head", (0.0, LINE - 4.0), &panel.heading)];
         for (index, bar) in panel.bars.iter().enumerate() {
-            let middle = top + HEADING + (index as f64 + 0.5) * STEP;
-            shapes.extend(self.bar(bar, panel.full, left, middle));
+            let middle = HEADING + (index as f64 + 0.5) * STEP;
+            shapes.extend(self.bar(bar, panel.full, middle));
         }
-        shapes
+        (shapes, HEADING + panel.bars.len() as f64 * STEP)
     }
 
-    fn bar(&self, bar: &Bar, full: f64, left: f64, middle: f64) -> Vec<Element> {
-        let start = left + self.left;
+    fn bar(&self, bar: &Bar, full: f64, middle: f64) -> Vec<MarkupElement> {
+        let start = self.left;
         let baseline = middle + 4.0;
         let name = cut(&bar.name, self.left - 10.0);
         let mut shapes = vec![text("name end", (start - 8.0, baseline), &name)];
         let Some((value, least, greatest)) = bar.value else {
-            let words = reason(bar, self.width - self.left);
-            shapes.push(text("tick", (start, baseline), &words));
+            let whole = joined(&[&bar.text, &bar.beside], ": ");
+            let words = reason(bar, &whole, self.width - self.left);
+            let shown = text("tick", (start, baseline), &words);
+            shapes.push(shown.child(element("title").text(whole)));
             return shapes;
         };
         let share = |value: f64| (value / full).clamp(0.0, 1.0);
@@ -148,7 +112,7 @@ impl Edges {
     }
 }
 
-fn surface(colour: &str, (x, middle): (f64, f64), width: f64) -> Element {
+fn surface(colour: &str, (x, middle): (f64, f64), width: f64) -> MarkupElement {
     element("rect")
         .with("class", format!("bar {colour}"))
         .with("x", pixels(x))
@@ -159,7 +123,7 @@ fn surface(colour: &str, (x, middle): (f64, f64), width: f64) -> Element {
 }
 
 /// From the least to the greatest, with ends.
-fn whisker(from: f64, to: f64, middle: f64) -> Element {
+fn whisker(from: f64, to: f64, middle: f64) -> MarkupElement {
     const END: f64 = 3.5;
     let data = format!(
         "M{from} {top}V{bottom}M{from} {middle}H{to}M{to} {top}V{bottom}",
@@ -172,11 +136,10 @@ fn whisker(from: f64, to: f64, middle: f64) -> Element {
     element("path").with("class", "whisker").with("d", data)
 }
 
-/// Why there is no bar: in short where there is no room for all of it.
-fn reason(bar: &Bar, width: f64) -> String {
-    let words = joined(&[&bar.text, &bar.beside], ": ");
-    if text_width(&words) <= width {
-        return words;
+/// The reason why there is no bar: in short where there is no room for the whole.
+fn reason(bar: &Bar, whole: &str, width: f64) -> String {
+    if text_width(whole) <= width {
+        return whole.to_owned();
     }
     cut(&bar.text, width)
 }
@@ -233,18 +196,13 @@ mod tests {
             legend: Vec::new(),
             panels: vec![row("x"), row("y")],
         };
-        for columns in [1, 2, 9] {
-            let svg: String = all
-                .shapes(800.0, columns)
-                .0
-                .iter()
-                .map(ToString::to_string)
-                .collect();
-            let widths = widths(&svg);
-            assert_eq!(widths.len(), 4);
-            assert!((widths[0] / widths[1] - 2.0).abs() < 0.01, "{widths:?}");
-            assert_eq!(svg.matches("whisker\"").count(), 2);
-        }
+        let panels = all.shapes(800.0).into_iter();
+        let shapes = panels.flat_map(|(shapes, _)| shapes);
+        let svg: String = shapes.map(|it| it.to_string()).collect();
+        let widths = widths(&svg);
+        assert_eq!(widths.len(), 4);
+        assert!((widths[0] / widths[1] - 2.0).abs() < 0.01, "{widths:?}");
+        assert_eq!(svg.matches("whisker\"").count(), 2);
     }
 
     #[test]
@@ -254,8 +212,9 @@ mod tests {
             beside: "one side alone has TLS".to_owned(),
             ..bar("stunnel", None)
         };
-        assert_eq!(reason(&gap, 400.0), "unsupported: one side alone has TLS");
-        assert_eq!(reason(&gap, 200.0), "unsupported");
+        let whole = "unsupported: one side alone has TLS";
+        assert_eq!(reason(&gap, whole, 400.0), whole);
+        assert_eq!(reason(&gap, whole, 200.0), "unsupported");
     }
 
     #[test]

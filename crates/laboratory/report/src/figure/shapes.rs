@@ -1,42 +1,130 @@
-//! The elements of a figure: grid, lines, marks and names.
+//! Places of the parts of a panel, and their elements: grid, lines, marks and names.
 
-use crate::markup::{Element, element};
+use super::axis::AxisScale;
+use super::chart::{AxisStretch, Callout, Chart, Panel, Series, SeriesShape, WIDTH};
+use crate::markup::{MarkupElement, element};
 
-use super::form::{Callout, Chart, Column, Panel, Series, Shape};
-use super::layout::{LINE, Layout, Place, SAMPLE, text_width};
-use super::scale::Scale;
+/// Places of the parts of a panel, in pixels.
+#[derive(Clone, Debug)]
+struct PanelLayout {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+    /// About how many ticks there is room for below, and at the left.
+    ticks: (usize, usize),
+    /// The beginning of each series' entry in the legend, if it has one: left end and baseline.
+    legend: Vec<Option<(f64, f64)>>,
+}
 
-/// Everything, from the back to the front.
-pub(crate) fn all(figure: &Chart, layout: &Layout) -> Vec<Element> {
-    let mut shapes = Vec::new();
-    for (panel, place) in figure.panels.iter().zip(&layout.panels) {
-        let draw = Draw {
-            x: figure.x.scale,
-            y: panel.y.scale,
-            layout,
-            place,
-        };
-        shapes.extend(draw.grid(figure, panel));
-        shapes.extend(draw.heads(panel));
-        shapes.extend(panel.limits.iter().map(|limit| draw.limit(limit)));
-        shapes.extend(panel.series.iter().flat_map(|series| draw.series(series)));
-        shapes.extend(draw.callouts(&panel.callouts));
+/// Height of a line of text.
+pub(crate) const LINE: f64 = 17.0;
+
+/// The baseline of a panel's title.
+const TITLE: f64 = LINE - 4.0;
+
+/// Width of the line or mark in front of a name in the legend, with the gap behind it.
+const SAMPLE: f64 = 30.0;
+
+/// Between the title and the legend, and between its entries.
+const APART: f64 = 18.0;
+
+/// Below the panel: ticks and the axis' title.
+const FOOT: f64 = 2.0 * LINE + 6.0;
+
+/// Right of the plots, so that the last tick's name has room.
+const MARGIN: f64 = 26.0;
+
+/// From the top of a plot to its bottom.
+const HEIGHT: f64 = 200.0;
+
+impl PanelLayout {
+    fn new(chart: &Chart, panel: &Panel) -> Self {
+        /// Room for a tick's name on the axis below.
+        const NAME: f64 = 64.0;
+        // A tick each two and a half lines.
+        let vertical = panel.y.ticks.min((HEIGHT / (LINE * 2.5)) as usize).max(2);
+        let names = panel.y.named_ticks(vertical).into_iter();
+        let names = names.map(|(_, name)| text_width(&name));
+        let left = names.fold(20.0, f64::max).ceil() + 10.0;
+        let right = WIDTH - MARGIN;
+        let horizontal = chart.x.ticks.min(((right - left) / NAME) as usize).max(2);
+        let (legend, baseline) = legend(panel);
+        let top = baseline + 12.0;
+        Self {
+            left,
+            right,
+            top,
+            bottom: top + HEIGHT,
+            ticks: (horizontal, vertical),
+            legend,
+        }
     }
-    shapes.extend(foot(figure, layout));
-    shapes.extend(
-        figure
-            .columns
-            .iter()
-            .filter_map(|it| column(figure, layout, it)),
-    );
-    shapes
+}
+
+/// Places of the legend's entries, and the baseline of its last line.
+fn legend(panel: &Panel) -> (Vec<Option<(f64, f64)>>, f64) {
+    const BOLD: f64 = 1.15;
+    let entries: Vec<Option<f64>> = panel.series.iter().map(entry_width).collect();
+    let all: f64 = entries.iter().flatten().map(|width| width + APART).sum();
+    let after_title = text_width(&panel.y.title) * BOLD + APART;
+    // Beside the title if all have room there, else below it.
+    let (mut x, mut baseline) = if after_title + all - APART <= WIDTH {
+        (after_title, TITLE)
+    } else {
+        (0.0, TITLE + LINE)
+    };
+    let mut legend = Vec::new();
+    for entry in entries {
+        let Some(width) = entry else {
+            legend.push(None);
+            continue;
+        };
+        if x > 0.0 && x + width > WIDTH {
+            x = 0.0;
+            baseline += LINE;
+        }
+        legend.push(Some((x, baseline)));
+        x += width + APART;
+    }
+    (legend, baseline)
+}
+
+/// The width of a series' entry in the legend, if it has one.
+fn entry_width(series: &Series) -> Option<f64> {
+    let has_entry = !series.name.is_empty() && !matches!(series.shape, SeriesShape::Raw);
+    has_entry.then(|| SAMPLE + text_width(&series.name))
+}
+
+/// About how wide a text is. The reader's font is not known; most are narrower.
+pub(crate) fn text_width(text: &str) -> f64 {
+    const CHARACTER: f64 = 6.7;
+    text.chars().count() as f64 * CHARACTER
+}
+
+/// Every shape of a panel from the back to the front, and how high it is.
+pub(crate) fn all(chart: &Chart, panel: &Panel) -> (Vec<MarkupElement>, f64) {
+    let layout = &PanelLayout::new(chart, panel);
+    let draw = Draw {
+        x: chart.x.scale,
+        y: panel.y.scale,
+        layout,
+    };
+    let mut shapes = draw.grid(chart, panel);
+    shapes.extend(draw.heads(panel));
+    shapes.extend(panel.limits.iter().map(|limit| draw.limit(limit)));
+    shapes.extend(panel.series.iter().flat_map(|series| draw.series(series)));
+    shapes.extend(draw.callouts(&panel.callouts));
+    shapes.extend(foot(chart, layout));
+    let columns = chart.columns.iter();
+    shapes.extend(columns.filter_map(|it| draw.column(it)));
+    (shapes, layout.bottom + FOOT)
 }
 
 struct Draw<'a> {
-    x: Scale,
-    y: Scale,
-    layout: &'a Layout,
-    place: &'a Place,
+    x: AxisScale,
+    y: AxisScale,
+    layout: &'a PanelLayout,
 }
 
 impl Draw<'_> {
@@ -46,18 +134,17 @@ impl Draw<'_> {
     }
 
     fn y(&self, value: f64) -> Option<f64> {
-        let height = self.place.bottom - self.place.top;
-        Some(self.place.bottom - self.y.place(value)? * height)
+        Some(self.layout.bottom - self.y.place(value)? * HEIGHT)
     }
 
-    fn grid(&self, figure: &Chart, panel: &Panel) -> Vec<Element> {
+    fn grid(&self, figure: &Chart, panel: &Panel) -> Vec<MarkupElement> {
         let (left, right) = (self.layout.left, self.layout.right);
-        let (top, bottom) = (self.place.top, self.place.bottom);
+        let (top, bottom) = (self.layout.top, self.layout.bottom);
         let mut shapes = Vec::new();
-        for (tick, _) in figure.x.named_ticks(self.layout.ticks) {
+        for (tick, _) in figure.x.named_ticks(self.layout.ticks.0) {
             shapes.extend(self.x(tick).map(|x| line("grid", (x, top), (x, bottom))));
         }
-        for (tick, name) in panel.y.named_ticks(self.place.ticks) {
+        for (tick, name) in panel.y.named_ticks(self.layout.ticks.1) {
             let Some(y) = self.y(tick) else { continue };
             shapes.push(line("grid", (left, y), (right, y)));
             shapes.push(text("tick end", (left - 7.0, y + 4.0), &name));
@@ -66,9 +153,9 @@ impl Draw<'_> {
         shapes
     }
 
-    fn heads(&self, panel: &Panel) -> Vec<Element> {
-        let mut shapes = vec![text("head", (0.0, self.place.title), &panel.y.title)];
-        for (series, entry) in panel.series.iter().zip(&self.place.legend) {
+    fn heads(&self, panel: &Panel) -> Vec<MarkupElement> {
+        let mut shapes = vec![text("head", (0.0, TITLE), &panel.y.title)];
+        for (series, entry) in panel.series.iter().zip(&self.layout.legend) {
             let Some((x, y)) = *entry else { continue };
             shapes.push(element("g").child(sample(series, x, y - 4.0)));
             shapes.push(text("name", (x + SAMPLE, y), &series.name));
@@ -76,14 +163,14 @@ impl Draw<'_> {
         shapes
     }
 
-    /// Its name stands above the line where there is room.
-    fn limit(&self, (value, name): &(f64, String)) -> Element {
+    /// A limit, whose name stands above the line if there is room.
+    fn limit(&self, (value, name): &(f64, String)) -> MarkupElement {
         let group = element("g").with("class", "limit");
         let Some(y) = self.y(*value) else {
             return group;
         };
         let (left, right) = (self.layout.left, self.layout.right);
-        let baseline = if y - LINE > self.place.top {
+        let baseline = if y - LINE > self.layout.top {
             y - 5.0
         } else {
             y + LINE - 4.0
@@ -95,24 +182,26 @@ impl Draw<'_> {
         ))
     }
 
-    fn series(&self, series: &Series) -> Vec<Element> {
+    fn series(&self, series: &Series) -> Vec<MarkupElement> {
         let runs = self.runs(series);
         let mut shapes = Vec::new();
         let (class, dashes) = match series.shape {
-            Shape::Line(dashes) | Shape::Marked(dashes) => ("line", dashes),
-            Shape::Raw => ("line raw", "1 3"),
-            Shape::Band => ("band", ""),
+            SeriesShape::Line(dashes) | SeriesShape::Marked(dashes) => ("line", dashes),
+            SeriesShape::Raw => ("line raw", "1 3"),
+            SeriesShape::Band => ("band", ""),
         };
         shapes.extend(path(class, dashes, series, &runs));
         // A lonely point would be a line of no length.
         let lonely = runs.iter().filter(|run| run.len() == 1);
         match series.shape {
-            Shape::Marked(_) => {
+            SeriesShape::Marked(_) => {
                 let points = runs.iter().flatten();
                 shapes.extend(points.map(|point| dot(series.colour, *point, 3.0)));
             }
-            Shape::Line(_) => shapes.extend(lonely.map(|run| dot(series.colour, run[0], 3.0))),
-            Shape::Raw | Shape::Band => {}
+            SeriesShape::Line(_) => {
+                shapes.extend(lonely.map(|run| dot(series.colour, run[0], 3.0)))
+            }
+            SeriesShape::Raw | SeriesShape::Band => {}
         }
         shapes
     }
@@ -132,10 +221,10 @@ impl Draw<'_> {
     }
 
     /// Names in a list at the upper left, each with a line to its point.
-    fn callouts(&self, callouts: &[Callout]) -> Vec<Element> {
+    fn callouts(&self, callouts: &[Callout]) -> Vec<MarkupElement> {
         let mut sorted: Vec<&Callout> = callouts.iter().collect();
         sorted.sort_by(|a, b| b.y.total_cmp(&a.y));
-        let mut lowest = self.place.top + 2.0;
+        let mut lowest = self.layout.top + 2.0;
         let mut shapes = Vec::new();
         for callout in sorted {
             let (Some(x), Some(y)) = (self.x(callout.x), self.y(callout.y)) else {
@@ -153,23 +242,32 @@ impl Draw<'_> {
         }
         shapes
     }
+
+    fn column(&self, column: &AxisStretch) -> Option<MarkupElement> {
+        let (from, to) = (self.x(column.from)?, self.x(column.to)?);
+        let surface = element("rect")
+            .with("class", "column")
+            .with("x", pixels(from))
+            .with("y", pixels(self.layout.top))
+            .with("width", pixels(to - from))
+            .with("height", pixels(HEIGHT));
+        let title = element("title").text(&column.text);
+        Some(surface.child(title))
+    }
 }
 
-fn foot(figure: &Chart, layout: &Layout) -> Vec<Element> {
-    let Some(last) = layout.panels.last() else {
-        return Vec::new();
-    };
+fn foot(figure: &Chart, layout: &PanelLayout) -> Vec<MarkupElement> {
     let width = layout.right - layout.left;
-    let baseline = last.bottom + LINE;
+    let baseline = layout.bottom + LINE;
     let mut shapes = Vec::new();
     let mut taken = f64::NEG_INFINITY;
-    for (tick, name) in figure.x.named_ticks(layout.ticks) {
+    for (tick, name) in figure.x.named_ticks(layout.ticks.0) {
         let Some(share) = figure.x.scale.place(tick) else {
             continue;
         };
         let half = text_width(&name) / 2.0;
         // What is outside the drawing is not seen.
-        let x = (layout.left + share * width).min(layout.width - half);
+        let x = (layout.left + share * width).min(WIDTH - half);
         let x = x.max(half);
         // Names do not run into each other.
         if x - half > taken {
@@ -182,50 +280,40 @@ fn foot(figure: &Chart, layout: &Layout) -> Vec<Element> {
     shapes
 }
 
-fn column(figure: &Chart, layout: &Layout, column: &Column) -> Option<Element> {
-    let (first, last) = (layout.panels.first()?, layout.panels.last()?);
-    let width = layout.right - layout.left;
-    let from = figure.x.scale.place(column.from)? * width;
-    let to = figure.x.scale.place(column.to)? * width;
-    let surface = element("rect")
-        .with("class", "column")
-        .with("x", pixels(layout.left + from))
-        .with("y", pixels(first.top))
-        .with("width", pixels(to - from))
-        .with("height", pixels(last.bottom - first.top));
-    let title = element("title").text(&column.text);
-    Some(surface.child(title))
-}
-
-fn sample(series: &Series, x: f64, y: f64) -> Element {
+fn sample(series: &Series, x: f64, y: f64) -> MarkupElement {
     let end = x + SAMPLE - 7.0;
     let mark = || dot(series.colour, (f64::midpoint(x, end), y), 3.0);
     let (x, end) = (pixels(x), pixels(end));
     let path = |class, dashes, data| path_of(class, dashes, series.colour, data);
     let line = |dashes| path("line", dashes, format!("M{x} {}H{end}", pixels(y)));
     match series.shape {
-        Shape::Line(dashes) => line(dashes),
-        Shape::Marked(dashes) => element("g").child(line(dashes)).child(mark()),
-        Shape::Band => path("band", "", format!("M{x} {}H{end}v8H{x}z", pixels(y - 4.0))),
-        Shape::Raw => mark(),
+        SeriesShape::Line(dashes) => line(dashes),
+        SeriesShape::Marked(dashes) => element("g").child(line(dashes)).child(mark()),
+        SeriesShape::Band => path("band", "", format!("M{x} {}H{end}v8H{x}z", pixels(y - 4.0))),
+        SeriesShape::Raw => mark(),
     }
 }
 
-fn path(class: &str, dashes: &str, series: &Series, runs: &[Vec<(f64, f64)>]) -> Option<Element> {
+fn path(
+    class: &str,
+    dashes: &str,
+    series: &Series,
+    runs: &[Vec<(f64, f64)>],
+) -> Option<MarkupElement> {
     let mut data = String::new();
     for run in runs.iter().filter(|run| run.len() > 1) {
         for (index, (x, y)) in run.iter().enumerate() {
             data.push(if index == 0 { 'M' } else { 'L' });
             data += &format!("{} {}", pixels(*x), pixels(*y));
         }
-        if series.shape == Shape::Band {
+        if series.shape == SeriesShape::Band {
             data.push('z');
         }
     }
     (!data.is_empty()).then(|| path_of(class, dashes, series.colour, data))
 }
 
-fn path_of(class: &str, dashes: &str, colour: &str, data: String) -> Element {
+fn path_of(class: &str, dashes: &str, colour: &str, data: String) -> MarkupElement {
     let path = element("path")
         .with("class", format!("{class} {colour}"))
         .with("d", data);
@@ -235,7 +323,7 @@ fn path_of(class: &str, dashes: &str, colour: &str, data: String) -> Element {
     }
 }
 
-fn dot(colour: &str, (x, y): (f64, f64), radius: f64) -> Element {
+fn dot(colour: &str, (x, y): (f64, f64), radius: f64) -> MarkupElement {
     element("circle")
         .with("class", format!("dot {colour}"))
         .with("cx", pixels(x))
@@ -243,7 +331,7 @@ fn dot(colour: &str, (x, y): (f64, f64), radius: f64) -> Element {
         .with("r", radius)
 }
 
-fn line(class: &'static str, from: (f64, f64), to: (f64, f64)) -> Element {
+fn line(class: &'static str, from: (f64, f64), to: (f64, f64)) -> MarkupElement {
     element("line")
         .with("class", class)
         .with("x1", pixels(from.0))
@@ -252,7 +340,7 @@ fn line(class: &'static str, from: (f64, f64), to: (f64, f64)) -> Element {
         .with("y2", pixels(to.1))
 }
 
-pub(crate) fn text(class: &'static str, (x, y): (f64, f64), text: &str) -> Element {
+pub(crate) fn text(class: &'static str, (x, y): (f64, f64), text: &str) -> MarkupElement {
     element("text")
         .with("class", class)
         .with("x", pixels(x))
@@ -270,36 +358,34 @@ pub(crate) fn pixels(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::Axis;
-    use crate::figure::form::{NARROW, Size};
+    use crate::figure::{Axis, AxisUnit};
+
+    #[test]
+    fn a_legend_leaves_room_for_a_bold_title() {
+        let axis = Axis::from_zero("handshakes that resumed, %", AxisUnit::Count, 100.0, 4);
+        let line = Series::new("resumed", "teal", SeriesShape::Line(""));
+        let (legend, _) = legend(&Panel::new(axis, vec![line]));
+        // Of 26 letters, each 7.7 wide.
+        let (x, baseline) = legend[0].unwrap();
+        assert!(x > 26.0 * 7.7 && baseline == TITLE, "{x}");
+    }
 
     #[test]
     fn long_names_at_the_edges_stay_inside() {
-        let long = "a new connection for each query";
+        let long = "a new connection each";
+        let names = [long, "kept", long].map(str::to_owned);
         let chart = Chart {
             title: String::new(),
             description: String::new(),
-            x: Axis::places(
-                "",
-                vec![long.to_owned(), "kept".to_owned(), long.to_owned()],
-            ),
-            panels: vec![Panel::new(
-                Axis::durations("", [1.0].into_iter()),
-                Vec::new(),
-            )],
+            x: Axis::places("", names.into()),
+            panels: Vec::new(),
             columns: Vec::new(),
         };
-        let size = Size {
-            width: 900.0,
-            ..NARROW
-        };
-        let layout = Layout::new(&chart, size);
+        let panel = Panel::new(Axis::durations("", [1.0].into_iter()), Vec::new());
         let half = text_width(long) / 2.0;
-        let svg: String = foot(&chart, &layout)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        for edge in [half, size.width - half] {
+        let shapes = foot(&chart, &PanelLayout::new(&chart, &panel));
+        let svg: String = shapes.iter().map(ToString::to_string).collect();
+        for edge in [half, WIDTH - half] {
             assert!(svg.contains(&format!(" x=\"{}\" ", pixels(edge))), "{svg}");
         }
     }

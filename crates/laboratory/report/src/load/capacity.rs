@@ -1,19 +1,19 @@
-//! What each offered rate brought, and the four read-offs of Bernat's method (2011): the greatest
+//! The results of each offered rate, and the four read-offs of Bernat's method (2011): the greatest
 //! rates that kept a limit, and whether the load went far enough to find them.
 
 use std::fmt;
 
-use measure::capacity::{Point, ReadOffs};
+use measure::capacity::{RatePoint, ReadOffs};
 use measure::metric::Metric;
-use measure::record::{Record, Second};
+use measure::record::{LoadRecord, Second};
 
 use super::reading::whole_seconds;
 
 /// Points in the order of their rates: of the steps, or of the seconds of a ramp; none if the
 /// record has one rate only.
-pub(crate) fn points(record: &Record) -> Vec<Point> {
+pub(crate) fn points(record: &LoadRecord) -> Vec<RatePoint> {
     let is_search = record.capacity.is_some();
-    let mut points: Vec<Point> = match record.steps.len() {
+    let mut points: Vec<RatePoint> = match record.steps.len() {
         0 => of_seconds(record).unwrap_or_default(),
         1 if !is_search => Vec::new(),
         _ => record.steps.iter().map(|step| step.point).collect(),
@@ -23,7 +23,7 @@ pub(crate) fn points(record: &Record) -> Vec<Point> {
     points
 }
 
-fn of_seconds(record: &Record) -> Option<Vec<Point>> {
+fn of_seconds(record: &LoadRecord) -> Option<Vec<RatePoint>> {
     /// As many points make a curve, and each is of enough seconds not to jump.
     const POINTS_MAX: usize = 40;
     let seconds: Vec<Second> = whole_seconds(record).copied().collect();
@@ -33,7 +33,7 @@ fn of_seconds(record: &Record) -> Option<Vec<Point>> {
 }
 
 /// The offered rate is the planned one: a load that lags behind attempts less per second.
-fn point(record: &Record, seconds: &[Second]) -> Option<Point> {
+fn point(record: &LoadRecord, seconds: &[Second]) -> Option<RatePoint> {
     let sum = |of: fn(&Second) -> u64| seconds.iter().map(|second| of(second) as f64).sum::<f64>();
     let length_s = seconds.len() as f64;
     let succeeded = sum(|second| second.succeeded);
@@ -41,7 +41,7 @@ fn point(record: &Record, seconds: &[Second]) -> Option<Point> {
     let time_ns = |second: &Second| second.mean_ns as f64 * second.succeeded as f64;
     let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
     let planned = |second: &Second| record.plan.arrival.ramp_per_s(second.at_s as f64 + 0.5);
-    Some(Point {
+    Some(RatePoint {
         offered_per_s: seconds.iter().map(planned).sum::<Option<f64>>()? / length_s,
         succeeded_per_s: succeeded / length_s,
         error_rate: share(ended - succeeded, ended),
@@ -75,7 +75,7 @@ impl fmt::Display for Reached {
 }
 
 /// All four, the loosest first; none if the record has one rate only.
-pub(crate) fn read_offs(record: &Record) -> Vec<ReadOff> {
+pub(crate) fn read_offs(record: &LoadRecord) -> Vec<ReadOff> {
     let points = points(record);
     let read = match &record.capacity {
         Some(capacity) => capacity.read_offs,
@@ -84,7 +84,7 @@ pub(crate) fn read_offs(record: &Record) -> Vec<ReadOff> {
     };
     // Past a peak no rate is greater, whatever limit it keeps.
     let is_rising = points.last().map(|point| point.succeeded_per_s) == read.peak_per_s;
-    let row = |metric, name, short, per_s: Option<f64>, is_broken: fn(&Point) -> bool| {
+    let row = |metric, name, short, per_s: Option<f64>, is_broken: fn(&RatePoint) -> bool| {
         let is_open = is_rising && !points.iter().any(is_broken);
         ReadOff {
             metric,

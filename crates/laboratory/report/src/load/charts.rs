@@ -1,32 +1,31 @@
 //! The figures of a run: over time, by percentile, by offered rate.
 //!
-//! What stands where is decided here; how it is drawn is [`crate::figure`]'s.
+//! The places of figures are decided here; [`crate::figure`] draws them.
 
-use measure::capacity::{Limit, Point};
+use measure::capacity::{CapacityLimit, RatePoint};
+use measure::choice::Kind;
 use measure::histogram::Histogram;
-use measure::kind::Kind;
 use measure::metric::Metric;
-use measure::quantity::{Count, Nanoseconds};
-use measure::record::{Record, Second};
+use measure::quantity::{Nanoseconds, RoundedCount};
+use measure::record::{LoadRecord, Second};
 
 use super::capacity::{Reached, points, read_offs};
-use super::reading::Part;
-use super::time_series::{Sample, Timeline, smoothed};
-use crate::figure::{Axis, Callout, Chart, Column, Panel, Series, Shape, Unit};
+use super::reading::TransactionPart;
+use super::time_series::{SeriesSample, Timeline, smoothed};
+use crate::figure::{Axis, AxisStretch, AxisUnit, Callout, Chart, Panel, Series, SeriesShape};
 
-/// As many samples as can be distinguished on a wide screen, and on a narrow one.
-pub(crate) const SAMPLES_MAX: usize = 600;
-pub(crate) const SAMPLES_NARROW_MAX: usize = 160;
+/// As many samples as can be distinguished in a panel.
+pub(crate) const SAMPLES_MAX: usize = 240;
 
 /// Transactions and response times over time.
-pub(crate) fn along_time(timeline: Timeline<'_>, samples_max: usize) -> Option<Chart> {
+pub(crate) fn along_time(timeline: Timeline<'_>) -> Option<Chart> {
     let last = timeline.seconds.last()?;
-    let (_, sample_s) = timeline.groups(samples_max);
-    let line = |(metric, name, colour, dashes)| Line {
+    let (_, sample_s) = timeline.groups(SAMPLES_MAX);
+    let line = |(metric, name, colour, dashes)| RoughLine {
         name,
         colour,
         dashes,
-        samples: timeline.samples(metric, samples_max),
+        samples: timeline.samples(metric, SAMPLES_MAX),
         sample_s,
     };
     let rates = [
@@ -40,7 +39,7 @@ pub(crate) fn along_time(timeline: Timeline<'_>, samples_max: usize) -> Option<C
     ];
     let (rates, times) = (rates.map(line), times.map(line));
     let greatest = drawn(&rates).fold(0.0, f64::max);
-    let transactions = Axis::from_zero("transactions per second", Unit::Count, greatest, 4);
+    let transactions = Axis::from_zero("transactions per second", AxisUnit::Count, greatest, 4);
     let response = Axis::durations("response time", drawn(&times));
     // Where nothing succeeded, nothing has a response time.
     let response = drawn(&times).next().map(|_| panel(response, &times));
@@ -48,36 +47,36 @@ pub(crate) fn along_time(timeline: Timeline<'_>, samples_max: usize) -> Option<C
     Some(Chart {
         title: "Transactions and response time over time".to_owned(),
         description: description(timeline),
-        x: Axis::exact("time since the beginning", Unit::Clock, 0.0, end, 12),
+        x: Axis::exact("time since the beginning", AxisUnit::Clock, 0.0, end, 12),
         panels: [panel(transactions, &rates)]
             .into_iter()
             .chain(response)
             .collect(),
-        columns: columns(timeline, samples_max),
+        columns: columns(timeline),
     })
 }
 
 /// Full handshakes, and the share of those that resumed a session, over time; `None` if there was
 /// no handshake.
-pub(crate) fn handshakes_along_time(timeline: Timeline<'_>, samples_max: usize) -> Option<Chart> {
-    let along = along_time(timeline, samples_max)?;
+pub(crate) fn handshakes_along_time(timeline: Timeline<'_>) -> Option<Chart> {
+    let along = along_time(timeline)?;
     let line = |metric: Metric, name, colour| {
-        let samples = timeline.samples(metric, samples_max).into_iter();
+        let samples = timeline.samples(metric, SAMPLES_MAX).into_iter();
         let scaled = |value| metric.scaled(value);
-        Line {
+        RoughLine {
             name,
             colour,
             dashes: "",
             samples: samples.map(|sample| sample.map(scaled)).collect(),
-            sample_s: timeline.groups(samples_max).1,
+            sample_s: timeline.groups(SAMPLES_MAX).1,
         }
     };
     let full = [line(Metric::FullHandshakes, "full", "blue")];
     let resumed = [line(Metric::Resumed, "resumed", "teal")];
     drawn(&resumed).next()?;
     let greatest = drawn(&full).fold(0.0, f64::max);
-    let rate = Axis::from_zero("full handshakes per second", Unit::Count, greatest, 4);
-    let share = Axis::from_zero("handshakes that resumed, %", Unit::Count, 100.0, 4);
+    let rate = Axis::from_zero("full handshakes per second", AxisUnit::Count, greatest, 4);
+    let share = Axis::from_zero("handshakes that resumed, %", AxisUnit::Count, 100.0, 4);
     Some(Chart {
         title: "Handshakes over time".to_owned(),
         panels: vec![panel(share, &resumed), panel(rate, &full)],
@@ -87,40 +86,40 @@ pub(crate) fn handshakes_along_time(timeline: Timeline<'_>, samples_max: usize) 
 }
 
 /// A line before it is known whether it will be smoothed.
-struct Line {
+struct RoughLine {
     name: &'static str,
     colour: &'static str,
     dashes: &'static str,
-    samples: Vec<Sample>,
+    samples: Vec<SeriesSample>,
     /// How long each of them is.
     sample_s: u64,
 }
 
 /// All values that will be drawn.
-fn drawn(lines: &[Line]) -> impl Iterator<Item = f64> {
+fn drawn(lines: &[RoughLine]) -> impl Iterator<Item = f64> {
     let samples = lines.iter().flat_map(|line| &line.samples);
     let values = samples.flat_map(|sample| [sample.value, sample.least, sample.greatest]);
     values.filter(|value| value.is_finite())
 }
 
-fn panel(y: Axis, lines: &[Line]) -> Panel {
+fn panel(y: Axis, lines: &[RoughLine]) -> Panel {
     Panel::new(y, lines.iter().flat_map(series).collect())
 }
 
 /// A line as it is, or dotted behind its moving average; and behind both what was put together.
-fn series(line: &Line) -> Vec<Series> {
-    let points = |samples: &[Sample]| -> Vec<(f64, f64)> {
+fn series(line: &RoughLine) -> Vec<Series> {
+    let points = |samples: &[SeriesSample]| -> Vec<(f64, f64)> {
         samples
             .iter()
             .map(|sample| (sample.at_s, sample.value))
             .collect()
     };
     let mut series = band(line);
-    let shape = Shape::Line(line.dashes);
+    let shape = SeriesShape::Line(line.dashes);
     match smoothed(&line.samples) {
         Some((average, window)) => {
             let window_s = window as u64 * line.sample_s;
-            series.push(Series::new("", line.colour, Shape::Raw).of(points(&line.samples)));
+            series.push(Series::new("", line.colour, SeriesShape::Raw).of(points(&line.samples)));
             let name = format!("{} (mean over {window_s} s)", line.name);
             series.push(Series::new(&name, line.colour, shape).of(points(&average)));
         }
@@ -129,8 +128,8 @@ fn series(line: &Line) -> Vec<Series> {
     series
 }
 
-fn band(line: &Line) -> Vec<Series> {
-    let is_merged = |sample: &Sample| sample.least < sample.greatest;
+fn band(line: &RoughLine) -> Vec<Series> {
+    let is_merged = |sample: &SeriesSample| sample.least < sample.greatest;
     if !line.samples.iter().any(is_merged) {
         return Vec::new();
     }
@@ -138,7 +137,7 @@ fn band(line: &Line) -> Vec<Series> {
     let surfaces = runs.filter(|run| run.len() > 1).map(|run| {
         let forth = run.iter().map(|sample| (sample.at_s, sample.greatest));
         let back = run.iter().rev().map(|sample| (sample.at_s, sample.least));
-        Series::new("", line.colour, Shape::Band).of(forth.chain(back))
+        Series::new("", line.colour, SeriesShape::Band).of(forth.chain(back))
     });
     surfaces.collect()
 }
@@ -149,26 +148,26 @@ fn description(timeline: Timeline<'_>) -> String {
         "In {}, {} transactions were attempted, {} succeeded and {} failed. The table of seconds \
          has every value.",
         Nanoseconds(timeline.elapsed_ns as f64),
-        Count(totals.attempted as f64),
-        Count(totals.succeeded as f64),
-        Count(totals.failed as f64),
+        RoundedCount(totals.attempted as f64),
+        RoundedCount(totals.succeeded as f64),
+        RoundedCount(totals.failed as f64),
     )
 }
 
-fn columns(timeline: Timeline<'_>, samples_max: usize) -> Vec<Column> {
-    let (groups, length_s) = timeline.groups(samples_max);
+fn columns(timeline: Timeline<'_>) -> Vec<AxisStretch> {
+    let (groups, length_s) = timeline.groups(SAMPLES_MAX);
     let column = |seconds: &[Second]| {
         let from = seconds.first().map_or(0, |second| second.at_s);
         let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).fold(0, u64::saturating_add);
         let longest = seconds.iter().map(|second| second.p99_ns).max();
         let text = format!(
             "{from} s: attempted {}, succeeded {}, failed {}, p99 {}",
-            Count(sum(|second| second.attempted) as f64),
-            Count(sum(|second| second.succeeded) as f64),
-            Count(sum(|second| second.failed) as f64),
+            RoundedCount(sum(|second| second.attempted) as f64),
+            RoundedCount(sum(|second| second.succeeded) as f64),
+            RoundedCount(sum(|second| second.failed) as f64),
             Nanoseconds(longest.unwrap_or(0) as f64),
         );
-        Column {
+        AxisStretch {
             from: from as f64,
             to: from as f64 + length_s as f64,
             text,
@@ -178,7 +177,7 @@ fn columns(timeline: Timeline<'_>, samples_max: usize) -> Vec<Column> {
 }
 
 /// A part's percentiles, a line per kind; `None` if nothing was measured.
-pub(crate) fn percentiles(record: &Record, part: &Part) -> Option<Chart> {
+pub(crate) fn percentiles(record: &LoadRecord, part: &TransactionPart) -> Option<Chart> {
     let kinds = record.latencies.iter();
     let histograms = kinds.map(|(kind, latencies)| (*kind, (part.of)(latencies)));
     let curves = histograms.filter(|(_, histogram)| !histogram.is_empty());
@@ -202,7 +201,7 @@ fn look(kind: Kind) -> (&'static str, &'static str) {
 }
 
 /// The response times of several records over each other.
-pub(crate) fn compared(records: &[(&str, &Record)]) -> Option<Chart> {
+pub(crate) fn compared(records: &[(&str, &LoadRecord)]) -> Option<Chart> {
     const COLOURS: [&str; 7] = ["blue", "teal", "amber", "violet", "rose", "grey", "ink"];
     const DASHES: [&str; 5] = ["", "8 3", "3 3", "9 3 2 3", "14 3"];
     let curves = records.iter().enumerate().map(|(index, (name, record))| {
@@ -216,7 +215,7 @@ pub(crate) fn compared(records: &[(&str, &Record)]) -> Option<Chart> {
 /// A histogram as a line over the percentiles.
 struct Curve {
     series: Series,
-    /// Where it ends: as many nines as its count allows.
+    /// The end of the curve: as many nines as its count allows.
     nines: f64,
     text: String,
 }
@@ -240,7 +239,8 @@ impl Curve {
             Nanoseconds(histogram.max_ns() as f64),
         );
         Self {
-            series: Series::new(name, colour, Shape::Line(dashes)).of(without_repeats(points)),
+            series: Series::new(name, colour, SeriesShape::Line(dashes))
+                .of(without_repeats(points)),
             nines,
             text,
         }
@@ -274,14 +274,14 @@ fn curve_figure(title: &str, axis: &str, curves: Vec<Curve>) -> Option<Chart> {
     Some(Chart {
         title: format!("{title} by percentile"),
         description,
-        x: Axis::exact("percentile", Unit::Nines, 0.0, nines, 12),
+        x: Axis::exact("percentile", AxisUnit::Nines, 0.0, nines, 12),
         panels: vec![Panel::new(y, series)],
         columns: Vec::new(),
     })
 }
 
 /// Successes and response times over the offered rate, with what can be read off.
-pub(crate) fn capacity(record: &Record) -> Option<Chart> {
+pub(crate) fn capacity(record: &LoadRecord) -> Option<Chart> {
     let points = points(record);
     let (first, last) = (points.first()?, points.last()?);
     let limit = record.capacity.as_ref().map(|capacity| capacity.limit);
@@ -299,7 +299,7 @@ pub(crate) fn capacity(record: &Record) -> Option<Chart> {
         description: texts.join(" "),
         x: Axis::exact(
             "offered per second",
-            Unit::Count,
+            AxisUnit::Count,
             0.0,
             last.offered_per_s.max(first.offered_per_s),
             12,
@@ -313,7 +313,7 @@ pub(crate) fn capacity(record: &Record) -> Option<Chart> {
 }
 
 /// Read-offs of the same rate share a callout.
-fn add_callout(callouts: &mut Vec<Callout>, points: &[Point], rate: Reached, name: &str) {
+fn add_callout(callouts: &mut Vec<Callout>, points: &[RatePoint], rate: Reached, name: &str) {
     let per_s = rate.per_s;
     let point = points.iter().find(|point| point.succeeded_per_s == per_s);
     let Some(point) = point else { return };
@@ -328,26 +328,32 @@ fn add_callout(callouts: &mut Vec<Callout>, points: &[Point], rate: Reached, nam
     }
 }
 
-fn goodput(points: &[Point], callouts: Vec<Callout>) -> Panel {
+fn goodput(points: &[RatePoint], callouts: Vec<Callout>) -> Panel {
     let greatest = points
         .iter()
         .map(|point| point.succeeded_per_s)
         .fold(0.0, f64::max);
-    let y = Axis::from_zero("transactions per second", Unit::Count, greatest * 1.1, 4);
+    let y = Axis::from_zero(
+        "transactions per second",
+        AxisUnit::Count,
+        greatest * 1.1,
+        4,
+    );
     let end = points
         .last()
         .map_or(0.0, |point| point.offered_per_s)
         .min(y.scale.to);
-    let of = |value: fn(&Point) -> f64| {
+    let of = |value: fn(&RatePoint) -> f64| {
         points
             .iter()
             .map(move |point| (point.offered_per_s, value(point)))
     };
     let series = vec![
-        Series::new("all that was offered", "grey", Shape::Line("1 4"))
+        Series::new("all that was offered", "grey", SeriesShape::Line("1 4"))
             .of([(0.0, 0.0), (end, end)]),
-        Series::new("succeeded", "teal", Shape::Marked("")).of(of(|point| point.succeeded_per_s)),
-        Series::new("failed", "rose", Shape::Marked("2 3"))
+        Series::new("succeeded", "teal", SeriesShape::Marked(""))
+            .of(of(|point| point.succeeded_per_s)),
+        Series::new("failed", "rose", SeriesShape::Marked("2 3"))
             .of(of(|point| point.offered_per_s * point.error_rate)),
     ];
     Panel {
@@ -356,16 +362,16 @@ fn goodput(points: &[Point], callouts: Vec<Callout>) -> Panel {
     }
 }
 
-fn response(points: &[Point], limit: Limit) -> Panel {
-    let of = |value: fn(&Point) -> f64| {
+fn response(points: &[RatePoint], limit: CapacityLimit) -> Panel {
+    let of = |value: fn(&RatePoint) -> f64| {
         let points = points.iter().filter(move |point| value(point) > 0.0);
         points.map(move |point| (point.offered_per_s, value(point)))
     };
     let mut series =
-        vec![Series::new("mean", "blue", Shape::Marked("")).of(of(|point| point.mean_ns))];
+        vec![Series::new("mean", "blue", SeriesShape::Marked("")).of(of(|point| point.mean_ns))];
     if limit.quantile_below_ns.is_some() {
         let name = limit.quantile_name();
-        let line = Series::new(&name, "violet", Shape::Marked("7 3"));
+        let line = Series::new(&name, "violet", SeriesShape::Marked("7 3"));
         series.push(line.of(of(|point| point.quantile_ns)));
     }
     let values = series

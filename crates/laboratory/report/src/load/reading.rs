@@ -1,10 +1,16 @@
-//! What is read of a run: shares, spreads over its seconds, what the client took.
+//! Readings of a load's record that tables and figures share: its parts, its plan, and the names by
+//! which records are distinguished.
 
+use std::collections::BTreeSet;
+
+use measure::choice::Kind;
 use measure::histogram::Histogram;
-use measure::kind::Kind;
 use measure::metric::Metric;
-use measure::quantity::Share;
-use measure::record::{Latencies, Record, Second};
+use measure::quantity::{ByteCount, Nanoseconds, Percentage, RoundedCount};
+use measure::record::{
+    Latencies, LoadRecord, PlannedRate, RecordedArrival, RecordedPlan, RecordedRequest,
+    RecordedTls, Second,
+};
 use measure::statistics::Spread;
 
 /// The metrics of a run that have a spread over its seconds; the first ones are the main ones.
@@ -20,12 +26,12 @@ pub(crate) const METRICS: [Metric; 5] = [
 pub(crate) const CARDS: usize = 3;
 
 /// How long the load was, in seconds.
-pub(crate) fn elapsed_s(record: &Record) -> f64 {
+pub(crate) fn elapsed_s(record: &LoadRecord) -> f64 {
     record.elapsed_ns as f64 / 1e9
 }
 
 /// The seconds that lie in the load as a whole. Only they are samples.
-pub(crate) fn whole_seconds(record: &Record) -> impl Iterator<Item = &Second> {
+pub(crate) fn whole_seconds(record: &LoadRecord) -> impl Iterator<Item = &Second> {
     /// A load that ends this much too early has still filled its last second.
     const TOLERANCE_S: f64 = 1e-3;
     let end = elapsed_s(record) + TOLERANCE_S;
@@ -34,32 +40,32 @@ pub(crate) fn whole_seconds(record: &Record) -> impl Iterator<Item = &Second> {
 }
 
 /// The spread of a metric over whole seconds.
-pub(crate) fn spread(record: &Record, metric: Metric) -> Option<Spread> {
+pub(crate) fn spread(record: &LoadRecord, metric: Metric) -> Option<Spread> {
     let samples = whole_seconds(record).filter_map(|second| metric.of_second(second));
     Spread::of(&samples.collect::<Vec<_>>())
 }
 
 /// Handshakes that the client finished, of those kinds.
-pub(crate) fn handshakes(record: &Record, wanted: impl Fn(Kind) -> bool) -> u64 {
+pub(crate) fn handshakes(record: &LoadRecord, wanted: impl Fn(Kind) -> bool) -> u64 {
     let rows = record.handshakes.iter().filter(|row| wanted(row.kind));
     rows.fold(0, |sum, row| sum.saturating_add(row.count))
 }
 
-pub(crate) fn resumed(record: &Record) -> Share {
-    Share {
+pub(crate) fn resumed(record: &LoadRecord) -> Percentage {
+    Percentage {
         part: handshakes(record, Kind::is_resumption),
         whole: handshakes(record, |_| true),
     }
 }
 
 /// CPU time of the client per attempted transaction, in nanoseconds.
-pub(crate) fn cpu_per_transaction_ns(record: &Record) -> Option<f64> {
+pub(crate) fn cpu_per_transaction_ns(record: &LoadRecord) -> Option<f64> {
     let attempted = record.totals.attempted;
     (attempted > 0).then(|| record.client.cpu_ns as f64 / attempted as f64)
 }
 
 /// `12 % busy in 2 threads`; `None` if the load took no time.
-pub(crate) fn client_load(record: &Record) -> Option<String> {
+pub(crate) fn client_load(record: &LoadRecord) -> Option<String> {
     let threads = record.client.threads.len();
     let time_ns = record.elapsed_ns as f64 * threads as f64;
     let plural = if threads == 1 { "thread" } else { "threads" };
@@ -71,30 +77,217 @@ pub(crate) fn client_load(record: &Record) -> Option<String> {
 
 /// A part of a transaction that is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct TransactionPart {
     pub(crate) name: &'static str,
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) of: fn(&Latencies) -> &Histogram,
 }
 
-pub(crate) const PARTS: [Part; 3] = [
-    Part {
+pub(crate) const PARTS: [TransactionPart; 3] = [
+    TransactionPart {
         name: "handshake",
         id: "handshake",
         title: "Handshake time",
         of: |it| &it.handshake,
     },
-    Part {
+    TransactionPart {
         name: "first byte",
         id: "first-byte",
         title: "Time to the first byte",
         of: |it| &it.first_byte,
     },
-    Part {
+    TransactionPart {
         name: "total",
         id: "total",
         title: "Response time",
         of: |it| &it.total,
     },
 ];
+
+/// The conditions of a run: names and values.
+pub(crate) type RunConditions = Vec<(String, String)>;
+
+/// Names of flags that say nothing about what was measured.
+const BESIDE: [&str; 3] = ["record", "quiet", "seed"];
+
+/// The conditions of a record: the settings, and where and by what it was made. Equal ones are
+/// repetitions.
+pub(crate) fn conditions(record: &LoadRecord) -> RunConditions {
+    let mut all = given(record);
+    all.retain(|(name, _)| !BESIDE.contains(&name.as_str()));
+    let places = [
+        ("url", record.target.url.as_str()),
+        ("at", &record.target.address),
+        ("on", &record.host.cpu),
+        ("kernel", &record.host.kernel),
+        ("by", &record.tool.version),
+    ];
+    all.extend(places.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    all
+}
+
+/// The flags of the command that repeats it, whose values may stand in the next word.
+fn given(record: &LoadRecord) -> RunConditions {
+    let mut flags: RunConditions = Vec::new();
+    for word in &record.command {
+        match (word.strip_prefix("--"), flags.last_mut()) {
+            (Some(flag), _) => {
+                let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
+                flags.push((name.to_owned(), value.to_owned()));
+            }
+            (None, Some((_, value))) => value.push_str(word),
+            // The program, the command and the URL.
+            (None, None) => {}
+        }
+    }
+    flags
+}
+
+fn value_of<'c>(conditions: &'c RunConditions, name: &str) -> Option<&'c str> {
+    let found = conditions.iter().find(|(other, _)| *other == name);
+    found.map(|(_, value)| value.as_str())
+}
+
+/// For each record in what it differs from the others; its URL if it differs in nothing.
+pub(crate) fn names(records: &[&LoadRecord]) -> Vec<String> {
+    let all: Vec<RunConditions> = records.iter().map(|record| conditions(record)).collect();
+    let mut keys: Vec<&str> = Vec::new();
+    for (key, _) in all.iter().flatten() {
+        let values: BTreeSet<_> = all
+            .iter()
+            .map(|conditions| value_of(conditions, key))
+            .collect();
+        if values.len() > 1 && !keys.contains(&key.as_str()) {
+            keys.push(key);
+        }
+    }
+    let names = records.iter().zip(&all);
+    names
+        .map(|(record, conditions)| name(record, conditions, &keys))
+        .collect()
+}
+
+fn name(record: &LoadRecord, conditions: &RunConditions, keys: &[&str]) -> String {
+    let mut shown = keys.to_vec();
+    if shown.contains(&"url") {
+        shown.retain(|key| *key != "at");
+    }
+    let part = |key: &str| match (key, value_of(conditions, key)?) {
+        ("url", value) => Some(value.to_owned()),
+        (_, "") => Some(key.to_owned()),
+        (_, value) => Some(format!("{key} {value}")),
+    };
+    let parts: Vec<String> = shown.into_iter().filter_map(part).collect();
+    if parts.is_empty() {
+        record.target.url.clone()
+    } else {
+        parts.join(", ")
+    }
+}
+
+/// Names and values; options that say nothing in this plan are left out.
+pub(crate) fn rows(plan: &RecordedPlan) -> Vec<(&'static str, String)> {
+    let mut rows = vec![
+        ("source", list(&plan.sources, ToString::to_string)),
+        ("send-proxy", shown(plan.proxy_header.map(|it| it.name()))),
+        ("move-sessions", shown(plan.move_sessions.then_some("on"))),
+    ];
+    rows.extend(plan.tls.iter().flat_map(of_tls));
+    match &plan.request {
+        None => rows.push(("request", "none".to_owned())),
+        Some(request) => rows.extend(of_request(request)),
+    }
+    let (kind, arrival) = match &plan.arrival {
+        RecordedArrival::Closed(connections) => ("connections", connections.to_string()),
+        RecordedArrival::Open(rates) => ("rate", list(rates, rate)),
+    };
+    rows.extend([
+        (kind, arrival),
+        ("spacing", shown(plan.spacing.map(|it| it.name()))),
+        ("requests-per-arrival", shown(plan.requests_per_arrival)),
+        ("clients", plan.clients.to_string()),
+        ("client-selection", plan.client_selection.name().to_owned()),
+        ("requests-per-session", shown(plan.requests_per_session)),
+        (
+            "requests-per-connection",
+            or_unlimited(plan.requests_per_connection),
+        ),
+        ("think-time", time(plan.think_time_ns)),
+        ("close", plan.ending.name().to_owned()),
+        ("duration", time(plan.duration_ns)),
+        ("count", shown(plan.count_max)),
+        ("warm-up", time(plan.warm_up_ns)),
+        ("timeout", time(plan.timeout_ns)),
+        ("threads", plan.threads.to_string()),
+        ("cpus", list(&plan.cpus, ToString::to_string)),
+        ("seed", plan.seed.to_string()),
+    ]);
+    rows.retain(|(_, value)| !value.is_empty());
+    rows
+}
+
+fn of_request(request: &RecordedRequest) -> [(&'static str, String); 4] {
+    let body = Some(request.body_bytes).filter(|bytes| *bytes > 0);
+    let header = |(name, value): &(String, String)| format!("{name}: {value}");
+    [
+        ("method", request.method.clone()),
+        ("path", request.path.clone()),
+        ("header", list(&request.headers, header)),
+        ("body", shown(body.map(ByteCount))),
+    ]
+}
+
+fn of_tls(tls: &RecordedTls) -> Vec<(&'static str, String)> {
+    let on_off = |is_on| if is_on { "on" } else { "off" }.to_owned();
+    vec![
+        ("starttls", shown(tls.starttls.as_ref())),
+        ("tls", tls.versions.name().to_owned()),
+        (
+            "handshake",
+            list(&tls.handshakes, |it| it.name().to_owned()),
+        ),
+        ("suites", list(&tls.suites, |it| it.name().to_owned())),
+        ("groups", list(&tls.groups, |it| it.name().to_owned())),
+        (
+            "signatures",
+            list(&tls.signatures, |it| it.name().to_owned()),
+        ),
+        ("alpn", list(&tls.alpn, Clone::clone)),
+        (
+            "server-name",
+            tls.server_name.clone().unwrap_or_else(|| "none".to_owned()),
+        ),
+        ("client-certificate", on_off(tls.client_certificate)),
+        ("verify", tls.verify.name().to_owned()),
+        ("tickets", on_off(tls.tickets)),
+        ("session-ids", on_off(tls.session_ids)),
+        ("early-data", on_off(tls.early_data)),
+    ]
+}
+
+fn rate(rate: &PlannedRate) -> String {
+    let (from, to) = (RoundedCount(rate.from_per_s), RoundedCount(rate.to_per_s));
+    let time = Nanoseconds(rate.length_ns as f64);
+    if rate.from_per_s == rate.to_per_s {
+        format!("{from}/s for {time}")
+    } else {
+        format!("{from}/s to {to}/s in {time}")
+    }
+}
+
+fn time(ns: u64) -> String {
+    Nanoseconds(ns as f64).to_string()
+}
+
+fn shown(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+fn or_unlimited(bound: Option<u32>) -> String {
+    bound.map_or_else(|| "unlimited".to_owned(), |bound| bound.to_string())
+}
+
+fn list<T>(values: &[T], text: impl Fn(&T) -> String) -> String {
+    values.iter().map(text).collect::<Vec<_>>().join(", ")
+}

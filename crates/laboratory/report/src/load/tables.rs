@@ -2,16 +2,14 @@
 
 use measure::histogram::Histogram;
 use measure::metric::Metric;
-use measure::quantity::{Count, Nanoseconds, Share};
-use measure::record::{Handshakes, Record, Second, Step};
+use measure::quantity::{Nanoseconds, Percentage, RoundedCount};
+use measure::record::{HandshakeCounts, LoadRecord, PlanStep, Second};
 use measure::statistics::Spread;
 
 use super::capacity::{Reached, read_offs};
-use super::names::conditions;
-use super::reading::{CARDS, METRICS, PARTS, cpu_per_transaction_ns, resumed, spread};
+use super::reading::{CARDS, METRICS, PARTS, conditions, cpu_per_transaction_ns, resumed, spread};
 use super::time_series::Timeline;
-use crate::csv::number;
-use crate::document::{Cell, NONE, Sheet, Table};
+use crate::document::{Cell, NONE, ReportTable, Sheet, number};
 use crate::words::{id_part, titled};
 
 /// For people, as the head of a row.
@@ -24,14 +22,14 @@ pub(crate) fn shown(metric: Metric, value: Option<f64>) -> Cell {
     Cell::maybe(value.map(|value| metric.fitted(value)))
 }
 
-pub(crate) fn failed_share(counts: measure::record::Counts) -> Share {
-    Share {
+pub(crate) fn failed_share(counts: measure::record::TransactionCounts) -> Percentage {
+    Percentage {
         part: counts.failed,
         whole: counts.attempted,
     }
 }
 
-/// What is shown of a spread, with the name of its column.
+/// A column of a spread, with its name.
 type SpreadColumn = (&'static str, fn(&Spread) -> f64);
 
 const SPREAD: [SpreadColumn; 4] = [
@@ -42,9 +40,9 @@ const SPREAD: [SpreadColumn; 4] = [
 ];
 
 /// Metrics of the whole run with their spread over the seconds.
-pub(crate) fn spreads(record: &Record) -> Table {
+pub(crate) fn spreads(record: &LoadRecord) -> ReportTable {
     let heads = ["<", "whole run", "median", "min", "max", "deviation"];
-    let mut table = Table::new("Spread over the whole seconds of the run", heads);
+    let mut table = ReportTable::new("Spread over the whole seconds of the run", heads);
     for (index, metric) in METRICS.into_iter().enumerate() {
         let Some(whole) = metric.of(record) else {
             continue;
@@ -72,9 +70,9 @@ const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), 
 const SHEET_QUANTILES: [f64; 7] = [0.1, 0.5, 0.75, 0.9, 0.99, 0.999, 0.9999];
 
 /// How long it took, by kind: handshake, first byte, total.
-pub(crate) fn latencies(record: &Record) -> Table {
+pub(crate) fn latencies(record: &LoadRecord) -> ReportTable {
     let heads = ["<", "count", "mean", "p50", "p90", "p99", "p99.9", "max"];
-    let mut table = Table::new("How long it took, of those that succeeded", heads);
+    let mut table = ReportTable::new("How long it took, of those that succeeded", heads);
     let mut kind_before = None;
     each_part(record, |kind, part, histogram| {
         if kind_before.replace(kind) != Some(kind) {
@@ -84,7 +82,7 @@ pub(crate) fn latencies(record: &Record) -> Table {
         let time =
             |name: &str, ns: f64| Cell::from(Nanoseconds(ns)).id(format!("{id}-{name}-ns"), ns);
         let count = histogram.count() as f64;
-        let count = Cell::from(Count(count)).id(format!("{id}-count"), count);
+        let count = Cell::from(RoundedCount(count)).id(format!("{id}-count"), count);
         let quantiles =
             QUANTILES.map(|(name, share)| time(name, histogram.quantile_ns(share) as f64));
         let cells = [part.name.into(), count, time("mean", histogram.mean_ns())];
@@ -95,7 +93,7 @@ pub(crate) fn latencies(record: &Record) -> Table {
 }
 
 /// The same as a sheet.
-pub(crate) fn latency_sheet(record: &Record) -> Sheet {
+pub(crate) fn latency_sheet(record: &LoadRecord) -> Sheet {
     let heads = "kind part count mean_ns deviation_ns min_ns p10_ns p50_ns p75_ns p90_ns p99_ns \
                  p99.9_ns p99.99_ns max_ns";
     let mut rows = Vec::new();
@@ -118,7 +116,10 @@ pub(crate) fn latency_sheet(record: &Record) -> Sheet {
     sheet("latencies", heads, rows)
 }
 
-fn each_part(record: &Record, mut of: impl FnMut(&'static str, &super::reading::Part, &Histogram)) {
+fn each_part(
+    record: &LoadRecord,
+    mut of: impl FnMut(&'static str, &super::reading::TransactionPart, &Histogram),
+) {
     for (kind, latencies) in &record.latencies {
         for part in &PARTS {
             let histogram = (part.of)(latencies);
@@ -138,11 +139,11 @@ fn sheet(name: &str, heads: &'static str, rows: Vec<Vec<String>>) -> Sheet {
     }
 }
 
-pub(crate) fn handshakes(record: &Record) -> Table {
+pub(crate) fn handshakes(record: &LoadRecord) -> ReportTable {
     let heads = ["<", "<version", "count", "share", "<negotiated"];
     let caption = "Handshakes as the client saw them, warm-up included";
-    let mut table = Table::new(caption, heads);
-    let mut rows: Vec<&Handshakes> = record.handshakes.iter().collect();
+    let mut table = ReportTable::new(caption, heads);
+    let mut rows: Vec<&HandshakeCounts> = record.handshakes.iter().collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.count));
     let whole = resumed(record).whole;
     for row in rows {
@@ -150,15 +151,15 @@ pub(crate) fn handshakes(record: &Record) -> Table {
         table.row([
             row.kind.name().into(),
             Cell::from(&row.version),
-            Count(part as f64).into(),
-            Share { part, whole }.into(),
+            RoundedCount(part as f64).into(),
+            Percentage { part, whole }.into(),
             negotiated(row).into(),
         ]);
     }
     table
 }
 
-fn negotiated(row: &Handshakes) -> String {
+fn negotiated(row: &HandshakeCounts) -> String {
     let mut words = vec![row.suite.clone()];
     words.extend([&row.group, &row.signature].into_iter().flatten().cloned());
     words.extend(row.alpn.as_ref().map(|alpn| format!("ALPN {alpn}")));
@@ -171,21 +172,21 @@ fn negotiated(row: &Handshakes) -> String {
 }
 
 /// Failures by reason, the most frequent first.
-pub(crate) fn failures(record: &Record) -> Table {
-    let mut table = Table::new("Failed transactions by reason", ["<", "count", "of all"]);
+pub(crate) fn failures(record: &LoadRecord) -> ReportTable {
+    let mut table = ReportTable::new("Failed transactions by reason", ["<", "count", "of all"]);
     let mut rows: Vec<_> = record.failures.iter().collect();
     rows.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     for (reason, &part) in rows {
         let whole = record.totals.attempted;
         let id = format!("failure-{}", id_part(reason));
-        let count = Cell::from(Count(part as f64)).id(id, part as f64);
-        table.row([reason.into(), count, Share { part, whole }.into()]);
+        let count = Cell::from(RoundedCount(part as f64)).id(id, part as f64);
+        table.row([reason.into(), count, Percentage { part, whole }.into()]);
     }
     table
 }
 
-/// What is shown of a second: head of the table, head of the sheet, value; where a row is of
-/// several seconds, its counts are sums and other values the greatest.
+/// A column of seconds: head of the table, head of the sheet, value; where a row is of several
+/// seconds, its counts are sums and other values the greatest.
 type SecondColumn = (&'static str, &'static str, fn(&Second) -> u64);
 
 const SECOND_COUNTS: [SecondColumn; 5] = [
@@ -204,7 +205,7 @@ const SECOND_TIMES: [SecondColumn; 4] = [
 ];
 
 /// Seconds, in at most `rows_max` rows.
-pub(crate) fn seconds(record: &Record, rows_max: usize) -> Table {
+pub(crate) fn seconds(record: &LoadRecord, rows_max: usize) -> ReportTable {
     let (groups, length_s) = Timeline::from(record).groups(rows_max);
     let caption = match length_s {
         1 => "Second by second".to_owned(),
@@ -214,23 +215,23 @@ pub(crate) fn seconds(record: &Record, rows_max: usize) -> Table {
         .iter()
         .chain(&SECOND_TIMES)
         .map(|column| column.0);
-    let mut table = Table::new(caption, ["s"].into_iter().chain(columns).chain(["open"]));
+    let mut table = ReportTable::new(caption, ["s"].into_iter().chain(columns).chain(["open"]));
     for seconds in groups {
         let greatest = |of: fn(&Second) -> u64| seconds.iter().map(of).max().unwrap_or(0);
         let counts = SECOND_COUNTS.map(|(_, _, of)| {
             let sum = seconds.iter().map(of).fold(0, u64::saturating_add);
-            Cell::from(Count(sum as f64))
+            Cell::from(RoundedCount(sum as f64))
         });
         let times = SECOND_TIMES.map(|(_, _, of)| time(greatest(of) as f64));
         let at = Cell::from(seconds.first().map_or(0, |second| second.at_s));
-        let open = Cell::from(Count(greatest(|second| second.open) as f64));
+        let open = Cell::from(RoundedCount(greatest(|second| second.open) as f64));
         table.row([at].into_iter().chain(counts).chain(times).chain([open]));
     }
     table
 }
 
 /// The same as a sheet, a row per second.
-pub(crate) fn second_sheet(record: &Record) -> Sheet {
+pub(crate) fn second_sheet(record: &LoadRecord) -> Sheet {
     let columns = SECOND_COUNTS
         .iter()
         .chain(&SECOND_TIMES)
@@ -261,7 +262,7 @@ pub(crate) fn second_sheet(record: &Record) -> Sheet {
 }
 
 /// Steps in the order in which they were made; none if there is one rate only.
-pub(crate) fn steps(record: &Record) -> Table {
+pub(crate) fn steps(record: &LoadRecord) -> ReportTable {
     let limit = record
         .capacity
         .as_ref()
@@ -270,7 +271,7 @@ pub(crate) fn steps(record: &Record) -> Table {
     let quantile = limit.quantile_name();
     let heads = "from length offered/s succeeded/s failed mean".split(' ');
     let heads = heads.chain([quantile.as_str()]);
-    let mut table = Table::new("Steps, as they were made", heads);
+    let mut table = ReportTable::new("Steps, as they were made", heads);
     if record.steps.len() < 2 && record.capacity.is_none() {
         return table;
     }
@@ -291,10 +292,10 @@ pub(crate) fn steps(record: &Record) -> Table {
 }
 
 /// The same as a sheet.
-pub(crate) fn step_sheet(record: &Record) -> Sheet {
+pub(crate) fn step_sheet(record: &LoadRecord) -> Sheet {
     let heads = "from_s length_s offered_per_s succeeded_per_s attempted succeeded failed \
                  error_rate mean_ns quantile_ns";
-    let row = |step: &Step| {
+    let row = |step: &PlanStep| {
         let (counts, point) = (step.counts, step.point);
         let time = |ns: f64| (counts.succeeded > 0).then_some(ns);
         let values = [
@@ -318,13 +319,13 @@ fn time(ns: f64) -> Cell {
     Cell::maybe((ns > 0.0).then_some(Nanoseconds(ns)))
 }
 
-/// What was searched and found, and the four read-offs.
-pub(crate) fn capacity(record: &Record) -> Table {
+/// The search and its finding, and the four read-offs.
+pub(crate) fn capacity(record: &LoadRecord) -> ReportTable {
     let caption = match record.steps.len() {
         0 => "Greatest rates of success, read off the seconds of the ramp",
         _ => "Greatest rates of success, read off the steps",
     };
-    let mut table = Table::new(caption, ["<", ""]);
+    let mut table = ReportTable::new(caption, ["<", ""]);
     let mut line = |name: &str, id: &str, rate: Option<Reached>| {
         let cell = match rate {
             Some(rate) => Cell::from(rate).id(id, rate.per_s),
@@ -350,10 +351,10 @@ pub(crate) fn capacity(record: &Record) -> Table {
 }
 
 /// A row per record.
-pub(crate) fn side_by_side(records: &[&Record]) -> Table {
+pub(crate) fn side_by_side(records: &[&LoadRecord]) -> ReportTable {
     let heads = "run succeeded/s min max mean p99 failed resumed".split(' ');
     let caption = "Runs side by side; min and max are of their seconds";
-    let mut table = Table::new(caption, heads.chain(["CPU each"]));
+    let mut table = ReportTable::new(caption, heads.chain(["CPU each"]));
     for (index, record) in records.iter().enumerate() {
         let metric = |metric: Metric| shown(metric, metric.of(*record));
         let rates = spread(record, Metric::Rate);
@@ -375,10 +376,10 @@ pub(crate) fn side_by_side(records: &[&Record]) -> Table {
 }
 
 /// Runs that differ in nothing, with the spread over them.
-pub(crate) fn repeats(records: &[&Record]) -> Table {
+pub(crate) fn repeats(records: &[&LoadRecord]) -> ReportTable {
     let heads = ["<runs", "<", "median", "min", "max", "deviation"];
     let caption = "Runs that differ in nothing, and the spread over them";
-    let mut table = Table::new(caption, heads);
+    let mut table = ReportTable::new(caption, heads);
     let all: Vec<_> = records.iter().map(|record| conditions(record)).collect();
     for (index, first) in all.iter().enumerate() {
         let runs: Vec<usize> = (0..all.len()).filter(|run| all[*run] == *first).collect();

@@ -1,13 +1,13 @@
 //! A metric over time as it is drawn: few enough samples, and smoothed if they are rough.
 
 use measure::experiment::Measurement;
-use measure::metric::{Metric, Unit};
-use measure::record::{Counts, Record, Second};
+use measure::metric::{Metric, MetricUnit};
+use measure::record::{LoadRecord, Second, TransactionCounts};
 
 /// One sample: of a second, or of several that were put together.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Sample {
-    /// Its middle, in seconds after the beginning.
+pub(crate) struct SeriesSample {
+    /// The middle of the sample, in seconds after the beginning.
     pub(crate) at_s: f64,
     /// NaN if there is none.
     pub(crate) value: f64,
@@ -18,7 +18,7 @@ pub(crate) struct Sample {
     weight: f64,
 }
 
-impl Sample {
+impl SeriesSample {
     /// The same in another unit.
     pub(crate) fn map(self, scaled: impl Fn(f64) -> f64) -> Self {
         Self {
@@ -35,11 +35,11 @@ impl Sample {
 pub(crate) struct Timeline<'r> {
     pub(crate) seconds: &'r [Second],
     pub(crate) elapsed_ns: u64,
-    pub(crate) totals: Counts,
+    pub(crate) totals: TransactionCounts,
 }
 
-impl<'r> From<&'r Record> for Timeline<'r> {
-    fn from(record: &'r Record) -> Self {
+impl<'r> From<&'r LoadRecord> for Timeline<'r> {
+    fn from(record: &'r LoadRecord) -> Self {
         Self {
             seconds: &record.seconds,
             elapsed_ns: record.elapsed_ns,
@@ -85,7 +85,7 @@ impl<'r> Timeline<'r> {
     }
 
     /// A metric in at most `samples_max` samples.
-    pub(crate) fn samples(self, metric: Metric, samples_max: usize) -> Vec<Sample> {
+    pub(crate) fn samples(self, metric: Metric, samples_max: usize) -> Vec<SeriesSample> {
         let (groups, _) = self.groups(samples_max);
         let samples = groups.into_iter().map(|seconds| {
             let at = |second: Option<&Second>| second.map_or(0.0, |second| second.at_s as f64);
@@ -101,7 +101,7 @@ impl<'r> Timeline<'r> {
         /// A rate of less than half a second says little.
         const SHORTEST_S: f64 = 0.5;
         let value = metric.of_second(second)?;
-        if metric.unit() != Unit::PerSecond {
+        if metric.unit() != MetricUnit::PerSecond {
             return Some((value, second.succeeded as f64));
         }
         let left = self.elapsed_ns as f64 / 1e9 - second.at_s as f64;
@@ -116,9 +116,9 @@ impl<'r> Timeline<'r> {
     }
 }
 
-fn sample(at_s: f64, values: impl Iterator<Item = (f64, f64)>) -> Sample {
+fn sample(at_s: f64, values: impl Iterator<Item = (f64, f64)>) -> SeriesSample {
     let mut sum = 0.0;
-    let mut sample = Sample {
+    let mut sample = SeriesSample {
         at_s,
         value: f64::NAN,
         least: f64::NAN,
@@ -138,9 +138,9 @@ fn sample(at_s: f64, values: impl Iterator<Item = (f64, f64)>) -> Sample {
 }
 
 /// The moving average, centred, over `window` samples; gaps stay gaps.
-fn averaged(samples: &[Sample], window: usize) -> Vec<Sample> {
+fn averaged(samples: &[SeriesSample], window: usize) -> Vec<SeriesSample> {
     let half = window / 2;
-    let average = |(index, sample): (usize, &Sample)| {
+    let average = |(index, sample): (usize, &SeriesSample)| {
         let near = &samples[index.saturating_sub(half)..(index + half + 1).min(samples.len())];
         let near = near.iter().filter(|sample| sample.value.is_finite());
         let (sum, weight) = near.fold((0.0, 0.0), |(sum, weight), sample| {
@@ -151,13 +151,13 @@ fn averaged(samples: &[Sample], window: usize) -> Vec<Sample> {
         } else {
             f64::NAN
         };
-        Sample { value, ..*sample }
+        SeriesSample { value, ..*sample }
     };
     samples.iter().enumerate().map(average).collect()
 }
 
 /// The moving average if the samples are rough, with how many of them it is over.
-pub(crate) fn smoothed(samples: &[Sample]) -> Option<(Vec<Sample>, usize)> {
+pub(crate) fn smoothed(samples: &[SeriesSample]) -> Option<(Vec<SeriesSample>, usize)> {
     /// Fewer are seen well enough as they are.
     const SAMPLES_MIN: usize = 25;
     /// Bernat's plots average over 20 s.
@@ -173,8 +173,9 @@ pub(crate) fn smoothed(samples: &[Sample]) -> Option<(Vec<Sample>, usize)> {
 
 /// By what share of the mean a quarter of the samples, or more, lie off their neighbours. A
 /// quarter, since an edge between two levels is no roughness: it must not be smoothed away.
-fn roughness(samples: &[Sample]) -> Option<f64> {
-    let off = |near: &[Sample]| (near[1].value - f64::midpoint(near[0].value, near[2].value)).abs();
+fn roughness(samples: &[SeriesSample]) -> Option<f64> {
+    let off =
+        |near: &[SeriesSample]| (near[1].value - f64::midpoint(near[0].value, near[2].value)).abs();
     let mut off: Vec<f64> = samples
         .windows(3)
         .map(off)
@@ -194,8 +195,8 @@ fn roughness(samples: &[Sample]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn of(values: &[f64]) -> Vec<Sample> {
-        let sample = |(index, value): (usize, &f64)| Sample {
+    fn of(values: &[f64]) -> Vec<SeriesSample> {
+        let sample = |(index, value): (usize, &f64)| SeriesSample {
             at_s: index as f64 + 0.5,
             value: *value,
             least: *value,
@@ -252,7 +253,7 @@ mod tests {
         let timeline = Timeline {
             seconds: &seconds,
             elapsed_ns: 3_900_000_000,
-            totals: Counts::default(),
+            totals: TransactionCounts::default(),
         };
         let cut = timeline.while_attempted();
         assert_eq!((cut.seconds.len(), cut.elapsed_ns), (3, 3_000_000_000));

@@ -5,28 +5,29 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use measure::capacity::{Limit, Point, ReadOffs};
+use measure::capacity::{CapacityLimit, RatePoint, ReadOffs};
+use measure::choice::Kind;
 use measure::choice::{Group, Handshake, Signature, Suite, Verify, Versions};
 use measure::histogram::Histogram;
-use measure::kind::Kind;
 use measure::record::{
-    Arrival, Capacity, Client, Counts, Ending, Handshakes, Host, Latencies, Plan, PlannedRate,
-    Record, Request, Second, Step, Target, Thread, Tls, Tool, Traffic, Warning,
+    CapacitySearch, ClientUsage, HandshakeCounts, Host, Latencies, LoadRecord, LoadThread,
+    PlanStep, PlannedRate, RecordedArrival, RecordedPlan, RecordedRequest, RecordedTarget,
+    RecordedTls, RunEnding, RunWarning, Second, Tool, TrafficBytes, TransactionCounts,
 };
-use report::Document;
+use report::ReportDocument;
 
 /// The report of one record.
-pub(crate) fn report_of(record: &Record) -> Document {
+pub(crate) fn report_of(record: &LoadRecord) -> ReportDocument {
     report::load::document(&[("run", record)])
 }
 
-pub(crate) fn report(records: &[Record]) -> Document {
+pub(crate) fn report(records: &[LoadRecord]) -> ReportDocument {
     let named: Vec<_> = records.iter().map(|record| ("run", record)).collect();
     report::load::document(&named)
 }
 
-pub(crate) fn empty() -> Record {
-    Record {
+pub(crate) fn empty() -> LoadRecord {
+    LoadRecord {
         format: measure::record::FORMAT,
         tool: Tool {
             name: "lariat-lab".to_owned(),
@@ -34,21 +35,21 @@ pub(crate) fn empty() -> Record {
             tls: "rustls 0.23.46".to_owned(),
         },
         command: words("lariat-lab load https://127.0.0.1:8443/1k"),
-        plan: Plan {
+        plan: RecordedPlan {
             tls: Some(offered()),
-            request: Some(Request {
+            request: Some(RecordedRequest {
                 method: "GET".to_owned(),
                 path: "/1k".to_owned(),
                 headers: Vec::new(),
                 body_bytes: 0,
             }),
-            arrival: Arrival::Closed(32),
+            arrival: RecordedArrival::Closed(32),
             clients: 32,
             requests_per_connection: Some(1),
             duration_ns: 10_000_000_000,
             timeout_ns: 10_000_000_000,
             threads: 1,
-            ..Plan::default()
+            ..RecordedPlan::default()
         },
         started: "2026-11-21T23:20:11Z".to_owned(),
         host: Host {
@@ -59,17 +60,17 @@ pub(crate) fn empty() -> Record {
             hypervisor: Some("KVM".to_owned()),
             load_average: 0.42,
         },
-        target: Target {
+        target: RecordedTarget {
             url: "https://127.0.0.1:8443/1k".to_owned(),
             address: "127.0.0.1:8443".to_owned(),
         },
-        ending: Ending::Interrupted,
-        ..Record::default()
+        ending: RunEnding::Interrupted,
+        ..LoadRecord::default()
     }
 }
 
 /// Small enough to be read by eye: two transactions.
-pub(crate) fn tiny() -> Record {
+pub(crate) fn tiny() -> LoadRecord {
     let histogram = |times: [u64; 2]| {
         let mut histogram = Histogram::default();
         for us in times {
@@ -78,9 +79,9 @@ pub(crate) fn tiny() -> Record {
         histogram
     };
     let mut record = empty();
-    record.ending = Ending::Completed;
+    record.ending = RunEnding::Completed;
     record.elapsed_ns = 1_000_000_000;
-    record.totals = Counts {
+    record.totals = TransactionCounts {
         attempted: 3,
         succeeded: 2,
         failed: 1,
@@ -89,7 +90,7 @@ pub(crate) fn tiny() -> Record {
     record
         .handshakes
         .extend(handshakes((Kind::Full, 1.0), record.totals));
-    record.traffic = Traffic {
+    record.traffic = TrafficBytes {
         connections: 3,
         received_bytes: 4570,
         sent_bytes: 1260,
@@ -116,16 +117,16 @@ pub(crate) fn tiny() -> Record {
         max_ns: 1_410_000,
         open: 0,
     }];
-    record.client = Client {
+    record.client = ClientUsage {
         cpu_ns: 1_900_000,
         resident_bytes_max: 9 << 20,
-        threads: vec![Thread {
+        threads: vec![LoadThread {
             cpu: Some(1),
             cpu_ns: 1_900_000,
             lag: histogram([12, 31]),
         }],
     };
-    record.warnings = vec![Warning {
+    record.warnings = vec![RunWarning {
         seen: "one of 3 transactions failed: handshake-reset 1".to_owned(),
         hint: "`docs/reference/failures.md` describes each reason".to_owned(),
     }];
@@ -133,14 +134,14 @@ pub(crate) fn tiny() -> Record {
 }
 
 /// One second, one client, no spread to speak of.
-pub(crate) fn one_second() -> Record {
+pub(crate) fn one_second() -> LoadRecord {
     let mut run = Run::new(7, "full");
     run.second(400, 0, 2.5, 2.0);
     run.finish(&[(Kind::Full, 1.0)])
 }
 
 /// 30 seconds of kept connections: fast, even, a few of them new.
-pub(crate) fn keep_alive() -> Record {
+pub(crate) fn keep_alive() -> LoadRecord {
     let mut run = Run::new(3, "full");
     for _ in 0..30 {
         let attempted = run.noisy(21_400.0, 0.02) as u64;
@@ -152,7 +153,7 @@ pub(crate) fn keep_alive() -> Record {
 }
 
 /// One full handshake and three resumptions of a session, of one kind, at a rate.
-pub(crate) fn resumed(kind: Kind, seed: u64) -> Record {
+pub(crate) fn resumed(kind: Kind, seed: u64) -> LoadRecord {
     let mut run = Run::new(seed, kind.name());
     for _ in 0..20 {
         let attempted = run.noisy(2000.0, 0.015) as u64;
@@ -169,7 +170,7 @@ pub(crate) fn resumed(kind: Kind, seed: u64) -> Record {
 }
 
 /// A ramp past the capacity, as in Bernat's plots: at 788 per second it gives way.
-pub(crate) fn ramp() -> Record {
+pub(crate) fn ramp() -> LoadRecord {
     let mut run = Run::new(11, "session-id");
     for second in 0..120 {
         let offered = 10.0 * f64::from(second + 1);
@@ -183,16 +184,16 @@ pub(crate) fn ramp() -> Record {
     run.set("requests-per-session", "4");
     run.set("ramp", "10:1200:2m");
     let mut record = run.finish(&[(Kind::Full, 0.25), (Kind::SessionId, 0.75)]);
-    record.plan.arrival = Arrival::Open(vec![PlannedRate {
+    record.plan.arrival = RecordedArrival::Open(vec![PlannedRate {
         from_per_s: 10.0,
         to_per_s: 1200.0,
         length_ns: 120_000_000_000,
     }]);
     record.steps = steps_of(&record, 10);
-    let points: Vec<Point> = record.steps.iter().map(|step| step.point).collect();
+    let points: Vec<RatePoint> = record.steps.iter().map(|step| step.point).collect();
     let read_offs = ReadOffs::of(&points);
-    record.capacity = Some(Capacity {
-        limit: Limit::default(),
+    record.capacity = Some(CapacitySearch {
+        limit: CapacityLimit::default(),
         precision: 0.05,
         found_per_s: read_offs.few_errors_per_s,
         broken_at_per_s: Some(845.0),
@@ -202,7 +203,7 @@ pub(crate) fn ramp() -> Record {
         record.totals.failed,
         &["timeout", "connect-refused", "reset"],
     );
-    record.warnings = vec![Warning {
+    record.warnings = vec![RunWarning {
         seen: "the client's threads were busy for 93 % of the last 30 s".to_owned(),
         hint: "give it more threads with --threads, or another host".to_owned(),
     }];
@@ -210,8 +211,8 @@ pub(crate) fn ramp() -> Record {
 }
 
 /// The same as it is without a search: no steps, only seconds.
-pub(crate) fn plain_ramp() -> Record {
-    Record {
+pub(crate) fn plain_ramp() -> LoadRecord {
+    LoadRecord {
         steps: Vec::new(),
         capacity: None,
         ..ramp()
@@ -219,7 +220,7 @@ pub(crate) fn plain_ramp() -> Record {
 }
 
 /// Numbers that no load brings: none, infinite, or as great as can be.
-pub(crate) fn broken() -> Record {
+pub(crate) fn broken() -> LoadRecord {
     let mut record = ramp();
     record.host.load_average = f64::NAN;
     record.steps[0].point.offered_per_s = f64::INFINITY;
@@ -242,7 +243,7 @@ pub(crate) fn broken() -> Record {
 }
 
 /// A server that goes away in the middle and comes back, with seconds in which nothing succeeds.
-pub(crate) fn failing() -> Record {
+pub(crate) fn failing() -> LoadRecord {
     let mut run = Run::new(5, "psk");
     for second in 0..40 {
         let is_down = (15..22).contains(&second);
@@ -259,7 +260,7 @@ pub(crate) fn failing() -> Record {
 }
 
 /// Every second of a long run, with a spike that must not be lost.
-pub(crate) fn long(seconds: u32) -> Record {
+pub(crate) fn long(seconds: u32) -> LoadRecord {
     let mut run = Run::new(9, "full");
     for second in 0..seconds {
         let attempted = run.noisy(1000.0, 0.05) as u64;
@@ -274,8 +275,8 @@ pub(crate) fn long(seconds: u32) -> Record {
     run.finish(&[(Kind::Full, 1.0)])
 }
 
-fn offered() -> Tls {
-    Tls {
+fn offered() -> RecordedTls {
+    RecordedTls {
         versions: Versions::Both,
         handshakes: vec![Handshake::Full],
         suites: vec![Suite::Aes128Gcm13],
@@ -293,7 +294,7 @@ fn offered() -> Tls {
 }
 
 /// Every string of it wants to be a script, a colour or a second cell.
-pub(crate) fn hostile() -> Record {
+pub(crate) fn hostile() -> LoadRecord {
     let evil = "\"><script>alert('x')</script>&amp;\u{1b}[31m\u{202e}";
     let mut record = failing();
     let (host, tool) = (&mut record.host, &mut record.tool);
@@ -323,17 +324,17 @@ pub(crate) fn hostile() -> Record {
         row.alpn = Some(evil.to_owned());
     }
     record.steps = steps_of(&record, 4);
-    record.capacity = Some(Capacity {
-        limit: Limit {
+    record.capacity = Some(CapacitySearch {
+        limit: CapacityLimit {
             quantile_below_ns: Some((0.99, 5_000_000)),
-            ..Limit::default()
+            ..CapacityLimit::default()
         },
         precision: 0.05,
         found_per_s: Some(1.0),
         broken_at_per_s: None,
         read_offs: ReadOffs::default(),
     });
-    record.warnings = vec![Warning {
+    record.warnings = vec![RunWarning {
         seen: evil.to_owned(),
         hint: evil.to_owned(),
     }];
@@ -402,9 +403,9 @@ impl Run {
         self.total.add(&of_second);
     }
 
-    fn finish(mut self, kinds: &[(Kind, f64)]) -> Record {
+    fn finish(mut self, kinds: &[(Kind, f64)]) -> LoadRecord {
         let sum = |of: fn(&Second) -> u64| self.seconds.iter().map(of).sum::<u64>();
-        let totals = Counts {
+        let totals = TransactionCounts {
             attempted: sum(|second| second.attempted),
             succeeded: sum(|second| second.succeeded),
             failed: sum(|second| second.failed),
@@ -427,7 +428,7 @@ impl Run {
         record
             .command
             .extend(["--record".to_owned(), format!("{seed}.json")]);
-        record.ending = Ending::Completed;
+        record.ending = RunEnding::Completed;
         record.elapsed_ns = elapsed_ns;
         record.totals = totals;
         let mean: f64 = kinds.iter().map(|(kind, share)| cost(*kind) * share).sum();
@@ -439,7 +440,7 @@ impl Run {
             .iter()
             .filter_map(|kind| handshakes(*kind, totals))
             .collect();
-        record.traffic = Traffic {
+        record.traffic = TrafficBytes {
             connections: record.handshakes.iter().map(|row| row.count).sum(),
             received_bytes: totals.succeeded * 2300,
             sent_bytes: totals.attempted * 640,
@@ -488,14 +489,14 @@ fn latencies((kind, share): (Kind, f64), total: &Histogram, factor: f64) -> (Kin
     (kind, latencies)
 }
 
-fn handshakes((kind, share): (Kind, f64), totals: Counts) -> Option<Handshakes> {
+fn handshakes((kind, share): (Kind, f64), totals: TransactionCounts) -> Option<HandshakeCounts> {
     let is_13 = matches!(kind, Kind::Full | Kind::Psk);
     let (version, suite) = if is_13 {
         ("TLSv1.3", "TLS_AES_128_GCM_SHA256")
     } else {
         ("TLSv1.2", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")
     };
-    kind.is_handshake().then(|| Handshakes {
+    kind.is_handshake().then(|| HandshakeCounts {
         kind,
         version: version.to_owned(),
         suite: suite.to_owned(),
@@ -508,15 +509,15 @@ fn handshakes((kind, share): (Kind, f64), totals: Counts) -> Option<Handshakes> 
     })
 }
 
-fn client(attempted: u64, elapsed_ns: u64) -> Client {
+fn client(attempted: u64, elapsed_ns: u64) -> ClientUsage {
     let mut lag = Histogram::default();
     for transaction in 0..attempted.min(1000) {
         lag.record(Duration::from_micros(20 + transaction % 70));
     }
-    Client {
+    ClientUsage {
         cpu_ns: attempted * 31_000,
         resident_bytes_max: 23 << 20,
-        threads: vec![Thread {
+        threads: vec![LoadThread {
             cpu: Some(1),
             cpu_ns: (attempted * 30_500).min(elapsed_ns),
             lag,
@@ -524,22 +525,22 @@ fn client(attempted: u64, elapsed_ns: u64) -> Client {
     }
 }
 
-fn steps_of(record: &Record, length_s: usize) -> Vec<Step> {
+fn steps_of(record: &LoadRecord, length_s: usize) -> Vec<PlanStep> {
     let chunks = record.seconds.chunks(length_s).enumerate();
     let step = |(index, seconds): (usize, &[Second])| {
         let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).sum::<u64>();
         let (attempted, succeeded) = (sum(|s| s.attempted), sum(|s| s.succeeded));
         let length = seconds.len() as f64;
         let weighted: u64 = seconds.iter().map(|s| s.mean_ns * s.succeeded).sum();
-        Step {
+        PlanStep {
             from_ns: (index * length_s) as u64 * 1_000_000_000,
             length_ns: seconds.len() as u64 * 1_000_000_000,
-            counts: Counts {
+            counts: TransactionCounts {
                 attempted,
                 succeeded,
                 failed: attempted - succeeded,
             },
-            point: Point {
+            point: RatePoint {
                 offered_per_s: attempted as f64 / length,
                 succeeded_per_s: succeeded as f64 / length,
                 error_rate: 1.0 - succeeded as f64 / attempted as f64,

@@ -16,8 +16,12 @@ pub(super) struct Extensions {
     pub(super) server_name: Option<HelloSpan>,
     /// The bytes in its place that are no name.
     pub(super) other_name: Option<HelloSpan>,
-    /// The offset at which the extension with either begins, and a type that no extension has.
-    pub(super) name_extension: Option<(usize, u16)>,
+    /// The offset at which the extension with either begins.
+    pub(super) name_extension: Option<usize>,
+    /// Extensions that this server ignores, in forms that a TLS library may refuse.
+    pub(super) ignorable: [Option<(usize, u16)>; IGNORABLE_MAX],
+    /// Types that no extension has, if the name or one to ignore is there.
+    pub(super) unused: [u16; IGNORABLE_MAX + 1],
     pub(super) alpn: Option<HelloSpan>,
     pub(super) supported_versions: Option<HelloSpan>,
     pub(super) supported_groups: Option<HelloSpan>,
@@ -30,6 +34,15 @@ pub(super) struct Extensions {
     pub(super) extended_master_secret: bool,
 }
 
+/// [`COMPRESS_CERTIFICATE`] and the two of ECH.
+pub(super) const IGNORABLE_MAX: usize = 3;
+
+/// RFC 8879.
+const COMPRESS_CERTIFICATE: u16 = 27;
+/// RFC 9849 section 5.
+const ECH_OUTER_EXTENSIONS: u16 = 0xfd00;
+const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
+
 /// Reads all extensions, from behind the compression methods to the end of the hello.
 pub(super) fn read(mut hello: Cursor<'_>) -> Result<Extensions, HelloFault> {
     let mut found = Extensions::default();
@@ -41,6 +54,7 @@ pub(super) fn read(mut hello: Cursor<'_>) -> Result<Extensions, HelloFault> {
         return Err(Malformed("bytes after the extensions"));
     }
     let mut seen = SeenExtensions([0; 1 << 10]);
+    let mut ignorable = 0;
     while !list.is_empty() {
         let at = list.position();
         let kind = list.u16().ok_or(Malformed("extension type"))?;
@@ -49,17 +63,21 @@ pub(super) fn read(mut hello: Cursor<'_>) -> Result<Extensions, HelloFault> {
         if found.psk_identities.is_some() {
             return Err(Illegal("pre_shared_key is not the last extension"));
         }
+        if is_ignorable(kind, data.clone()) {
+            found.ignorable[ignorable] = Some((at, kind));
+            ignorable += 1;
+        }
         found.read_one(kind, data)?;
         if kind == 0 {
-            found.name_extension = Some((at, 0));
+            found.name_extension = Some(at);
         }
     }
-    if let Some((_, unused)) = &mut found.name_extension {
+    if found.name_extension.is_some() || ignorable > 0 {
         // A hello has no room for all of them.
-        *unused = PRIVATE_USE
-            .clone()
-            .find(|kind| !seen.has(*kind))
-            .unwrap_or_default();
+        let unused = PRIVATE_USE.clone().filter(|kind| !seen.has(*kind));
+        for (place, kind) in found.unused.iter_mut().zip(unused) {
+            *place = kind;
+        }
     }
     Ok(found)
 }
@@ -110,6 +128,41 @@ impl SeenExtensions {
         *seen |= bit;
         Ok(())
     }
+}
+
+/// Whether a server without ECH, or one that takes a repeated algorithm, ignores what breaks no rule
+/// that it knows (RFC 8446 section 4.1.2).
+fn is_ignorable(kind: u16, data: Cursor<'_>) -> bool {
+    match kind {
+        COMPRESS_CERTIFICATE => repeats_an_algorithm(data),
+        ENCRYPTED_CLIENT_HELLO => !is_outer_hello(data),
+        ECH_OUTER_EXTENSIONS => true,
+        _ => false,
+    }
+}
+
+fn repeats_an_algorithm(mut data: Cursor<'_>) -> bool {
+    let Some(list) = data.vector8() else {
+        return false;
+    };
+    let (algorithms, rest) = list.rest().as_chunks::<2>();
+    let is_repeated = |at: usize| algorithms[..at].contains(&algorithms[at]);
+    data.is_empty() && rest.is_empty() && (0..algorithms.len()).any(is_repeated)
+}
+
+/// Whether this is the ECHClientHello of an outer hello (RFC 9849 section 5), as browsers send it.
+fn is_outer_hello(mut data: Cursor<'_>) -> bool {
+    const OUTER: u8 = 0;
+    let mut read = || {
+        let kind = data.u8()?;
+        // KDF and AEAD.
+        (data.u16()?, data.u16()?);
+        let _config = data.u8()?;
+        let _key = data.vector16()?;
+        let payload = data.vector16()?;
+        Some(kind == OUTER && !payload.is_empty())
+    };
+    read() == Some(true) && data.is_empty()
 }
 
 fn flag(data: Cursor<'_>, name: &'static str) -> Result<bool, HelloFault> {

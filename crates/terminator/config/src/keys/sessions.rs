@@ -54,18 +54,6 @@ pub(super) const SESSIONS: &[Key] = &[
     )
     .example(r#"replaced-certificates = "refuse""#),
     key(
-        "service.front.tls.record-layer",
-        Kind::Choice(&["in-place", "library"]),
-    )
-    .default("in-place")
-    .flag("record-layer")
-    .help(
-        "What encrypts and decrypts after the handshake: our own code, in place \
-             (`in-place`), or the TLS library, with one more copy of every byte \
-             (`library`).",
-    )
-    .example(r#"record-layer = "library""#),
-    key(
         "service.front.tls.max-record-size",
         Kind::Size(RECORD_BYTES_MIN, RECORD_BYTES_MAX),
     )

@@ -1,22 +1,97 @@
-//! What happens on the server's side: its connection, its bytes, its end.
+//! The server's end: its connection, its TLS, its bytes, and how they end.
 //!
-//! With TLS to the server bytes and ends come by `back_tls`.
+//! The handshake is a part of the dial, and has its limit: a server that fails in it is given up
+//! for another one as if it had not been reached, since nothing of the client's was sent.
 
 use std::rc::Rc;
 use std::time::Instant;
 
 use telemetry::outcome::Reason;
+use tls::client::OnBehalfOf;
+use tls::handshake::HandshakeFault;
+use tls::record::{KeyExhausted, RecordSealer};
 use wire::alert;
 
 use super::Flow;
-use crate::buffer::Pool;
-use crate::events::Received;
+use crate::back_end::BackFault;
+use crate::buffer::{Buffer, Pool};
+use crate::events::{Action, Received};
 use crate::facts::Ending;
-use crate::handshaking::Handshaking;
+use crate::front_end::FrontSealer;
+use crate::options::{SendProxy, ServerTls, Settings};
 use crate::proxy_header_out;
-use crate::stage::{Postponed, Stage};
+use crate::relay::{Down, RelayFault, StreamEnd};
+use crate::state::{EndState, Postponed, Stage};
 
 impl Flow {
+    /// Where to receive from the server: pieces to be filled in order by one vectored read;
+    /// `None` = not now.
+    pub fn back_room<'a>(
+        &'a mut self,
+        pool: &mut Pool,
+    ) -> Option<impl Iterator<Item = &'a mut [u8]> + use<'a>> {
+        if self.back.state.is_opening() {
+            let is_dialled = matches!(self.stage, Stage::Dialling { .. });
+            let piece = is_dialled.then(|| self.back.room(pool))?;
+            return Some(Some(piece).into_iter().chain(None.into_iter().flatten()));
+        }
+        if !self.takes_from_back() {
+            return None;
+        }
+        let layout = match self.front.sealer() {
+            _ if self.conversation.is_some() => None,
+            Some(sealer) => Some(sealer.layout()),
+            None => return None,
+        };
+        let (piece, pieces) = match (layout, &self.back.state) {
+            (Some(layout), EndState::Plain) => (None, Some(self.down.room(layout, pool)?)),
+            _ => (Some(self.back.room(pool)), None),
+        };
+        Some(piece.into_iter().chain(pieces.into_iter().flatten()))
+    }
+
+    /// Whether what a connected server sends can be taken now: one thing at a time, and nothing of
+    /// a dialog while the client's handshake goes on.
+    fn takes_from_back(&self) -> bool {
+        let is_free = !self.down.is_ended && self.down.pending().is_empty();
+        let is_held = self.postponed.is_some() || self.front.holds_back();
+        let is_conversing = self.conversation.is_some();
+        let is_amid_handshake = is_conversing && self.front.state.is_handshaking();
+        matches!(self.stage, Stage::Relaying) && is_free && !is_held && !is_amid_handshake
+    }
+
+    /// Whether there is something to send to a server as soon as it is connected. Where there is a
+    /// conversation before TLS the server mostly begins it.
+    pub fn speaks_first(&self) -> bool {
+        let Settings {
+            back_tls,
+            send_proxy,
+            starttls,
+            ..
+        } = &*self.settings;
+        let is_due = back_tls.is_some() || *send_proxy != SendProxy::Off || self.up.plain.is_some();
+        is_due && starttls.is_none()
+    }
+
+    /// What waits to be sent to the server: two pieces, in order.
+    pub fn back_pending(&self) -> [&[u8]; 2] {
+        if self.settings.back_tls.is_some() {
+            return [self.back.pending(), &[]];
+        }
+        let Stage::Relaying = self.stage else {
+            return [&[], &[]];
+        };
+        [
+            &self.back.header,
+            self.up.plain.as_ref().map_or(&[], Buffer::data),
+        ]
+    }
+
+    /// Notes that the client takes no more for now.
+    pub fn note_stalled(&mut self, pool: &mut Pool) {
+        self.back.shrink(pool);
+    }
+
     pub(super) fn back_connected(&mut self, now: Instant, pool: &mut Pool) {
         if !matches!(self.stage, Stage::Dialling { .. }) {
             return;
@@ -29,7 +104,7 @@ impl Flow {
             (Ok(header), None) => {
                 self.facts.connected = Some(now);
                 self.last_byte = now;
-                self.proxy_header = header;
+                self.back.header = header;
                 self.unavailable = Vec::new();
                 self.stage = Stage::Relaying;
                 self.advance(pool);
@@ -49,7 +124,7 @@ impl Flow {
         if self.conversation.is_some() || !self.unavailable.is_empty() {
             return self.end_unavailable(ending, now, pool);
         }
-        if self.handshaking.is_some() {
+        if self.is_handshaking() {
             // The client can be sent an alert only after the handshake.
             self.postponed = Some(Postponed::BackFailure(ending));
             self.drop_back();
@@ -61,7 +136,7 @@ impl Flow {
     }
 
     pub(super) fn back_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
-        if self.back_tls.is_some() {
+        if !self.back.state.is_plain() {
             return self.back_tls_received(received, now, pool);
         }
         match received.bytes() {
@@ -78,15 +153,13 @@ impl Flow {
 
     pub(super) fn back_filled(&mut self, count: usize, now: Instant, pool: &mut Pool) {
         self.note_pause(now);
-        let handshake = self.handshaking.as_mut().and_then(Handshaking::sealer);
-        let encrypted = match (&mut self.traffic, handshake) {
-            _ if self.is_as_is => {
+        let encrypted = match self.front.sealer() {
+            Some(FrontSealer::Plain) => {
                 self.receive_as_is(count);
                 Ok(())
             }
-            (Some(traffic), _) => self.down.received(count, &mut **traffic),
-            (None, Some(handshake)) => self.down.received(count, handshake),
-            (None, None) => return,
+            Some(mut sealer) => self.down.received(count, &mut sealer),
+            None => return,
         };
         self.last_byte = now;
         self.facts.bytes_down += count as u64;
@@ -103,15 +176,16 @@ impl Flow {
         if self.is_broadcast() {
             return self.pass_on(self.last_byte, pool);
         }
-        if self.is_before_tls() {
+        if self.front.state.is_in_dialog() {
             let ending = Ending::new(Reason::BackendClosed);
             return self.close_gracefully(ending, self.last_byte, pool);
         }
-        if self.handshaking.is_some() {
+        if self.is_handshaking() {
             self.postponed.get_or_insert(Postponed::BackEnd);
             return;
         }
-        if self.is_back_truncated() {
+        // Without close_notify the client gets none either.
+        if self.back.end == Some(StreamEnd::Fin) {
             let ending = Ending::new(Reason::ServerTruncated);
             self.ending.get_or_insert(ending);
         } else {
@@ -124,9 +198,8 @@ impl Flow {
 
     pub(super) fn back_refused(&mut self, pool: &mut Pool) {
         if matches!(self.stage, Stage::Relaying) {
-            self.up.refuse(self.handshaking.is_some(), pool);
-            self.proxy_header = Vec::new();
-            self.back_tls.iter_mut().for_each(|tls| tls.refuse(pool));
+            self.up.refuse(self.is_handshaking(), pool);
+            self.back.refuse(pool);
             self.advance(pool);
         }
     }
@@ -142,7 +215,7 @@ impl Flow {
             // Its stream was complete.
             return self.back_refused(pool);
         }
-        if self.handshaking.is_some() && !self.is_before_tls() {
+        if self.front.state.is_handshaking() {
             // A handshake that breaks makes the client try again what the server may have done.
             self.postponed = Some(Postponed::BackFailure(ending));
             return self.back_refused(pool);
@@ -152,20 +225,233 @@ impl Flow {
 
     pub(super) fn back_sent(&mut self, count: usize, now: Instant, pool: &mut Pool) {
         self.last_byte = now;
-        if let Some(tls) = &mut self.back_tls {
-            tls.sent(count, pool);
-            return self.advance(pool);
-        }
-        let of_header = count.min(self.proxy_header.len());
-        if of_header > 0 {
-            self.proxy_header.drain(..of_header);
-            if self.proxy_header.is_empty() {
-                self.proxy_header = Vec::new();
-            }
-        }
-        if count > of_header {
-            self.up.sent(count - of_header, pool);
+        let of_client = self.back.sent(count, pool);
+        if of_client > 0 {
+            self.up.sent(of_client, pool);
         }
         self.advance(pool);
+    }
+
+    /// Begins the handshake with the server that has just been connected.
+    pub(super) fn begin_back_handshake(
+        &mut self,
+        settings: &ServerTls,
+        header: Vec<u8>,
+        now: Instant,
+        pool: &mut Pool,
+    ) {
+        let facts = &self.facts;
+        let client = OnBehalfOf {
+            name: facts.server_name.as_deref(),
+            alpn: facts.agreed.as_ref().and_then(|one| one.alpn.as_deref()),
+        };
+        let server = facts.server.unwrap_or_default();
+        match settings.client.connect(server, client, now) {
+            Ok(handshake) => {
+                let (before, within) = if settings.header_inside {
+                    (Vec::new(), header)
+                } else {
+                    (header, Vec::new())
+                };
+                self.back.prepare(handshake, &before, within, pool);
+                let starttls = self.settings.starttls.as_ref();
+                if starttls.is_some_and(|one| one.sides.back) {
+                    self.server_is_connected(now, pool);
+                } else {
+                    self.begin_back_hello(now, pool);
+                }
+            }
+            Err(fault) => self.fail_back_handshake(&fault),
+        }
+    }
+
+    /// Sends the server our hello.
+    pub(super) fn begin_back_hello(&mut self, now: Instant, pool: &mut Pool) {
+        self.back.state.begin();
+        self.advance_back_handshake(now, pool);
+    }
+
+    fn advance_back_handshake(&mut self, now: Instant, pool: &mut Pool) {
+        match self.back.advance(pool) {
+            Ok(None) => {}
+            Ok(Some(agreed)) => {
+                self.facts.back_agreed = Some(agreed);
+                self.unavailable = Vec::new();
+                self.facts.connected = Some(now);
+                self.last_byte = now;
+                self.stage = Stage::Relaying;
+                self.actions.add(Action::NoteBackReady);
+                self.tls_is_up(false, now, pool);
+                self.advance(pool);
+            }
+            Err(fault) => self.fail_back_handshake(&fault),
+        }
+    }
+
+    fn fail_back_handshake(&mut self, fault: &HandshakeFault) {
+        self.give_server_up(Ending::with(fault.reason, fault.detail.as_str()));
+    }
+
+    pub(super) fn give_server_up(&mut self, ending: Ending) {
+        if let (Some(settings), Some(server)) = (&self.settings.back_tls, self.facts.server)
+            && !settings.client.follows_client()
+        {
+            // A session with it may be at fault.
+            settings.client.forget_sessions(server);
+        }
+        self.back.give_up(ending);
+        self.actions.add(Action::Redial);
+    }
+
+    /// Ends the TLS with a server that [`Action::Redial`] gives up: why, if it was connected.
+    pub fn take_back_fault(&mut self, pool: &mut Pool) -> Option<Ending> {
+        self.back.reset(pool)
+    }
+
+    /// How a server fails that says no more before its TLS is up.
+    pub(super) fn back_silence(&self) -> Ending {
+        if self.back.state.is_in_dialog() {
+            let detail = "the server did not answer in time";
+            return Ending::with(Reason::ServerStarttlsFailed, detail);
+        }
+        Ending::new(Reason::ServerTlsTimeout)
+    }
+
+    /// How one fails that closes the connection before.
+    fn back_closed_early(&self) -> Ending {
+        let (reason, detail) = if self.back.state.is_in_dialog() {
+            let detail = "the server closed the connection before TLS";
+            (Reason::ServerStarttlsFailed, detail)
+        } else {
+            let detail = "the server closed the connection in the handshake";
+            (Reason::ServerTlsFailed, detail)
+        };
+        Ending::with(reason, detail)
+    }
+
+    /// Whether a server that has to be asked for TLS waits for the client's word before: its
+    /// silence is not held against it, nor that it gives the client up.
+    pub(super) fn is_clients_turn(&self) -> bool {
+        let conversation = self.conversation.as_ref();
+        let expects_server = conversation.is_none_or(|one| one.dialog.expects_server());
+        self.back.state.is_in_dialog() && !expects_server
+    }
+
+    pub(super) fn back_tls_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
+        let count = received.bytes();
+        match &self.back.state {
+            _ if count == 0 => {}
+            EndState::Dialog(_) => {
+                let bytes = self.back.take_plaintext(count, pool);
+                self.give_server_bytes(&bytes, now, pool);
+            }
+            EndState::Handshaking(_) => {
+                self.back.received(count);
+                self.advance_back_handshake(now, pool);
+            }
+            _ => {
+                self.back.received(count);
+                self.note_pause(now);
+                self.last_byte = now;
+                self.pump_back(pool);
+            }
+        }
+        let is_over = received.is_end() || received == Received::Failed;
+        if is_over && self.is_clients_turn() {
+            let is_end = received.is_end();
+            let reason = if is_end {
+                Reason::BackendClosed
+            } else {
+                Reason::BackendReset
+            };
+            return self.close_gracefully(Ending::new(reason), now, pool);
+        }
+        if is_over && self.back.state.is_opening() {
+            return self.give_server_up(self.back_closed_early());
+        }
+        if received == Received::Failed {
+            return self.back_failed(Ending::new(Reason::BackendReset), now, pool);
+        }
+        if received.is_end() && !self.back.state.is_plain() {
+            self.back.finish();
+            self.pump_back(pool);
+        }
+    }
+
+    /// Moves what can be moved now over TLS with the server, in both directions.
+    pub(super) fn pump_back(&mut self, pool: &mut Pool) {
+        if !matches!(self.stage, Stage::Relaying) || self.back.state.is_plain() {
+            return;
+        }
+        if !self.up.is_refused {
+            let holding = self.conversation.as_ref();
+            let is_holding = holding.is_some_and(|one| one.dialog.is_holding());
+            let end = self.up.end.filter(|_| !is_holding);
+            if self.back.seal(&mut self.up.plain, end, pool) == Err(KeyExhausted) {
+                return self.stop_exhausted(self.last_byte, pool);
+            }
+        }
+        if self.postponed.is_some() || self.front.holds_back() || self.down.is_ended {
+            return;
+        }
+        let relayed = if self.conversation.is_some() {
+            if !self.takes_from_back() {
+                return;
+            }
+            let mut spoken = Down::default();
+            let relayed = self.back.relay(&mut spoken, &mut FrontSealer::Plain, pool);
+            let end = self.back.end;
+            let bytes = pool.take_all(&mut spoken.records);
+            self.give_server_bytes(&bytes, self.last_byte, pool);
+            relayed.map(|_| end)
+        } else {
+            let Some(mut sealer) = self.front.sealer() else {
+                return;
+            };
+            let relayed = self.back.relay(&mut self.down, &mut sealer, pool);
+            relayed.map(|count| {
+                self.facts.bytes_down += count as u64;
+                self.note_run(count);
+                self.back.end
+            })
+        };
+        match relayed {
+            // Without TLS only a reset tells the client that something may be missing.
+            Ok(Some(StreamEnd::Fin)) if self.front.state.is_plain() => {
+                // Many answer the client's end like that.
+                let ending = self.ending.take();
+                let ending = ending.unwrap_or_else(|| Ending::new(Reason::ServerTruncated));
+                self.back_failed(ending, self.last_byte, pool);
+            }
+            Ok(Some(_)) => self.back_ended(pool),
+            Ok(None) => {}
+            Err(fault) => self.back_broke(&fault, pool),
+        }
+    }
+
+    fn back_broke(&mut self, fault: &BackFault, pool: &mut Pool) {
+        match fault {
+            BackFault::Relay(RelayFault::Client(KeyExhausted)) => {
+                self.stop_exhausted(self.last_byte, pool);
+            }
+            BackFault::Relay(RelayFault::Server(fault)) => {
+                let detail = format!("from the server: {fault}");
+                self.break_back(detail, pool);
+            }
+            // It complains of a stream that the client cut, not its own.
+            BackFault::Alert(_) if self.up.end == Some(StreamEnd::Fin) => {
+                let ending = Ending::new(Reason::ClientTruncated);
+                self.back_failed(ending, self.last_byte, pool);
+            }
+            BackFault::Alert(alert) => {
+                let detail = format!("the server sent alert {}", alert::label(*alert));
+                self.break_back(detail, pool);
+            }
+        }
+    }
+
+    fn break_back(&mut self, detail: String, pool: &mut Pool) {
+        let ending = Ending::with(Reason::ServerTlsFailed, detail);
+        self.back_failed(ending, self.last_byte, pool);
     }
 }

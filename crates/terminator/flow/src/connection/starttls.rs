@@ -3,35 +3,37 @@
 //! Where the server greets the client it is dialled at once; else when there is something for it.
 //! A server's own TLS is begun in the dial, before the client's first byte reaches it. Under TLS
 //! the dialog goes on rewriting until nothing is left for it to do, and then it is out of the way.
+//!
+//! A client's request to cancel a query of PostgreSQL goes to every server of the back, one after
+//! the other (a broadcast), because nobody here knows which of them it is for. One client has one
+//! server at a time, so that many of them take no more connections to servers than others do.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use telemetry::outcome::Reason;
 use tls::password;
-use wire::starttls::{Next, Output};
+use wire::starttls::{Fault, Next, Output};
 
 use super::Flow;
 use crate::buffer::{Pool, Size};
-use crate::conversation::{ending_of, take_all};
-use crate::events::Received;
+use crate::events::{Action, Received};
 use crate::facts::Ending;
-use crate::handshaking::Handshaking;
 use crate::options::Timeouts;
-use crate::stage::Stage;
+use crate::relay::StreamEnd;
+use crate::state::{Broadcast, EndState, Stage, TlsEnd};
+
+/// How long a server that has been sent a broadcast may take to close, which shows that it has read
+/// it: then the next has its turn. One that is slower has it all the same.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 impl Flow {
-    /// Whether the client speaks plaintext and may ask for TLS.
-    pub(super) fn is_before_tls(&self) -> bool {
-        matches!(self.handshaking, Some(Handshaking::Conversation))
-    }
-
     /// Whether the protocol's servers greet after a pause, and the connected one has not yet, or
     /// has not agreed to TLS.
     pub(super) fn is_greeting_due(&self) -> bool {
         let conversation = self.conversation.as_ref();
         self.greets_late()
             && conversation.is_some_and(|one| one.dialog.expects_server())
-            && (self.is_asking_server() || self.facts.connected.is_some())
+            && (self.back.state.is_in_dialog() || self.facts.connected.is_some())
     }
 
     fn greets_late(&self) -> bool {
@@ -53,8 +55,8 @@ impl Flow {
             greeting,
             ..
         } = self.settings.timeouts;
-        let is_late = self.greets_late() && self.is_before_tls();
-        match (self.greeted, self.facts.connected) {
+        let is_late = self.greets_late() && self.front.state.is_in_dialog();
+        match (self.front.greeted, self.facts.connected) {
             (None, Some(connected)) if is_late => connected + greeting,
             (None, None) if is_late => self.facts.accepted + handshake + greeting,
             (greeted, _) => greeted.unwrap_or(self.facts.accepted) + handshake,
@@ -65,14 +67,15 @@ impl Flow {
     pub(super) fn begin_conversation(&mut self, now: Instant) {
         let conversation = self.conversation.as_ref();
         let is_greeted = conversation.is_some_and(|one| one.dialog.is_greeted());
-        if is_greeted && self.is_before_tls() {
+        if is_greeted && self.front.state.is_in_dialog() {
             self.begin_dial(now);
         }
     }
 
     /// Whether what the client sends has room: one thing at a time, each way.
     pub(super) fn has_conversation_room(&self) -> bool {
-        !self.is_before_tls() || self.up.plain.is_none() && self.down.pending().is_empty()
+        !self.front.state.is_in_dialog()
+            || self.up.plain.is_none() && self.down.pending().is_empty()
     }
 
     /// Takes what the client has sent in plaintext before TLS.
@@ -80,7 +83,7 @@ impl Flow {
         if self.is_held_for_header(pool) {
             return;
         }
-        let bytes = take_all(&mut self.up.records, pool);
+        let bytes = pool.take_all(&mut self.up.records);
         self.give_client_bytes(&bytes, now, pool);
     }
 
@@ -116,10 +119,8 @@ impl Flow {
 
     /// Takes what came from a server without TLS of ours.
     pub(super) fn server_spoke(&mut self, received: Received, now: Instant, pool: &mut Pool) {
-        if let Some(conversation) = &mut self.conversation {
-            let bytes = conversation.received(received.bytes(), pool);
-            self.give_server_bytes(&bytes, now, pool);
-        }
+        let bytes = self.back.take_plaintext(received.bytes(), pool);
+        self.give_server_bytes(&bytes, now, pool);
     }
 
     /// Notes which server is dialled.
@@ -166,22 +167,23 @@ impl Flow {
 
     fn follow(&mut self, out: Output, now: Instant, pool: &mut Pool) {
         let has_words = !out.to_client.is_empty();
-        if has_words && self.greets_late() && self.is_before_tls() {
-            self.greeted.get_or_insert(now);
+        if has_words && self.greets_late() && self.front.state.is_in_dialog() {
+            self.front.greeted.get_or_insert(now);
         }
-        match self.back_tls.as_mut().filter(|tls| tls.is_waiting()) {
+        if self.back.state.is_in_dialog() {
             // It is part of our own request.
-            Some(tls) => tls.append(&out.to_server, pool),
-            None => self.send_up(&out.to_server, now, pool),
+            self.back.append(&out.to_server, pool);
+        } else {
+            self.send_up(&out.to_server, now, pool);
         }
         if self.send_down(&out.to_client, pool).is_err() {
             return self.stop_exhausted(now, pool);
         }
         match out.next {
             Next::More => {}
-            Next::StartClientTls => self.handshaking = Some(Handshaking::hello()),
+            Next::StartClientTls => self.front.state.begin(),
             Next::ClientTlsBegun(bytes) => {
-                self.handshaking = Some(Handshaking::hello());
+                self.front.state.begin();
                 let records = self
                     .up
                     .records
@@ -201,9 +203,8 @@ impl Flow {
                     self.unavailable = conversation.dialog.unavailable();
                 }
                 self.end_conversation(pool);
-                if self.is_before_tls() {
-                    self.handshaking = None;
-                    self.is_as_is = true;
+                if self.front.state.is_in_dialog() {
+                    self.front.state = EndState::Plain;
                     let asked = self.settings.starttls.as_ref();
                     self.facts.declined_tls = asked.is_some_and(|one| one.sides.front.is_some());
                 }
@@ -220,7 +221,7 @@ impl Flow {
             }
             // The server's fault, and nothing that the client has got keeps it from another one.
             Next::Fail(fault)
-                if fault.is_of_server() && self.is_back_handshaking() && !has_words =>
+                if fault.is_of_server() && self.back.state.is_opening() && !has_words =>
             {
                 return self.give_server_up(ending_of(&fault));
             }
@@ -264,7 +265,7 @@ impl Flow {
         let conversation = self.conversation.as_ref();
         let expects_server = conversation.is_some_and(|one| one.dialog.expects_server());
         let ending = match self.stage {
-            _ if !self.is_before_tls() => return false,
+            _ if !self.front.state.is_in_dialog() => return false,
             Stage::Dialling { .. } if self.is_clients_turn() => return false,
             Stage::Dialling { .. } => Ending::new(Reason::BackendTimeout),
             Stage::Relaying if expects_server => {
@@ -278,8 +279,8 @@ impl Flow {
     }
 
     pub(super) fn end_conversation(&mut self, pool: &mut Pool) {
-        if let Some(mut conversation) = self.conversation.take() {
-            conversation.clear(pool);
+        if self.conversation.take().is_some() && self.back.state.is_plain() {
+            drop(self.back.take_plaintext(0, pool));
         }
     }
 
@@ -298,9 +299,9 @@ impl Flow {
         bytes: &[u8],
         pool: &mut Pool,
     ) -> Result<(), tls::record::KeyExhausted> {
-        match &mut self.traffic {
+        match self.front.state.tls_mut() {
             Some(_) if bytes.is_empty() => Ok(()),
-            Some(traffic) => {
+            Some(TlsEnd { traffic, .. }) => {
                 // An answer to KeyUpdate or renegotiation goes before the next data.
                 if traffic.is_control_due() {
                     self.down
@@ -314,4 +315,90 @@ impl Flow {
             }
         }
     }
+
+    /// Whether the client's bytes go to every server: [`Action::Dial`] too is for the next of them.
+    pub fn is_broadcast(&self) -> bool {
+        self.broadcast().is_some()
+    }
+
+    fn broadcast(&self) -> Option<&Broadcast> {
+        self.conversation.as_ref()?.broadcast.as_ref()
+    }
+
+    /// Has these bytes go to every server. Nothing more is read from the client, and that it has
+    /// left does not matter.
+    pub(super) fn begin_broadcast(&mut self, bytes: Vec<u8>, now: Instant, pool: &mut Pool) {
+        if self.front.state.is_in_dialog() {
+            self.front.state = EndState::Plain;
+        }
+        if let Some(conversation) = &mut self.conversation {
+            conversation.broadcast = Some(Broadcast {
+                bytes,
+                has_reached_one: false,
+            });
+        }
+        self.load_broadcast(pool);
+        let is_dialling = matches!(self.stage, Stage::Handshaking | Stage::Dialling { .. });
+        if is_dialling && !self.back.state.is_opening() {
+            // A server that is being dialled is the first; one that is waited for is not.
+            self.begin_dial(now);
+        }
+        self.advance(pool);
+    }
+
+    /// Goes on with the next server.
+    pub(super) fn pass_on(&mut self, now: Instant, pool: &mut Pool) {
+        let is_sent = self.is_up_sent() && !self.up.is_refused;
+        let conversation = self.conversation.as_mut();
+        if let Some(broadcast) = conversation.and_then(|one| one.broadcast.as_mut()) {
+            broadcast.has_reached_one |= is_sent;
+        }
+        drop(self.take_back_fault(pool));
+        self.load_broadcast(pool);
+        self.actions.allow_again(Action::ShutdownBack);
+        self.stage = Stage::Dialling { since: now };
+        self.actions.add(Action::DialNext);
+    }
+
+    /// Ends it: no server is left.
+    pub(super) fn end_broadcast(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+        let broadcast = self.broadcast();
+        if broadcast.is_some_and(|one| one.has_reached_one) {
+            self.end_by_words(Ending::new(Reason::ClientClosed), now, pool);
+        } else {
+            self.end_unavailable(ending, now, pool);
+        }
+    }
+
+    /// When a server that has been sent the bytes is waited for no longer.
+    pub(super) fn broadcast_deadline(&self) -> Option<Instant> {
+        let is_waiting = self.is_broadcast() && matches!(self.stage, Stage::Relaying);
+        is_waiting.then(|| self.last_byte + ANSWER_MAX)
+    }
+
+    fn load_broadcast(&mut self, pool: &mut Pool) {
+        self.up.clear(pool);
+        self.up.is_refused = false;
+        self.up.end = Some(StreamEnd::Plain);
+        let conversation = self.conversation.as_ref();
+        if let Some(broadcast) = conversation.and_then(|one| one.broadcast.as_ref()) {
+            self.up.add_early(&broadcast.bytes, pool);
+        }
+    }
+}
+
+/// How a connection ends whose dialog failed.
+pub(crate) fn ending_of(fault: &Fault) -> Ending {
+    let reason = match fault {
+        Fault::TlsRequired => Reason::StarttlsRequired,
+        Fault::Injection(_) => Reason::StarttlsInjection,
+        Fault::TlsUnasked | Fault::ProtocolNotAgreed(_) | Fault::ClientMalformed(_) => {
+            Reason::StarttlsMalformed
+        }
+        Fault::BoundElsewhere => Reason::ChannelBinding,
+        Fault::ServerRefused(_) | Fault::ServerWithoutTls(_) | Fault::ServerMalformed(_) => {
+            Reason::ServerStarttlsFailed
+        }
+    };
+    Ending::with(reason, fault.to_string())
 }

@@ -3,8 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use flow::actions::Action;
-use flow::events::{Event, Received};
+use flow::events::{Action, Event, Received};
 use flow::facts::Ending;
 use flow::options::{Front, ProxyTlvs, SendProxy};
 use telemetry::outcome::Reason;

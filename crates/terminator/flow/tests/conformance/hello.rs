@@ -15,9 +15,12 @@ const FALLBACK_SCSV: u16 = 0x5600;
 
 const SUPPORTED_GROUPS: u16 = 10;
 const SIGNATURE_ALGORITHMS: u16 = 13;
+const COMPRESS_CERTIFICATE: u16 = 27;
 const EARLY_DATA: u16 = 42;
 const SUPPORTED_VERSIONS: u16 = 43;
 const KEY_SHARE: u16 = 51;
+const ECH_OUTER_EXTENSIONS: u16 = 0xfd00;
+const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 const RENEGOTIATION_INFO: u16 = 0xff01;
 
 /// A hello for one version, whole and right.
@@ -183,6 +186,17 @@ fn unusual_hellos_are_answered() {
         // Unknown extensions are ignored, whatever their number (RFC 8446 section 4.1.2).
         (many(Hello::tls12()), 16_384),
         (many(Hello::tls13()), 16_384),
+        // There is no ECH here, and RFC 8879 forbids no repetition.
+        (Hello::tls13().with(ENCRYPTED_CLIENT_HELLO, &[]), 16_384),
+        (Hello::tls12().with(ENCRYPTED_CLIENT_HELLO, &[0, 0, 1]), 1),
+        (Hello::tls13().with(ECH_OUTER_EXTENSIONS, &[7]), 16_384),
+        (
+            Hello::tls13()
+                .with(COMPRESS_CERTIFICATE, &[4, 0, 2, 0, 2])
+                .with(ENCRYPTED_CLIENT_HELLO, &[1])
+                .with(ECH_OUTER_EXTENSIONS, &[]),
+            3,
+        ),
         // A message is spread over any number of records (section 5.1).
         (Hello::tls12(), 1),
         (Hello::tls13(), 1),

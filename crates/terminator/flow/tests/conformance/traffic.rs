@@ -3,7 +3,6 @@
 use flow::options::SendProxy;
 use telemetry::outcome::Reason;
 use testkit::raw_client::{ALERT, APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient, framed};
-use tls::options::RecordLayer;
 use wire::alert;
 
 use super::{Talk, hex};
@@ -158,14 +157,9 @@ fn a_key_update_in_fragments_is_one() {
 fn close_notify_ends_the_stream_at_any_level() {
     let stage = Stage::new(SendProxy::Off);
     for suite in SUITES {
-        // The library's layer refuses levels that it does not know.
-        let levels = match crate::RECORD_LAYER {
-            RecordLayer::InPlace => &[0, 1, 2, 77, 255][..],
-            RecordLayer::Library => &[1, 2],
-        };
-        for level in levels {
+        for level in [0, 1, 2, 77, 255] {
             let (mut talk, mut client) = established(&stage, suite);
-            let close = client.seal(ALERT, &[*level, 0], 0);
+            let close = client.seal(ALERT, &[level, 0], 0);
             assert_eq!(answer(&mut talk, &mut client, &close), []);
             assert_eq!(
                 talk.reason(),

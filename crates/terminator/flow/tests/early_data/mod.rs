@@ -8,8 +8,7 @@ use tls::options::Tls13Sessions;
 use wire::proxy_header;
 
 use crate::simulation::{Run, Stage, TIMEOUTS};
-use flow::actions::Action;
-use flow::events::{Event, Received};
+use flow::events::{Action, Event, Received};
 use flow::facts::Ending;
 
 const BYTES_MAX: u32 = 40_000;

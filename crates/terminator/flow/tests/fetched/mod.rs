@@ -4,8 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flow::actions::Action;
-use flow::events::Event;
+use flow::events::{Action, Event};
 use flow::options::SendProxy;
 use session::mesh::LocalSessions;
 use session::{Request, Tiers};

@@ -1,7 +1,6 @@
 //! What is the kernel's alone: when it is asked, and what holds between its keys.
 
-use flow::actions::Action;
-use flow::events::Event;
+use flow::events::{Action, Event};
 use flow::options::{Offload, SendProxy};
 use telemetry::outcome::Reason;
 use tls::options::{Cipher, Version};

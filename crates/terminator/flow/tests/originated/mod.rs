@@ -1,7 +1,6 @@
 //! What is particular to servers that speak TLS: ends, keys, refusals.
 
-use flow::actions::Action;
-use flow::events::{Event, Received};
+use flow::events::{Action, Event, Received};
 use flow::options::SendProxy;
 use telemetry::outcome::Reason;
 

@@ -5,8 +5,7 @@ mod lifetime;
 
 use std::time::Duration;
 
-use flow::actions::Action;
-use flow::events::{Event, Received};
+use flow::events::{Action, Event, Received};
 use flow::facts::Ending;
 use flow::options::SendProxy;
 use telemetry::outcome::{HandshakeKind, Reason};

@@ -8,10 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flow::actions::Action;
 use flow::buffer::Pool;
 use flow::connection::Flow;
-use flow::events::{Event, Received};
+use flow::events::{Action, Event, Received};
 use flow::facts::{Ending, Facts, Route};
 use flow::options::{Front, Offload, SendProxy, ServerTls, Settings, Timeouts};
 use telemetry::outcome::{Reason, SessionTier};
@@ -64,7 +63,6 @@ impl Stage {
         let options = ServerOptions {
             unknown_name: UnknownName::Refuse,
             tls13_sessions,
-            record_layer: crate::RECORD_LAYER,
             ..ServerOptions::new(vec![CertificateSource::whole("localhost.pem", leaf.pem())])
         };
         let resumption = resumption(7);

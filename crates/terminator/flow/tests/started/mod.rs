@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use flow::actions::Action;
-use flow::events::{Event, Received};
+use flow::events::{Action, Event, Received};
 use flow::facts::Ending;
 use flow::options::{SendProxy, Starttls};
 use telemetry::outcome::Reason;

@@ -1,5 +1,5 @@
-//! What is remembered of sessions that were deleted, so that an older datagram does not bring them
-//! back.
+//! The memory of sessions that were deleted, so that an older datagram does not bring them back,
+//! and of those that were asked for.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -32,6 +32,35 @@ impl Deleted {
 
     pub fn contains(&self, key: &Key, now_ms: u64) -> bool {
         self.until.get(key).is_some_and(|until| *until > now_ms)
+    }
+}
+
+/// Hosts that answer at once, of many. Each decides by itself, so that of fifty questions one finds
+/// nobody (by Poisson's law) and is asked again.
+const ANSWERS: u64 = 4;
+
+/// How long a question that comes again is the same one. Longer than most wait for its answer.
+const SAME_MS: u64 = 1000;
+
+/// Questions of hosts that ask all for a session: a few hosts answer, and the others when it is
+/// asked again.
+///
+/// All hosts have most sessions. If all answered, a question would cost each of many hosts a
+/// datagram, and the host that asks as many at once.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(Deleted);
+
+impl Asked {
+    /// Whether this host answers, among so many that are heard.
+    pub(crate) fn is_ours(&mut self, key: &Key, own: [u8; 8], peers: usize, now_ms: u64) -> bool {
+        let is_again = self.0.contains(key, now_ms);
+        self.0.add(*key, now_ms + SAME_MS, now_ms);
+        // Keys and numbers of hosts are random.
+        let own = u64::from_be_bytes(own);
+        let key = key.bytes().iter().fold(own, |sum, byte| {
+            (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        is_again || (key >> 32) % (peers as u64).max(1) < ANSWERS
     }
 }
 

@@ -5,23 +5,17 @@
 use std::sync::Arc;
 
 use rustls::client::UnbufferedClientConnection;
-use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
-use rustls::{CertificateError, ClientConfig, Error, ProtocolVersion};
+use rustls::{CertificateError, ClientConfig, CommonState, Error};
 use rustls_pki_types::ServerName;
 use telemetry::outcome::Reason;
 use wire::alert;
 
 use crate::context::{self, HandshakeContext, Secrets, Wanted};
-use crate::fingerprint::fingerprint_of;
-use crate::handshake::{
-    Established, HandshakeFault, Step, agreed_by, check_waiting, is_alert, not_encoded,
-    traffic_secrets,
-};
+use crate::handshake::library::{HandshakeDriver, HandshakeSide, agreed_by, version_of};
+use crate::handshake::{Established, HandshakeFault, Step};
 use crate::options::Version;
-use crate::record::{Opener, Sealer, expansion_bytes_max, record_bytes};
-use crate::traffic::Traffic;
-use crate::traffic::in_place::{InPlace, Tickets};
-use crate::traffic::library::append_encoded;
+use crate::record::{expansion_bytes_max, record_bytes};
+use crate::subject::fingerprint_of;
 use crate::verify::{is_chain_fault, is_empty_certificate, signature_fault};
 
 /// The one protocol that a server speaks only if it has selected it (RFC 9113 section 3.2). What
@@ -30,13 +24,14 @@ pub(super) const HTTP2: &[u8] = b"h2";
 
 /// The client's side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
 pub struct ClientHandshake {
-    connection: UnbufferedClientConnection,
-    /// Bytes at the front of the input that the library has been shown and has not let go of.
-    held: usize,
+    driver: HandshakeDriver<UnbufferedClientConnection, ClientSide>,
     /// Whether the client is going to speak HTTP/2, whatever server this is.
     needs_http2: bool,
     secrets: Secrets,
 }
+
+/// The rules for a server's records.
+struct ClientSide;
 
 impl ClientHandshake {
     pub(super) fn new(
@@ -47,9 +42,8 @@ impl ClientHandshake {
     ) -> Result<Self, HandshakeFault> {
         let connection = UnbufferedClientConnection::new_with_alpn(config, name, alpn);
         Ok(Self {
+            driver: HandshakeDriver::new(connection, ClientSide)?,
             needs_http2,
-            connection: connection.map_err(|error| HandshakeFault::internal(error.to_string()))?,
-            held: 0,
             secrets: Secrets::default(),
         })
     }
@@ -58,7 +52,7 @@ impl ClientHandshake {
     /// call needs no input.
     ///
     /// Only whole records are looked at. Bytes that were not consumed are to be offered again with
-    /// more behind them. After `done`, what was not consumed belongs to [`Traffic`].
+    /// more behind them. After `done`, what was not consumed belongs to the traffic.
     pub fn advance(
         &mut self,
         incoming: &mut [u8],
@@ -68,14 +62,14 @@ impl ClientHandshake {
         entering.wanted = Wanted::Traffic;
         entering.secrets = std::mem::take(&mut self.secrets);
         let entered = context::enter(entering);
-        let step = self.drive(incoming, outgoing);
+        let step = self.driver.drive(incoming, outgoing);
         self.secrets = entered.leave().secrets;
         step
     }
 
     /// Ends a handshake that is done.
     pub fn finish(self) -> Result<Established, HandshakeFault> {
-        let mut agreed = agreed_by(&self.connection)?;
+        let mut agreed = agreed_by(self.driver.common())?;
         let certificate = agreed.client_certificate.take();
         agreed.server_certificate = certificate.map(|der| fingerprint_of(&der));
         if self.needs_http2 && agreed.alpn.as_deref() != Some(HTTP2) {
@@ -83,80 +77,24 @@ impl ClientHandshake {
                 "h2 is to be spoken, which the server has not selected by ALPN",
             ));
         }
-        let unknown = || HandshakeFault::internal("unknown suite");
-        let (secrets, next) = self
-            .connection
-            .dangerous_into_kernel_connection()
-            .map_err(|error| HandshakeFault::internal(error.to_string()))?;
-        let (sequence, keys) = &secrets.tx;
-        let sealer = Sealer::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
-        let (sequence, keys) = &secrets.rx;
-        let opener = Opener::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
         let Secrets { client, server, .. } = self.secrets;
-        let traffic = traffic_secrets(&agreed, client, server)?;
-        let tickets = traffic.is_some().then(|| Tickets::new(next));
-        let layer = InPlace::new(agreed.version, sealer, None, opener, traffic, tickets);
-        let traffic = Box::new(Traffic::InPlace(layer));
+        let mut traffic = self.driver.into_traffic(&agreed, client, server)?;
+        // The kernel seals towards clients alone.
+        traffic.forget_kernel_keys();
         Ok(Established { traffic, agreed })
     }
+}
 
-    fn drive(
+impl HandshakeSide for ClientSide {
+    fn next_record(
         &mut self,
-        incoming: &mut [u8],
-        outgoing: &mut Vec<u8>,
-    ) -> Result<Step, HandshakeFault> {
-        let mut consumed = 0;
-        // The library sees one record more only when it asks: what follows the last record of the
-        // handshake is ours.
-        let mut shown = self.held;
-        loop {
-            let window = incoming.get_mut(consumed..shown).unwrap_or_default();
-            let UnbufferedStatus { discard, state, .. } =
-                self.connection.process_tls_records(window);
-            consumed += discard;
-            match state {
-                Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    append_encoded(&mut data, outgoing).map_err(not_encoded)?;
-                }
-                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
-                Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => {
-                    let done = !self.connection.is_handshaking();
-                    shown = shown.max(consumed);
-                    let rest = incoming.get(shown..).unwrap_or_default();
-                    let next = if done { None } else { self.next_record(rest)? };
-                    let Some(record_bytes) = next else {
-                        self.held = shown - consumed;
-                        check_waiting(incoming.len() - consumed)?;
-                        return Ok(Step { consumed, done });
-                    };
-                    shown += record_bytes;
-                }
-                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
-                    return Err(failed("the server sent close_notify in the handshake"));
-                }
-                Ok(_) => return Err(failed("the server sent data in the handshake")),
-                Err(error) => {
-                    let rest = incoming.get_mut(consumed..shown).unwrap_or_default();
-                    self.collect_alert(rest, outgoing);
-                    mend_alert(&error, outgoing);
-                    return Err(fault_of(&error));
-                }
-            }
-        }
-    }
-
-    /// How long the record is that `bytes` begin with, if all of it is there.
-    fn next_record(&self, bytes: &[u8]) -> Result<Option<usize>, HandshakeFault> {
-        let is_tls13 = self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
-        let version = if is_tls13 {
-            Version::Tls13
-        } else {
-            Version::Tls12
-        };
-        let length = record_bytes(bytes, expansion_bytes_max(version));
-        let is_first = self.connection.protocol_version().is_none();
-        let length = length.map_err(|fault| {
-            if is_first {
+        library: &CommonState,
+        bytes: &mut [u8],
+    ) -> Result<Option<usize>, HandshakeFault> {
+        let version = version_of(library);
+        let expansion = expansion_bytes_max(version.unwrap_or(Version::Tls12));
+        let length = record_bytes(bytes, expansion).map_err(|fault| {
+            if version.is_none() {
                 failed("the server does not speak TLS: its first bytes are no record")
             } else {
                 failed(format!("the server's side of the handshake: {fault}"))
@@ -165,23 +103,25 @@ impl ClientHandshake {
         Ok(length.filter(|length| *length <= bytes.len()))
     }
 
-    /// Appends the alert that the library has for its error; see the server's side.
-    fn collect_alert(&mut self, mut rest: &mut [u8], outgoing: &mut Vec<u8>) {
-        loop {
-            let UnbufferedStatus { discard, state, .. } = self.connection.process_tls_records(rest);
-            match state {
-                Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    let start = outgoing.len();
-                    let encoded = append_encoded(&mut data, outgoing);
-                    if encoded.is_err() || is_alert(&outgoing[start..]) {
-                        return;
-                    }
-                }
-                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
-                _ => return,
-            }
-            rest = rest.get_mut(discard..).unwrap_or_default();
+    fn closed() -> HandshakeFault {
+        failed("the server sent close_notify in the handshake")
+    }
+
+    fn has_data() -> HandshakeFault {
+        failed("the server sent data in the handshake")
+    }
+
+    fn fault_of(
+        &mut self,
+        _: &CommonState,
+        error: &Error,
+        alert: Option<usize>,
+        outgoing: &mut Vec<u8>,
+    ) -> HandshakeFault {
+        if alert.is_some() {
+            mend_alert(error, outgoing);
         }
+        fault_of(error)
     }
 }
 

@@ -264,10 +264,7 @@ fn a_server_fills_no_memory_with_tickets_for_many_names() {
 fn the_librarys_state_goes_with_the_tickets_or_with_data_and_keys_change_all_the_same() {
     let root = Authority::root("root");
     let leaf = root.leaf(&["app.example"]).issue();
-    let keeps = |connected: &Connected| match &*connected.established.traffic {
-        Traffic::InPlace(layer) => layer.keeps_tickets(),
-        Traffic::Library(_) => unreachable!("a client's records are ours"),
-    };
+    let keeps = |connected: &Connected| connected.established.traffic.keeps_tickets();
     for (tickets, exchanges) in [(0, 8), (1, 1), (4, 1)] {
         let client = client(&options(&root));
         let mut server = server(&leaf, &[&version::TLS13]);

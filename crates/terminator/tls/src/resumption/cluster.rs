@@ -18,7 +18,7 @@ use wire::cluster::{HEADER_BYTES, Header};
 use zeroize::Zeroizing;
 
 use super::key_file::SharedSecret;
-use crate::hkdf;
+use crate::secrets::hkdf;
 
 /// For all that is derived from a secret for datagrams.
 const SALT: &[u8] = b"lariat cluster datagrams 1";

@@ -19,7 +19,7 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use aws_lc_rs::rand;
 use zeroize::Zeroize;
 
-use crate::hkdf;
+use crate::secrets::hkdf;
 
 /// Length of a key's name.
 pub(super) const NAME_BYTES: usize = 8;

@@ -6,20 +6,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::digest;
-use aws_lc_rs::rand;
+use aws_lc_rs::{digest, rand};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ProducesTickets, StoresServerSessions};
+use rustls_pki_types::CertificateDer;
 use session::{Key, MemoryStore, Request, Tiers};
 use telemetry::outcome::ResumptionMiss;
 use zeroize::Zeroizing;
 
 use super::cluster::{SHARED, STAYS};
-use super::state;
 use super::ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
-use crate::context::{self, HandshakeContext, LookupResult};
-use crate::fingerprint::Fingerprint;
-use crate::provenance::Provenance;
+use crate::context::{self, HandshakeContext, LookupResult, Provenance};
+use crate::subject::Fingerprint;
 use crate::validity::Clock;
 use crate::verify::Verifier;
 
@@ -125,7 +123,7 @@ impl ServiceSessions {
     fn find_once(&self, id: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
         let mut found = Err(ResumptionMiss::Unknown);
         let judge = |entry: &[u8]| match self.own(entry) {
-            Ok((_, session)) if state::version(session) == Some(TLS12) => {
+            Ok((_, session)) if state_version(session) == Some(TLS12) => {
                 found = Err(ResumptionMiss::Mismatch);
                 false
             }
@@ -193,7 +191,7 @@ impl ResumptionPolicy {
         if self.barred.contains(&certificate) || self.only.as_ref().is_some_and(is_former) {
             return Err(ResumptionMiss::ServerCertificate);
         }
-        let chain = state::client_chain(session).ok_or(ResumptionMiss::Foreign)?;
+        let chain = client_chain(session).ok_or(ResumptionMiss::Foreign)?;
         let is_welcome = match (&self.verifier, chain.split_first()) {
             (None, shown) => shown.is_none(),
             (Some(verifier), None) => !verifier.client_auth_mandatory(),
@@ -249,7 +247,7 @@ impl StoresServerSessions for ServiceSessions {
         if id.len() > SESSION_ID_BYTES_MAX {
             return false;
         }
-        self.share(&id, &entry, state::version(&value) != Some(TLS12));
+        self.share(&id, &entry, state_version(&value) != Some(TLS12));
         // One session that renews another has been worth its place once.
         let put = if renews {
             MemoryStore::renew
@@ -352,4 +350,129 @@ pub(super) fn unix_seconds() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
+}
+
+// The library hands a session over as bytes of a form of its own, and asks nobody whether the
+// client in it is still welcome. Here as much of that form is read as is needed to ask; a test
+// compares it with the library's, and bytes of another form are no session.
+
+/// Bytes of a session, before the client's certificates.
+const VERSION_BYTES: usize = 2;
+const SUITE_BYTES: usize = 2;
+
+/// The version of the protocol that a session was made with, as hellos have it. `None` if the
+/// bytes are no session.
+pub(super) fn state_version(state: &[u8]) -> Option<usize> {
+    let mut rest = state;
+    skip_name(&mut rest)?;
+    number(&mut rest, VERSION_BYTES)
+}
+
+/// The client's chain in a session, its own certificate first; empty if it showed none. `None` if
+/// the bytes are no session.
+pub(super) fn client_chain(state: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
+    let mut rest = state;
+    skip_name(&mut rest)?;
+    take(&mut rest, VERSION_BYTES + SUITE_BYTES)?;
+    let secret_bytes = number(&mut rest, 1)?;
+    take(&mut rest, secret_bytes)?;
+    flag(&mut rest)?;
+    if !flag(&mut rest)? {
+        return Some(Vec::new());
+    }
+    let chain_bytes = number(&mut rest, 3)?;
+    let mut list = take(&mut rest, chain_bytes)?;
+    let mut chain = Vec::new();
+    while !list.is_empty() {
+        let certificate_bytes = number(&mut list, 3)?;
+        chain.push(CertificateDer::from(take(&mut list, certificate_bytes)?));
+    }
+    // An empty chain would be one that was shown and is not there.
+    (!chain.is_empty()).then_some(chain)
+}
+
+fn skip_name(rest: &mut &[u8]) -> Option<()> {
+    if flag(rest)? {
+        let name_bytes = number(rest, 1)?;
+        take(rest, name_bytes)?;
+    }
+    Some(())
+}
+
+fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
+    let (taken, left) = rest.split_at_checked(bytes)?;
+    *rest = left;
+    Some(taken)
+}
+
+/// A big-endian number of so many bytes, at most three.
+fn number(rest: &mut &[u8], bytes: usize) -> Option<usize> {
+    let digits = take(rest, bytes)?;
+    Some(
+        digits
+            .iter()
+            .fold(0, |sum, digit| sum << 8 | usize::from(*digit)),
+    )
+}
+
+fn flag(rest: &mut &[u8]) -> Option<bool> {
+    match take(rest, 1)? {
+        [0] => Some(false),
+        [1] => Some(true),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod state_tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A session with a name, a secret of two bytes and this tail.
+    fn session(tail: &[u8]) -> Vec<u8> {
+        let mut state = vec![1, 1, b'a', 3, 4, 0x13, 1, 2, 7, 7, 0];
+        state.extend_from_slice(tail);
+        state
+    }
+
+    #[test]
+    fn a_version_is_read_behind_a_name_or_none() {
+        assert_eq!(state_version(&session(&[])), Some(0x0304));
+        assert_eq!(state_version(&[0, 3, 3, 0xc0]), Some(0x0303));
+        assert_eq!(state_version(&[0, 3]), None);
+        assert_eq!(state_version(&[2, 3, 3]), None);
+    }
+
+    #[test]
+    fn a_chain_is_read_in_its_order() {
+        assert_eq!(client_chain(&session(&[0, 0])), Some(Vec::new()));
+        let two = session(&[1, 0, 0, 9, 0, 0, 1, 5, 0, 0, 2, 6, 6, 0]);
+        let chain = client_chain(&two).expect("a session");
+        assert_eq!(chain, [CertificateDer::from(&[5][..]), vec![6, 6].into()]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_session_or_none(noise: Vec<u8>) {
+            let places = noise.as_ptr_range();
+            for certificate in client_chain(&noise).unwrap_or_default() {
+                prop_assert!(places.contains(&certificate.as_ptr()) || certificate.is_empty());
+            }
+            let shown = session(&[&[1], &noise[..]].concat());
+            prop_assert!(client_chain(&shown).is_none_or(|chain| !chain.is_empty()));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_or_strange_is_no_session() {
+        let whole = session(&[1, 0, 0, 5, 0, 0, 2, 6, 6]);
+        assert!(client_chain(&whole).is_some());
+        for length in 0..whole.len() {
+            assert_eq!(client_chain(&whole[..length]), None, "{length} bytes");
+        }
+        assert_eq!(client_chain(&session(&[2])), None);
+        assert_eq!(client_chain(&session(&[1, 0, 0, 0])), None);
+        assert_eq!(client_chain(&session(&[1, 0, 0, 4, 0, 0, 2, 6])), None);
+    }
 }

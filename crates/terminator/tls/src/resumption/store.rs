@@ -18,7 +18,7 @@ use wire::store_value::{HEADER_BYTES, Header, TAG_BYTES, ValueFault};
 use zeroize::Zeroizing;
 
 use super::key_file::SharedSecret;
-use crate::hkdf;
+use crate::secrets::hkdf;
 
 /// For all that is derived from a secret for the store.
 const SALT: &[u8] = b"lariat cluster store 1";

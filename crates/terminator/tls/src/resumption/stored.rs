@@ -16,7 +16,7 @@ use session::{Machine, Memory, Options, Sealed, ValueCipher};
 use sys::words;
 use zeroize::Zeroize;
 
-use crate::hkdf;
+use crate::secrets::hkdf;
 
 const MACHINE: Machine = Machine {
     words: words::zeros,

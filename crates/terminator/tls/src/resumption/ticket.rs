@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use super::ring::{
     Found, NAME_BYTES, Name, Ring, SALT_BYTES, SubkeySalt, TicketKeyFacts, Window, nonce_of,
 };
-use crate::provenance::Provenance;
+use crate::context::Provenance;
 
 /// What a ticket begins with. Changes whenever the layout does, or the library's encoding of the
 /// state inside: a ticket of another format is no ticket, and the client gets a full handshake.
@@ -208,7 +208,7 @@ mod tests {
 
     use super::super::ring::root_of;
     use super::*;
-    use crate::provenance::AUTHENTICATED_SECONDS_MAX;
+    use crate::context::AUTHENTICATED_SECONDS_MAX;
 
     const HOUR: u64 = 3600;
     const NOON: u64 = 12 * HOUR;

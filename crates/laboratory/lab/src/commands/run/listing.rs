@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use measure::experiment::{Placement, Plan, Target};
+use measure::experiment::{ExperimentPlan, Placement, TargetDescription};
 use measure::host::HostReport;
 
-use crate::experiment::progress::minutes;
-use crate::experiment::resolved::ResolvedTarget;
-use crate::scenario::expansion::Expanded;
-use crate::scenario::form::Form;
+use crate::run::journal::minutes;
+use crate::run::needs::ResolvedTarget;
+use crate::run::scenario::expansion::Expanded;
+use crate::run::scenario::form::ScenarioForm;
 use crate::usage::{UsageError, unknown};
 
 /// All scenarios, with their time in both modes.
@@ -94,7 +94,7 @@ fn numbers(cpus: &[u16]) -> String {
 /// Every factor and value of `--only` must be one of some scenario.
 pub(super) fn check_only<'f>(
     only: &BTreeMap<String, Vec<String>>,
-    forms: impl Iterator<Item = &'f Form> + Clone,
+    forms: impl Iterator<Item = &'f ScenarioForm> + Clone,
 ) -> Result<(), UsageError> {
     let factors = || forms.clone().flat_map(|form| &form.file.factor);
     for (name, values) in only.iter().filter(|(name, _)| *name != "target") {
@@ -115,9 +115,9 @@ pub(super) fn check_only<'f>(
 
 /// What differs from when a record was begun, so that it cannot be taken up.
 pub(super) fn changed(
-    plan: &Plan,
+    plan: &ExperimentPlan,
     expanded: &[Expanded],
-    targets: &[Target],
+    targets: &[TargetDescription],
     host: &HostReport,
 ) -> Option<String> {
     let version = env!("CARGO_PKG_VERSION");

@@ -1,5 +1,5 @@
-//! Connections that differ in their record layer alone, with the client on their other end: for the
-//! tests beside it and for the fuzz target of records.
+//! An established connection and the client on its other end: for the tests beside it and for the
+//! fuzz target of records.
 
 use std::sync::Arc;
 
@@ -7,9 +7,7 @@ use testkit::authority::Authority;
 use testkit::client::ClientChoice;
 use testkit::raw_client::{APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient};
 use tls::handshake::Handshake;
-use tls::options::{
-    CertificateSource, Group, RecordLayer, ServerOptions, Suite, UnknownName, Version,
-};
+use tls::options::{CertificateSource, Group, ServerOptions, Suite, UnknownName, Version};
 use tls::policy::SuiteOrder;
 use tls::record::{Layout, RECORD_BYTES_MAX, RecordSealer};
 use tls::resumption::{Resumption, ResumptionOptions};
@@ -26,43 +24,35 @@ pub(super) const SUITES: [Suite; 6] = [
     Suite::EcdheEcdsaChaCha20Poly1305Sha256,
 ];
 
-/// A service with each layer.
-pub(super) struct Services {
-    servers: [Server; 2],
+/// A service for clients of any suite.
+pub(super) struct Service {
+    server: Server,
     authority_pem: String,
 }
 
-impl Services {
+impl Service {
     pub(super) fn new() -> Self {
         let authority = Authority::root("records");
         let pem = authority.leaf(&["localhost"]).issue().pem();
-        let server = |record_layer| {
-            let resumption = Arc::new(Resumption::new(&ResumptionOptions::new([7; 32])));
-            let options = options(record_layer, &pem);
-            let built = Server::build(&options, "web", &resumption, &SuiteOrder::default());
-            built.expect("a server").0
-        };
+        let resumption = Arc::new(Resumption::new(&ResumptionOptions::new([7; 32])));
+        let built = Server::build(&options(&pem), "web", &resumption, &SuiteOrder::default());
         Self {
-            servers: [server(RecordLayer::InPlace), server(RecordLayer::Library)],
+            server: built.expect("a server").0,
             authority_pem: authority.pem().to_owned(),
         }
     }
 
-    /// Two connections that differ in the layer alone.
-    pub(super) fn connect(&self, suite: Suite) -> [Connection; 2] {
+    pub(super) fn connect(&self, suite: Suite) -> Connection {
         let is_tls13 = suite.version() == Version::Tls13;
         let choice = ClientChoice::new(&self.authority_pem, is_tls13, &[suite.code()]);
-        self.servers
-            .each_ref()
-            .map(|server| Connection::new(server, &choice))
+        Connection::new(&self.server, &choice)
     }
 }
 
-fn options(record_layer: RecordLayer, pem: &str) -> ServerOptions {
+fn options(pem: &str) -> ServerOptions {
     ServerOptions {
         unknown_name: UnknownName::Refuse,
         groups: vec![Group::X25519],
-        record_layer,
         ..ServerOptions::new(vec![CertificateSource::whole(
             "localhost.pem",
             pem.as_bytes(),

@@ -17,8 +17,8 @@ use testkit::client::ClientChoice;
 use testkit::directory::Directory;
 use testkit::tls_server::TlsServerChoice;
 use tls::options::{
-    CertificateSource, ClientOptions, ExpectedName, Group, OfferedAlpn, PemSource, RecordLayer,
-    ServerOptions, ServerVerification, Suites, Tls13Sessions, UnknownName, Version,
+    CertificateSource, ClientOptions, ExpectedName, Group, OfferedAlpn, PemSource, ServerOptions,
+    ServerVerification, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::resumption::{Resumption, ResumptionOptions};
 use wire::address::{Address, Endpoint};
@@ -59,7 +59,6 @@ pub(super) struct ServiceKind {
     /// Connections that each server takes.
     pub(super) places: Option<u32>,
     pub(super) lifetime: Option<Duration>,
-    pub(super) is_library: bool,
     /// It is over TCP on both sides.
     pub(super) is_tcp: bool,
     /// It shares the address of the service before it, and is chosen by this name.
@@ -78,7 +77,6 @@ const fn service(name: &'static str, front: FrontKind, servers: &'static [usize]
         servers,
         places: None,
         lifetime: None,
-        is_library: false,
         is_tcp: false,
         shared_name: None,
         is_fetched: false,
@@ -146,10 +144,7 @@ pub(super) const SERVICES: [ServiceKind; 18] = [
         takes_header: true,
         ..service("plain-tls", FrontKind::Plain, &[2, 3])
     },
-    ServiceKind {
-        is_library: true,
-        ..service("smtp", FrontKind::Smtp, &[4])
-    },
+    service("smtp", FrontKind::Smtp, &[4]),
     ServiceKind {
         places: Some(1),
         ..service("limited", FrontKind::Plain, &[0])
@@ -158,10 +153,7 @@ pub(super) const SERVICES: [ServiceKind; 18] = [
         is_tcp: true,
         ..service("tcp", FrontKind::Plain, &[5, 0])
     },
-    ServiceKind {
-        is_library: true,
-        ..service("library", FrontKind::Terminate, &[2, 1])
-    },
+    service("tls-redialled", FrontKind::Terminate, &[2, 1]),
     ServiceKind {
         is_tcp: true,
         sends_header: Some(1),
@@ -461,11 +453,6 @@ fn files() -> BackOptions {
 fn front_of(kind: &ServiceKind, front: &Address, leaf: &str) -> FrontOptions {
     let tls = ServerOptions {
         unknown_name: UnknownName::Refuse,
-        record_layer: if kind.is_library {
-            RecordLayer::Library
-        } else {
-            RecordLayer::InPlace
-        },
         tls13_sessions: Tls13Sessions::Tickets,
         ..ServerOptions::new(vec![CertificateSource::whole("localhost.pem", leaf)])
     };

@@ -1,0 +1,279 @@
+//! Requests of the test server: their heads, and the reply that a query asks for.
+
+use std::time::Duration;
+
+use wire::http::{ContentEnd, HeadFault, RequestHead};
+
+/// The longest head; common servers allow 8 to 32 KiB.
+pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// A request without its content.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct OriginRequest {
+    pub(super) method: OriginMethod,
+    pub(super) query: Result<Query, QueryFault>,
+    pub(super) content: ContentEnd,
+    /// Whether the version is HTTP/1.0: no chunks, and no second request unless it asks.
+    pub(super) is_http10: bool,
+    /// Whether the client wants to go on with this connection.
+    pub(super) keeps_alive: bool,
+    /// Whether the client waits for `100 Continue` before it sends the content.
+    pub(super) expects_continue: bool,
+}
+
+/// The work that a method asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum OriginMethod {
+    /// GET, POST and PUT: the reply has a body.
+    Whole,
+    /// HEAD: the reply has none.
+    Head,
+    Other,
+}
+
+/// Reads the first head, with its length; nothing while it is incomplete.
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<(usize, OriginRequest)>, HeadFault> {
+    let head = RequestHead::parse(bytes, HEAD_BYTES_MAX, |_, _| {})?;
+    Ok(head.map(|head| {
+        let request = OriginRequest {
+            method: match head.method {
+                "GET" | "POST" | "PUT" => OriginMethod::Whole,
+                "HEAD" => OriginMethod::Head,
+                _ => OriginMethod::Other,
+            },
+            query: Query::parse(head.target),
+            content: head.content,
+            is_http10: head.is_http10,
+            keeps_alive: head.keeps_alive,
+            expects_continue: head.expects_continue,
+        };
+        (head.bytes, request)
+    }))
+}
+
+/// The reply that is wanted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Query {
+    pub(super) content: OriginContent,
+    pub(super) delay: Duration,
+    pub(super) close: bool,
+    pub(super) chunked: bool,
+    pub(super) code: u16,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum OriginContent {
+    Pattern(u64),
+    Text(&'static str),
+}
+
+/// Reasons why a path asks for nothing that there is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum QueryFault {
+    Unknown,
+    Size,
+    /// `time` is no number of milliseconds up to [`DELAY_MS_MAX`].
+    Time,
+    /// `code` is no final status.
+    Code,
+    /// `close` or `chunked` is neither 0 nor 1.
+    Switch,
+}
+
+/// Ten minutes: longer than any client waits.
+const DELAY_MS_MAX: u64 = 600_000;
+
+const HELP: &str = "Sizes: /0 /1k /64k /1m, or /?size=64k&time=20&close=1&chunked=1&code=503\n";
+
+impl Query {
+    /// The query of a request target in origin-form or absolute-form (RFC 9112, section 3.2).
+    pub(super) fn parse(target: &str) -> Result<Self, QueryFault> {
+        let target = without_authority(target);
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let mut parsed = Self::of_path(path)?;
+        for field in query.split('&') {
+            let (name, value) = field.split_once('=').unwrap_or((field, ""));
+            parsed.set(name, value)?;
+        }
+        Ok(parsed)
+    }
+
+    fn of_path(path: &str) -> Result<Self, QueryFault> {
+        let content = match path {
+            // In absolute-form the path may be empty (RFC 9110, section 4.2.3).
+            "" | "/" => OriginContent::Text(HELP),
+            _ => {
+                let size = path.strip_prefix('/').and_then(parse_size);
+                OriginContent::Pattern(size.ok_or(QueryFault::Unknown)?)
+            }
+        };
+        Ok(Self {
+            content,
+            delay: Duration::ZERO,
+            close: false,
+            chunked: false,
+            code: 200,
+        })
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), QueryFault> {
+        match name {
+            "size" => {
+                self.content = OriginContent::Pattern(parse_size(value).ok_or(QueryFault::Size)?)
+            }
+            "time" => self.delay = parse_delay(value).ok_or(QueryFault::Time)?,
+            "code" => self.code = parse_code(value).ok_or(QueryFault::Code)?,
+            "close" => self.close = parse_switch(value).ok_or(QueryFault::Switch)?,
+            "chunked" => self.chunked = parse_switch(value).ok_or(QueryFault::Switch)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// `http://host/path` as `/path`: some clients speak to a server as to a proxy.
+fn without_authority(target: &str) -> &str {
+    let Some((_, rest)) = target
+        .split_once("://")
+        .filter(|_| !target.starts_with('/'))
+    else {
+        return target;
+    };
+    rest.find(['/', '?']).map_or("", |at| &rest[at..])
+}
+
+/// `512`, `64k`, `1m`, `10g`: the letters are powers of 1024.
+fn parse_size(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.as_bytes().last()? {
+        b'k' | b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'm' | b'M' => (&text[..text.len() - 1], 1 << 20),
+        b'g' | b'G' => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    parse_number(digits)?
+        .checked_mul(unit)
+        .filter(|&bytes| bytes <= SIZE_BYTES_MAX)
+}
+
+/// 1 EiB: positions in a reply with its framing stay far from 64 bits.
+const SIZE_BYTES_MAX: u64 = 1 << 60;
+
+fn parse_delay(text: &str) -> Option<Duration> {
+    let ms = parse_number(text).filter(|&ms| ms <= DELAY_MS_MAX)?;
+    Some(Duration::from_millis(ms))
+}
+
+/// A status that ends an exchange; 1xx announces another.
+fn parse_code(text: &str) -> Option<u16> {
+    let code = u16::try_from(parse_number(text)?).ok()?;
+    (200..600).contains(&code).then_some(code)
+}
+
+fn parse_switch(text: &str) -> Option<bool> {
+    match text {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// Digits alone: `parse` would take a sign.
+fn parse_number(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_understood_when_it_is_complete() {
+        for (name, method) in [
+            ("GET", OriginMethod::Whole),
+            ("PUT", OriginMethod::Whole),
+            ("HEAD", OriginMethod::Head),
+            ("DELETE", OriginMethod::Other),
+        ] {
+            let text = format!("{name} /1k HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n");
+            let request = OriginRequest {
+                method,
+                query: Query::parse("/1k"),
+                content: ContentEnd::Length(7),
+                is_http10: false,
+                keeps_alive: true,
+                expects_continue: false,
+            };
+            let end = text.len();
+            assert_eq!(parse(text.repeat(2).as_bytes()), Ok(Some((end, request))));
+            assert_eq!(parse(&text.as_bytes()[..end - 1]), Ok(None));
+        }
+    }
+}
+
+#[cfg(test)]
+mod query_tests {
+    use super::*;
+
+    fn size(target: &str) -> Result<u64, QueryFault> {
+        match Query::parse(target)?.content {
+            OriginContent::Pattern(bytes) => Ok(bytes),
+            OriginContent::Text(text) => panic!("{text}"),
+        }
+    }
+
+    #[test]
+    fn a_path_is_a_size() {
+        assert_eq!(size("/0"), Ok(0));
+        assert_eq!(size("/512"), Ok(512));
+        assert_eq!(size("/1k"), Ok(1024));
+        assert_eq!(size("/64K"), Ok(65_536));
+        assert_eq!(size("/1m"), Ok(1 << 20));
+        assert_eq!(size("/10g"), Ok(10 << 30));
+        assert_eq!(
+            size("/1k?n=7"),
+            Ok(1024),
+            "a number for the client's own use"
+        );
+        assert_eq!(size("http://127.0.0.1:8000/1k"), Ok(1024));
+        assert_eq!(size("http://origin?size=3"), Ok(3));
+    }
+
+    #[test]
+    fn a_query_says_the_rest() {
+        let query = Query::parse("/?size=64k&time=20&close=1&chunked=1&code=503").unwrap();
+        let wanted = Query {
+            content: OriginContent::Pattern(65_536),
+            delay: Duration::from_millis(20),
+            close: true,
+            chunked: true,
+            code: 503,
+        };
+        assert_eq!(query, wanted);
+        assert_eq!(size("/1k?size=2"), Ok(2), "the query has the last word");
+    }
+
+    #[test]
+    fn the_root_alone_is_for_people() {
+        for target in ["/", "http://origin", "/?time=5"] {
+            let query = Query::parse(target).unwrap();
+            assert_eq!(query.content, OriginContent::Text(HELP), "{target}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_unknown_and_what_is_wrong_is_named() {
+        for target in ["*", "1k", "/index.html", "/k", "/1kb", "/-1", "/+1", "/1k/"] {
+            assert_eq!(size(target), Err(QueryFault::Unknown), "{target}");
+        }
+        assert_eq!(size("/99999999999999999999"), Err(QueryFault::Unknown));
+        assert_eq!(size("/18446744073709551615g"), Err(QueryFault::Unknown));
+        assert_eq!(size("/?size=x"), Err(QueryFault::Size));
+        assert_eq!(size("/?size="), Err(QueryFault::Size));
+        assert_eq!(size("/?time=600001"), Err(QueryFault::Time));
+        assert_eq!(size("/?code=199"), Err(QueryFault::Code));
+        assert_eq!(size("/?code=600"), Err(QueryFault::Code));
+        assert_eq!(size("/?close=yes"), Err(QueryFault::Switch));
+        assert_eq!(size("/?chunked"), Err(QueryFault::Switch));
+    }
+}

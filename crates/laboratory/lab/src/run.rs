@@ -1,0 +1,428 @@
+//! A run of experiments: configurations are measured in their order, and each measurement is
+//! recorded at once.
+//!
+//! A scenario (`scenario`, data in `scenarios/`) asks a question and lists the values of its
+//! factors; `scenario::expansion` makes configurations of it, and `needs` finds which of them this
+//! host can measure, with which programs and on which CPUs. [`ExperimentRun::run`] shuffles the
+//! rounds, lets `measurement` measure one configuration after the other, and gives each result to
+//! `journal`, which writes the record and reports the progress.
+//!
+//! Owns the order and the end of a run. Arguments are read by `commands`, servers are started by
+//! `targets`, and the form of the record is the crate `measure`'s.
+
+pub(crate) mod journal;
+pub(crate) mod measurement;
+pub(crate) mod needs;
+pub(crate) mod scenario;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use measure::experiment::{self, Configuration, Ended, FailureKind, RunEvent};
+use measure::metric::Metric;
+
+use crate::console::Console;
+use crate::load::destination::RecordDate;
+use crate::targets::certificates::TargetCertificates;
+use crate::targets::form::TestTarget;
+use crate::targets::program::TargetProgram;
+
+use journal::{Journal, JournalFault, RunProgress};
+use measurement::failure::{Cancel, MeasurementFailure};
+use measurement::{Bench, MeasuredSubject};
+use needs::{Means, ResolvedTarget};
+use scenario::expansion::Expanded;
+use scenario::settings::Planned;
+
+/// A configuration is given up after this number of failures in a row.
+const FAILURES_MAX: u32 = 2;
+
+/// All that a run goes by.
+pub(crate) struct ExperimentRun<'a> {
+    pub(crate) plan: &'a experiment::ExperimentPlan,
+    pub(crate) scenarios: &'a [Expanded],
+    pub(crate) resolved: &'a [ResolvedTarget],
+    pub(crate) means: Means,
+    /// The folder of the run: programs read and write there.
+    pub(crate) folder: &'a Path,
+    pub(crate) cancel: &'a dyn Cancel,
+    pub(crate) console: Console,
+    /// Whether only faults are reported.
+    pub(crate) is_quiet: bool,
+}
+
+/// The result of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunTally {
+    /// Configurations with a measurement or more.
+    pub(crate) measured: usize,
+    /// Configurations with fewer measurements than were planned.
+    pub(crate) lacking: usize,
+    pub(crate) is_complete: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunFault {
+    #[error(transparent)]
+    Journal(#[from] JournalFault),
+    #[error("{0}")]
+    Ground(String),
+}
+
+/// Repeats that the record holds already, by scenario and configuration.
+#[derive(Debug, Default)]
+pub(crate) struct RecordedPast(BTreeMap<(String, String), DoneRepeat>);
+
+#[derive(Clone, Debug, Default)]
+struct DoneRepeat {
+    repeats: BTreeSet<u32>,
+    measurements: u32,
+    failures: u32,
+}
+
+impl RecordedPast {
+    /// The repeats of a record that is resumed. `with_failures`: what failed is not measured again.
+    pub(crate) fn of(record: &experiment::Experiment, with_failures: bool) -> Self {
+        let measured = record.measurements.iter();
+        let measured = measured.map(|it| (it.repeat, true, &it.scenario, &it.configuration));
+        let failed = record.failures.iter().filter(|_| with_failures);
+        let failed = failed.map(|it| (it.repeat, false, &it.scenario, &it.configuration));
+        // In the order of repeats, in which failures are in a row.
+        let mut all: Vec<_> = measured.chain(failed).collect();
+        all.sort_by_key(|(repeat, ..)| *repeat);
+        let mut past = Self::default();
+        for (repeat, is_measured, scenario, configuration) in all {
+            past.add(scenario, configuration, repeat, is_measured);
+        }
+        past
+    }
+
+    fn add(&mut self, scenario: &str, configuration: &str, repeat: u32, is_measured: bool) {
+        let key = (scenario.to_owned(), configuration.to_owned());
+        let done = self.0.entry(key).or_default();
+        done.repeats.insert(repeat);
+        if is_measured {
+            done.measurements += 1;
+            done.failures = 0;
+        } else {
+            done.failures += 1;
+        }
+    }
+
+    fn done(&self, planned: &Planned) -> DoneRepeat {
+        let key = (planned.scenario.clone(), planned.configuration.key.clone());
+        self.0.get(&key).cloned().unwrap_or_default()
+    }
+}
+
+impl ExperimentRun<'_> {
+    /// Makes and records all measurements that the record lacks.
+    ///
+    /// # Errors
+    /// [`RunFault`]; what was measured until then is in the record.
+    pub(crate) fn run(
+        &self,
+        journal: &mut Journal,
+        past: RecordedPast,
+    ) -> Result<RunTally, RunFault> {
+        let ground = |fault: &dyn std::fmt::Display| RunFault::Ground(fault.to_string());
+        let certificates = TargetCertificates::new(self.folder).map_err(|fault| ground(&fault))?;
+        let bench = Bench::start(&certificates, self.folder, &self.plan.placement);
+        let bench = bench.map_err(|failure| ground(&failure.why()))?;
+        let (count, time) = self.remaining(&past);
+        let mut running = RunInProgress {
+            run: self,
+            bench,
+            journal,
+            past,
+            progress: RunProgress::new(self.console, self.is_quiet, count, time),
+        };
+        let mut is_complete = true;
+        for (index, expanded) in self.scenarios.iter().enumerate() {
+            running.record_unsupported(expanded)?;
+            if !running.measure_all(index, expanded)? {
+                is_complete = false;
+                break;
+            }
+        }
+        let at = now();
+        let past = running.past;
+        journal.append(&RunEvent::Ended(Ended { at, is_complete }))?;
+        Ok(self.tally(&past, is_complete))
+    }
+
+    /// Configurations that can be measured on this host.
+    fn open<'e>(&'e self, expanded: &'e Expanded) -> impl Iterator<Item = &'e Planned> {
+        let is_open = |planned: &&Planned| {
+            let has = |name| self.program_of(name).is_some();
+            has(&planned.server)
+                && planned.client.program().is_none_or(has)
+                && planned.origin.as_deref().is_none_or(has)
+                && self.means.lack(planned).is_none()
+        };
+        expanded.supported().filter(is_open)
+    }
+
+    fn program_of(&self, target: &str) -> Option<(&TestTarget, &TargetProgram)> {
+        let one = self.resolved.iter().find(|one| one.target.name == target)?;
+        Some((&one.target, one.program.as_ref().ok()?))
+    }
+
+    /// How many measurements are to be made, and how long they take.
+    fn remaining(&self, past: &RecordedPast) -> (usize, Duration) {
+        let scenarios = self.scenarios.iter();
+        let open = scenarios.flat_map(|expanded| self.open(expanded));
+        open.fold((0, Duration::ZERO), |(count, time), planned| {
+            let done = past.done(planned).repeats;
+            let left = (0..planned.repeats).filter(|repeat| !done.contains(repeat));
+            let left = left.count() as u32;
+            (count + left as usize, time + planned.estimate() * left)
+        })
+    }
+
+    fn tally(&self, past: &RecordedPast, is_complete: bool) -> RunTally {
+        let mut tally = RunTally {
+            is_complete,
+            ..RunTally::default()
+        };
+        let scenarios = self.scenarios.iter();
+        for planned in scenarios.flat_map(Expanded::supported) {
+            let measurements = past.done(planned).measurements;
+            tally.measured += usize::from(measurements > 0);
+            tally.lacking += usize::from(measurements < planned.repeats);
+        }
+        tally
+    }
+}
+
+struct RunInProgress<'r, 'a, 'b> {
+    run: &'r ExperimentRun<'a>,
+    bench: Bench<'b>,
+    journal: &'r mut Journal,
+    past: RecordedPast,
+    progress: RunProgress,
+}
+
+impl RunInProgress<'_, '_, '_> {
+    /// Reports and records once what this host has too little for.
+    fn record_unsupported(&mut self, expanded: &Expanded) -> Result<(), RunFault> {
+        let ExperimentRun { console, means, .. } = *self.run;
+        let mut wanted = expanded.supported();
+        if let Some(planned) = wanted.find(|planned| means.must_share(planned)) {
+            let (name, cpus) = (&planned.scenario, means.cpus);
+            let workers = planned.spec.workers;
+            console.warn(format_args!(
+                "{name}: servers with {workers} workers and the load share {cpus} CPUs"
+            ));
+            console.hint("their measurements say so; a host with more CPUs measures better");
+        }
+        let mut reported = BTreeSet::new();
+        for planned in expanded.supported() {
+            let Some((why, hint)) = means.lack(planned) else {
+                continue;
+            };
+            if reported.insert((why.clone(), hint.clone())) {
+                let (name, key) = (&planned.scenario, &planned.configuration.key);
+                console.warn(format_args!("{name}: {key}: {why}"));
+                console.hint(hint);
+            }
+            if !self.past.done(planned).repeats.contains(&0) {
+                self.record_failure(planned, 0, FailureKind::Unsupported, &why)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it came to the end of the scenario.
+    fn measure_all(&mut self, index: usize, expanded: &Expanded) -> Result<bool, RunFault> {
+        let run = self.run;
+        let open: Vec<_> = run.open(expanded).collect();
+        let configurations: Vec<_> = open.iter().map(|planned| &planned.configuration).collect();
+        let metrics = &expanded.scenario.metrics;
+        for repeat in 0..expanded.scenario.repeats {
+            for place in round(&configurations, run.plan.seed, index, repeat) {
+                if run.cancel.is_requested() || !self.measure(open[place], repeat, metrics)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the run goes on.
+    fn measure(
+        &mut self,
+        planned: &Planned,
+        repeat: u32,
+        metrics: &[Metric],
+    ) -> Result<bool, RunFault> {
+        let Some((target, program)) = self.run.program_of(&planned.server) else {
+            return Ok(true);
+        };
+        let done = self.past.done(planned);
+        if done.repeats.contains(&repeat) || done.failures >= FAILURES_MAX {
+            return Ok(true);
+        }
+        let client = planned.client.program();
+        let subject = MeasuredSubject {
+            planned,
+            target,
+            program,
+            client: client.and_then(|name| self.run.program_of(name)),
+            origin: planned
+                .origin
+                .as_deref()
+                .and_then(|name| self.run.program_of(name)),
+            repeat,
+        };
+        let failure = match self.bench.measure(subject, self.run.cancel) {
+            Ok(measurement) => {
+                self.progress.measured(planned, metrics, &measurement);
+                self.journal
+                    .append(&RunEvent::Measured(Box::new(measurement)))?;
+                let key = &planned.configuration.key;
+                self.past.add(&planned.scenario, key, repeat, true);
+                return Ok(true);
+            }
+            // A signal ends servers too, which then fail.
+            Err(_) if self.run.cancel.is_requested() => return Ok(false),
+            Err(MeasurementFailure::Cancelled) => return Ok(false),
+            Err(failure) => failure,
+        };
+        self.progress.failed(planned, &failure);
+        let kind = match failure {
+            MeasurementFailure::Void(_) => FailureKind::Void,
+            _ => FailureKind::Failed,
+        };
+        self.record_failure(planned, repeat, kind, failure.why())?;
+        Ok(true)
+    }
+
+    fn record_failure(
+        &mut self,
+        planned: &Planned,
+        repeat: u32,
+        kind: FailureKind,
+        why: &str,
+    ) -> Result<(), RunFault> {
+        let failure = experiment::FailedRepeat {
+            scenario: planned.scenario.clone(),
+            configuration: planned.configuration.key.clone(),
+            repeat,
+            at: now(),
+            kind,
+            why: why.to_owned(),
+        };
+        self.past
+            .add(&failure.scenario, &failure.configuration, repeat, false);
+        Ok(self.journal.append(&RunEvent::Failed(failure))?)
+    }
+}
+
+/// RFC 3339, UTC.
+pub(crate) fn now() -> String {
+    RecordDate::of(SystemTime::now()).to_string()
+}
+
+/// A source of chance that repeats itself with the same seed: SplitMix64 (Steele, Lea, Flood 2014).
+struct ShuffleChance(u64);
+
+impl ShuffleChance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn shuffle<T>(&mut self, list: &mut [T]) {
+        for last in (1..list.len()).rev() {
+            // The bias of the remainder is below one in 10¹⁵.
+            let other = (self.next() % (last as u64 + 1)) as usize;
+            list.swap(last, other);
+        }
+    }
+}
+
+/// The order of a round: places in the list of configurations.
+pub(crate) fn round(
+    configurations: &[&Configuration],
+    seed: u64,
+    scenario: usize,
+    repeat: u32,
+) -> Vec<usize> {
+    let own = seed ^ ((scenario as u64) << 32) ^ u64::from(repeat);
+    let mut chance = ShuffleChance(own);
+    let mut choices: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (place, planned) in configurations.iter().enumerate() {
+        choices.entry(&planned.values).or_default().push(place);
+    }
+    let mut choices: Vec<_> = choices.into_values().collect();
+    chance.shuffle(&mut choices);
+    for targets in &mut choices {
+        chance.shuffle(targets);
+    }
+    choices.concat()
+}
+
+#[cfg(test)]
+mod order_tests {
+    use super::*;
+
+    fn configurations() -> Vec<Configuration> {
+        let levels = ["1", "2", "3", "4"];
+        let all = levels
+            .iter()
+            .flat_map(|level| ["a", "b", "c"].map(|target| (level, target)));
+        all.map(|(level, target)| Configuration {
+            key: format!("target={target} n={level}"),
+            target: target.to_owned(),
+            values: BTreeMap::from([("n".to_owned(), (*level).to_owned())]),
+            command: Vec::new(),
+            unsupported: None,
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_round_has_every_configuration_once_and_targets_side_by_side() {
+        let configurations = configurations();
+        let all: Vec<_> = configurations.iter().collect();
+        let first = round(&all, 1, 0, 0);
+        let mut sorted = first.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..configurations.len()).collect::<Vec<_>>());
+        for three in first.chunks(3) {
+            let of = |place: usize| &configurations[place].values;
+            assert!(three.iter().all(|place| of(*place) == of(three[0])));
+        }
+    }
+
+    #[test]
+    fn chance_repeats_itself_and_differs_by_round() {
+        let configurations = configurations();
+        let all: Vec<_> = configurations.iter().collect();
+        assert_eq!(round(&all, 7, 1, 2), round(&all, 7, 1, 2));
+        let others = [
+            round(&all, 8, 1, 2),
+            round(&all, 7, 1, 3),
+            round(&all, 7, 2, 2),
+        ];
+        assert!(others.iter().any(|other| *other != round(&all, 7, 1, 2)));
+    }
+
+    #[test]
+    fn every_place_is_as_likely() {
+        let configurations = configurations();
+        let all: Vec<_> = configurations.iter().collect();
+        let mut first = [0; 12];
+        for seed in 0..1200 {
+            first[round(&all, seed, 0, 0)[0]] += 1;
+        }
+        assert!(
+            first.iter().all(|count| (60..150).contains(count)),
+            "{first:?}"
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! Traces of a run: the record on disk, event by event, and its progress on the terminal.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use measure::experiment::{Experiment, Measurement, RunEvent};
+use measure::metric::{Metric, MetricUnit};
+use measure::record::LoadRecordFault;
+
+use super::measurement::failure::MeasurementFailure;
+use super::scenario::settings::Planned;
+use crate::console::Console;
+use crate::load::destination::RecordDate;
+
+/// An open record, which no other run writes meanwhile.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JournalFault {
+    #[error("{} is there already", .0.display())]
+    Taken(PathBuf),
+    #[error("there is no record {}", .0.display())]
+    Absent(PathBuf),
+    #[error("another run writes to {}", .0.display())]
+    Busy(PathBuf),
+    #[error("{}: {error}", path.display())]
+    Refused { path: PathBuf, error: io::Error },
+    #[error("{}: {fault}", path.display())]
+    Unreadable {
+        path: PathBuf,
+        fault: LoadRecordFault,
+    },
+}
+
+impl Journal {
+    /// Creates one: there, or, if no path was given, in the working directory under a free name.
+    pub(crate) fn create(path: Option<&Path>, now: RecordDate) -> Result<Self, JournalFault> {
+        if let Some(path) = path {
+            return Self::create_at(path.to_owned());
+        }
+        let stem = format!("lariat-run-{}", now.compact());
+        for number in 2_u32.. {
+            let path = match number {
+                2 => PathBuf::from(format!("{stem}.jsonl")),
+                _ => PathBuf::from(format!("{stem}-{}.jsonl", number - 1)),
+            };
+            match Self::create_at(path) {
+                Err(JournalFault::Taken(_)) => {}
+                made => return made,
+            }
+        }
+        Err(JournalFault::Taken(stem.into()))
+    }
+
+    fn create_at(path: PathBuf) -> Result<Self, JournalFault> {
+        let made = OpenOptions::new().append(true).create_new(true).open(&path);
+        match made {
+            Ok(file) => locked(file, path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(JournalFault::Taken(path))
+            }
+            Err(error) => Err(JournalFault::Refused { path, error }),
+        }
+    }
+
+    /// Opens one to go on with it, and returns what it holds. An unfinished line is removed.
+    pub(crate) fn resume(path: &Path) -> Result<(Experiment, Self), JournalFault> {
+        let refused = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => JournalFault::Absent(path.to_owned()),
+            _ => JournalFault::Refused {
+                path: path.to_owned(),
+                error,
+            },
+        };
+        let file = OpenOptions::new().read(true).append(true).open(path);
+        let mut journal = locked(file.map_err(refused)?, path.to_owned())?;
+        let text = io::read_to_string(&journal.file).map_err(refused)?;
+        let experiment = Experiment::parse(&text).map_err(|fault| JournalFault::Unreadable {
+            path: path.to_owned(),
+            fault,
+        })?;
+        let whole = text.rfind('\n').map_or(0, |end| end as u64 + 1);
+        journal.file.set_len(whole).map_err(refused)?;
+        journal.file.seek(SeekFrom::End(0)).map_err(refused)?;
+        Ok((experiment, journal))
+    }
+
+    /// Adds a line. If that fails half-way, the half is removed, and the file if it is empty then.
+    ///
+    /// # Errors
+    /// [`JournalFault::Refused`]: a full disk, for one.
+    pub(crate) fn append(&mut self, event: &RunEvent) -> Result<(), JournalFault> {
+        let before = self.file.metadata().map(|facts| facts.len());
+        let written = self
+            .file
+            .write_all(format!("{}\n", event.to_line()).as_bytes());
+        written.map_err(|error| {
+            // It was refused room; giving some back is not.
+            let _ = match before {
+                Ok(0) => fs::remove_file(&self.path),
+                Ok(length) => self.file.set_len(length),
+                Err(_) => Ok(()),
+            };
+            JournalFault::Refused {
+                path: self.path.clone(),
+                error,
+            }
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn locked(file: File, path: PathBuf) -> Result<Journal, JournalFault> {
+    match sys::file::lock(&file) {
+        Ok(true) => Ok(Journal { file, path }),
+        Ok(false) => Err(JournalFault::Busy(path)),
+        Err(error) => Err(JournalFault::Refused { path, error }),
+    }
+}
+
+impl JournalFault {
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            Self::Taken(path) => format!(
+                "--resume {} takes it up, if it is a record of a run; else --record names another \
+                 file",
+                path.display()
+            ),
+            Self::Absent(_) => "--resume names the record of a run that was stopped".to_owned(),
+            Self::Busy(_) => "wait until it has ended, or begin a record of your own".to_owned(),
+            Self::Refused { .. } => {
+                "--record names a file in a folder with room that we may write to".to_owned()
+            }
+            Self::Unreadable { fault, .. } => match fault {
+                LoadRecordFault::Foreign(_) => {
+                    "--resume names a record that `lariat-lab run` has begun".to_owned()
+                }
+                LoadRecordFault::Format(_) => {
+                    "take it up with the build that began it, or begin anew".to_owned()
+                }
+                LoadRecordFault::Damaged(_) | LoadRecordFault::DamagedLine(..) => {
+                    "take away the damaged line, or begin anew".to_owned()
+                }
+            },
+        }
+    }
+}
+
+/// How far a run has come.
+#[derive(Debug)]
+pub(crate) struct RunProgress {
+    console: Console,
+    is_quiet: bool,
+    total: usize,
+    done: usize,
+    /// How long the rest takes, by the plan.
+    left: Duration,
+    /// How long what was done takes by the plan, and when it began.
+    planned: Duration,
+    begun: Instant,
+}
+
+impl RunProgress {
+    /// The progress of a run with `total` measurements to make, which will take `left`.
+    pub(crate) fn new(console: Console, is_quiet: bool, total: usize, left: Duration) -> Self {
+        Self {
+            console,
+            is_quiet,
+            total,
+            done: 0,
+            left,
+            planned: Duration::ZERO,
+            begun: Instant::now(),
+        }
+    }
+
+    pub(crate) fn measured(
+        &mut self,
+        planned: &Planned,
+        metrics: &[Metric],
+        measurement: &Measurement,
+    ) {
+        self.step(planned);
+        if !self.is_quiet {
+            let metrics = metrics.iter().take(2);
+            let values = metrics.filter_map(|metric| value(*metric, measurement));
+            self.say(planned, &values.collect::<Vec<_>>().join(", "));
+        }
+    }
+
+    /// Printed even if quiet was asked for.
+    pub(crate) fn failed(&mut self, planned: &Planned, failure: &MeasurementFailure) {
+        self.step(planned);
+        let kind = match failure {
+            MeasurementFailure::Void(_) => "void",
+            _ => "failed",
+        };
+        self.say(planned, &format!("{kind}: {}", failure.why()));
+    }
+
+    fn step(&mut self, planned: &Planned) {
+        self.done += 1;
+        self.left = self.left.saturating_sub(planned.estimate());
+        self.planned += planned.estimate();
+    }
+
+    fn say(&self, planned: &Planned, what: &str) {
+        let width = self.total.to_string().len();
+        let key = planned.configuration.key.trim_start_matches("target=");
+        let left = self.time_left();
+        self.console.say(format_args!(
+            "[{:>width$}/{}, {left}] {}: {key}: {what}",
+            self.done, self.total, planned.scenario
+        ));
+    }
+
+    /// By the plan, and by how much longer than planned it took so far.
+    fn time_left(&self) -> String {
+        let mut left = self.left;
+        if !self.planned.is_zero() {
+            let factor = self.begun.elapsed().as_secs_f64() / self.planned.as_secs_f64();
+            left = left.mul_f64(factor.clamp(0.1, 10.0));
+        }
+        match left.as_secs() {
+            0 => "done".to_owned(),
+            _ => format!("{} left", minutes(left)),
+        }
+    }
+}
+
+pub(crate) fn minutes(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ ..=90 => format!("{seconds} s"),
+        seconds => format!("{} min", (seconds + 30) / 60),
+    }
+}
+
+fn value(metric: Metric, measurement: &Measurement) -> Option<String> {
+    let value = metric.fitted(metric.of(measurement)?);
+    let is_rate = metric.unit() == MetricUnit::PerSecond;
+    let unit = if is_rate { "/s" } else { "" };
+    Some(format!("{} {value}{unit}", metric.head()))
+}
+
+#[cfg(test)]
+mod progress_tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        for (seconds, text) in [(0, "0 s"), (90, "90 s"), (91, "2 min"), (3599, "60 min")] {
+            assert_eq!(minutes(Duration::from_secs(seconds)), text);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Requests of a measurement beside its load: how the server serves, commands while it is loaded,
+//! and the load of another program.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use measure::choice::Kind;
+use measure::record::HandshakeCounts;
+
+use super::failure::{Cancel, MeasurementFailure};
+use crate::process::{ChildFault, GuardedChild, first_lines};
+use crate::targets::form::OutputNumbers;
+use crate::targets::form::{ServerSpec, TestTarget};
+use crate::targets::server::REQUEST_LOG;
+use crate::targets::templates;
+use crate::targets::templates::ClientValues;
+
+/// All requests of a log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct LoggedRequests {
+    pub(crate) succeeded: u64,
+    /// Handshakes of the connections that the requests came by.
+    pub(crate) handshakes: Vec<HandshakeCounts>,
+}
+
+/// The requests that the server of this folder logged since it started, or since they were read.
+///
+/// # Errors
+/// There is no log, or it is malformed.
+pub(crate) fn read(folder: &Path, spec: &ServerSpec) -> Result<LoggedRequests, MeasurementFailure> {
+    let path = folder.join(REQUEST_LOG);
+    let failed =
+        |why: &dyn Display| MeasurementFailure::Failed(format!("{}: {why}", path.display()));
+    let log = fs::read_to_string(&path).map_err(|fault| failed(&fault))?;
+    // It grows by megabytes, and the run's folder stays until its end.
+    let _ = fs::remove_file(&path);
+    parse(&log, spec).ok_or_else(|| failed(&"a line is malformed"))
+}
+
+/// Reads a log of nginx: `$ssl_protocol $ssl_cipher $ssl_curve $ssl_session_reused $status
+/// $connection_requests` in each line, `-` for what is empty. By what a resumed session was
+/// resumed the log does not say, but the server was asked for.
+fn parse(log: &str, spec: &ServerSpec) -> Option<LoggedRequests> {
+    let mut requests = LoggedRequests::default();
+    let mut counts = BTreeMap::<(&str, &str, &str, bool), u64>::new();
+    for line in log.lines() {
+        let mut fields = line.split(' ');
+        let mut next = || fields.next();
+        let (version, suite, group) = (next()?, next()?, next()?);
+        let is_resumed = next()? == "r";
+        requests.succeeded += u64::from(next()?.starts_with('2'));
+        if next()? == "1" {
+            *counts
+                .entry((version, suite, group, is_resumed))
+                .or_default() += 1;
+        }
+    }
+    let handshakes = counts.into_iter();
+    let handshakes =
+        handshakes.map(
+            |((version, suite, group, is_resumed), count)| HandshakeCounts {
+                kind: match (is_resumed, version, spec.tickets) {
+                    (false, ..) => Kind::Full,
+                    (true, "TLSv1.3", _) => Kind::Psk,
+                    (true, _, true) => Kind::Ticket,
+                    (true, _, false) => Kind::SessionId,
+                },
+                version: version.to_owned(),
+                suite: suite.to_owned(),
+                group: (group != "-").then(|| group.to_ascii_lowercase()),
+                signature: None,
+                alpn: None,
+                retried: false,
+                early_data_accepted: None,
+                count,
+            },
+        );
+    requests.handshakes = handshakes.collect();
+    Some(requests)
+}
+
+/// Between two looks at whether it has ended.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The command, not yet run.
+#[derive(Debug)]
+pub(crate) struct EventCommand {
+    name: &'static str,
+    words: Vec<OsString>,
+    /// The client's CPUs: what is measured must not be disturbed.
+    cpus: Vec<u16>,
+    folder: PathBuf,
+}
+
+/// An event that befalls a server under load, once.
+#[derive(Debug)]
+pub(crate) struct ServerEvent {
+    /// When, from the end of the warm-up.
+    pub(crate) at: Duration,
+    pub(crate) command: EventCommand,
+}
+
+impl EventCommand {
+    /// That of these words, in which `{{program}}` and `{{folder}}` are replaced.
+    pub(super) fn new(
+        name: &'static str,
+        words: &[String],
+        program: &Path,
+        folder: &Path,
+        cpus: &[u16],
+    ) -> Self {
+        let (path, own) = (program.to_string_lossy(), folder.to_string_lossy());
+        let words = words.iter().map(|word| {
+            let word = word.replace("{{program}}", &path);
+            word.replace("{{folder}}", &own).into()
+        });
+        Self {
+            name,
+            words: words.collect(),
+            cpus: cpus.to_owned(),
+            folder: folder.to_owned(),
+        }
+    }
+
+    pub(super) fn start(&self) -> Result<GuardedChild, ChildFault> {
+        let output = self.folder.join(format!("{}.output", self.name));
+        GuardedChild::start(&self.words, &self.cpus, &self.folder, &output)
+    }
+
+    /// Judges it by how it ended.
+    ///
+    /// # Errors
+    /// It failed.
+    pub(super) fn judge(&self, child: &mut GuardedChild) -> Result<(), MeasurementFailure> {
+        if child.ended().is_some_and(|how| how.ends_with(" 0")) {
+            return Ok(());
+        }
+        let said = first_lines(&child.output());
+        let name = self.name;
+        Err(MeasurementFailure::Failed(format!(
+            "the command `{name}` failed: {said}"
+        )))
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// It failed.
+    pub(super) fn run(&self) -> Result<(), MeasurementFailure> {
+        let mut child = self.start()?;
+        while child.ended().is_none() {
+            thread::sleep(PAUSE);
+        }
+        self.judge(&mut child)
+    }
+}
+
+/// A load that takes longer hangs.
+const FETCH_MAX: Duration = Duration::from_secs(180);
+
+/// Between two checks whether it has ended.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// The result of one run of a program.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Fetched {
+    pub(crate) counted: OutputNumbers,
+    /// How long it took, by its own clock, or else by ours with its start and end.
+    pub(crate) took: Duration,
+    /// Resident memory of the server while the program ran, at its most.
+    pub(crate) server_bytes: u64,
+    /// The same of the program itself.
+    pub(crate) client_bytes: u64,
+}
+
+/// Runs it once, in its folder.
+///
+/// # Errors
+/// It cannot be started, fails, hangs, or does not print its numbers; or it was cancelled.
+pub(crate) fn fetch(
+    client: &TestTarget,
+    values: &ClientValues<'_>,
+    cpus: &[u16],
+    server_bytes: impl Fn() -> u64,
+    cancel: &dyn Cancel,
+) -> Result<Fetched, MeasurementFailure> {
+    let mut child = start(client, values, cpus)?;
+    let begun = Instant::now();
+    let mut most = (server_bytes(), 0);
+    let how = loop {
+        if let Some(how) = child.ended() {
+            break how.to_owned();
+        }
+        if cancel.is_requested() {
+            return Err(MeasurementFailure::Cancelled);
+        }
+        if begun.elapsed() > FETCH_MAX {
+            let (name, seconds) = (&client.name, FETCH_MAX.as_secs());
+            return Err(MeasurementFailure::Failed(format!(
+                "{name} has not ended after {seconds} s"
+            )));
+        }
+        let own = child.tree().resident_bytes().unwrap_or(0);
+        most = (most.0.max(server_bytes()), most.1.max(own));
+        thread::sleep(LOOK_PAUSE);
+    };
+    let took = begun.elapsed();
+    let said = child.output();
+    let is_over = how.ends_with(" 0");
+    let output = &client.form.output;
+    let written = output.file().map(|name| values.folder.join(name));
+    let written = written.map(|path| fs::read_to_string(path).unwrap_or_default());
+    let counted = output.read(written.as_ref().unwrap_or(&said));
+    let counted = counted.filter(|_| is_over);
+    let counted = counted.ok_or_else(|| {
+        let said = first_lines(&said);
+        MeasurementFailure::Failed(format!("{} ended ({how}): {said}", client.name))
+    })?;
+    Ok(Fetched {
+        counted,
+        took: counted.took.unwrap_or(took),
+        server_bytes: most.0,
+        client_bytes: most.1,
+    })
+}
+
+fn start(
+    client: &TestTarget,
+    values: &ClientValues<'_>,
+    cpus: &[u16],
+) -> Result<GuardedChild, MeasurementFailure> {
+    let folder: &Path = values.folder;
+    for (name, text) in templates::files(client, values)? {
+        fs::write(folder.join(name), text)?;
+    }
+    let words = templates::command(client, &client.form.start, values)?;
+    let words: Vec<_> = words.into_iter().map(OsString::from).collect();
+    let output = folder.join("output");
+    Ok(GuardedChild::start(&words, cpus, folder, &output)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_counts_once_and_a_request_each_time() {
+        let log = "TLSv1.3 TLS_AES_128_GCM_SHA256 X25519 . 200 1\n\
+                   TLSv1.3 TLS_AES_128_GCM_SHA256 X25519 . 200 2\n\
+                   TLSv1.3 TLS_AES_128_GCM_SHA256 X25519 r 404 1\n\
+                   TLSv1.2 ECDHE-ECDSA-AES128-GCM-SHA256 - r 200 1\n";
+        let requests = parse(log, &ServerSpec::default()).unwrap();
+        assert_eq!(requests.succeeded, 3);
+        let kinds: Vec<_> = requests.handshakes.iter().map(|row| row.kind).collect();
+        assert_eq!(kinds, [Kind::Ticket, Kind::Full, Kind::Psk]);
+        assert_eq!(requests.handshakes[0].group, None);
+        assert_eq!(requests.handshakes[1].group.as_deref(), Some("x25519"));
+        assert_eq!(parse("rubbish\n", &ServerSpec::default()), None);
+    }
+}

@@ -1,0 +1,247 @@
+//! Use of a server while it was loaded: CPU time, memory, switches, and the whole machine's time.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use load::run::Stopper;
+use measure::record::BackgroundResult;
+
+use super::failure::MeasurementFailure;
+use crate::process::tree::{CpuReading, ProcessTree};
+
+/// The processes whose CPU time is read.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchedProcesses {
+    pub(crate) server: ProcessTree,
+    pub(crate) origin: ProcessTree,
+    /// The CPUs that they and the client run on.
+    pub(crate) cpus: BTreeSet<u16>,
+    /// The load in the background, beside which the server never rests.
+    pub(crate) background: Option<Stopper>,
+}
+
+/// CPU time at a moment.
+#[derive(Clone, Debug)]
+pub(crate) struct TimedReading {
+    server: CpuReading,
+    /// How often threads of the server went to sleep.
+    server_switches: u64,
+    origin: CpuReading,
+    /// This process, which makes the load.
+    own: Duration,
+    /// Processes of ours that have ended.
+    ended: Duration,
+    machine: MachineTime,
+    /// Bytes received in the background.
+    background: Option<(u64, u64)>,
+    at: Instant,
+}
+
+/// CPU time between two moments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    pub(crate) server: Duration,
+    /// How often threads of it went to sleep.
+    pub(crate) server_switches: u64,
+    pub(crate) origin: Duration,
+    pub(crate) ended: Duration,
+    /// The share of others, 0 to 1.
+    pub(crate) foreign: f64,
+    /// The share that the hypervisor gave away, 0 to 1.
+    pub(crate) stolen: f64,
+    pub(crate) background: Option<BackgroundResult>,
+}
+
+impl WatchedProcesses {
+    /// Waits until the server is at rest; but beside a load in the background it never is.
+    ///
+    /// # Errors
+    /// It does not come to rest.
+    pub(crate) fn usage_at_rest(&self) -> Result<TimedReading, MeasurementFailure> {
+        match &self.background {
+            None => self.with_others(self.server.cpu_at_rest()?),
+            Some(_) => self.usage_now(),
+        }
+    }
+
+    /// Now, whatever is in progress.
+    pub(crate) fn usage_now(&self) -> Result<TimedReading, MeasurementFailure> {
+        self.with_others(self.server.cpu()?)
+    }
+
+    fn with_others(&self, server: CpuReading) -> Result<TimedReading, MeasurementFailure> {
+        let own = sys::cpu::process_time(std::process::id())?;
+        Ok(TimedReading {
+            server,
+            server_switches: self.server.switches()?,
+            origin: self.origin.cpu()?,
+            own,
+            ended: sys::cpu::ended_children_time(),
+            machine: MachineTime::now(&self.cpus)?,
+            background: self.background.as_ref().map(Stopper::done),
+            at: Instant::now(),
+        })
+    }
+}
+
+impl TimedReading {
+    /// Leaves the processes of the server out that have ended by then: what they used is not known.
+    pub(crate) fn forget_ended(&mut self, after: &Self) {
+        self.server.forget_ended(&after.server);
+    }
+
+    /// Use since then.
+    ///
+    /// # Errors
+    /// A process of the server or the origin ended in between: what it used is lost.
+    pub(crate) fn since(&self, before: &Self) -> Result<Used, MeasurementFailure> {
+        let server = self.server.since(&before.server)?;
+        let origin = self.origin.since(&before.origin);
+        let origin = origin
+            .map_err(|fault| MeasurementFailure::Failed(format!("of the origin: {fault}")))?;
+        let ended = self.ended.saturating_sub(before.ended);
+        let own = self.own.saturating_sub(before.own);
+        let machine = self.machine.since(before.machine);
+        Ok(Used {
+            server,
+            server_switches: self.server_switches.saturating_sub(before.server_switches),
+            origin,
+            ended,
+            foreign: machine.foreign(server + origin + own + ended),
+            stolen: machine.stolen(),
+            background: self
+                .background
+                .zip(before.background)
+                .map(|((bytes, succeeded), then)| BackgroundResult {
+                    received_bytes: bytes - then.0,
+                    succeeded: Some(succeeded - then.1),
+                    elapsed_ns: self.at.saturating_duration_since(before.at).as_nanos() as u64,
+                }),
+        })
+    }
+}
+
+impl Used {
+    /// The share of a time that `cpus` CPUs of the server worked for it, 0 to 1.
+    pub(crate) fn server_busy(&self, elapsed: Duration, cpus: usize) -> f64 {
+        share(
+            self.server,
+            elapsed * u32::try_from(cpus).unwrap_or(u32::MAX),
+        )
+    }
+}
+
+/// A tick of `/proc/stat` (`USER_HZ`, which is 100 on every platform that we build for).
+const TICK: Duration = Duration::from_millis(10);
+
+/// CPU time of some CPUs since they started.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct MachineTime {
+    pub(crate) busy: Duration,
+    /// Given to other guests by the hypervisor.
+    pub(crate) stolen: Duration,
+    pub(crate) all: Duration,
+}
+
+impl MachineTime {
+    pub(crate) fn now(cpus: &BTreeSet<u16>) -> io::Result<Self> {
+        Ok(Self::parse(&fs::read_to_string("/proc/stat")?, cpus))
+    }
+
+    /// proc(5): `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; the time of
+    /// guests is part of `user` and `nice`.
+    fn parse(stat: &str, cpus: &BTreeSet<u16>) -> Self {
+        let mut sum = Self::default();
+        for line in stat.lines() {
+            let mut words = line.split_whitespace();
+            let name = words.next().and_then(|word| word.strip_prefix("cpu"));
+            let cpu = name.and_then(|number| number.parse().ok());
+            if cpu.is_some_and(|cpu| cpus.contains(&cpu)) {
+                let ticks: Vec<u32> = words.map_while(|word| word.parse().ok()).collect();
+                sum.add(&ticks);
+            }
+        }
+        sum
+    }
+
+    fn add(&mut self, ticks: &[u32]) {
+        let of = |fields: &[usize]| {
+            let ticks = fields.iter().filter_map(|field| ticks.get(*field)).copied();
+            ticks.map(|ticks| TICK * ticks).sum::<Duration>()
+        };
+        let (busy, stolen) = (of(&[0, 1, 2, 5, 6]), of(&[7]));
+        self.busy += busy;
+        self.stolen += stolen;
+        self.all += busy + stolen + of(&[3, 4]);
+    }
+
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            busy: self.busy.saturating_sub(before.busy),
+            stolen: self.stolen.saturating_sub(before.stolen),
+            all: self.all.saturating_sub(before.all),
+        }
+    }
+
+    /// The share of all time that was used beyond `ours`, 0 to 1.
+    pub(crate) fn foreign(self, ours: Duration) -> f64 {
+        share(self.busy.saturating_sub(ours), self.all)
+    }
+
+    /// The share of all time that the hypervisor gave to others, 0 to 1.
+    pub(crate) fn stolen(self) -> f64 {
+        share(self.stolen, self.all)
+    }
+}
+
+/// 0 to 1; of nothing, 0.
+pub(crate) fn share(part: Duration, whole: Duration) -> f64 {
+    if whole.is_zero() {
+        0.0
+    } else {
+        (part.as_secs_f64() / whole.as_secs_f64()).min(1.0)
+    }
+}
+
+#[cfg(test)]
+mod machine_tests {
+    use super::*;
+
+    const STAT: &str = "cpu  9 9 9 9 9 9 9 9 9 9\n\
+        cpu0 100 10 20 500 50 3 7 40 0 0\n\
+        cpu1 1 1 1 1 1 1 1 1 0 0\n\
+        cpu12 10 0 0 90 0 0 0 0\n\
+        intr 5 6\n";
+
+    #[test]
+    fn only_our_cpus_count() {
+        let machine = MachineTime::parse(STAT, &BTreeSet::from([0, 12]));
+        assert_eq!(machine.busy, TICK * 150);
+        assert_eq!(machine.stolen, TICK * 40);
+        assert_eq!(machine.all, TICK * 830);
+        assert_eq!(
+            MachineTime::parse(STAT, &BTreeSet::new()),
+            MachineTime::default()
+        );
+    }
+
+    #[test]
+    fn what_is_not_ours_is_foreign() {
+        let all = MachineTime::parse(STAT, &BTreeSet::from([0, 12]));
+        let one = all.since(MachineTime::parse(STAT, &BTreeSet::from([0])));
+        assert_eq!(one.all, TICK * 100);
+        let close = |value: f64, wanted: f64| assert!((value - wanted).abs() < 1e-9, "{value}");
+        close(one.foreign(Duration::ZERO), 0.1);
+        close(one.foreign(TICK * 4), 0.06);
+        close(one.foreign(TICK * 40), 0.0);
+        close(all.stolen(), 40.0 / 830.0);
+        close(MachineTime::default().foreign(TICK), 0.0);
+    }
+
+    #[test]
+    fn this_machine_counts() {
+        let cpus = sys::cpu::allowed_cpus().into_iter().collect();
+        assert!(MachineTime::now(&cpus).unwrap().all > Duration::ZERO);
+    }
+}

@@ -1,0 +1,241 @@
+//! Needs of a run on this host: programs, kernel abilities, and CPUs for servers and clients.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use measure::experiment;
+use measure::experiment::Placement;
+use measure::host::Core;
+
+use super::scenario::settings::{ConfigurationSettings, LoadClient, Planned};
+use crate::targets::form::{Serves, TestTarget};
+use crate::targets::program;
+use crate::targets::program::{Builds, MissingProgram, TargetProgram};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Means {
+    pub(crate) cpus: usize,
+    /// Open files of a process.
+    pub(crate) files: u64,
+}
+
+/// Descriptors beside those of connections, of whichever program has most.
+const FILES_SPARE: u64 = 100;
+
+/// A connection that a server relays has two ends there. Of open load, most of those that are there
+/// at once wait for their handshake, and have one.
+const FILES_A_CONNECTION: u64 = 2;
+
+/// The connections of a load that does not say how many it has, as `load` has it.
+const CONNECTIONS_DEFAULT: u64 = 50;
+
+impl Means {
+    pub(crate) fn new(placement: &Placement, files: u64) -> Self {
+        let both = placement.server.iter().chain(&placement.client);
+        Self {
+            cpus: both.collect::<BTreeSet<_>>().len(),
+            files,
+        }
+    }
+
+    /// The missing need because of which a configuration cannot be measured, and the remedy.
+    pub(crate) fn lack(self, planned: &Planned) -> Option<(String, String)> {
+        let workers = usize::from(planned.spec.workers);
+        if workers > self.cpus {
+            return Some((
+                format!(
+                    "{workers} workers want a CPU each, and there are {}",
+                    self.cpus
+                ),
+                "a host with more CPUs, or --server-cpus and --client-cpus with more of them"
+                    .to_owned(),
+            ));
+        }
+        let LoadClient::Load(loading) = &planned.client else {
+            return None;
+        };
+        let files = files(&loading.settings) + FILES_SPARE;
+        (files > self.files).then(|| {
+            (
+                format!(
+                    "it wants {files} open files, and the limit is {}",
+                    self.files
+                ),
+                format!("raise the limit of open files (`ulimit -n {files}`, perhaps as root)"),
+            )
+        })
+    }
+
+    /// Whether server and client must share CPUs.
+    pub(crate) fn must_share(self, planned: &Planned) -> bool {
+        usize::from(planned.spec.workers) + 1 > self.cpus
+    }
+}
+
+/// Descriptors of the program that has most of them open at once.
+fn files(settings: &ConfigurationSettings) -> u64 {
+    let number = |name| settings.text(name).and_then(|text| text.parse().ok());
+    match (number("connections"), number("clients")) {
+        (None, Some(clients)) => clients,
+        (connections, _) => connections.unwrap_or(CONNECTIONS_DEFAULT) * FILES_A_CONNECTION,
+    }
+}
+
+/// A target, and its program on this host.
+#[derive(Debug)]
+pub(crate) struct ResolvedTarget {
+    pub(crate) target: TestTarget,
+    pub(crate) program: Result<TargetProgram, MissingProgram>,
+    /// The program's words about its version; looked at by [`ResolvedTarget::probe`].
+    version: Vec<String>,
+}
+
+impl ResolvedTarget {
+    /// Looks for the program of a target.
+    pub(crate) fn find(target: TestTarget, builds: &Builds) -> Self {
+        Self {
+            program: builds.find(&target),
+            target,
+            version: Vec::new(),
+        }
+    }
+
+    /// Asks the program for its version. `folder` is one that it may write to.
+    pub(crate) fn probe(&mut self, folder: &Path) {
+        if let Ok(program) = &self.program {
+            let said = program::version_lines(&self.target, program, folder);
+            self.version = said.unwrap_or_else(|fault| vec![fault.to_string()]);
+        }
+    }
+
+    pub(crate) fn recorded(&self) -> experiment::TargetDescription {
+        let program = self.program.as_ref().ok();
+        experiment::TargetDescription {
+            name: self.target.name.clone(),
+            title: self.target.form.title.clone(),
+            program: program.map_or_else(String::new, last_name),
+            version: self.version.clone(),
+            from: program.map_or_else(String::new, |program| program.from.to_string()),
+            missing: self.program.as_ref().err().map(ToString::to_string),
+            serves: match self.target.form.serves {
+                Serves::Origin => "origin".to_owned(),
+                Serves::Itself | Serves::Files => "itself".to_owned(),
+            },
+            scheme: self.target.form.scheme.name().to_owned(),
+        }
+    }
+}
+
+fn last_name(program: &TargetProgram) -> String {
+    let name = program.path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// The CPUs that the user asked for; `None` = the rest, or half.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seating {
+    pub(crate) server: Option<Vec<u16>>,
+    pub(crate) client: Option<Vec<u16>>,
+}
+
+/// A CPU that we may not use.
+#[derive(Debug, Eq, PartialEq, thiserror::Error)]
+#[error("this process may not use CPU {0}")]
+pub(crate) struct DeniedCpu(pub(crate) u16);
+
+/// Places everybody. `cores` are the CPUs that we may use; where there is only one, all share it.
+pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, DeniedCpu> {
+    let asked = [&seating.server, &seating.client];
+    let mut asked = asked.into_iter().flatten().flatten();
+    let is_ours = |cpu: &&u16| cores.iter().any(|core| core.cpu == **cpu);
+    if let Some(denied) = asked.find(|cpu| !is_ours(cpu)) {
+        return Err(DeniedCpu(*denied));
+    }
+    let (server, client) = halves(cores);
+    let rest = |taken: &[u16]| -> Vec<u16> {
+        let left = cores.iter().map(|core| core.cpu);
+        let left: Vec<_> = left.filter(|cpu| !taken.contains(cpu)).collect();
+        if left.is_empty() {
+            taken.to_vec()
+        } else {
+            left
+        }
+    };
+    let chosen = |own: &Option<Vec<u16>>, other: &Option<Vec<u16>>, half: Vec<u16>| {
+        let rest = || other.as_ref().map_or(half, |taken| rest(taken));
+        own.clone().unwrap_or_else(rest)
+    };
+    Ok(Placement {
+        server: chosen(&seating.server, &seating.client, server),
+        client: chosen(&seating.client, &seating.server, client),
+    })
+}
+
+/// The first half of the physical cores and the second. Of each side, one CPU of every core comes
+/// before the second one of any.
+fn halves(cores: &[Core]) -> (Vec<u16>, Vec<u16>) {
+    let mut physical: Vec<Vec<Core>> = Vec::new();
+    for core in cores {
+        let is_same = |other: &Core| (other.package, other.core) == (core.package, core.core);
+        match physical.iter_mut().find(|cpus| is_same(&cpus[0])) {
+            Some(cpus) => cpus.push(*core),
+            None => physical.push(vec![*core]),
+        }
+    }
+    if physical.len() < 2 {
+        let all: Vec<_> = cores.iter().map(|core| core.cpu).collect();
+        return (all.clone(), all);
+    }
+    let (first, second) = physical.split_at(physical.len() / 2);
+    (in_turn(first), in_turn(second))
+}
+
+fn in_turn(physical: &[Vec<Core>]) -> Vec<u16> {
+    let most = physical.iter().map(Vec::len).max().unwrap_or(0);
+    let sibling = |nth: usize| physical.iter().filter_map(move |cpus| cpus.get(nth));
+    (0..most).flat_map(sibling).map(|core| core.cpu).collect()
+}
+
+#[cfg(test)]
+mod placement_tests {
+    use super::*;
+
+    /// As many cores, each with two CPUs, numbered as Linux does on most machines.
+    fn cores(count: u16, threads: u16) -> Vec<Core> {
+        let all = (0..count * threads).map(|cpu| Core {
+            cpu,
+            core: (cpu % count).into(),
+            package: 0,
+            node: 0,
+            cache: 0,
+        });
+        all.collect()
+    }
+
+    fn placed(server: &[u16], client: &[u16], cores: &[Core]) -> Result<[Vec<u16>; 2], DeniedCpu> {
+        let some = |cpus: &[u16]| (!cpus.is_empty()).then(|| cpus.to_vec());
+        let seating = Seating {
+            server: some(server),
+            client: some(client),
+        };
+        place(&seating, cores).map(|placement| [placement.server, placement.client])
+    }
+
+    #[test]
+    fn cores_are_halved() {
+        assert_eq!(placed(&[], &[], &cores(2, 1)).unwrap(), [[0], [1]]);
+        assert_eq!(placed(&[], &[], &cores(1, 1)).unwrap(), [[0], [0]]);
+        let [server, client] = placed(&[], &[], &cores(4, 2)).unwrap();
+        assert_eq!(server, [0, 1, 4, 5], "one CPU of each core first");
+        assert_eq!(client, [2, 3, 6, 7]);
+    }
+
+    #[test]
+    fn what_is_asked_for_holds_and_the_rest_is_for_the_other() {
+        let four = cores(4, 1);
+        assert_eq!(placed(&[3], &[], &four).unwrap(), [vec![3], vec![0, 1, 2]]);
+        assert_eq!(placed(&[], &[0], &four).unwrap(), [vec![1, 2, 3], vec![0]]);
+        assert_eq!(placed(&[1], &[1], &four).unwrap(), [vec![1], vec![1]]);
+        assert_eq!(placed(&[0], &[7], &four), Err(DeniedCpu(7)));
+    }
+}

@@ -1,0 +1,230 @@
+//! Scenarios: questions as data, and the configurations that they come to.
+
+pub(crate) mod expansion;
+pub(crate) mod form;
+pub(crate) mod settings;
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use options::Complaint;
+use options::diagnostic::nearest;
+
+use crate::load::read;
+
+use form::ScenarioForm;
+
+macro_rules! embedded {
+    ($($name:literal,)+) => {
+        [$(($name, include_str!(concat!("../../../../../scenarios/", $name, ".toml"))),)+]
+    };
+}
+
+/// The scenarios of this build, in the order of reports.
+const SCENARIOS: [(&str, &str); 26] = embedded! {
+    "implementations",
+    "terminate",
+    "part-load",
+    "both-ends",
+    "passthrough",
+    "cores",
+    "ciphers",
+    "keys",
+    "groups",
+    "reuse",
+    "resumption-kinds",
+    "object-sizes",
+    "connections",
+    "ramp",
+    "overload",
+    "mixed",
+    "big-file",
+    "dual-certificate",
+    "idle",
+    "certificates",
+    "session-cache",
+    "scale-out",
+    "mysql",
+    "load-generators",
+    "load-memory",
+    "origin",
+};
+
+/// All of them, on the command line.
+pub(crate) const ALL: &str = "all";
+
+#[derive(Clone, Debug)]
+pub(crate) struct ListedScenario {
+    pub(crate) name: String,
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ScenariosFault {
+    #[error("there is no scenario `{name}`")]
+    Unknown { name: String, near: Option<String> },
+    #[error("{0}")]
+    Unreadable(String),
+    #[error("the scenarios in {0} cannot be listed: {1}")]
+    Folder(PathBuf, io::Error),
+    #[error("two scenarios are named `{0}`")]
+    Twice(String),
+}
+
+impl ListedScenario {
+    /// The scenario's form.
+    ///
+    /// # Errors
+    /// Complaints about its form.
+    pub(crate) fn form(&self) -> Result<ScenarioForm, Vec<Complaint>> {
+        form::parse(&self.text)
+    }
+}
+
+/// All that there are: those of the folder, or ours.
+///
+/// # Errors
+/// The folder cannot be read.
+pub(crate) fn list(folder: Option<&Path>) -> Result<Vec<ListedScenario>, ScenariosFault> {
+    let Some(folder) = folder else {
+        return Ok(SCENARIOS.iter().map(ours).collect());
+    };
+    let refused = |error| ScenariosFault::Folder(folder.to_owned(), error);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(refused)? {
+        let path = entry.map_err(refused)?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    paths.iter().map(|path| of_file(path)).collect()
+}
+
+fn ours((name, text): &(&str, &str)) -> ListedScenario {
+    ListedScenario {
+        name: (*name).to_owned(),
+        path: format!("scenarios/{name}.toml"),
+        text: (*text).to_owned(),
+    }
+}
+
+fn of_file(path: &Path) -> Result<ListedScenario, ScenariosFault> {
+    let bytes = read(path).map_err(ScenariosFault::Unreadable)?;
+    let shown = path.display().to_string();
+    let no_text = |_| ScenariosFault::Unreadable(format!("{shown} is no text"));
+    let text = String::from_utf8(bytes).map_err(no_text)?;
+    let name = path.file_stem().unwrap_or_default();
+    Ok(ListedScenario {
+        name: name.to_string_lossy().into_owned(),
+        path: shown,
+        text,
+    })
+}
+
+/// The scenarios that were asked for, by name, by path (what has a `/` or ends in `.toml`), or
+/// `all`.
+pub(crate) fn choose(
+    asked: &[String],
+    folder: Option<&Path>,
+) -> Result<Vec<ListedScenario>, ScenariosFault> {
+    let known = list(folder)?;
+    let mut chosen: Vec<ListedScenario> = Vec::new();
+    for name in asked {
+        let more = match name.as_str() {
+            ALL => known.clone(),
+            path if path.contains('/') || path.ends_with(".toml") => {
+                vec![of_file(Path::new(path))?]
+            }
+            name => vec![named(name, &known)?],
+        };
+        for one in more {
+            if chosen.iter().any(|other| other.name == one.name) {
+                return Err(ScenariosFault::Twice(one.name));
+            }
+            chosen.push(one);
+        }
+    }
+    Ok(chosen)
+}
+
+fn named(name: &str, known: &[ListedScenario]) -> Result<ListedScenario, ScenariosFault> {
+    let found = known.iter().find(|one| one.name == name);
+    found.cloned().ok_or_else(|| {
+        let names = known.iter().map(|one| one.name.as_str());
+        ScenariosFault::Unknown {
+            name: name.escape_debug().to_string(),
+            near: nearest(name, names).map(ToOwned::to_owned),
+        }
+    })
+}
+
+impl ScenariosFault {
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            Self::Unknown {
+                near: Some(near), ..
+            } => format!("did you mean `{near}`?"),
+            Self::Unknown { near: None, .. } => {
+                "`lariat-lab run --list` lists them; a file of your own is named by its path, as \
+                 in ./mine.toml"
+                    .to_owned()
+            }
+            Self::Unreadable(_) => {
+                "name a TOML file that we may read; docs/guide/lab.md tells what it holds"
+                    .to_owned()
+            }
+            Self::Folder(..) => "--scenario-folder names a folder that we may read".to_owned(),
+            Self::Twice(_) => "name each once, or give your own file another name".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod catalogue_tests {
+    use super::*;
+
+    fn chosen(asked: &[&str]) -> Result<Vec<String>, ScenariosFault> {
+        let asked: Vec<_> = asked.iter().map(|name| (*name).to_owned()).collect();
+        let chosen = choose(&asked, None)?;
+        Ok(chosen.into_iter().map(|one| one.name).collect())
+    }
+
+    #[test]
+    fn ours_are_scenarios() {
+        for listed in list(None).unwrap() {
+            let form = listed.form();
+            form.unwrap_or_else(|wrong| panic!("{}: {wrong:?}", listed.name));
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_repository_is_carried() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scenarios");
+        let mut found: Vec<_> = list(Some(&folder)).unwrap();
+        let mut carried = list(None).unwrap();
+        let by_name = |a: &ListedScenario, b: &ListedScenario| a.name.cmp(&b.name);
+        found.sort_by(by_name);
+        carried.sort_by(by_name);
+        let names =
+            |list: &[ListedScenario]| list.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&found), names(&carried));
+    }
+
+    #[test]
+    fn slips_have_remedies() {
+        assert_eq!(chosen(&["keys", "cores"]).unwrap(), ["keys", "cores"]);
+        assert_eq!(chosen(&["all"]).unwrap().len(), SCENARIOS.len());
+        let fault = chosen(&["chipers"]).unwrap_err();
+        assert_eq!(fault.to_string(), "there is no scenario `chipers`");
+        assert_eq!(fault.hint(), "did you mean `ciphers`?");
+        let fault = chosen(&["all", "keys"]).unwrap_err();
+        assert_eq!(fault.to_string(), "two scenarios are named `keys`");
+        let fault = chosen(&["./nowhere.toml"]).unwrap_err();
+        assert!(fault.to_string().contains("cannot read ./nowhere.toml"));
+    }
+}

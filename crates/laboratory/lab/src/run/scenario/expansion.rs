@@ -1,0 +1,525 @@
+//! From a scenario and its targets to configurations.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use measure::experiment::{self, Configuration, Factor, RecordedValue};
+use measure::metric::Metric;
+use options::{Complaint, Problem, Spot, quantity};
+
+use super::form;
+use super::form::{RunPace, ScenarioForm};
+use super::settings::{
+    Call, CapacityPlan, ConfigurationSettings, Expect, LaunchSettings, LoadClient, Loading,
+    OfferedLoad, Planned, ProgramLoad,
+};
+use crate::targets::form::{Scheme, ServerSpec, Serves, TargetFront, TargetRole, TestTarget};
+use crate::targets::templates;
+use crate::usage::did_you_mean;
+
+/// A target that may take part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contender<'p> {
+    pub(crate) target: &'p TestTarget,
+    /// Whether the user gave another build than the packaged one.
+    pub(crate) is_given: bool,
+}
+
+/// Options of a run that replace values of a scenario.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ScenarioOverrides {
+    pub(crate) is_quick: bool,
+    /// In place of those that the scenario names.
+    pub(crate) targets: Option<Vec<String>>,
+    pub(crate) repeats: Option<u32>,
+    pub(crate) duration: Option<Duration>,
+    /// Configurations at these values alone, by factor; `target` is a factor too.
+    pub(crate) only: BTreeMap<String, Vec<String>>,
+    /// Abilities that this host's kernel lacks, and why.
+    pub(crate) lacks: BTreeMap<String, String>,
+}
+
+/// A scenario and its configurations, in the order of its tables.
+#[derive(Clone, Debug)]
+pub(crate) struct Expanded {
+    pub(crate) scenario: experiment::Scenario,
+    /// Configurations to measure, and those that cannot be.
+    pub(crate) configurations: Vec<Planned>,
+}
+
+impl Expanded {
+    /// Configurations that their targets support.
+    pub(crate) fn supported(&self) -> impl Iterator<Item = &Planned> {
+        let all = self.configurations.iter();
+        all.filter(|planned| planned.configuration.unsupported.is_none())
+    }
+}
+
+/// The configurations of a scenario with these targets.
+///
+/// # Errors
+/// Names of targets that are unknown, and settings of a configuration that contradict each other.
+pub(crate) fn expand(
+    name: &str,
+    form: &ScenarioForm,
+    contenders: &[Contender<'_>],
+    asked: &ScenarioOverrides,
+) -> Result<Expanded, Vec<Complaint>> {
+    let expansion = Expansion {
+        name,
+        form,
+        asked,
+        contenders,
+        pace: if asked.is_quick {
+            &form.file.quick
+        } else {
+            &form.file.full
+        },
+    };
+    check_targets(form, contenders)?;
+    let choices = expansion.choices();
+    let mut configurations = Vec::new();
+    for target in expansion.targets() {
+        for choice in &choices {
+            if expansion.has(target, choice) {
+                configurations.push(expansion.planned(expansion.contender(target)?, choice)?);
+            }
+        }
+    }
+    Ok(Expanded {
+        scenario: expansion.scenario(&configurations),
+        configurations,
+    })
+}
+
+/// Every target that the file names must be one.
+fn check_targets(form: &ScenarioForm, contenders: &[Contender<'_>]) -> Result<(), Vec<Complaint>> {
+    let known = || contenders.iter().map(|one| one.target.name.as_str());
+    let file = &form.file;
+    let values = file.factor.iter().flat_map(|factor| &factor.value);
+    let of_values = values.flat_map(|value| value.targets.iter().flatten());
+    let of_paces = [&file.quick, &file.full].map(|pace| pace.targets.iter().flatten());
+    let values = file.factor.iter().flat_map(|factor| &factor.value);
+    let of_values =
+        of_values.chain(values.flat_map(|value| value.against.iter().chain(&value.client)));
+    let roles = file
+        .client
+        .iter()
+        .chain(&file.against)
+        .chain(&file.tls_origin);
+    let named = file.targets.iter().chain(of_values).chain(roles);
+    let unknown = named
+        .chain(of_paces.into_iter().flatten())
+        .filter(|name| known().all(|target| target != *name));
+    let complaints: Vec<_> = unknown.map(|name| no_target(name, known())).collect();
+    if complaints.is_empty() {
+        Ok(())
+    } else {
+        Err(complaints)
+    }
+}
+
+fn no_target<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Complaint {
+    let listed = || "`lariat-lab targets` lists them".to_owned();
+    let problem = Problem::new(format!("there is no target `{}`", name.escape_debug()));
+    let hint = did_you_mean(name, known, "").unwrap_or_else(listed);
+    Complaint::error(Spot::Nowhere, problem.hint(hint))
+}
+
+/// A value of each factor, by their places in the file.
+type FactorChoice = Vec<usize>;
+
+struct Expansion<'f> {
+    name: &'f str,
+    form: &'f ScenarioForm,
+    asked: &'f ScenarioOverrides,
+    contenders: &'f [Contender<'f>],
+    pace: &'f RunPace,
+}
+
+impl<'f> Expansion<'f> {
+    fn targets(&self) -> &'f [String] {
+        let asked = self.asked.targets.as_ref().or(self.pace.targets.as_ref());
+        asked.unwrap_or(&self.form.file.targets)
+    }
+
+    /// All of them, the last factor varied first.
+    fn choices(&self) -> Vec<FactorChoice> {
+        let mut choices = vec![FactorChoice::new()];
+        for factor in &self.form.file.factor {
+            let values = 0..factor.value.len();
+            let kept = values.filter(|index| self.is_wanted(&factor.name, &factor.value[*index]));
+            let kept: Vec<_> = kept.collect();
+            let longer = choices.iter().flat_map(|choice| {
+                let with = |value: &usize| [choice.as_slice(), &[*value]].concat();
+                kept.iter().map(with)
+            });
+            choices = longer.collect();
+        }
+        choices
+    }
+
+    fn is_wanted(&self, factor: &str, value: &form::FactorValue<toml::Table>) -> bool {
+        let in_mode = value.in_quick || !self.asked.is_quick;
+        match self.asked.only.get(factor) {
+            Some(only) => only.contains(&value.name),
+            None => in_mode,
+        }
+    }
+
+    fn values(
+        &self,
+        choice: &'f [usize],
+    ) -> impl Iterator<
+        Item = (
+            &'f form::FactorForm<toml::Table>,
+            &'f form::FactorValue<toml::Table>,
+            &'f ConfigurationSettings,
+        ),
+    > {
+        let factors = self.form.file.factor.iter().zip(&self.form.loads.values);
+        factors
+            .zip(choice)
+            .map(|((factor, loads), value)| (factor, &factor.value[*value], &loads[*value]))
+    }
+
+    /// Whether the target takes part there.
+    fn has(&self, target: &str, choice: &'f [usize]) -> bool {
+        let only = self.asked.only.get("target");
+        let is_asked = only.is_none_or(|only| only.iter().any(|name| name == target));
+        is_asked
+            && self.values(choice).all(|(_, value, _)| {
+                let targets = value.targets.as_ref();
+                targets.is_none_or(|targets| targets.iter().any(|name| name == target))
+            })
+    }
+
+    fn contender(&self, name: &str) -> Result<&'f Contender<'f>, Vec<Complaint>> {
+        let mut contenders = self.contenders.iter();
+        let known = || self.contenders.iter().map(|one| one.target.name.as_str());
+        let found = contenders.find(|one| one.target.name == name);
+        found.ok_or_else(|| vec![no_target(name, known())])
+    }
+
+    /// The server, and the program that makes the load in place of ours: one of them is the target.
+    fn sides(
+        &self,
+        target: &'f Contender<'f>,
+        choice: &'f [usize],
+    ) -> Result<(&'f Contender<'f>, Option<&'f Contender<'f>>), Vec<Complaint>> {
+        let file = &self.form.file;
+        let values = || self.values(choice).map(|(_, value, _)| value);
+        let against = values().filter_map(|value| value.against.as_ref());
+        let against = against.last().or(file.against.as_ref());
+        let client = values().filter_map(|value| value.client.as_ref());
+        let client = client.last().or(file.client.as_ref());
+        let sides = match (target.target.form.role, against) {
+            (TargetRole::Client, Some(server)) => (self.contender(server)?, Some(target)),
+            (TargetRole::Client, None) => return Err(vec![wrong_role(target.target, "against")]),
+            (TargetRole::Server, _) => {
+                let client = client.map(|name| self.contender(name));
+                (target, client.transpose()?)
+            }
+        };
+        let is = |one: &Contender<'_>, role| one.target.form.role == role;
+        if !is(sides.0, TargetRole::Server) {
+            return Err(vec![wrong_role(sides.0.target, "client")]);
+        }
+        match sides.1 {
+            Some(client) if !is(client, TargetRole::Client) => {
+                Err(vec![wrong_role(client.target, "against")])
+            }
+            _ => Ok(sides),
+        }
+    }
+
+    fn planned(
+        &self,
+        contender: &'f Contender<'f>,
+        choice: &'f [usize],
+    ) -> Result<Planned, Vec<Complaint>> {
+        let target = contender.target;
+        let (server, program) = self.sides(contender, choice)?;
+        let client = self.client(choice, program);
+        let mut spec = self.spec(choice, &client);
+        spec.request_log |= target.form.role == TargetRole::Client;
+        let is_tls = server.target.form.scheme == Scheme::Https && spec.front != TargetFront::Plain;
+        let origin = self.origin(&spec)?;
+        let is_of_files = server.target.form.serves == Serves::Files;
+        let launch = self.launch(is_tls, is_of_files, choice);
+        if let LoadClient::Load(loading) = &client {
+            check_loading(loading, &launch)?;
+        }
+        let cannot = self.cannot(server, choice, &spec);
+        let of_client = program.and_then(|one| one.target.unsupported(&spec, one.is_given));
+        let cannot = cannot.or(of_client);
+        let mut values = BTreeMap::new();
+        let mut key = format!("target={}", target.name);
+        for (factor, value, _) in self.values(choice) {
+            values.insert(factor.name.clone(), value.name.clone());
+            key += &format!(" {}={}", factor.name, value.name);
+        }
+        Ok(Planned {
+            scenario: self.name.to_owned(),
+            configuration: Configuration {
+                key,
+                target: target.name.clone(),
+                values,
+                command: match (&client, program) {
+                    (LoadClient::Program(load), Some(program)) => {
+                        program_command(program.target, load, &spec, &launch)?
+                    }
+                    _ => command(&client, &launch),
+                },
+                unsupported: cannot,
+            },
+            server: server.target.name.clone(),
+            origin,
+            spec,
+            is_tls,
+            is_of_files,
+            client,
+            expect: self.expect(choice),
+            repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
+            warm_up: self.pace.warm_up,
+            duration: launch.duration,
+            fill: self.values(choice).map(|(_, value, _)| value.fill).sum(),
+            lose_node: self
+                .form
+                .file
+                .lose_node
+                .map(|share| launch.duration.mul_f64(share)),
+            reloads: self.form.file.metrics.iter().any(is_of_reload),
+        })
+    }
+
+    /// The target that answers behind a server in place of the test server, which has no TLS.
+    fn origin(&self, spec: &ServerSpec) -> Result<Option<String>, Vec<Complaint>> {
+        if !spec.needs_tls_origin() {
+            return Ok(None);
+        }
+        let name = self.form.file.tls_origin.as_ref();
+        let origin = name.map(|name| self.contender(name)).transpose()?;
+        match origin.map(|one| (&one.target.form, &one.target.name)) {
+            Some((form, name)) if form.serves == Serves::Files && form.scheme == Scheme::Https => {
+                Ok(Some(name.clone()))
+            }
+            _ => {
+                let problem = Problem::new("`tls-origin` names no server that answers by TLS");
+                let hint = "add tls-origin = \"nginx-files\"";
+                Err(vec![Complaint::error(Spot::Nowhere, problem.hint(hint))])
+            }
+        }
+    }
+
+    /// With an address in place of the server's, which decides nothing about a plan.
+    fn launch(&self, is_tls: bool, is_of_files: bool, choice: &'f [usize]) -> LaunchSettings {
+        let of_values = self.values(choice);
+        let of_values = of_values.filter_map(|(_, value, _)| value.duration).last();
+        LaunchSettings {
+            is_tls,
+            is_of_files,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 443)),
+            cpus: vec![0],
+            warm_up: self.pace.warm_up,
+            duration: self
+                .asked
+                .duration
+                .or(of_values)
+                .unwrap_or(self.pace.duration),
+        }
+    }
+
+    fn client(&self, choice: &'f [usize], program: Option<&Contender<'_>>) -> LoadClient {
+        let loads = &self.form.loads;
+        let over = |base: ConfigurationSettings| {
+            self.values(choice)
+                .fold(base, |base, (_, _, load)| base.overlaid(load))
+        };
+        if let Some(program) = program {
+            return LoadClient::Program(ProgramLoad {
+                client: program.target.name.clone(),
+                settings: over(loads.base.clone()),
+            });
+        }
+        let of_values = self.values(choice);
+        let offered = of_values
+            .filter_map(|(_, value, _)| value.of_capacity)
+            .last();
+        let offered = offered.or(self.form.file.of_capacity);
+        let of_values = loads.background_values.iter().zip(choice);
+        let background = of_values.fold(loads.background.clone(), |base, (values, value)| {
+            base.overlaid(&values[*value])
+        });
+        LoadClient::Load(Loading {
+            background: (!background.is_empty()).then_some(background),
+            settings: over(loads.base.clone()),
+            capacity: offered
+                .zip(self.form.file.capacity.as_ref())
+                .map(|(offered, capacity)| CapacityPlan {
+                    settings: over(loads.base.clone()).overlaid(&loads.capacity),
+                    duration: capacity.duration,
+                    offered,
+                }),
+        })
+    }
+
+    /// Tables over tables, key by key. A server that answers from files needs those that are
+    /// asked for.
+    fn spec(&self, choice: &'f [usize], client: &LoadClient) -> ServerSpec {
+        let mut table = self.form.file.server.clone();
+        for (_, value, _) in self.values(choice) {
+            table.extend(value.server.clone());
+        }
+        let mut spec: ServerSpec = table.try_into().expect("each part was read as a spec");
+        let (settings, background) = match client {
+            LoadClient::Load(loading) => (&loading.settings, loading.background.as_ref()),
+            LoadClient::Program(load) => (&load.settings, None),
+        };
+        if spec.objects.is_empty() {
+            let loads = [Some(settings), background].into_iter().flatten();
+            let sizes = loads.filter_map(|load| quantity::size(&load.text("size")?));
+            spec.objects.extend(sizes);
+        }
+        spec
+    }
+
+    fn cannot(
+        &self,
+        contender: &Contender<'_>,
+        choice: &'f [usize],
+        spec: &ServerSpec,
+    ) -> Option<String> {
+        let lacks = &self.asked.lacks;
+        let mut needs = self
+            .values(choice)
+            .filter_map(|(_, value, _)| value.needs.as_ref());
+        let host = needs.find_map(|need| Some(format!("no {need} here: {}", lacks.get(need)?)));
+        let target = contender.target.unsupported(spec, contender.is_given);
+        host.or(target)
+    }
+
+    fn expect(&self, choice: &'f [usize]) -> Expect {
+        let base = self.form.file.expect.clone();
+        let over = |base: Expect, value: &form::FactorValue<_>| base.overlaid(value.expect.clone());
+        self.values(choice)
+            .fold(base, |base, (_, value, _)| over(base, value))
+    }
+
+    fn scenario(&self, configurations: &[Planned]) -> experiment::Scenario {
+        let file = &self.form.file;
+        let is_there = |factor: &str, value: &str| {
+            let mut values = configurations
+                .iter()
+                .filter_map(|planned| planned.configuration.values.get(factor));
+            values.any(|name| name == value)
+        };
+        let values = |factor: &form::FactorForm<toml::Table>| {
+            let there = factor.value.iter();
+            let there = there.filter(|value| is_there(&factor.name, &value.name));
+            there.map(value).collect()
+        };
+        let factors = file.factor.iter().map(|factor| Factor {
+            name: factor.name.clone(),
+            title: factor.title.clone(),
+            values: values(factor),
+        });
+        experiment::Scenario {
+            name: self.name.to_owned(),
+            question: file.question.trim().to_owned(),
+            method: file.method.trim().to_owned(),
+            sources: file.source.clone(),
+            omitted: file.omitted.clone(),
+            factors: factors.collect(),
+            metrics: file.metrics.clone(),
+            operation: file.operation.clone(),
+            published: file.published.clone(),
+            repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
+            configurations: configurations
+                .iter()
+                .map(|planned| planned.configuration.clone())
+                .collect(),
+        }
+    }
+}
+
+fn value(value: &form::FactorValue<toml::Table>) -> RecordedValue {
+    RecordedValue {
+        name: value.name.clone(),
+        title: value.title.clone(),
+        number: value.number,
+    }
+}
+
+/// The settings of a configuration's load must make a plan.
+fn check_loading(loading: &Loading, launch: &LaunchSettings) -> Result<(), Vec<Complaint>> {
+    let settings = loading.settings.clone();
+    if let Some(background) = &loading.background {
+        background.plan(launch)?;
+    }
+    let Some(capacity) = &loading.capacity else {
+        return settings.plan(launch).map(|_| ());
+    };
+    capacity.settings.plan(launch)?;
+    let open = settings.offering(capacity.offered, 1000.0, launch.duration);
+    open.plan(launch).map(|_| ())
+}
+
+fn wrong_role(target: &TestTarget, key: &str) -> Complaint {
+    let name = &target.name;
+    let (role, hint) = match target.form.role {
+        TargetRole::Client => ("client", "names the server that it loads"),
+        TargetRole::Server => ("server", "names the program that loads it"),
+    };
+    let problem = Problem::new(format!("`{name}` is a {role} and cannot stand here"));
+    Complaint::error(Spot::Nowhere, problem.hint(format!("`{key}` {hint}")))
+}
+
+fn is_of_reload(metric: &Metric) -> bool {
+    matches!(metric, Metric::ReloadTime | Metric::ReloadMemory)
+}
+
+fn command(client: &LoadClient, launch: &LaunchSettings) -> Vec<String> {
+    let LoadClient::Load(loading) = client else {
+        return Vec::new();
+    };
+    let mut words = loading.settings.command(launch);
+    let of_capacity = loading.capacity.as_ref();
+    words.extend(of_capacity.into_iter().flat_map(|plan| offer(plan.offered)));
+    words
+}
+
+/// For people, with FOLDER and ADDRESS in place of what the run decides.
+fn program_command(
+    target: &TestTarget,
+    load: &ProgramLoad,
+    spec: &ServerSpec,
+    launch: &LaunchSettings,
+) -> Result<Vec<String>, Vec<Complaint>> {
+    let call = Call {
+        program: Path::new(&target.form.program),
+        folder: Path::new("FOLDER"),
+        address: "ADDRESS",
+        authorities: Path::new("AUTHORITIES"),
+        spec,
+    };
+    let words = templates::command(target, &target.form.start, &load.values(call, launch));
+    words.map_err(|fault| {
+        let hint = "targets/README.md lists what a template may use";
+        let problem = Problem::new(fault.to_string()).hint(hint);
+        vec![Complaint::error(Spot::Nowhere, problem)]
+    })
+}
+
+/// For people: the capacity is known only in the run.
+fn offer(offered: OfferedLoad) -> [String; 2] {
+    match offered {
+        OfferedLoad::Even(multiple) => ["--rate".to_owned(), format!("{multiple}*CAPACITY")],
+        OfferedLoad::Ramp(ramp) => [
+            "--ramp".to_owned(),
+            format!("{}*CAPACITY:{}*CAPACITY", ramp.from, ramp.to),
+        ],
+    }
+}

@@ -1,0 +1,266 @@
+//! Roots: folders with the packages of another Debian suite, in which targets of it are run.
+//!
+//! Owns how a root is made (mmdebstrap) and how a program is run in it (chroot). Nothing in a root
+//! runs unless it is named.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::{env, fs, io};
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct PackageRoot {
+    /// The suite, or the folder's name.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RootFault {
+    #[error("there is no root `{0}` in {1}")]
+    Absent(String, PathBuf),
+    #[error("`{0}` is no name of a suite")]
+    Name(String),
+    /// Neither `XDG_CACHE_HOME` nor `HOME` is set.
+    #[error("there is no folder for roots")]
+    NoFolder,
+    #[error("{0}: {1}")]
+    Folder(PathBuf, io::Error),
+    #[error("the root was not made: {0}")]
+    Install(#[from] InstallFault),
+}
+
+impl RootFault {
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            Self::Absent(suite, _) => {
+                format!("`lariat-lab targets --install --suite {suite}` makes it")
+            }
+            Self::Name(_) => "for example: --suite sid".to_owned(),
+            Self::NoFolder => "--root-folder names one".to_owned(),
+            Self::Folder(..) => "--root names a folder with a Debian system in it".to_owned(),
+            Self::Install(_) => {
+                "what it printed stands above; --apt-option is handed to its apt, as in \
+                 --apt-option 'Acquire::Check-Valid-Until \"false\"' for a mirror that is behind"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// The folder of all roots.
+pub(crate) fn folder(chosen: Option<PathBuf>) -> Result<PathBuf, RootFault> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let cache = || {
+        let home = || Some(PathBuf::from(set("HOME")?).join(".cache"));
+        set("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)
+    };
+    let usual = || Some(cache()?.join("lariat-lab/roots"));
+    let folder = chosen.or_else(usual).ok_or(RootFault::NoFolder)?;
+    std::path::absolute(&folder).map_err(|error| RootFault::Folder(folder, error))
+}
+
+/// All roots in a folder, by name.
+pub(crate) fn list(folder: &Path) -> Vec<PackageRoot> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
+    names.sort();
+    names
+        .iter()
+        .filter_map(|name| of_suite(name, folder).ok())
+        .collect()
+}
+
+/// The root of a suite.
+pub(crate) fn of_suite(suite: &str, folder: &Path) -> Result<PackageRoot, RootFault> {
+    let path = place(suite, folder)?;
+    if !path.join("usr").is_dir() {
+        return Err(RootFault::Absent(suite.to_owned(), folder.to_owned()));
+    }
+    let name = suite.to_owned();
+    Ok(PackageRoot { name, path })
+}
+
+fn place(suite: &str, folder: &Path) -> Result<PathBuf, RootFault> {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    if suite.is_empty() || suite.starts_with('-') || !suite.chars().all(is_plain) {
+        return Err(RootFault::Name(suite.escape_debug().to_string()));
+    }
+    Ok(folder.join(suite))
+}
+
+/// The root in a folder that the user names.
+pub(crate) fn at(path: &Path) -> Result<PackageRoot, RootFault> {
+    let refused = |error| RootFault::Folder(path.to_owned(), error);
+    let path = fs::canonicalize(path).map_err(refused)?;
+    if !path.join("usr").is_dir() {
+        return Err(refused(io::ErrorKind::NotFound.into()));
+    }
+    let name = path.file_name().unwrap_or_default();
+    let name = name.to_string_lossy().into_owned();
+    Ok(PackageRoot { name, path })
+}
+
+/// The mirror is the one that apt of this host is set up with.
+const MAKE: &str = r#"set -e
+suite=$1 folder=$2 packages=$3
+shift 3
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
+    grep '/debian/\?$' | head -n 1)
+[ -n "$mirror" ] || { echo "apt of this host is set up with no mirror of Debian" >&2; exit 1; }
+mkdir -p "$folder"
+trap 'rm -rf --one-file-system "$folder/.$suite.new" "$folder/.$suite.old"' EXIT
+trap 'exit 1' HUP INT TERM
+mmdebstrap --mode=root --variant=apt --include="$packages" "$@" "$suite" "$folder/.$suite.new" "$mirror"
+if [ -e "$folder/$suite" ]; then mv "$folder/$suite" "$folder/.$suite.old"; fi
+mv "$folder/.$suite.new" "$folder/$suite"
+"#;
+
+/// Makes the root of a suite, in place of one that is there, with these packages in it.
+pub(crate) fn make(
+    suite: &str,
+    folder: &Path,
+    packages: &[String],
+    apt_options: &[String],
+) -> Result<PackageRoot, RootFault> {
+    place(suite, folder)?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    if !env::split_paths(&path).any(|folder| folder.join("mmdebstrap").is_file()) {
+        install(&["mmdebstrap".to_owned()])?;
+    }
+    let mut words: Vec<OsString> = vec![suite.into(), folder.into(), packages.join(",").into()];
+    words.extend(
+        apt_options
+            .iter()
+            .map(|option| format!("--aptopt={option}").into()),
+    );
+    as_root(MAKE, &words)?;
+    of_suite(suite, folder)
+}
+
+/// In a mount namespace of its own, so that nothing stays mounted: the scratch folder at its own
+/// path, and the devices and processes of the host.
+const RUN: &str = r#"set -e
+root=$1 scratch=$2 folder=$3
+shift 3
+case $scratch in /tmp/*) mount -t tmpfs lariat-lab "$root/tmp" ;; esac
+mkdir -p "$root$scratch"
+mount --bind "$scratch" "$root$scratch"
+mount --rbind /dev "$root/dev"
+mount --rbind /proc "$root/proc"
+exec chroot "$root" env --chdir="$folder" "$@"
+"#;
+
+impl PackageRoot {
+    /// A file of the root, by its path inside.
+    pub(crate) fn file(&self, inside: &Path) -> PathBuf {
+        self.path.join(inside.strip_prefix("/").unwrap_or(inside))
+    }
+
+    /// The command that runs another inside, with `scratch` at the same path as outside, and
+    /// `folder`, which is in it, as the working directory.
+    pub(crate) fn command(
+        &self,
+        scratch: &Path,
+        folder: &Path,
+        command: Vec<OsString>,
+    ) -> Vec<OsString> {
+        let head = [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            RUN,
+            "chroot",
+        ];
+        let mut words: Vec<OsString> = head.into_iter().map(OsString::from).collect();
+        words.extend([&self.path, scratch, folder].map(|path: &Path| path.as_os_str().to_owned()));
+        words.extend(command);
+        words
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InstallFault {
+    #[error("{0} cannot be run: {1}")]
+    NoCommand(String, io::Error),
+    #[error("the command failed ({0})")]
+    Failed(ExitStatus),
+}
+
+/// While it runs, a policy says that no server is to be started (101; invoke-rc.d(8)). One that
+/// the administrator wrote stays as it is.
+const SCRIPT: &str = r#"set -e
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 1' HUP INT TERM
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get -o Dpkg::Use-Pty=0 -qq update
+apt-get -o Dpkg::Use-Pty=0 -qq install -y --no-install-recommends "$@"
+"#;
+
+/// Installs packages by apt-get, through sudo where we are not root.
+pub(crate) fn install(packages: &[String]) -> Result<(), InstallFault> {
+    let packages: Vec<_> = packages.iter().map(OsString::from).collect();
+    as_root(SCRIPT, &packages)
+}
+
+/// Runs a shell script with these arguments, through sudo where we are not root.
+pub(crate) fn as_root(script: &str, arguments: &[OsString]) -> Result<(), InstallFault> {
+    let shell = ["sudo", "sh", "-c", script, "lariat-lab"];
+    let shell = &shell[usize::from(sys::process::is_root())..];
+    let mut command = Command::new(shell[0]);
+    command
+        .args(&shell[1..])
+        .args(arguments)
+        .stdin(Stdio::null());
+    // Ours is for data.
+    command.stdout(io::stderr());
+    let status = command
+        .status()
+        .map_err(|error| InstallFault::NoCommand(shell[0].to_owned(), error))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(InstallFault::Failed(status))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::scratch::Scratch;
+
+    #[test]
+    fn roots_are_named_by_their_suites() {
+        let scratch = Scratch::new().unwrap();
+        for name in ["sid", "trixie", ".sid.new"] {
+            fs::create_dir_all(scratch.path().join(name).join("usr")).unwrap();
+        }
+        fs::create_dir(scratch.path().join("empty")).unwrap();
+        let names: Vec<_> = list(scratch.path())
+            .into_iter()
+            .map(|root| root.name)
+            .collect();
+        assert_eq!(names, ["sid", "trixie"]);
+        let absent = of_suite("forky", scratch.path()).unwrap_err();
+        assert!(absent.hint().contains("--install --suite forky"));
+        for name in ["", "../sid", "a b", ".sid.new", "-x"] {
+            assert!(
+                matches!(of_suite(name, scratch.path()), Err(RootFault::Name(_))),
+                "{name}"
+            );
+        }
+        let root = at(&scratch.path().join("sid")).unwrap();
+        let inside = root.file(Path::new("/usr/sbin/nginx"));
+        assert_eq!(inside, root.path.join("usr/sbin/nginx"));
+        assert!(at(Path::new("/no/such/root")).is_err());
+    }
+}

@@ -1,0 +1,343 @@
+//! A target as a running server: configured as specified, started on its CPUs, and ended.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use super::certificates::{TargetCertificateFault, TargetCertificateFiles, TargetCertificates};
+use super::form::{ServerSpec, Serves, TestTarget};
+use super::program::TargetProgram;
+use super::templates;
+use super::templates::{TemplateFault, TemplateTls, Values};
+use crate::process::tree::ProcessTree;
+use crate::process::{ChildFault, GuardedChild, fault_lines};
+
+#[derive(Clone, Copy)]
+pub(crate) struct ServerPlace<'a> {
+    pub(crate) cpus: &'a [u16],
+    pub(crate) client_cpus: &'a [u16],
+    /// An existing folder of the whole run; the server makes its own in it.
+    pub(crate) folder: &'a Path,
+    /// The plain HTTP server behind those that do not serve themselves.
+    pub(crate) origin: Option<SocketAddr>,
+    pub(crate) certificates: &'a TargetCertificates,
+    /// Whether the start was cancelled.
+    pub(crate) is_cancelled: &'a dyn Fn() -> bool,
+}
+
+/// A running server; it is ended on drop.
+#[derive(Debug)]
+pub(crate) struct TargetServer {
+    address: SocketAddr,
+    folder: PathBuf,
+    begun: Instant,
+    child: GuardedChild,
+    /// The clients' end of a tunnel.
+    near: Option<GuardedChild>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServerStartFault {
+    #[error("{name} ended as it started ({how}){}", quoted(said))]
+    Ended {
+        name: String,
+        /// For example `exit status: 1`.
+        how: String,
+        said: String,
+    },
+    #[error("{name} took no connection within {seconds} s{}", quoted(said))]
+    Silent {
+        name: String,
+        seconds: u64,
+        said: String,
+    },
+    #[error("{0} relays, and there is no origin behind it")]
+    NoOrigin(String),
+    #[error(transparent)]
+    Template(#[from] TemplateFault),
+    #[error(transparent)]
+    Certificate(#[from] TargetCertificateFault),
+    #[error(transparent)]
+    Child(#[from] ChildFault),
+    #[error("{0}")]
+    Ours(#[from] io::Error),
+}
+
+/// Longer than any start: thousands of keys are checked then, on a CPU that may be slow.
+const START_MAX: Duration = Duration::from_secs(60);
+/// Between two checks whether it listens.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Another program may take a free port first, but not more often than this.
+const ATTEMPTS_MAX: usize = 5;
+
+/// The log of requests in a server's own folder.
+pub(crate) const REQUEST_LOG: &str = "requests.log";
+
+/// Descriptors that a server needs beside its connections.
+const DESCRIPTORS_SPARE: u64 = 500;
+/// More connections than this are not to be expected of one host; tables are made for them.
+const CONNECTIONS_MAX: u64 = 200_000;
+
+impl TargetServer {
+    /// Starts a target and waits until it takes connections.
+    pub(crate) fn start(
+        target: &TestTarget,
+        program: &TargetProgram,
+        spec: &ServerSpec,
+        place: &ServerPlace<'_>,
+    ) -> Result<Self, ServerStartFault> {
+        let kinds = spec.certificates.iter();
+        let certificates = kinds.map(|&kind| place.certificates.of(kind));
+        let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
+        let certificate_folder = match spec.sites {
+            0 => None,
+            count => Some(place.certificates.sites(count)?),
+        };
+        let objects = match target.form.serves {
+            Serves::Itself | Serves::Files => objects(place.folder, &spec.objects)?,
+            Serves::Origin if place.origin.is_none() => {
+                return Err(ServerStartFault::NoOrigin(target.name.clone()));
+            }
+            Serves::Origin => place.folder.to_owned(),
+        };
+        let launch = ServerLaunch {
+            target,
+            program,
+            spec,
+            place,
+            certificates: &certificates,
+            certificate_folder: certificate_folder.as_deref(),
+            authority: &place.certificates.authority()?,
+            objects: &objects,
+        };
+        let mut attempts = 1;
+        loop {
+            let address = free_address()?;
+            let started = launch.start(address);
+            let has_ended = matches!(started, Err(ServerStartFault::Ended { .. }));
+            let is_taken = has_ended && TcpListener::bind(address).is_err();
+            if !is_taken || attempts == ATTEMPTS_MAX {
+                return started;
+            }
+            attempts += 1;
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// How long ago its process was started.
+    pub(crate) fn age(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    pub(crate) fn tree(&self) -> ProcessTree {
+        self.child.tree()
+    }
+
+    /// How it ended, if it did, with its own words.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        let (how, said) = self.end()?;
+        Some(format!("{how}{}", quoted(&said)))
+    }
+
+    /// How it or its tunnel ended, if one did, and what it said.
+    fn end(&mut self) -> Option<(String, String)> {
+        let near = self.near.as_mut();
+        [Some(&mut self.child), near]
+            .into_iter()
+            .flatten()
+            .find_map(|child| {
+                let how = child.ended()?.to_owned();
+                Some((how, fault_lines(&child.output())))
+            })
+    }
+
+    /// Ends it, and waits until all its processes are gone.
+    pub(crate) fn stop(self) {
+        self.near.into_iter().for_each(GuardedChild::stop);
+        self.child.stop();
+    }
+}
+
+struct ServerLaunch<'a> {
+    target: &'a TestTarget,
+    program: &'a TargetProgram,
+    spec: &'a ServerSpec,
+    place: &'a ServerPlace<'a>,
+    certificates: &'a [TargetCertificateFiles],
+    certificate_folder: Option<&'a Path>,
+    authority: &'a Path,
+    objects: &'a Path,
+}
+
+impl ServerLaunch<'_> {
+    fn start(&self, address: SocketAddr) -> Result<TargetServer, ServerStartFault> {
+        let folder = own_folder(self.place.folder, &self.target.name)?;
+        let values = self.values(address, &folder);
+        for (name, text) in templates::files(self.target, &values)? {
+            fs::write(folder.join(name), text)?;
+        }
+        let form = &self.target.form;
+        let begun = Instant::now();
+        let child = self.child(&form.start, &values, self.place.cpus, "output")?;
+        let near = match &form.near[..] {
+            [] => None,
+            words => Some(self.child(words, &values, self.place.client_cpus, "near.output")?),
+        };
+        let mut server = TargetServer {
+            address,
+            folder,
+            begun,
+            child,
+            near,
+        };
+        self.wait_until_listening(&mut server)?;
+        bring_back_strays(server.tree(), self.place.cpus)?;
+        Ok(server)
+    }
+
+    /// Starts a command of the target in the server's folder.
+    fn child(
+        &self,
+        words: &[String],
+        values: &Values<'_>,
+        cpus: &[u16],
+        output: &str,
+    ) -> Result<GuardedChild, ServerStartFault> {
+        let words = templates::command(self.target, words, values)?;
+        let words = words.into_iter().map(OsString::from).collect();
+        let (scratch, folder) = (self.place.folder, values.folder);
+        let words = self.program.command(scratch, folder, words);
+        let output = folder.join(output);
+        Ok(GuardedChild::start(&words, cpus, folder, &output)?)
+    }
+
+    fn values<'v>(&'v self, address: SocketAddr, folder: &'v Path) -> Values<'v> {
+        let descriptors = sys::limit::open_files();
+        let spare = descriptors.saturating_sub(DESCRIPTORS_SPARE);
+        Values {
+            program: &self.program.path,
+            is_given: self.program.is_given(),
+            is_root: sys::process::is_root(),
+            folder,
+            listen: address.into(),
+            origin: self.place.origin.map(Into::into),
+            front: self.spec.front,
+            back_tls: self.spec.back_tls,
+            authority: self.authority,
+            objects: self.objects,
+            object_bytes: &self.spec.objects,
+            workers: self.spec.workers,
+            cpus: self.place.cpus,
+            cpu_masks: templates::masks(self.place.cpus),
+            connections: (spare / 2).clamp(100, CONNECTIONS_MAX),
+            descriptors,
+            certificates: self.certificates,
+            certificate_folder: self.certificate_folder,
+            request_log: self.spec.request_log,
+            nodes: self.spec.nodes,
+            shared_sessions: self.spec.shared_sessions,
+            session_store: self.spec.session_store,
+            tls: TemplateTls::from(self.spec),
+        }
+    }
+
+    fn wait_until_listening(&self, server: &mut TargetServer) -> Result<(), ServerStartFault> {
+        let begun = Instant::now();
+        loop {
+            let name = || self.target.name.clone();
+            if let Some((how, said)) = server.end() {
+                let name = name();
+                return Err(ServerStartFault::Ended { name, how, said });
+            }
+            let ready = self.target.form.ready.as_ref();
+            let is_ready = ready.is_none_or(|file| server.folder.join(file).exists());
+            if is_ready && TcpStream::connect(server.address).is_ok() {
+                return Ok(());
+            }
+            if begun.elapsed() > START_MAX || (self.place.is_cancelled)() {
+                return Err(ServerStartFault::Silent {
+                    name: name(),
+                    seconds: begun.elapsed().as_secs(),
+                    said: fault_lines(&server.child.output()),
+                });
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Some programs choose CPUs by their own counting, from 0: threads that left theirs go back, each
+/// to another one.
+fn bring_back_strays(tree: ProcessTree, cpus: &[u16]) -> io::Result<()> {
+    let mut next = cpus.iter().cycle();
+    for thread in tree.threads()? {
+        let Ok(its) = sys::cpu::cpus_of(thread) else {
+            continue;
+        };
+        if its.iter().all(|cpu| cpus.contains(cpu)) {
+            continue;
+        }
+        if let Some(&cpu) = next.next() {
+            // It may have ended meanwhile.
+            let _ = sys::cpu::confine(thread, &[cpu]);
+        }
+    }
+    Ok(())
+}
+
+/// A free address on loopback.
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+/// A new folder for one start: `NAME-1`, `NAME-2`.
+pub(crate) fn own_folder(run: &Path, name: &str) -> io::Result<PathBuf> {
+    for number in 1_u64.. {
+        let path = run.join(format!("{name}-{number}"));
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| path),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Files of these sizes, which all servers of a run share. Their bytes are written, not left as
+/// holes: a file that is one hole takes no memory, and nothing would be read.
+fn objects(run: &Path, sizes: &[u64]) -> io::Result<PathBuf> {
+    let folder = run.join("objects");
+    fs::create_dir_all(&folder)?;
+    for &size in sizes {
+        let path = folder.join(size.to_string());
+        if fs::metadata(&path).is_ok_and(|there| there.len() == size) {
+            continue;
+        }
+        let mut file = fs::File::create(&path)?;
+        let mut left = size;
+        while left > 0 {
+            let length = left.min(BLOCK.len() as u64);
+            file.write_all(&BLOCK[..length as usize])?;
+            left -= length;
+        }
+    }
+    Ok(folder)
+}
+
+static BLOCK: [u8; 1 << 16] = [b'x'; 1 << 16];
+
+fn quoted(said: &str) -> String {
+    match said {
+        "" => ", and said nothing".to_owned(),
+        said => format!("; it said:\n{said}"),
+    }
+}

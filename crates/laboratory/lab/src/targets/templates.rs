@@ -1,0 +1,295 @@
+//! From a spec to a target's configuration: the values that its templates may use.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior};
+use serde::Serialize;
+
+use super::certificates::TargetCertificateFiles;
+use super::form::{ServerSpec, TargetFront, TargetTlsVersion, TestTarget};
+
+/// Values that a template may use; `targets/README.md` describes each.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Values<'a> {
+    pub(crate) program: &'a Path,
+    /// Whether the user gave it, instead of a package.
+    pub(crate) is_given: bool,
+    /// Whether it will be started by root.
+    pub(crate) is_root: bool,
+    /// An existing folder of its own, its working directory.
+    pub(crate) folder: &'a Path,
+    pub(crate) listen: TemplateEndpoint,
+    /// The plain HTTP server behind it; none for those that serve themselves.
+    pub(crate) origin: Option<TemplateEndpoint>,
+    /// The protocol of clients: `tls`, `plain` or `passthrough`.
+    pub(crate) front: TargetFront,
+    /// Whether the origin speaks TLS, which its certificate is verified for.
+    pub(crate) back_tls: bool,
+    /// The certificate of the authority that issued the origin's, PEM.
+    pub(crate) authority: &'a Path,
+    /// A folder with a file for each size of object, named by the number of its bytes.
+    pub(crate) objects: &'a Path,
+    pub(crate) object_bytes: &'a [u64],
+    /// Threads or processes that take connections.
+    pub(crate) workers: u16,
+    /// Their CPUs; may be fewer or more than workers.
+    pub(crate) cpus: &'a [u16],
+    /// The same as binary masks, which end with CPU 0.
+    pub(crate) cpu_masks: Vec<String>,
+    /// How many connections it must be able to hold.
+    pub(crate) connections: u64,
+    /// How many files it may have open.
+    pub(crate) descriptors: u64,
+    pub(crate) certificates: &'a [TargetCertificateFiles],
+    /// In their place: a folder with a PEM file for each of many names.
+    pub(crate) certificate_folder: Option<&'a Path>,
+    /// Whether it logs each request into `requests.log` in its folder.
+    pub(crate) request_log: bool,
+    /// Nodes of a farm; 0 if it is none.
+    pub(crate) nodes: u16,
+    /// Whether they resume each other's sessions.
+    pub(crate) shared_sessions: bool,
+    /// Whether they do so by a store.
+    pub(crate) session_store: bool,
+    pub(crate) tls: TemplateTls<'a>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TemplateEndpoint {
+    address: SocketAddr,
+    host: std::net::IpAddr,
+    port: u16,
+}
+
+/// TLS as it is asked for, in the words of both worlds.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TemplateTls<'a> {
+    /// `1.2`, `1.3`, in ascending order.
+    versions: Vec<&'static str>,
+    suites: &'a [String],
+    /// Suites of TLS 1.2, by OpenSSL's names.
+    openssl_ciphers: Vec<String>,
+    /// Suites of TLS 1.3, by OpenSSL's names, which are the standard ones.
+    openssl_ciphersuites: Vec<&'a str>,
+    groups: &'a [String],
+    openssl_groups: Vec<&'a str>,
+    session_ids: bool,
+    tickets: bool,
+    stateful_tickets: bool,
+    session_cache: u64,
+    ktls: bool,
+}
+
+/// Values that the template of a client may use.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ClientValues<'a> {
+    pub(crate) program: &'a Path,
+    /// An existing folder of its own, its working directory.
+    pub(crate) folder: &'a Path,
+    pub(crate) url: String,
+    /// The path and query of that.
+    pub(crate) path: String,
+    /// The server's address and port.
+    pub(crate) address: &'a str,
+    /// The certificates of the authorities that issued the servers', PEM.
+    pub(crate) authorities: &'a Path,
+    pub(crate) is_tls: bool,
+    /// For how long, in whole seconds.
+    pub(crate) seconds: u64,
+    pub(crate) connections: u64,
+    /// The kind of handshakes, as `lariat-lab load` calls it.
+    pub(crate) handshake: String,
+    /// Whether connections stay for further requests.
+    pub(crate) is_kept: bool,
+    /// The flags of `lariat-lab load` for the same, but URL and CPUs.
+    pub(crate) load_flags: Vec<String>,
+    pub(crate) tls: TemplateTls<'a>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the template `{name}` of {target} is wrong: {error:#}")]
+pub(crate) struct TemplateFault {
+    target: String,
+    name: String,
+    error: minijinja::Error,
+}
+
+impl From<SocketAddr> for TemplateEndpoint {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            address,
+            host: address.ip(),
+            port: address.port(),
+        }
+    }
+}
+
+impl<'a> From<&'a ServerSpec> for TemplateTls<'a> {
+    fn from(spec: &'a ServerSpec) -> Self {
+        let mut versions = spec.versions.clone();
+        versions.sort_unstable();
+        let is_of_13 = |suite: &&String| !suite.contains("_WITH_");
+        let suites = || spec.suites.iter();
+        Self {
+            versions: versions.into_iter().map(version_name).collect(),
+            suites: &spec.suites,
+            openssl_ciphers: suites()
+                .filter(|suite| !is_of_13(suite))
+                .map(|suite| openssl_cipher(suite))
+                .collect(),
+            openssl_ciphersuites: suites().filter(is_of_13).map(String::as_str).collect(),
+            groups: &spec.groups,
+            openssl_groups: spec
+                .groups
+                .iter()
+                .map(|group| openssl_group(group))
+                .collect(),
+            session_ids: spec.session_ids,
+            tickets: spec.tickets,
+            stateful_tickets: spec.stateful_tickets,
+            session_cache: spec.session_cache,
+            ktls: spec.ktls,
+        }
+    }
+}
+
+fn version_name(version: TargetTlsVersion) -> &'static str {
+    match version {
+        TargetTlsVersion::Tls12 => "1.2",
+        TargetTlsVersion::Tls13 => "1.3",
+    }
+}
+
+/// OpenSSL's name of a suite of TLS 1.2 with forward secrecy (openssl-ciphers(1)):
+/// `ECDHE-RSA-AES128-GCM-SHA256`, `ECDHE-RSA-CHACHA20-POLY1305`.
+fn openssl_cipher(standard: &str) -> String {
+    let name = standard.strip_prefix("TLS_").unwrap_or(standard);
+    let name = name.replace("_WITH", "").replace("AES_", "AES");
+    let name = name.replace("POLY1305_SHA256", "POLY1305");
+    name.replace('_', "-")
+}
+
+/// OpenSSL's name of a group, which all its versions know.
+fn openssl_group(standard: &str) -> &str {
+    match standard {
+        "x25519" => "X25519",
+        "secp256r1" => "prime256v1",
+        other => other,
+    }
+}
+
+/// The CPUs as masks of equal length: `01`, `10`.
+pub(crate) fn masks(cpus: &[u16]) -> Vec<String> {
+    let length = cpus.iter().max().map_or(1, |&last| usize::from(last) + 1);
+    let mask = |cpu: &u16| {
+        let bit = |place: usize| if place == usize::from(*cpu) { '1' } else { '0' };
+        (0..length).rev().map(bit).collect()
+    };
+    cpus.iter().map(mask).collect()
+}
+
+/// The configuration files, by name.
+///
+/// # Errors
+/// A template uses what there is not, or is malformed.
+pub(crate) fn files(
+    target: &TestTarget,
+    values: &impl Serialize,
+) -> Result<Vec<(String, String)>, TemplateFault> {
+    let render = |name: &String| {
+        let text = render(target, name, &target.templates[name], values)?;
+        let own = name.rsplit('/').next().unwrap_or(name);
+        Ok((own.to_owned(), text))
+    };
+    target.form.files.iter().map(render).collect()
+}
+
+/// A command of it. Each line of an argument is an argument of its own; empty lines are left out.
+///
+/// # Errors
+/// As [`files`].
+pub(crate) fn command(
+    target: &TestTarget,
+    words: &[String],
+    values: &impl Serialize,
+) -> Result<Vec<String>, TemplateFault> {
+    let words = words.iter();
+    let words = words.map(|word| render(target, "command", word, values));
+    let words: Vec<_> = words.collect::<Result<_, _>>()?;
+    let lines = words.iter().flat_map(|word| word.lines());
+    let lines = lines.filter(|line| !line.is_empty());
+    Ok(lines.map(ToOwned::to_owned).collect())
+}
+
+fn render(
+    target: &TestTarget,
+    name: &str,
+    template: &str,
+    values: &impl Serialize,
+) -> Result<String, TemplateFault> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    let mut syntax = SyntaxConfig::builder();
+    syntax.trim_blocks(true).lstrip_blocks(true);
+    syntax.keep_trailing_newline(true);
+    environment.set_syntax(syntax.build().expect("these are the usual delimiters"));
+    let rendered = environment.render_named_str(name, template, Serde(values));
+    rendered.map_err(|error| TemplateFault {
+        target: target.name.clone(),
+        name: name.to_owned(),
+        error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openssl_has_names_of_its_own() {
+        let names = [
+            (
+                "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+                "ECDHE-ECDSA-AES128-GCM-SHA256",
+            ),
+            (
+                "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+                "ECDHE-RSA-AES256-GCM-SHA384",
+            ),
+            (
+                "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+                "ECDHE-RSA-CHACHA20-POLY1305",
+            ),
+        ];
+        for (standard, wanted) in names {
+            assert_eq!(openssl_cipher(standard), wanted);
+        }
+    }
+
+    #[test]
+    fn suites_are_told_apart_by_version() {
+        let spec = ServerSpec {
+            suites: [
+                "TLS_AES_128_GCM_SHA256",
+                "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            versions: vec![TargetTlsVersion::Tls13, TargetTlsVersion::Tls12],
+            ..ServerSpec::default()
+        };
+        let tls = TemplateTls::from(&spec);
+        assert_eq!(tls.versions, ["1.2", "1.3"]);
+        assert_eq!(tls.openssl_ciphersuites, ["TLS_AES_128_GCM_SHA256"]);
+        assert_eq!(tls.openssl_ciphers, ["ECDHE-RSA-AES128-GCM-SHA256"]);
+    }
+
+    #[test]
+    fn masks_end_with_the_first_cpu() {
+        assert_eq!(masks(&[0, 1]), ["01", "10"]);
+        assert_eq!(masks(&[2]), ["100"]);
+    }
+}

@@ -1,0 +1,98 @@
+//! The parts of a chart before it is drawn.
+
+use super::axis::Axis;
+
+/// The width of a panel in CSS pixels.
+pub(crate) const WIDTH: f64 = 420.0;
+
+/// Panels that have the same axis below them.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    pub(crate) description: String,
+    /// The axis below all panels.
+    pub(crate) x: Axis,
+    pub(crate) panels: Vec<Panel>,
+    /// Words about stretches of the axis when one points there.
+    pub(crate) columns: Vec<AxisStretch>,
+}
+
+/// A panel with an axis of its own at its left.
+#[derive(Clone, Debug)]
+pub(crate) struct Panel {
+    pub(crate) y: Axis,
+    pub(crate) series: Vec<Series>,
+    /// Horizontal lines at values of its axis, each with what it means.
+    pub(crate) limits: Vec<(f64, String)>,
+    pub(crate) callouts: Vec<Callout>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    /// In the legend; none without a name.
+    pub(crate) name: String,
+    pub(crate) colour: &'static str,
+    pub(crate) shape: SeriesShape,
+    /// In the order of `x`. One that has no place on the axes is a gap.
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum SeriesShape {
+    /// A line with these dashes (empty: whole).
+    Line(&'static str),
+    /// The samples behind a smoother line, dotted.
+    Raw,
+    /// A line with a mark at each point.
+    Marked(&'static str),
+    /// A surface: forth along the upper edge, back along the lower one.
+    Band,
+}
+
+/// A point that has a name, with a line to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Callout {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) text: String,
+}
+
+/// A stretch of the axis below.
+#[derive(Clone, Debug)]
+pub(crate) struct AxisStretch {
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) text: String,
+}
+
+impl Series {
+    /// A series without points yet.
+    pub(crate) fn new(name: &str, colour: &'static str, shape: SeriesShape) -> Self {
+        Self {
+            name: name.to_owned(),
+            colour,
+            shape,
+            points: Vec::new(),
+        }
+    }
+
+    pub(crate) fn of(self, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Self {
+            points: points.into_iter().collect(),
+            ..self
+        }
+    }
+}
+
+impl Panel {
+    /// Series over an axis, without limits or callouts.
+    pub(crate) fn new(y: Axis, series: Vec<Series>) -> Self {
+        Self {
+            y,
+            series,
+            limits: Vec::new(),
+            callouts: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The server's end: its dialog, its handshake, then its records, or its bytes as they come.
+//!
+//! Owns the buffers of that end, each held only while bytes are in it; what follows from what
+//! comes is `connection`'s. What goes up is copied once, from the client's records to the server's;
+//! what comes down is opened and encrypted again where it lies ([`crate::relay`]).
+
+use tls::client::ClientHandshake;
+use tls::handshake::{Agreed, HandshakeFault};
+use tls::record::{KeyExhausted, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX};
+use tls::traffic::{Incoming, RecordSealer, Traffic};
+
+use crate::buffer::{Buffer, Pool, Size};
+use crate::facts::Ending;
+use crate::relay::{Down, RelayFault, StreamEnd, keep_rest, room_for_message};
+use crate::state::{EndState, TlsEnd};
+
+/// The end towards one server, or towards none yet.
+pub(crate) struct BackEnd {
+    pub(crate) state: EndState<Box<ClientHandshake>>,
+    incoming: Option<Buffer>,
+    /// Bytes not yet sent: a PROXY header, the handshake's messages, records.
+    outgoing: Option<Buffer>,
+    /// The rest of the PROXY header; it goes before the client's bytes, and as they do.
+    pub(crate) header: Vec<u8>,
+    /// The last read filled its room.
+    is_bulk: bool,
+    /// TCP's end has come, behind the records that are there.
+    is_fin: bool,
+    /// How the server's stream of records ended, once they are through.
+    pub(crate) end: Option<StreamEnd>,
+    has_closed: bool,
+    /// Why the server that was connected is given up.
+    pub(crate) fault: Option<Ending>,
+}
+
+/// Why the server's side of an established connection is over.
+pub(crate) enum BackFault {
+    /// It cannot be relayed further.
+    Relay(RelayFault),
+    /// The server's own fatal alert.
+    Alert(u8),
+}
+
+impl From<RelayFault> for BackFault {
+    fn from(fault: RelayFault) -> Self {
+        Self::Relay(fault)
+    }
+}
+
+impl Default for BackEnd {
+    fn default() -> Self {
+        Self {
+            state: EndState::Plain,
+            incoming: None,
+            outgoing: None,
+            header: Vec::new(),
+            is_bulk: false,
+            is_fin: false,
+            end: None,
+            has_closed: false,
+            fault: None,
+        }
+    }
+}
+
+impl BackEnd {
+    /// Prepares TLS with the server that was connected. `before` goes before the first message,
+    /// `header` within.
+    pub(crate) fn prepare(
+        &mut self,
+        handshake: ClientHandshake,
+        before: &[u8],
+        header: Vec<u8>,
+        pool: &mut Pool,
+    ) {
+        self.state = EndState::Dialog(Box::new(handshake));
+        self.header = header;
+        self.append(before, pool);
+    }
+
+    /// Forgets the server; why it was given up, if it was.
+    pub(crate) fn reset(&mut self, pool: &mut Pool) -> Option<Ending> {
+        pool.give_all(&mut self.incoming);
+        pool.give_all(&mut self.outgoing);
+        let header = std::mem::take(&mut self.header);
+        let last = std::mem::take(self);
+        self.header = header;
+        last.fault
+    }
+
+    /// Takes `count` bytes that came in plaintext, and those before them.
+    pub(crate) fn take_plaintext(&mut self, count: usize, pool: &mut Pool) -> Vec<u8> {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.fill(count);
+        }
+        pool.take_all(&mut self.incoming)
+    }
+
+    /// Relays what can be of the records that have come; how many bytes they carried.
+    ///
+    /// # Errors
+    /// What is wrong with them, or how the server gave up.
+    pub(crate) fn relay(
+        &mut self,
+        down: &mut Down,
+        seal: &mut impl RecordSealer,
+        pool: &mut Pool,
+    ) -> Result<usize, BackFault> {
+        let EndState::Tls(TlsEnd { traffic, .. }) = &mut self.state else {
+            return Ok(0);
+        };
+        let Some(incoming) = self.incoming.as_mut().filter(|_| self.end.is_none()) else {
+            return Ok(0);
+        };
+        let (bytes, last) = down.relay(incoming, traffic, seal, pool)?;
+        match last {
+            Some(Incoming::CloseNotify) => {
+                // Nothing after it counts (RFC 8446 section 6.1).
+                pool.give_all(&mut self.incoming);
+                self.end = Some(StreamEnd::CloseNotify);
+            }
+            Some(Incoming::FatalAlert(alert)) => return Err(BackFault::Alert(alert)),
+            _ if has_whole_record(traffic, incoming) => {}
+            _ => {
+                keep_rest(&mut self.incoming, self.is_bulk, pool);
+                self.end = self.is_fin.then_some(StreamEnd::Fin);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Notes the end of TCP's stream.
+    pub(crate) fn finish(&mut self) {
+        self.is_fin = true;
+        if self.incoming.is_none() {
+            self.end.get_or_insert(StreamEnd::Fin);
+        }
+    }
+
+    /// Takes no more of a server with TLS; what waits is still to be sent.
+    pub(crate) fn give_up(&mut self, ending: Ending) {
+        if !self.state.is_plain() {
+            self.state = EndState::Closed;
+        }
+        self.fault = Some(ending);
+    }
+
+    /// Where to receive what is not relayed as it comes: records, messages, words of a dialog.
+    pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        if self.state.is_opening() || self.state.is_plain() {
+            return room_for_message(&mut self.incoming, pool);
+        }
+        let is_bulk = self.is_bulk;
+        self.incoming
+            .get_or_insert_with(|| pool.take_for(is_bulk))
+            .space()
+    }
+
+    /// Notes `count` received bytes.
+    pub(crate) fn received(&mut self, count: usize) {
+        let incoming = self.incoming.as_mut();
+        let incoming = incoming.expect("bytes were received into this buffer");
+        incoming.fill(count);
+        self.is_bulk = incoming.space().is_empty();
+    }
+
+    /// Goes on with the handshake; what was agreed on, once it is done.
+    pub(crate) fn advance(&mut self, pool: &mut Pool) -> Result<Option<Agreed>, HandshakeFault> {
+        let EndState::Handshaking(handshake) = &mut self.state else {
+            return Ok(None);
+        };
+        let mut out = std::mem::take(&mut pool.scratch);
+        let incoming = self.incoming.as_mut();
+        let step = handshake.advance(incoming.map_or(&mut [], Buffer::data_mut), &mut out);
+        self.append(&out, pool);
+        out.clear();
+        pool.scratch = out;
+        let step = step.inspect_err(|_| self.state = EndState::Closed)?;
+        if let Some(incoming) = &mut self.incoming {
+            incoming.consume(step.consumed);
+        }
+        pool.give_if_empty(&mut self.incoming);
+        if !step.done {
+            return Ok(None);
+        }
+        let EndState::Handshaking(handshake) = std::mem::replace(&mut self.state, EndState::Closed)
+        else {
+            return Ok(None);
+        };
+        let established = handshake.finish()?;
+        self.state = EndState::established(established.traffic);
+        Ok(Some(established.agreed))
+    }
+
+    /// Sends these bytes as they are, behind what waits.
+    pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut Pool) {
+        if !bytes.is_empty() {
+            self.outgoing
+                .get_or_insert_with(|| pool.take(Size::Small))
+                .append(bytes);
+        }
+    }
+
+    /// Seals what is there for the server, once all before it has been sent: an answer that is due,
+    /// the PROXY header, the client's bytes, and close_notify if that is how they end.
+    pub(crate) fn seal(
+        &mut self,
+        plain: &mut Option<Buffer>,
+        end: Option<StreamEnd>,
+        pool: &mut Pool,
+    ) -> Result<(), KeyExhausted> {
+        let EndState::Tls(TlsEnd { traffic, .. }) = &mut self.state else {
+            return Ok(());
+        };
+        let ends = is_whole(end) && !self.has_closed;
+        let has_data = !self.header.is_empty() || plain.is_some();
+        let is_due = has_data || ends || traffic.is_control_due();
+        if self.outgoing.is_some() || !is_due {
+            return Ok(());
+        }
+        let is_large = plain.as_ref().is_some_and(Buffer::is_large);
+        let size = if is_large { Size::Large } else { Size::Small };
+        let out = self.outgoing.insert(pool.take(size));
+        let mut scratch = std::mem::take(&mut pool.scratch);
+        if traffic.is_control_due() {
+            traffic.seal_control(&mut scratch)?;
+            out.append(&scratch);
+            scratch.clear();
+        }
+        let sealed = seal_data(traffic, &self.header, out)?;
+        self.header.drain(..sealed);
+        if let Some(data) = plain.as_mut().filter(|_| self.header.is_empty()) {
+            let sealed = seal_data(traffic, data.data(), out)?;
+            data.consume(sealed);
+        }
+        pool.give_if_empty(plain);
+        if ends && self.header.is_empty() && plain.is_none() {
+            self.has_closed = true;
+            traffic.seal_close_notify(&mut scratch)?;
+            out.append(&scratch);
+            scratch.clear();
+        }
+        pool.scratch = scratch;
+        pool.give_if_empty(&mut self.outgoing);
+        Ok(())
+    }
+
+    pub(crate) fn pending(&self) -> &[u8] {
+        self.outgoing.as_ref().map_or(&[], Buffer::data)
+    }
+
+    /// Whether the client's stream with this end has been sent, if all of it was sealed.
+    pub(crate) fn is_sent(&self, end: Option<StreamEnd>) -> bool {
+        let is_closed = self.state.is_plain() || !is_whole(end) || self.has_closed;
+        is_closed && self.header.is_empty() && self.outgoing.is_none()
+    }
+
+    /// Notes that `count` bytes went to the server; those of them that were the client's as they
+    /// came.
+    pub(crate) fn sent(&mut self, count: usize, pool: &mut Pool) -> usize {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.consume(count);
+            pool.give_if_empty(&mut self.outgoing);
+            return 0;
+        }
+        let of_header = count.min(self.header.len());
+        if of_header > 0 {
+            self.header.drain(..of_header);
+            if self.header.is_empty() {
+                self.header = Vec::new();
+            }
+        }
+        count - of_header
+    }
+
+    /// The server takes no more.
+    pub(crate) fn refuse(&mut self, pool: &mut Pool) {
+        self.header = Vec::new();
+        pool.give_all(&mut self.outgoing);
+    }
+
+    /// Keeps what waits for a client that takes nothing in as little as it needs.
+    pub(crate) fn shrink(&mut self, pool: &mut Pool) {
+        let is_rest = |incoming: &Buffer| incoming.data().len() <= RECORD_BYTES_MAX;
+        if self.incoming.as_ref().is_some_and(is_rest) {
+            keep_rest(&mut self.incoming, false, pool);
+        }
+    }
+}
+
+/// Whether the client has said that nothing is missing.
+fn is_whole(end: Option<StreamEnd>) -> bool {
+    matches!(end, Some(StreamEnd::CloseNotify | StreamEnd::Plain))
+}
+
+fn has_whole_record(traffic: &Traffic, incoming: &Buffer) -> bool {
+    let length = traffic.record_bytes(incoming.data());
+    matches!(length, Ok(Some(length)) if length <= incoming.data().len())
+}
+
+/// Seals records of full size and one that is not, as many as there is room for; returns how many
+/// of the bytes they carry.
+fn seal_data(traffic: &mut Traffic, bytes: &[u8], out: &mut Buffer) -> Result<usize, KeyExhausted> {
+    let layout = traffic.layout();
+    let mut sealed = 0;
+    for part in bytes.chunks(PLAINTEXT_BYTES_MAX) {
+        let record_bytes = layout.head + part.len() + layout.tail;
+        let Some(record) = out.space().get_mut(..record_bytes) else {
+            break;
+        };
+        record[layout.head..][..part.len()].copy_from_slice(part);
+        traffic.seal(record)?;
+        out.fill(record_bytes);
+        sealed += part.len();
+    }
+    Ok(sealed)
+}

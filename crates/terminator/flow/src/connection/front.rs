@@ -1,0 +1,420 @@
+//! The client's end: its bytes, the questions that the first of them raise, its handshake, and what
+//! follows where there is no TLS of ours: plain TCP, and TLS that stays closed.
+//!
+//! A client may have to be admitted, its hello says which of several services it is for, and the
+//! session that it offers may lie elsewhere. Nothing is read of it until that is answered. The
+//! thread that looks for the session answers within some milliseconds, whatever it found; a limit
+//! of our own holds for the case that it does not.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use telemetry::outcome::{EarlyData, Reason, SessionTier};
+use tls::handshake::Established;
+use tls::options::Version;
+use tls::resumption::OfferedSession;
+use wire::alert;
+use wire::client_hello::{self, ClientHello, Peek};
+use wire::proxy_header::{self, Likeness};
+use wire::server_session::Outcome;
+
+use super::Flow;
+use crate::buffer::{Buffer, Pool};
+use crate::events::{Action, Received};
+use crate::facts::Ending;
+use crate::front_end::{self, Handshaking, Progress};
+use crate::options::{Front, SendProxy, Settings};
+use crate::relay::{DecryptFault, StreamEnd};
+use crate::state::{EndState, Postponed, Stage, TlsEnd};
+
+/// The most bytes that a client may send after an alert.
+const CLOSING_BYTES_MAX: usize = 256 << 10;
+
+/// How long the search for a session may take at the most: more than peers and the store may be
+/// given, so that a thread which is late by so much hangs.
+const FETCH_TIME_MAX: Duration = Duration::from_millis(1200);
+
+impl Flow {
+    /// The client's hello, from the time that [`Action::Route`] asks
+    /// which service it is for, until that is answered.
+    pub fn hello(&self) -> Option<ClientHello<'_>> {
+        let is_asked = self.front.needs_route();
+        let bytes = self.up.records.as_ref().filter(|_| is_asked)?.data();
+        match client_hello::read(bytes) {
+            Ok(Peek::Hello(hello)) => Some(hello),
+            Ok(Peek::Incomplete) | Err(_) => None,
+        }
+    }
+
+    /// Goes on with the service that was chosen, if there is one.
+    pub(super) fn routed(&mut self, settings: Option<Rc<Settings>>, now: Instant, pool: &mut Pool) {
+        if !self.front.needs_route() {
+            return;
+        }
+        let Some(settings) = settings else {
+            let name = &self.facts.server_name;
+            let reason = name
+                .as_ref()
+                .map_or(Reason::NameMissing, |_| Reason::NameUnknown);
+            let alert = client_hello::alert_record(alert::UNRECOGNIZED_NAME);
+            self.down.append(&alert, pool);
+            return self.close_gracefully(Ending::new(reason), now, pool);
+        };
+        if settings.send_proxy != SendProxy::Pass {
+            self.facts.proxy_header = None;
+        }
+        self.settings = settings;
+        self.front.read_hello();
+        self.advance_handshake(now, pool);
+        self.end_front_again(pool);
+    }
+
+    /// Goes on with a client that was admitted.
+    pub(super) fn admitted(&mut self, now: Instant, pool: &mut Pool) {
+        if matches!(self.settings.front, Front::Plain) {
+            self.relay_as_is(now, pool);
+        } else {
+            self.begin_conversation(now);
+            self.advance_handshake(now, pool);
+        }
+        self.end_front_again(pool);
+    }
+
+    /// Takes the client's end that came with what had to be decided first.
+    fn end_front_again(&mut self, pool: &mut Pool) {
+        if self.front.is_ended {
+            self.front_ended(pool);
+        }
+    }
+
+    /// How the client's stream ends that had no close_notify.
+    pub(super) fn stream_end(&self) -> StreamEnd {
+        if self.front.state.is_plain() {
+            StreamEnd::Plain
+        } else {
+            StreamEnd::Fin
+        }
+    }
+
+    /// The same with what has come already.
+    pub(super) fn relay_as_is(&mut self, now: Instant, pool: &mut Pool) {
+        self.begin_as_is(now);
+        self.pass_as_is(pool);
+    }
+
+    /// Has the client's bytes go to a server as they come.
+    pub(super) fn begin_as_is(&mut self, now: Instant) {
+        self.front.state = EndState::Plain;
+        let session = self.facts.passing_session.as_ref();
+        self.session_watch = session.map(|_| Box::default());
+        self.begin_dial(now);
+    }
+
+    /// Passes what has come from the server on, and looks for the session in it.
+    pub(super) fn receive_as_is(&mut self, count: usize) {
+        let bytes = self.down.received_as_is(count);
+        let Some(watch) = &mut self.session_watch else {
+            return;
+        };
+        let outcome = watch.take(bytes);
+        if let (Outcome::Session(passed), Some(session)) =
+            (outcome, &mut self.facts.passing_session)
+        {
+            // A server that takes a ticket and issues no other one repeats the client's id.
+            let is_same = passed.id == session.id;
+            let by_id = if is_same { session.offered } else { passed.id };
+            session.agreed = passed.ticket.or(by_id);
+            self.actions.add(Action::NoteSession);
+        }
+        self.session_watch
+            .take_if(|_| outcome != Outcome::Incomplete);
+    }
+
+    /// Whether the first bytes in plaintext go nowhere: they may become a PROXY header, or they are
+    /// one, and end the connection.
+    pub(super) fn is_held_for_header(&mut self, pool: &mut Pool) -> bool {
+        let first = self.up.records.as_ref().map_or(&[][..], Buffer::data);
+        if !self.front.may_be_header || first.is_empty() {
+            return false;
+        }
+        match proxy_header::likeness(first) {
+            Likeness::Perhaps => return true,
+            Likeness::Yes => self.stop(Ending::new(Reason::ProxyHeaderUntrusted), pool),
+            Likeness::No => self.front.may_be_header = false,
+        }
+        self.front.may_be_header
+    }
+
+    /// Passes on what has come.
+    pub(super) fn pass_as_is(&mut self, pool: &mut Pool) {
+        if self.conversation.is_some() {
+            return self.client_spoke(self.last_byte, pool);
+        }
+        if self.is_held_for_header(pool) {
+            return;
+        }
+        self.facts.bytes_up += self.up.pass() as u64;
+        pool.give_if_empty(&mut self.up.plain);
+        self.advance(pool);
+    }
+
+    /// Where to receive from the client; `None` = not now.
+    pub fn front_room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
+        if self.is_handshaking() {
+            let is_read = self.has_conversation_room() && self.wanted_session().is_none();
+            return is_read.then(|| self.up.handshake_room(pool));
+        }
+        match &self.stage {
+            // What the dialog answers has to be read before the next is answered.
+            _ if self.conversation.is_some() && !self.down.pending().is_empty() => None,
+            Stage::Dialling { .. } | Stage::Relaying => self.up.room(pool),
+            Stage::Closing { .. } => Some(self.up.dropping_room(pool)),
+            Stage::Handshaking | Stage::Over => None,
+        }
+    }
+
+    pub(super) fn front_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
+        match received.bytes() {
+            0 => pool.give_if_empty(&mut self.up.records),
+            count => self.front_filled(count, now, pool),
+        }
+        if received.is_end() {
+            self.front_ended(pool);
+        } else if received == Received::Failed {
+            self.front_failed(pool);
+        }
+    }
+
+    fn front_filled(&mut self, count: usize, now: Instant, pool: &mut Pool) {
+        self.note_pause(now);
+        self.last_byte = now;
+        if self.is_handshaking() {
+            let incoming = self.up.records.as_mut().expect("the room was given");
+            incoming.fill(count);
+            self.facts.first_byte.get_or_insert(now);
+            return self.advance_handshake(now, pool);
+        }
+        match &mut self.stage {
+            Stage::Dialling { .. } | Stage::Relaying => {
+                self.up.received(count);
+                self.decrypt_records(now, pool);
+            }
+            Stage::Closing { dropped, .. } => {
+                *dropped += count;
+                if *dropped > CLOSING_BYTES_MAX {
+                    self.finish(pool);
+                }
+            }
+            Stage::Handshaking | Stage::Over => {}
+        }
+    }
+
+    pub(super) fn front_ended(&mut self, pool: &mut Pool) {
+        self.front.is_ended = true;
+        if self.front.needs_admission() || self.front.needs_route() {
+            // The answer, which comes at once, says what is to become of what was sent before.
+            return;
+        }
+        if self.is_handshaking() {
+            return self.stop(Ending::new(self.reason_of_leaving()), pool);
+        }
+        match self.stage {
+            Stage::Dialling { .. } | Stage::Relaying => {
+                if self.front.state.is_plain() && std::mem::take(&mut self.front.may_be_header) {
+                    // What waits is less than a signature.
+                    self.pass_as_is(pool);
+                }
+                let end = self.stream_end();
+                self.up.end.get_or_insert(end);
+                pool.give_all(&mut self.up.records);
+                self.advance(pool);
+            }
+            Stage::Closing { .. } => self.advance(pool),
+            Stage::Handshaking | Stage::Over => {}
+        }
+    }
+
+    pub(super) fn front_failed(&mut self, pool: &mut Pool) {
+        match self.stage {
+            Stage::Dialling { .. } | Stage::Relaying if self.is_broadcast() => {}
+            Stage::Handshaking | Stage::Dialling { .. } | Stage::Relaying => {
+                let ending = self.ending.take().filter(|_| self.down.is_ended);
+                let reason = match self.up.end {
+                    Some(StreamEnd::CloseNotify) => Reason::ClientClosed,
+                    _ => Reason::ClientReset,
+                };
+                self.stop(ending.unwrap_or_else(|| Ending::new(reason)), pool);
+            }
+            Stage::Closing { .. } => self.finish(pool),
+            Stage::Over => {}
+        }
+    }
+
+    pub(super) fn advance_handshake(&mut self, now: Instant, pool: &mut Pool) {
+        if self.front.state.is_in_dialog() {
+            return self.client_spoke(now, pool);
+        }
+        let handshaking = self.front.state.handshake_mut();
+        let Some((handshaking, incoming)) = handshaking.zip(self.up.records.as_mut()) else {
+            return;
+        };
+        let mut out = std::mem::take(&mut pool.scratch);
+        let mut early = Vec::new();
+        let (settings, facts) = (&self.settings, &mut self.facts);
+        let progress = handshaking.advance(incoming, settings, facts, &mut out, &mut early);
+        if let Front::Terminate(server) = &self.settings.front {
+            self.down.limit_records(server.record_bytes_max());
+        }
+        let is_first = self.down.is_sent();
+        self.down.append(&out, pool);
+        out.clear();
+        pool.scratch = out;
+        if self.front.needs_admission() {
+            self.actions.add_once(Action::Admit);
+        } else if self.front.needs_route() {
+            self.actions.add_once(Action::Route);
+        }
+        self.ask_for_session(now);
+        if !early.is_empty() && progress.is_ok() {
+            let goes_on = matches!(progress, Ok(Progress::Waiting));
+            self.take_early(&early, goes_on, now, pool);
+        }
+        match progress {
+            Ok(Progress::Waiting) => pool.give_if_empty(&mut self.up.records),
+            Ok(Progress::Passthrough) => self.relay_as_is(now, pool),
+            Ok(Progress::Established(established)) => {
+                self.establish(established, now, pool);
+                if is_first && self.expects_answer() {
+                    self.down.hold(now);
+                }
+            }
+            Err(ending) => self.close_gracefully(ending, now, pool),
+        }
+    }
+
+    /// Early data goes to a server as it comes: the connection is dialled with the first of it.
+    fn take_early(&mut self, early: &[u8], goes_on: bool, now: Instant, pool: &mut Pool) {
+        self.facts.early_data = Some(EarlyData::Accepted);
+        self.facts.bytes_up += early.len() as u64;
+        self.up.add_early(early, pool);
+        if goes_on && matches!(self.stage, Stage::Handshaking) {
+            self.facts.early_bytes_max = Some(front_end::early_bytes_max(&self.settings));
+            self.facts.agreed = self.front.state.handshake().and_then(Handshaking::agreed);
+            self.facts.handshake = self.handshake_kind();
+            self.begin_dial(now);
+        }
+        self.advance(pool);
+    }
+
+    fn establish(&mut self, established: Established, now: Instant, pool: &mut Pool) {
+        self.front.state = EndState::established(established.traffic);
+        self.facts.agreed = Some(established.agreed);
+        self.facts.handshake = self.handshake_kind();
+        self.facts.established = Some(now);
+        if self.facts.early_data == Some(EarlyData::Accepted) {
+            // All that has come up to now: the limit keeps it small.
+            self.facts.early_bytes_max = u32::try_from(self.facts.bytes_up).ok();
+        }
+        self.acknowledge_finished();
+        self.consider_kernel();
+        if matches!(self.stage, Stage::Handshaking) {
+            self.begin_dial(now);
+        }
+        self.tls_is_up(true, now, pool);
+        self.decrypt_records(now, pool);
+        if !matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying) {
+            return;
+        }
+        match self.postponed.take() {
+            None => {}
+            Some(Postponed::BackEnd) => self.back_ended(pool),
+            Some(Postponed::BackFailure(ending)) => self.dial_failed(ending, now, pool),
+        }
+    }
+
+    fn decrypt_records(&mut self, now: Instant, pool: &mut Pool) {
+        let Some(TlsEnd { traffic, .. }) = self.front.state.tls_mut() else {
+            return self.pass_as_is(pool);
+        };
+        // What the dialog has for the server already is not the client's next word.
+        let is_conversing = self.conversation.is_some();
+        let waiting = self.up.plain.take_if(|_| is_conversing);
+        let decrypted = self.up.decrypt(traffic, pool);
+        if is_conversing {
+            let bytes = pool.take_all(&mut self.up.plain);
+            self.up.plain = waiting;
+            self.give_client_bytes(&bytes, now, pool);
+        }
+        match decrypted {
+            Ok(decrypted) => {
+                if !is_conversing {
+                    self.facts.bytes_up += decrypted.bytes as u64;
+                }
+                self.facts.key_updates += decrypted.controls;
+                self.advance(pool);
+            }
+            Err(DecryptFault::Alert(alert)) => {
+                let detail = format!("the client sent alert {}", alert::label(alert));
+                self.stop(Ending::with(Reason::ClientAlert, detail), pool);
+            }
+            Err(DecryptFault::Traffic(fault)) => {
+                self.send_alert(fault.alert(), pool);
+                let reason = match fault {
+                    tls::traffic::TrafficFault::Record(_) => Reason::RecordInvalid,
+                    tls::traffic::TrafficFault::Message(_) => Reason::ProtocolViolation,
+                };
+                self.close_gracefully(Ending::with(reason, fault.to_string()), now, pool);
+            }
+        }
+    }
+
+    /// Whether the handshake's last bytes, tickets, may go with the answer to a request that came
+    /// with its end. In TLS 1.2 the client waits for them.
+    fn expects_answer(&self) -> bool {
+        let agreed = self.facts.agreed.as_ref();
+        let is_tls13 = agreed.is_some_and(|agreed| agreed.version == Version::Tls13);
+        is_tls13 && self.up.plain.is_some() && !self.down.is_ended
+    }
+
+    /// Whether it has served nobody yet: nothing was relayed, or a hello that no server answered.
+    pub fn is_unused(&self) -> bool {
+        let is_passthrough = matches!(self.settings.front, Front::Passthrough);
+        self.facts.bytes_down == 0 && (self.facts.bytes_up == 0 || is_passthrough)
+    }
+
+    /// Whether the client must not take what it got for the whole, and only a reset says so.
+    pub(super) fn is_cut(&self) -> bool {
+        self.front.state.is_plain() && !self.down.is_ended && !matches!(self.stage, Stage::Over)
+    }
+
+    /// The session that is looked for, while it is.
+    pub fn wanted_session(&self) -> Option<OfferedSession> {
+        self.front.wanted_session()
+    }
+
+    /// Asks for the session, if one is wanted that was not asked for.
+    pub(super) fn ask_for_session(&mut self, now: Instant) {
+        if self.wanted_session().is_some() && self.front.fetch_until.is_none() {
+            self.front.fetch_until = Some(now + FETCH_TIME_MAX);
+            self.actions.add_once(Action::FetchSession);
+        }
+    }
+
+    /// Goes on with the handshake; the cache is asked once more.
+    pub(super) fn session_fetched(&mut self, tier: SessionTier, now: Instant, pool: &mut Pool) {
+        if self.wanted_session().is_none() {
+            return;
+        }
+        self.facts.session_tier = Some(tier);
+        self.front.fetch_until = None;
+        self.front.read_hello();
+        self.advance_handshake(now, pool);
+    }
+
+    /// Goes on without an answer, if it is overdue.
+    pub(super) fn give_up_fetch(&mut self, now: Instant, pool: &mut Pool) {
+        if self.front.fetch_until.is_some_and(|until| until <= now) {
+            self.session_fetched(SessionTier::Nowhere, now, pool);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The hand-over of a connection's sending half to the kernel (kTLS), which encrypts from then on.
+//!
+//! Owns also the records that carry no data (close_notify, alerts, answers to the client), since
+//! they are sent in another way by the kernel than by our own record layer.
+
+use std::time::Instant;
+
+use telemetry::outcome::Reason;
+use tls::record::KeyExhausted;
+use tls::traffic::Traffic;
+use tls::traffic::kernel::{ControlRecord, Keys};
+use wire::alert;
+
+use super::Flow;
+use crate::buffer::Pool;
+use crate::events::Action;
+use crate::facts::Ending;
+use crate::state::{Stage, TlsEnd};
+
+impl Flow {
+    pub(super) fn expect_bytes(&mut self, bytes: u64) {
+        let offload = self.settings.offload.as_ref();
+        if let Some((offload, tls)) = offload.zip(self.front.state.tls_mut()) {
+            tls.ktls.expect(bytes, offload.from);
+            self.ask_kernel();
+        }
+    }
+
+    /// Whether the kernel encrypts what is sent to the client. What waits to be sent is plaintext
+    /// then, and bytes may go past our buffers when [`Flow::can_pass`] allows it.
+    pub fn is_offloaded(&self) -> bool {
+        self.facts.offloaded
+    }
+
+    /// From which length on a range of a file is better left for the kernel, in bytes; `None` = it
+    /// will encrypt nothing of this connection.
+    pub fn passes_from(&self) -> Option<u64> {
+        if self.is_offloaded() {
+            return Some(0);
+        }
+        let offload = self.settings.offload.as_ref();
+        let tls = self.front.state.tls()?;
+        let offload = offload.filter(|_| tls.ktls.may_be_kernel())?;
+        let keys = self.kernel_keys()?;
+        let is_taken = offload.takes(keys.version, keys.cipher);
+        is_taken.then_some(offload.from)
+    }
+
+    /// What to hand to the kernel on [`Action::Offload`] and [`Action::Rekey`].
+    pub fn kernel_keys(&self) -> Option<Keys<'_>> {
+        self.front.state.tls()?.traffic.kernel_keys()
+    }
+
+    pub(super) fn kernel_answered(&mut self, is_taken: bool, pool: &mut Pool) {
+        if let Some(tls) = self.front.state.tls_mut() {
+            if is_taken {
+                tls.traffic.hand_over();
+                self.facts.offloaded = true;
+            } else if tls.ktls.is_kernel() {
+                // The client waits for records under the next key, so it cannot be sent anything.
+                return self.stop(Ending::new(Reason::KernelRekey), pool);
+            } else {
+                tls.traffic.forget_kernel_keys();
+            }
+            tls.ktls.answered(is_taken);
+        }
+        self.advance(pool);
+    }
+
+    /// Whether nothing but the end of TCP follows what waits to be sent to the client.
+    pub fn is_last(&self) -> bool {
+        matches!(self.stage, Stage::Relaying)
+            && self.down.is_ended
+            && self.up.end.is_none()
+            && !self.front.has_records()
+    }
+
+    /// Whether bytes of the back may be given to the kernel past our buffers now, in the order of
+    /// the stream.
+    pub fn can_pass(&self) -> bool {
+        matches!(self.stage, Stage::Relaying)
+            && (self.is_offloaded() || self.front.state.is_plain() && self.down.is_bulk())
+            && !self.front.holds_back()
+            && !self.down.is_ended
+            && self.postponed.is_none()
+            && self.back.state.is_plain()
+            && self.session_watch.is_none()
+            && self.conversation.is_none()
+            && self.down.is_sent()
+    }
+
+    pub(super) fn front_passed(&mut self, count: usize, now: Instant, pool: &mut Pool) {
+        self.last_byte = now;
+        self.facts.bytes_down += count as u64;
+        let tls = self.front.state.tls_mut();
+        let counted = tls.map_or(Ok(()), |tls| tls.traffic.count_passed(count));
+        match counted {
+            Ok(()) => self.advance(pool),
+            Err(KeyExhausted) => self.stop_exhausted(now, pool),
+        }
+    }
+
+    /// What waits to be sent as a record of its own, with its type, once nothing else does.
+    pub fn front_record(&self) -> Option<&ControlRecord> {
+        let tls = self.front.state.tls().filter(|_| self.down.is_sent())?;
+        tls.ktls.records.front()
+    }
+
+    pub(super) fn front_record_sent(&mut self, now: Instant, pool: &mut Pool) {
+        self.last_byte = now;
+        let tls = self.front.state.tls_mut();
+        if tls.is_some_and(|tls| tls.ktls.record_sent()) {
+            self.actions.add(Action::Rekey);
+        }
+        self.advance(pool);
+    }
+
+    /// Decides after the handshake whether the kernel may ever be asked. One that cannot encrypt is
+    /// asked as well, so that it is counted how often it was wanted; but no key is kept for it.
+    pub(super) fn consider_kernel(&mut self) {
+        let keys = self.kernel_keys();
+        let may_ask = self.settings.offload.as_ref().zip(keys);
+        let takes = may_ask.map(|(offload, keys)| offload.takes(keys.version, keys.cipher));
+        let Some(TlsEnd { traffic, ktls }) = self.front.state.tls_mut() else {
+            return;
+        };
+        if takes != Some(true) {
+            traffic.forget_kernel_keys();
+        }
+        if takes.is_some() {
+            ktls.allow();
+        }
+    }
+
+    /// Counts bytes that came from the back through our buffers.
+    pub(super) fn note_run(&mut self, count: usize) {
+        let offload = self.settings.offload.as_ref();
+        if let Some((offload, tls)) = offload.zip(self.front.state.tls_mut()) {
+            tls.ktls.received(count, offload.relay_from());
+        }
+    }
+
+    /// Asks as soon as nothing that we encrypted waits: the kernel goes on behind it.
+    pub(super) fn ask_kernel(&mut self) {
+        let tls = self.front.state.tls_mut();
+        let Some(tls) = tls.filter(|tls| tls.ktls.is_wanted() && self.conversation.is_none())
+        else {
+            return;
+        };
+        self.down.release();
+        if matches!(self.stage, Stage::Relaying) && !self.down.is_ended && self.down.is_sent() {
+            tls.ktls.asked();
+            self.actions.add(Action::Offload);
+        }
+    }
+
+    /// Whether all that is for the client has been sent.
+    pub(super) fn is_front_done(&self) -> bool {
+        self.down.is_sent() && !self.front.has_records()
+    }
+
+    /// TLS 1.2 has no key update: the stream ends here, and not as if it were whole.
+    pub(super) fn stop_exhausted(&mut self, now: Instant, pool: &mut Pool) {
+        let ending = Ending::with(Reason::Internal, "the key limit is reached");
+        self.close_gracefully(ending, now, pool);
+    }
+
+    /// Answers KeyUpdate and renegotiation as soon as nothing waits to be sent: the answer has to
+    /// come before the next data, and one answer serves for several requests.
+    pub(super) fn send_control(&mut self, pool: &mut Pool) {
+        // Nor before the kernel has the next key.
+        let may_send = self.is_front_done() && !self.front.holds_back();
+        let Some(TlsEnd { traffic, ktls }) = self.front.state.tls_mut() else {
+            return;
+        };
+        if !traffic.is_control_due() || self.down.is_ended {
+            return;
+        }
+        // Nothing may be sealed before it, so nothing is waited for.
+        self.down.release();
+        if !may_send {
+            return;
+        }
+        if !ktls.is_kernel() {
+            self.down
+                .append_record(pool, |out| traffic.seal_control(out).is_ok());
+            return;
+        }
+        let rekeys = self.settings.offload.as_ref().is_some_and(|o| o.rekeys);
+        if traffic.is_kernel_key_due() && !rekeys {
+            // No data may follow without a KeyUpdate of ours (RFC 8446 section 4.6.3).
+            return self.give_up_kernel(Reason::KernelRekey, pool);
+        }
+        match traffic.kernel_control() {
+            Ok(Some(record)) => ktls.records.push_back(record),
+            Ok(None) => {}
+            Err(KeyExhausted) => self.give_up_kernel(Reason::Internal, pool),
+        }
+    }
+
+    fn give_up_kernel(&mut self, reason: Reason, pool: &mut Pool) {
+        self.send_alert(alert::INTERNAL_ERROR, pool);
+        self.close_gracefully(Ending::new(reason), self.last_byte, pool);
+    }
+
+    pub(super) fn send_close_notify(&mut self, pool: &mut Pool) {
+        self.send_record(pool, ControlRecord::close_notify(), |traffic, out| {
+            traffic.seal_close_notify(out)
+        });
+    }
+
+    pub(super) fn send_alert(&mut self, alert: u8, pool: &mut Pool) {
+        self.send_record(pool, ControlRecord::fatal(alert), |traffic, out| {
+            traffic.seal_alert(alert, out)
+        });
+    }
+
+    /// Sends that record by the kernel, or what `seal` makes by ourselves.
+    fn send_record(
+        &mut self,
+        pool: &mut Pool,
+        record: ControlRecord,
+        seal: impl FnOnce(&mut Traffic, &mut Vec<u8>) -> Result<(), KeyExhausted>,
+    ) {
+        let Some(TlsEnd { traffic, ktls }) = self.front.state.tls_mut() else {
+            return;
+        };
+        if ktls.is_kernel() {
+            ktls.records.push_back(record);
+        } else {
+            self.down
+                .append_record(pool, |out| seal(traffic, out).is_ok());
+        }
+    }
+}

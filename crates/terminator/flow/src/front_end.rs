@@ -1,0 +1,442 @@
+//! The client's end, from its first byte to the end of its handshake, and what seals its bytes.
+//!
+//! Owns the order of things: PROXY header and STARTTLS dialog where they come, ClientHello,
+//! handshake. What may follow, and what is done about a failure, is `connection`'s.
+
+use std::time::Instant;
+
+use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
+use tls::handshake::{Agreed, Established, Handshake, HandshakeFault};
+use tls::options::{Tls13Sessions, Version};
+use tls::record::{KeyExhausted, Layout, RecordSealer};
+use tls::resumption::OfferedSession;
+use tls::server::Server;
+use tls::traffic::Traffic;
+use wire::client_hello::{self, ClientHello, HelloFault, Peek, Reader};
+use wire::proxy_header::{self, Likeness, ProxyFault};
+use wire::server_session::SessionId;
+
+use crate::buffer::Buffer;
+use crate::facts::{CertificateAlgorithms, Ending, Facts, PassingSession};
+use crate::options::{Front, SendProxy, Settings};
+use crate::proxy_header_out;
+use crate::relay::AS_IS;
+use crate::state::EndState;
+
+pub(crate) struct FrontEnd {
+    pub(crate) state: EndState<Handshaking>,
+    /// The client's TCP stream has ended: nothing more will come.
+    pub(crate) is_ended: bool,
+    /// Bytes that come first in plaintext must not be a PROXY header.
+    pub(crate) may_be_header: bool,
+    /// Bytes for the client wait where they are not ours to see: in a pipe, or in a file.
+    pub(crate) is_answering: bool,
+    /// When the client was greeted, if it had to wait for that.
+    pub(crate) greeted: Option<Instant>,
+    /// How long a session that is not here is waited for, while it is.
+    pub(crate) fetch_until: Option<Instant>,
+}
+
+impl FrontEnd {
+    /// Before the first byte.
+    pub(crate) fn new(expects_proxy_header: bool, settings: &Settings) -> Self {
+        Self {
+            state: if expects_proxy_header {
+                EndState::Handshaking(Handshaking::ProxyHeader)
+            } else {
+                after_header(settings)
+            },
+            is_ended: false,
+            may_be_header: settings.accepts_proxy && !expects_proxy_header,
+            is_answering: false,
+            greeted: None,
+            fetch_until: None,
+        }
+    }
+
+    /// Whether the client has to be admitted before anything else.
+    pub(crate) fn needs_admission(&self) -> bool {
+        matches!(self.state.handshake(), Some(Handshaking::Admission))
+    }
+
+    /// Goes on with a client that was admitted.
+    pub(crate) fn admit(&mut self, settings: &Settings) {
+        if self.needs_admission() {
+            self.state = after_header(settings);
+        }
+    }
+
+    /// Whether the service has to be chosen before anything else.
+    pub(crate) fn needs_route(&self) -> bool {
+        matches!(self.state.handshake(), Some(Handshaking::Routing))
+    }
+
+    /// The session that has to be looked for before anything else.
+    pub(crate) fn wanted_session(&self) -> Option<OfferedSession> {
+        match self.state.handshake() {
+            Some(Handshaking::Fetching(key)) => Some(*key),
+            _ => None,
+        }
+    }
+
+    /// Reads the hello, once more if it had to wait for an answer.
+    pub(crate) fn read_hello(&mut self) {
+        self.state = EndState::Handshaking(Handshaking::hello());
+    }
+
+    /// Seals the bytes for the client; `None` = it cannot be sent any now.
+    pub(crate) fn sealer(&mut self) -> Option<FrontSealer<'_>> {
+        match &mut self.state {
+            EndState::Plain => Some(FrontSealer::Plain),
+            EndState::Tls(tls) => Some(FrontSealer::Tls(&mut tls.traffic)),
+            EndState::Handshaking(Handshaking::Handshake(handshake)) => handshake
+                .can_seal()
+                .then_some(FrontSealer::Early(handshake)),
+            EndState::Handshaking(_) | EndState::Dialog(_) | EndState::Closed => None,
+        }
+    }
+
+    /// Whether the kernel waits for a key, or has a record of its own to send first.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.state.tls().is_some_and(|tls| tls.ktls.holds_back())
+    }
+
+    /// Whether records without data wait to be sent by the kernel.
+    pub(crate) fn has_records(&self) -> bool {
+        let tls = self.state.tls();
+        tls.is_some_and(|tls| !tls.ktls.records.is_empty())
+    }
+}
+
+/// The seal of the bytes for a client. Early data is answered before the handshake is over.
+pub(crate) enum FrontSealer<'f> {
+    Plain,
+    Early(&'f mut Handshake),
+    Tls(&'f mut Traffic),
+}
+
+impl RecordSealer for FrontSealer<'_> {
+    fn layout(&self) -> Layout {
+        match self {
+            Self::Plain => AS_IS,
+            Self::Early(handshake) => handshake.layout(),
+            Self::Tls(traffic) => traffic.layout(),
+        }
+    }
+
+    fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
+        match self {
+            Self::Plain => Ok(()),
+            Self::Early(handshake) => handshake.seal(record),
+            Self::Tls(traffic) => traffic.seal(record),
+        }
+    }
+}
+
+fn after_header(settings: &Settings) -> EndState<Handshaking> {
+    match &settings.starttls {
+        Some(starttls) if starttls.sides.front.is_some() => EndState::Dialog(Handshaking::hello()),
+        _ => EndState::Handshaking(Handshaking::hello()),
+    }
+}
+
+/// How far the handshaking got.
+pub(crate) enum Handshaking {
+    /// A PROXY header has to come first.
+    ProxyHeader,
+    /// The client that it names has to be admitted.
+    Admission,
+    /// The ClientHello is not yet whole.
+    Hello(Reader),
+    /// The service that the hello asks for has to be chosen.
+    Routing,
+    /// The session that the hello offers is looked for beyond this host.
+    Fetching(OfferedSession),
+    /// The handshake is under way.
+    Handshake(Box<Handshake>),
+}
+
+pub(crate) enum Progress {
+    Waiting,
+    /// The hello is whole, and the client's TLS stays closed.
+    Passthrough,
+    Established(Established),
+}
+
+impl Handshaking {
+    pub(crate) fn hello() -> Self {
+        Self::Hello(Reader::default())
+    }
+
+    /// Works through what came in. What has to go out, alerts included, is appended to `out`, and
+    /// early data to `early`.
+    pub(crate) fn advance(
+        &mut self,
+        incoming: &mut Buffer,
+        settings: &Settings,
+        facts: &mut Facts,
+        out: &mut Vec<u8>,
+        early: &mut Vec<u8>,
+    ) -> Result<Progress, Ending> {
+        if matches!(self, Self::ProxyHeader) {
+            if !take_proxy_header(incoming, settings, facts)? {
+                return Ok(Progress::Waiting);
+            }
+            *self = Self::Admission;
+        }
+        if let Self::Hello(reader) = self {
+            match take_hello(reader, incoming, settings, facts, out)? {
+                Hello::Incomplete => return Ok(Progress::Waiting),
+                Hello::ToBeRouted => *self = Self::Routing,
+                Hello::ToBeFetched(key) => *self = Self::Fetching(key),
+                Hello::Passthrough => return Ok(Progress::Passthrough),
+                Hello::Begun(handshake) => *self = Self::Handshake(handshake),
+            }
+        }
+        let Self::Handshake(handshake) = self else {
+            return Ok(Progress::Waiting);
+        };
+        let step = handshake.advance(incoming.data_mut(), out);
+        facts.resumption_miss = handshake.miss();
+        if facts.early_data.is_some() && facts.resumption_miss == Some(ResumptionMiss::Unknown) {
+            facts.early_data = Some(EarlyData::UnknownSession);
+        }
+        let step = step.map_err(ending_of_handshake)?;
+        handshake.take_early_data(early);
+        incoming.consume(step.consumed);
+        if !step.done {
+            return Ok(Progress::Waiting);
+        }
+        let Self::Handshake(handshake) = std::mem::replace(self, Self::ProxyHeader) else {
+            return Ok(Progress::Waiting);
+        };
+        let established = handshake.finish().map_err(ending_of_handshake)?;
+        Ok(Progress::Established(established))
+    }
+
+    /// What early data goes with: all that is agreed on, before the handshake is over.
+    pub(crate) fn agreed(&self) -> Option<Agreed> {
+        match self {
+            Self::Handshake(handshake) => handshake.agreed().ok(),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the header was there; it is consumed then.
+fn take_proxy_header(
+    incoming: &mut Buffer,
+    settings: &Settings,
+    facts: &mut Facts,
+) -> Result<bool, Ending> {
+    let malformed =
+        |fault: ProxyFault| Ending::with(Reason::ProxyHeaderMalformed, fault.to_string());
+    let Some(parsed) = proxy_header::read(incoming.data()).map_err(malformed)? else {
+        return Ok(false);
+    };
+    // With LOCAL or unknown addresses the ends of the connection itself count.
+    if let Some(source) = parsed.header.addresses.source() {
+        facts.route.source = Some(source);
+        facts.route.destination = parsed.header.addresses.destination();
+    }
+    facts.has_proxy_header = true;
+    let wire_bytes = parsed.wire_bytes;
+    if settings.send_proxy == SendProxy::Pass {
+        facts.proxy_header = incoming.data().get(..wire_bytes).map(Into::into);
+    }
+    incoming.consume(wire_bytes);
+    Ok(true)
+}
+
+enum Hello {
+    Incomplete,
+    ToBeRouted,
+    ToBeFetched(OfferedSession),
+    Passthrough,
+    Begun(Box<Handshake>),
+}
+
+/// Begins the handshake if the hello is whole and the client's TLS is ours to terminate.
+fn take_hello(
+    reader: &mut Reader,
+    incoming: &Buffer,
+    settings: &Settings,
+    facts: &mut Facts,
+    out: &mut Vec<u8>,
+) -> Result<Hello, Ending> {
+    let is_shared = matches!(settings.front, Front::Shared);
+    if !is_shared && settings.send_proxy == SendProxy::Pass && facts.proxy_header.is_none() {
+        return Err(proxy_header_out::missing_header());
+    }
+    let hello = match reader.read(incoming.data()) {
+        Ok(Peek::Incomplete) => return Ok(Hello::Incomplete),
+        Ok(Peek::Hello(hello)) => hello,
+        Err(fault) => return Err(ending_of_hello(&fault, incoming.data(), facts, out)),
+    };
+    facts.server_name = hello
+        .server_name()
+        .map(|name| name.to_ascii_lowercase().into());
+    facts.other_name = hello.other_name().map(printable_name);
+    let server = match &settings.front {
+        Front::Terminate(server) => server,
+        Front::Shared => return Ok(Hello::ToBeRouted),
+        Front::Passthrough | Front::Plain => {
+            let mut protocols = hello.alpn_protocols();
+            facts.only_protocol = protocols.next().map(Into::into);
+            facts.only_protocol.take_if(|_| protocols.next().is_some());
+            return Ok(pass_by(&hello, settings, facts));
+        }
+    };
+    if facts.session_tier.is_none()
+        && let Some(key) = server.session_elsewhere(&hello)
+    {
+        return Ok(Hello::ToBeFetched(key));
+    }
+    let config = server.select(&hello).map_err(|refusal| {
+        out.extend_from_slice(&client_hello::alert_record(refusal.alert));
+        let (reason, detail) = (refusal.reason, refusal.detail);
+        detail.map_or_else(
+            || Ending::new(reason),
+            |detail| Ending::with(reason, detail),
+        )
+    })?;
+    if matches!(&settings.send_proxy, SendProxy::V2(tlvs) if tlvs.ssl) {
+        facts.certificate = server
+            .certificate_for(&hello)
+            .map(|one| CertificateAlgorithms {
+                signature: one.signature_algorithm.clone(),
+                key: one.key_algorithm.clone(),
+            });
+    }
+    note_shown_certificate(server, &hello, settings, facts);
+    facts.handshake = Some(kind_if_resumed(&hello));
+    facts.early_data = hello.offers_early_data().then_some(EarlyData::Refused);
+    let handshake = Handshake::new(config, &hello).map_err(ending_of_handshake)?;
+    Ok(Hello::Begun(Box::new(handshake)))
+}
+
+/// What stands in the place of a name, for the log.
+fn printable_name(bytes: &[u8]) -> Box<str> {
+    let text = String::from_utf8_lossy(bytes);
+    let shown = text.chars().take(OTHER_NAME_CHARS_MAX);
+    shown.collect::<String>().into()
+}
+
+/// The most of what is no name that is logged: as much as of a name.
+const OTHER_NAME_CHARS_MAX: usize = 253;
+
+/// Leaves a client's TLS closed, once it is known where its session is, if that matters.
+fn pass_by(hello: &ClientHello<'_>, settings: &Settings, facts: &mut Facts) -> Hello {
+    let Some(sessions) = &settings.passing_sessions else {
+        return Hello::Passthrough;
+    };
+    let session = facts.passing_session.insert(offered_session(hello));
+    let known = session.offered.filter(|_| !session.may_be_random);
+    let elsewhere = known.and_then(|known| sessions.elsewhere(known.as_bytes()));
+    match elsewhere {
+        Some(key) if facts.session_tier.is_none() => Hello::ToBeFetched(key),
+        _ => Hello::Passthrough,
+    }
+}
+
+/// Where a login may be bound to the certificate that the client is shown, it is compared later.
+fn note_shown_certificate(
+    server: &Server,
+    hello: &ClientHello<'_>,
+    settings: &Settings,
+    facts: &mut Facts,
+) {
+    if settings.starttls.is_some() && settings.back_tls.is_some() {
+        let shown = server.certificate_for(hello);
+        facts.shown_certificate = shown.map(|one| one.fingerprint);
+    }
+}
+
+fn offered_session(hello: &ClientHello<'_>) -> Box<PassingSession> {
+    let ticket = hello.session_ticket().and_then(SessionId::of_ticket);
+    let id = SessionId::new(hello.session_id());
+    Box::new(PassingSession {
+        offered: ticket.or(id),
+        may_be_random: ticket.is_none() && hello.highest_version() > 0x0303,
+        id,
+        agreed: None,
+    })
+}
+
+/// By which means a session of TLS 1.2 would be resumed, if it is.
+fn kind_if_resumed(hello: &ClientHello<'_>) -> HandshakeKind {
+    if hello
+        .session_ticket()
+        .is_some_and(|ticket| !ticket.is_empty())
+    {
+        HandshakeKind::Ticket
+    } else {
+        HandshakeKind::SessionId
+    }
+}
+
+/// The kind of a handshake that agreed on this.
+pub(crate) fn kind_of(
+    agreed: &Agreed,
+    offered: Option<HandshakeKind>,
+    settings: &Settings,
+) -> HandshakeKind {
+    match (agreed.resumed, agreed.version) {
+        (false, _) => HandshakeKind::Full,
+        (true, Version::Tls13) => match settings.tls13_sessions() {
+            Tls13Sessions::Tickets => HandshakeKind::Psk,
+            Tls13Sessions::Cache { .. } => HandshakeKind::PskCache,
+        },
+        (true, Version::Tls12) if offered == Some(HandshakeKind::Ticket) => HandshakeKind::Ticket,
+        (true, Version::Tls12) => HandshakeKind::SessionId,
+    }
+}
+
+/// The most early data that a client of the service may send, in bytes.
+pub(crate) fn early_bytes_max(settings: &Settings) -> u32 {
+    match settings.tls13_sessions() {
+        Tls13Sessions::Tickets => 0,
+        Tls13Sessions::Cache {
+            early_data_bytes_max,
+        } => early_data_bytes_max,
+    }
+}
+
+fn ending_of_hello(fault: &HelloFault, bytes: &[u8], facts: &Facts, out: &mut Vec<u8>) -> Ending {
+    if let Some(alert) = fault.alert() {
+        out.extend_from_slice(&client_hello::alert_record(alert));
+    }
+    let reason = match fault {
+        HelloFault::NotTls if proxy_header::likeness(bytes) == Likeness::Yes => {
+            if facts.has_proxy_header {
+                let detail = "a second one follows the first; of two balancers let one add it";
+                return Ending::with(Reason::ProxyHeaderMalformed, detail);
+            }
+            Reason::ProxyHeaderUntrusted
+        }
+        HelloFault::NotTls => Reason::NotTls,
+        HelloFault::PlainHttp => Reason::PlainHttp,
+        HelloFault::Sslv2 | HelloFault::VersionTooOld { .. } => Reason::VersionTooOld,
+        HelloFault::Unexpected(_)
+        | HelloFault::Malformed(_)
+        | HelloFault::Illegal(_)
+        | HelloFault::Renegotiation => Reason::HelloMalformed,
+        HelloFault::RecordTooLarge(_) | HelloFault::TooLarge(_) => Reason::HelloTooLarge,
+    };
+    if reason == Reason::PlainHttp {
+        out.extend_from_slice(PLAIN_HTTP_ANSWER);
+    }
+    Ending::with(reason, fault.to_string())
+}
+
+/// What a browser that forgot the `s` can show.
+const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain\r\n\
+    Content-Length: 52\r\n\
+    Connection: close\r\n\
+    \r\n\
+    This port speaks HTTPS; use https:// in the address\n";
+
+fn ending_of_handshake(fault: HandshakeFault) -> Ending {
+    Ending::with(fault.reason, fault.to_string())
+}

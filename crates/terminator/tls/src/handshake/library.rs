@@ -1,0 +1,450 @@
+//! The drive of a handshake, the same on both sides, by the TLS library's unbuffered interface,
+//! which is used nowhere else.
+//!
+//! Owns which bytes the library is shown, what becomes of those that it writes, and that it says
+//! what was agreed on and leaves the keys. What a side lets pass, and what a fault of the peer's is
+//! called, is the side's own ([`HandshakeSide`]).
+
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::kernel::KernelConnection;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, ReadEarlyData, UnbufferedStatus,
+};
+use rustls::{CommonState, Error, ExtractedSecrets, ProtocolVersion};
+use wire::alert;
+
+use crate::handshake::fault::HandshakeFault;
+use crate::options::{Group, Suite, Version};
+use crate::record::{HEADER_BYTES, KeyExhausted, Opener, RECORD_BYTES_MAX, Sealer};
+use crate::secrets::{Secret, TrafficSecret};
+use crate::subject::Fingerprint;
+use crate::traffic::{Tickets, Traffic, TrafficSecrets};
+
+/// The most bytes of a handshake that wait for more: those of the longest message that the library
+/// takes (64 KiB), in records of no less than a few bytes.
+pub const WAITING_BYTES_MAX: usize = 1 << 17;
+
+pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
+pub(super) const ALERT: u8 = 21;
+pub(super) const HANDSHAKE: u8 = 22;
+/// The type of records of TLS 1.3 whose own type is encrypted.
+pub(super) const HIDDEN: u8 = 23;
+
+/// How far a handshake got.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Step {
+    /// Bytes of the input that are done with.
+    pub consumed: usize,
+    /// Whether the handshake is over.
+    pub done: bool,
+}
+
+/// The part of the library that reads a server's tickets after the handshake.
+type TicketState = KernelConnection<ClientConnectionData>;
+
+/// A connection of the library's, of either side.
+pub(crate) trait LibraryConnection: Sized {
+    type Data;
+
+    fn process<'c, 'i>(&'c mut self, records: &'i mut [u8])
+    -> UnbufferedStatus<'c, 'i, Self::Data>;
+
+    fn common(&self) -> &CommonState;
+
+    /// Appends all early data that is there.
+    fn read_early(
+        data: &mut ReadEarlyData<'_, '_, Self::Data>,
+        into: &mut Vec<u8>,
+    ) -> Result<(), Error>;
+
+    /// Leaves the library. A client's state goes on reading tickets.
+    fn into_secrets(self) -> Result<(ExtractedSecrets, Option<TicketState>), Error>;
+}
+
+impl LibraryConnection for UnbufferedServerConnection {
+    type Data = ServerConnectionData;
+
+    fn process<'c, 'i>(
+        &'c mut self,
+        records: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(records)
+    }
+
+    fn common(&self) -> &CommonState {
+        self
+    }
+
+    fn read_early(
+        data: &mut ReadEarlyData<'_, '_, Self::Data>,
+        into: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        while let Some(record) = data.next_record() {
+            into.extend_from_slice(record?.payload);
+        }
+        Ok(())
+    }
+
+    fn into_secrets(self) -> Result<(ExtractedSecrets, Option<TicketState>), Error> {
+        let (secrets, _) = self.dangerous_into_kernel_connection()?;
+        Ok((secrets, None))
+    }
+}
+
+impl LibraryConnection for UnbufferedClientConnection {
+    type Data = ClientConnectionData;
+
+    fn process<'c, 'i>(
+        &'c mut self,
+        records: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(records)
+    }
+
+    fn common(&self) -> &CommonState {
+        self
+    }
+
+    fn read_early(_: &mut ReadEarlyData<'_, '_, Self::Data>, _: &mut Vec<u8>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn into_secrets(self) -> Result<(ExtractedSecrets, Option<TicketState>), Error> {
+        let (secrets, state) = self.dangerous_into_kernel_connection()?;
+        Ok((secrets, Some(state)))
+    }
+}
+
+/// The rules of one side.
+pub(crate) trait HandshakeSide {
+    /// How long the record is that `bytes` begin with, if all of it is there. One that may not come
+    /// now is refused from its header alone: it is not waited for.
+    fn next_record(
+        &mut self,
+        library: &CommonState,
+        bytes: &mut [u8],
+    ) -> Result<Option<usize>, HandshakeFault>;
+
+    /// Whether the library is not shown this record. It holds a part of a message if the record is
+    /// not the `first` that it has not let go of.
+    fn passes_over(
+        &mut self,
+        _library: &CommonState,
+        _record: &[u8],
+        _is_first: bool,
+    ) -> Result<bool, HandshakeFault> {
+        Ok(false)
+    }
+
+    /// The library has let go of some of what it was shown.
+    fn note_taken(&mut self) {}
+
+    /// The library asks for more. Whether the records shown are done with, though it has not let go
+    /// of them.
+    fn drops_shown(&mut self) -> Result<bool, HandshakeFault> {
+        Ok(false)
+    }
+
+    /// The place for early data; `None` = none may come.
+    fn begin_early(&mut self) -> Option<&mut Vec<u8>> {
+        None
+    }
+
+    /// Takes note of a record that the library has made.
+    fn note_sent(&mut self, _library: &CommonState, _record: &[u8]) {}
+
+    /// The fault of a peer that closes its stream amid the handshake.
+    fn closed() -> HandshakeFault;
+
+    /// The fault of a peer that sends data amid the handshake.
+    fn has_data() -> HandshakeFault;
+
+    /// The fault that the library has found. Its own alert is the last of `outgoing`, if there is
+    /// one, and begins at `alert`.
+    fn fault_of(
+        &mut self,
+        library: &CommonState,
+        error: &Error,
+        alert: Option<usize>,
+        outgoing: &mut Vec<u8>,
+    ) -> HandshakeFault;
+}
+
+/// A handshake under way.
+pub(crate) struct HandshakeDriver<C, S> {
+    connection: C,
+    /// Bytes at the front of the input that the library has been shown and has not let go of: it
+    /// remembers places in them, so it must be shown them again, and first.
+    held: usize,
+    pub(crate) side: S,
+}
+
+impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
+    pub(crate) fn new(connection: Result<C, Error>, side: S) -> Result<Self, HandshakeFault> {
+        Ok(Self {
+            connection: connection.map_err(internal)?,
+            held: 0,
+            side,
+        })
+    }
+
+    pub(crate) fn common(&self) -> &CommonState {
+        self.connection.common()
+    }
+
+    /// Works through the records, each shown to the library once it is whole, and appends what has
+    /// to go out.
+    pub(crate) fn drive(
+        &mut self,
+        incoming: &mut [u8],
+        outgoing: &mut Vec<u8>,
+    ) -> Result<Step, HandshakeFault> {
+        let mut consumed = 0;
+        // The library sees one record more only when it asks: what follows the last record of the
+        // handshake is application data, which it must never get.
+        let mut shown = self.held;
+        loop {
+            let window = incoming.get_mut(consumed..shown).unwrap_or_default();
+            let UnbufferedStatus { discard, state, .. } = self.connection.process(window);
+            consumed += discard;
+            if discard > 0 {
+                self.side.note_taken();
+            }
+            match state {
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    let start = outgoing.len();
+                    append_encoded(&mut data, outgoing).map_err(internal)?;
+                    let library = self.connection.common();
+                    self.side.note_sent(library, &outgoing[start..]);
+                }
+                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
+                Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => {
+                    let done = !self.connection.common().is_handshaking();
+                    if !done && self.side.drops_shown()? {
+                        consumed = shown;
+                    }
+                    if done || !self.show_next(incoming, &mut consumed, &mut shown)? {
+                        return Ok(Step { consumed, done });
+                    }
+                }
+                Ok(ConnectionState::ReadEarlyData(mut data)) => {
+                    let early = self.side.begin_early().ok_or_else(S::has_data)?;
+                    C::read_early(&mut data, early).map_err(internal)?;
+                }
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                    return Err(S::closed());
+                }
+                Ok(_) => return Err(S::has_data()),
+                Err(error) => {
+                    let rest = incoming.get_mut(consumed..shown).unwrap_or_default();
+                    let alert = self.collect_alert(rest, outgoing);
+                    let library = self.connection.common();
+                    return Err(self.side.fault_of(library, &error, alert, outgoing));
+                }
+            }
+        }
+    }
+
+    /// Moves the window over the next record. Returns whether it is whole.
+    fn show_next(
+        &mut self,
+        incoming: &mut [u8],
+        consumed: &mut usize,
+        shown: &mut usize,
+    ) -> Result<bool, HandshakeFault> {
+        let library = self.connection.common();
+        *shown = (*shown).max(*consumed);
+        let rest = incoming.get_mut(*shown..).unwrap_or_default();
+        let Some(record_bytes) = self.side.next_record(library, rest)? else {
+            self.held = *shown - *consumed;
+            check_waiting(incoming.len() - *consumed)?;
+            return Ok(false);
+        };
+        let end = *shown + record_bytes;
+        let record = incoming.get(*shown..end).unwrap_or_default();
+        let is_first = *shown == *consumed;
+        if self.side.passes_over(library, record, is_first)? {
+            *consumed = end;
+        }
+        *shown = end;
+        Ok(true)
+    }
+
+    /// Takes what the library has to say after its error, and returns where its alert begins.
+    ///
+    /// `rest` is what it has not let go of: messages behind the one at fault still wait in it, and
+    /// the library panics if they are gone (a Certificate that is refused comes in one record with
+    /// what follows it).
+    fn collect_alert(&mut self, mut rest: &mut [u8], outgoing: &mut Vec<u8>) -> Option<usize> {
+        loop {
+            let UnbufferedStatus { discard, state, .. } = self.connection.process(rest);
+            match state {
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    let start = outgoing.len();
+                    append_encoded(&mut data, outgoing).ok()?;
+                    // Asked once more, the library would judge the same bytes a second time.
+                    if is_alert(&outgoing[start..]) {
+                        return Some(start);
+                    }
+                    let library = self.connection.common();
+                    self.side.note_sent(library, &outgoing[start..]);
+                }
+                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
+                _ => return None,
+            }
+            rest = rest.get_mut(discard..).unwrap_or_default();
+        }
+    }
+
+    /// Whether the library can be asked to seal: what it holds it must be shown again, and nothing
+    /// else.
+    pub(crate) fn is_free(&self) -> bool {
+        self.held == 0
+    }
+
+    /// Has the library seal one record, as long as `record`.
+    pub(crate) fn seal(&mut self, plain: &[u8], record: &mut [u8]) -> Result<(), KeyExhausted> {
+        let UnbufferedStatus { state, .. } = self.connection.process(&mut []);
+        let Ok(ConnectionState::WriteTraffic(mut writing)) = state else {
+            return Err(KeyExhausted);
+        };
+        let written = writing.encrypt(plain, record).map_err(|_| KeyExhausted)?;
+        assert_eq!(written, record.len(), "one record is laid out as ours");
+        Ok(())
+    }
+
+    /// Ends a handshake that is done. In TLS 1.3 the keys that follow a KeyUpdate come from the
+    /// secrets that were logged of either direction.
+    pub(crate) fn into_traffic(
+        self,
+        agreed: &Agreed,
+        sending: Option<Secret>,
+        receiving: Option<Secret>,
+    ) -> Result<Box<Traffic>, HandshakeFault> {
+        let unknown = || HandshakeFault::internal("unknown suite");
+        let next = traffic_secrets(agreed, sending, receiving)?;
+        let (secrets, tickets) = self.connection.into_secrets().map_err(internal)?;
+        let (sequence, keys) = secrets.tx;
+        let sealer = Sealer::new(agreed.version, sequence, &keys).ok_or_else(unknown)?;
+        let (sequence, opening_keys) = &secrets.rx;
+        let opener = Opener::new(agreed.version, *sequence, opening_keys).ok_or_else(unknown)?;
+        let tickets = tickets.filter(|_| next.is_some()).map(Tickets::new);
+        let keys = Some(keys);
+        let traffic = Traffic::new(agreed.version, sealer, keys, opener, next, tickets);
+        Ok(Box::new(traffic))
+    }
+}
+
+/// Appends the bytes that the library has ready.
+fn append_encoded<Data>(
+    data: &mut EncodeTlsData<'_, Data>,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    let start = out.len();
+    // The library tells the size by refusing an empty space.
+    let size = match data.encode(&mut []) {
+        Ok(written) => written,
+        Err(EncodeError::InsufficientSize(size)) => size.required_size,
+        Err(EncodeError::AlreadyEncoded) => 0,
+    };
+    out.resize(start + size, 0);
+    match data.encode(&mut out[start..]) {
+        Ok(_) | Err(EncodeError::AlreadyEncoded) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn traffic_secrets(
+    agreed: &Agreed,
+    sending: Option<Secret>,
+    receiving: Option<Secret>,
+) -> Result<Option<TrafficSecrets>, HandshakeFault> {
+    if agreed.version != Version::Tls13 {
+        return Ok(None);
+    }
+    let of = |secret: Option<Secret>| Some(TrafficSecret::new(agreed.suite?, secret?));
+    let both = of(sending).zip(of(receiving));
+    let missing = || HandshakeFault::internal("no secret was logged");
+    let (sending, receiving) = both.ok_or_else(missing)?;
+    Ok(Some(TrafficSecrets { sending, receiving }))
+}
+
+/// A peer must not make us hold any number of bytes by records of a byte each.
+fn check_waiting(waiting_bytes: usize) -> Result<(), HandshakeFault> {
+    if waiting_bytes > WAITING_BYTES_MAX - RECORD_BYTES_MAX {
+        let detail = "a handshake message in too many records";
+        return Err(HandshakeFault::violation(alert::DECODE_ERROR, detail));
+    }
+    Ok(())
+}
+
+/// Whether a record of ours is an alert: by its type, or in TLS 1.3, which hides the type, by its
+/// length, which no other message has.
+fn is_alert(record: &[u8]) -> bool {
+    const HIDDEN_ALERT_BYTES: usize = HEADER_BYTES + 2 + 1 + 16;
+    match record.first() {
+        Some(&ALERT) => true,
+        Some(&HIDDEN) => record.len() == HIDDEN_ALERT_BYTES,
+        _ => false,
+    }
+}
+
+fn internal(error: impl ToString) -> HandshakeFault {
+    HandshakeFault::internal(error.to_string())
+}
+
+/// The parameters that a handshake has agreed on, as far as the library knows them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agreed {
+    pub version: Version,
+    pub suite: Option<Suite>,
+    /// The key exchange group; none where a TLS 1.2 session was resumed.
+    pub group: Option<Group>,
+    /// Whether a session was resumed.
+    pub resumed: bool,
+    /// Whether another key share had to be asked for.
+    pub retried: bool,
+    /// The application protocol (RFC 7301).
+    pub alpn: Option<Box<[u8]>>,
+    pub client_certificate: Option<Box<[u8]>>,
+    /// What stands for the certificate of a server that we connected to.
+    pub server_certificate: Option<Fingerprint>,
+}
+
+pub(crate) fn version_of(connection: &CommonState) -> Option<Version> {
+    match connection.protocol_version() {
+        Some(ProtocolVersion::TLSv1_3) => Some(Version::Tls13),
+        Some(ProtocolVersion::TLSv1_2) => Some(Version::Tls12),
+        _ => None,
+    }
+}
+
+pub(super) fn suite_of(connection: &CommonState) -> Option<Suite> {
+    let suite = connection.negotiated_cipher_suite()?;
+    Suite::from_code(u16::from(suite.suite()))
+}
+
+pub(crate) fn agreed_by(connection: &CommonState) -> Result<Agreed, HandshakeFault> {
+    use rustls::HandshakeKind::{FullWithHelloRetryRequest, Resumed};
+
+    let unknown = || HandshakeFault::internal("unknown version");
+    let version = version_of(connection).ok_or_else(unknown)?;
+    let group = connection
+        .negotiated_key_exchange_group()
+        .map(|group| u16::from(group.name()));
+    let kind = connection.handshake_kind();
+    let chain = connection.peer_certificates();
+    Ok(Agreed {
+        version,
+        suite: suite_of(connection),
+        group: group.and_then(Group::from_code),
+        resumed: matches!(kind, Some(Resumed)),
+        retried: matches!(kind, Some(FullWithHelloRetryRequest)),
+        alpn: connection.alpn_protocol().map(Into::into),
+        client_certificate: chain
+            .and_then(|chain| chain.first())
+            .map(|leaf| leaf[..].into()),
+        server_certificate: None,
+    })
+}
