@@ -1,5 +1,5 @@
-//! Rules of pages: what they link to is there, file and heading, and so is each test that the threat
-//! model names; and the summary names every page.
+//! Rules of pages: what they link to is there, file and heading, and so is each test that the
+//! threat model names; and the summary names every page.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -130,8 +130,8 @@ impl SeenExtensions {
     }
 }
 
-/// Whether a server without ECH, or one that takes a repeated algorithm, ignores what breaks no rule
-/// that it knows (RFC 8446 section 4.1.2).
+/// Whether a server without ECH, or one that takes a repeated algorithm, ignores what breaks no
+/// rule that it knows (RFC 8446 section 4.1.2).
 fn is_ignorable(kind: u16, data: Cursor<'_>) -> bool {
     match kind {
         COMPRESS_CERTIFICATE => repeats_an_algorithm(data),
