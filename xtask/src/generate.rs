@@ -11,13 +11,13 @@ use anyhow::{Context, Result, bail};
 const LINE_CHARACTERS_MAX: usize = 110;
 
 /// A page and its text.
-struct Page {
+struct GeneratedPage {
     path: &'static str,
     text: String,
 }
 
 /// Every page, with the lines of Markdown wrapped.
-fn pages() -> Vec<Page> {
+fn pages() -> Vec<GeneratedPage> {
     let mut pages = unwrapped_pages();
     let markdown = pages.iter_mut().filter(|page| page.path.ends_with(".md"));
     for page in markdown {
@@ -60,7 +60,7 @@ fn wrapped(text: &str) -> String {
     page
 }
 
-fn unwrapped_pages() -> Vec<Page> {
+fn unwrapped_pages() -> Vec<GeneratedPage> {
     let mut metrics = head("Metrics", "the catalogue of metrics");
     metrics.push_str(
         "`/metrics` shows these, in the Prometheus text format 0.0.4. Counters survive a reload; \
@@ -80,27 +80,27 @@ fn unwrapped_pages() -> Vec<Page> {
     );
     load::failure::write_reference(&mut failures);
     vec![
-        Page {
+        GeneratedPage {
             path: "docs/reference/configuration.md",
             text: config::keys::reference(),
         },
-        Page {
+        GeneratedPage {
             path: "docs/reference/lariat.schema.json",
             text: config::TABLE.schema("lariat.toml"),
         },
-        Page {
+        GeneratedPage {
             path: "docs/reference/failures.md",
             text: failures,
         },
-        Page {
+        GeneratedPage {
             path: "docs/reference/load.md",
             text: load::options::reference::render(),
         },
-        Page {
+        GeneratedPage {
             path: "docs/reference/metrics.md",
             text: metrics,
         },
-        Page {
+        GeneratedPage {
             path: "docs/reference/outcomes.md",
             text: outcomes,
         },

@@ -48,7 +48,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What cargo knows of the packages.
+/// Asks cargo for the packages.
 ///
 /// # Errors
 /// If cargo fails.

@@ -1,4 +1,4 @@
-//! What a set of packages is made of, and the commands that make it.
+//! The makings of a set of packages, and the commands that make it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -162,7 +162,7 @@ pub(super) fn run_all(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a command prints, without the last line break.
+/// The output of a command, without the last line break.
 pub(super) fn said(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| missing(&name))?;

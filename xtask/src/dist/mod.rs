@@ -6,16 +6,16 @@
 
 mod build;
 mod image;
-mod make;
 mod parts;
 mod stage;
-mod verify;
 
+use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
-use build::Dist;
+use build::{Dist, git, path, run_all, said};
 
 /// Makes all packages of this host's platform, or of another.
 ///
@@ -37,9 +37,152 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     if !is_built {
         dist.build()?;
     }
-    make::run(&dist)?;
+    pack(&dist)?;
     if does_verify {
-        verify::run(&dist)?;
+        verify(&dist)?;
+    }
+    Ok(())
+}
+
+/// Packs the programs, which are built.
+///
+/// # Errors
+/// If a tool is missing or fails.
+fn pack(dist: &Dist) -> Result<()> {
+    if dist.output.exists() {
+        fs::remove_dir_all(&dist.output)?;
+    }
+    fs::create_dir_all(&dist.output)?;
+    stage::run(dist)?;
+    archive(dist)?;
+    debian(dist)?;
+    rpm(dist)?;
+    image::run(dist)?;
+    sums(dist)
+}
+
+fn archive(dist: &Dist) -> Result<()> {
+    let name = format!("lariat-{}-{}", dist.version, dist.triple);
+    let file = format!("{name}.tar.gz");
+    let mut tar = dist.tar(&dist.stage(), &dist.output.join("archive.tar"));
+    run_all(tar.arg(format!("--transform=s,^\\.,{name},")).arg("."))?;
+    dist.gzip(&dist.output.join("archive.tar"), &dist.output.join(file))
+}
+
+fn debian(dist: &Dist) -> Result<()> {
+    let (architecture, _) = dist.architectures()?;
+    let version = dist.debian_version();
+    let file = format!("lariat_{version}_{architecture}.deb");
+    let mut deb = dist.command("cargo-deb");
+    deb.args([
+        "--no-build",
+        "--no-strip",
+        "--package=daemon",
+        "--profile=dist",
+    ])
+    .args(["--deb-version", &version, "--target", &dist.triple])
+    .arg("--output")
+    .arg(dist.output.join(file));
+    with_assets(dist, || run_all(&mut deb))
+}
+
+fn rpm(dist: &Dist) -> Result<()> {
+    let (_, architecture) = dist.architectures()?;
+    let file = format!("lariat-{}-1.{architecture}.rpm", dist.version);
+    let mut rpm = dist.command("cargo-generate-rpm");
+    rpm.args(["--package=crates/terminator/daemon", "--profile=dist"])
+        .args(["--payload-compress=gzip", "--source-date", &dist.epoch])
+        .args(["--arch", architecture, "--target", &dist.triple])
+        .args(["--set-metadata", &format!("version = {:?}", dist.version)])
+        .arg("--output")
+        .arg(dist.output.join(file));
+    with_assets(dist, || run_all(&mut rpm))
+}
+
+/// Both tools read the list of files from the manifest, which cannot name the platform: for
+/// them, the tree stands at `target/packages/root`.
+fn with_assets(dist: &Dist, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    let link = dist.root.join("target/packages/root");
+    _ = fs::remove_file(&link);
+    std::os::unix::fs::symlink(dist.stage(), &link)?;
+    let outcome = act();
+    fs::remove_file(&link)?;
+    outcome
+}
+
+fn sums(dist: &Dist) -> Result<()> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&dist.output)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            names.push(entry.file_name());
+        }
+    }
+    names.sort();
+    let mut sums = Command::new("sha256sum");
+    let sums = said(sums.args(names).current_dir(&dist.output))?;
+    fs::write(dist.output.join("SHA256SUMS"), format!("{sums}\n"))?;
+    println!("{}:\n{sums}", dist.output.display());
+    Ok(())
+}
+
+/// Builds again and compares. The copy stays if a file differs; what was built in it is not built
+/// once more the next time.
+///
+/// # Errors
+/// If a file differs, with the place of its first other byte; or if the build fails.
+fn verify(dist: &Dist) -> Result<()> {
+    let copy = dist.root.join("target/packages/again");
+    clear(&copy)?;
+    let (from, to) = (path(&dist.root)?, path(&copy)?);
+    let list = "git -C \"$1\" ls-files -z --cached --others --exclude-standard";
+    let script = format!("{list} | tar -C \"$1\" --null -T - -c | tar -C \"$2\" -x");
+    run_all(Command::new("sh").args(["-c", &script, "sh", from, to]))?;
+    let again = Dist {
+        root: copy.clone(),
+        output: copy.join("target/packages").join(&dist.triple),
+        triple: dist.triple.clone(),
+        version: dist.version.clone(),
+        epoch: dist.epoch.clone(),
+    };
+    again.build()?;
+    pack(&again)?;
+    let mut differ = Vec::new();
+    let sums = fs::read_to_string(dist.output.join("SHA256SUMS"))?;
+    for name in sums
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1))
+    {
+        let pair = [dist.output.join(name), again.output.join(name)];
+        let compared = Command::new("cmp").args(&pair).output()?;
+        if !compared.status.success() {
+            differ.push(String::from_utf8_lossy(&compared.stdout).trim().to_owned());
+        }
+    }
+    ensure!(
+        differ.is_empty(),
+        "two builds differ:\n{}",
+        differ.join("\n")
+    );
+    fs::remove_dir_all(copy)?;
+    let commit = said(git(&dist.root).args(["describe", "--always", "--dirty"]))?;
+    println!("two builds of {commit} in different folders have the same bytes");
+    Ok(())
+}
+
+/// Leaves nothing in the folder but its `target`, and makes the folder.
+fn clear(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name() == "target" {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
     }
     Ok(())
 }

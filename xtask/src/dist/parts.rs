@@ -1,4 +1,4 @@
-//! Of which other works the programs consist: a bill of materials (SPDX 2.3), and their licences.
+//! The works that the programs consist of: a bill of materials (SPDX 2.3), and their licences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use super::build::{Dist, said};
 use crate::supply;
 
 /// The packages that are linked into the programs.
-pub(super) struct Parts {
+pub(super) struct LinkedParts {
     /// As `cargo metadata` describes them, by their ids.
     packages: BTreeMap<String, Json>,
     needs: BTreeSet<(String, String)>,
@@ -20,8 +20,8 @@ pub(super) struct Parts {
     digests: BTreeMap<(String, String), String>,
 }
 
-impl Parts {
-    /// What the lock file says of this platform.
+impl LinkedParts {
+    /// Reads the lock file for this platform.
     pub(super) fn read(dist: &Dist) -> Result<Self> {
         let metadata = supply::metadata(&dist.root, &["--filter-platform", &dist.triple])?;
         let listed = |list: &Json| list.as_array().cloned().unwrap_or_default();

@@ -65,7 +65,7 @@ const FILES: [(&str, &str, u32); 13] = [
     ),
 ];
 
-/// What a program prints, and where it is installed; what is under `man` is compressed.
+/// The prints of programs, and where each is installed; what is under `man` is compressed.
 const PRINTED: [(&str, &[&str], &str); 9] = [
     ("lariat", &["manual"], "usr/share/man/man1/lariat.1"),
     (
@@ -150,7 +150,7 @@ pub(super) fn run(dist: &Dist) -> Result<()> {
         &format!("{DOC}/changelog.Debian"),
         packaged.as_bytes(),
     )?;
-    let parts = parts::Parts::read(dist)?;
+    let parts = parts::LinkedParts::read(dist)?;
     put(
         dist,
         &format!("{DOC}/lariat.spdx.json"),

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::module_path;
-use super::tree::{Source, Tree};
-use super::violation::Violation;
+use super::tree::{RustSource, Violation, WorkTree};
 
 /// Checks every crate of the workspace.
-pub(super) fn check(tree: &Tree) -> Vec<Violation> {
-    let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
+pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
+    let mut crates: BTreeMap<&str, Vec<&RustSource>> = BTreeMap::new();
     for source in &tree.sources {
         if within_src(source).is_some() {
             crates.entry(source.package()).or_default().push(source);
@@ -20,14 +18,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
-fn within_src(source: &Source) -> Option<&str> {
+fn within_src(source: &RustSource) -> Option<&str> {
     source
         .path
         .strip_prefix(source.package())?
         .strip_prefix("/src/")
 }
 
-fn cycles_among(sources: &[&Source]) -> Vec<Violation> {
+fn cycles_among(sources: &[&RustSource]) -> Vec<Violation> {
     let graph = graph(sources);
     let mut known = BTreeSet::new();
     let mut violations = Vec::new();
@@ -48,11 +46,11 @@ fn cycles_among(sources: &[&Source]) -> Vec<Violation> {
     violations
 }
 
-fn graph(sources: &[&Source]) -> Vec<BTreeSet<usize>> {
+fn graph(sources: &[&RustSource]) -> Vec<BTreeSet<usize>> {
     let modules: BTreeMap<Vec<String>, usize> = sources
         .iter()
         .enumerate()
-        .filter_map(|(index, source)| Some((module_path::of_file(within_src(source)?), index)))
+        .filter_map(|(index, source)| Some((module_of_file(within_src(source)?), index)))
         .collect();
     let mut graph = vec![BTreeSet::new(); sources.len()];
     for (module, &index) in &modules {
@@ -60,7 +58,7 @@ fn graph(sources: &[&Source]) -> Vec<BTreeSet<usize>> {
             .keys()
             .filter(|other| other.len() == module.len() + 1 && other.starts_with(module));
         let children: Vec<String> = below.filter_map(|other| other.last().cloned()).collect();
-        for path in module_path::named(&sources[index].masked.code(), module, &children) {
+        for path in paths_named(&sources[index].code_tokens(), module, &children) {
             let target = (0..=path.len())
                 .rev()
                 .find_map(|length| modules.get(&path[..length]));
@@ -93,18 +91,104 @@ fn cycle_through(graph: &[BTreeSet<usize>], start: usize) -> Option<Vec<usize>> 
     None
 }
 
+/// The module of a file, given its path within `src`: `["a", "b"]` for `a/b.rs`.
+fn module_of_file(within_src: &str) -> Vec<String> {
+    let bare = within_src.strip_suffix(".rs").unwrap_or(within_src);
+    let bare = bare.strip_suffix("/mod").unwrap_or(bare);
+    if matches!(bare, "lib" | "main") {
+        return Vec::new();
+    }
+    bare.split('/').map(str::to_owned).collect()
+}
+
+/// Every path that begins at the crate, at this module, or at one of its children, as absolute
+/// segments. Groups in braces are taken apart.
+fn paths_named(tokens: &[&str], module: &[String], children: &[String]) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    for (at, pair) in tokens.windows(2).enumerate() {
+        let begins = at == 0 || tokens[at - 1] != "::";
+        if !begins || pair[1] != "::" {
+            continue;
+        }
+        let base = match pair[0] {
+            "crate" => Vec::new(),
+            "self" => module.to_vec(),
+            "super" => module[..module.len().saturating_sub(1)].to_vec(),
+            child if children.iter().any(|one| one == child) => {
+                [module, &[child.to_owned()]].concat()
+            }
+            _ => continue,
+        };
+        follow_path(tokens, at + 2, base, &mut paths);
+    }
+    paths
+}
+
+/// Follows a path from token `at` on; returns the token after it.
+fn follow_path(
+    tokens: &[&str],
+    at: usize,
+    base: Vec<String>,
+    paths: &mut Vec<Vec<String>>,
+) -> usize {
+    match tokens.get(at) {
+        Some(&"{") => {
+            let mut at = at + 1;
+            while tokens.get(at).is_some_and(|token| *token != "}") {
+                at = if tokens[at] == "," {
+                    at + 1
+                } else {
+                    follow_path(tokens, at, base.clone(), paths)
+                };
+            }
+            at + 1
+        }
+        Some(&"super") if tokens.get(at + 1) == Some(&"::") => {
+            let above = base[..base.len().saturating_sub(1)].to_vec();
+            follow_path(tokens, at + 2, above, paths)
+        }
+        Some(word) => {
+            let path = [base, vec![(*word).to_owned()]].concat();
+            if tokens.get(at + 1) == Some(&"::") {
+                return follow_path(tokens, at + 2, path, paths);
+            }
+            paths.push(path);
+            let renamed = tokens.get(at + 1) == Some(&"as");
+            at + if renamed { 3 } else { 1 }
+        }
+        None => at,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::masked::Masked;
 
-    fn source(path: &str, text: &str) -> Source {
-        let path = format!("crates/shared/one/src/{path}");
-        Source {
-            path,
-            text: text.to_owned(),
-            masked: Masked::new(text),
+    fn source(path: &str, text: &str) -> RustSource {
+        RustSource::new(format!("crates/shared/one/src/{path}"), text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn paths_are_taken_apart() {
+        let (module, children) = (vec!["m".to_owned()], vec!["kid".to_owned()]);
+        for (code, expected) in [
+            ("use crate::a::B;", &["a/B"][..]),
+            ("use crate::{a, b::{C, d::E as F}};", &["a", "b/C", "b/d/E"]),
+            ("super::x::y(self::z)", &["x/y", "m/z"]),
+            ("kid::f(std::kid::g)", &["m/kid/f"]),
+        ] {
+            let source = source("m.rs", code);
+            let paths = paths_named(&source.code_tokens(), &module, &children);
+            let paths: Vec<String> = paths.iter().map(|path| path.join("/")).collect();
+            assert_eq!(paths, expected);
         }
+    }
+
+    #[test]
+    fn files_are_modules() {
+        assert_eq!(module_of_file("lib.rs"), Vec::<String>::new());
+        assert_eq!(module_of_file("a/b.rs"), ["a", "b"]);
+        assert_eq!(module_of_file("a/mod.rs"), ["a"]);
     }
 
     #[test]
@@ -129,7 +213,7 @@ mod tests {
             ),
         ] {
             let sources = files.iter().map(|(path, text)| source(path, text));
-            let sources: Vec<Source> = sources.collect();
+            let sources: Vec<RustSource> = sources.collect();
             let found = cycles_among(&sources.iter().collect::<Vec<_>>());
             assert_eq!(found.len(), count, "{files:?}");
         }

@@ -1,14 +1,118 @@
 //! Rule: packages import only lower layers, and keep the restrictions on dependencies.
+//!
+//! Owns the plan of the architecture: the layer of each crate, and what a crate may name.
+//! docs/architecture.md says why.
 
 use anyhow::{Context, Result};
+use toml::{Table, Value};
 
-use super::layers::{self, Crate, RESTRICTIONS};
-use super::manifest::Manifest;
-use super::tree::Tree;
-use super::violation::Violation;
+use super::tree::{Violation, WorkTree};
+
+/// A package of the workspace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crate {
+    pub(super) name: &'static str,
+    /// Imports run only to lower layers.
+    pub(super) layer: u8,
+    /// No socket, file, clock, environment or async.
+    pub(super) pure: bool,
+    /// Part of the product, as against the tools that build and test it.
+    pub(super) product: bool,
+}
+
+const fn plain(name: &'static str, layer: u8) -> Crate {
+    Crate {
+        name,
+        layer,
+        pure: false,
+        product: true,
+    }
+}
+
+const fn pure(name: &'static str, layer: u8) -> Crate {
+    Crate {
+        pure: true,
+        ..plain(name, layer)
+    }
+}
+
+const fn tool(name: &'static str, layer: u8) -> Crate {
+    Crate {
+        product: false,
+        ..plain(name, layer)
+    }
+}
+
+/// Every package; one that is missing here is a violation.
+const CRATES: &[Crate] = &[
+    pure("wire", 0),
+    pure("options", 1),
+    pure("telemetry", 1),
+    plain("sys", 2),
+    plain("session", 2),
+    pure("backend", 2),
+    pure("static-files", 2),
+    plain("tls", 3),
+    pure("flow", 4),
+    plain("proxy", 5),
+    plain("config", 6),
+    plain("daemon", 7),
+    pure("measure", 1),
+    pure("report", 2),
+    plain("load", 3),
+    plain("probe", 4),
+    plain("lab", 5),
+    tool("testkit", 0),
+    tool("suite", 8),
+    tool("xtask", 8),
+];
+
+/// Dependencies, and the only crates that may have them, tests apart.
+type Restriction = (&'static str, &'static str);
+
+/// All of them, each with names between blanks.
+const RESTRICTIONS: &[Restriction] = &[
+    // The TLS library: one crate of the terminator, and the clients that test and measure it from
+    // outside.
+    (
+        "rustls rustls-pki-types rustls-webpki tokio-rustls",
+        "tls load testkit suite",
+    ),
+    // Cryptography: the daemon hashes the scripts of its page, the laboratory's load measures how
+    // fast the library is on a CPU, and a client of the tests makes records by hand.
+    ("aws-lc-rs ring sha2", "tls daemon load testkit"),
+    // The laboratory: the terminator carries no measuring code.
+    (
+        "measure load report probe lab",
+        "measure load report probe lab xtask",
+    ),
+    // The terminator: what measures does not know what it measures.
+    (
+        "telemetry session backend static-files tls flow proxy daemon",
+        "telemetry session backend static-files tls flow proxy config daemon xtask",
+    ),
+    // The product's configuration is read by the program alone.
+    ("config", "daemon xtask"),
+    // The text of configurations and plans.
+    ("toml toml_edit", "options daemon lab xtask"),
+    // Async runtimes and their servers: the control side.
+    ("tokio hyper hyper-util futures", "daemon"),
+    // System calls.
+    (
+        "libc rustix nix mio socket2 landlock seccompiler",
+        "sys daemon suite",
+    ),
+    // Errors as text, only where a person reads them.
+    ("anyhow eyre", "daemon lab xtask"),
+];
+
+/// The crate of that name.
+pub(super) fn find(name: &str) -> Option<&'static Crate> {
+    CRATES.iter().find(|one| one.name == name)
+}
 
 /// Checks every manifest of the workspace.
-pub(super) fn check(tree: &Tree) -> Result<Vec<Violation>> {
+pub(super) fn check(tree: &WorkTree) -> Result<Vec<Violation>> {
     let mut violations = Vec::new();
     for file in &tree.manifests {
         let manifest = Manifest::parse(&file.text).with_context(|| file.path.clone())?;
@@ -16,9 +120,9 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Violation>> {
         let Some(manifest) = manifest.filter(|_| !file.path.starts_with("fuzz/")) else {
             continue;
         };
-        let found = match layers::find(&manifest.name) {
+        let found = match find(&manifest.name) {
             Some(package) => rules(package, &manifest),
-            None => vec!["is not in xtask/src/tidy/layers.rs".to_owned()],
+            None => vec!["is not in xtask/src/tidy/imports.rs".to_owned()],
         };
         violations.extend(
             found
@@ -45,7 +149,7 @@ fn rules(package: &Crate, manifest: &Manifest) -> Vec<String> {
 }
 
 fn direction(package: &Crate, target: &str, for_tests: bool) -> Option<String> {
-    let target = layers::find(target)?;
+    let target = find(target)?;
     let (from, to) = (package.name, target.name);
     let tester = matches!(from, "suite" | "testkit");
     if tester && target.product {
@@ -70,6 +174,45 @@ fn restriction(package: &Crate, target: &str) -> Option<String> {
     (!names(only_for, package.name)).then(|| format!("{target} is only for {only_for}"))
 }
 
+/// The parts of a `Cargo.toml` that the rules ask for.
+#[derive(Debug)]
+struct Manifest {
+    name: String,
+    /// The dependencies of the product, build scripts included.
+    dependencies: Vec<String>,
+    for_tests: Vec<String>,
+    /// Whether it takes the workspace's lints.
+    lints: bool,
+}
+
+impl Manifest {
+    /// Reads the text of a package's manifest; `None` for one without a package.
+    fn parse(text: &str) -> Result<Option<Self>> {
+        let table: Table = text.parse()?;
+        let Some(package) = table.get("package") else {
+            return Ok(None);
+        };
+        let name = package
+            .get("name")
+            .and_then(Value::as_str)
+            .context("a package has a name")?;
+        let inherited = table.get("lints").and_then(|lints| lints.get("workspace"));
+        Ok(Some(Self {
+            name: name.to_owned(),
+            dependencies: keys(&table, &["dependencies", "build-dependencies"]),
+            for_tests: keys(&table, &["dev-dependencies"]),
+            lints: inherited.and_then(Value::as_bool).unwrap_or(false),
+        }))
+    }
+}
+
+fn keys(table: &Table, sections: &[&str]) -> Vec<String> {
+    let sections = sections
+        .iter()
+        .filter_map(|name| table.get(*name)?.as_table());
+    sections.flat_map(Table::keys).cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,7 +225,7 @@ mod tests {
             for_tests: owned(for_tests),
             lints: true,
         };
-        rules(layers::find(name).unwrap(), &manifest).len()
+        rules(find(name).unwrap(), &manifest).len()
     }
 
     #[test]

@@ -3,27 +3,20 @@
 //! Owns the order of the checks and how they are reported; each file below owns one rule. Reads the
 //! work tree, changes nothing.
 
-mod book;
 mod cycles;
 mod glossary;
 mod imports;
-mod layers;
-mod links;
-mod manifest;
-mod masked;
-mod module_path;
-mod named_tests;
+mod names;
+mod pages;
 mod purity;
 mod shape;
 mod tree;
-mod violation;
 
 use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use tree::Tree;
-use violation::Violation;
+use tree::{Violation, WorkTree};
 
 /// Checks every rule.
 ///
@@ -39,14 +32,13 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 }
 
 fn violations(root: &Path) -> Result<Vec<Violation>> {
-    let tree = Tree::read(root)?;
+    let tree = WorkTree::read(root)?;
     let mut violations = Vec::new();
-    violations.extend(book::check(&tree));
     violations.extend(cycles::check(&tree));
     violations.extend(glossary::check(&tree));
     violations.extend(imports::check(&tree)?);
-    violations.extend(links::check(&tree));
-    violations.extend(named_tests::check(&tree));
+    violations.extend(names::check(&tree));
+    violations.extend(pages::check(&tree));
     violations.extend(purity::check(&tree));
     violations.extend(shape::check(&tree));
     violations.sort();

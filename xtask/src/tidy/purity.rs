@@ -1,19 +1,21 @@
-//! Rules: `unsafe` in one crate; no effects in pure crates; no test sleeps, is ignored,
-//! or hides that it needs another server.
+//! Rules: `unsafe` in one crate; no effects in pure crates; no test sleeps, is ignored, or hides
+//! that it needs another server.
 
-use super::layers::{self, UNSAFE};
-use super::tree::{Source, Tree};
-use super::violation::Violation;
+use super::imports;
+use super::tree::{RustSource, Violation, WorkTree};
 
-pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+/// The only crate with `unsafe`.
+const UNSAFE: &str = "sys";
+
+pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for source in &tree.sources {
         let package = source.package();
         let name = package.rsplit('/').next().unwrap_or(package);
         if name != UNSAFE {
-            violations.extend(no_unsafe(source));
+            violations.extend(forbids_unsafe(source));
         }
-        if layers::find(name).is_some_and(|one| one.pure) && !source.is_test() {
+        if imports::find(name).is_some_and(|one| one.pure) && !source.is_test() {
             violations.extend(no_effects(source));
         }
         violations.extend(honest_tests(source));
@@ -21,20 +23,17 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-fn no_unsafe(source: &Source) -> Vec<Violation> {
-    let word = |line: &str| words(line).any(|word| word == "unsafe");
-    let mut violations = find(source, source.masked.lines(), word, "unsafe outside of sys");
-    let root = ["/src/lib.rs", "/src/main.rs"]
+/// The compiler keeps `unsafe` out of a crate that forbids it.
+fn forbids_unsafe(source: &RustSource) -> Option<Violation> {
+    let is_root = ["/src/lib.rs", "/src/main.rs"]
         .iter()
         .any(|end| source.path.ends_with(end));
-    if root && !source.path.starts_with("fuzz/") && !source.text.contains("#![forbid(unsafe_code)]")
-    {
-        violations.push(Violation::new(&source.path, "does not forbid unsafe code"));
-    }
-    violations
+    let forbids = source.text.contains("#![forbid(unsafe_code)]");
+    let is_broken = is_root && !source.path.starts_with("fuzz/") && !forbids;
+    is_broken.then(|| Violation::new(&source.path, "does not forbid unsafe code"))
 }
 
-/// What reads a clock, a file, a socket, the environment, or waits.
+/// Calls that read a clock, a file, a socket, the environment, or wait.
 const EFFECTS: &[&str] = &[
     "Instant::now",
     "SystemTime::now",
@@ -57,13 +56,13 @@ const EFFECTS: &[&str] = &[
     "eprintln!",
 ];
 
-fn no_effects(source: &Source) -> Vec<Violation> {
+fn no_effects(source: &RustSource) -> Vec<Violation> {
     let mut violations = Vec::new();
     for effect in EFFECTS {
         let rule = format!("{effect} in a pure crate");
         violations.extend(find(
             source,
-            source.masked.code_lines(),
+            source.code_lines(),
             |line| line.contains(effect),
             &rule,
         ));
@@ -85,12 +84,12 @@ const FOREIGN: &[&str] = &[
     "suite::stunnel",
 ];
 
-fn honest_tests(source: &Source) -> Vec<Violation> {
+fn honest_tests(source: &RustSource) -> Vec<Violation> {
     let mut violations = Vec::new();
     let lines: Vec<(usize, &str)> = if source.is_test() || source.package() == "tests" {
         (1..).zip(source.masked.lines()).collect()
     } else {
-        source.masked.test_lines().collect()
+        source.test_lines().collect()
     };
     for (number, line) in lines {
         let mut report = |rule: &str| violations.push(Violation::at(&source.path, number, rule));
@@ -133,7 +132,7 @@ fn binds_fixed_port(line: &str) -> bool {
 }
 
 fn find<'a>(
-    source: &Source,
+    source: &RustSource,
     lines: impl Iterator<Item = &'a str>,
     broken: impl Fn(&str) -> bool,
     rule: &str,
@@ -144,21 +143,15 @@ fn find<'a>(
         .collect()
 }
 
-fn words(line: &str) -> impl Iterator<Item = &str> {
-    line.split(|c: char| !c.is_alphanumeric() && c != '_')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::masked::Masked;
 
     fn broken(path: &str, text: &str) -> usize {
         let (path, text) = (path.to_owned(), text.to_owned());
-        let masked = Masked::new(&text);
-        let tree = Tree {
-            sources: vec![Source { path, text, masked }],
-            ..Tree::default()
+        let tree = WorkTree {
+            sources: vec![RustSource::new(path, text).unwrap()],
+            ..WorkTree::default()
         };
         check(&tree).len()
     }
@@ -174,8 +167,6 @@ mod tests {
             ),
             ("shared/wire/src/a.rs", "let t = Instant::now();", 1),
             ("terminator/proxy/src/a.rs", "let t = Instant::now();", 0),
-            ("terminator/proxy/src/a.rs", "unsafe { f() }", 1),
-            ("shared/sys/src/a.rs", "unsafe { f() }", 0),
             ("terminator/proxy/src/lib.rs", "//! Forbids nothing.", 1),
             ("shared/sys/src/a.rs", sleeper, 2),
             ("a/b/tests/foreign/c.rs", "use suite::nginx::Nginx;", 0),

@@ -1,8 +1,8 @@
 //! The parts of `lariat-lab load`: plan files, names to addresses, what is shown while it runs and
 //! where its record is written.
 //!
-//! The load itself is the crate `load`'s. [`PlanFile`] reads a file of settings, [`resolve`] asks for
-//! addresses once before the load begins, `live` draws a line per second on the terminal, and
+//! The load itself is the crate `load`'s. [`PlanFile`] reads a file of settings, [`resolve`] asks
+//! for addresses once before the load begins, `live` draws a line per second on the terminal, and
 //! `destination` names and writes the record.
 
 pub(crate) mod destination;

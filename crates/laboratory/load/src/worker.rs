@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use slab::Slab;
+use sys::clock::Timer;
 use sys::epoll::{Epoll, Event, Events, Interest};
-use sys::timer::Timer;
 
 use crate::client_pool::ClientPool;
 use crate::connection::{ClientConnection, ConnectionStage, ConnectionStep};

@@ -31,10 +31,10 @@ pub struct Root {
     storage: Storage,
 }
 
-/// What a file system makes its callers wait for.
+/// The kind of a file system, by the waits that it causes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Storage {
-    /// Nothing: what it has is in memory.
+    /// All of it is in memory.
     Memory,
     /// A disk of this host, for what is not in the page cache. Folders and descriptions of files
     /// that it has opened are in memory.
@@ -74,7 +74,7 @@ enum Manner {
     AtOnce,
 }
 
-/// What tells a file or folder from all others of this host.
+/// A number for each file or folder of this host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Identity {
     pub device: u64,
@@ -87,7 +87,7 @@ pub enum Opened {
     Folder,
     /// Something that is neither: a device, a socket, a pipe. It has not been waited for.
     Other,
-    /// Nothing; or the path leads out of the root.
+    /// No such thing; or the path leads out of the root.
     Missing,
     /// This process may not read it.
     Forbidden,
@@ -102,7 +102,7 @@ pub enum Opened {
 pub struct File {
     fd: OwnedFd,
     storage: Storage,
-    /// Its length when it was opened, in bytes.
+    /// The length when it was opened, in bytes.
     pub bytes: u64,
     /// When its content was last changed.
     pub modified: SystemTime,

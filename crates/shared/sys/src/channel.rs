@@ -26,7 +26,6 @@ pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
 /// The most descriptors in a message: as many listeners as a process may have files.
 pub const DESCRIPTORS_MAX: usize = 1 << 20;
 
-/// What a message carries: bytes and descriptors.
 pub type Message = (Vec<u8>, Vec<OwnedFd>);
 
 /// The kernel takes 253 descriptors a call (`SCM_MAX_FD`).

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, netdevice, socket_with, sockopt};
 
-/// What the kernel keeps of datagrams until they are read, in bytes: a burst of some thousand. It
+/// The kernel's queue of datagrams that are not read yet, in bytes: a burst of some thousand. It
 /// gives at most `net.core.rmem_max`.
 pub const RECEIVE_BYTES: usize = 4 << 20;
 

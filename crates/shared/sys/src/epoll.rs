@@ -4,7 +4,7 @@
 
 use std::io;
 use std::ops::{BitOr, BitOrAssign};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -12,7 +12,7 @@ use rustix::event::epoll as kernel;
 use rustix::event::epoll::EventFlags;
 use rustix::time::Timespec;
 
-/// What is waited for. Errors and hang-ups are always reported.
+/// The events that are waited for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Interest(EventFlags);
 
@@ -22,8 +22,8 @@ impl Interest {
     pub const WRITE: Self = Self(EventFlags::OUT);
     /// Report changes only, once each (`EPOLLET`).
     pub const EDGE: Self = Self(EventFlags::ET);
-    /// What is to be read of a connection, once each: with it urgent data of TCP, at whose mark a
-    /// read stops (`EPOLLPRI`).
+    /// All that a connection brings, once each: with it urgent data of TCP, at whose mark a read
+    /// stops (`EPOLLPRI`).
     pub const STREAM: Self = Self(Self::READ.0.union(EventFlags::PRI).union(EventFlags::ET));
     /// Wake one of the instances that share the descriptor, not all (`EPOLLEXCLUSIVE`); only for
     /// `add`, and not together with the peer's end of stream: see [`Self::ACCEPT_SHARED`].
@@ -171,6 +171,26 @@ impl Event {
     }
 }
 
+const PARAMS_BYTES: usize = 120;
+
+/// Makes a ring of one entry and closes it. `Unsupported` = the kernel has none;
+/// `PermissionDenied` = it is forbidden, by a setting, a sandbox or a container.
+pub fn probe_io_uring() -> io::Result<()> {
+    let mut params = [0_u64; PARAMS_BYTES / 8];
+    // SAFETY: the kernel reads and writes PARAMS_BYTES at `params`, which is as long, aligned as
+    // the struct's widest field, and outlives the call; zeros ask for nothing special.
+    let answer = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr()) };
+    let Ok(descriptor) = libc::c_int::try_from(answer) else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us; nobody else has it.
+    drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,5 +263,22 @@ mod tests {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         epoll.add(&ours, 1, Interest::WRITE).unwrap();
         assert_eq!(wait(&epoll, Some(Duration::MAX)).len(), 1);
+    }
+}
+
+#[cfg(test)]
+mod io_uring_tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_is_made_or_refused_with_a_reason() {
+        use io::ErrorKind::{OutOfMemory, PermissionDenied, Unsupported};
+        match probe_io_uring() {
+            Ok(()) => {}
+            Err(error) => {
+                let kinds = [PermissionDenied, Unsupported, OutOfMemory];
+                assert!(kinds.contains(&error.kind()), "{error}");
+            }
+        }
     }
 }

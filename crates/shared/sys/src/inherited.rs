@@ -26,7 +26,7 @@ pub const DESCRIPTORS_MAX: usize = 250;
 /// The descriptors of a process's three standard streams come before all others.
 const FIRST: RawFd = 3;
 
-/// Why a descriptor is nothing that connections come from.
+/// A descriptor is nothing that connections come from.
 #[derive(Debug)]
 pub enum Unusable {
     /// It is a file, a pipe or what else.

@@ -27,7 +27,7 @@ pub enum Cipher {
     ChaCha20Poly1305,
 }
 
-/// Which half of a connection the kernel is to do.
+/// The half of a connection that the kernel is to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Half {
     Send,
@@ -47,7 +47,7 @@ pub const PAIRS: [(Version, Cipher); 6] = [
 /// Bytes of an initialisation vector, in every version and cipher.
 pub const IV_BYTES: usize = 12;
 
-/// What the kernel needs to go on where we stopped.
+/// The state from which the kernel goes on where we stopped.
 #[derive(Clone, Copy)]
 pub struct Keys<'a> {
     pub version: Version,
@@ -186,8 +186,8 @@ struct TypeMessage {
     padding: [u8; size_of::<usize>() - 1],
 }
 
-/// Has the kernel seal `content` as one record of that type (RFC 8446 section 5.1), behind all that
-/// was written before. To be called with at most 16 KiB.
+/// Makes the kernel seal `content` as one record of that type (RFC 8446 section 5.1), behind all
+/// that was written before. To be called with at most 16 KiB.
 ///
 /// It is whole or not at all: `WouldBlock` = the connection takes nothing now. Success means that
 /// the kernel has it; like written data it may wait there for room in the connection's queue, and

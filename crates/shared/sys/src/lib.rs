@@ -4,7 +4,6 @@
 //! signature. What std or rustix offers safely is used from there.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-mod answer;
 pub mod beneath;
 pub mod channel;
 pub mod clock;
@@ -14,21 +13,25 @@ pub mod dns;
 pub mod epoll;
 pub mod file;
 pub mod inherited;
-pub mod io_uring;
 pub mod ktls;
 pub mod limit;
 pub mod log_socket;
-pub mod memory;
-pub mod own_name;
 pub mod peer;
 pub mod process;
 pub mod sandbox;
 pub mod shared;
 pub mod signal;
 pub mod socket;
-pub mod timer;
 pub mod transfer;
 pub mod usage;
 pub mod wake;
 pub mod watch;
 pub mod words;
+
+/// Checks the answer of a system call that is made through libc: 0 or more, or -1 and `errno`.
+fn checked(answer: libc::c_int) -> std::io::Result<libc::c_int> {
+    if answer < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(answer)
+}

@@ -29,7 +29,7 @@ pub fn open_files() -> u64 {
 /// A limit of this process; `None` = without limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limit {
-    /// What holds now; the process itself may raise it to the hard one.
+    /// The limit that holds now; the process itself may raise it to the hard one.
     pub soft: Option<u64>,
     pub hard: Option<u64>,
 }

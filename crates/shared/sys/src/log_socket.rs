@@ -18,7 +18,7 @@ use wire::address::Address;
 use crate::shared;
 use crate::socket::{take_error, unix_address};
 
-/// What the kernel keeps of entries until they are read, in bytes, as libsystemd asks for it. It
+/// The kernel's queue of entries that are not read yet, in bytes, as libsystemd asks for it. It
 /// gives at most `net.core.wmem_max`. It bounds the length of a datagram as well.
 const SEND_BYTES: usize = 8 << 20;
 

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
-use crate::answer::checked;
+use crate::checked;
 use crate::signal::{Signal, to_rustix};
 
 /// Who made the other end. For a client that is the process that called listen(2), whichever
@@ -87,7 +87,7 @@ impl Process {
         line.trim().parse().map_err(io::Error::other)
     }
 
-    /// Its name: that of its first thread, at most 15 bytes.
+    /// The name of the peer's first thread, at most 15 bytes.
     pub fn name(&self) -> io::Result<String> {
         Ok(self.status("Name:")?.trim().to_owned())
     }

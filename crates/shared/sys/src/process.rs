@@ -3,12 +3,13 @@
 //! Starting and awaiting processes is std's.
 
 use std::ffi::{CStr, CString, OsString};
-use std::io;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
+use std::{fs, io};
 
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::{Errno, FdFlags, fcntl_setfd, retry_on_intr};
@@ -18,7 +19,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities,
 };
 
-use crate::answer::checked;
+use crate::checked;
 
 /// A user and a group, by number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -153,7 +154,7 @@ pub fn wait(pid: u32) -> io::Result<ExitStatus> {
 /// `/proc`, or the kernel's `CONFIG_PROC_CHILDREN`, they stay until this process ends.
 pub fn reap_strays(known: &[u32]) {
     let own = std::process::id();
-    let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
+    let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
     let children = children.unwrap_or_default();
     let pids = children
         .split_whitespace()
@@ -257,7 +258,7 @@ fn can_become_root(from: Identity) -> bool {
 /// The user of that name, or with that number, and the user's own group, as `/etc/passwd` has
 /// them; a number that is not there has the group of the same number. `Ok(None)` = no such name.
 pub fn lookup_user(name: &str) -> io::Result<Option<Identity>> {
-    let found = find_user(&std::fs::read_to_string("/etc/passwd")?, name);
+    let found = find_user(&fs::read_to_string("/etc/passwd")?, name);
     let numbered = || {
         let user = name.parse().ok()?;
         Some(Identity { user, group: user })
@@ -267,19 +268,19 @@ pub fn lookup_user(name: &str) -> io::Result<Option<Identity>> {
 
 /// The group of that name or number, as `/etc/group` has it.
 pub fn lookup_group(name: &str) -> io::Result<Option<u32>> {
-    let found = find_group(&std::fs::read_to_string("/etc/group")?, name);
+    let found = find_group(&fs::read_to_string("/etc/group")?, name);
     Ok(found.or_else(|| name.parse().ok()))
 }
 
 /// The groups in which `/etc/group` has that user beside its own, by the user's name or number.
 pub fn further_groups(user: &str) -> io::Result<Vec<u32>> {
-    let passwd = std::fs::read_to_string("/etc/passwd")?;
+    let passwd = fs::read_to_string("/etc/passwd")?;
     let name = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
         let (name, number) = (fields.next()?, fields.nth(1)?);
         (name == user || number == user).then_some(name)
     });
-    let groups = std::fs::read_to_string("/etc/group")?;
+    let groups = fs::read_to_string("/etc/group")?;
     Ok(name.map_or_else(Vec::new, |name| groups_of(&groups, name)))
 }
 
@@ -315,6 +316,55 @@ fn find_group(groups: &str, name: &str) -> Option<u32> {
         let group = number.parse().ok()?;
         (line_name == name || number == name).then_some(group)
     })
+}
+
+const HOSTS: &str = "/etc/hosts";
+
+/// The host's name where it is fully qualified, or `/etc/hosts` knows it so; else the address that
+/// it has towards the internet, as a literal.
+pub fn own_name() -> String {
+    let hosts = fs::read(HOSTS).unwrap_or_default();
+    qualified(&host_name(), &String::from_utf8_lossy(&hosts)).unwrap_or_else(|| {
+        match own_address() {
+            IpAddr::V4(address) => format!("[{address}]"),
+            IpAddr::V6(address) => format!("[IPv6:{address}]"),
+        }
+    })
+}
+
+/// The fully qualified form of a host's name.
+fn qualified(name: &str, hosts: &str) -> Option<String> {
+    let lines = hosts
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or(line));
+    let rows = lines.map(|line| line.split_whitespace().skip(1));
+    let of_host = rows.filter(|row| row.clone().any(|one| one == name));
+    let is_qualified = |one: &&str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+        let mut labels = one.split('.');
+        one.len() < 254
+            && one.bytes().all(allowed)
+            && labels.clone().count() > 1
+            && labels.clone().all(|label| !label.is_empty())
+            && labels.next() != Some("localhost")
+    };
+    let mut all = std::iter::once(name).chain(of_host.flatten());
+    all.find(is_qualified).map(str::to_owned)
+}
+
+/// The address that packets to the internet have; none is sent.
+fn own_address() -> IpAddr {
+    // Addresses of documentation (RFC 5737, RFC 3849): the route is that of all without their own.
+    let routes = [
+        ("0.0.0.0:0", "192.0.2.1:25"),
+        ("[::]:0", "[2001:db8::1]:25"),
+    ];
+    let mut sources = routes.into_iter().filter_map(|(from, to)| {
+        let socket = UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    });
+    sources.next().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 #[cfg(test)]
@@ -366,5 +416,30 @@ mod tests {
         });
         assert_eq!(name.join().unwrap().to_bytes(), b"lariat: worker");
         assert!(set_name("a\0b").is_err());
+    }
+}
+
+#[cfg(test)]
+mod own_name_tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_qualified_by_itself_or_by_the_host_s_table() {
+        let hosts = "127.0.0.1 localhost.localdomain localhost\n\
+                     127.0.1.1\tmx.example.org mx # mail\n192.0.2.7 other.example";
+        for (name, qualified_name) in [
+            ("a.example", Some("a.example")),
+            ("mx", Some("mx.example.org")),
+            ("other", None),
+            ("localhost", None),
+            ("vm", None),
+            ("a_b.example", None),
+            ("a..example", None),
+            ("", None),
+        ] {
+            assert_eq!(qualified(name, hosts).as_deref(), qualified_name, "{name}");
+        }
+        let own = own_name();
+        assert!(own.contains('.') || own.starts_with("[IPv6:"), "{own}");
     }
 }

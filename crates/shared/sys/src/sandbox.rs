@@ -27,9 +27,9 @@ use calls::{ABSENT, ALIEN, ALLOWED, DEADLY, FCNTL, FOR_FILES, SOCKET_OPTIONS, US
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Enforcement {
     Enforced,
-    /// What it knows of it: it is older than the restriction's newest part.
+    /// The part that it knows: it is older than the restriction's newest part.
     Partly,
-    /// Nothing: it lacks the mechanism, or has it switched off.
+    /// No part: it lacks the mechanism, or has it switched off.
     NotSupported,
 }
 
@@ -110,10 +110,10 @@ fn restrict<F: AsFd>(
     })
 }
 
-/// What a process needs beyond threads, sockets and memory.
+/// The rights that a process needs beyond threads, sockets and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemCalls {
-    /// What [`crate::beneath`] needs; which files are opened is then Landlock's to say.
+    /// The calls of [`crate::beneath`]; Landlock decides which files are opened.
     pub open_files: bool,
     /// Connecting by TCP Fast Open (`MSG_FASTOPEN`), which Landlock's rules for ports do not see.
     /// Nothing here does it, but without it the kernel runs the filters for each sendto(2) and
@@ -270,7 +270,7 @@ pub fn forbid_system_calls() -> io::Result<Enforcement> {
     Ok(Enforcement::Enforced)
 }
 
-/// What prctl(2) says to a mark; the kernel itself says it to none.
+/// The answer of prctl(2) to a mark; the kernel itself gives none such.
 const MARK_ERROR: i32 = libc::EALREADY;
 
 /// By which a program recognises that these calls are forbidden already: an operation that
@@ -354,7 +354,7 @@ fn bare(calls: &[i64]) -> Rules {
     calls.iter().map(|&call| (call, Vec::new())).collect()
 }
 
-/// What an argument must be for a call to match.
+/// A condition on an argument for a call to match.
 fn argument(index: u8, operator: SeccompCmpOp, value: u64) -> io::Result<SeccompCondition> {
     SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value).map_err(io::Error::other)
 }
@@ -379,7 +379,7 @@ fn when_bits(index: u8, mask: u64, value: u64) -> io::Result<Vec<SeccompRule>> {
     when([vec![argument(index, SeccompCmpOp::MaskedEq(mask), value)?]])
 }
 
-/// What ends the process. A new process is one: clone(2) without `CLONE_THREAD`.
+/// Calls that end the process. A new process is one: clone(2) without `CLONE_THREAD`.
 fn deadly() -> io::Result<Rules> {
     let thread = libc::CLONE_THREAD as u64;
     let mut rules = bare(ALIEN);

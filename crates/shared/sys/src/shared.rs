@@ -17,7 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::answer::checked;
+use crate::checked;
 use crate::words::want_large_pages;
 
 const WORD_BYTES: usize = size_of::<AtomicU64>();
@@ -26,7 +26,7 @@ const WORD_BYTES: usize = size_of::<AtomicU64>();
 /// everywhere, and would be taken 2 MiB at a time.
 const LARGE_BYTES: usize = 64 << 20;
 
-/// What must never change about the file while it is mapped.
+/// Changes of the file that are forbidden while it is mapped.
 const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Makes a file of so many zero words that lives as long as a descriptor or a mapping of it. Its

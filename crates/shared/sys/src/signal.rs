@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::process::{Pid, kill_process, kill_process_group};
 
-use crate::answer::checked;
+use crate::checked;
 
 /// The signals that we deal in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -19,7 +19,7 @@ use rustix::net::{
 };
 use wire::address::{Address, AddressError, UnixName};
 
-use crate::answer::checked;
+use crate::checked;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ListenOptions {
@@ -35,7 +35,7 @@ pub struct ListenOptions {
     pub unix_mode: Option<u32>,
 }
 
-/// What carries the connections of a TCP listener.
+/// The options of a TCP listener for its connections.
 #[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Transport {
     /// The only network interface that they come in by (`SO_BINDTODEVICE`); `None` = any.

@@ -1,4 +1,4 @@
-//! What this process uses of the host: CPU, memory, descriptors.
+//! This process's use of the host: CPU, memory, descriptors.
 //!
 //! Owns two descriptors of `/proc`, opened while files may be opened: what is read of them later
 //! takes no right. Where `/proc` is not mounted, only the CPU is known.
@@ -14,7 +14,7 @@ use crate::clock;
 /// Bytes of `/proc/self/status`: some sixty lines, of which the longest names every CPU.
 const STATUS_BYTES_MAX: usize = 16 << 10;
 
-/// What this process uses. The default knows of nothing but the CPU.
+/// The means to read it. The default knows of nothing but the CPU.
 #[derive(Debug, Default)]
 pub struct Usage {
     status: Option<File>,
@@ -30,7 +30,7 @@ pub struct Memory {
 }
 
 impl Usage {
-    /// Of this process. To be called while it may open files.
+    /// Opens the files of this process. To be called while it may open files.
     pub fn of_this_process() -> Self {
         Self {
             status: File::open("/proc/self/status").ok(),
@@ -43,7 +43,7 @@ impl Usage {
         clock::read(libc::CLOCK_PROCESS_CPUTIME_ID)
     }
 
-    /// What it holds of the memory; `None` = not known.
+    /// The memory that it holds; `None` = not known.
     pub fn memory(&self) -> Option<Memory> {
         let status = self.status()?;
         Some(Memory {
@@ -96,6 +96,67 @@ fn count_open(numbers: u64) -> u64 {
     };
     let numbers = libc::c_int::try_from(numbers).unwrap_or(libc::c_int::MAX);
     (0..numbers).filter(is_open).count() as u64
+}
+
+/// Reads how much memory the process occupies. Opened before the sandbox closes the file system,
+/// it works inside it.
+#[derive(Debug)]
+pub struct MemoryGauge {
+    statm: File,
+    page_bytes: u64,
+}
+
+impl MemoryGauge {
+    /// Opens the kernel's account of this process.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            statm: File::open("/proc/self/statm")?,
+            page_bytes: page_bytes(),
+        })
+    }
+
+    /// Resident memory, in bytes.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let mut text = [0u8; 128];
+        let length = self.statm.read_at(&mut text, 0)?;
+        let text = text.get(..length).unwrap_or_default();
+        // proc_pid_statm(5): size, resident, shared, ... in pages.
+        let pages = text.split(|&byte| byte == b' ').nth(1);
+        let pages = pages.and_then(|field| str::from_utf8(field).ok()?.parse::<u64>().ok());
+        let pages = pages.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(pages.saturating_mul(self.page_bytes))
+    }
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: sysconf reads no memory of ours.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    // POSIX: always known; x86's size otherwise.
+    u64::try_from(bytes).unwrap_or(4096)
+}
+
+/// Gives memory back to the kernel that was freed and that the allocator keeps for later. It
+/// takes milliseconds; worth it after something large and rare.
+pub fn return_freed() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim(3) works on the allocator's own free blocks, under its own locks.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// Makes allocations of this size or more, in bytes, come from the kernel one by one and go back to
+/// it when they are freed. Among smaller ones that stay they would leave holes: memory that is
+/// freed and occupied all the same.
+pub fn return_when_freed(from_bytes: u32) {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt(3) sets a number of the allocator's own.
+    unsafe {
+        libc::mallopt(
+            libc::M_MMAP_THRESHOLD,
+            libc::c_int::try_from(from_bytes).unwrap_or(libc::c_int::MAX),
+        );
+    }
 }
 
 #[cfg(test)]

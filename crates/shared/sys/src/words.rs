@@ -9,14 +9,14 @@ use std::sync::atomic::AtomicU64;
 
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 
-/// What the machine reads at once; x86's and most others'.
+/// Bytes that the machine reads at once, in words; x86's and most others'.
 const LINE_WORDS: usize = 64 / WORD_BYTES;
 
 /// Memory of so many bytes is wanted in large pages: a processor remembers where some thousand
 /// pages are, small or large. Less than that is well remembered.
 const LARGE_BYTES: usize = 8 << 20;
 
-/// So many zero words, which no image of the process has. Their pages are taken as they are
+/// Makes so many zero words, which no image of the process has. Their pages are taken as they are
 /// written, large ones where the host gives them.
 ///
 /// Where the kernel has no memory for them, they come from the allocator like anything else.
@@ -30,7 +30,7 @@ pub fn zeros(words: usize) -> Arc<dyn AsRef<[AtomicU64]> + Send + Sync> {
     }
 }
 
-/// Has the machine fetch words that will be read soon. It does not wait for them.
+/// Makes the machine fetch words that will be read soon. It does not wait for them.
 pub fn fetch(words: &[AtomicU64]) {
     words.iter().step_by(LINE_WORDS).for_each(fetch_line);
 }

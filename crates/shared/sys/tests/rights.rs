@@ -1,5 +1,5 @@
-//! What a process that has given up its rights can still do, and what it cannot; and what else
-//! needs a process of its own to be seen.
+//! The rights of a process that has given up some, by trial; and all else that needs a process of
+//! its own to be seen.
 //!
 //! Rights do not come back, so each case runs in a process of its own: this program, started
 //! again with the case's name.
@@ -32,7 +32,7 @@ use sys::sandbox::{
     restrict_resolver_calls, restrict_system_calls, restrict_to_reading,
 };
 use sys::socket::{Source, connect_as, connect_from};
-use sys::{cpu, limit, memory, process};
+use sys::{cpu, limit, process, usage};
 use wire::address::Address;
 
 use attempts::{
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a case leaves in here is removed by the process that it is a child of.
+/// The folder of a case; its files are removed by the process that it is a child of.
 fn directory(of: u32) -> PathBuf {
     std::env::temp_dir().join(format!("lariat-rights-{of}"))
 }
@@ -146,7 +146,7 @@ fn assert_denied<T>(result: io::Result<T>) {
 }
 
 fn files_are_out_of_reach() {
-    let gauge = memory::MemoryGauge::open().unwrap();
+    let gauge = usage::MemoryGauge::open().unwrap();
     let open = File::open("/etc/passwd").unwrap();
     if restrict_files(&[], false, false).unwrap() == Enforcement::NotSupported {
         return;
@@ -329,7 +329,7 @@ fn exchange(listener: &TcpListener) {
     accepted.read_exact(&mut [0]).unwrap();
 }
 
-/// What the worker process does before it says that it is ready, in its order.
+/// Does all that the worker process does before it says that it is ready, in its order.
 fn enter() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     restrict_files(&[], false, false).unwrap();
@@ -458,7 +458,7 @@ fn a_log_is_written_at_its_end_alone() {
     assert_eq!(io::read_to_string(&written).unwrap(), "one\ntwo\n");
 }
 
-/// Where a kernel has no x32, an answer of its own would be `ENOSYS`.
+/// A kernel without x32 would answer `ENOSYS` by itself.
 fn calls_of_another_abi_are_denied() {
     let pid = || call_of_x32(libc::SYS_getpid);
     process::no_new_privileges().unwrap();

@@ -27,7 +27,7 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
     certificate_der: Vec<u8>,
-    /// What a server must send above a leaf of ours: nothing for a root.
+    /// The certificates that a server must send above a leaf of ours: none for a root.
     above_pem: String,
     serial: u64,
 }
@@ -35,7 +35,7 @@ pub struct Authority {
 /// Serial numbers are unique in the process, which is more than RFC 5280 asks.
 static SERIAL: AtomicU64 = AtomicU64::new(0x1000);
 
-/// What an authority's own certificate has that others do not.
+/// A property of an authority's own certificate that others do not have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Trait {
     EndEntity,
@@ -45,12 +45,12 @@ pub enum Trait {
     ForServers,
     /// It is valid from one second of Unix time to another.
     Valid(u64, u64),
-    /// So many domains are each that of the names below it (RFC 5280 section 4.2.1.10).
+    /// This number of domains, each that of the names below it (RFC 5280 section 4.2.1.10).
     NameConstraints(u16),
     Extensions(u16),
-    /// So many parts of its name that nobody knows.
+    /// This number of parts of its name that nobody knows.
     NameParts(u16),
-    /// So many extended key usages that nobody knows, and clientAuth behind them.
+    /// This number of extended key usages that nobody knows, and clientAuth behind them.
     Usages(u16),
 }
 
@@ -101,7 +101,7 @@ impl Authority {
         certificate.expect("anybody can sign").pem()
     }
 
-    /// Its own certificate and key, for itself to show.
+    /// The authority's own certificate and key, for itself to show.
     pub fn as_leaf(&self) -> Leaf {
         Leaf {
             certificate_pem: self.certificate_pem.clone(),
@@ -260,7 +260,7 @@ impl Authority {
     }
 }
 
-/// Of `openssl req`, beside the kind of key.
+/// Arguments of `openssl req`, beside the kind of key.
 const REQUEST: &str = "-nodes -keyout leaf.key -subj /CN=localhost \
                        -addext subjectAltName=DNS:localhost";
 

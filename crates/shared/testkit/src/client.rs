@@ -20,7 +20,7 @@ use crate::leaf::Leaf;
 /// The least that the TLS library takes as the length of records.
 pub(crate) const SMALL_RECORD_BYTES: usize = 32;
 
-/// What a client offers and trusts; sessions are remembered between the clients of one choice.
+/// A client's offers and trust; sessions are remembered between the clients of one choice.
 #[derive(Clone, Debug)]
 pub struct ClientChoice(Arc<ClientConfig>);
 
@@ -174,7 +174,7 @@ impl Client {
         self.0.send_close_notify();
     }
 
-    /// What has to go on the wire now.
+    /// Takes the bytes that go on the wire now.
     pub fn take_wire(&mut self) -> Vec<u8> {
         let mut wire = Vec::new();
         while self.0.wants_write() {

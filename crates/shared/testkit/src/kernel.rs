@@ -7,7 +7,7 @@ use aws_lc_rs::aead::{
 const SALT_BYTES: usize = 4;
 const TAG_BYTES: usize = 16;
 
-/// What a kernel is handed (`struct tls12_crypto_info_*` of linux/tls.h).
+/// The keys for a kernel (`struct tls12_crypto_info_*` of linux/tls.h).
 #[derive(Clone, Copy, Debug)]
 pub struct Handed<'a> {
     /// TLS 1.3, and not 1.2.

@@ -132,7 +132,7 @@ impl Server {
         &self.address
     }
 
-    /// What each connection brought so far, in the order of acceptance.
+    /// The bytes of each connection so far, in the order of acceptance.
     pub fn connections(&self) -> Vec<Connection> {
         self.seen.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! What a fake server reads from and writes to, TCP or Unix.
+//! A fake server's stream, TCP or Unix.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};

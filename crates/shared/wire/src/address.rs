@@ -1,4 +1,4 @@
-//! Where something listens or is dialled, as text and as a value.
+//! Addresses at which something listens or is dialled, as text and as a value.
 //!
 //! Owns the grammar of addresses; opens nothing and resolves no names.
 
@@ -46,7 +46,7 @@ pub enum Endpoint {
     Service {
         /// The name that has the records.
         host: String,
-        /// Which of them, from 1 on.
+        /// The number among them, from 1 on.
         number: u16,
         count: u16,
     },

@@ -25,15 +25,15 @@ alerts! {
     UNEXPECTED_MESSAGE = 10, "unexpected_message";
     /// A record that does not decrypt.
     BAD_RECORD_MAC = 20, "bad_record_mac";
-    /// Of TLS 1.0 and before.
+    /// For TLS 1.0 and before.
     DECRYPTION_FAILED = 21, "decryption_failed";
     /// A record longer than the protocol allows.
     RECORD_OVERFLOW = 22, "record_overflow";
-    /// Of TLS 1.2 and before.
+    /// For TLS 1.2 and before.
     DECOMPRESSION_FAILURE = 30, "decompression_failure";
     /// No parameters that both sides accept.
     HANDSHAKE_FAILURE = 40, "handshake_failure";
-    /// Of SSL 3.0: the client has no certificate.
+    /// For SSL 3.0: the client has no certificate.
     NO_CERTIFICATE = 41, "no_certificate";
     /// A certificate that cannot be read, or has a wrong signature.
     BAD_CERTIFICATE = 42, "bad_certificate";
@@ -57,7 +57,7 @@ alerts! {
     DECRYPT_ERROR = 51, "decrypt_error";
     /// A protocol version that is understood but not accepted.
     PROTOCOL_VERSION = 70, "protocol_version";
-    /// Nothing in common is strong enough.
+    /// No parameter in common is strong enough.
     INSUFFICIENT_SECURITY = 71, "insufficient_security";
     /// A fault of our own, or a limit of ours.
     INTERNAL_ERROR = 80, "internal_error";
@@ -71,13 +71,13 @@ alerts! {
     MISSING_EXTENSION = 109, "missing_extension";
     /// An extension that must not stand there.
     UNSUPPORTED_EXTENSION = 110, "unsupported_extension";
-    /// Of RFC 6066: no certificate at the address given.
+    /// RFC 6066: no certificate at the address given.
     CERTIFICATE_UNOBTAINABLE = 111, "certificate_unobtainable";
     /// No server is known by the name in the hello (RFC 6066 section 3).
     UNRECOGNIZED_NAME = 112, "unrecognized_name";
     /// A stapled OCSP response that is not good.
     BAD_CERTIFICATE_STATUS_RESPONSE = 113, "bad_certificate_status_response";
-    /// Of RFC 6066: a certificate whose hash is not the one given.
+    /// RFC 6066: a certificate whose hash is not the one given.
     BAD_CERTIFICATE_HASH_VALUE = 114, "bad_certificate_hash_value";
     /// No key is known by the identity in the hello.
     UNKNOWN_PSK_IDENTITY = 115, "unknown_psk_identity";

@@ -16,20 +16,21 @@ pub const INTERMEDIATES_MAX: usize = 6;
 /// the old one above it and by the new one, it is 15.
 pub const STEPS_MAX: usize = 16;
 
-/// Why a chain is refused, whatever is in its certificates.
+/// A chain is refused, whatever is in its certificates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ChainFault {
     /// A certificate has no bytes (RFC 5246 section 7.4.2 and RFC 8446 section 4.4.2 want one);
     /// the peer's own is number 1.
     #[error("certificate {0} of the chain is empty")]
     Empty(usize),
-    /// So many certificates came with the peer's own, and more than are allowed lead on from it.
+    /// This number of certificates came with the peer's own, and more than are allowed lead on from
+    /// it.
     #[error(
         "of {0} certificates sent with its own, more than {INTERMEDIATES_MAX} are each the issuer \
          of another"
     )]
     TooLong(usize),
-    /// So many certificates lead on from the peer's own, by too many paths.
+    /// This number of certificates leads on from the peer's own, by too many paths.
     #[error(
         "the {0} issuers sent with its certificate share their names, so that more than \
          {STEPS_MAX} steps are needed to look for a path"
@@ -45,7 +46,7 @@ pub struct CertificateNames<'c> {
 }
 
 impl<'c> CertificateNames<'c> {
-    /// Those of a certificate of X.509 (RFC 5280 section 4.1, DER); `None` = it is none.
+    /// The names of a certificate of X.509 (RFC 5280 section 4.1, DER); `None` = it is none.
     pub fn of(certificate: &'c [u8]) -> Option<Self> {
         const INTEGER: u8 = 0x02;
         const SEQUENCE: u8 = 0x30;
@@ -80,7 +81,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Which of `others` can be on a path from `own`: those that a chain of names leads to, each once.
+/// The certificates of `others` that can be on a path from `own`: a chain of names leads to each.
 /// Takes time in proportion to the bytes.
 ///
 /// # Errors

@@ -5,27 +5,24 @@
 //! Decides nothing about what is accepted besides "TLS 1.2 at least", and answers nothing.
 
 mod extensions;
-mod fault;
-mod host_name;
-mod opening;
 mod records;
-mod span;
 
 pub use crate::alert::alert_record;
-pub use fault::HelloFault;
-pub use records::HELLO_BYTES_MAX;
+pub use records::{HELLO_BYTES_MAX, HelloFault};
 
 use crate::cursor::Cursor;
-use extensions::Extensions;
-use host_name::HostName;
-use span::Span;
+use extensions::{Extensions, HelloSpan, HostName};
 use std::borrow::Cow;
 
 const TLS_1_2: u16 = 0x0303;
 const TLS_1_3: u16 = 0x0304;
 
-/// What the bytes so far amount to.
+/// The result so far.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is looked at where it is made"
+)]
 pub enum Peek<'a> {
     Incomplete,
     /// The whole hello is there.
@@ -46,7 +43,7 @@ impl Reader {
     /// # Errors
     /// The [`HelloFault`], as early as the bytes show it.
     pub fn read<'a>(&mut self, bytes: &'a [u8]) -> Result<Peek<'a>, HelloFault> {
-        if opening::is_handshake(bytes)?.is_none() {
+        if records::is_handshake(bytes)?.is_none() {
             return Ok(Peek::Incomplete);
         }
         match self.0.join(bytes)? {
@@ -66,7 +63,7 @@ pub fn read(bytes: &[u8]) -> Result<Peek<'_>, HelloFault> {
 
 /// A text as the host name that a hello can ask for, without a closing dot; `None` if it is none.
 pub fn host_name(text: &str) -> Option<&str> {
-    match host_name::judge(text.as_bytes()) {
+    match extensions::judge_host_name(text.as_bytes()) {
         HostName::Valid(length) => text.get(..length),
         HostName::Other => None,
     }
@@ -83,8 +80,8 @@ pub struct ClientHello<'a> {
     legacy_version: u16,
     highest_version: u16,
     random: [u8; 32],
-    session_id: Span,
-    cipher_suites: Span,
+    session_id: HelloSpan,
+    cipher_suites: HelloSpan,
     extensions: Extensions,
 }
 
@@ -106,7 +103,8 @@ impl<'a> ClientHello<'a> {
         if compression.is_empty() {
             return Err(Malformed("compression methods"));
         }
-        let (session_id, cipher_suites) = (Span::of(&session_id), Span::of(&cipher_suites));
+        let (session_id, cipher_suites) =
+            (HelloSpan::of(&session_id), HelloSpan::of(&cipher_suites));
         let extensions = extensions::read(cursor)?;
         let highest_version = highest_version(&body, legacy_version, &extensions)?;
         if !compression.rest().contains(&0) {
@@ -139,7 +137,7 @@ impl<'a> ClientHello<'a> {
         self.highest_version
     }
 
-    /// What a client before TLS 1.3 means by "my newest version"; `0x0303` from later ones.
+    /// The "newest version" of a client before TLS 1.3; `0x0303` from later ones.
     pub fn legacy_version(&self) -> u16 {
         self.legacy_version
     }
@@ -165,12 +163,12 @@ impl<'a> ClientHello<'a> {
         std::str::from_utf8(name).ok()
     }
 
-    /// What stands in the place of a host name and is none.
+    /// The bytes in the place of a host name, if they are none.
     pub fn other_name(&self) -> Option<&[u8]> {
         Some(self.extensions.other_name?.within(&self.body))
     }
 
-    /// Where in the body the extension with the name begins.
+    /// The offset in the body at which the extension with the name begins.
     pub fn name_extension(&self) -> Option<usize> {
         self.extensions.name_extension
     }
@@ -261,7 +259,7 @@ impl<'a> ClientHello<'a> {
         self.extensions.extended_master_secret
     }
 
-    fn extension(&self, span: Option<Span>) -> &[u8] {
+    fn extension(&self, span: Option<HelloSpan>) -> &[u8] {
         span.map_or(&[], |span| span.within(&self.body))
     }
 }

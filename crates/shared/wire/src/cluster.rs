@@ -45,7 +45,7 @@ pub const VALUE_BYTES_MAX: usize = BODY_BYTES_MAX - 1 - 1 - KEY_BYTES_MAX - 4 - 
 /// The most parts that a session is sent in: as many as the longest of the session cache takes.
 pub const PARTS_MAX: u8 = 16;
 
-/// What stands before the bytes of a part: kind, number, place, count, length.
+/// The bytes before those of a part: kind, number, place, count, length.
 const PART_HEAD_BYTES: usize = 1 + 4 + 1 + 1 + 2;
 
 pub const PART_BYTES_MAX: usize = BODY_BYTES_MAX - PART_HEAD_BYTES;
@@ -71,14 +71,14 @@ pub enum Stream {
     One = 1,
 }
 
-/// What stands before the body, in clear and authenticated.
+/// The head of a datagram, in clear and authenticated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
     pub stream: Stream,
     pub key_id: [u8; 4],
     pub sender: [u8; 8],
     pub boot: [u8; 8],
-    /// Its place among the sender's datagrams of this boot and stream.
+    /// The datagram's place among the sender's of this boot and stream.
     pub sequence: u64,
     /// The sender's clock, in milliseconds since 1970.
     pub time_ms: u64,

@@ -35,7 +35,7 @@ pub struct MessageFault;
 /// # Errors
 /// [`MessageFault`].
 pub fn service_records(message: &[u8]) -> Result<Vec<ServiceRecord>, MessageFault> {
-    let mut reader = Reader { message, at: 0 };
+    let mut reader = DnsReader { message, at: 0 };
     let header = reader.take(HEADER_BYTES)?;
     let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     let (questions, answers) = (count(4), count(6));
@@ -69,12 +69,12 @@ pub fn service_records(message: &[u8]) -> Result<Vec<ServiceRecord>, MessageFaul
     Ok(records)
 }
 
-struct Reader<'a> {
+struct DnsReader<'a> {
     message: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DnsReader<'a> {
     fn take(&mut self, bytes: usize) -> Result<&'a [u8], MessageFault> {
         let end = self.at.checked_add(bytes).ok_or(MessageFault)?;
         let taken = self.message.get(self.at..end).ok_or(MessageFault)?;
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
     /// (section 4.1.4), so that each step brings it nearer to its end.
     fn name(&mut self) -> Result<Option<String>, MessageFault> {
         let (mut host, mut is_host, mut bytes) = (String::new(), true, 1);
-        let mut reader = Reader { ..*self };
+        let mut reader = DnsReader { ..*self };
         let mut after = None;
         loop {
             let begin = reader.at;

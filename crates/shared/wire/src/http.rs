@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 /// The largest number of fields of a head, as in Apache.
 pub const FIELDS_MAX: usize = 100;
 
-/// Where the status code ends in a status line.
+/// The end of the status code in a status line.
 const CODE_END: usize = "HTTP/1.1 200".len();
 
 /// The head of a request.
@@ -27,7 +27,7 @@ pub struct RequestHead<'a> {
     pub is_http10: bool,
     /// The value of `Host`, which only HTTP/1.0 may lack.
     pub host: Option<&'a [u8]>,
-    /// Where its content ends; never [`ContentEnd::Close`].
+    /// The end of its content; never [`ContentEnd::Close`].
     pub content: ContentEnd,
     /// Whether the client takes further responses on the connection.
     pub keeps_alive: bool,
@@ -45,7 +45,7 @@ pub struct ResponseHead {
     pub keeps_alive: bool,
 }
 
-/// Why bytes are no head of a message.
+/// Bytes are no head of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HeadFault {
     /// They are not HTTP/1.1, or could be read in two ways; what is wrong with them.

@@ -4,15 +4,11 @@
 //! Owns reading and writing of the header; whether a peer may send one at all is for others to
 //! say. "Source" is the client, "destination" the address it connected to.
 
-mod fault;
 mod header;
-mod tlv;
 mod v1;
 mod v2;
 
-pub use fault::ProxyFault;
-pub use header::{Addresses, Command, Header, Version};
-pub use tlv::{Ssl, Tlv, Tlvs, kind};
+pub use header::{Addresses, Command, Header, ProxyFault, Ssl, Tlv, Tlvs, Version, kind};
 pub use v1::{LINE_BYTES_MAX, write_v1};
 pub use v2::{ClientTls, HEADER_BYTES_MAX, HeaderTooLong, HeaderV2};
 
@@ -20,7 +16,7 @@ pub use v2::{ClientTls, HEADER_BYTES_MAX, HeaderTooLong, HeaderV2};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Parsed<'a> {
     pub header: Header<'a>,
-    /// Where the connection's own bytes begin; before it lies what a pass-through sends on as is.
+    /// The length of the header; a pass-through sends these bytes on as they are.
     pub wire_bytes: usize,
 }
 

@@ -60,7 +60,6 @@ impl SessionId {
         name.end()
     }
 
-    /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length.into()).unwrap_or_default()
     }
@@ -115,7 +114,7 @@ pub struct PassedSession {
     pub ticket: Option<SessionId>,
 }
 
-/// What the bytes so far amount to.
+/// The result so far.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
     Incomplete,
@@ -132,7 +131,7 @@ pub struct Watch {
     header_bytes: usize,
     /// Bytes of the present record that are still to come.
     record_bytes_left: usize,
-    /// Of the present message: kind and length, and how much of it has come.
+    /// The present message's kind and length, and how much of it has come.
     message: [u8; 4],
     message_bytes: usize,
     hello: Vec<u8>,
@@ -170,7 +169,7 @@ impl Watch {
         Outcome::Incomplete
     }
 
-    /// What a record's header decides, if it does.
+    /// The outcome that a record's header decides, if it does.
     fn begin_record(&mut self) -> Option<Outcome> {
         let [kind, major, _, high, low] = self.header;
         let length = usize::from(u16::from_be_bytes([high, low]));

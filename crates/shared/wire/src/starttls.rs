@@ -113,7 +113,7 @@ impl Dialog {
         Self::of(dialect, Lines::new(words, sides, names))
     }
 
-    /// Of a client that has nothing to say but its request for TLS: it begins with
+    /// A dialog of a client that has nothing to say but its request for TLS: it begins with
     /// [`Self::server_connected`], and [`Self::server_sent`] leads it to TLS or a fault.
     pub fn asking(dialect: Dialect, names: HostNames<'_>) -> Self {
         let sides = Sides {
@@ -184,7 +184,7 @@ impl Dialog {
         self.step(|steps, out| steps.server_connected(out))
     }
 
-    /// What became of [`Next::Password`]; `None` = it failed.
+    /// Takes the result of [`Next::Password`]; `None` = it failed.
     pub fn password_done(&mut self, result: Option<Vec<u8>>) -> Output {
         self.step(|steps, out| steps.password_done(result, out))
     }
@@ -195,7 +195,7 @@ impl Dialog {
         self.steps.server_is_local(is_local);
     }
 
-    /// What the client is told, before the connection ends, if no server can be connected.
+    /// The bytes for the client, before the connection ends, if no server can be connected.
     pub fn unavailable(&self) -> Vec<u8> {
         self.steps.unavailable()
     }

@@ -29,7 +29,7 @@ pub enum Reply {
     List(Vec<Self>),
 }
 
-/// Why bytes are no reply to anything that is asked.
+/// Bytes are no reply to anything that is asked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ReplyFault {
     /// It does not begin as one, or its numbers are none.
@@ -139,7 +139,7 @@ fn number(text: &[u8]) -> Result<i64, ReplyFault> {
     text.parse().map_err(|_| ReplyFault::Malformed)
 }
 
-/// Where a node of a cluster says that a name is.
+/// The node of a cluster that has a name, by another node's word.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Redirect {
     /// For this request alone: the slot is on its way there.

@@ -23,7 +23,7 @@ pub const TAG_BYTES: usize = 16;
 /// The longest value: a session with a long chain of client certificates has some 16 KiB.
 pub const VALUE_BYTES_MAX: usize = 1 << 16;
 
-/// What stands before the session, in clear and authenticated.
+/// The head of a value, before the session, in clear and authenticated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
     pub key_id: [u8; 4],

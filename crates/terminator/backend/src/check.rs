@@ -1,4 +1,4 @@
-//! What a server's active checks add up to: up or down, by counts in a row.
+//! The sum of a server's active checks: up or down, by counts in a row.
 //!
 //! Owns the count; making the checks is the control side's.
 

@@ -22,14 +22,15 @@ pub struct Options {
     pub check: Option<CheckOptions>,
     /// How long a server that came back up has less than its whole share; zero = it has it at once.
     pub slow_start: Duration,
-    /// Where connections wait while all servers that suit them have as many as they take.
+    /// The queue in which connections wait while all servers that suit them have as many as they
+    /// take.
     pub queue: QueueOptions,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerOptions {
     pub endpoint: Endpoint,
-    /// Its share against the others', 1 to [`WEIGHT_MAX`].
+    /// The share against the others', 1 to [`WEIGHT_MAX`].
     pub weight: u16,
     /// Used only while no ordinary server is up.
     pub backup: bool,

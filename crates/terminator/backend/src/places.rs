@@ -31,7 +31,8 @@ impl Turn {
 pub struct Places<O> {
     /// By server; those with none are left out.
     taken: BTreeMap<u64, u32>,
-    /// What servers take by the plan that is served now. Connections of an earlier plan may wait.
+    /// The limits of servers by the plan that is served now. Connections of an earlier plan may
+    /// wait.
     most: BTreeMap<u64, u32>,
     queue: BTreeMap<Turn, Waiter<O>>,
     next: u64,

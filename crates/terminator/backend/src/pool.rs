@@ -42,9 +42,9 @@ pub struct Pick {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Picked {
     pub server: usize,
-    /// Where to dial it. An owned copy; only that of a Unix socket's name allocates.
+    /// The address to dial. An owned copy; only that of a Unix socket's name allocates.
     pub address: Address,
-    /// What to insert into [`Tried`] should the dial fail.
+    /// The place to insert into [`Tried`] should the dial fail.
     pub place: Place,
     /// How many connections it takes, if there is a limit.
     pub limit: Option<Limit>,
@@ -52,7 +52,7 @@ pub struct Picked {
     pub has_others: bool,
 }
 
-/// What there is for a connection that wants a server.
+/// The result of a choice for a connection that wants a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Choice {
     Picked(Picked),
@@ -202,7 +202,7 @@ impl Pool {
         })
     }
 
-    /// What a server is called in [`Pick::home`]; `None` if there is no such server.
+    /// A server's name in [`Pick::home`]; `None` if there is no such server.
     pub fn id(&self, server: usize) -> Option<ServerId> {
         self.servers.get(server).map(Server::id)
     }
@@ -215,7 +215,7 @@ impl Pool {
         })
     }
 
-    /// What can be said about a server; `None` if there is no such server.
+    /// The state of a server; `None` if there is no such server.
     pub fn state(&self, server: usize) -> Option<ServerState> {
         self.servers.get(server).map(Server::state)
     }
@@ -289,7 +289,7 @@ impl Pool {
         (disabled.count(), self.servers.len())
     }
 
-    /// What a name stands for now. Does nothing to a server that has no name.
+    /// Sets the addresses of a name. Does nothing to a server that has no name.
     ///
     /// # Panics
     /// If the record's weight is not from 1 to [`WEIGHT_MAX`]: who reads records sees to that.
@@ -1164,7 +1164,7 @@ mod tests {
         all
     }
 
-    /// What happens to addresses, each of server 0 or 1 and with a last byte below 6.
+    /// An event of an address, each of server 0 or 1 and with a last byte below 6.
     #[derive(Clone, Debug)]
     enum AddressEvent {
         Resolve(usize, u8),
@@ -1187,7 +1187,7 @@ mod tests {
         prop::collection::vec(event, 0..300)
     }
 
-    /// What is known of addresses, by the simplest means.
+    /// The state of addresses, by the simplest means.
     #[derive(Default)]
     struct Addresses(std::collections::BTreeMap<SocketAddr, Known>);
 

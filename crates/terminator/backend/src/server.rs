@@ -16,7 +16,7 @@ use crate::tried::{Place, Tried};
 /// Addresses of one name that are used; a name server may answer with thousands.
 pub const ADDRESSES_MAX: usize = 64;
 
-/// What a weight of 1 is as a share. A power of two, so that shares divided by it are exact.
+/// A weight of 1 as a share. A power of two, so that shares divided by it are exact.
 pub(crate) const SHARE_WHOLE: u32 = 1024;
 
 /// The part of its share that a server has when it has just come back up: enough to warm it, and
@@ -60,7 +60,7 @@ pub enum Health {
     /// Dials failed, of each address that its checks have left: it is used if no other can be, and
     /// for a trial after each pause.
     Ejected,
-    /// Its name has no address yet: it cannot be used.
+    /// The name has no address yet: it cannot be used.
     Unresolved,
     Up,
 }
@@ -73,7 +73,7 @@ pub struct Target {
     pub record: Option<Record>,
 }
 
-/// What an SRV record says of a server (RFC 2782).
+/// The priority and weight of an SRV record (RFC 2782).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Record {
     /// No server is used while one with a lower number can be.
@@ -102,19 +102,20 @@ impl Standing {
     const PRIORITY: u32 = 2;
     /// Used only while no ordinary server can be.
     const BACKUP: u32 = 1 << 17;
-    /// Its dials failed. Still better than refusing the client: if all are ejected, the cause is
-    /// likelier a short fault of all, or one on our side, than that none will ever answer.
+    /// The dials of all its addresses failed. Still better than refusing the client: if all are
+    /// ejected, the cause is likelier a short fault of all, or one on our side, than that none will
+    /// ever answer.
     const EJECTED: u32 = 1 << 18;
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
-    /// Its identity in the consistent hash and across reloads.
+    /// The identity in the consistent hash and across reloads.
     pub(crate) seed: u64,
     weight: u16,
-    /// Of the record that names it; 0 if none does.
+    /// The priority of the record that names it; 0 if none does.
     priority: u16,
-    /// Its share of the connections now: its weight, or less during its slow start.
+    /// The share of the connections now: its weight, or less during its slow start.
     pub(crate) share: u32,
     /// When it came back up; `None` = its share is whole.
     back_since: Option<Instant>,
@@ -212,7 +213,7 @@ impl Server {
         self.addresses.iter().find(|one| one.address == *address)
     }
 
-    /// Where a connection puts this server; `None` if it cannot be used.
+    /// The place of this server for a connection; `None` if it cannot be used.
     pub(crate) fn standing(&self, index: usize, tried: &Tried) -> Option<Standing> {
         let untried = |(number, one): &(usize, &ServerAddress)| {
             one.is_usable() && !tried.has(place(index, *number))
@@ -338,7 +339,7 @@ impl Server {
         self.back_since.map(|since| since + slow_start)
     }
 
-    /// Its share grows linearly from [`SHARE_FIRST`] to the whole. Whether it is whole.
+    /// Grows the share linearly from [`SHARE_FIRST`] to the whole. Whether it is whole.
     pub(crate) fn grow_share(&mut self, now: Instant, slow_start: Duration) -> bool {
         let since = |since| now.saturating_duration_since(since);
         let grown = self.back_since.map(since).filter(|time| *time < slow_start);

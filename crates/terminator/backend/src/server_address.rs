@@ -20,7 +20,7 @@ pub(crate) struct ServerAddress {
 }
 
 impl ServerAddress {
-    /// Nothing is known about it, so it is used.
+    /// An address of which nothing is known, and which is used for that.
     pub(crate) fn new(address: Address) -> Self {
         Self {
             address,

@@ -1,4 +1,4 @@
-//! Which servers a connection has dialled already.
+//! The servers that a connection has dialled already.
 //!
 //! Owns the memory of one connection, in 34 bytes; what follows from it is the pool's.
 

@@ -2,7 +2,7 @@
 
 use options::{Field, KeyPlace};
 use proxy::options::{BackOptions, FrontOptions, FrontTls, ServersOptions, Starttls};
-use sys::own_name;
+use sys::process;
 use tls::options::{ExpectedName, Tls13Sessions};
 use wire::starttls::{Dialect, Policy, Sides};
 
@@ -102,7 +102,7 @@ fn own_name(written: &Field<'_, Option<String>>, dialect: Option<Dialect>) -> Op
     let says_it = matches!(dialect, Some(Dialect::Smtp | Dialect::Lmtp));
     let Some(name) = written.value.clone()? else {
         return Some(if says_it {
-            own_name::own_name()
+            process::own_name()
         } else {
             String::new()
         });

@@ -97,7 +97,7 @@ pub(crate) enum TerminatorCommand {
         strict: bool,
     },
 
-    /// Put another process in its place, of the program as installed now
+    /// Have the running one become the program as installed now
     ///
     /// The program that is installed now, by the path and with the arguments of the start, is run
     /// to check whether it could serve; then it takes the process over, under the same number.

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use config::LogDaemon;
 use sys::{log_socket, process};
+use telemetry::log_entry::{Facility, Origin, complete_journal, complete_syslog};
 use telemetry::message::Message;
-use telemetry::syslog::{Facility, Origin};
-use telemetry::{journal, syslog};
 
 /// A log daemon, by a socket that is connected to it or was.
 #[derive(Debug)]
@@ -62,8 +61,8 @@ impl Collector {
     /// Sends a line about a connection, without its line feed. `space` is for what is sent.
     pub(crate) fn send_line(&self, line: &[u8], space: &mut Vec<u8>) -> Result<(), Refusal> {
         match &self.protocol {
-            Protocol::Syslog(facility, origin) => syslog::complete(line, *facility, origin, space),
-            Protocol::Journal => journal::complete(line, space),
+            Protocol::Syslog(facility, origin) => complete_syslog(line, *facility, origin, space),
+            Protocol::Journal => complete_journal(line, space),
         }
         // It is far shorter than a datagram may be. The worker process could make no file.
         let sent = log_socket::send_entry(&self.socket, space);

@@ -28,7 +28,7 @@ use config::LogOutput;
 use proxy::plane::Plane;
 use sys::channel::Channel;
 use sys::usage::Usage;
-use sys::{memory, process};
+use sys::{process, usage};
 use telemetry::Registry;
 use tls::resumption::Resumption;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -80,7 +80,7 @@ const RETURNED_FROM_BYTES: u32 = 16 << 10;
 
 fn serve() -> io::Result<()> {
     rights::ignore_signals()?;
-    memory::return_when_freed(RETURNED_FROM_BYTES);
+    usage::return_when_freed(RETURNED_FROM_BYTES);
     process::set_name(WORKER_NAME)?;
     let channel = Arc::new(Channel::from(io::stdin().as_fd().try_clone_to_owned()?));
     let Some(first) = orders::next(&channel)? else {
@@ -301,7 +301,7 @@ impl Control {
         self.note_ends(unix_seconds());
         // What is left of the old plan and of the bundle is large and rare.
         drop(built.plan);
-        memory::return_freed();
+        usage::return_freed();
         let ready = Answer::ready(serve.generation, built.warnings);
         say(&self.channel, &ready)
     }

@@ -15,7 +15,7 @@ use wire::network::NetworkSet;
 const ADMISSIONS: u32 = 200_000;
 const ROUNDS: usize = 5;
 const LISTED: u32 = 100_000;
-/// What comes from one source after the other holds a place that long, in admissions.
+/// Connections from one source after the other hold a place that long, in admissions.
 const OPEN_MAX: usize = 1000;
 
 /// The shortest of some rounds: what disturbs one only makes it longer.

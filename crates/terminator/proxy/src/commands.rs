@@ -1,4 +1,4 @@
-//! What the other threads tell a worker.
+//! The messages of other threads to a worker.
 
 use backend::server::Target;
 use std::os::fd::OwnedFd;
@@ -37,7 +37,7 @@ impl Mailbox {
     }
 }
 
-/// What a thread that waits for files has found out.
+/// The answer of a thread that waits for files.
 pub(crate) struct Reply {
     pub(crate) token: u64,
     pub(crate) task: u64,

@@ -14,25 +14,21 @@ use flow::events::{Action, Event, Received};
 use telemetry::catalogue::ServiceCounter;
 use telemetry::outcome::Reason;
 
-use crate::back::{self, Back};
+use crate::back::Back;
+use crate::descriptors::Pipes;
 use crate::dial::Dial;
-use crate::displaceable::{Key, Stage};
+use crate::displaceable::{DisplaceableKey, DisplaceableStage};
 use crate::driver::{Driver, FileSent, Socket};
 use crate::files::{FileBack, FileContext};
-use crate::ktls_send::{self, Splice};
-use crate::lingering;
-use crate::pipes::Pipes;
+use crate::ktls_send::Splice;
 use crate::places::Calls;
-use crate::schedule::Class;
+use crate::schedule::{Class, HANDSHAKE_MAX};
 use crate::service::{Service, SharedServices};
 use crate::slow_client::SlowClient;
 use crate::sources::{SourcePlace, Sources};
+use crate::{back, ktls_send};
 
-mod admission;
-mod counting;
-mod dialling;
-mod fetching;
-mod lost;
+mod steps;
 
 /// Bytes, received and sent, that a connection may move before the others have their turn: 128 KiB,
 /// and what moves as much is bulk from then on, which may move two reads of 256 KiB and their
@@ -47,7 +43,7 @@ pub(crate) struct Context<'a> {
     pub(crate) sources: &'a Rc<Sources>,
     pub(crate) calls: &'a Calls,
     pub(crate) now: Instant,
-    /// What is answered from now on is the last.
+    /// The next answer is the last.
     pub(crate) is_draining: bool,
     /// Bytes that may move at once, of those that we encrypt and of those that the kernel does.
     pub(crate) bulk_bytes: [usize; 2],
@@ -67,18 +63,18 @@ pub(crate) enum Turn {
     Over,
 }
 
-/// Where a connection that has relayed nothing is listed, by its worker and by its service.
-pub(crate) struct Listed {
-    pub(crate) stage: Stage,
-    pub(crate) of_worker: Key,
-    pub(crate) of_service: Key,
+/// The lists that have a connection which has relayed nothing: its worker's and its service's.
+pub(crate) struct DisplaceableEntry {
+    pub(crate) stage: DisplaceableStage,
+    pub(crate) of_worker: DisplaceableKey,
+    pub(crate) of_service: DisplaceableKey,
 }
 
 /// A connection and its sockets.
 pub(crate) struct Connection {
     pub(crate) flow: Flow,
     pub(crate) service: Rc<Service>,
-    /// Of which one is to be chosen, until it is; `service` stands for them all until then.
+    /// The services among which the hello chooses; `service` stands for them all until then.
     pub(crate) shared: Option<Rc<SharedServices>>,
     /// The hello is there to choose by.
     pub(crate) is_to_be_routed: bool,
@@ -97,14 +93,14 @@ pub(crate) struct Connection {
     /// It is counted among the handshakes in progress.
     pub(crate) is_counted_handshaking: bool,
     /// It is listed among those that have relayed nothing.
-    pub(crate) listed: Option<Listed>,
+    pub(crate) listed: Option<DisplaceableEntry>,
     splice: Splice,
     slow_client: SlowClient,
     /// When the kernel is to be told to probe the server.
     keep_alive_at: Option<Instant>,
     counted_up: u64,
     counted_down: u64,
-    /// Of what is not yet counted, the bytes that went past our buffers.
+    /// The bytes that went past our buffers and are not yet counted.
     passed: u64,
 }
 
@@ -234,7 +230,7 @@ impl Connection {
             || plan.pool.balance == Balance::LeastConnections;
         let is_quick = || {
             let handshake = self.flow.facts().handshake_time();
-            handshake.is_some_and(|time| time <= lingering::HANDSHAKE_MAX)
+            handshake.is_some_and(|time| time <= HANDSHAKE_MAX)
         };
         self.lingers_since.is_none()
             && self.flow.awaits_clients_end()
@@ -244,13 +240,13 @@ impl Connection {
     }
 
     /// How far it has come, as long as it has relayed nothing.
-    pub(crate) fn stage(&self) -> Option<Stage> {
+    pub(crate) fn stage(&self) -> Option<DisplaceableStage> {
         if !self.flow.is_answered() {
-            Some(Stage::Silent)
+            Some(DisplaceableStage::Silent)
         } else if self.flow.is_handshaking() {
-            Some(Stage::Answered)
+            Some(DisplaceableStage::Answered)
         } else {
-            self.flow.is_unused().then_some(Stage::Unused)
+            self.flow.is_unused().then_some(DisplaceableStage::Unused)
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is written about connections: one line for each that ends, within limits.
+//! The lines about connections: one for each that ends, within limits.
 //!
 //! Owns which connections get a line and when lines leave the worker; their form is
 //! `telemetry::line`'s, and who writes them to a file is the caller's.

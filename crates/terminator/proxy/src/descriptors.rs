@@ -3,14 +3,19 @@
 //! The kernel gives the lowest number that is free, so a high one says that few are left: who got
 //! one of the last lets it go again. So refusing a connection never waits for a descriptor, and
 //! files leave some for connections.
+//! A worker's pipes are here too: the kernel's buffers for bytes that go from a server to a client
+//! unseen. A connection holds one only while bytes are in it or more are coming.
 
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Those that no connection takes: for each worker to accept one more and refuse it, and for
+use sys::transfer::Pipe;
+
+/// Descriptors that no connection takes: for each worker to accept one more and refuse it, and for
 /// operators.
 const KEPT_FOR_REFUSALS: u64 = 16;
 
-/// Those that no file takes: a client that cannot be sent one gets an answer, over a connection.
+/// Descriptors that no file takes: a client that cannot be sent one gets an answer, over a
+/// connection.
 const KEPT_FOR_CONNECTIONS: u64 = 2 * KEPT_FOR_REFUSALS;
 
 /// How many the process may have open.
@@ -56,6 +61,74 @@ fn number(fd: &impl AsFd) -> u64 {
     fd.as_fd().as_raw_fd().unsigned_abs().into()
 }
 
+/// The bytes that a pipe holds: as much as the large buffer (`flow::buffer`), for the same reason.
+/// What is spliced is encrypted by this CPU at once, and more would not fit its second-level cache.
+const PIPE_BYTES: usize = 256 << 10;
+
+/// Pipes that one worker has at once: 128 descriptors. Beyond that bytes go through buffers, which
+/// costs a copy and no more.
+const PIPES_MAX: usize = 64;
+
+/// A pipe that holds less costs more in calls than it saves in copies: beyond some number of them
+/// the system gives a user small ones only (`fs.pipe-user-pages-soft`).
+const PIPE_BYTES_MIN: usize = 64 << 10;
+
+/// Pipes kept for the next one who asks: few, since they are descriptors.
+const PIPES_KEPT_MAX: usize = 8;
+
+#[derive(Debug)]
+pub(crate) struct Pipes {
+    spare: Vec<Pipe>,
+    in_use: usize,
+    /// How many there may be: fewer, after the system would not give more, until some come back.
+    most: usize,
+    descriptors: Descriptors,
+}
+
+impl Default for Pipes {
+    fn default() -> Self {
+        Self {
+            spare: Vec::new(),
+            in_use: 0,
+            most: PIPES_MAX,
+            descriptors: Descriptors::default(),
+        }
+    }
+}
+
+impl Pipes {
+    /// An empty pipe; `None` = there are too many, or few descriptors are left.
+    pub(crate) fn take(&mut self) -> Option<Pipe> {
+        let pipe = match self.spare.pop() {
+            Some(pipe) => pipe,
+            None if self.in_use < self.most => self.make()?,
+            None => return None,
+        };
+        self.in_use += 1;
+        Some(pipe)
+    }
+
+    fn make(&mut self) -> Option<Pipe> {
+        let made = Pipe::new(PIPE_BYTES).ok().filter(|pipe| {
+            pipe.capacity() >= PIPE_BYTES_MIN && self.descriptors.suffice_for_extra(pipe)
+        });
+        if made.is_none() {
+            // Trying costs calls as well.
+            self.most = self.in_use.max(1);
+        }
+        made
+    }
+
+    /// Takes a pipe back; one that is not empty is closed.
+    pub(crate) fn give(&mut self, pipe: Pipe, is_empty: bool) {
+        self.in_use -= 1;
+        self.most = PIPES_MAX.min(self.most + 1);
+        if is_empty && self.spare.len() < PIPES_KEPT_MAX {
+            self.spare.push(pipe);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +148,40 @@ mod tests {
         assert!(unlimited.suffice_for_extra(&std::io::stdin()));
         assert!(Descriptors(6).suffice_for_extra(&std::io::stderr()));
         assert!(!Descriptors(5).suffice_for_extra(&std::io::stderr()));
+    }
+}
+
+#[cfg(test)]
+mod pipes_tests {
+    use super::*;
+
+    #[test]
+    fn there_are_no_more_than_may_be_and_some_are_kept() {
+        let mut pipes = Pipes::default();
+        let taken: Vec<_> = (0..PIPES_MAX).map(|_| pipes.take().unwrap()).collect();
+        assert!(pipes.take().is_none());
+        for (index, pipe) in taken.into_iter().enumerate() {
+            // What is left in a pipe is one connection's, and no other's.
+            pipes.give(pipe, index % 2 == 0);
+        }
+        assert_eq!((pipes.in_use, pipes.spare.len()), (0, PIPES_KEPT_MAX));
+        assert!(pipes.take().is_some());
+        assert_eq!((pipes.in_use, pipes.spare.len()), (1, PIPES_KEPT_MAX - 1));
+    }
+
+    #[test]
+    fn what_the_system_does_not_give_is_not_asked_for_again_at_once() {
+        let mut pipes = Pipes::default();
+        let first = pipes.take().unwrap();
+        let second = pipes.take().unwrap();
+        let enough = std::mem::replace(&mut pipes.descriptors, Descriptors::none());
+        assert!(pipes.take().is_none());
+        pipes.descriptors = enough;
+        assert_eq!(pipes.most, 2);
+        assert!(pipes.take().is_none());
+        pipes.give(first, false);
+        assert_eq!(pipes.most, 3);
+        assert!(pipes.take().is_some());
+        pipes.give(second, true);
     }
 }

@@ -14,13 +14,11 @@ use flow::facts::{Ending, Facts};
 use telemetry::catalogue::{Histogram, ServerCounter, ServiceCounter, ServiceGauge};
 use telemetry::outcome::Reason;
 
-use crate::affinity::{Affinity, affinity_of};
-use crate::attempt::{Attempt, Blame, judge};
+use crate::attempt::{ATTEMPT_DELAY, Attempt, Blame, Rivals, judge, overtaken};
 use crate::clock;
 use crate::driver::{Driver, Socket};
-use crate::places::{Caller, Calls, Chosen, Place, Waiting};
-use crate::rivals::{ATTEMPT_DELAY, Rivals, overtaken};
-use crate::service::Service;
+use crate::places::{Caller, Calls, Chosen, Place, QueueTurn};
+use crate::service::{Affinity, Service, affinity_of};
 use crate::token::EventSource;
 
 /// Before busy servers are dialled again, at first; then twice as long each time, up to the second.
@@ -35,11 +33,12 @@ const BROADCAST_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Dial {
     tried: Tried,
-    /// Those tried, and those that are only busy: these are dialled again after a pause.
+    /// Addresses that were tried, and those that are only busy: these are dialled again after a
+    /// pause.
     passed_over: Tried,
     pause: Option<Pause>,
     /// In the queue of servers that are full.
-    waiting: Option<Waiting>,
+    waiting: Option<QueueTurn>,
     is_called: bool,
     attempt: Option<Attempt>,
     is_answered: bool,
@@ -369,7 +368,8 @@ impl Dial {
         if let Some(picked) = next {
             let started = self.add_rival(service, driver, flow, token, (picked, false), now);
             self.rivals.race_at(match started {
-                // Where the server has no room nothing is noted, and the next one would be the same.
+                // Where the server has no room nothing is noted, and the next one would be the
+                // same.
                 RivalStart::Begun | RivalStart::ServerFull => Some(now + ATTEMPT_DELAY),
                 RivalStart::Failed => Some(now),
                 // The one that is waited for has to do.
@@ -397,7 +397,7 @@ impl Dial {
         Dialled::Exhausted(Ending::with(Reason::ServerQueueTimeout, detail))
     }
 
-    fn leave_queue(&mut self, service: &Service) -> Option<Waiting> {
+    fn leave_queue(&mut self, service: &Service) -> Option<QueueTurn> {
         let waiting = self.waiting.take();
         // A call that has come is for a place that goes to another now.
         self.is_called = false;

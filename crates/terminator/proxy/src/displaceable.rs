@@ -9,7 +9,7 @@ use crate::token::ConnectionId;
 
 /// How far a connection that has relayed nothing has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Stage {
+pub(crate) enum DisplaceableStage {
     /// The client's hello is not yet whole.
     Silent,
     /// The hello was answered, and the handshake is not yet over.
@@ -18,41 +18,41 @@ pub(crate) enum Stage {
     Unused,
 }
 
-impl Stage {
+impl DisplaceableStage {
     pub(crate) const ALL: &'static [Self] = &[Self::Silent, Self::Answered, Self::Unused];
     pub(crate) const HANDSHAKING: &'static [Self] = &[Self::Silent, Self::Answered];
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Key(usize);
+pub(crate) struct DisplaceableKey(usize);
 
 /// A doubly linked list for each stage, through one slab.
 #[derive(Debug, Default)]
 pub(crate) struct Displaceable {
-    nodes: Slab<Node>,
-    lists: [List; Stage::ALL.len()],
+    nodes: Slab<DisplaceableNode>,
+    lists: [DisplaceableList; DisplaceableStage::ALL.len()],
 }
 
 #[derive(Debug)]
-struct Node {
+struct DisplaceableNode {
     id: ConnectionId,
-    stage: Stage,
-    older: Option<Key>,
-    younger: Option<Key>,
+    stage: DisplaceableStage,
+    older: Option<DisplaceableKey>,
+    younger: Option<DisplaceableKey>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct List {
-    oldest: Option<Key>,
-    youngest: Option<Key>,
+struct DisplaceableList {
+    oldest: Option<DisplaceableKey>,
+    youngest: Option<DisplaceableKey>,
     count: u32,
 }
 
 impl Displaceable {
     /// Adds a connection as the youngest of its stage.
-    pub(crate) fn add(&mut self, id: ConnectionId, stage: Stage) -> Key {
+    pub(crate) fn add(&mut self, id: ConnectionId, stage: DisplaceableStage) -> DisplaceableKey {
         let list = &mut self.lists[stage as usize];
-        let key = Key(self.nodes.insert(Node {
+        let key = DisplaceableKey(self.nodes.insert(DisplaceableNode {
             id,
             stage,
             older: list.youngest,
@@ -67,7 +67,7 @@ impl Displaceable {
         key
     }
 
-    pub(crate) fn remove(&mut self, key: Key) {
+    pub(crate) fn remove(&mut self, key: DisplaceableKey) {
         let node = self.nodes.remove(key.0);
         let list = &mut self.lists[node.stage as usize];
         list.count -= 1;
@@ -82,13 +82,16 @@ impl Displaceable {
     }
 
     /// How many there are in these stages.
-    pub(crate) fn count(&self, stages: &[Stage]) -> u32 {
+    pub(crate) fn count(&self, stages: &[DisplaceableStage]) -> u32 {
         stages.iter().map(|stage| self.list(*stage).count).sum()
     }
 
     /// The connections of that one of these stages which has the most, the oldest first. So a flood
     /// of one kind gives places of that kind, and never takes more than its share of the others'.
-    pub(crate) fn oldest_of_most(&self, stages: &[Stage]) -> impl Iterator<Item = ConnectionId> {
+    pub(crate) fn oldest_of_most(
+        &self,
+        stages: &[DisplaceableStage],
+    ) -> impl Iterator<Item = ConnectionId> {
         let most = stages
             .iter()
             .rev()
@@ -98,7 +101,7 @@ impl Displaceable {
         nodes.map(|key| self.nodes[key.0].id)
     }
 
-    fn list(&self, stage: Stage) -> &List {
+    fn list(&self, stage: DisplaceableStage) -> &DisplaceableList {
         &self.lists[stage as usize]
     }
 }
@@ -107,7 +110,7 @@ impl Displaceable {
 mod tests {
     use super::*;
 
-    fn oldest(displaceable: &Displaceable, stages: &[Stage]) -> Vec<u64> {
+    fn oldest(displaceable: &Displaceable, stages: &[DisplaceableStage]) -> Vec<u64> {
         displaceable
             .oldest_of_most(stages)
             .map(ConnectionId::bits)
@@ -117,8 +120,8 @@ mod tests {
     #[test]
     fn the_order_is_kept_when_any_leaves() {
         let mut displaceable = Displaceable::default();
-        let keys: Vec<Key> = (0..6)
-            .map(|number| displaceable.add(ConnectionId::of(number), Stage::Silent))
+        let keys: Vec<DisplaceableKey> = (0..6)
+            .map(|number| displaceable.add(ConnectionId::of(number), DisplaceableStage::Silent))
             .collect();
         for (leaves, left) in [
             (0, &[1, 2, 3, 4, 5][..]),
@@ -127,29 +130,35 @@ mod tests {
             (2, &[1, 4]),
         ] {
             displaceable.remove(keys[leaves]);
-            assert_eq!(oldest(&displaceable, Stage::ALL), left);
-            assert_eq!(displaceable.count(Stage::ALL) as usize, left.len());
+            assert_eq!(oldest(&displaceable, DisplaceableStage::ALL), left);
+            assert_eq!(
+                displaceable.count(DisplaceableStage::ALL) as usize,
+                left.len()
+            );
         }
-        displaceable.add(ConnectionId::of(9), Stage::Silent);
-        assert_eq!(oldest(&displaceable, Stage::ALL), [1, 4, 9]);
+        displaceable.add(ConnectionId::of(9), DisplaceableStage::Silent);
+        assert_eq!(oldest(&displaceable, DisplaceableStage::ALL), [1, 4, 9]);
         displaceable.remove(keys[1]);
         displaceable.remove(keys[4]);
-        assert_eq!(oldest(&displaceable, Stage::ALL), [9]);
+        assert_eq!(oldest(&displaceable, DisplaceableStage::ALL), [9]);
     }
 
     #[test]
     fn the_stage_with_the_most_gives_and_among_equals_the_earliest() {
         let mut displaceable = Displaceable::default();
-        assert_eq!(oldest(&displaceable, Stage::ALL), []);
-        displaceable.add(ConnectionId::of(1), Stage::Answered);
-        displaceable.add(ConnectionId::of(2), Stage::Silent);
-        assert_eq!(oldest(&displaceable, Stage::HANDSHAKING), [2]);
-        displaceable.add(ConnectionId::of(3), Stage::Answered);
+        assert_eq!(oldest(&displaceable, DisplaceableStage::ALL), []);
+        displaceable.add(ConnectionId::of(1), DisplaceableStage::Answered);
+        displaceable.add(ConnectionId::of(2), DisplaceableStage::Silent);
+        assert_eq!(oldest(&displaceable, DisplaceableStage::HANDSHAKING), [2]);
+        displaceable.add(ConnectionId::of(3), DisplaceableStage::Answered);
         for number in 4..7 {
-            displaceable.add(ConnectionId::of(number), Stage::Unused);
+            displaceable.add(ConnectionId::of(number), DisplaceableStage::Unused);
         }
-        assert_eq!(oldest(&displaceable, Stage::HANDSHAKING), [1, 3]);
-        assert_eq!(oldest(&displaceable, Stage::ALL), [4, 5, 6]);
-        assert_eq!(displaceable.count(Stage::HANDSHAKING), 3);
+        assert_eq!(
+            oldest(&displaceable, DisplaceableStage::HANDSHAKING),
+            [1, 3]
+        );
+        assert_eq!(oldest(&displaceable, DisplaceableStage::ALL), [4, 5, 6]);
+        assert_eq!(displaceable.count(DisplaceableStage::HANDSHAKING), 3);
     }
 }

@@ -18,7 +18,7 @@ use sys::wake::Waker;
 use wire::address::Address;
 
 use crate::descriptors::Descriptors;
-use crate::slow_client::Progress;
+use crate::slow_client::SendProgress;
 
 /// Events taken from the kernel at once. More would let the first ones of a batch wait long for
 /// the last ones to be worked through; fewer would cost system calls.
@@ -51,8 +51,8 @@ pub(crate) struct Socket {
     watches_writes: bool,
     /// Bytes that the kernel has taken, as they were given to it.
     sent: u64,
-    /// What was so when it was asked last whether the peer takes them.
-    looked_at: Progress,
+    /// The progress when it was asked last whether the peer takes them.
+    looked_at: SendProgress,
 }
 
 #[cfg(test)]
@@ -72,7 +72,7 @@ pub(crate) struct Connect<'a> {
     pub(crate) token: u64,
 }
 
-/// What came of sending a range of a file.
+/// The outcome of sending a range of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum FileSent {
     /// This number of bytes.
@@ -176,7 +176,7 @@ impl Driver {
         self.descriptors.suffice_for_file(&socket.fd)
     }
 
-    /// Has events of a socket come under another token. What has come is reported again.
+    /// Makes events of a socket come under another token. What has come is reported again.
     pub(crate) fn rename(&self, socket: &mut Socket, token: u64) {
         if std::mem::replace(&mut socket.token, token) != token {
             (socket.writable, socket.watches_writes) = (false, false);
@@ -232,7 +232,7 @@ impl Socket {
             is_watched: true,
             watches_writes: false,
             sent: 0,
-            looked_at: Progress::default(),
+            looked_at: SendProgress::default(),
         }
     }
 
@@ -287,7 +287,7 @@ impl Socket {
         self.readable = true;
     }
 
-    /// What has come, up to the length of `room`; it is still to be received.
+    /// The bytes that have come, up to the length of `room`; they are still to be received.
     pub(crate) fn peek<'a>(&self, room: &'a mut [u8]) -> &'a [u8] {
         // A failure comes to light when the bytes are received.
         let count = socket::peek(&self.fd, room).unwrap_or(0);
@@ -425,7 +425,7 @@ impl Socket {
         self.sent(result, sent)
     }
 
-    /// Has the kernel, which encrypts, send a record of that type; returns whether it took it.
+    /// Makes the kernel, which encrypts, send a record of that type; returns whether it took it.
     /// `None` = the connection is broken.
     ///
     /// It may be the stream's last, and a record that finds no room in the queue is lost when the
@@ -439,7 +439,7 @@ impl Socket {
         Some(self.sent(result, content.len())? > 0)
     }
 
-    /// Has the kernel encrypt with these keys what is sent from now on.
+    /// Makes the kernel encrypt with these keys all that is sent from now on.
     pub(crate) fn hand_over(&self, keys: &Keys<'_>, is_attached: bool) -> io::Result<()> {
         if !is_attached {
             ktls::attach(self.fd.as_fd())?;
@@ -465,17 +465,17 @@ impl Socket {
         let _ = socket::reset_on_close(&self.fd);
     }
 
-    /// Has the kernel probe the peer when nothing has come for so long.
+    /// Makes the kernel probe the peer when nothing has come for so long.
     pub(crate) fn keep_alive(&self, idle: Duration) {
         // A Unix socket's peer cannot be lost.
         let _ = socket::set_keepalive(&self.fd, idle);
     }
 
-    /// What was sent, and what the peer has of it. Records that the kernel makes are counted
-    /// without their headers in the one and with them in the other: a percent.
-    pub(crate) fn progress(&self) -> Progress {
+    /// The bytes that were sent, and those that the peer has. Records that the kernel makes are
+    /// counted without their headers in the one and with them in the other: a percent.
+    pub(crate) fn progress(&self) -> SendProgress {
         let waiting = socket::unacknowledged_bytes(&self.fd).unwrap_or(0);
-        Progress {
+        SendProgress {
             sent: self.sent,
             acknowledged: self.sent.saturating_sub(waiting),
         }

@@ -23,7 +23,8 @@ const STUCK_FACTOR: usize = 4;
 #[derive(Clone)]
 pub(crate) struct FileThreads(Arc<Shared>);
 
-/// What jobs wait for: the files of a service. If it hangs, the others have threads still.
+/// The subject that jobs wait for: the files of a service. If it hangs, the others have threads
+/// still.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     stuck: AtomicUsize,
@@ -44,14 +45,14 @@ pub(crate) struct Job {
 struct Shared {
     /// How many threads are wanted that are not stuck.
     wanted: usize,
-    /// Where they run: a worker that starts one is pinned.
+    /// The CPUs that they run on: a worker that starts one is pinned.
     cpus: Vec<u16>,
-    state: Mutex<State>,
+    state: Mutex<ThreadsState>,
     has_work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ThreadsState {
     queue: VecDeque<Job>,
     busy: Slab<Busy>,
     threads: usize,
@@ -122,7 +123,7 @@ impl FileThreads {
         self.start_more(state);
     }
 
-    fn add(&self, mut state: MutexGuard<'_, State>, job: Job) {
+    fn add(&self, mut state: MutexGuard<'_, ThreadsState>, job: Job) {
         job.source.waiting.fetch_add(1, Ordering::Relaxed);
         state.queue.push_back(job);
         self.0.has_work.notify_one();
@@ -130,7 +131,7 @@ impl FileThreads {
     }
 
     /// Starts a thread if more jobs wait than threads are idle.
-    fn start_more(&self, mut state: MutexGuard<'_, State>) {
+    fn start_more(&self, mut state: MutexGuard<'_, ThreadsState>) {
         let usable = state.threads - state.stuck();
         let is_wanted = usable < self.0.wanted && state.queue.len() > state.idle;
         if !is_wanted || state.threads >= self.0.wanted * STUCK_FACTOR {
@@ -148,7 +149,7 @@ impl FileThreads {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ThreadsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,7 +193,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl ThreadsState {
     fn note_stuck(&mut self, now: Instant) {
         for (_, busy) in &mut self.busy {
             if !busy.is_stuck && busy.until <= now {

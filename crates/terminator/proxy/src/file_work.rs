@@ -1,14 +1,16 @@
-//! What is done with files: at once, where the kernel has it in memory, or on a thread that waits.
+//! The work on files: at once, where the kernel has it in memory, or on a thread that waits.
 //!
 //! Owns the calls that may wait for a disk, each in both kinds. When which is made, and what
 //! becomes of the answer, is `files`'s.
 
-use std::io::{self, ErrorKind, IoSliceMut};
+use std::io;
+use std::io::{ErrorKind, IoSliceMut};
 use std::sync::Arc;
 
 use static_files::questions::Found;
 use sys::beneath::{File, Opened};
 
+use crate::driver::PIECES_MAX;
 use crate::plan::Files;
 
 /// Bytes that are read at once into the page cache for somebody else to send.
@@ -21,7 +23,7 @@ thread_local! {
 
 /// Work that may have to wait for a disk.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum FileWork {
     Find(Vec<u8>),
     /// Reads this number of bytes from that offset, or up to the file's end.
     Read(Arc<File>, u64, usize),
@@ -41,21 +43,21 @@ pub(crate) enum Answer {
 
 impl Files {
     /// Does it, however long it takes.
-    pub(crate) fn perform(&self, task: Task) -> Answer {
+    pub(crate) fn perform(&self, task: FileWork) -> Answer {
         match task {
-            Task::Find(path) => {
+            FileWork::Find(path) => {
                 let (found, open) = match &self.root {
                     Some(root) => self.judge(root.find(&path)),
                     None => (Found::Missing, None),
                 };
                 Answer::Found(found, open)
             }
-            Task::Read(file, offset, bytes) => Answer::Read(read(&file, offset, bytes)),
-            Task::Fetch(file, offset, bytes) => Answer::Fetched(fetch(&file, offset, bytes)),
+            FileWork::Read(file, offset, bytes) => Answer::Read(read(&file, offset, bytes)),
+            FileWork::Fetch(file, offset, bytes) => Answer::Fetched(fetch(&file, offset, bytes)),
         }
     }
 
-    /// What is at a path; `None` = only a thread that waits can tell.
+    /// Finds a path; `None` = only a thread that waits can tell.
     pub(crate) fn find_cached(&self, path: &[u8]) -> Option<(Found, Option<Arc<File>>)> {
         #[cfg(test)]
         if IS_COLD.get() {
@@ -118,5 +120,113 @@ fn described(file: &File) -> Found {
         bytes: file.bytes,
         modified: file.modified,
         identity: file.identity.inode ^ file.identity.device.rotate_left(32),
+    }
+}
+
+/// The room for responses: pieces that are filled in order.
+pub(crate) struct Pieces<'a> {
+    pieces: [&'a mut [u8]; PIECES_MAX],
+    /// The first that has room.
+    first: usize,
+    pub(crate) filled: usize,
+}
+
+impl<'a> Pieces<'a> {
+    pub(crate) fn of(pieces: &mut impl Iterator<Item = &'a mut [u8]>) -> Self {
+        Self {
+            pieces: std::array::from_fn(|_| pieces.next().unwrap_or_default()),
+            first: 0,
+            filled: 0,
+        }
+    }
+
+    /// Whether there is no room: pieces that are full, or that were never there.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pieces
+            .get(self.first)
+            .is_none_or(|piece| piece.is_empty())
+    }
+
+    /// How many bytes it takes still.
+    pub(crate) fn left(&self) -> usize {
+        self.pieces[self.first..]
+            .iter()
+            .map(|piece| piece.len())
+            .sum()
+    }
+
+    /// Copies as many of the bytes as there is room for.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.is_full() {
+            let piece = &mut self.pieces[self.first];
+            let count = piece.len().min(rest.len());
+            piece[..count].copy_from_slice(&rest[..count]);
+            rest = &rest[count..];
+            self.advance(count);
+        }
+        bytes.len() - rest.len()
+    }
+
+    /// Reads up to `bytes` bytes into the room that is left.
+    pub(crate) fn fill(
+        &mut self,
+        bytes: usize,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let (mut left, mut used) = (bytes, 0);
+        let mut pieces = self.pieces[self.first..].iter_mut();
+        let mut slices: [IoSliceMut<'_>; PIECES_MAX] = std::array::from_fn(|_| {
+            let piece = pieces.next().map(|piece| &mut **piece).unwrap_or_default();
+            let count = piece.len().min(left);
+            left -= count;
+            used += usize::from(count > 0);
+            IoSliceMut::new(&mut piece[..count])
+        });
+        let count = read(&mut slices[..used])?;
+        self.advance(count);
+        Ok(count)
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.filled += count;
+        let mut rest = count;
+        while rest > 0 {
+            let piece = &mut self.pieces[self.first];
+            let step = piece.len().min(rest);
+            *piece = &mut std::mem::take(piece)[step..];
+            rest -= step;
+            self.first += usize::from(piece.is_empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod pieces_tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_filled_in_order_and_to_the_last_byte() {
+        let mut memory = [0; 10];
+        let mut room = Pieces::of(&mut memory.chunks_mut(4));
+        assert_eq!(room.put(b"012"), 3);
+        let read = |slices: &mut [IoSliceMut<'_>]| {
+            let sizes: Vec<_> = slices.iter().map(|slice| slice.len()).collect();
+            assert_eq!(sizes, [1, 2]);
+            slices.iter_mut().for_each(|slice| slice.fill(b'x'));
+            Ok(3)
+        };
+        assert_eq!(room.fill(3, read).unwrap(), 3);
+        assert!(!room.is_full());
+        assert_eq!(room.put(b"6789abc"), 4);
+        assert!(room.is_full());
+        assert_eq!((room.put(b"d"), room.filled), (0, 10));
+        assert_eq!(&memory, b"012xxx6789");
+    }
+
+    #[test]
+    fn no_room_is_full() {
+        let room = Pieces::of(&mut std::iter::empty());
+        assert!(room.is_full());
     }
 }

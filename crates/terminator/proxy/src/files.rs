@@ -4,7 +4,8 @@
 //! read, and what is awaited of the threads that wait for disks. What is asked and answered is
 //! `origin`'s; what a path means, `sys::beneath`'s.
 
-use std::io::{self, ErrorKind};
+use std::io;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -19,14 +20,13 @@ use telemetry::outcome::Reason;
 
 use crate::commands::{Command, Mailbox, Reply};
 use crate::file_threads::{FileThreads, Job, Refused};
-use crate::file_work::{Answer, Task};
-use crate::pieces::Pieces;
+use crate::file_work::{Answer, FileWork, Pieces};
 use crate::plan::Files;
 
-/// What it costs to look for a file, in bytes that are read and sent instead: some microseconds.
+/// The cost of looking for a file, in bytes that are read and sent instead: some microseconds.
 const LOOK_BYTES: usize = 16 << 10;
 
-/// What the questions answered in one turn may cost: as much as a large buffer takes to fill.
+/// The most that the questions of one turn may cost: as much as a large buffer takes to fill.
 const COST_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of a file that go out by one call: what a kernel with AES instructions encrypts in a
@@ -42,7 +42,8 @@ const FETCH_BYTES_MAX: usize = 1 << 20;
 /// is looked for again.
 const CACHED_FOR: Duration = Duration::from_secs(1);
 
-/// What all connections of a worker share: the threads that wait for disks, and their way back.
+/// The context that all connections of a worker share: the threads that wait for disks, and their
+/// way back.
 pub(crate) struct FileContext {
     threads: FileThreads,
     mailbox: Mailbox,
@@ -56,10 +57,10 @@ pub(crate) struct FileBack {
     token: u64,
     conversation: Conversation,
     open: Option<Arc<File>>,
-    /// What of the open file a thread has read.
+    /// The part of the open file that a thread has read.
     ahead: Ahead,
-    /// What a thread is asked, and the number of the last such task.
-    waiting: Option<Waiting>,
+    /// The question that a thread is asked, and the number of the last such task.
+    waiting: Option<AwaitedWork>,
     tasks: u64,
     /// The client asks nothing more.
     is_asked: bool,
@@ -67,19 +68,19 @@ pub(crate) struct FileBack {
     is_over: bool,
     /// The request whose end is awaited, and since when.
     unfinished: Option<(u32, Instant)>,
-    /// Why the stream ends, if it has not come to its end.
+    /// The reason why the stream ends, if it has not come to its end.
     fault: Option<Reason>,
-    /// What questions cost that have not been charged to anybody.
+    /// The cost of questions that has not been charged to anybody.
     cost_bytes: usize,
 }
 
 /// A task that a thread was given.
-struct Waiting {
+struct AwaitedWork {
     since: Instant,
     is_wanted: Arc<AtomicBool>,
 }
 
-/// What is known of the open file, beyond what was sent of it.
+/// The knowledge of the open file, beyond what was sent of it.
 #[derive(Default)]
 struct Ahead {
     /// Bytes that a thread has read, and how many of them have gone out.
@@ -194,12 +195,12 @@ impl FileBack {
         }
     }
 
-    /// Why the stream ends, if it has not come to its end.
+    /// The reason why the stream ends, if it has not come to its end.
     pub(crate) fn fault(&self) -> Option<Reason> {
         self.fault
     }
 
-    /// What was asked of a thread is not to be had: the answer is 503, or breaks off.
+    /// Goes on without what was asked of a thread: the answer is 503, or breaks off.
     fn go_without(&mut self, reason: Reason) {
         if self.conversation.question().is_some() {
             self.answer(Found::Busy);
@@ -211,7 +212,7 @@ impl FileBack {
 
     /// Takes what a thread has found out, if it still waits for that.
     pub(crate) fn replied(&mut self, reply: Reply) {
-        let is_awaited = |_: &mut Waiting| reply.task == self.tasks;
+        let is_awaited = |_: &mut AwaitedWork| reply.task == self.tasks;
         let Some(task) = self.waiting.take_if(is_awaited) else {
             return self.file_context.let_go(reply);
         };
@@ -259,7 +260,7 @@ impl FileBack {
         self.finish();
     }
 
-    /// What was asked is still answered, and nothing that comes from now on.
+    /// Takes no further request; those that were asked are still answered.
     pub(crate) fn finish(&mut self) {
         self.conversation.receive_end();
     }
@@ -324,7 +325,7 @@ impl FileBack {
         };
         match cached {
             Ok(0) => {
-                let task = Task::Fetch(Arc::clone(file), offset, bytes.min(FETCH_BYTES_MAX));
+                let task = FileWork::Fetch(Arc::clone(file), offset, bytes.min(FETCH_BYTES_MAX));
                 self.ask_rest(task);
             }
             Ok(count) => {
@@ -398,7 +399,8 @@ impl FileBack {
             .is_some_and(|(from, range)| range.bytes >= from)
     }
 
-    /// What questions have cost since this was asked, in bytes that could have been moved instead.
+    /// Takes the cost of questions since this was asked, in bytes that could have been moved
+    /// instead.
     pub(crate) fn take_cost(&mut self) -> usize {
         std::mem::take(&mut self.cost_bytes)
     }
@@ -421,7 +423,7 @@ impl FileBack {
         }
     }
 
-    /// What came of receiving, after this number of bytes.
+    /// The result of receiving this number of bytes.
     fn rest(&mut self, filled: usize) -> Received {
         let output = self.conversation.output();
         self.is_over = output == Output::End || output == Output::Cut && filled == 0;
@@ -444,7 +446,7 @@ impl FileBack {
             match self.files.find_cached(path) {
                 Some((found, open)) => self.take_found(found, open),
                 None => {
-                    let task = Task::Find(path.to_vec());
+                    let task = FileWork::Find(path.to_vec());
                     self.ask(task);
                 }
             }
@@ -498,13 +500,13 @@ impl FileBack {
                 read => return read,
             }
         }
-        let task = Task::Read(Arc::clone(file), offset, bytes.min(room.left()));
+        let task = FileWork::Read(Arc::clone(file), offset, bytes.min(room.left()));
         self.ask_rest(task);
         Ok(0)
     }
 
-    /// Has a thread do it, for a request that is not yet answered.
-    fn ask(&mut self, task: Task) {
+    /// Makes a thread do it, for a request that is not yet answered.
+    fn ask(&mut self, task: FileWork) {
         let job = self.job(task);
         if let Err(Refused) = self.file_context.threads.submit(job) {
             self.counters.count(ServiceCounter::FileTasksRefused);
@@ -516,24 +518,24 @@ impl FileBack {
         }
     }
 
-    /// Has a thread do it, for an answer that has begun.
-    fn ask_rest(&mut self, task: Task) {
+    /// Makes a thread do it, for an answer that has begun.
+    fn ask_rest(&mut self, task: FileWork) {
         let job = self.job(task);
         self.file_context.threads.submit_rest(job);
     }
 
     /// Makes a job of it, and waits for that.
-    fn job(&mut self, task: Task) -> Job {
+    fn job(&mut self, task: FileWork) -> Job {
         let files = Arc::clone(&self.files);
         let mailbox = self.file_context.mailbox.clone();
         let is_wanted = Arc::new(AtomicBool::new(true));
         self.tasks += 1;
         self.counters.count(match task {
-            Task::Find(_) => ServiceCounter::FileTasksFind,
-            Task::Read(..) | Task::Fetch(..) => ServiceCounter::FileTasksRead,
+            FileWork::Find(_) => ServiceCounter::FileTasksFind,
+            FileWork::Read(..) | FileWork::Fetch(..) => ServiceCounter::FileTasksRead,
         });
         self.counters.raise(ServiceGauge::FileTasksWaiting);
-        self.waiting = Some(Waiting {
+        self.waiting = Some(AwaitedWork {
             since: crate::clock::now(),
             is_wanted: Arc::clone(&is_wanted),
         });
@@ -572,7 +574,7 @@ impl Drop for FileBack {
     }
 }
 
-impl Waiting {
+impl AwaitedWork {
     /// Nobody waits for it any more.
     fn give_up(&self, counters: &ServiceCounters) {
         self.is_wanted.store(false, Ordering::Relaxed);

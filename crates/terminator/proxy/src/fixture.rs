@@ -31,7 +31,7 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     lifetime: None,
 };
 
-/// What the server takes at once: more than any test has.
+/// The server's limit: more than any test has.
 pub(crate) const SERVER_CONNECTIONS_MAX: u32 = 64;
 
 /// A plan of one service for two workers, and who may connect to it.

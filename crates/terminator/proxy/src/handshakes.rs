@@ -1,4 +1,4 @@
-//! Which handshake a worker serves next.
+//! The order in which a worker serves handshakes.
 //!
 //! Owns the order, and nothing of what a handshake is. Those that were answered once go first, in
 //! the order in which they came back: what is left of them is cheap, and a signature that was made
@@ -35,15 +35,15 @@ pub(crate) const HELLO_BYTES: usize = 4 << 10;
 /// Time that newcomers with a session may use for each unit that the others use, while both wait.
 const RESUMING_SHARE: u32 = 7;
 
-/// What they may use at once at the most.
+/// The most that they may use at once.
 const CREDIT_MAX: Duration = Duration::from_millis(50);
 
 /// Handshakes with something to work on.
 #[derive(Default)]
 pub(crate) struct Handshakes {
     answered: VecDeque<ConnectionId>,
-    resuming: Queue,
-    newcomers: Queue,
+    resuming: HandshakeQueue,
+    newcomers: HandshakeQueue,
     /// Time that those who resume may use before a newcomer without a session goes.
     credit: Duration,
     /// Whether the newcomer being served offers a session, and since when it is served.
@@ -60,7 +60,7 @@ pub(crate) fn offer_session(mut bytes: &[u8]) -> bool {
 
 /// Newcomers, and since when they wait.
 #[derive(Default)]
-struct Queue(VecDeque<(ConnectionId, Instant)>);
+struct HandshakeQueue(VecDeque<(ConnectionId, Instant)>);
 
 impl Handshakes {
     pub(crate) fn is_empty(&self) -> bool {
@@ -130,7 +130,7 @@ impl Handshakes {
     }
 }
 
-impl Queue {
+impl HandshakeQueue {
     fn next(&mut self, now: Instant) -> Option<ConnectionId> {
         let next = if self.is_overrun(now) {
             self.0.pop_back()

@@ -12,8 +12,8 @@ use sys::transfer::Pipe;
 use telemetry::catalogue::{ServiceCounter, ServiceGauge};
 use telemetry::outcome::OffloadRefusal;
 
+use crate::descriptors::Pipes;
 use crate::driver::Socket;
-use crate::pipes::Pipes;
 use crate::service::Service;
 
 /// Tries to hand the encryption over, and counts the outcome; whether the kernel took it.

@@ -4,8 +4,6 @@
 //! `flow`'s.
 #![forbid(unsafe_code)]
 
-mod affinity;
-mod allowance;
 mod attempt;
 mod back;
 mod clock;
@@ -13,7 +11,6 @@ mod commands;
 mod connection;
 mod connection_log;
 mod connections;
-mod counts;
 mod descriptors;
 mod dial;
 mod displaceable;
@@ -24,24 +21,17 @@ mod files;
 #[cfg(test)]
 mod fixture;
 mod handshakes;
-pub mod heartbeat;
 mod ktls_send;
 pub mod line_queue;
-mod lingering;
 mod listeners;
 pub mod options;
-mod pace;
-mod pieces;
-mod pipes;
 mod places;
 pub mod plan;
 pub mod plane;
-mod rivals;
 pub mod routes;
 mod schedule;
 mod service;
 mod slow_client;
 pub mod sources;
-mod timers;
 mod token;
 mod worker;

@@ -9,22 +9,22 @@ use std::time::Duration;
 /// From one batch to the next one, unless much has come.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is written without waiting for the interval's end.
+/// Lines of this many bytes are written without waiting for the interval's end.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// What waits for a writer that does not keep up.
+/// Lines of this many bytes may wait for a writer that does not keep up.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Debug, Default)]
 pub struct LineQueue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingLines>,
     /// The writer has a reason to look.
     is_due: Condvar,
     is_written: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingLines {
     lines: Vec<u8>,
     /// The writer is to be woken for the next line.
     writer_sleeps: bool,
@@ -33,7 +33,7 @@ struct Waiting {
     is_closed: bool,
 }
 
-impl Waiting {
+impl WaitingLines {
     fn is_urgent(&self) -> bool {
         self.lines.len() >= BATCH_BYTES || self.is_flushing || self.is_closed
     }
@@ -89,20 +89,20 @@ impl LineQueue {
         let mut waiting = self.lock();
         waiting.is_flushing = true;
         self.is_due.notify_one();
-        let is_left = |waiting: &mut Waiting| waiting.is_writing || !waiting.lines.is_empty();
+        let is_left = |waiting: &mut WaitingLines| waiting.is_writing || !waiting.lines.is_empty();
         // Whether they are is the caller's to see.
         let _ = self
             .is_written
             .wait_timeout_while(waiting, time_max, is_left);
     }
 
-    /// Nothing follows: the writer ends when it has written what waits.
+    /// Ends the queue: the writer ends when it has written what waits.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.is_due.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, WaitingLines> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Listener {
 
 /// The listeners of one worker.
 #[derive(Default)]
-pub(crate) struct Listeners {
+pub(crate) struct WorkerListeners {
     all: Vec<Listener>,
     resumes: Option<Instant>,
     /// They are another process's to accept from.
@@ -81,8 +81,8 @@ impl Listener {
         }
     }
 
-    /// Where the ends of a connection from here are. The local address is asked for only if it is
-    /// not known and a PROXY header shows it.
+    /// The ends of a connection from here. The local address is asked for only if it is not known
+    /// and a PROXY header shows it.
     pub(crate) fn route(&self, front: &Socket, peer: PeerAddress) -> Route {
         let PeerAddress::Ip(source) = peer else {
             return Route {
@@ -105,7 +105,7 @@ impl Listener {
     }
 }
 
-impl Listeners {
+impl WorkerListeners {
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }

@@ -9,7 +9,7 @@ use flow::buffer;
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, ServerTls, Starttls, Timeouts};
 pub use sys::socket::{Liveness, Transport};
 pub use telemetry::line::{Envelope, LineFormat};
-pub use telemetry::syslog::Facility;
+pub use telemetry::log_entry::Facility;
 use wire::address::{Address, Endpoint};
 use wire::network::{Network, NetworkSet};
 
@@ -46,17 +46,18 @@ pub struct ServiceOptions {
 pub struct FrontOptions {
     /// At least one; other services may listen there too.
     pub listen: Vec<Address>,
-    /// Which clients are meant by the server name that they ask for; empty = all whose name no
+    /// The clients that are meant, by the server name that they ask for; empty = all whose name no
     /// other service at the address has.
     pub names: Vec<NamePattern>,
-    /// Which of them by the protocols (RFC 7301) that they offer; empty = all.
+    /// The clients among them that are meant, by the protocols (RFC 7301) that they offer; empty =
+    /// all.
     pub protocols: Vec<Vec<u8>>,
     /// Connections from these networks begin with a PROXY header, v1 or v2; others' must not.
     pub accept_proxy: Vec<Network>,
     pub sources: SourceRules,
     /// How a client that is gone is noticed.
     pub liveness: Liveness,
-    /// What carries connections to IP addresses of `listen`.
+    /// The transport of connections to IP addresses of `listen`.
     pub transport: Transport,
     /// Whether the kernel keeps clients over TCP until they have sent something, for a second at
     /// most.
@@ -92,7 +93,7 @@ impl Options {
 }
 
 impl FrontOptions {
-    /// Which clients it is for, at an address that others may share.
+    /// The clients that it is for, at an address that others may share.
     pub fn wish(&self) -> Wish<'_> {
         Wish {
             names: &self.names,
@@ -109,7 +110,7 @@ impl FrontOptions {
     }
 }
 
-/// Which clients may come in, by their address or the one that a PROXY header names.
+/// The clients that may come in, by their address or the one that a PROXY header names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SourceRules {
     /// None but these; empty = all.
@@ -183,7 +184,7 @@ impl BackOptions {
     }
 }
 
-/// What we answer by HTTP/1.1 ourselves: files beneath a folder, or redirects.
+/// The answers that we give by HTTP/1.1 ourselves: files beneath a folder, or redirects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilesOptions {
     /// The folder; nothing outside of it is read. `None` = there are no files.
@@ -198,7 +199,7 @@ pub struct FilesOptions {
 pub struct FileTimeouts {
     /// From the first byte of a request to its last.
     pub request: Duration,
-    /// What the file system takes for one thing that is not in memory: a look-up, a list, a read.
+    /// The limit for the file system with one thing that is not in memory: a look-up, a read.
     pub file: Duration,
     /// How fast a client must take responses; `None` = as it likes.
     pub rate_min: Option<RateMin>,
@@ -213,7 +214,7 @@ pub struct RateMin {
     pub window: Duration,
 }
 
-/// Which addresses of a server's name are used.
+/// The addresses of a server's name that are used.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum AddressFamily {
     /// All: if one does not answer, the next one is dialled.
@@ -237,8 +238,8 @@ impl AddressFamily {
 /// The servers that we connect to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServersOptions {
-    /// Which server a session of TLS 1.2 belongs to, where clients' TLS stays closed, if that
-    /// counts; then before the balance.
+    /// Whether a session of TLS 1.2 goes to the server that it belongs to, where clients' TLS stays
+    /// closed. This counts before the balance.
     pub affinity: bool,
     /// The servers and the choice among them.
     pub pool: backend::options::Options,
@@ -248,7 +249,7 @@ pub struct ServersOptions {
     pub resolve: Duration,
     pub resolve_family: AddressFamily,
     pub source: SourceAddress,
-    /// What we tell a server about the client, before the first byte.
+    /// The header that tells a server about the client, before the first byte.
     pub send_proxy: SendProxy,
     /// How TLS is originated towards them; `None` = they get plaintext.
     pub tls: Option<Box<BackTlsOptions>>,
@@ -267,7 +268,7 @@ pub enum SourceAddress {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackTlsOptions {
-    /// What servers are offered and have to prove.
+    /// The offers to servers, and what they have to prove.
     pub client: tls::options::ClientOptions,
     /// Whether the PROXY header goes inside of TLS; else before it.
     pub header_inside: bool,
@@ -295,7 +296,7 @@ pub struct Limits {
     pub per_source: SourceLimits,
 }
 
-/// What a connection and its TLS hold at most beside what waits in buffers: measured without it,
+/// The most that a connection and its TLS hold beside what waits in buffers: measured without it,
 /// and doubled.
 const CONNECTION_STATE_BYTES: usize = 10 << 10;
 
@@ -320,7 +321,7 @@ impl Options {
     }
 }
 
-/// What one source may take over all workers: an IPv4 address, or an IPv6 network. 0 = no limit.
+/// The limits of one source over all workers: an IPv4 address, or an IPv6 network. 0 = no limit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SourceLimits {
     pub connections: u32,
@@ -365,7 +366,7 @@ pub struct LogOptions {
     pub failures_per_second: u32,
     /// The same for each reason that is no failure.
     pub successes_per_second: u32,
-    /// Of so many connections that ended well one gets a line; at least 1.
+    /// One of this many connections that ended well gets a line; at least 1.
     pub sample: u32,
 }
 

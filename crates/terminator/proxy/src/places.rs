@@ -51,7 +51,7 @@ pub(crate) struct Place {
 }
 
 /// A turn in the queue.
-pub(crate) struct Waiting {
+pub(crate) struct QueueTurn {
     places: Arc<SharedPlaces>,
     turn: Turn,
     pub(crate) since: Instant,
@@ -75,7 +75,7 @@ impl SharedPlaces {
         self: &Arc<Self>,
         pool: &mut Pool,
         request: &Pick,
-        waiting: &mut Option<Waiting>,
+        waiting: &mut Option<QueueTurn>,
         queue: &QueueOptions,
         caller: Caller,
     ) -> Chosen {
@@ -148,8 +148,8 @@ impl SharedPlaces {
         Place { places, limit }
     }
 
-    fn waiting(self: &Arc<Self>, turn: Turn, now: Instant, timeout: Duration) -> Waiting {
-        Waiting {
+    fn waiting(self: &Arc<Self>, turn: Turn, now: Instant, timeout: Duration) -> QueueTurn {
+        QueueTurn {
             places: Arc::clone(self),
             turn,
             since: now,
@@ -180,7 +180,7 @@ impl Drop for Place {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueueTurn {
     fn drop(&mut self) {
         let woken = self.places.lock().leave(self.turn);
         wake(woken);
@@ -236,7 +236,7 @@ mod tests {
         fn choose(
             &mut self,
             places: &Arc<SharedPlaces>,
-            waiting: &mut Option<Waiting>,
+            waiting: &mut Option<QueueTurn>,
             token: u64,
         ) -> Chosen {
             let request = Pick {

@@ -1,4 +1,5 @@
-//! What the plane serves: built whole from options or not at all, then shared and never changed.
+//! The plan that the plane serves: built whole from options or not at all, then shared and never
+//! changed.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,8 +9,7 @@ use backend::server::Target;
 use flow::options::{Front, Offload, SendProxy, ServerTls, Starttls, Timeouts};
 use sys::beneath::Root;
 use tls::client::Client;
-use tls::options::Cipher;
-use tls::options::Version;
+use tls::options::{Cipher, Version};
 use tls::password;
 use tls::policy::SuiteOrder;
 use tls::resumption::{PassingSessions, Resumption};
@@ -17,7 +17,6 @@ use tls::server::{BuildError, Server, Warning};
 use wire::address::Address;
 use wire::network::Network;
 
-use crate::allowance::Allowance;
 use crate::descriptors::Descriptors;
 use crate::file_threads::Source;
 use crate::options::{
@@ -26,6 +25,7 @@ use crate::options::{
 };
 use crate::places::SharedPlaces;
 use crate::routes::{Overlap, RouteTable};
+use crate::sources::Allowance;
 
 /// A plan that can be served. Cloning shares it.
 #[derive(Clone)]
@@ -58,7 +58,7 @@ pub struct ServicePlan {
     pub(crate) is_limited: bool,
     /// The places of servers with a limit, as `open` is shared.
     places: OnceLock<Arc<SharedPlaces>>,
-    /// Which server a session belongs to, if that counts.
+    /// The server that each session belongs to, if that counts.
     pub(crate) passing_sessions: Option<PassingSessions>,
     /// In their place, files, and how they are served.
     serving: Option<(Arc<static_files::options::Options>, FileTimeouts)>,
@@ -67,7 +67,7 @@ pub struct ServicePlan {
     pub(crate) offload: Option<Offload>,
     /// The servers' names, in the order of the options, for logs and labels.
     pub(crate) server_names: Vec<String>,
-    /// What is known of servers' names before the first connection: server and target.
+    /// The targets of servers' names that are known before the first connection: server and target.
     pub(crate) targets: Vec<(usize, Target)>,
     /// Servers that an operator had disabled before the first connection.
     pub(crate) disabled: Vec<usize>,
@@ -87,23 +87,23 @@ pub(crate) struct Files {
 pub(crate) struct Shared {
     /// Their places in the plan.
     pub(crate) places: Vec<usize>,
-    /// What holds for a connection until its hello has chosen one of them.
+    /// The settings of a connection until its hello has chosen one of them.
     pub(crate) entry: Arc<ServicePlan>,
     /// The place of the one by whose name such a connection is counted: the default, else the
     /// first.
     pub(crate) counted_as: usize,
-    /// Of the numbers of `places`.
+    /// The table of the numbers of `places`.
     pub(crate) table: RouteTable,
 }
 
-/// What building the TLS of one side of a service came to.
+/// The result of building the TLS of one side of a service.
 #[derive(Debug)]
 pub struct Inspection {
     /// The service's place in the options.
     pub service: usize,
     /// Whether it is the front, else the back.
     pub is_front: bool,
-    /// What deserves a second look, or why it cannot be built.
+    /// Findings that deserve a second look, or why it cannot be built.
     pub outcome: Result<Vec<Warning>, BuildError>,
 }
 
@@ -296,7 +296,7 @@ impl Shared {
 }
 
 impl ServicePlan {
-    /// What holds before one of these services is chosen: a time that suits them all, and rules
+    /// The settings before one of these services is chosen: a time that suits them all, and rules
     /// about sources only if they are the same for all.
     fn entry(counted_as: &Self, all: &[&Self]) -> Self {
         let are_same = all.iter().all(|one| one.sources == counted_as.sources);
@@ -444,7 +444,7 @@ impl ServicePlan {
         self.starttls.as_ref()
     }
 
-    /// Its servers' names, as in logs and labels.
+    /// The servers' names, as in logs and labels.
     pub fn server_names(&self) -> &[String] {
         &self.server_names
     }

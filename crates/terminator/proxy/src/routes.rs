@@ -1,4 +1,4 @@
-//! Which of the services that share an address a hello is for.
+//! The choice among the services that share an address, by a client's hello.
 //!
 //! Pure: owns the patterns of names and the rule of choice. The most specific name decides, then
 //! the protocol: exact names come before wildcards, long wildcards before short ones, and services
@@ -24,7 +24,7 @@ pub enum NamePattern {
     Beneath(Box<str>),
 }
 
-/// Why a text is no [`NamePattern`], said of the text.
+/// A text is no [`NamePattern`], said of the text.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NoName {
     #[error("is no name: a service without `names` takes all that no other has")]
@@ -72,7 +72,7 @@ impl fmt::Display for NamePattern {
     }
 }
 
-/// Which clients at an address a service is for.
+/// The clients at an address that a service is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
     /// The names that they ask for; empty = any.
@@ -206,7 +206,7 @@ impl Candidates {
     }
 }
 
-/// What a name is beneath, the longest first.
+/// The names that a name is beneath, the longest first.
 fn parents(name: Option<&str>) -> impl Iterator<Item = &str> {
     fn parent(name: &str) -> Option<&str> {
         name.split_once('.').map(|(_, parent)| parent)

@@ -1,4 +1,5 @@
-//! Which connection a worker serves next, and for how long before it looks at the kernel again.
+//! The order in which a worker serves connections, and how long before it looks at the kernel
+//! again.
 //!
 //! Owns the order, and nothing of what a connection is. There are three classes, each with a slice
 //! of the turn: established connections that move little, handshakes, and bulk. A turn is over
@@ -27,7 +28,7 @@ const HANDSHAKE_SLICE: Duration = Duration::from_micros(500);
 /// costs a hundredth of it.
 const BULK_SLICE: Duration = Duration::from_micros(300);
 
-/// What a connection wants to be served for.
+/// The purpose for which a connection wants to be served.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Class {
     /// Established, and its last turn moved little.
@@ -130,5 +131,68 @@ impl Schedule {
     }
 }
 
+/// How long a client has, from the moment when it was sent the end.
+const LOOK_AFTER: Duration = Duration::from_millis(5);
+
+/// How long one is left if the worker has no turn before: so much later at the most a server has
+/// the client's end, and few serve nobody else until then.
+const WAKE_AFTER: Duration = Duration::from_millis(10);
+
+/// After a handshake that took longer, the client is too far away to close in time, or this host
+/// too busy to gain anything.
+pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_millis(5);
+
+/// Events in a turn. With more of them a worker sleeps seldom, and one more costs little.
+pub(crate) const EVENTS_MAX: usize = 4;
+
+/// Connections that are read in a turn: each may have something to relay.
+pub(crate) const LOOKS_PER_TURN: usize = 16;
+
+/// Connections that are not in epoll, those that linger longest first.
+#[derive(Default)]
+pub(crate) struct Lingering(VecDeque<(ConnectionId, Instant)>);
+
+impl Lingering {
+    pub(crate) fn add(&mut self, id: ConnectionId, now: Instant) {
+        self.0.push_back((id, now));
+    }
+
+    /// One that is to be read now. It may have ended.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<ConnectionId> {
+        let (id, since) = *self.0.front()?;
+        let is_due = now.saturating_duration_since(since) >= LOOK_AFTER;
+        is_due.then(|| self.0.pop_front()).map(|_| id)
+    }
+
+    /// When the worker is to have a turn for the sake of them.
+    pub(crate) fn wakes_at(&self) -> Option<Instant> {
+        self.0.front().map(|(_, since)| *since + WAKE_AFTER)
+    }
+}
+
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod lingering_tests {
+    use super::*;
+
+    #[test]
+    fn each_is_read_once_and_not_before_its_client_had_time() {
+        let ids = [3, 4].map(|place| ConnectionId {
+            place,
+            generation: 0,
+        });
+        let start = Instant::now();
+        let mut lingering = Lingering::default();
+        assert_eq!(lingering.wakes_at(), None);
+        lingering.add(ids[0], start);
+        lingering.add(ids[1], start + LOOK_AFTER);
+        assert_eq!(lingering.wakes_at(), Some(start + WAKE_AFTER));
+        assert_eq!(lingering.take_due(start + LOOK_AFTER / 2), None);
+        let due = start + LOOK_AFTER;
+        assert_eq!(lingering.take_due(due), Some(ids[0]));
+        assert_eq!(lingering.take_due(due), None);
+        assert_eq!(lingering.wakes_at(), Some(due + WAKE_AFTER));
+    }
+}

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use backend::pool::Pool;
-use backend::server::Health;
+use backend::server::{Health, ServerId};
 use flow::connection::Flow;
-use flow::facts::Ending;
+use flow::facts::{Ending, Facts};
 use flow::options::{SendProxy, Settings};
 use sys::socket::PeerAddress;
 use telemetry::catalogue::ServerGauge;
@@ -161,5 +161,38 @@ impl Service {
             let since_epoch = end.duration_since(UNIX_EPOCH).unwrap_or_default();
             counters.set(ServerGauge::SlowStartEnd, since_epoch.as_secs());
         }
+    }
+}
+
+/// The knowledge of the session that a client offers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Affinity {
+    #[default]
+    None,
+    /// It offers one, and no server is known to have it.
+    Unknown,
+    Home(ServerId),
+}
+
+impl Affinity {
+    pub(crate) fn home(self) -> Option<ServerId> {
+        match self {
+            Self::Home(server) => Some(server),
+            Self::None | Self::Unknown => None,
+        }
+    }
+}
+
+/// Looks up the session that the client offers.
+pub(crate) fn affinity_of(service: &Service, facts: &Facts) -> Affinity {
+    let session = facts.passing_session.as_ref();
+    let offered = session.and_then(|one| one.offered);
+    let (Some(sessions), Some(id)) = (&service.plan.passing_sessions, offered) else {
+        return Affinity::None;
+    };
+    match sessions.find(id.as_bytes()) {
+        Some(server) => Affinity::Home(ServerId::from_bits(server)),
+        None if session.is_some_and(|one| one.may_be_random) => Affinity::None,
+        None => Affinity::Unknown,
     }
 }

@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use crate::options::RateMin;
 
-/// What was sent to a client up to now, and what it has of that, in bytes.
+/// The bytes that were sent to a client up to now, and those of them that it has.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Progress {
+pub(crate) struct SendProgress {
     pub(crate) sent: u64,
     pub(crate) acknowledged: u64,
 }
@@ -19,12 +19,17 @@ pub(crate) struct Progress {
 #[derive(Debug, Default)]
 pub(crate) struct SlowClient {
     /// When the window ends, and what was so when it began.
-    window: Option<(Instant, Progress)>,
+    window: Option<(Instant, SendProgress)>,
 }
 
 impl SlowClient {
     /// Begins to watch, unless it does; `progress` is asked only then.
-    pub(crate) fn watch(&mut self, rate: RateMin, now: Instant, progress: impl Fn() -> Progress) {
+    pub(crate) fn watch(
+        &mut self,
+        rate: RateMin,
+        now: Instant,
+        progress: impl Fn() -> SendProgress,
+    ) {
         self.window
             .get_or_insert_with(|| (now + rate.window, progress()));
     }
@@ -34,7 +39,12 @@ impl SlowClient {
     }
 
     /// Judges a window that is over, and begins the next.
-    pub(crate) fn is_too_slow(&mut self, rate: RateMin, now: Instant, progress: Progress) -> bool {
+    pub(crate) fn is_too_slow(
+        &mut self,
+        rate: RateMin,
+        now: Instant,
+        progress: SendProgress,
+    ) -> bool {
         let Some((_, first)) = self.window.take_if(|(end, _)| *end <= now) else {
             return false;
         };
@@ -60,15 +70,15 @@ mod tests {
         window: Duration::from_secs(10),
     };
 
-    fn progress(sent: u64, acknowledged: u64) -> Progress {
-        Progress { sent, acknowledged }
+    fn progress(sent: u64, acknowledged: u64) -> SendProgress {
+        SendProgress { sent, acknowledged }
     }
 
-    /// What each window's end finds, of a client that had `first` when it was first watched.
-    fn judged(first: Progress, ends: &[Progress]) -> Vec<bool> {
+    /// The verdict at each window's end, of a client that had `first` when it was first watched.
+    fn judged(first: SendProgress, ends: &[SendProgress]) -> Vec<bool> {
         let (mut now, mut client) = (Instant::now(), SlowClient::default());
         client.watch(RATE, now, || first);
-        let judge = |end: &Progress| {
+        let judge = |end: &SendProgress| {
             assert_eq!(client.deadline(), Some(now + 10 * SECOND));
             assert!(!client.is_too_slow(RATE, now + 9 * SECOND, *end), "not yet");
             now += 10 * SECOND;

@@ -6,12 +6,16 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use sys::wake::Waker;
 use telemetry::outcome::Reason;
 
+use crate::descriptors::Descriptors;
 use crate::options::{SourceLimits, SourceRules};
 
 /// Parts of the table that are locked apart: workers seldom meet in one.
@@ -26,13 +30,13 @@ const SWEEP_MIN: usize = 64;
 /// second, and some: those that hold nothing go whenever a part has doubled.
 #[derive(Debug)]
 pub struct SourceTable {
-    parts: Box<[Mutex<Part>]>,
+    parts: Box<[Mutex<SourcePart>]>,
     /// Keyed at random, so that nobody can choose addresses that meet in one part.
     hasher: RandomState,
 }
 
 #[derive(Debug, Default)]
-struct Part {
+struct SourcePart {
     sources: HashMap<u128, Source>,
     sweep_at: usize,
 }
@@ -76,18 +80,18 @@ impl SourceTable {
         parts.map(|part| self.lock(part).sources.len()).sum()
     }
 
-    fn part(&self, source: u128) -> MutexGuard<'_, Part> {
+    fn part(&self, source: u128) -> MutexGuard<'_, SourcePart> {
         self.lock(self.hasher.hash_one(source) as usize % PARTS)
     }
 
     /// A panic elsewhere leaves counts as good as they were.
-    fn lock(&self, part: usize) -> MutexGuard<'_, Part> {
+    fn lock(&self, part: usize) -> MutexGuard<'_, SourcePart> {
         let part = self.parts[part].lock();
         part.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Part {
+impl SourcePart {
     /// Counts one more connection of a source, or says which limit it has reached.
     fn take(&mut self, source: u128, limits: &SourceLimits, now: Instant) -> Result<(), Reason> {
         if self.sources.len() >= self.sweep_at {
@@ -201,7 +205,7 @@ impl Drop for SourcePlace {
     }
 }
 
-/// What an address counts as: IPv4 in its IPv6 form, so that both have one key.
+/// The key of an address: IPv4 in its IPv6 form, so that both have one key.
 fn source_of(client: IpAddr, ipv6_prefix_bits: u8) -> u128 {
     match client.to_canonical() {
         IpAddr::V4(client) => client.to_ipv6_mapped().to_bits(),
@@ -209,6 +213,143 @@ fn source_of(client: IpAddr, ipv6_prefix_bits: u8) -> u128 {
             let tail_bits = 128 - u32::from(ipv6_prefix_bits).min(128);
             client.to_bits() & u128::MAX.checked_shl(tail_bits).unwrap_or(0)
         }
+    }
+}
+
+/// A newcomer takes another's place only while one in [`DISPLACEABLE_PART`] of the limit's places
+/// is held by a connection that has relayed nothing. With fewer, those are clients that are about
+/// to be served while the limit is held by others that work: they would only displace each other.
+const DISPLACEABLE_PART: u64 = 8;
+
+/// Whether a newcomer may take one of the displaceable places, with this number of places in all.
+pub(crate) fn is_worth_displacing(displaceable: u64, all: u64) -> bool {
+    displaceable > 0 && displaceable * DISPLACEABLE_PART >= all
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Allowance(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    taken: AtomicU32,
+    workers: Box<[PerWorker]>,
+}
+
+/// Alone on its cache line: its worker writes it with every connection.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct PerWorker {
+    /// Places of connections that have relayed nothing.
+    displaceable: AtomicU32,
+    /// Places that others have taken of these, and that are still to be given up.
+    owed: AtomicU32,
+}
+
+impl PerWorker {
+    fn free(&self) -> u32 {
+        let owed = self.owed.load(Ordering::Relaxed);
+        self.displaceable
+            .load(Ordering::Relaxed)
+            .saturating_sub(owed)
+    }
+}
+
+impl Allowance {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self(Arc::new(Shared {
+            taken: AtomicU32::new(0),
+            workers: (0..workers).map(|_| PerWorker::default()).collect(),
+        }))
+    }
+
+    /// Takes one, unless there are as many as may be.
+    pub(crate) fn take(&self, most: u32) -> bool {
+        if self.0.taken.fetch_add(1, Ordering::Relaxed) < most {
+            return true;
+        }
+        self.give();
+        false
+    }
+
+    /// Whether at least half of them are left.
+    pub(crate) fn is_ample(&self, most: u32) -> bool {
+        self.0.taken.load(Ordering::Relaxed) <= most / 2
+    }
+
+    pub(crate) fn give(&self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Says how many of a worker's places are of connections that have relayed nothing.
+    pub(crate) fn publish(&self, worker: usize, displaceable: u32) {
+        let of_worker = &self.0.workers[worker];
+        of_worker
+            .displaceable
+            .store(displaceable, Ordering::Relaxed);
+    }
+
+    /// The worker that gives up a place for a newcomer on `worker`: that one itself unless another
+    /// has over twice as many. `None` = nobody does.
+    pub(crate) fn giver(&self, worker: usize, most: u32) -> Option<usize> {
+        let free = || self.0.workers.iter().map(PerWorker::free);
+        let all: u64 = free().map(u64::from).sum();
+        if !is_worth_displacing(all, most.into()) {
+            return None;
+        }
+        let own = self.0.workers[worker].free();
+        let (richest, count) = free().enumerate().max_by_key(|(_, count)| *count)?;
+        Some(if own >= count.div_ceil(2) {
+            worker
+        } else {
+            richest
+        })
+    }
+
+    /// Takes one in the place of another that is given up: the limit may have been exceeded for a
+    /// moment by one that is owed, and is not exceeded by more.
+    pub(crate) fn take_over(&self) {
+        self.0.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Makes a worker owe one.
+    pub(crate) fn claim(&self, worker: usize) {
+        self.0.workers[worker].owed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one less that a worker owes; whether it owed any.
+    pub(crate) fn settle(&self, worker: usize) -> bool {
+        let owed = &self.0.workers[worker].owed;
+        let less = |owed: u32| owed.checked_sub(1);
+        owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+            .is_ok()
+    }
+}
+
+/// The allowances of the whole process.
+#[derive(Clone, Debug)]
+pub(crate) struct Allowances {
+    pub(crate) connections: Allowance,
+    pub(crate) handshakes: Allowance,
+    /// To make a worker look whether it owes a place.
+    pub(crate) wakers: Arc<[Arc<Waker>]>,
+    pub(crate) sources: Arc<SourceTable>,
+    descriptors: Descriptors,
+}
+
+impl Allowances {
+    pub(crate) fn new(wakers: Arc<[Arc<Waker>]>) -> Self {
+        Self {
+            connections: Allowance::new(wakers.len()),
+            handshakes: Allowance::new(wakers.len()),
+            wakers,
+            sources: Arc::default(),
+            descriptors: Descriptors::default(),
+        }
+    }
+
+    /// Whether a connection may keep the descriptor that it got.
+    pub(crate) fn has_descriptor(&self, fd: &OwnedFd) -> bool {
+        self.descriptors.suffice_for_connection(fd)
     }
 }
 
@@ -367,5 +508,40 @@ mod tests {
         }
         let known = sources.table.entries();
         assert!(known <= PARTS * SWEEP_MIN, "{known}");
+    }
+}
+
+#[cfg(test)]
+mod allowance_tests {
+    use super::*;
+
+    #[test]
+    fn there_are_never_more_than_may_be() {
+        let allowance = Allowance::new(1);
+        let taken: Vec<bool> = (0..4).map(|_| allowance.take(2)).collect();
+        assert_eq!(taken, [true, true, false, false]);
+        allowance.give();
+        assert!(allowance.take(2));
+        assert!(!allowance.take(2));
+    }
+
+    #[test]
+    fn the_worker_with_the_most_gives_and_each_place_once() {
+        let allowance = Allowance::new(3);
+        assert_eq!(allowance.giver(0, 3), None);
+        allowance.publish(1, 2);
+        assert_eq!(allowance.giver(0, 16), Some(1));
+        assert_eq!(allowance.giver(0, 17), None, "too few of so many");
+        allowance.claim(1);
+        assert_eq!(allowance.giver(0, 3), Some(1));
+        allowance.claim(1);
+        assert_eq!(allowance.giver(0, 3), None, "it owes all that it has");
+        allowance.publish(1, 0);
+        let settled: Vec<bool> = (0..3).map(|_| allowance.settle(1)).collect();
+        assert_eq!(settled, [true, true, false]);
+        allowance.publish(0, 5);
+        allowance.publish(2, 9);
+        assert_eq!(allowance.giver(0, 3), Some(0), "its own, if they are many");
+        assert_eq!(allowance.giver(1, 3), Some(2));
     }
 }

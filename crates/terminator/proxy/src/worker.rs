@@ -20,28 +20,24 @@ use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge, WorkerCounte
 use telemetry::counters::WorkerCounters;
 use telemetry::outcome::Reason;
 
-use crate::allowance::Allowances;
-use crate::clock;
+use crate::clock::{TICK, Timers};
 use crate::commands::Command;
 use crate::connection::{Context, Turn};
 use crate::connection_log::ConnectionLog;
-use crate::connections::{self, Connections};
-use crate::counts::count_handshake;
+use crate::connections::{BulkPace, Connections, count_handshake};
+use crate::descriptors::Pipes;
 use crate::displaceable::Displaceable;
 use crate::driver::Driver;
 use crate::files::FileContext;
 use crate::handshakes::{HELLO_BYTES, offer_session};
-use crate::lingering::{self, Lingering};
-use crate::listeners::{Listeners, ReadyListeners};
+use crate::listeners::{ReadyListeners, WorkerListeners};
 use crate::options::{Limits, SourceLimits};
-use crate::pace::{self, Pace};
-use crate::pipes::Pipes;
 use crate::places::Calls;
-use crate::schedule::{Class, Schedule};
+use crate::schedule::{Class, Lingering, Schedule};
 use crate::service::Service;
-use crate::sources::Sources;
-use crate::timers::{TICK, Timers};
+use crate::sources::{Allowances, Sources};
 use crate::token::{ConnectionId, EventSource};
+use crate::{clock, connections, schedule};
 
 mod admission;
 mod control;
@@ -65,11 +61,11 @@ pub(crate) struct Worker {
     timers: Timers,
     connections: Connections,
     services: Vec<Rc<Service>>,
-    listeners: Listeners,
+    listeners: WorkerListeners,
     /// Connections with something to work on.
     schedule: Schedule,
-    /// Of bytes that we encrypt, and of those that the kernel does.
-    paces: [Pace; 2],
+    /// The paces of bytes that we encrypt, and of those that the kernel does.
+    paces: [BulkPace; 2],
     lingering: Lingering,
     limits: Limits,
     sources: Rc<Sources>,
@@ -120,9 +116,9 @@ impl Worker {
             timers: Timers::new(now),
             connections: Connections::default(),
             services: Vec::new(),
-            listeners: Listeners::default(),
+            listeners: WorkerListeners::default(),
             schedule: Schedule::new(now),
-            paces: <[Pace; 2]>::default(),
+            paces: <[BulkPace; 2]>::default(),
             lingering: Lingering::default(),
             limits: Limits {
                 connections: 0,
@@ -193,7 +189,7 @@ impl Worker {
     }
 
     fn turn(&mut self, batch: &[epoll::Event]) {
-        self.is_quiet = batch.len() <= lingering::EVENTS_MAX;
+        self.is_quiet = batch.len() <= schedule::EVENTS_MAX;
         let mut is_called = false;
         let mut ready = ReadyListeners::default();
         for event in batch {
@@ -259,7 +255,7 @@ impl Worker {
         }
     }
 
-    /// Has a connection be served in its turn.
+    /// Puts a connection into the schedule, to be served in its turn.
     fn queue(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.find(id)
             && !connection.is_queued
@@ -308,12 +304,12 @@ impl Worker {
             calls: &self.calls,
             now: self.now,
             is_draining: self.drain_deadline.is_some(),
-            bulk_bytes: self.paces.map(Pace::bytes),
+            bulk_bytes: self.paces.map(BulkPace::bytes),
             moved: 0,
         };
         let turn = connection.pump(&mut context);
         let moved = context.moved;
-        if moved >= pace::BYTES_MIN {
+        if moved >= connections::BYTES_MIN {
             let is_offloaded = connection.flow.is_offloaded();
             self.paces[usize::from(is_offloaded)]
                 .note(moved, clock::now().saturating_duration_since(self.now));
@@ -368,7 +364,7 @@ impl Worker {
 
     /// Ends those whose clients have closed by now, and adds the others to epoll again.
     fn end_lingering(&mut self) {
-        for _ in 0..lingering::LOOKS_PER_TURN {
+        for _ in 0..schedule::LOOKS_PER_TURN {
             let Some(id) = self.lingering.take_due(self.now) else {
                 return;
             };

@@ -6,12 +6,12 @@ use std::time::SystemTime;
 
 use crate::options::Options;
 use crate::questions::{Found, Output, Question};
-use crate::request::{self, Extent, HEAD_BYTES_MAX, Refusal, Request};
+use crate::request;
+use crate::request::{Extent, HEAD_BYTES_MAX, Refusal, Request, Status};
 use crate::response::Response;
-use crate::search::Search;
-use crate::status::Status;
+use crate::search::FileSearch;
 
-/// What a client that expects it is sent before it sends content (RFC 9110 section 15.2.1).
+/// The interim response before a client sends content (RFC 9110 section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 const CONTINUE_BYTES: usize = CONTINUE.len();
@@ -24,11 +24,12 @@ const CONTINUE_BYTES: usize = CONTINUE.len();
 #[derive(Debug)]
 pub struct Conversation {
     options: Arc<Options>,
-    /// What came and was not read yet: a part of a head, or requests that wait for their turn.
+    /// The bytes that came and were not read yet: a part of a head, or requests that wait for their
+    /// turn.
     input: Vec<u8>,
     /// The number of its bytes that hold no end of a head.
     known: usize,
-    stage: Stage,
+    stage: ConversationStage,
     /// An empty line before the head was passed over.
     blank: bool,
     /// No further request is read.
@@ -41,10 +42,10 @@ pub struct Conversation {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum ConversationStage {
     Head,
     Content(Box<Content>),
-    Asking(Box<Search>),
+    Asking(Box<FileSearch>),
     Answering(Box<Response>),
     Ended,
     Cut,
@@ -55,7 +56,7 @@ struct Content {
     request: Request,
     /// The number of bytes that are still to come.
     left: u64,
-    /// What is left of [`CONTINUE`] to be sent.
+    /// The rest of [`CONTINUE`] that is to be sent.
     interim: &'static [u8],
 }
 
@@ -66,7 +67,7 @@ impl Conversation {
             options,
             input: Vec::new(),
             known: 0,
-            stage: Stage::Head,
+            stage: ConversationStage::Head,
             blank: false,
             last: false,
             ended: false,
@@ -97,26 +98,26 @@ impl Conversation {
     pub fn receive_end(&mut self) {
         self.ended = true;
         let unfinished = match &self.stage {
-            Stage::Head => true,
-            Stage::Content(content) => content.left > 0,
+            ConversationStage::Head => true,
+            ConversationStage::Content(content) => content.left > 0,
             _ => false,
         };
         if unfinished {
-            self.finish(Stage::Ended);
+            self.finish(ConversationStage::Ended);
         }
     }
 
-    /// What must be known before it can go on.
+    /// The question that must be answered before it can go on.
     pub fn question(&self) -> Option<Question<'_>> {
         match &self.stage {
-            Stage::Asking(search) => Some(search.question()),
+            ConversationStage::Asking(search) => Some(search.question()),
             _ => None,
         }
     }
 
     /// Takes the answer to the question; without a question it means nothing.
     pub fn answer(&mut self, found: Found, now: SystemTime) {
-        let Stage::Asking(search) = &mut self.stage else {
+        let ConversationStage::Asking(search) = &mut self.stage else {
             return;
         };
         if let Some(outcome) = search.answer(found, &self.options) {
@@ -127,24 +128,26 @@ impl Conversation {
 
     pub fn output(&self) -> Output<'_> {
         match &self.stage {
-            Stage::Content(content) if !content.interim.is_empty() => {
+            ConversationStage::Content(content) if !content.interim.is_empty() => {
                 Output::Bytes(content.interim)
             }
-            Stage::Head | Stage::Content(_) | Stage::Asking(_) => Output::Nothing,
-            Stage::Answering(response) => response.output(),
-            Stage::Ended => Output::End,
-            Stage::Cut => Output::Cut,
+            ConversationStage::Head
+            | ConversationStage::Content(_)
+            | ConversationStage::Asking(_) => Output::Nothing,
+            ConversationStage::Answering(response) => response.output(),
+            ConversationStage::Ended => Output::End,
+            ConversationStage::Cut => Output::Cut,
         }
     }
 
     /// This number of bytes of the output was sent; at most those of one piece.
     pub fn sent(&mut self, bytes: u64, now: SystemTime) {
         match &mut self.stage {
-            Stage::Content(content) => {
+            ConversationStage::Content(content) => {
                 let went = usize::try_from(bytes).unwrap_or(usize::MAX);
                 content.interim = content.interim.get(went..).unwrap_or_default();
             }
-            Stage::Answering(response) => response.advance(bytes),
+            ConversationStage::Answering(response) => response.advance(bytes),
             _ => return,
         }
         self.advance(now);
@@ -153,7 +156,7 @@ impl Conversation {
     /// The open file gave fewer bytes than it had, or none: what was promised cannot be kept. From
     /// now on the output is [`Output::Cut`].
     pub fn file_failed(&mut self) {
-        self.finish(Stage::Cut);
+        self.finish(ConversationStage::Cut);
     }
 
     /// The number of the request whose end is awaited, since a part of it has come: a part of its
@@ -161,9 +164,11 @@ impl Conversation {
     /// readable, such as a part of a TLS record.
     pub fn unfinished_request(&self, has_more: bool) -> Option<u32> {
         match &self.stage {
-            Stage::Head if has_more || !self.input.is_empty() => Some(self.heads),
+            ConversationStage::Head if has_more || !self.input.is_empty() => Some(self.heads),
             // Its head was counted already.
-            Stage::Content(content) if content.left > 0 => Some(self.heads.wrapping_sub(1)),
+            ConversationStage::Content(content) if content.left > 0 => {
+                Some(self.heads.wrapping_sub(1))
+            }
             _ => None,
         }
     }
@@ -172,11 +177,12 @@ impl Conversation {
     /// [`Output::End`] (RFC 9110 section 15.5.9). Without an unfinished request it means nothing.
     pub fn time_out_request(&mut self, now: SystemTime) {
         match &self.stage {
-            Stage::Head => {}
-            Stage::Content(content) if content.left == 0 => return,
-            Stage::Content(content) if matches!(content.interim.len(), 0 | CONTINUE_BYTES) => {}
+            ConversationStage::Head => {}
+            ConversationStage::Content(content) if content.left == 0 => return,
+            ConversationStage::Content(content)
+                if matches!(content.interim.len(), 0 | CONTINUE_BYTES) => {}
             // Half of an interim response has gone out, and nothing can follow it.
-            Stage::Content(_) => return self.finish(Stage::Cut),
+            ConversationStage::Content(_) => return self.finish(ConversationStage::Cut),
             _ => return,
         }
         let what = "the rest of the request did not come in time";
@@ -191,7 +197,7 @@ impl Conversation {
 
     /// Takes some of the bytes, as the stage has it.
     fn take(&mut self, bytes: &[u8]) -> usize {
-        if let Stage::Content(content) = &mut self.stage
+        if let ConversationStage::Content(content) = &mut self.stage
             && content.left > 0
         {
             let taken =
@@ -211,15 +217,17 @@ impl Conversation {
     fn advance(&mut self, now: SystemTime) {
         loop {
             match &self.stage {
-                Stage::Head => {
+                ConversationStage::Head => {
                     if !self.read_head(now) {
                         return;
                     }
                 }
-                Stage::Content(content) if content.left == 0 && content.interim.is_empty() => {
+                ConversationStage::Content(content)
+                    if content.left == 0 && content.interim.is_empty() =>
+                {
                     self.ask(now);
                 }
-                Stage::Answering(response) if response.output() == Output::Nothing => {
+                ConversationStage::Answering(response) if response.output() == Output::Nothing => {
                     self.turn();
                 }
                 _ => return,
@@ -258,7 +266,7 @@ impl Conversation {
             Extent::Open(bytes) => {
                 self.known = bytes;
                 if self.ended {
-                    self.finish(Stage::Ended);
+                    self.finish(ConversationStage::Ended);
                 }
                 return false;
             }
@@ -277,9 +285,9 @@ impl Conversation {
             self.input = Vec::new();
         }
         if self.ended && left > 0 {
-            return self.finish(Stage::Ended);
+            return self.finish(ConversationStage::Ended);
         }
-        self.stage = Stage::Content(Box::new(Content {
+        self.stage = ConversationStage::Content(Box::new(Content {
             left,
             interim: if request.expects_continue {
                 CONTINUE
@@ -301,14 +309,16 @@ impl Conversation {
 
     /// The content was read: what is asked for?
     fn ask(&mut self, now: SystemTime) {
-        let Stage::Content(content) = std::mem::replace(&mut self.stage, Stage::Head) else {
+        let ConversationStage::Content(content) =
+            std::mem::replace(&mut self.stage, ConversationStage::Head)
+        else {
             return;
         };
-        match Search::known_at_once(&content.request, &self.options) {
+        match FileSearch::known_at_once(&content.request, &self.options) {
             Some(outcome) => self.start(Response::to(&content.request, outcome, now)),
             None => {
-                let search = Search::begin(content.request, &self.options);
-                self.stage = Stage::Asking(Box::new(search));
+                let search = FileSearch::begin(content.request, &self.options);
+                self.stage = ConversationStage::Asking(Box::new(search));
             }
         }
     }
@@ -321,18 +331,18 @@ impl Conversation {
 
     fn start(&mut self, response: Response) {
         self.started = Some(response.status());
-        self.stage = Stage::Answering(Box::new(response));
+        self.stage = ConversationStage::Answering(Box::new(response));
     }
 
     fn turn(&mut self) {
         if self.last {
-            self.finish(Stage::Ended);
+            self.finish(ConversationStage::Ended);
         } else {
-            self.stage = Stage::Head;
+            self.stage = ConversationStage::Head;
         }
     }
 
-    fn finish(&mut self, stage: Stage) {
+    fn finish(&mut self, stage: ConversationStage) {
         self.last = true;
         self.input = Vec::new();
         self.stage = stage;
@@ -356,7 +366,7 @@ mod tests {
             conversation.sent(count, now);
         }
         assert_eq!(conversation.take_started(), Some(405));
-        assert!(matches!(conversation.stage, Stage::Head));
+        assert!(matches!(conversation.stage, ConversationStage::Head));
         assert_eq!(conversation.input.capacity(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Which content codings a client takes (RFC 9110 sections 8.4.1 and 12.5.3, RFC 7932), among
+//! The content codings that a client takes (RFC 9110 sections 8.4.1 and 12.5.3, RFC 7932), among
 //! those that files can lie in beside the original. Compresses nothing.
 
 /// A coding of a file that lies beside the original.
@@ -19,7 +19,7 @@ impl Coding {
         }
     }
 
-    /// What its files have at the end of their name.
+    /// The end of its files' names.
     pub(crate) const fn suffix(self) -> &'static str {
         match self {
             Self::Brotli => ".br",
@@ -42,7 +42,7 @@ struct Weights {
     others: Option<u16>,
 }
 
-/// What the client likes at least as well as the original, best first.
+/// The codings that the client likes at least as well as the original, best first.
 pub(crate) fn preferred(accept_encoding: &[u8]) -> [Option<Coding>; Coding::ALL.len()] {
     let mut weights = Weights::default();
     for element in accept_encoding.split(|byte| *byte == b',') {

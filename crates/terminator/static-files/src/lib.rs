@@ -3,18 +3,15 @@
 #![forbid(unsafe_code)]
 
 pub mod conversation;
-mod dates;
 mod encoding;
 mod media;
 pub mod options;
-mod percent;
 pub mod questions;
 mod ranges;
 mod redirect;
 mod request;
 mod response;
 mod search;
-mod status;
 mod target;
 mod validators;
 

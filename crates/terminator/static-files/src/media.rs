@@ -1,4 +1,4 @@
-//! What kind of thing a file is, by its name. Looks at no content.
+//! The media type of a file, by its name. Looks at no content.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ pub(crate) struct Media(&'static str);
 /// The type of a file whose name shows none.
 const UNKNOWN: Media = Media("application/octet-stream");
 
-/// What compressed files, and what holds them, are called: compressed again they grow. All other
-/// kinds may have compressed files beside them.
+/// The media types of compressed files, and of what holds them: compressed again they grow. All
+/// other kinds may have compressed files beside them.
 const COMPRESSED: &[&str] = &[
     "application/epub+zip",
     "application/gzip",

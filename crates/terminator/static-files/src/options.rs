@@ -1,9 +1,9 @@
-//! What is served of a folder, and how.
+//! Options for the files of a folder.
 
-/// What holds for all requests of a service.
+/// The options for all requests of a service.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Options {
-    /// What a folder is answered with, in the order of preference; empty = nothing.
+    /// The files that a folder is answered with, in the order of preference; empty = none.
     pub index: Vec<String>,
     /// Whether names that begin with a dot are served.
     pub hidden: bool,

@@ -1,15 +1,14 @@
-//! What a conversation asks about the file system, the answers, and what it sends. Owns no
+//! The questions of a conversation about the file system, the answers, and its output. Owns no
 //! logic: it is the seam to the code that opens the files.
 
 use std::time::SystemTime;
 
-/// What must be known before the conversation goes on. Paths are bytes (no NUL among them),
-/// relative to the root, decoded, without `.` and `..` (the root itself is `.`), and at most
-/// [`crate::TARGET_BYTES_MAX`] bytes and a name of [`crate::options::Options::index`]
-/// long.
+/// A question that must be answered before the conversation goes on. Paths are bytes (no NUL among
+/// them), relative to the root, decoded, without `.` and `..` (the root itself is `.`), and at most
+/// [`crate::TARGET_BYTES_MAX`] bytes and a name of [`crate::options::Options::index`] long.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Question<'a> {
-    /// What is there? A file stays open, in place of what was open before.
+    /// Asks for the thing at a path. A file stays open, in place of what was open before.
     Open(&'a [u8]),
     /// Is this a file? Then it stays open, in place of the one before. If it is not, whatever the
     /// reason, the one before stays open.
@@ -27,7 +26,7 @@ pub enum Found {
         identity: u64,
     },
     Folder,
-    /// Nothing, or what is never served: a device, a link out of the root.
+    /// No file, or one that is never served: a device, a link out of the root.
     Missing,
     /// The file system does not let us read it.
     Forbidden,
@@ -39,7 +38,7 @@ pub enum Found {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Output<'a> {
-    /// Nothing: the client has asked nothing, or a question waits.
+    /// No output: the client has asked nothing, or a question waits.
     Nothing,
     /// These bytes; never empty.
     Bytes(&'a [u8]),

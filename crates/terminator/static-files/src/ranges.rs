@@ -1,5 +1,5 @@
-//! Which parts of a file a `Range` field asks for (RFC 9110 section 14). Owns what is given whole
-//! instead; heads and boundaries are `response`'s.
+//! The parts of a file that a `Range` field asks for (RFC 9110 section 14). Owns what is given
+//! whole instead; heads and boundaries are `response`'s.
 
 use wire::http::decimal;
 

@@ -1,15 +1,14 @@
-//! Where a request is redirected to: the same resource by https (RFC 9110 sections 4.2.2 and
-//! 7.1). Owns which hosts are taken into an address that we send; reads no path.
+//! The place that a request is redirected to: the same resource by https (RFC 9110 sections 4.2.2
+//! and 7.1). Owns which hosts are taken into an address that we send; reads no path.
 
 use std::io::Write;
 use std::net::Ipv6Addr;
 
 use crate::options::Redirect;
-use crate::percent;
-use crate::target;
+use crate::target::{encode_percent, split};
 
-/// Where the files stand that prove to a certificate authority who we are, and which it may ask
-/// for by plain HTTP only (RFC 8555 section 8.3). Decoded, beneath the root.
+/// The folder of files that prove to a certificate authority who we are, and which it may ask for
+/// by plain HTTP only (RFC 8555 section 8.3). Decoded, beneath the root.
 const CHALLENGES: &[u8] = b".well-known/acme-challenge/";
 
 /// The port of https, which its addresses leave out.
@@ -37,7 +36,7 @@ pub(crate) fn location(
     host: Option<&[u8]>,
     target: &[u8],
 ) -> Result<Box<[u8]>, &'static str> {
-    let (authority, path) = target::split(target)?;
+    let (authority, path) = split(target)?;
     if let (Some(authority), Some(host)) = (authority, host)
         && !authority.eq_ignore_ascii_case(host)
     {
@@ -56,7 +55,7 @@ pub(crate) fn location(
     for byte in path {
         match byte {
             b'!'..=b'~' => location.push(*byte),
-            _ => percent::encode(&[*byte], &mut location),
+            _ => encode_percent(&[*byte], &mut location),
         }
     }
     Ok(location.into())

@@ -4,10 +4,9 @@
 use wire::http::{ContentEnd, HeadFault, RequestHead};
 
 use crate::options::Redirect;
-use crate::redirect;
-use crate::status::Status;
-use crate::target::{self, Target, TargetFault};
+use crate::target::{RequestTarget, TargetFault};
 use crate::validators::Conditions;
+use crate::{redirect, target};
 
 /// The longest head, from the first byte of the request line to the empty line.
 pub const HEAD_BYTES_MAX: usize = 8192;
@@ -61,8 +60,8 @@ pub(crate) enum Method {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    /// Nothing if no file can have that name, or if the method is not for files.
-    pub(crate) target: Option<Target>,
+    /// `None` if no file can have that name, or if the method is not for files.
+    pub(crate) target: Option<RequestTarget>,
     /// The address by https, if requests are redirected.
     pub(crate) location: Option<Box<[u8]>>,
     /// Whether the version is HTTP/1.0.
@@ -215,15 +214,72 @@ impl Method {
     }
 
     /// Reads the target, if the method is for files: those of others have other forms.
-    fn target(self, text: &[u8]) -> Result<Option<Target>, Refusal> {
+    fn target(self, text: &[u8]) -> Result<Option<RequestTarget>, Refusal> {
         if !matches!(self, Self::Get | Self::Head) {
             return Ok(None);
         }
-        match Target::read(text) {
+        match RequestTarget::read(text) {
             Ok(target) => Ok(Some(target)),
             Err(TargetFault::Impossible) => Ok(None),
-            Err(TargetFault::Malformed(what)) => Err(malformed(what)),
+            Err(TargetFault::MalformedPercent(what)) => Err(malformed(what)),
             Err(TargetFault::Outside) => Err(malformed("the target climbs above the root")),
+        }
+    }
+}
+
+/// A status; its number is its code.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u16)]
+pub(crate) enum Status {
+    Ok = 200,
+    PartialContent = 206,
+    MovedPermanently = 301,
+    NotModified = 304,
+    PermanentRedirect = 308,
+    BadRequest = 400,
+    Forbidden = 403,
+    NotFound = 404,
+    MethodNotAllowed = 405,
+    RequestTimeout = 408,
+    PreconditionFailed = 412,
+    ContentTooLarge = 413,
+    UriTooLong = 414,
+    RangeNotSatisfiable = 416,
+    ExpectationFailed = 417,
+    HeaderFieldsTooLarge = 431,
+    InternalServerError = 500,
+    NotImplemented = 501,
+    ServiceUnavailable = 503,
+    VersionNotSupported = 505,
+}
+
+impl Status {
+    pub(crate) const fn code(self) -> u16 {
+        self as u16
+    }
+
+    pub(crate) const fn phrase(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::PartialContent => "Partial Content",
+            Self::MovedPermanently => "Moved Permanently",
+            Self::NotModified => "Not Modified",
+            Self::PermanentRedirect => "Permanent Redirect",
+            Self::BadRequest => "Bad Request",
+            Self::Forbidden => "Forbidden",
+            Self::NotFound => "Not Found",
+            Self::MethodNotAllowed => "Method Not Allowed",
+            Self::RequestTimeout => "Request Timeout",
+            Self::PreconditionFailed => "Precondition Failed",
+            Self::ContentTooLarge => "Content Too Large",
+            Self::UriTooLong => "URI Too Long",
+            Self::RangeNotSatisfiable => "Range Not Satisfiable",
+            Self::ExpectationFailed => "Expectation Failed",
+            Self::HeaderFieldsTooLarge => "Request Header Fields Too Large",
+            Self::InternalServerError => "Internal Server Error",
+            Self::NotImplemented => "Not Implemented",
+            Self::ServiceUnavailable => "Service Unavailable",
+            Self::VersionNotSupported => "HTTP Version Not Supported",
         }
     }
 }

@@ -5,13 +5,12 @@ use std::fmt::Display;
 use std::io::Write;
 use std::time::SystemTime;
 
-use crate::dates;
 use crate::questions::Output;
-use crate::ranges::{self, Part, Selection};
-use crate::request::{Method, Refusal, Request};
-use crate::search::{Chosen, Outcome};
-use crate::status::Status;
-use crate::validators::{Validators, Verdict};
+use crate::ranges;
+use crate::ranges::{Part, Selection};
+use crate::request::{Method, Refusal, Request, Status};
+use crate::search::{ChosenFile, SearchOutcome};
+use crate::validators::{Validators, Verdict, http_date};
 
 /// A response on its way: bytes, then a range of the open file, and that again for each part.
 #[derive(Debug)]
@@ -19,25 +18,25 @@ pub(crate) struct Response {
     status: Status,
     bytes: Vec<u8>,
     sent: usize,
-    range: FileRange,
-    parts: Option<Parts>,
+    range: BodyRange,
+    parts: Option<MultipartBody>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct FileRange {
+struct BodyRange {
     offset: u64,
     bytes: u64,
 }
 
-/// What is left of a multipart body (RFC 9110 section 14.6).
+/// The rest of a multipart body (RFC 9110 section 14.6).
 #[derive(Debug)]
-struct Parts {
+struct MultipartBody {
     left: std::vec::IntoIter<Part>,
     form: PartForm,
     closed: bool,
 }
 
-/// What the heads of all parts have in common.
+/// The common form of the heads of all parts.
 #[derive(Debug)]
 struct PartForm {
     boundary: String,
@@ -56,7 +55,7 @@ struct RequestFacts {
 
 impl Response {
     /// The answer to a request.
-    pub(crate) fn to(request: &Request, outcome: Outcome, now: SystemTime) -> Self {
+    pub(crate) fn to(request: &Request, outcome: SearchOutcome, now: SystemTime) -> Self {
         let facts = RequestFacts {
             now,
             head: request.method == Method::Head,
@@ -64,15 +63,15 @@ impl Response {
             persistent: request.persistent,
         };
         match (outcome, &request.target) {
-            (Outcome::File(chosen), _) => file(facts, request, &chosen),
-            (Outcome::Redirect, Some(target)) => redirect(
+            (SearchOutcome::File(chosen), _) => file(facts, request, &chosen),
+            (SearchOutcome::Redirect, Some(target)) => redirect(
                 facts,
                 Status::MovedPermanently,
                 &target.location_of_folder(),
             ),
-            (Outcome::Elsewhere, _) => elsewhere(facts, request),
-            (Outcome::Refused(status), _) => refusal(facts, status, ""),
-            (Outcome::Redirect, None) => refusal(facts, Status::InternalServerError, ""),
+            (SearchOutcome::Elsewhere, _) => elsewhere(facts, request),
+            (SearchOutcome::Refused(status), _) => refusal(facts, status, ""),
+            (SearchOutcome::Redirect, None) => refusal(facts, Status::InternalServerError, ""),
         }
     }
 
@@ -91,7 +90,7 @@ impl Response {
         self.status.code()
     }
 
-    /// What goes out next; nothing when all of it went.
+    /// The next output; [`Output::Nothing`] when all of it went.
     pub(crate) fn output(&self) -> Output<'_> {
         if self.sent < self.bytes.len() {
             Output::Bytes(&self.bytes[self.sent..])
@@ -128,7 +127,7 @@ impl Response {
         self.sent = 0;
         if let Some(part) = parts.left.next() {
             parts.form.write_head(part, &mut self.bytes);
-            self.range = FileRange::of(part);
+            self.range = BodyRange::of(part);
         } else if !parts.closed {
             parts.closed = true;
             parts.form.write_end(&mut self.bytes);
@@ -136,7 +135,7 @@ impl Response {
     }
 }
 
-impl FileRange {
+impl BodyRange {
     fn of(part: Part) -> Self {
         Self {
             offset: part.first,
@@ -170,13 +169,13 @@ impl PartForm {
 }
 
 /// A head that is being written.
-struct Head {
+struct HeadWriter {
     bytes: Vec<u8>,
     status: Status,
     facts: RequestFacts,
 }
 
-impl Head {
+impl HeadWriter {
     fn begin(facts: RequestFacts, status: Status) -> Self {
         let mut head = Self {
             bytes: Vec::with_capacity(512),
@@ -185,7 +184,7 @@ impl Head {
         };
         let line = format_args!("HTTP/1.1 {} {}\r\n", status.code(), status.phrase());
         append(&mut head.bytes, line);
-        head.field("Date", dates::written(facts.now));
+        head.field("Date", http_date(facts.now));
         head
     }
 
@@ -194,7 +193,7 @@ impl Head {
     }
 
     /// Ends the head and has the range follow, where content is wanted.
-    fn end(mut self, range: FileRange) -> Response {
+    fn end(mut self, range: BodyRange) -> Response {
         if !self.facts.persistent {
             self.field("Connection", "close");
         } else if self.facts.is_http10 {
@@ -206,7 +205,7 @@ impl Head {
             bytes: self.bytes,
             sent: 0,
             range: if self.facts.head {
-                FileRange::default()
+                BodyRange::default()
             } else {
                 range
             },
@@ -218,7 +217,7 @@ impl Head {
     fn end_with(mut self, content: &[u8]) -> Response {
         self.field("Content-Length", content.len());
         let head = self.facts.head;
-        let mut response = self.end(FileRange::default());
+        let mut response = self.end(BodyRange::default());
         if !head {
             response.bytes.extend(content);
         }
@@ -228,7 +227,7 @@ impl Head {
 
 /// `what` may be empty; it is ours, never the client's.
 fn refusal(facts: RequestFacts, status: Status, what: &str) -> Response {
-    let mut head = Head::begin(facts, status);
+    let mut head = HeadWriter::begin(facts, status);
     if status == Status::MethodNotAllowed {
         head.field("Allow", "GET, HEAD");
     }
@@ -236,7 +235,7 @@ fn refusal(facts: RequestFacts, status: Status, what: &str) -> Response {
 }
 
 /// Ends a response whose content only says what its status is.
-fn explain(mut head: Head, what: &str) -> Response {
+fn explain(mut head: HeadWriter, what: &str) -> Response {
     head.field("Content-Type", "text/plain; charset=utf-8");
     head.field("X-Content-Type-Options", "nosniff");
     let (code, phrase) = (head.status.code(), head.status.phrase());
@@ -246,7 +245,7 @@ fn explain(mut head: Head, what: &str) -> Response {
 
 /// A location is ASCII, without spaces.
 fn redirect(facts: RequestFacts, status: Status, location: &[u8]) -> Response {
-    let mut head = Head::begin(facts, status);
+    let mut head = HeadWriter::begin(facts, status);
     head.field("Location", String::from_utf8_lossy(location));
     explain(head, "")
 }
@@ -265,14 +264,14 @@ fn elsewhere(facts: RequestFacts, request: &Request) -> Response {
     )
 }
 
-fn file(facts: RequestFacts, request: &Request, chosen: &Chosen) -> Response {
+fn file(facts: RequestFacts, request: &Request, chosen: &ChosenFile) -> Response {
     let validators = Validators::of(chosen.bytes, chosen.modified, chosen.identity, facts.now);
     match request.fields.conditions.judge(&validators) {
         Verdict::Failed => return explain(begin(facts, Status::PreconditionFailed, chosen), ""),
         Verdict::NotModified => {
             let mut head = begin(facts, Status::NotModified, chosen);
             head.field("ETag", validators.entity_tag());
-            return head.end(FileRange::default());
+            return head.end(BodyRange::default());
         }
         Verdict::Met => {}
     }
@@ -289,7 +288,7 @@ fn file(facts: RequestFacts, request: &Request, chosen: &Chosen) -> Response {
 }
 
 /// RFC 9110 section 14.2: ranges are for GET alone, and last in the order of conditions.
-fn selection(request: &Request, chosen: &Chosen, validators: &Validators) -> Selection {
+fn selection(request: &Request, chosen: &ChosenFile, validators: &Validators) -> Selection {
     let meant = request
         .fields
         .if_range
@@ -304,8 +303,8 @@ fn selection(request: &Request, chosen: &Chosen, validators: &Validators) -> Sel
 }
 
 /// Begins a head with what all responses about a file have (RFC 9110 section 15.4.5).
-fn begin(facts: RequestFacts, status: Status, chosen: &Chosen) -> Head {
-    let mut head = Head::begin(facts, status);
+fn begin(facts: RequestFacts, status: Status, chosen: &ChosenFile) -> HeadWriter {
+    let mut head = HeadWriter::begin(facts, status);
     head.field("Accept-Ranges", "bytes");
     if chosen.varies {
         head.field("Vary", "Accept-Encoding");
@@ -313,10 +312,15 @@ fn begin(facts: RequestFacts, status: Status, chosen: &Chosen) -> Head {
     head
 }
 
-fn begin_content(facts: RequestFacts, status: Status, chosen: &Chosen, of: &Validators) -> Head {
+fn begin_content(
+    facts: RequestFacts,
+    status: Status,
+    chosen: &ChosenFile,
+    of: &Validators,
+) -> HeadWriter {
     let mut head = begin(facts, status, chosen);
     head.field("ETag", of.entity_tag());
-    head.field("Last-Modified", dates::written(of.last_modified()));
+    head.field("Last-Modified", http_date(of.last_modified()));
     if let Some(coding) = chosen.coding {
         head.field("Content-Encoding", coding.name());
     }
@@ -324,27 +328,27 @@ fn begin_content(facts: RequestFacts, status: Status, chosen: &Chosen, of: &Vali
     head
 }
 
-fn whole(facts: RequestFacts, chosen: &Chosen, validators: &Validators) -> Response {
+fn whole(facts: RequestFacts, chosen: &ChosenFile, validators: &Validators) -> Response {
     let mut head = begin_content(facts, Status::Ok, chosen, validators);
     head.field("Content-Type", chosen.media);
     head.field("Content-Length", chosen.bytes);
-    head.end(FileRange {
+    head.end(BodyRange {
         offset: 0,
         bytes: chosen.bytes,
     })
 }
 
-fn one(facts: RequestFacts, chosen: &Chosen, validators: &Validators, part: Part) -> Response {
+fn one(facts: RequestFacts, chosen: &ChosenFile, validators: &Validators, part: Part) -> Response {
     let mut head = begin_content(facts, Status::PartialContent, chosen, validators);
     head.field("Content-Type", chosen.media);
     head.field("Content-Range", content_range(part, chosen.bytes));
     head.field("Content-Length", part.bytes());
-    head.end(FileRange::of(part))
+    head.end(BodyRange::of(part))
 }
 
 fn several(
     facts: RequestFacts,
-    chosen: &Chosen,
+    chosen: &ChosenFile,
     validators: &Validators,
     parts: Vec<Part>,
 ) -> Response {
@@ -357,8 +361,8 @@ fn several(
     let media = format_args!("multipart/byteranges; boundary={}", form.boundary);
     head.field("Content-Type", media);
     head.field("Content-Length", form.body_bytes(&parts));
-    let mut response = head.end(FileRange::default());
-    response.parts = Some(Parts {
+    let mut response = head.end(BodyRange::default());
+    response.parts = Some(MultipartBody {
         left: parts.into_iter(),
         form,
         closed: false,
@@ -368,7 +372,7 @@ fn several(
 
 /// It changes with every nanosecond, so that nobody can write a file beforehand that holds it; a
 /// client that heeds the ranges of the parts is not confused by one that does.
-fn boundary(now: SystemTime, chosen: &Chosen) -> String {
+fn boundary(now: SystemTime, chosen: &ChosenFile) -> String {
     let since = now
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();

@@ -1,40 +1,40 @@
 //! From a request to what it is answered with: which files are asked for, in which order. Owns
 //! index files, siblings and hidden names; opens nothing, and writes no response.
 
-use crate::encoding::{self, Coding};
+use std::time::SystemTime;
+
+use crate::encoding::Coding;
 use crate::media::Media;
 use crate::options::Options;
 use crate::questions::{Found, Question};
-use crate::redirect;
-use crate::request::{Method, Request};
-use crate::status::Status;
-use std::time::SystemTime;
+use crate::request::{Method, Request, Status};
+use crate::{encoding, redirect};
 
 /// No file is longer, since offsets are signed numbers (`off_t`). With it no length overflows.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
 /// A request on the way to its answer.
 #[derive(Debug)]
-pub(crate) struct Search {
+pub(crate) struct FileSearch {
     pub(crate) request: Request,
     path: Vec<u8>,
-    step: Step,
+    step: SearchStep,
 }
 
 #[derive(Debug)]
-enum Step {
+enum SearchStep {
     Named,
     /// The index file of that number.
     Index(usize),
     /// The folder itself, since it has no index file.
     Folder,
     /// The codings that are left to try for the file found before; the first is asked for.
-    Sibling(Chosen, [Option<Coding>; Coding::ALL.len()]),
+    Sibling(ChosenFile, [Option<Coding>; Coding::ALL.len()]),
 }
 
 /// The file that is open, and how it is to be given.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct ChosenFile {
     pub(crate) bytes: u64,
     pub(crate) modified: SystemTime,
     pub(crate) identity: u64,
@@ -45,8 +45,8 @@ pub(crate) struct Chosen {
 }
 
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    File(Chosen),
+pub(crate) enum SearchOutcome {
+    File(ChosenFile),
     /// The target is a folder, and was not written as one.
     Redirect,
     /// The request is to be made by https.
@@ -54,13 +54,13 @@ pub(crate) enum Outcome {
     Refused(Status),
 }
 
-impl Search {
-    /// What a request is answered with whatever there is, if that is so.
-    pub(crate) fn known_at_once(request: &Request, options: &Options) -> Option<Outcome> {
+impl FileSearch {
+    /// The answer to a request that needs no look at files, if it is one.
+    pub(crate) fn known_at_once(request: &Request, options: &Options) -> Option<SearchOutcome> {
         if request.location.is_some() {
             let target = request.target.as_ref();
             let is_ours = target.is_some_and(|target| redirect::is_challenge(&target.path));
-            return (!is_ours).then_some(Outcome::Elsewhere);
+            return (!is_ours).then_some(SearchOutcome::Elsewhere);
         }
         let status = match (request.method, &request.target) {
             (Method::NotAllowed, _) => Status::MethodNotAllowed,
@@ -69,13 +69,13 @@ impl Search {
             (_, Some(target)) if target.is_hidden() && !options.hidden => Status::NotFound,
             (_, Some(_)) => return None,
         };
-        Some(Outcome::Refused(status))
+        Some(SearchOutcome::Refused(status))
     }
 
     /// Begins to look for what is not known at once.
     pub(crate) fn begin(request: Request, options: &Options) -> Self {
         let (path, step) = match &request.target {
-            Some(target) if !target.folder => (target.path.clone(), Step::Named),
+            Some(target) if !target.folder => (target.path.clone(), SearchStep::Named),
             Some(target) => folder_step(&target.path, 0, options),
             None => folder_step(&[], 0, options),
         };
@@ -88,19 +88,21 @@ impl Search {
 
     pub(crate) fn question(&self) -> Question<'_> {
         match self.step {
-            Step::Named | Step::Index(_) | Step::Folder => Question::Open(&self.path),
-            Step::Sibling(..) => Question::Replace(&self.path),
+            SearchStep::Named | SearchStep::Index(_) | SearchStep::Folder => {
+                Question::Open(&self.path)
+            }
+            SearchStep::Sibling(..) => Question::Replace(&self.path),
         }
     }
 
     /// Takes the answer to the question. Nothing comes back if there is another one.
-    pub(crate) fn answer(&mut self, found: Found, options: &Options) -> Option<Outcome> {
-        if let Step::Sibling(original, codings) = self.step {
+    pub(crate) fn answer(&mut self, found: Found, options: &Options) -> Option<SearchOutcome> {
+        if let SearchStep::Sibling(original, codings) = self.step {
             return self.answer_sibling(original, codings, &found);
         }
         let missing = Some(match self.request.location {
-            Some(_) => Outcome::Elsewhere,
-            None => Outcome::Refused(Status::NotFound),
+            Some(_) => SearchOutcome::Elsewhere,
+            None => SearchOutcome::Refused(Status::NotFound),
         });
         match (found, &self.step) {
             (
@@ -109,10 +111,10 @@ impl Search {
                     modified,
                     identity,
                 },
-                Step::Named | Step::Index(_),
+                SearchStep::Named | SearchStep::Index(_),
             ) => {
                 let media = Media::of(&self.path);
-                self.choose(Chosen {
+                self.choose(ChosenFile {
                     bytes: bytes.min(FILE_BYTES_MAX),
                     modified,
                     identity,
@@ -121,16 +123,18 @@ impl Search {
                     varies: options.precompressed && media.compresses(),
                 })
             }
-            (Found::Folder, Step::Named) => Some(Outcome::Redirect),
-            (Found::Folder | Found::Missing, Step::Index(number)) => {
+            (Found::Folder, SearchStep::Named) => Some(SearchOutcome::Redirect),
+            (Found::Folder | Found::Missing, SearchStep::Index(number)) => {
                 self.try_index(*number + 1, options);
                 None
             }
-            (Found::Folder, Step::Folder) => Some(Outcome::Refused(Status::Forbidden)),
-            (Found::File { .. } | Found::Missing, Step::Named | Step::Folder) => missing,
-            (Found::Forbidden, _) => Some(Outcome::Refused(Status::Forbidden)),
-            (Found::Busy, _) => Some(Outcome::Refused(Status::ServiceUnavailable)),
-            _ => Some(Outcome::Refused(Status::InternalServerError)),
+            (Found::Folder, SearchStep::Folder) => Some(SearchOutcome::Refused(Status::Forbidden)),
+            (Found::File { .. } | Found::Missing, SearchStep::Named | SearchStep::Folder) => {
+                missing
+            }
+            (Found::Forbidden, _) => Some(SearchOutcome::Refused(Status::Forbidden)),
+            (Found::Busy, _) => Some(SearchOutcome::Refused(Status::ServiceUnavailable)),
+            _ => Some(SearchOutcome::Refused(Status::InternalServerError)),
         }
     }
 
@@ -141,7 +145,7 @@ impl Search {
     }
 
     /// A file is there: it is given, unless a sibling is.
-    fn choose(&mut self, chosen: Chosen) -> Option<Outcome> {
+    fn choose(&mut self, chosen: ChosenFile) -> Option<SearchOutcome> {
         let field = self.request.fields.accept_encoding.as_deref();
         let codings = match field {
             Some(field) if chosen.varies => encoding::preferred(field),
@@ -153,24 +157,24 @@ impl Search {
     /// Asks for the next sibling, or gives the original.
     fn try_sibling(
         &mut self,
-        original: Chosen,
+        original: ChosenFile,
         mut codings: [Option<Coding>; Coding::ALL.len()],
-    ) -> Option<Outcome> {
+    ) -> Option<SearchOutcome> {
         codings.sort_by_key(Option::is_none);
         let Some(coding) = codings[0] else {
-            return Some(Outcome::File(original));
+            return Some(SearchOutcome::File(original));
         };
         self.path.extend(coding.suffix().as_bytes());
-        self.step = Step::Sibling(original, codings);
+        self.step = SearchStep::Sibling(original, codings);
         None
     }
 
     fn answer_sibling(
         &mut self,
-        original: Chosen,
+        original: ChosenFile,
         mut codings: [Option<Coding>; Coding::ALL.len()],
         found: &Found,
-    ) -> Option<Outcome> {
+    ) -> Option<SearchOutcome> {
         let coding = codings[0].take();
         if let Found::File {
             bytes,
@@ -178,7 +182,7 @@ impl Search {
             identity,
         } = *found
         {
-            return Some(Outcome::File(Chosen {
+            return Some(SearchOutcome::File(ChosenFile {
                 bytes: bytes.min(FILE_BYTES_MAX),
                 modified,
                 identity,
@@ -193,14 +197,14 @@ impl Search {
 }
 
 /// The index file of that number, or the folder itself after the last.
-fn folder_step(folder: &[u8], number: usize, options: &Options) -> (Vec<u8>, Step) {
+fn folder_step(folder: &[u8], number: usize, options: &Options) -> (Vec<u8>, SearchStep) {
     match (options.index.get(number), folder) {
-        (Some(name), []) => (name.as_bytes().to_vec(), Step::Index(number)),
+        (Some(name), []) => (name.as_bytes().to_vec(), SearchStep::Index(number)),
         (Some(name), folder) => (
             [folder, b"/", name.as_bytes()].concat(),
-            Step::Index(number),
+            SearchStep::Index(number),
         ),
-        (None, []) => (b".".to_vec(), Step::Folder),
-        (None, folder) => (folder.to_vec(), Step::Folder),
+        (None, []) => (b".".to_vec(), SearchStep::Folder),
+        (None, folder) => (folder.to_vec(), SearchStep::Folder),
     }
 }

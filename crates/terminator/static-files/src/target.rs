@@ -1,13 +1,11 @@
-//! What a request asks for: the request target (RFC 9112 section 3.2) as a path beneath the root.
-//! Owns decoding and dot segments, and that nothing it returns climbs. It knows no file system; who
-//! opens the path does so beneath the root only, so this is the first of two walls.
-
-use crate::percent;
+//! The target of a request (RFC 9112 section 3.2) as a path beneath the root. Owns decoding and dot
+//! segments, and that nothing it returns climbs. It knows no file system; who opens the path does
+//! so beneath the root only, so this is the first of two walls.
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum TargetFault {
     /// It is no target; what is wrong with it.
-    Malformed(&'static str),
+    MalformedPercent(&'static str),
     /// It climbs above the root.
     Outside,
     /// No file can have this name.
@@ -16,23 +14,23 @@ pub(crate) enum TargetFault {
 
 /// A path beneath the root, and what was said beside it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Target {
+pub(crate) struct RequestTarget {
     /// Decoded; segments with one `/` between them, none of them empty, `.` or `..`. Empty: the
     /// root.
     pub(crate) path: Vec<u8>,
     /// Whether it was written as a folder, with a `/` at its end.
     pub(crate) folder: bool,
-    /// What followed the `?`, as it was written.
+    /// The query behind the `?`, as it was written.
     pub(crate) query: Option<Vec<u8>>,
 }
 
-impl Target {
+impl RequestTarget {
     /// Reads a target in origin-form or absolute-form.
     ///
     /// # Errors
     /// [`TargetFault`].
     pub(crate) fn read(text: &[u8]) -> Result<Self, TargetFault> {
-        let (_, text) = split(text).map_err(TargetFault::Malformed)?;
+        let (_, text) = split(text).map_err(TargetFault::MalformedPercent)?;
         let (text, query) = cut(text, b'?');
         let mut target = Self {
             query: query.map(<[u8]>::to_vec),
@@ -52,11 +50,11 @@ impl Target {
             self.path.push(b'/');
         }
         let begin = self.path.len();
-        percent::decode(segment, &mut self.path)
-            .map_err(|_| TargetFault::Malformed("a % without two hexadecimal digits"))?;
+        decode_percent(segment, &mut self.path)
+            .map_err(|_| TargetFault::MalformedPercent("a % without two hexadecimal digits"))?;
         let name = &self.path[begin..];
         if name.contains(&0) {
-            return Err(TargetFault::Malformed("a NUL in the target"));
+            return Err(TargetFault::MalformedPercent("a NUL in the target"));
         }
         if name.contains(&b'/') {
             return Err(TargetFault::Impossible);
@@ -87,14 +85,14 @@ impl Target {
         names.any(|name| name.starts_with(b"."))
     }
 
-    /// Where this is to be found if it is a folder: an absolute path on this server, with the
-    /// query. Since names are not empty and `/` and `\` in them are encoded, it cannot be read as
-    /// the name of another server.
+    /// The location of this as a folder: an absolute path on this server, with the query. Since
+    /// names are not empty and `/` and `\` in them are encoded, it cannot be read as the name of
+    /// another server.
     pub(crate) fn location_of_folder(&self) -> Vec<u8> {
         let mut location = vec![b'/'];
         if !self.path.is_empty() {
             for name in self.path.split(|byte| *byte == b'/') {
-                percent::encode(name, &mut location);
+                encode_percent(name, &mut location);
                 location.push(b'/');
             }
         }
@@ -103,7 +101,7 @@ impl Target {
             for byte in query {
                 match byte {
                     b'!'..=b'~' => location.push(*byte),
-                    _ => percent::encode(&[*byte], &mut location),
+                    _ => encode_percent(&[*byte], &mut location),
                 }
             }
         }
@@ -155,13 +153,51 @@ fn cut(text: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
     }
 }
 
+/// A `%` that two hexadecimal digits do not follow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct MalformedPercent;
+
+/// Appends what the text stands for. It is decoded once: `%2541` is `%41`.
+///
+/// # Errors
+/// [`MalformedPercent`]; then a part of it has been appended.
+pub(crate) fn decode_percent(text: &[u8], decoded: &mut Vec<u8>) -> Result<(), MalformedPercent> {
+    let mut rest = text;
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        if *byte != b'%' {
+            decoded.push(*byte);
+            continue;
+        }
+        let (digits, after) = rest.split_first_chunk::<2>().ok_or(MalformedPercent)?;
+        let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
+        let value = high.ok_or(MalformedPercent)? << 4 | low.ok_or(MalformedPercent)?;
+        decoded.push(u8::try_from(value).map_err(|_| MalformedPercent)?);
+        rest = after;
+    }
+    Ok(())
+}
+
+/// Appends the bytes so that they can stand in one segment of a path, in a header field and in an
+/// attribute of HTML: whatever is more than a letter, a digit or one of `-._~` is encoded.
+pub(crate) fn encode_percent(bytes: &[u8], encoded: &mut Vec<u8>) {
+    for byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
+            encoded.push(*byte);
+        } else {
+            let digit = |value: u8| b"0123456789ABCDEF"[usize::from(value & 15)];
+            encoded.extend([b'%', digit(byte >> 4), digit(*byte)]);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     fn path(text: &str) -> Result<String, TargetFault> {
-        let target = Target::read(text.as_bytes())?;
+        let target = RequestTarget::read(text.as_bytes())?;
         let slash = if target.folder { "/" } else { "" };
         Ok(String::from_utf8_lossy(&target.path).into_owned() + slash)
     }
@@ -244,7 +280,7 @@ mod tests {
         ] {
             let fault = path(text);
             assert!(
-                matches!(fault, Err(TargetFault::Malformed(_))),
+                matches!(fault, Err(TargetFault::MalformedPercent(_))),
                 "{text}: {fault:?}"
             );
         }
@@ -259,13 +295,17 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_are_bytes() {
-        let target = Target::read(b"/%c0%ae%c0%ae/\xe4").expect("a target");
+        let target = RequestTarget::read(b"/%c0%ae%c0%ae/\xe4").expect("a target");
         assert_eq!(target.path, b"\xc0\xae\xc0\xae/\xe4");
     }
 
     #[test]
     fn dots_hide_at_any_depth() {
-        let hidden = |text: &str| Target::read(text.as_bytes()).expect("a target").is_hidden();
+        let hidden = |text: &str| {
+            RequestTarget::read(text.as_bytes())
+                .expect("a target")
+                .is_hidden()
+        };
         assert!(hidden("/.git/config") && hidden("/a/.htaccess") && hidden("/%2egit"));
         assert!(hidden("/..."));
         assert!(!hidden("/a.b/c.") && !hidden("/") && !hidden("/.git/../a"));
@@ -283,7 +323,7 @@ mod tests {
             ("http://evil.example/a?", "/a/?"),
         ];
         for (text, expected) in cases {
-            let location = Target::read(text.as_bytes())
+            let location = RequestTarget::read(text.as_bytes())
                 .expect("a target")
                 .location_of_folder();
             assert_eq!(String::from_utf8_lossy(&location), expected, "{text}");
@@ -293,26 +333,60 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_climbs(text in "/([./%ab\\\\]|%2e|%2f|%5c|%25|\\.\\./){0,40}") {
-            if let Ok(target) = Target::read(text.as_bytes()) {
+            if let Ok(target) = RequestTarget::read(text.as_bytes()) {
                 check(&target);
             }
         }
 
         #[test]
         fn any_bytes_are_read(text: Vec<u8>) {
-            if let Ok(target) = Target::read(&text) {
+            if let Ok(target) = RequestTarget::read(&text) {
                 check(&target);
             }
         }
     }
 
-    fn check(target: &Target) {
+    fn check(target: &RequestTarget) {
         let names = || target.path.split(|byte| *byte == b'/');
         let whole = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
         assert!(target.path.is_empty() || names().all(whole));
         let location = target.location_of_folder();
         assert!(location.starts_with(b"/") && !location.starts_with(b"//"));
-        let again = Target::read(&location).expect("our own location");
+        let again = RequestTarget::read(&location).expect("our own location");
         assert_eq!((&again.path, again.folder), (&target.path, true));
+    }
+}
+
+#[cfg(test)]
+mod percent_tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decoded(text: &[u8]) -> Result<Vec<u8>, MalformedPercent> {
+        let mut bytes = Vec::new();
+        decode_percent(text, &mut bytes).map(|()| bytes)
+    }
+
+    #[test]
+    fn is_decoded_once() {
+        assert_eq!(decoded(b"a%2Fb%2f%2541%00+"), Ok(b"a/b/%41\0+".to_vec()));
+        assert_eq!(decoded(b"\xe4%c0%af"), Ok(b"\xe4\xc0\xaf".to_vec()));
+    }
+
+    #[test]
+    fn needs_two_digits() {
+        for text in [&b"%"[..], b"%4", b"a%", b"%zz", b"%+1", b"%4g", b"%%41"] {
+            assert_eq!(decoded(text), Err(MalformedPercent), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_harmless_and_decoded_again(bytes: Vec<u8>) {
+            let mut encoded = Vec::new();
+            encode_percent(&bytes, &mut encoded);
+            prop_assert!(encoded.iter().all(|b| b.is_ascii_alphanumeric() || b"%-._~".contains(b)));
+            prop_assert_eq!(decoded(&encoded), Ok(bytes));
+        }
     }
 }

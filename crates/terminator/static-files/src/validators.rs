@@ -1,17 +1,17 @@
-//! Which version of a file it is, and whether it is the one that the client means (RFC 9110
-//! sections 8.8 and 13). Owns entity tags and conditions; their status is `response`'s.
+//! The version of a file, and whether it is the one that the client means (RFC 9110 sections 8.8
+//! and 13). Owns entity tags and conditions; their status is `response`'s.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::dates;
+use httpdate::HttpDate;
 
 /// A file that was modified less than this before the response may change again without that its
 /// time does: some file systems count in steps of two seconds. Its validators are weak
 /// (RFC 9110 section 8.8.1), so nobody joins parts of two versions by them.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// What distinguishes one version of a file from the others.
+/// The tags that distinguish one version of a file from the others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Validators {
     modified_ns: u128,
@@ -23,7 +23,7 @@ pub(crate) struct Validators {
 }
 
 impl Validators {
-    /// Those of a file of this length, time of modification and inode.
+    /// The validators of a file of this length, time of modification and inode.
     pub(crate) fn of(bytes: u64, modified: SystemTime, identity: u64, now: SystemTime) -> Self {
         let since = modified.duration_since(SystemTime::UNIX_EPOCH);
         let settled = now.duration_since(modified);
@@ -32,7 +32,7 @@ impl Validators {
             modified_ns,
             bytes,
             identity: folded(identity, bytes, modified_ns),
-            last_modified: dates::whole_second(modified.min(now)),
+            last_modified: whole_second(modified.min(now)),
             strong: settled.is_ok_and(|age| age >= SETTLED_AFTER),
         }
     }
@@ -41,7 +41,7 @@ impl Validators {
         self.last_modified
     }
 
-    /// What the `ETag` field says.
+    /// The value of the `ETag` field.
     pub(crate) fn entity_tag(&self) -> EntityTag {
         EntityTag(*self)
     }
@@ -61,7 +61,7 @@ impl Validators {
         if let Some((tag, [])) = next_tag(if_range) {
             return !tag.weak && tag.opaque == self.opaque_tag().as_bytes();
         }
-        dates::read(if_range) == Some(self.last_modified)
+        parse_http_date(if_range) == Some(self.last_modified)
     }
 
     fn is_in(&self, list: &[u8], may_be_weak: bool) -> bool {
@@ -81,7 +81,7 @@ impl Validators {
     }
 }
 
-/// Of the number of a file only what distinguishes it from others with the same time and length:
+/// Reduces the number of a file to what distinguishes it from others with the same time and length:
 /// numbers of inodes are nobody else's business.
 fn folded(identity: u64, bytes: u64, modified_ns: u128) -> u32 {
     let low = modified_ns.to_le_bytes();
@@ -147,7 +147,7 @@ pub(crate) enum Verdict {
 impl Conditions {
     /// Judges in the order of RFC 9110 section 13.2.2. Dates that are none are passed over.
     pub(crate) fn judge(&self, validators: &Validators) -> Verdict {
-        let date = |field: &Option<Box<[u8]>>| field.as_deref().and_then(dates::read);
+        let date = |field: &Option<Box<[u8]>>| field.as_deref().and_then(parse_http_date);
         let last_modified = validators.last_modified;
         if let Some(list) = &self.if_match {
             if !validators.is_in(list, false) {
@@ -165,6 +165,24 @@ impl Conditions {
         }
         Verdict::Met
     }
+}
+
+/// 9999-12-31 23:59:59, in seconds since 1970.
+const SECONDS_MAX: u64 = 253_402_300_799;
+
+/// The second that this time lies in.
+pub(crate) fn whole_second(time: SystemTime) -> SystemTime {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    UNIX_EPOCH + Duration::from_secs(since.as_secs().min(SECONDS_MAX))
+}
+
+pub(crate) fn http_date(time: SystemTime) -> HttpDate {
+    HttpDate::from(whole_second(time))
+}
+
+/// Reads a field in any of the three forms; `None` if it is no date.
+pub(crate) fn parse_http_date(field: &[u8]) -> Option<SystemTime> {
+    httpdate::parse_http_date(std::str::from_utf8(field).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -220,7 +238,7 @@ mod tests {
         let coming = Validators::of(1, modified(), 7, modified() - SETTLED_AFTER);
         assert!(coming.entity_tag().to_string().starts_with("W/"));
         assert_eq!(
-            dates::written(coming.last_modified()).to_string(),
+            http_date(coming.last_modified()).to_string(),
             "Sun, 06 Nov 1994 08:49:35 GMT"
         );
     }
@@ -329,6 +347,41 @@ mod tests {
         ];
         for (conditions, verdict) in cases {
             assert_eq!(conditions.judge(&settled()), verdict, "{conditions:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod dates_tests {
+    use super::*;
+
+    #[test]
+    fn any_time_can_be_written() {
+        let day = Duration::from_secs(86_400);
+        let cases = [
+            (UNIX_EPOCH - day, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (
+                UNIX_EPOCH + Duration::from_millis(784_111_777_999),
+                "Sun, 06 Nov 1994 08:49:37 GMT",
+            ),
+            (
+                UNIX_EPOCH + Duration::from_secs(SECONDS_MAX + 1),
+                "Fri, 31 Dec 9999 23:59:59 GMT",
+            ),
+        ];
+        for (time, text) in cases {
+            assert_eq!(http_date(time).to_string(), text);
+            assert_eq!(parse_http_date(text.as_bytes()), Some(whole_second(time)));
+        }
+    }
+
+    #[test]
+    fn all_three_forms_are_read() {
+        let time = Some(UNIX_EPOCH + Duration::from_secs(784_111_777));
+        assert_eq!(parse_http_date(b"Sunday, 06-Nov-94 08:49:37 GMT"), time);
+        assert_eq!(parse_http_date(b"Sun Nov  6 08:49:37 1994"), time);
+        for no_date in [&b"yesterday"[..], b"", b"\xff", b"784111777"] {
+            assert_eq!(parse_http_date(no_date), None);
         }
     }
 }

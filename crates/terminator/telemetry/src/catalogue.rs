@@ -15,7 +15,7 @@ pub const BUCKETS_US: [u64; 19] = [
 /// A histogram's values: its buckets, then the sum of all durations in microseconds.
 pub(crate) const HISTOGRAM_SLOTS: usize = BUCKETS_US.len() + 2;
 
-/// What a metric is to Prometheus.
+/// The type of a metric in Prometheus.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// Only rises.
@@ -26,7 +26,7 @@ pub enum Kind {
     Histogram,
 }
 
-/// What a metric's number counts.
+/// The unit of a metric's number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
     /// Things.
@@ -42,13 +42,13 @@ pub enum Unit {
 /// A metric with all its rows, which differ in the values of its labels.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Family {
-    /// Its name for Prometheus.
+    /// The name in Prometheus.
     pub name: &'static str,
-    /// What it is to Prometheus.
+    /// The type in Prometheus.
     pub kind: Kind,
-    /// What is counted.
+    /// The unit of counting.
     pub unit: Unit,
-    /// Its labels, beside those of its [`Scope`].
+    /// The labels, beside those of its [`Scope`].
     pub labels: &'static [&'static str],
     /// For each row the values of these labels; empty if they are known only at run time.
     pub rows: &'static [&'static [&'static str]],
@@ -65,7 +65,7 @@ impl Family {
         }
     }
 
-    /// Its name in the status document: without what is the same for all, in the unit of counting.
+    /// The name in the status document: without what is the same for all, in the unit of counting.
     pub fn key(&self) -> String {
         let name = self.name.trim_start_matches("lariat_");
         let name = name.trim_end_matches("_total");
@@ -76,11 +76,11 @@ impl Family {
     }
 }
 
-/// What is counted: a service, one of its servers, a worker, or the process.
+/// The subject of counting: a service, one of its servers, a worker, or the process.
 pub trait Scope: 'static {
     /// The labels that name it.
     const LABELS: &'static [&'static str];
-    /// Its families, in the order of their values.
+    /// The families, in the order of their values.
     const FAMILIES: &'static [&'static [Family]];
     /// How many values there are.
     const SLOTS: usize = slots(Self::FAMILIES);
@@ -88,7 +88,7 @@ pub trait Scope: 'static {
 
 /// A row of the table.
 pub trait Row: Copy {
-    /// What it is counted of.
+    /// The subject of the metric.
     type Scope: Scope;
 
     /// The place of its first value among those of its scope.
@@ -163,7 +163,7 @@ macro_rules! catalogue {
         }
 
         impl $type {
-            /// Its families.
+            /// The families of the metrics.
             pub(crate) const FAMILIES: &'static [Family] = &[$(Family {
                 name: $name,
                 kind: Kind::$kind,
@@ -187,7 +187,7 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    /// What a service counts.
+    /// The counters of a service.
     ServiceCounter of Service after () {
         Counter Count "lariat_connections_accepted_total" "Connections accepted from clients." { ConnectionsAccepted }
         Counter Bytes "lariat_relayed_bytes_total" [direction] "Plaintext bytes relayed."
@@ -211,7 +211,7 @@ catalogue! {
         Counter Count "lariat_log_lines_suppressed_total" "Lines about connections that were counted, not written." { LogLinesSuppressed }
     }
 
-    /// What of a service rises and falls.
+    /// The gauges of a service.
     ServiceGauge of Service after (ServiceCounter) {
         Gauge Count "lariat_connections_open" "Client connections open." { ConnectionsOpen }
         Gauge Count "lariat_handshakes_in_progress" "Handshakes begun and not finished." { HandshakesInProgress }
@@ -230,7 +230,7 @@ catalogue! {
         Gauge Count "lariat_crls_expired" "Certificate revocation lists past their nextUpdate." { CrlsExpired }
     }
 
-    /// What of a service is timed.
+    /// The durations of a service.
     Histogram of Service after (ServiceCounter, ServiceGauge, Breakdown) {
         Histogram Microseconds "lariat_handshake_duration_seconds" [kind] "From the first byte of the ClientHello to the end of the handshake."
             {
@@ -246,7 +246,7 @@ catalogue! {
         Histogram Microseconds "lariat_connection_duration_seconds" "From accept to the connection's end." { Connection }
     }
 
-    /// What a service counts for each of its servers.
+    /// The counters of a service for each of its servers.
     ServerCounter of Server after () {
         Counter Count "lariat_dials_total" "Dials begun." { Dials }
         Counter Count "lariat_dial_failures_total" [kind] "Dials that failed, by kind."
@@ -263,7 +263,7 @@ catalogue! {
             { BytesUp = "client-to-backend", BytesDown = "backend-to-client" }
     }
 
-    /// What of a server rises and falls.
+    /// The gauges of a server.
     ServerGauge of Server after (ServerCounter) {
         Gauge Count "lariat_server_connections_open" "Connections open to the server." { ConnectionsOpen }
         Gauge Count "lariat_server_workers_up" "Workers that would send a connection to the server." { WorkersUp }
@@ -276,7 +276,7 @@ catalogue! {
         Gauge Count "lariat_server_connections_limit" "As many connections may be open to the server at the same time: its `max-connections`; 0 = any number." { ConnectionsLimit }
     }
 
-    /// What a worker counts.
+    /// The counters of a worker.
     WorkerCounter of Worker after () {
         Counter Count "lariat_worker_loop_iterations_total" "Iterations of the event loop." { LoopIterations }
         Counter Count "lariat_worker_events_total" "Events taken from the kernel." { Events }
@@ -285,14 +285,14 @@ catalogue! {
         Counter Count "lariat_worker_accept_errors_total" "Calls of accept that failed for want of descriptors or memory." { AcceptErrors }
     }
 
-    /// What of a worker rises and falls.
+    /// The gauges of a worker.
     WorkerGauge of Worker after (WorkerCounter) {
         Gauge Count "lariat_worker_connections_open" "Client connections open." { ConnectionsOpen }
         Gauge Count "lariat_worker_buffers_in_use" "Buffers that hold bytes." { BuffersInUse }
         Gauge Count "lariat_worker_buffers_pooled" "Buffers that wait to be used again." { BuffersPooled }
     }
 
-    /// What is known of the whole process.
+    /// The metrics of the whole process.
     ProcessMetric of Process after () {
         Counter Microseconds "process_cpu_seconds_total" "Time that the worker process has spent on CPUs, in user space and in the kernel." { CpuMicroseconds }
         Gauge Bytes "process_resident_memory_bytes" "The worker process's part of the host's memory; 0 where `/proc` is not mounted." { ResidentMemory }
@@ -399,7 +399,7 @@ macro_rules! breakdowns {
             /// All of them, in the order of the exposition.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Its families, one for each variant.
+            /// The families, one for each variant.
             pub(crate) const FAMILIES: &'static [Family] = &[$(Family {
                 name: $name,
                 kind: Kind::$kind,
@@ -409,7 +409,7 @@ macro_rules! breakdowns {
                 help: $help,
             }),*];
 
-            /// Its row in the table.
+            /// The row in the table.
             pub const fn family(self) -> &'static Family {
                 &Self::FAMILIES[self as usize]
             }
@@ -418,7 +418,7 @@ macro_rules! breakdowns {
 }
 
 breakdowns! {
-    /// What a service counts by something that has names of its own.
+    /// The counters of a service by something that has names of its own.
     Breakdown {
         Ended: Counter Count "lariat_connections_ended_total" [reason, fault] Reason::ROWS, "Connections ended, by reason and by whose fault it was.";
         Handshakes: Counter Count "lariat_handshakes_total" [kind, version] HANDSHAKES, "Handshakes finished, by kind and TLS version.";
@@ -429,7 +429,7 @@ breakdowns! {
         Groups: Counter Count "lariat_handshake_groups_total" [group] &GROUP_ROWS, "Handshakes finished, by key exchange group; none for a resumption without key exchange.";
     }
 
-    /// What is known of the whole process by names that come at run time.
+    /// The metrics of the whole process by names that come at run time.
     Labelled {
         BuildInfo: Gauge Count "lariat_build_info" [version] &[], "1; the labels name what was built.";
         TicketKeyAge: Gauge Seconds "lariat_ticket_key_age_seconds" [key, purpose] &[], "How long each ticket key has been in use, by the first bytes of its name; one key encrypts, all decrypt.";
@@ -467,8 +467,8 @@ pub(crate) fn handshake_index(kind: HandshakeKind, version: Version) -> usize {
 }
 
 impl ServiceGauge {
-    /// Those that workers raise and lower with what happens, so that they have peaks; they are the
-    /// first.
+    /// The gauges that workers raise and lower with what happens, so that they have peaks; they are
+    /// the first.
     pub(crate) const RAISED: [Self; 5] = [
         Self::ConnectionsOpen,
         Self::HandshakesInProgress,

@@ -3,10 +3,11 @@
 //! Owns the form; what stands in it is the catalogue's and the snapshot's.
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>
 
-use std::fmt::{self, Write};
+use std::fmt;
+use std::fmt::Write;
 
 use crate::catalogue::{BUCKETS_US, Family, Kind, Labelled, Process, Scope, Unit};
-use crate::snapshot::{Counts, Durations, Sample, Snapshot};
+use crate::counters::{Counts, Durations, Sample, Snapshot};
 
 /// The value of the `Content-Type` field.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -27,7 +28,7 @@ pub fn write_prometheus(
     out: &mut String,
 ) {
     let services = &snapshot.services;
-    let mut page = Page { out };
+    let mut page = ExpositionPage { out };
     page.scope(services.iter().map(|one| (vec![&*one.name], &one.counts)));
     page.scope(services.iter().flat_map(|service| {
         let servers = service.servers.iter();
@@ -52,11 +53,11 @@ pub fn write_prometheus(
     }
 }
 
-struct Page<'a> {
+struct ExpositionPage<'a> {
     out: &'a mut String,
 }
 
-impl Page<'_> {
+impl ExpositionPage<'_> {
     /// All families of a scope, each with the rows of all that it is counted of: by the values of
     /// the scope's labels.
     fn scope<'b, S: Scope>(

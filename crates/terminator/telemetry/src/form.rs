@@ -6,11 +6,12 @@
 use std::io::Write;
 use std::net::SocketAddr;
 
-use crate::printable;
 use wire::date::put_time;
 
-/// What is shown of one value; a longer one is cut and ends in `...`. Names and alerts are shorter;
-/// the bound is for what clients may send.
+use crate::printable;
+
+/// The longest value that is shown whole; a longer one is cut and ends in `...`. Names and alerts
+/// are shorter; the bound is for what clients may send.
 const VALUE_BYTES_MAX: usize = 256;
 
 /// How a line is written.
@@ -183,14 +184,14 @@ impl Form for Json<'_> {
     }
 }
 
-/// What stands between two fields of an entry for journald until it is sent, so that the entry is a
+/// The separator of two fields of an entry for journald until it is sent, so that the entry is a
 /// line until then (ASCII's unit separator). No value has it: it is a control character.
 pub(crate) const FIELD_SEPARATOR: u8 = 0x1f;
 
 /// Parameters of structured data (RFC 5424, 6.3.3). What is absent is left out.
 pub(crate) struct StructuredData<'a> {
     out: &'a mut Vec<u8>,
-    /// Of the parameter that waits for its value.
+    /// The key of the parameter that waits for its value.
     key: &'static str,
     is_open: bool,
 }
@@ -238,7 +239,7 @@ impl Form for StructuredData<'_> {
 /// Fields of journald, each `LARIAT_KEY=value` and [`FIELD_SEPARATOR`]. What is absent is left out.
 pub(crate) struct JournalFields<'a> {
     out: &'a mut Vec<u8>,
-    /// Of the field that waits for its value.
+    /// The key of the field that waits for its value.
     key: &'static str,
     is_open: bool,
 }
@@ -284,7 +285,7 @@ impl Form for JournalFields<'_> {
     }
 }
 
-/// What is shown of a value, character by character. Bytes that are no UTF-8 become U+FFFD.
+/// Writes a value, character by character. Bytes that are no UTF-8 become U+FFFD.
 fn put_value(out: &mut Vec<u8>, value: &[u8], put_char: fn(&mut Vec<u8>, char)) {
     let (shown, is_cut) = cut(value);
     for chunk in shown.utf8_chunks() {
@@ -329,7 +330,7 @@ fn put_json_char(out: &mut Vec<u8>, c: char) {
     put_visible_char(out, c);
 }
 
-/// What is shown of a value, and whether that is not all.
+/// The part of a value that is shown, and whether that is not all.
 fn cut(value: &[u8]) -> (&[u8], bool) {
     match value.split_at_checked(VALUE_BYTES_MAX) {
         Some((shown, rest)) => (shown, !rest.is_empty()),

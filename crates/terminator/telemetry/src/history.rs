@@ -1,4 +1,4 @@
-//! What services counted in each of the last seconds, for the status page.
+//! The counts of services in each of the last seconds, for the status page.
 //!
 //! Owns the differences of snapshots and their bounds; when a snapshot is taken is others'
 //! business. Only what a chart shows is kept, and of that only what is not 0.
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalogue::{Family, Kind, Scope, Service};
-use crate::snapshot::{Counts, Snapshot};
+use crate::counters::{Counts, Snapshot};
 
 /// From one snapshot to the next.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ const FAMILIES: [&str; 8] = [
 pub struct History {
     intervals: VecDeque<Interval>,
     bytes: usize,
-    /// What services had counted at the last interval's end; `None` = there was none.
+    /// The counts of services at the last interval's end; `None` = there was none.
     last: Option<Vec<(Arc<str>, Counts<Service>)>>,
 }
 
@@ -51,8 +51,7 @@ struct Interval {
 /// Values that are not 0, with their slots.
 type Counted = Box<[(u16, u64)]>;
 
-/// What was counted in an interval: counters and durations by how much they rose, gauges by
-/// their peaks.
+/// The counts of an interval: counters and durations by how much they rose, gauges by their peaks.
 #[derive(Debug)]
 pub struct IntervalCounts {
     /// When it ended, in milliseconds since the epoch.
@@ -121,7 +120,7 @@ impl History {
         })
     }
 
-    /// Has these intervals, the oldest first, in the place of all so far; counting goes on.
+    /// Puts these intervals, the oldest first, in the place of all so far; counting goes on.
     pub fn replace(&mut self, intervals: impl IntoIterator<Item = Recorded>) {
         self.intervals.clear();
         self.bytes = 0;
@@ -177,7 +176,7 @@ impl History {
 }
 
 impl Interval {
-    /// What it takes, but for what the allocator adds.
+    /// The memory that it takes, but for what the allocator adds.
     fn bytes(&self) -> usize {
         let of_services = self
             .services

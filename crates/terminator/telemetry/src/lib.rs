@@ -8,14 +8,11 @@ pub mod counters;
 pub mod exposition;
 mod form;
 pub mod history;
-pub mod journal;
-mod level;
 pub mod line;
+pub mod log_entry;
 pub mod message;
 pub mod outcome;
 pub mod registry;
-pub mod snapshot;
-pub mod syslog;
 
 pub use registry::Registry;
 pub use wire::text as printable;

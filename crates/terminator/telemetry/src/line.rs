@@ -7,12 +7,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::form::{Form, JournalFields, Json, StructuredData, Text};
-use crate::journal;
-use crate::level::Level;
+use crate::log_entry;
+use crate::log_entry::Facility;
 use crate::outcome::{
-    EarlyData, EncryptedBy, HandshakeKind, Reason, ResumptionMiss, SessionTier, Version,
+    EarlyData, EncryptedBy, HandshakeKind, Level, Reason, ResumptionMiss, SessionTier, Version,
 };
-use crate::syslog::{self, Facility};
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,13 +23,13 @@ pub enum LineFormat {
     Text,
 }
 
-/// What a line is within, which has its fields as well.
+/// The frame of a line, which has its fields as well.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Envelope {
     Bare,
-    /// An entry for syslog, but for its origin: [`syslog::complete`].
+    /// An entry for syslog, but for its origin: [`log_entry::complete_syslog`].
     Syslog(Facility),
-    /// An entry for journald, whose fields are on one line: [`journal::complete`].
+    /// An entry for journald, whose fields are on one line: [`log_entry::complete_journal`].
     Journal,
 }
 
@@ -46,16 +45,16 @@ trait Line {
         match envelope {
             Envelope::Bare => {}
             Envelope::Syslog(facility) => {
-                syslog::put_start(out, (facility, level), self.time_us());
+                log_entry::put_syslog_start(out, (facility, level), self.time_us());
                 out.extend_from_slice(b"connection [");
-                out.extend_from_slice(syslog::DATA_ID);
+                out.extend_from_slice(log_entry::DATA_ID);
                 self.put_fields(&mut StructuredData::new(out));
                 out.extend_from_slice(b"] ");
             }
             Envelope::Journal => {
-                journal::put_start(out, level);
+                log_entry::put_journal_start(out, level);
                 self.put_fields(&mut JournalFields::new(out));
-                out.extend_from_slice(journal::MESSAGE);
+                out.extend_from_slice(log_entry::JOURNAL_MESSAGE);
             }
         }
         match format {
@@ -82,7 +81,7 @@ fn level(reason: Reason) -> Level {
 pub struct ConnectionLine<'a> {
     /// When it was accepted, in microseconds since the epoch.
     pub time_us: u64,
-    /// Its number, unique among the worker process's connections.
+    /// The number, unique among the worker process's connections.
     pub id: u64,
     pub worker: usize,
     pub service: &'a str,
@@ -97,15 +96,15 @@ pub struct ConnectionLine<'a> {
     pub group: Option<&'a str>,
     /// How the handshake was made.
     pub handshake: Option<HandshakeKind>,
-    /// Why the session that the client offered was not resumed.
+    /// The reason why the session that the client offered was not resumed.
     pub resumption_miss: Option<ResumptionMiss>,
-    /// Where the session was found that the client offered and this host did not have.
+    /// The tier that had the session which the client offered and this host did not have.
     pub session_tier: Option<SessionTier>,
-    /// What became of early data, if the client offered any.
+    /// The fate of early data, if the client offered any.
     pub early_data: Option<EarlyData>,
     /// The protocol agreed on (RFC 7301).
     pub alpn: Option<&'a [u8]>,
-    /// What encrypted the records that the client was sent, at the end.
+    /// The encryptor of the records that the client was sent, at the end.
     pub encrypted_by: Option<EncryptedBy>,
     /// The common name of the client's certificate.
     pub client_cn: Option<&'a str>,
@@ -130,7 +129,7 @@ pub struct ConnectionLine<'a> {
     /// How many connections that ended alike this line stands for.
     pub sampled: u32,
     pub reason: Reason,
-    /// What else is known: the alert's name, the library's message.
+    /// Further words: the alert's name, the library's message.
     pub detail: Option<&'a str>,
 }
 
@@ -253,12 +252,12 @@ impl Line for SuppressedLine {
 pub struct LineLimiter {
     failures_per_second: u32,
     successes_per_second: u32,
-    reasons: [Allowance; Reason::ALL.len()],
+    reasons: [LineAllowance; Reason::ALL.len()],
 }
 
 /// One reason's second.
 #[derive(Clone, Copy, Debug, Default)]
-struct Allowance {
+struct LineAllowance {
     /// `None` until the first line.
     since: Option<Instant>,
     admitted: u32,
@@ -268,12 +267,12 @@ struct Allowance {
 }
 
 impl LineLimiter {
-    /// So many lines a second for each reason that is a failure, and for each that is none.
+    /// Limits the lines per second for each reason that is a failure, and for each that is none.
     pub fn new(failures_per_second: u32, successes_per_second: u32) -> Self {
         Self {
             failures_per_second,
             successes_per_second,
-            reasons: [Allowance::default(); Reason::ALL.len()],
+            reasons: [LineAllowance::default(); Reason::ALL.len()],
         }
     }
 

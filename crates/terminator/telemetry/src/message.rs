@@ -1,5 +1,5 @@
-//! What the program says of itself, beside the lines about connections: a text with its time and
-//! how grave it is, in the forms that people and collectors of logs read.
+//! The program's messages about itself, beside the lines about connections: a text with its time
+//! and how grave it is, in the forms that people and collectors of logs read.
 //!
 //! Owns the forms. No clock is read and nothing is sent.
 
@@ -7,9 +7,10 @@ use wire::date::put_time;
 use wire::text;
 
 use crate::form::put_json_string;
-use crate::journal;
-pub use crate::level::Level;
-use crate::syslog::{self, Facility, Origin};
+use crate::log_entry;
+use crate::log_entry::{Facility, Origin};
+
+pub use crate::outcome::Level;
 
 /// Something that is said. Lines of the text that begin with `hint: ` name the remedy; one that
 /// begins with `error: ` or `warning: `, as a rendered diagnostic does, is of that level, and so
@@ -99,7 +100,7 @@ impl Message<'_> {
     /// Entries for syslog, one for each line.
     pub fn syslog(&self, facility: Facility, origin: &Origin) -> Vec<Vec<u8>> {
         let entry = |(level, line): (Level, String)| {
-            syslog::message((facility, level), self.time_us, origin, &line)
+            log_entry::syslog_message((facility, level), self.time_us, origin, &line)
         };
         self.levelled_lines().map(entry).collect()
     }
@@ -107,7 +108,7 @@ impl Message<'_> {
     pub fn journal(&self) -> Vec<u8> {
         let shown: Vec<_> = self.lines().collect();
         let hint = self.parts().1.map(|hint| text::lines(&hint).to_string());
-        journal::message(self.level, &shown.join("\n"), hint.as_deref())
+        log_entry::journal_message(self.level, &shown.join("\n"), hint.as_deref())
     }
 
     pub fn parts(&self) -> (String, Option<String>) {

@@ -33,7 +33,7 @@ macro_rules! named {
 
 macro_rules! reasons {
     ($($variant:ident, $fault:literal, $name:literal, $help:literal;)*) => {
-        /// Why a connection ended. Every connection ends with exactly one of these.
+        /// The reason why a connection ended. Every connection ends with exactly one of these.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[repr(u8)]
         pub enum Reason {
@@ -154,7 +154,7 @@ pub fn write_reference(out: &mut String) {
 }
 
 named! {
-    /// What kind of handshake a connection made.
+    /// The kind of handshake that a connection made.
     HandshakeKind {
         /// With certificates and signatures.
         Full = "full",
@@ -168,7 +168,7 @@ named! {
         PskCache = "psk-cache",
     }
 
-    /// Why a session that a client offered was not resumed; it got a full handshake.
+    /// The reason why a session that a client offered was not resumed; it got a full handshake.
     ResumptionMiss {
         /// A session that the cache does not hold.
         Unknown = "unknown",
@@ -190,7 +190,7 @@ named! {
         ServerCertificate = "server-certificate",
     }
 
-    /// Where a session was looked for that this host's cache does not hold.
+    /// The tiers in which a session was looked for that this host's cache does not hold.
     SessionTier {
         /// The cluster's peers, who answered in time.
         Peers = "peers",
@@ -200,7 +200,7 @@ named! {
         Nowhere = "nowhere",
     }
 
-    /// Why a datagram from the cluster's network was dropped.
+    /// The reason why a datagram from the cluster's network was dropped.
     ClusterRejection {
         /// It is no datagram of a cluster, or of a form that nobody sends.
         Malformed = "malformed",
@@ -225,7 +225,7 @@ named! {
         RateLimited = "rate-limited",
     }
 
-    /// What became of sessions that were to be shared with the cluster.
+    /// The fate of sessions that were to be shared with the cluster.
     ClusterUpdate {
         /// A session was sent to the peers.
         Published = "published",
@@ -245,7 +245,7 @@ named! {
         Dropped = "dropped",
     }
 
-    /// Why a value from the session store was not taken for a session.
+    /// The reason why a value from the session store was not taken for a session.
     StoreRejection {
         /// It is no value of a cluster.
         Malformed = "malformed",
@@ -255,13 +255,13 @@ named! {
         UnknownSecret = "unknown-secret",
         /// It does not decrypt: somebody forged or changed it, or put it under another name.
         Forged = "forged",
-        /// Its session has ended, and the store kept it all the same.
+        /// The session has ended, and the store kept it all the same.
         Expired = "expired",
-        /// Its session resumes once and was used up here: somebody put it back.
+        /// The session resumes once and was used up here: somebody put it back.
         Replayed = "replayed",
     }
 
-    /// What became of sessions that were to go to the session store.
+    /// The fate of sessions that were to go to the session store.
     StoreUpdate {
         /// A session was stored.
         Published = "published",
@@ -273,7 +273,7 @@ named! {
         Dropped = "dropped",
     }
 
-    /// Why a request to the session store failed.
+    /// The reason why a request to the session store failed.
     StoreFailure {
         /// There was no answer in time.
         Timeout = "timeout",
@@ -281,7 +281,7 @@ named! {
         Connection = "connection",
         /// The store refuses our user or password, or what the user asks for.
         Authentication = "authentication",
-        /// Its memory is full, and it evicts nothing.
+        /// The store's memory is full, and it evicts nothing.
         Full = "full",
         /// It is a replica, or writes nothing for another reason.
         ReadOnly = "read-only",
@@ -293,7 +293,7 @@ named! {
         Refused = "refused",
     }
 
-    /// What became of early data (RFC 8446 section 2.3) that a client offered.
+    /// The fate of early data (RFC 8446 section 2.3) that a client offered.
     EarlyData {
         /// A server got it.
         Accepted = "accepted",
@@ -304,8 +304,8 @@ named! {
         UnknownSession = "unknown-session",
     }
 
-    /// Why a connection that was long enough for it was not handed to the kernel; it went on in
-    /// user space.
+    /// The reason why a connection that was long enough for it was not handed to the kernel; it
+    /// went on in user space.
     OffloadRefusal {
         /// This host's kernel takes no connection of TLS.
         NoKernelTls = "no-kernel-tls",
@@ -315,7 +315,7 @@ named! {
         Failed = "failed",
     }
 
-    /// What encrypts the records that a client is sent.
+    /// The encryptor of the records that a client is sent.
     EncryptedBy {
         /// This program.
         UserSpace = "user-space",
@@ -329,5 +329,68 @@ named! {
         Tls12 = "TLSv1.2",
         /// RFC 8446.
         Tls13 = "TLSv1.3",
+    }
+}
+
+/// How grave something is, by the names and numbers of syslog (RFC 5424, 6.2.1).
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Level {
+    /// Something is broken, and clients notice.
+    Error = 3,
+    Warning = 4,
+    /// A deed of an operator, or a change for the better.
+    Notice = 5,
+    Info = 6,
+}
+
+impl Level {
+    const ALL: [Self; 4] = [Self::Error, Self::Warning, Self::Notice, Self::Info];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Notice => "notice",
+            Self::Info => "info",
+        }
+    }
+
+    pub fn severity(self) -> u8 {
+        self as u8
+    }
+
+    /// The level of this number; of an unknown one, a warning.
+    pub fn of_severity(severity: u8) -> Self {
+        let found = Self::ALL.into_iter().find(|one| one.severity() == severity);
+        found.unwrap_or(Self::Warning)
+    }
+
+    /// The level that a text names in its first words, `error: ` or `warning: `, and the rest.
+    pub fn split(text: &str) -> Option<(Self, &str)> {
+        [Self::Error, Self::Warning].into_iter().find_map(|level| {
+            let rest = text.strip_prefix(level.name())?.strip_prefix(": ")?;
+            Some((level, rest))
+        })
+    }
+}
+
+#[cfg(test)]
+mod level_tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_syslogs() {
+        for (level, severity, name) in [
+            (Level::Error, 3, "error"),
+            (Level::Warning, 4, "warning"),
+            (Level::Notice, 5, "notice"),
+            (Level::Info, 6, "info"),
+        ] {
+            assert_eq!((level.severity(), level.name()), (severity, name));
+            assert_eq!(Level::of_severity(severity), level);
+        }
+        assert_eq!(Level::of_severity(0), Level::Warning);
+        assert_eq!(Level::split("error: a: b"), Some((Level::Error, "a: b")));
+        assert_eq!(Level::split("notice: a"), None);
     }
 }

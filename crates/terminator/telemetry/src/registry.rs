@@ -7,8 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::catalogue::{ServerGauge, ServiceGauge};
-use crate::counters::{ServerCounters, ServiceCells, ServiceCounters, WorkerCounters};
-use crate::snapshot::{Counts, ServerSnapshot, ServiceSnapshot, Snapshot};
+use crate::counters::{
+    Counts, ServerCounters, ServerSnapshot, ServiceCells, ServiceCounters, ServiceSnapshot,
+    Snapshot, WorkerCounters,
+};
 
 /// Names that nobody uses and that are still remembered, per list. A service that returns within as
 /// many changes goes on counting; memory stays bounded however often the servers change.

@@ -15,7 +15,7 @@ use probe::expect::{Expectations, Unmet};
 use probe::run::{ProbeOptions, WaitLimits, probe};
 use probe::{facts, points};
 use report::ReportDocument;
-use sys::own_name;
+use sys::process;
 use sys::socket::Zoned;
 use wire::address::{Address, AddressError, Endpoint};
 use wire::starttls::Dialect;
@@ -290,7 +290,7 @@ fn options(arguments: ProbeArguments) -> Result<ProbeOptions, UsageError> {
         expected_name: Some(authority.clone()),
         proxy: arguments.send_proxy,
         starttls: arguments.starttls,
-        ehlo_name: arguments.ehlo_name.unwrap_or_else(own_name::own_name),
+        ehlo_name: arguments.ehlo_name.unwrap_or_else(process::own_name),
         client_certificate: arguments
             .client_certificate
             .map(|path| client_certificate(&path))

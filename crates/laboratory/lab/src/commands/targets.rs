@@ -21,9 +21,9 @@ use crate::usage::{UsageError, unknown};
 
 /// List and install the programs that can be measured
 ///
-/// Lists all there are, or those that are named and those of the scenarios that are named: what each
-/// is, where it lies, whose build it is, and what it prints about its version and its TLS library;
-/// then what there is in each root. Exit code 6: some are missing.
+/// Lists all there are, or those that are named and those of the scenarios that are named: what
+/// each is, where it lies, whose build it is, and what it prints about its version and its TLS
+/// library; then what there is in each root. Exit code 6: some are missing.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use measure::host::{Ability, HostFact};
 use measure::quantity::{ByteCount, RoundedCount};
-use sys::io_uring;
+use sys::epoll;
 use sys::ktls::probe::{CIPHER_REMEDY, Tried, probe};
 use sys::ktls::{Cipher, Half};
 use sys::limit::{Limit, descriptors, locked_memory};
@@ -24,7 +24,7 @@ pub(super) fn all() -> Vec<Ability> {
     if found.lack.is_none() {
         abilities.extend(Cipher::ALL.map(|cipher| cipher_ability(cipher, &found.tried)));
     }
-    abilities.push(match io_uring::probe() {
+    abilities.push(match epoll::probe_io_uring() {
         Ok(()) => able(URING, "the kernel made a ring"),
         Err(error) => without_rings(&error, &read(URING_SETTING), &read("/proc/self/status")),
     });

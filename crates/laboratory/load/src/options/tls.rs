@@ -1,7 +1,7 @@
 //! What of TLS is offered: kinds, versions, suites, groups and signatures that fit together.
 
 use options::Section;
-use sys::own_name;
+use sys::process;
 
 use super::asked::Options;
 use super::files::{Files, content};
@@ -36,7 +36,7 @@ pub(crate) fn offer(
         ehlo_name: top
             .text_if_written("ehlo-name")
             .flatten()
-            .unwrap_or_else(own_name::own_name),
+            .unwrap_or_else(process::own_name),
         versions,
         handshakes,
         suites: or_fitting(&options.suites, &Suite::ALL, |suite| {

@@ -1,4 +1,4 @@
-//! What this kernel does of TLS: tried, not looked up; and why not, where it does nothing.
+//! The kernel's abilities for TLS: tried, not looked up; and the reason where it has none.
 //!
 //! Opens connections to itself on loopback. Their keys are zeros; nothing is sent over them. As
 //! root the first try also loads the kernel's module, which others may not.
@@ -14,9 +14,9 @@ use super::{Cipher, Half, IV_BYTES, Keys, PAIRS, Version, attach, install};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Found {
-    /// Why the kernel takes no connection; `None` = it does.
+    /// The reason why the kernel takes no connection; `None` = it does.
     pub lack: Option<Lack>,
-    /// What was tried; empty if it takes no connection.
+    /// The outcome for each cipher; empty if it takes no connection.
     pub tried: Vec<Tried>,
     /// Whether keys of TLS 1.3 can be changed after they were handed over, as a KeyUpdate asks for
     /// (RFC 8446 section 4.6.3).
@@ -36,7 +36,7 @@ pub struct Tried {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lack {
     NotBuilt,
-    /// Its module is not loaded, and we may not load it.
+    /// The module is not loaded, and we may not load it.
     NotLoaded,
     /// One of these two: it does not say how it was built.
     NotThere,
@@ -115,7 +115,7 @@ impl Found {
         })
     }
 
-    /// What holds, in one sentence without its subject and full stop: `its module is not loaded`.
+    /// The reason in one sentence without its subject and full stop: `its module is not loaded`.
     pub fn sentence(&self) -> String {
         if let Some(lack) = self.lack {
             return lack.to_string();
@@ -138,7 +138,7 @@ impl Found {
         format!("the kernel {suites}, and {rekeys}")
     }
 
-    /// What its owner can do for it to encrypt with all.
+    /// The step by which the host's owner lets it encrypt with all.
     pub fn remedy(&self) -> Option<&'static str> {
         if let Some(lack) = self.lack {
             return lack.remedy();
@@ -153,15 +153,15 @@ impl Found {
     }
 }
 
-/// Where the kernel's cryptography lacks a cipher (`ENOENT`).
+/// The remedy where the kernel's cryptography lacks a cipher (`ENOENT`).
 pub const CIPHER_REMEDY: &str = "the kernel's cryptography lacks it: load the cipher's module as \
      root, as in `modprobe gcm` or `modprobe chacha20poly1305`";
 
 impl Lack {
-    fn of(error: &io::Error, built: Option<Built>) -> Self {
+    fn of(error: &io::Error, built: Option<TlsBuild>) -> Self {
         match (error.kind(), built) {
-            (io::ErrorKind::NotFound, Some(Built::Not)) => Self::NotBuilt,
-            (io::ErrorKind::NotFound, Some(Built::Module)) => Self::NotLoaded,
+            (io::ErrorKind::NotFound, Some(TlsBuild::Not)) => Self::NotBuilt,
+            (io::ErrorKind::NotFound, Some(TlsBuild::Module)) => Self::NotLoaded,
             (io::ErrorKind::NotFound, _) => Self::NotThere,
             (io::ErrorKind::PermissionDenied, _) => Self::Forbidden,
             _ => Self::Refused(number_of(error)),
@@ -219,21 +219,21 @@ impl fmt::Display for Cipher {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Built {
+enum TlsBuild {
     In,
     Module,
     Not,
 }
 
-/// What the kernel says of its own build. `None` = neither its configuration nor the module is
-/// there.
-fn tls_built() -> Option<Built> {
+/// The build of the kernel's TLS by its own words. `None` = neither its configuration nor the
+/// module is there.
+fn tls_built() -> Option<TlsBuild> {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
     let config = read(&format!("/boot/config-{release}")).or_else(own_config);
     let said = config.and_then(|config| built(&config, "CONFIG_TLS"));
     let is_module = || Path::new(&format!("/lib/modules/{release}/kernel/net/tls")).exists();
-    said.or_else(|| is_module().then_some(Built::Module))
+    said.or_else(|| is_module().then_some(TlsBuild::Module))
 }
 
 fn read(file: &str) -> Option<String> {
@@ -259,7 +259,7 @@ fn own_config() -> Option<String> {
 }
 
 /// `CONFIG_TLS=m`, `# CONFIG_TLS is not set`; an option that another rules out is not there.
-fn built(config: &str, option: &str) -> Option<Built> {
+fn built(config: &str, option: &str) -> Option<TlsBuild> {
     if !config.contains("CONFIG_NET") {
         return None;
     }
@@ -268,9 +268,9 @@ fn built(config: &str, option: &str) -> Option<Built> {
         (name == option).then_some(value)
     });
     Some(match line {
-        Some("y") => Built::In,
-        Some("m") => Built::Module,
-        _ => Built::Not,
+        Some("y") => TlsBuild::In,
+        Some("m") => TlsBuild::Module,
+        _ => TlsBuild::Not,
     })
 }
 
@@ -285,18 +285,18 @@ mod tests {
     #[test]
     fn kernels_say_how_they_were_built() {
         let config = "CONFIG_NET=y\n# CONFIG_TLS is not set\nCONFIG_TLS_DEVICE=y\n";
-        assert_eq!(built(config, "CONFIG_TLS"), Some(Built::Not));
+        assert_eq!(built(config, "CONFIG_TLS"), Some(TlsBuild::Not));
         let said = |line: &str| built(&format!("CONFIG_NET=y\n{line}\n"), "CONFIG_TLS");
-        assert_eq!(said("CONFIG_TLS=m"), Some(Built::Module));
-        assert_eq!(said("CONFIG_TLS=y"), Some(Built::In));
+        assert_eq!(said("CONFIG_TLS=m"), Some(TlsBuild::Module));
+        assert_eq!(said("CONFIG_TLS=y"), Some(TlsBuild::In));
         assert_eq!(built("", "CONFIG_TLS"), None);
     }
 
     #[test]
     fn what_is_not_there_has_its_reason() {
         let lack = |code, built| Lack::of(&fault(code), built);
-        assert_eq!(lack(libc::ENOENT, Some(Built::Not)), Lack::NotBuilt);
-        assert_eq!(lack(libc::ENOENT, Some(Built::Module)), Lack::NotLoaded);
+        assert_eq!(lack(libc::ENOENT, Some(TlsBuild::Not)), Lack::NotBuilt);
+        assert_eq!(lack(libc::ENOENT, Some(TlsBuild::Module)), Lack::NotLoaded);
         assert_eq!(lack(libc::ENOENT, None), Lack::NotThere);
         assert_eq!(lack(libc::EPERM, None), Lack::Forbidden);
         let refused = lack(libc::EINVAL, None);

@@ -31,7 +31,7 @@ pub(super) const ALIEN: &[i64] = &[
     libc::SYS_userfaultfd,
 ];
 
-/// What the worker process does not do either.
+/// Calls that the worker process does not make either.
 pub(super) const DEADLY: &[i64] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -55,7 +55,7 @@ pub(super) const FCNTL: &[u64] = &[
     libc::F_SETPIPE_SZ as u64,
 ];
 
-/// What is set of a connection: no more than a few calls in its life, none for a request.
+/// Options that are set of a connection: no more than a few calls in its life, none for a request.
 pub(super) const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
     (libc::SOL_SOCKET, libc::SO_LINGER),
@@ -73,9 +73,9 @@ pub(super) const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::SOL_TLS, libc::TLS_TX),
 ];
 
-/// What looking up names takes no part of: serving, other processes (those of its user are as open
-/// to it as itself, the worker process among them), rights, and what of files
-/// Landlock does not see.
+/// Calls that no look-up of a name makes: serving, other processes (those of its user are as open
+/// to it as itself, the worker process among them), rights, and what of files Landlock does not
+/// see.
 pub(super) const USELESS: &[i64] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -129,11 +129,11 @@ pub(super) const USELESS: &[i64] = &[
     libc::SYS_utimes,
 ];
 
-/// What is answered as by a kernel without it, so that libraries take the older way, whose
+/// Calls that are answered as by a kernel without them, so that libraries take the older way, whose
 /// arguments a filter can see.
 pub(super) const ABSENT: &[i64] = &[libc::SYS_clone3, libc::SYS_openat2, libc::SYS_statx];
 
-/// What opening, describing and reading files beneath a folder takes.
+/// Calls that open, describe and read files beneath a folder.
 pub(super) const FOR_FILES: &[i64] = &[
     libc::SYS_fstatfs,
     libc::SYS_newfstatat,

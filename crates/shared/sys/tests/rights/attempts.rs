@@ -1,4 +1,4 @@
-//! What a process that was taken over would try; whether it is let is the cases' to say.
+//! The attempts of a process that was taken over; the cases decide which succeed.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;

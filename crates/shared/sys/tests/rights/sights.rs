@@ -1,8 +1,8 @@
-//! What a process sees of itself: its rights, its memory, its CPU.
+//! The view that a process has of itself: its rights, its memory, its CPU.
 
 use std::collections::HashMap;
 
-use sys::{cpu, memory};
+use sys::{cpu, usage};
 
 pub(super) fn work_on(cpu: u16) -> usize {
     cpu::pin_current_thread(cpu).unwrap();
@@ -29,7 +29,7 @@ pub(super) fn seccomp_filters() -> String {
 
 pub(super) fn memory_comes_and_goes() {
     const MIB: u64 = 1 << 20;
-    let gauge = memory::MemoryGauge::open().unwrap();
+    let gauge = usage::MemoryGauge::open().unwrap();
     let before = gauge.resident_bytes().unwrap();
     // Each too small to be mapped apart; the last one keeps the heap's end in use.
     let blocks: Vec<_> = (0..64 * 1024).map(|_| vec![1u8; 1024]).collect();
@@ -37,7 +37,7 @@ pub(super) fn memory_comes_and_goes() {
     let full = gauge.resident_bytes().unwrap();
     assert!(full > before + 60 * MIB, "{before} {full}");
     drop(std::hint::black_box(blocks));
-    memory::return_freed();
+    usage::return_freed();
     let after = gauge.resident_bytes().unwrap();
     assert!(after < before + 20 * MIB, "{before} {full} {after}");
     drop(last);

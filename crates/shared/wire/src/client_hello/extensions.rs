@@ -1,34 +1,35 @@
-//! One pass over a hello's extensions: checks the form of those we use, notes where they lie.
+//! One pass over a hello's extensions: checks the form of those we use, notes where they lie, so
+//! that a parsed hello can own its bytes and still be read; and tells which bytes of a server_name
+//! extension are a host name (RFC 6066 section 3).
 
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
-
-use super::fault::HelloFault;
-use super::host_name::{self, HostName};
-use super::span::Span;
-use crate::cursor::Cursor;
 
 use HelloFault::{Illegal, Malformed};
 
-/// Where the extensions lie that anybody asks for. A list that must not be empty is not.
+use super::records::HelloFault;
+use crate::cursor::Cursor;
+
+/// The places of the extensions that anybody asks for. A list that must not be empty is not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extensions {
-    pub(super) server_name: Option<Span>,
-    /// What stands in its place and is no name.
-    pub(super) other_name: Option<Span>,
-    /// Where the extension with either begins.
+    pub(super) server_name: Option<HelloSpan>,
+    /// The bytes in its place that are no name.
+    pub(super) other_name: Option<HelloSpan>,
+    /// The offset at which the extension with either begins.
     pub(super) name_extension: Option<usize>,
     /// Extensions that this server ignores, in forms that a TLS library may refuse.
     pub(super) ignorable: [Option<(usize, u16)>; IGNORABLE_MAX],
     /// Types that no extension has, if the name or one to ignore is there.
     pub(super) unused: [u16; IGNORABLE_MAX + 1],
-    pub(super) alpn: Option<Span>,
-    pub(super) supported_versions: Option<Span>,
-    pub(super) supported_groups: Option<Span>,
-    pub(super) signature_algorithms: Option<Span>,
-    pub(super) signature_algorithms_cert: Option<Span>,
-    pub(super) key_shares: Option<Span>,
-    pub(super) session_ticket: Option<Span>,
-    pub(super) psk_identities: Option<Span>,
+    pub(super) alpn: Option<HelloSpan>,
+    pub(super) supported_versions: Option<HelloSpan>,
+    pub(super) supported_groups: Option<HelloSpan>,
+    pub(super) signature_algorithms: Option<HelloSpan>,
+    pub(super) signature_algorithms_cert: Option<HelloSpan>,
+    pub(super) key_shares: Option<HelloSpan>,
+    pub(super) session_ticket: Option<HelloSpan>,
+    pub(super) psk_identities: Option<HelloSpan>,
     pub(super) early_data: bool,
     pub(super) extended_master_secret: bool,
 }
@@ -52,7 +53,7 @@ pub(super) fn read(mut hello: Cursor<'_>) -> Result<Extensions, HelloFault> {
     if !hello.is_empty() {
         return Err(Malformed("bytes after the extensions"));
     }
-    let mut seen = Seen([0; 1 << 10]);
+    let mut seen = SeenExtensions([0; 1 << 10]);
     let mut ignorable = 0;
     while !list.is_empty() {
         let at = list.position();
@@ -62,7 +63,7 @@ pub(super) fn read(mut hello: Cursor<'_>) -> Result<Extensions, HelloFault> {
         if found.psk_identities.is_some() {
             return Err(Illegal("pre_shared_key is not the last extension"));
         }
-        if is_ignorable(kind, data.clone()) {
+        if is_ignorable(kind, data) {
             found.ignorable[ignorable] = Some((at, kind));
             ignorable += 1;
         }
@@ -89,7 +90,7 @@ impl Extensions {
             13 => self.signature_algorithms = Some(numbers16(data, "signature_algorithms")?),
             16 => self.alpn = Some(alpn(data)?),
             23 => self.extended_master_secret = flag(data, "extended_master_secret")?,
-            35 => self.session_ticket = Some(Span::of(&data)),
+            35 => self.session_ticket = Some(HelloSpan::of(&data)),
             41 => self.psk_identities = Some(psk_identities(data)?),
             42 => self.early_data = flag(data, "early_data")?,
             43 => self.supported_versions = Some(supported_versions(data)?),
@@ -107,12 +108,12 @@ impl Extensions {
 
 /// The types seen so far, a bit each: a hello may carry any number that fits (RFC 8446 section
 /// 4.1.2: unknown ones are ignored), so that the search for duplicates must not depend on it.
-struct Seen([u64; 1 << 10]);
+struct SeenExtensions([u64; 1 << 10]);
 
 /// Types that are nobody's (RFC 8447 section 7), from those that are least used.
 static PRIVATE_USE: RangeInclusive<u16> = 0x8a00..=0xfeff;
 
-impl Seen {
+impl SeenExtensions {
     fn has(&self, kind: u16) -> bool {
         self.0[usize::from(kind >> 6)] & 1 << (kind & 63) != 0
     }
@@ -129,8 +130,8 @@ impl Seen {
     }
 }
 
-/// Whether a server without ECH, or one that takes a repeated algorithm, ignores what breaks no rule
-/// that it knows (RFC 8446 section 4.1.2).
+/// Whether a server without ECH, or one that takes a repeated algorithm, ignores what breaks no
+/// rule that it knows (RFC 8446 section 4.1.2).
 fn is_ignorable(kind: u16, data: Cursor<'_>) -> bool {
     match kind {
         COMPRESS_CERTIFICATE => repeats_an_algorithm(data),
@@ -154,8 +155,7 @@ fn is_outer_hello(mut data: Cursor<'_>) -> bool {
     const OUTER: u8 = 0;
     let mut read = || {
         let kind = data.u8()?;
-        // KDF and AEAD.
-        (data.u16()?, data.u16()?);
+        let (_kdf, _aead) = (data.u16()?, data.u16()?);
         let _config = data.u8()?;
         let _key = data.vector16()?;
         let payload = data.vector16()?;
@@ -182,20 +182,20 @@ fn whole16<'a>(mut data: Cursor<'a>, name: &'static str) -> Result<Cursor<'a>, H
     }
 }
 
-fn even(list: Cursor<'_>, name: &'static str) -> Result<Span, HelloFault> {
+fn even(list: Cursor<'_>, name: &'static str) -> Result<HelloSpan, HelloFault> {
     let bytes = list.rest().len();
     if bytes > 0 && bytes.is_multiple_of(2) {
-        Ok(Span::of(&list))
+        Ok(HelloSpan::of(&list))
     } else {
         Err(Malformed(name))
     }
 }
 
-fn numbers16(data: Cursor<'_>, name: &'static str) -> Result<Span, HelloFault> {
+fn numbers16(data: Cursor<'_>, name: &'static str) -> Result<HelloSpan, HelloFault> {
     even(whole16(data, name)?, name)
 }
 
-fn supported_versions(mut data: Cursor<'_>) -> Result<Span, HelloFault> {
+fn supported_versions(mut data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
     const NAME: &str = "supported_versions";
     let list = data.vector8().ok_or(Malformed(NAME))?;
     if data.is_empty() {
@@ -209,7 +209,7 @@ fn supported_versions(mut data: Cursor<'_>) -> Result<Span, HelloFault> {
 /// length.
 ///
 /// What is no host name is the client's matter: it gets what clients without a name get.
-fn server_name(data: Cursor<'_>) -> Result<(Option<Span>, Option<Span>), HelloFault> {
+fn server_name(data: Cursor<'_>) -> Result<(Option<HelloSpan>, Option<HelloSpan>), HelloFault> {
     const NAME: &str = "server_name";
     let mut host_name = None;
     each(whole16(data, NAME)?, NAME, |list| {
@@ -218,10 +218,10 @@ fn server_name(data: Cursor<'_>) -> Result<(Option<Span>, Option<Span>), HelloFa
         (kind != 0 || host_name.replace(name).is_none()).then_some(())
     })?;
     let mut name = host_name.ok_or(Illegal("server_name without a host name"))?;
-    match host_name::judge(name.rest()) {
-        HostName::Valid(bytes) => Ok((name.part(bytes).as_ref().map(Span::of), None)),
+    match judge_host_name(name.rest()) {
+        HostName::Valid(bytes) => Ok((name.part(bytes).as_ref().map(HelloSpan::of), None)),
         HostName::Other if name.is_empty() => Err(Illegal("server_name is empty")),
-        HostName::Other => Ok((None, Some(Span::of(&name)))),
+        HostName::Other => Ok((None, Some(HelloSpan::of(&name)))),
     }
 }
 
@@ -236,18 +236,18 @@ fn renegotiation_info(mut data: Cursor<'_>) -> Result<(), HelloFault> {
 }
 
 /// RFC 7301 section 3.1.
-fn alpn(data: Cursor<'_>) -> Result<Span, HelloFault> {
+fn alpn(data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
     const NAME: &str = "application_layer_protocol_negotiation";
     let list = whole16(data, NAME)?;
     each(list, NAME, |list| {
         let protocol = list.vector8()?;
         (!protocol.is_empty()).then_some(())
     })?;
-    Ok(Span::of(&list))
+    Ok(HelloSpan::of(&list))
 }
 
 /// RFC 8446 section 4.2.8; an empty list asks for a HelloRetryRequest.
-fn key_shares(data: Cursor<'_>) -> Result<Span, HelloFault> {
+fn key_shares(data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
     const NAME: &str = "key_share";
     let list = whole16(data, NAME)?;
     if !list.is_empty() {
@@ -257,11 +257,11 @@ fn key_shares(data: Cursor<'_>) -> Result<Span, HelloFault> {
             (!key.is_empty()).then_some(())
         })?;
     }
-    Ok(Span::of(&list))
+    Ok(HelloSpan::of(&list))
 }
 
 /// RFC 8446 section 4.2.11.
-fn psk_identities(mut data: Cursor<'_>) -> Result<Span, HelloFault> {
+fn psk_identities(mut data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
     const NAME: &str = "pre_shared_key";
     let identities = data.vector16().ok_or(Malformed(NAME))?;
     let identity_count = each(identities, NAME, |list| {
@@ -274,7 +274,7 @@ fn psk_identities(mut data: Cursor<'_>) -> Result<Span, HelloFault> {
         (binder.rest().len() >= 32).then_some(())
     })?;
     if identity_count == binder_count {
-        Ok(Span::of(&identities))
+        Ok(HelloSpan::of(&identities))
     } else {
         Err(Illegal("pre_shared_key has not one binder an identity"))
     }
@@ -292,4 +292,109 @@ fn each<'a>(
         count += 1;
     }
     Ok(count)
+}
+
+/// The kind of bytes that a client put where a host name belongs.
+pub(super) enum HostName {
+    /// A host name of this many bytes; one closing dot is not counted.
+    Valid(usize),
+    /// An IP address, which is not permitted, or anything else. Such clients exist and mean no
+    /// harm.
+    Other,
+}
+
+/// All that DNS can look up and people write in ASCII: labels of letters, digits, hyphens and
+/// underscores. RFC 1123 is stricter about hyphens, and names that break it are in use.
+pub(super) fn judge_host_name(bytes: &[u8]) -> HostName {
+    let name = bytes.strip_suffix(b".").unwrap_or(bytes);
+    let is_name = name.len() <= 253 && name.split(|byte| *byte == b'.').all(is_label);
+    if is_name && !is_address(name) {
+        HostName::Valid(name.len())
+    } else {
+        HostName::Other
+    }
+}
+
+fn is_label(label: &[u8]) -> bool {
+    let allowed = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    (1..=63).contains(&label.len()) && label.iter().all(allowed)
+}
+
+fn is_address(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| text.parse::<IpAddr>().is_ok())
+}
+
+/// From `start` up to, not including, `end`.
+///
+/// Two bytes each: a body is at most [`super::HELLO_BYTES_MAX`] long.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HelloSpan {
+    start: u16,
+    end: u16,
+}
+
+impl HelloSpan {
+    pub(super) fn of(cursor: &Cursor<'_>) -> Self {
+        let place = |at: usize| u16::try_from(at).unwrap_or(u16::MAX);
+        Self {
+            start: place(cursor.position()),
+            end: place(cursor.position() + cursor.rest().len()),
+        }
+    }
+
+    /// The bytes of the body.
+    pub(super) fn within(self, body: &[u8]) -> &[u8] {
+        body.get(self.start.into()..self.end.into()).unwrap_or(&[])
+    }
+}
+
+#[cfg(test)]
+mod host_name_tests {
+    use super::*;
+
+    #[test]
+    fn names_and_what_is_none() {
+        for name in [
+            "localhost",
+            "a.b",
+            "A-1.example",
+            "_x.y",
+            "xn--a.b.",
+            "1.a",
+            "-a",
+            "a-.b",
+            "1.2.3",
+            "a.1",
+        ] {
+            let length = name.trim_end_matches('.').len();
+            assert!(
+                matches!(judge_host_name(name.as_bytes()), HostName::Valid(n) if n == length),
+                "{name}"
+            );
+        }
+        let long = "a.".repeat(127);
+        for other in [
+            "127.0.0.1",
+            "127.0.0.1.",
+            "::1",
+            "2001:db8::1",
+            "",
+            ".",
+            "a..b",
+            "a b",
+            "a\0b",
+            "a:443",
+            "\u{e9}",
+            "a/b",
+            "a..",
+            "[::1]",
+            &format!("{long}a"),
+            &"a".repeat(64),
+        ] {
+            assert!(
+                matches!(judge_host_name(other.as_bytes()), HostName::Other),
+                "{other:?}"
+            );
+        }
+    }
 }

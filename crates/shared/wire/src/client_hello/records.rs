@@ -1,10 +1,12 @@
-//! From TLS records to one handshake message: walks the records, joins fragments, sets bounds.
+//! From TLS records to one handshake message: tells what the first bytes are, walks the records,
+//! joins fragments, sets bounds; and the reasons to refuse them.
 //!
 //! Faults are found by position: what a prefix shows wrong, every longer input shows wrong the
 //! same way, so the answer never depends on how the network cut the stream.
 
-use super::fault::HelloFault;
 use std::borrow::Cow;
+
+use crate::alert;
 
 /// The largest ClientHello read, in bytes without its handshake header.
 ///
@@ -22,13 +24,13 @@ const HANDSHAKE_HEADER_BYTES: usize = 4;
 const BODY_BYTES_MIN: usize = 2 + 32 + 1 + 2 + 2 + 1 + 1;
 
 /// The body of a ClientHello, and the input that it and its headers took.
-pub(super) struct Message<'a> {
+pub(super) struct HelloMessage<'a> {
     pub(super) body: Cow<'a, [u8]>,
     pub(super) wire_bytes: usize,
 }
 
 /// One record as far as it has come.
-struct Record<'a> {
+struct HelloRecord<'a> {
     length: usize,
     fragment: &'a [u8],
     rest: &'a [u8],
@@ -42,14 +44,17 @@ pub(super) struct Joiner {
     head: [u8; HANDSHAKE_HEADER_BYTES],
     /// Bytes of the message in the whole records before `at`.
     joined: usize,
-    /// Where the first record begins that was not whole.
+    /// The offset of the first record that was not whole.
     at: usize,
 }
 
 impl Joiner {
     /// Joins the first handshake message; `None` while bytes are missing. To be called again with
     /// the same bytes and more behind them.
-    pub(super) fn join<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Message<'a>>, HelloFault> {
+    pub(super) fn join<'a>(
+        &mut self,
+        bytes: &'a [u8],
+    ) -> Result<Option<HelloMessage<'a>>, HelloFault> {
         while let Some(record) = next_record(bytes.get(self.at..).unwrap_or_default())? {
             let joined = self.joined;
             for (to, from) in self.head.iter_mut().skip(joined).zip(record.fragment) {
@@ -73,7 +78,7 @@ impl Joiner {
     }
 }
 
-fn next_record(bytes: &[u8]) -> Result<Option<Record<'_>>, HelloFault> {
+fn next_record(bytes: &[u8]) -> Result<Option<HelloRecord<'_>>, HelloFault> {
     if bytes.first().is_some_and(|kind| *kind != 22) {
         return Err(HelloFault::Unexpected("another record amid the hello"));
     }
@@ -91,7 +96,7 @@ fn next_record(bytes: &[u8]) -> Result<Option<Record<'_>>, HelloFault> {
     }
     let length = usize::from(length);
     let (fragment, rest) = body.split_at_checked(length).unwrap_or((body, &[]));
-    Ok(Some(Record {
+    Ok(Some(HelloRecord {
         length,
         fragment,
         rest,
@@ -135,7 +140,7 @@ fn check_legacy_version(body: Option<&[u8]>) -> Result<(), HelloFault> {
 }
 
 /// The whole message: borrowed when one record holds it, copied together when several do.
-fn message(bytes: &[u8], wire_bytes: usize, joined: usize) -> Message<'_> {
+fn message(bytes: &[u8], wire_bytes: usize, joined: usize) -> HelloMessage<'_> {
     let wire = bytes.get(..wire_bytes).unwrap_or(bytes);
     let body = if wire_bytes == RECORD_HEADER_BYTES + joined {
         Cow::Borrowed(
@@ -145,7 +150,7 @@ fn message(bytes: &[u8], wire_bytes: usize, joined: usize) -> Message<'_> {
     } else {
         Cow::Owned(join_fragments(wire, joined))
     };
-    Message { body, wire_bytes }
+    HelloMessage { body, wire_bytes }
 }
 
 fn join_fragments(mut wire: &[u8], joined: usize) -> Vec<u8> {
@@ -156,4 +161,110 @@ fn join_fragments(mut wire: &[u8], joined: usize) -> Vec<u8> {
     }
     whole.drain(..HANDSHAKE_HEADER_BYTES.min(whole.len()));
     whole
+}
+
+/// The client's fault in its first bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum HelloFault {
+    /// No TLS record begins so.
+    #[error("the first bytes are not TLS")]
+    NotTls,
+    /// The method of a plaintext HTTP request.
+    #[error("the client speaks plaintext HTTP")]
+    PlainHttp,
+    /// A hello in the format of SSLv2, whatever versions it offers (RFC 8446 appendix D.5).
+    #[error("the hello has the format of SSLv2")]
+    Sslv2,
+    /// No version from TLS 1.2 up is offered.
+    #[error("the newest version offered is {highest:#06x}, before TLS 1.2")]
+    VersionTooOld {
+        /// The newest version offered that is known, as on the wire: `0x0301` is TLS 1.0.
+        highest: u16,
+    },
+    /// TLS, but something else where the ClientHello belongs.
+    #[error("not a ClientHello: {0}")]
+    Unexpected(&'static str),
+    /// A field is cut short, empty where it must not be, or has bytes to spare.
+    #[error("the ClientHello does not parse: {0}")]
+    Malformed(&'static str),
+    /// Every field parses, but one says what it must not.
+    #[error("the ClientHello breaks a rule: {0}")]
+    Illegal(&'static str),
+    /// It renegotiates a connection that there is not (RFC 5746 section 3.6).
+    #[error("the ClientHello breaks a rule: renegotiation_info is not empty")]
+    Renegotiation,
+    /// A record whose header announces more than 2^14 bytes (RFC 8446 section 5.1).
+    #[error("a plaintext record of {0} bytes")]
+    RecordTooLarge(u16),
+    /// A handshake header that announces more than [`super::HELLO_BYTES_MAX`] bytes.
+    #[error("a ClientHello of {0} bytes")]
+    TooLarge(u32),
+}
+
+impl HelloFault {
+    /// The description of the fatal alert to answer with; none for who would not understand it.
+    ///
+    /// An SSLv2-format hello is answered, since those who still send one know TLS too.
+    pub fn alert(&self) -> Option<u8> {
+        match self {
+            Self::NotTls | Self::PlainHttp => None,
+            Self::Sslv2 | Self::VersionTooOld { .. } => Some(alert::PROTOCOL_VERSION),
+            Self::Unexpected(_) => Some(alert::UNEXPECTED_MESSAGE),
+            Self::Malformed(_) => Some(alert::DECODE_ERROR),
+            Self::Illegal(_) | Self::TooLarge(_) => Some(alert::ILLEGAL_PARAMETER),
+            Self::Renegotiation => Some(alert::HANDSHAKE_FAILURE),
+            Self::RecordTooLarge(_) => Some(alert::RECORD_OVERFLOW),
+        }
+    }
+}
+
+/// Request methods of HTTP/1 and the preface of HTTP/2, each with the space that follows it.
+const HTTP_METHODS: [&[u8]; 12] = [
+    b"GET ",
+    b"POST ",
+    b"HEAD ",
+    b"PUT ",
+    b"OPTIONS ",
+    b"CONNECT ",
+    b"PRI ",
+    b"DELETE ",
+    b"PATCH ",
+    b"TRACE ",
+    b"PROPFIND ",
+    b"REPORT ",
+];
+
+/// Whether a handshake record begins here; `None` while the bytes could still become one or a
+/// fault with a better name.
+pub(super) fn is_handshake(bytes: &[u8]) -> Result<Option<()>, HelloFault> {
+    match bytes {
+        [] | [20 | 21 | 23 | 24] => Ok(None),
+        [22, 3, ..] => Ok(Some(())),
+        // The version is to be ignored (RFC 8446 section 5.1), so the message's type decides.
+        [22, _, _, _, _, 1, ..] => Ok(Some(())),
+        [22] | [22, _] | [22, _, _] | [22, _, _, _] | [22, _, _, _, _] => Ok(None),
+        [20 | 21 | 23 | 24, 3, ..] => Err(HelloFault::Unexpected("another record type first")),
+        [b'A'..=b'Z', ..] => http(bytes),
+        [0x80..=0xff, ..] => sslv2(bytes),
+        _ => Err(HelloFault::NotTls),
+    }
+}
+
+fn http(bytes: &[u8]) -> Result<Option<()>, HelloFault> {
+    if HTTP_METHODS.iter().any(|method| bytes.starts_with(method)) {
+        return Err(HelloFault::PlainHttp);
+    }
+    if HTTP_METHODS.iter().any(|method| method.starts_with(bytes)) {
+        return Ok(None);
+    }
+    Err(HelloFault::NotTls)
+}
+
+/// Two bytes of length with the high bit set, message type 1, version 0.2 or 3.x.
+fn sslv2(bytes: &[u8]) -> Result<Option<()>, HelloFault> {
+    match bytes {
+        [_, _, 1, 3, ..] | [_, _, 1, 0, 2, ..] => Err(HelloFault::Sslv2),
+        [_] | [_, _] | [_, _, 1] | [_, _, 1, 0] => Ok(None),
+        _ => Err(HelloFault::NotTls),
+    }
 }

@@ -7,7 +7,7 @@ const EXTRA_BYTES_MAX: u16 = 16 * 1024;
 /// Sixteen hexadecimal digits fill 64 bits.
 const DIGITS_MAX: u8 = 16;
 
-/// Where the content of a message ends (RFC 9112 section 6.3).
+/// The end of a message's content (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ContentEnd {
     /// After this number of bytes; 0 if there is no content.
@@ -19,7 +19,7 @@ pub enum ContentEnd {
 /// Content that is being read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Content {
-    place: Place,
+    place: ContentPlace,
     bytes: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct Content {
 pub struct ContentFault;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Place {
+enum ContentPlace {
     /// This number of bytes of content.
     Length(u64),
     /// Content until the connection is closed.
@@ -54,10 +54,10 @@ impl Content {
     /// Content of which nothing was read.
     pub fn new(end: ContentEnd) -> Self {
         let place = match end {
-            ContentEnd::Length(0) => Place::Done,
-            ContentEnd::Length(bytes) => Place::Length(bytes),
-            ContentEnd::Chunked => Place::Size(0, 0),
-            ContentEnd::Close => Place::UntilClose,
+            ContentEnd::Length(0) => ContentPlace::Done,
+            ContentEnd::Length(bytes) => ContentPlace::Length(bytes),
+            ContentEnd::Chunked => ContentPlace::Size(0, 0),
+            ContentEnd::Close => ContentPlace::UntilClose,
         };
         Self { place, bytes: 0 }
     }
@@ -70,19 +70,19 @@ impl Content {
     /// Whether all of it was read.
     #[inline]
     pub fn is_done(&self) -> bool {
-        self.place == Place::Done
+        self.place == ContentPlace::Done
     }
 
     /// Whether the end of the connection completes it.
     pub fn may_end_by_close(&self) -> bool {
-        matches!(self.place, Place::Done | Place::UntilClose)
+        matches!(self.place, ContentPlace::Done | ContentPlace::UntilClose)
     }
 
     /// The number of bytes that are still to come, if it is known.
     pub fn bytes_left(&self) -> Option<u64> {
         match self.place {
-            Place::Length(left) => Some(left),
-            Place::Done => Some(0),
+            ContentPlace::Length(left) => Some(left),
+            ContentPlace::Done => Some(0),
             _ => None,
         }
     }
@@ -96,9 +96,11 @@ impl Content {
         while used < bytes.len() && !self.is_done() {
             let there = bytes.len() - used;
             used += match self.place {
-                Place::UntilClose => self.take(u64::MAX, there, |_| Place::UntilClose),
-                Place::Length(left) => self.take(left, there, Place::after_length),
-                Place::Data(left) => self.take(left, there, Place::after_data),
+                ContentPlace::UntilClose => {
+                    self.take(u64::MAX, there, |_| ContentPlace::UntilClose)
+                }
+                ContentPlace::Length(left) => self.take(left, there, ContentPlace::after_length),
+                ContentPlace::Data(left) => self.take(left, there, ContentPlace::after_data),
                 place => {
                     self.place = place.after(bytes[used])?;
                     1
@@ -108,7 +110,7 @@ impl Content {
         Ok(used)
     }
 
-    fn take(&mut self, left: u64, there: usize, next: fn(u64) -> Place) -> usize {
+    fn take(&mut self, left: u64, there: usize, next: fn(u64) -> ContentPlace) -> usize {
         let taken = usize::try_from(left).map_or(there, |left| left.min(there));
         self.bytes += taken as u64;
         self.place = next(left - taken as u64);
@@ -116,7 +118,7 @@ impl Content {
     }
 }
 
-impl Place {
+impl ContentPlace {
     fn after_length(left: u64) -> Self {
         match left {
             0 => Self::Done,

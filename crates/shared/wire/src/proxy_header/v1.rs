@@ -1,8 +1,6 @@
 //! Version 1: one line of text (section 2.1).
 
-use super::fault::ProxyFault;
-use super::header::{Addresses, Command, Header, Version, one_family};
-use super::tlv::Tlvs;
+use super::header::{Addresses, Command, Header, ProxyFault, Tlvs, Version, one_family};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -40,7 +38,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<(Header<'_>, usize)>, ProxyFau
     Ok(Some((header, line_bytes + 2)))
 }
 
-/// Where the CRLF stands. Neither half of it counts alone.
+/// The place of the CRLF. Neither half of it counts alone.
 fn line_end(bytes: &[u8]) -> Result<Option<usize>, ProxyFault> {
     let line = bytes.get(..LINE_BYTES_MAX).unwrap_or(bytes);
     match line.iter().position(|b| matches!(b, b'\r' | b'\n')) {

@@ -1,8 +1,7 @@
 //! Version 2: binary (section 2.2).
 
-use super::fault::ProxyFault;
+use super::header::{self, ProxyFault, Ssl, Tlvs, kind};
 use super::header::{Addresses, Command, Header, Version, one_family};
-use super::tlv::{self, Ssl, Tlvs, kind};
 use crate::cursor::Cursor;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -190,7 +189,7 @@ pub struct HeaderV2<'a> {
     pub alpn: Option<&'a [u8]>,
     /// The host name that the client asked for.
     pub authority: Option<&'a str>,
-    /// What names the connection, at most 128 bytes; more are not sent.
+    /// A name for the connection, at most 128 bytes; more are not sent.
     pub unique_id: Option<&'a [u8]>,
     pub tls: Option<ClientTls<'a>>,
     /// The client certificate for hitch's field 0xe0, in the form that its receiver wants
@@ -259,7 +258,7 @@ impl HeaderV2<'_> {
         }
         let unique_id = self
             .unique_id
-            .map(|id| id.get(..tlv::UNIQUE_ID_BYTES_MAX).unwrap_or(id));
+            .map(|id| id.get(..header::UNIQUE_ID_BYTES_MAX).unwrap_or(id));
         append_some(kind::ALPN, self.alpn, out)?;
         append_some(kind::AUTHORITY, self.authority.map(str::as_bytes), out)?;
         append_some(kind::UNIQUE_ID, unique_id, out)?;

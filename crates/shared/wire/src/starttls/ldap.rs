@@ -41,7 +41,7 @@ pub(super) struct Ldap {
     sides: Sides,
     has_client_tls: bool,
     has_server_tls: bool,
-    /// What the client sends is for the server.
+    /// The client's bytes are for the server.
     has_begun: bool,
     client: Vec<u8>,
     answer: Vec<u8>,
@@ -68,7 +68,7 @@ impl Ldap {
 
     fn take_messages(&mut self, out: &mut Output) {
         while out.goes_on() && self.is_before_tls() && !self.has_begun {
-            let message = match Message::read(&self.client) {
+            let message = match LdapMessage::read(&self.client) {
                 Ok(Some(message)) => message,
                 Ok(None) => return,
                 Err(what) => {
@@ -147,7 +147,7 @@ impl Steps for Ldap {
             return out.to_client.extend_from_slice(bytes);
         }
         self.answer.extend_from_slice(bytes);
-        let message = match Message::read(&self.answer) {
+        let message = match LdapMessage::read(&self.answer) {
             Ok(Some(message)) => message,
             Ok(None) => return,
             Err(_) => {
@@ -210,7 +210,7 @@ impl Steps for Ldap {
     }
 }
 
-struct Message<'a> {
+struct LdapMessage<'a> {
     /// The bytes of the number that its answer repeats.
     id: &'a [u8],
     /// The tag of the operation, and what is in it.
@@ -220,7 +220,7 @@ struct Message<'a> {
     bytes: usize,
 }
 
-impl<'a> Message<'a> {
+impl<'a> LdapMessage<'a> {
     /// The first message of these bytes; `None` = it is not yet whole.
     fn read(bytes: &'a [u8]) -> Result<Option<Self>, &'static str> {
         if bytes.first().is_some_and(|tag| *tag != SEQUENCE) {
@@ -312,7 +312,7 @@ fn response(id: &[u8], tag: u8, code: u8, words: &str, name: Option<&[u8]>) -> V
     envelope(id, &element(tag, &content))
 }
 
-/// What a server says when it ends a connection (RFC 4511 section 4.4.1).
+/// A server's notice that it ends a connection (RFC 4511 section 4.4.1).
 fn notice(code: u8, words: &str) -> Vec<u8> {
     response(
         &[0],

@@ -18,15 +18,15 @@ use super::words::{Framing, Words};
 /// The longest line, in bytes: RFC 9051 section 4 advises 8,000 octets, SMTP needs 512.
 const LINE_BYTES_MAX: usize = 8 << 10;
 
-/// What may wait for a reply, the longest reply that is rewritten, and what is answered at once, in
-/// bytes.
+/// The limit for lines that wait for a reply, for a reply that is rewritten, and for answers at
+/// once, in bytes.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
 /// Commands refused for want of TLS before the connection is closed.
 const REFUSALS_MAX: usize = 10;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Phase {
+enum LinesPhase {
     /// Ours, before TLS: its greeting, the reply to our hello, that to our request.
     Greeting,
     Hello,
@@ -35,9 +35,9 @@ enum Phase {
     Open,
 }
 
-/// What the next reply of the server is for.
+/// The purpose of the server's next reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Expected {
+enum ExpectedReply {
     Greeting,
     Capabilities,
     Other,
@@ -52,20 +52,20 @@ pub(super) struct Lines {
     own_name: String,
     /// The name that a client is told in a greeting of our own.
     greeting_name: String,
-    phase: Phase,
+    phase: LinesPhase,
     has_client_tls: bool,
-    /// What has come and is not yet worked on.
+    /// Bytes that have come and are not yet worked on.
     client: VecDeque<u8>,
     server: VecDeque<u8>,
-    expected: Option<Expected>,
-    /// Of the command that is answered, where commands have one.
+    expected: Option<ExpectedReply>,
+    /// The tag of the command that is answered, where commands have one.
     tag: Vec<u8>,
     /// The code of the reply that is not yet whole.
     code: Option<Vec<u8>>,
     is_dotted: bool,
     /// It, as far as it has come, if it is to be rewritten or judged.
     reply: Vec<u8>,
-    /// What the server has said before TLS since it was last given a command: words without end are
+    /// The server's bytes before TLS since it was last given a command: words without end are
     /// refused, also where they are passed on.
     said_bytes: usize,
     refusals: usize,
@@ -74,9 +74,9 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn new(words: &'static Words, sides: Sides, names: HostNames<'_>) -> Self {
         let phase = if sides.back {
-            Phase::Greeting
+            LinesPhase::Greeting
         } else {
-            Phase::Open
+            LinesPhase::Open
         };
         Self {
             words,
@@ -87,7 +87,7 @@ impl Lines {
             has_client_tls: false,
             client: VecDeque::new(),
             server: VecDeque::new(),
-            expected: Some(Expected::Greeting),
+            expected: Some(ExpectedReply::Greeting),
             tag: Vec::new(),
             code: None,
             is_dotted: false,
@@ -118,7 +118,7 @@ impl Lines {
     /// TLS by a server that gets plaintext.
     fn may_relay(&self) -> bool {
         let is_lasting = self.sides.front.is_some() && self.words.lasting.is_some();
-        self.phase == Phase::Open && !self.is_before_tls() && !is_lasting
+        self.phase == LinesPhase::Open && !self.is_before_tls() && !is_lasting
     }
 
     /// Ends the rewriting, with all that waits.
@@ -143,7 +143,7 @@ impl Lines {
     fn take_commands(&mut self, out: &mut Output) {
         let (before, mut answered) = (out.to_client.len(), 0);
         while out.goes_on()
-            && self.phase == Phase::Open
+            && self.phase == LinesPhase::Open
             && self.expected.is_none()
             && answered <= HELD_BYTES_MAX
         {
@@ -210,9 +210,9 @@ impl Lines {
         } else if has_literal && self.must_use_tls() {
             self.refuse_client(Fault::ClientMalformed("a literal before TLS"), out);
         } else if is_one_of(words.capabilities) && !has_literal {
-            self.pass_command(line, Expected::Capabilities, out);
+            self.pass_command(line, ExpectedReply::Capabilities, out);
         } else if is_one_of(words.free) && !has_literal {
-            self.pass_command(line, Expected::Other, out);
+            self.pass_command(line, ExpectedReply::Other, out);
         } else if self.must_use_tls() {
             self.refusals += 1;
             self.answer(words.refusal, out);
@@ -222,7 +222,7 @@ impl Lines {
         } else if let Some(login) = words.lasting
             && !(self.is_before_tls() && is_command(&command, login))
         {
-            self.pass_command(line, Expected::Other, out);
+            self.pass_command(line, ExpectedReply::Other, out);
         } else {
             out.to_server.extend_from_slice(line);
             self.relay(out);
@@ -240,7 +240,7 @@ impl Lines {
         out.next = Next::StartClientTls;
     }
 
-    fn pass_command(&mut self, line: &[u8], expected: Expected, out: &mut Output) {
+    fn pass_command(&mut self, line: &[u8], expected: ExpectedReply, out: &mut Output) {
         self.expected = Some(expected);
         self.said_bytes = 0;
         out.to_server.extend_from_slice(line);
@@ -267,11 +267,11 @@ impl Lines {
     // From the server.
 
     fn take_replies(&mut self, out: &mut Output) {
-        while out.goes_on() && self.phase != Phase::Tls {
+        while out.goes_on() && self.phase != LinesPhase::Tls {
             let Some(line) = take_line(&mut self.server) else {
                 break;
             };
-            if self.expected == Some(Expected::Greeting) || self.is_before_tls() {
+            if self.expected == Some(ExpectedReply::Greeting) || self.is_before_tls() {
                 self.said_bytes += line.len();
             }
             if let Some(what) = self.malformation(&line) {
@@ -283,10 +283,10 @@ impl Lines {
                 continue;
             };
             let is_final = self.is_final(&line, expected);
-            let is_list = expected == Expected::Capabilities
-                || expected == Expected::Greeting && self.words.greets_again;
+            let is_list = expected == ExpectedReply::Capabilities
+                || expected == ExpectedReply::Greeting && self.words.greets_again;
             let is_collected = is_list && self.words.framing != Framing::Tagged;
-            if self.phase == Phase::Open && !is_collected {
+            if self.phase == LinesPhase::Open && !is_collected {
                 out.to_client.append(&mut self.lists().edited(line));
             } else {
                 self.reply.extend_from_slice(&line);
@@ -311,15 +311,15 @@ impl Lines {
 
     fn fail_server(&self, what: &'static str, out: &mut Output) {
         // Before, another server may greet the client.
-        if self.phase == Phase::Open {
+        if self.phase == LinesPhase::Open {
             out.to_client.append(&mut self.unavailable());
         }
         out.next = Next::Fail(Fault::ServerMalformed(what));
     }
 
-    /// Why no server of the protocol sends this line here, if that is so.
+    /// The reason why no server of the protocol sends this line here, if it is so.
     fn malformation(&self, line: &[u8]) -> Option<&'static str> {
-        if self.phase != Phase::Open && has_stray(line) {
+        if self.phase != LinesPhase::Open && has_stray(line) {
             return Some("a CR or NUL within a line");
         }
         let code = self.code.as_ref().filter(|_| self.words.has_one_code)?;
@@ -331,12 +331,12 @@ impl Lines {
     /// Goes on behind a whole reply.
     fn replied(&mut self, reply: Vec<u8>, out: &mut Output) {
         match self.phase {
-            Phase::Open => {
+            LinesPhase::Open => {
                 out.to_client.append(&mut self.lists().relisted(&reply));
                 self.take_commands(out);
             }
-            Phase::Greeting => self.greeted(reply, out),
-            Phase::Hello => {
+            LinesPhase::Greeting => self.greeted(reply, out),
+            LinesPhase::Hello => {
                 let mut offered = reply.split(|byte| *byte == b'\n');
                 if !reply.starts_with(b"2") {
                     out.next = Next::Fail(refusal(&reply));
@@ -346,7 +346,7 @@ impl Lines {
                     out.next = Next::Fail(Fault::ServerWithoutTls(self.words.request.0));
                 }
             }
-            Phase::Request => {
+            LinesPhase::Request => {
                 let last = last_line(&reply);
                 let good = self.words.request.1.as_bytes();
                 if !begins(last, good) {
@@ -355,11 +355,11 @@ impl Lines {
                     let what = "bytes behind its answer to the request for TLS";
                     out.next = Next::Fail(Fault::ServerMalformed(what));
                 } else {
-                    self.phase = Phase::Tls;
+                    self.phase = LinesPhase::Tls;
                     out.next = Next::StartServerTls;
                 }
             }
-            Phase::Tls => {}
+            LinesPhase::Tls => {}
         }
     }
 
@@ -368,35 +368,35 @@ impl Lines {
         let mut good = self.words.greetings.iter();
         if self.words.framing == Framing::Codes && last.starts_with(b"1") {
             // It will be ready in a while (RFC 959 section 5.4).
-            self.expected = Some(Expected::Greeting);
+            self.expected = Some(ExpectedReply::Greeting);
         } else if !good.any(|good| begins(last, good.as_bytes())) {
             out.next = Next::Fail(refusal(last));
         } else {
             match self.words.hello {
                 None => self.request_tls(out),
                 Some(hello) => {
-                    self.phase = Phase::Hello;
+                    self.phase = LinesPhase::Hello;
                     let hello = format!("{hello} {}", self.own_name);
-                    self.say(&hello, Expected::Capabilities, out);
+                    self.say(&hello, ExpectedReply::Capabilities, out);
                 }
             }
         }
     }
 
     fn request_tls(&mut self, out: &mut Output) {
-        self.phase = Phase::Request;
+        self.phase = LinesPhase::Request;
         self.tag = b"starttls".to_vec();
-        self.say(self.words.request.0, Expected::Other, out);
+        self.say(self.words.request.0, ExpectedReply::Other, out);
     }
 
-    fn say(&mut self, words: &str, expected: Expected, out: &mut Output) {
+    fn say(&mut self, words: &str, expected: ExpectedReply, out: &mut Output) {
         self.expected = Some(expected);
         out.to_server.extend_from_slice(words.as_bytes());
         out.to_server.extend_from_slice(b"\r\n");
     }
 
     /// Whether the reply ends with this line.
-    fn is_final(&mut self, line: &[u8], expected: Expected) -> bool {
+    fn is_final(&mut self, line: &[u8], expected: ExpectedReply) -> bool {
         let text = line.trim_ascii_end();
         if self.is_dotted {
             return text == b".";
@@ -412,11 +412,11 @@ impl Lines {
                 !self.is_dotted
             }
             Framing::Pop3 => {
-                self.is_dotted = expected == Expected::Capabilities && begins(text, b"+OK");
+                self.is_dotted = expected == ExpectedReply::Capabilities && begins(text, b"+OK");
                 !self.is_dotted
             }
             Framing::Tagged => {
-                expected == Expected::Greeting
+                expected == ExpectedReply::Greeting
                     || text
                         .strip_prefix(&self.tag[..])
                         .is_some_and(|rest| rest.starts_with(b" "))
@@ -442,15 +442,15 @@ impl Steps for Lines {
     fn client_tls_up(&mut self, out: &mut Output) {
         self.has_client_tls = true;
         if self.words.greets_again {
-            self.say(self.words.capabilities[0], Expected::Capabilities, out);
+            self.say(self.words.capabilities[0], ExpectedReply::Capabilities, out);
         }
         self.go_on_under_tls(out);
     }
 
     fn server_tls_up(&mut self, out: &mut Output) {
-        self.phase = Phase::Open;
+        self.phase = LinesPhase::Open;
         if self.words.greets_again {
-            self.expected = Some(Expected::Greeting);
+            self.expected = Some(ExpectedReply::Greeting);
         } else {
             let greeting = self.words.greeting.replace("{}", &self.greeting_name) + "\r\n";
             out.to_client.extend_from_slice(greeting.as_bytes());
@@ -459,7 +459,7 @@ impl Steps for Lines {
     }
 
     fn server_connected(&mut self, _out: &mut Output) {
-        if self.phase != Phase::Open {
+        if self.phase != LinesPhase::Open {
             let names = HostNames {
                 own: &self.own_name,
                 server: Some(&self.greeting_name),

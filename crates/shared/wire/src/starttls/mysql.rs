@@ -20,17 +20,13 @@
 //! Base, "Connection".
 
 mod check;
-mod fault;
-mod greeting;
-mod login;
 mod packet;
 
-use greeting::Greeting;
-use login::Login;
-use packet::{ERROR, MORE_DATA, NEXT_FACTOR, OK, Peer, SWITCH};
+use packet::{
+    ERROR, Greeting, Login, LoginRefusal, MORE_DATA, NEXT_FACTOR, OK, PacketPeer, SWITCH,
+};
 
 pub use check::{Check, CheckStep};
-use fault::Refusal;
 
 use super::step::{Next, Output, PasswordTask, Policy, Sides, Steps};
 
@@ -40,7 +36,7 @@ const REMEMBERED: &[u8] = &[MORE_DATA, 3];
 const PASSWORD_WANTED: &[u8] = &[MORE_DATA, 4];
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stage {
+enum LoginStage {
     Greeting,
     /// The client's request for TLS or its login comes.
     Request,
@@ -50,15 +46,15 @@ enum Stage {
     Login,
     /// The handshake with the server; the login is held.
     ServerTls,
-    Exchange(Turn),
+    Exchange(LoginTurn),
     /// A task is being done.
-    Password(Answer),
+    Password(PasswordPath),
     Over,
 }
 
 /// Whose packet comes next. The server may send more at any time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Turn {
+enum LoginTurn {
     Client,
     /// The client's packet will be encrypted for our key.
     ClientEncrypts,
@@ -66,7 +62,7 @@ enum Turn {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Answer {
+enum PasswordPath {
     ToServer,
     /// It is mixed with the scramble.
     MixedToServer,
@@ -104,9 +100,9 @@ pub(super) struct Mysql {
     /// There is no client whose login could be waited for: the server is asked for TLS at once.
     is_alone: bool,
     is_server_local: bool,
-    client: Peer,
-    server: Peer,
-    stage: Stage,
+    client: PacketPeer,
+    server: PacketPeer,
+    stage: LoginStage,
     is_greeted: bool,
     is_client_tls: bool,
     has_factors: bool,
@@ -129,9 +125,9 @@ impl Mysql {
             sides,
             is_alone: false,
             is_server_local: false,
-            client: Peer::default(),
-            server: Peer::default(),
-            stage: Stage::Greeting,
+            client: PacketPeer::default(),
+            server: PacketPeer::default(),
+            stage: LoginStage::Greeting,
             is_greeted: false,
             is_client_tls: false,
             has_factors: false,
@@ -153,7 +149,7 @@ impl Mysql {
     }
 
     /// Goes on as far as the packets that are there allow.
-    fn advance(&mut self, before: Result<(), Refusal>, out: &mut Output) {
+    fn advance(&mut self, before: Result<(), LoginRefusal>, out: &mut Output) {
         let mut step = before.map(|()| true);
         while matches!(step, Ok(true)) && out.goes_on() {
             step = self.step(out);
@@ -165,60 +161,65 @@ impl Mysql {
                 self.client.put(&self.refusal, &mut out.to_client);
             }
             out.fail(refusal.fault(), b"");
-            self.stage = Stage::Over;
+            self.stage = LoginStage::Over;
         }
         if out.next == Next::Relay {
             out.to_client.extend(self.server.rest());
             out.to_server.extend(self.client.rest());
-            self.stage = Stage::Over;
+            self.stage = LoginStage::Over;
         }
     }
 
     /// Takes a packet; `false` = none is there that may come now.
-    fn step(&mut self, out: &mut Output) -> Result<bool, Refusal> {
+    fn step(&mut self, out: &mut Output) -> Result<bool, LoginRefusal> {
         let (takes_server, takes_client) = match self.stage {
-            Stage::Greeting | Stage::Exchange(Turn::Server) => (true, false),
-            Stage::Request | Stage::Login | Stage::Exchange(_) => (true, true),
-            Stage::ClientTls | Stage::ServerTls | Stage::Password(_) | Stage::Over => {
-                (false, false)
-            }
+            LoginStage::Greeting | LoginStage::Exchange(LoginTurn::Server) => (true, false),
+            LoginStage::Request | LoginStage::Login | LoginStage::Exchange(_) => (true, true),
+            LoginStage::ClientTls
+            | LoginStage::ServerTls
+            | LoginStage::Password(_)
+            | LoginStage::Over => (false, false),
         };
-        if takes_server && let Some(payload) = self.server.take().map_err(Refusal::of_server)? {
+        if takes_server
+            && let Some(payload) = self.server.take().map_err(LoginRefusal::of_server)?
+        {
             self.server_said(payload, out)?;
             return Ok(true);
         }
-        if takes_client && let Some(payload) = self.client.take().map_err(Refusal::of_client)? {
+        if takes_client
+            && let Some(payload) = self.client.take().map_err(LoginRefusal::of_client)?
+        {
             self.client_said(payload, out)?;
             return Ok(true);
         }
         Ok(false)
     }
 
-    fn server_said(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), Refusal> {
+    fn server_said(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), LoginRefusal> {
         match self.stage {
-            Stage::Greeting => self.greet(payload, out),
-            Stage::Exchange(_) => {
+            LoginStage::Greeting => self.greet(payload, out),
+            LoginStage::Exchange(_) => {
                 self.server_authenticates(payload, out);
                 Ok(())
             }
             // Before the login nothing but an error may come: the server gave up waiting. Its TLS
             // has not begun then, so that nothing more can be relayed.
             _ if payload.first() == Some(&ERROR) && self.sides.back => {
-                Err(Refusal::ServerRefused(payload))
+                Err(LoginRefusal::ServerRefused(payload))
             }
             _ if payload.first() == Some(&ERROR) => {
                 self.client.put(&payload, &mut out.to_client);
                 out.next = Next::Relay;
                 Ok(())
             }
-            _ => Err(Refusal::ServerPacket),
+            _ => Err(LoginRefusal::ServerPacket),
         }
     }
 
-    fn client_said(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), Refusal> {
+    fn client_said(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), LoginRefusal> {
         match self.stage {
-            Stage::Request => self.client_opens(payload, out),
-            Stage::Login => self.client_logs_in(payload, out),
+            LoginStage::Request => self.client_opens(payload, out),
+            LoginStage::Login => self.client_logs_in(payload, out),
             _ => {
                 self.client_authenticates(payload, out);
                 Ok(())
@@ -226,10 +227,10 @@ impl Mysql {
         }
     }
 
-    fn greet(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), Refusal> {
+    fn greet(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), LoginRefusal> {
         let greeting = Greeting::parse(payload)?;
         if self.sides.back && !greeting.offers_tls() {
-            return Err(Refusal::ServerWithoutTls);
+            return Err(LoginRefusal::ServerWithoutTls);
         }
         if self.is_alone {
             return self.ask_for_tls(&check::request(true), out);
@@ -238,39 +239,39 @@ impl Mysql {
         let payload = greeting.offering_tls(self.sides.front.is_some());
         self.client.put(&payload, &mut out.to_client);
         self.is_greeted = true;
-        self.stage = Stage::Request;
+        self.stage = LoginStage::Request;
         Ok(())
     }
 
-    fn client_opens(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), Refusal> {
-        let is_request = login::capabilities(&payload).map(|bits| bits & login::TLS != 0);
+    fn client_opens(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), LoginRefusal> {
+        let is_request = packet::capabilities(&payload).map(|bits| bits & packet::TLS != 0);
         match self.sides.front {
             Some(_) if is_request == Ok(true) => {
-                if payload.len() != login::REQUEST_BYTES {
-                    return Err(Refusal::ClientPacket);
+                if payload.len() != packet::REQUEST_BYTES {
+                    return Err(LoginRefusal::ClientPacket);
                 }
-                self.stage = Stage::ClientTls;
+                self.stage = LoginStage::ClientTls;
                 // Only here does the client not wait for an answer before it sends its hello.
                 out.next = Next::ClientTlsBegun(self.client.rest());
                 Ok(())
             }
-            Some(Policy::Required) => Err(is_request.err().unwrap_or(Refusal::PlainClient)),
+            Some(Policy::Required) => Err(is_request.err().unwrap_or(LoginRefusal::PlainClient)),
             Some(Policy::Optional) if !self.sides.back => {
                 self.server.put(&payload, &mut out.to_server);
                 out.next = Next::Relay;
                 Ok(())
             }
             // It was not offered.
-            None if is_request? => Err(Refusal::ClientPacket),
+            None if is_request? => Err(LoginRefusal::ClientPacket),
             Some(Policy::Optional) | None => self.client_logs_in(payload, out),
         }
     }
 
-    fn client_logs_in(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), Refusal> {
+    fn client_logs_in(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), LoginRefusal> {
         let login = Login::parse(&payload)?;
         self.plugin = Plugin::of(&login.plugin);
-        self.has_factors = login.capabilities & login::FACTORS != 0;
-        let mut payload = login::with_tls(payload, self.sides.back);
+        self.has_factors = login.capabilities & packet::FACTORS != 0;
+        let mut payload = packet::with_tls(payload, self.sides.back);
         // The login itself has the answer that `sha256_password` would give to a request.
         if self.plugin == Plugin::Sha256 {
             let key_request = self.plugin.key_request();
@@ -278,7 +279,7 @@ impl Mysql {
                 payload = login.with_answer(&payload, key_request);
                 self.password = Some(login.answer);
             } else if self.decrypts_for_server() && login.answer == [key_request] {
-                return Err(Refusal::Password);
+                return Err(LoginRefusal::Password);
             }
         }
         if !self.sides.back {
@@ -286,24 +287,24 @@ impl Mysql {
             return Ok(());
         }
         // Servers keep the capabilities of the request, not those of the login.
-        self.ask_for_tls(&payload[..login::REQUEST_BYTES], out)?;
+        self.ask_for_tls(&payload[..packet::REQUEST_BYTES], out)?;
         self.login = payload;
         Ok(())
     }
 
-    fn ask_for_tls(&mut self, request: &[u8], out: &mut Output) -> Result<(), Refusal> {
+    fn ask_for_tls(&mut self, request: &[u8], out: &mut Output) -> Result<(), LoginRefusal> {
         if !self.server.rest().is_empty() {
-            return Err(Refusal::ServerPacket);
+            return Err(LoginRefusal::ServerPacket);
         }
         self.server.put(request, &mut out.to_server);
-        self.stage = Stage::ServerTls;
+        self.stage = LoginStage::ServerTls;
         out.next = Next::StartServerTls;
         Ok(())
     }
 
     fn send_login(&mut self, login: &[u8], out: &mut Output) {
         self.server.put(login, &mut out.to_server);
-        self.stage = Stage::Exchange(Turn::Server);
+        self.stage = LoginStage::Exchange(LoginTurn::Server);
         // Both have TLS: all that follows is the same on both sides.
         if self.is_client_tls && self.sides.back {
             out.next = Next::Relay;
@@ -313,7 +314,7 @@ impl Mysql {
     fn server_authenticates(&mut self, payload: Vec<u8>, out: &mut Output) {
         let password = self.password.take();
         self.is_password_due = false;
-        let mut turn = Turn::Client;
+        let mut turn = LoginTurn::Client;
         match payload.first() {
             Some(&(OK | ERROR)) => out.next = Next::Relay,
             Some(&SWITCH) => self.switch_plugin(&payload),
@@ -321,7 +322,7 @@ impl Mysql {
             Some(&MORE_DATA) => match password {
                 Some(password) => return self.encrypt(&payload[1..], password, out),
                 None if self.plugin == Plugin::CachingSha2 && payload == REMEMBERED => {
-                    turn = Turn::Server;
+                    turn = LoginTurn::Server;
                 }
                 None => {
                     let is_wanted = payload == PASSWORD_WANTED;
@@ -331,13 +332,13 @@ impl Mysql {
             _ => {}
         }
         self.client.put(&payload, &mut out.to_client);
-        self.stage = Stage::Exchange(turn);
+        self.stage = LoginStage::Exchange(turn);
     }
 
     /// Both kinds of packet name a plugin and have its first data, here a scramble with a NUL.
     fn switch_plugin(&mut self, payload: &[u8]) {
         let mut cursor = crate::cursor::Cursor::new(&payload[1..]);
-        self.plugin = Plugin::of(login::last_text(&mut cursor));
+        self.plugin = Plugin::of(packet::last_text(&mut cursor));
         self.is_password_due = self.plugin == Plugin::Sha256;
         if self.plugin != Plugin::Other {
             let data = cursor.rest();
@@ -348,9 +349,13 @@ impl Mysql {
     fn client_authenticates(&mut self, payload: Vec<u8>, out: &mut Output) {
         let is_password_due = std::mem::take(&mut self.is_password_due);
         let turn = self.stage;
-        self.stage = Stage::Exchange(Turn::Server);
-        if turn == Stage::Exchange(Turn::ClientEncrypts) {
-            self.start(PasswordTask::Decrypt(payload), Answer::MixedToServer, out);
+        self.stage = LoginStage::Exchange(LoginTurn::Server);
+        if turn == LoginStage::Exchange(LoginTurn::ClientEncrypts) {
+            self.start(
+                PasswordTask::Decrypt(payload),
+                PasswordPath::MixedToServer,
+                out,
+            );
         } else if is_password_due && self.encrypts_for_server() && self.is_password(&payload) {
             let request = [self.plugin.key_request()];
             self.server.put(&request, &mut out.to_server);
@@ -359,7 +364,7 @@ impl Mysql {
             && self.decrypts_for_server()
             && payload == [self.plugin.key_request()]
         {
-            self.start(PasswordTask::OwnKey, Answer::ToClient, out);
+            self.start(PasswordTask::OwnKey, PasswordPath::ToClient, out);
         } else {
             self.server.put(&payload, &mut out.to_server);
         }
@@ -385,50 +390,50 @@ impl Mysql {
         mix(&mut password, &self.scramble);
         let key = key.to_vec();
         let task = PasswordTask::Encrypt { key, password };
-        self.start(task, Answer::ToServer, out);
+        self.start(task, PasswordPath::ToServer, out);
     }
 
-    fn start(&mut self, task: PasswordTask, answer: Answer, out: &mut Output) {
-        self.stage = Stage::Password(answer);
+    fn start(&mut self, task: PasswordTask, answer: PasswordPath, out: &mut Output) {
+        self.stage = LoginStage::Password(answer);
         out.next = Next::Password(task);
     }
 
     fn send_result(&mut self, mut bytes: Vec<u8>, out: &mut Output) {
-        let Stage::Password(answer) = self.stage else {
+        let LoginStage::Password(answer) = self.stage else {
             unreachable!("the task was given");
         };
         let turn = match answer {
-            Answer::ToClient => {
+            PasswordPath::ToClient => {
                 bytes.insert(0, MORE_DATA);
                 self.client.put(&bytes, &mut out.to_client);
-                Turn::ClientEncrypts
+                LoginTurn::ClientEncrypts
             }
-            Answer::MixedToServer | Answer::ToServer => {
-                if answer == Answer::MixedToServer {
+            PasswordPath::MixedToServer | PasswordPath::ToServer => {
+                if answer == PasswordPath::MixedToServer {
                     mix(&mut bytes, &self.scramble);
                 }
                 self.server.put(&bytes, &mut out.to_server);
-                Turn::Server
+                LoginTurn::Server
             }
         };
-        self.stage = Stage::Exchange(turn);
+        self.stage = LoginStage::Exchange(turn);
     }
 }
 
 impl Steps for Mysql {
     fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
-        let received = self.client.receive(bytes).map_err(Refusal::of_client);
+        let received = self.client.receive(bytes).map_err(LoginRefusal::of_client);
         self.advance(received, out);
     }
 
     fn server_sent(&mut self, bytes: &[u8], out: &mut Output) {
-        let received = self.server.receive(bytes).map_err(Refusal::of_server);
+        let received = self.server.receive(bytes).map_err(LoginRefusal::of_server);
         self.advance(received, out);
     }
 
     fn client_tls_up(&mut self, _: &mut Output) {
         self.is_client_tls = true;
-        self.stage = Stage::Login;
+        self.stage = LoginStage::Login;
     }
 
     fn server_tls_up(&mut self, out: &mut Output) {
@@ -438,7 +443,7 @@ impl Steps for Mysql {
     }
 
     fn password_done(&mut self, result: Option<Vec<u8>>, out: &mut Output) {
-        let result = result.ok_or(Refusal::Password);
+        let result = result.ok_or(LoginRefusal::Password);
         let done = result.map(|bytes| self.send_result(bytes, out));
         self.advance(done, out);
     }
@@ -448,12 +453,12 @@ impl Steps for Mysql {
     }
 
     fn server_connected(&mut self, out: &mut Output) {
-        self.server = Peer::default();
+        self.server = PacketPeer::default();
         // The client answers the greeting of the server before this one.
         let goes_on = if self.is_greeted {
-            Err(Refusal::ServerLost)
+            Err(LoginRefusal::ServerLost)
         } else {
-            self.stage = Stage::Greeting;
+            self.stage = LoginStage::Greeting;
             Ok(())
         };
         self.advance(goes_on, out);
@@ -462,7 +467,7 @@ impl Steps for Mysql {
     fn unavailable(&self) -> Vec<u8> {
         let mut words = Vec::new();
         if self.refusal.is_empty() {
-            let packet = fault::packet(fault::NO_SERVER, self.is_greeted);
+            let packet = packet::error_packet(packet::NO_SERVER, self.is_greeted);
             self.client.write(&packet, &mut words);
         } else {
             self.client.write(&self.refusal, &mut words);
@@ -476,7 +481,10 @@ impl Steps for Mysql {
     }
 
     fn expects_server(&self) -> bool {
-        matches!(self.stage, Stage::Greeting | Stage::Exchange(Turn::Server))
+        matches!(
+            self.stage,
+            LoginStage::Greeting | LoginStage::Exchange(LoginTurn::Server)
+        )
     }
 
     fn is_holding(&self) -> bool {
@@ -484,7 +492,7 @@ impl Steps for Mysql {
     }
 
     fn is_login_due(&self) -> bool {
-        self.stage == Stage::Login
+        self.stage == LoginStage::Login
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Postgres {
     server: Server,
     client: Vec<u8>,
     answer: Vec<u8>,
-    /// What the client sends is for the server.
+    /// The client's bytes are for the server.
     has_begun: bool,
     /// It was a request to cancel a query, and nothing else passes.
     has_cancelled: bool,
@@ -307,12 +307,12 @@ fn error(code: &str, message: &str) -> Vec<u8> {
     [b"E", &length.to_be_bytes()[..], fields.as_bytes()].concat()
 }
 
-/// What a client is told that could not log in, with its remedies as a hint.
+/// The message for a client that could not log in, with its remedies as a hint.
 const BOUND_ELSEWHERE: &str = "channel binding is impossible: this proxy shows another certificate \
     than the server\0HConnect with channel_binding=disable, or have the proxy (Lariat) show the \
     server's own certificate, or reach the server without TLS.";
 
-/// What an ErrorResponse says; one of before version 3 is text alone.
+/// The message of an ErrorResponse; one of before version 3 is text alone.
 fn message(fields: &[u8]) -> &[u8] {
     let mut fields = fields.split(|byte| *byte == 0);
     let message = fields.find_map(|field| field.strip_prefix(b"M"));

@@ -1,4 +1,5 @@
-//! What every dialog takes and gives: the sides that speak STARTTLS, and what is to be done next.
+//! The input and output of every dialog: the sides that speak STARTTLS, and what is to be done
+//! next.
 
 use std::fmt;
 
@@ -30,15 +31,15 @@ pub struct HostNames<'a> {
     pub server: Option<&'a str>,
 }
 
-/// What came of a call: bytes that go out now, in plaintext or in the TLS that is up on that side,
-/// and what is to be done behind them.
+/// The outcome of a call: bytes that go out now, in plaintext or in the TLS that is up on that
+/// side, and what is to be done behind them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
     pub to_client: Vec<u8>,
     /// To the server. If none is connected yet, one has to be; what the client's bytes led to waits
     /// for TLS to the server, if that is asked for.
     pub to_server: Vec<u8>,
-    /// What comes behind these bytes.
+    /// The step behind these bytes.
     pub next: Next,
 }
 
@@ -72,8 +73,8 @@ pub enum Next {
     Fail(Fault),
 }
 
-/// What is to be done with a password that the server or the client wants encrypted, always by
-/// RSA-OAEP with SHA-1.
+/// The work on a password that the server or the client wants encrypted, always by RSA-OAEP with
+/// SHA-1.
 #[derive(Clone, PartialEq)]
 pub enum PasswordTask {
     Encrypt {
@@ -189,11 +190,11 @@ pub(super) trait Steps {
     fn server_is_secured(&mut self) {}
     /// The server's TLS is about to be up, and its certificate is not the one that the client got.
     fn server_has_other_certificate(&mut self) {}
-    /// What became of [`Next::Password`], which only a dialog that gave it must expect.
+    /// Takes the result of [`Next::Password`], which only a dialog that gave it must expect.
     fn password_done(&mut self, _result: Option<Vec<u8>>, _out: &mut Output) {}
     /// Whether the server is on a Unix socket.
     fn server_is_local(&mut self, _is_local: bool) {}
-    /// What the client is told if no server can be reached.
+    /// The bytes for the client if no server can be reached.
     fn unavailable(&self) -> Vec<u8>;
     /// Whether the client was told that it must use TLS first.
     fn has_refused(&self) -> bool;

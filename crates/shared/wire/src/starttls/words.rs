@@ -56,9 +56,9 @@ pub(super) struct Words {
     /// Our own greeting of a client whose server has greeted before TLS; `{}` = a name. Empty where
     /// the server greets again.
     pub(super) greeting: &'static str,
-    /// What a client of the protocol sends to see whether there is TLS, before its own name.
+    /// A client's first words in the protocol, before its own name, to see whether there is TLS.
     pub(super) hello: Option<&'static str>,
-    /// What it sends to ask for TLS, and how a good answer begins.
+    /// A client's request for TLS, and how a good answer begins.
     pub(super) request: (&'static str, &'static str),
 }
 

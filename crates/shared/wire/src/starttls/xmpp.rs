@@ -23,7 +23,7 @@ const OF_DOMAIN: &[&str] = &[
 const DOMAIN_BYTES_MAX: usize = 1023;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Phase {
+enum XmppPhase {
     /// The client's stream has to begin, or the server's features to come.
     Head,
     /// TLS is asked for, or is to be.
@@ -34,13 +34,13 @@ enum Phase {
 
 #[derive(Debug)]
 pub(super) struct Xmpp {
-    front: Phase,
-    back: Phase,
+    front: XmppPhase,
+    back: XmppPhase,
     /// The domain that the server is asked for where no client has named one.
     domain: String,
     is_domain_of_client: bool,
     client: Vec<u8>,
-    /// So much of it is whole, and before what is awaited.
+    /// The bytes of it that are whole, and before what is awaited.
     passed: usize,
     server: Vec<u8>,
     has_refused: bool,
@@ -48,7 +48,13 @@ pub(super) struct Xmpp {
 
 impl Xmpp {
     pub(super) fn new(sides: Sides, domain: Option<&str>) -> Self {
-        let phase = |speaks| if speaks { Phase::Head } else { Phase::Open };
+        let phase = |speaks| {
+            if speaks {
+                XmppPhase::Head
+            } else {
+                XmppPhase::Open
+            }
+        };
         Self {
             front: phase(sides.front.is_some()),
             back: phase(sides.back),
@@ -62,7 +68,7 @@ impl Xmpp {
     }
 
     fn take_client(&mut self, out: &mut Output) {
-        if self.front == Phase::Head {
+        if self.front == XmppPhase::Head {
             let Some((end, tag)) = element(&self.client, &mut self.passed, "stream:stream") else {
                 return self.judge_client(out);
             };
@@ -76,7 +82,7 @@ impl Xmpp {
                 .to_owned();
             self.client.drain(..end);
             self.passed = 0;
-            self.front = Phase::Request;
+            self.front = XmppPhase::Request;
             // The identifier is of a stream that ends before it says anything.
             out.to_client.extend(
                 format!(
@@ -90,7 +96,7 @@ impl Xmpp {
                 .into_bytes(),
             );
         }
-        if self.front == Phase::Request {
+        if self.front == XmppPhase::Request {
             let Some((end, _)) = element(&self.client, &mut self.passed, "starttls") else {
                 return self.judge_client(out);
             };
@@ -106,12 +112,12 @@ impl Xmpp {
                 out.fail(fault, &stream_error("policy-violation"));
             }
         }
-        if self.front == Phase::Open {
+        if self.front == XmppPhase::Open {
             out.to_server.append(&mut self.client);
         }
     }
 
-    /// What has come is no beginning of what has to.
+    /// Refuses bytes that are no beginning of a stream.
     fn judge_client(&mut self, out: &mut Output) {
         let text = self.client.trim_ascii_start();
         let is_markup = text.is_empty() || text.starts_with(b"<");
@@ -122,7 +128,7 @@ impl Xmpp {
                 &stream_error("not-well-formed"),
             );
         }
-        let is_other = self.front == Phase::Request && text.contains(&b'>');
+        let is_other = self.front == XmppPhase::Request && text.contains(&b'>');
         if is_other {
             self.has_refused = true;
             out.fail(Fault::TlsRequired, &stream_error("policy-violation"));
@@ -131,8 +137,8 @@ impl Xmpp {
 
     fn take_server(&mut self, out: &mut Output) {
         match self.back {
-            Phase::Open => self.relay_features(out),
-            Phase::Head => {
+            XmppPhase::Open => self.relay_features(out),
+            XmppPhase::Head => {
                 let Some(features) = features(&self.server) else {
                     return self.judge_server(out);
                 };
@@ -142,11 +148,11 @@ impl Xmpp {
                     return;
                 }
                 self.server.clear();
-                self.back = Phase::Request;
+                self.back = XmppPhase::Request;
                 out.to_server
                     .extend(format!("<starttls xmlns='{NAMESPACE}'/>").into_bytes());
             }
-            Phase::Request => {
+            XmppPhase::Request => {
                 let Some((end, _)) = element(&self.server, &mut 0, "proceed") else {
                     return self.judge_server(out);
                 };
@@ -224,7 +230,7 @@ impl Steps for Xmpp {
     fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
         self.client.extend_from_slice(bytes);
         // Nothing awaited ends otherwise: a head that comes byte by byte is read once.
-        if self.front == Phase::Open || bytes.contains(&b'>') {
+        if self.front == XmppPhase::Open || bytes.contains(&b'>') {
             self.take_client(out);
         } else {
             self.judge_client(out);
@@ -241,7 +247,7 @@ impl Steps for Xmpp {
     fn server_sent(&mut self, bytes: &[u8], out: &mut Output) {
         self.server.extend_from_slice(bytes);
         // Nothing awaited ends otherwise.
-        if self.back == Phase::Open || bytes.contains(&b'>') {
+        if self.back == XmppPhase::Open || bytes.contains(&b'>') {
             self.take_server(out);
         } else {
             self.limit_head(out);
@@ -249,18 +255,18 @@ impl Steps for Xmpp {
     }
 
     fn client_tls_up(&mut self, out: &mut Output) {
-        self.front = Phase::Open;
+        self.front = XmppPhase::Open;
         self.take_client(out);
     }
 
     fn server_tls_up(&mut self, _out: &mut Output) {
-        self.back = Phase::Open;
+        self.back = XmppPhase::Open;
         self.server.clear();
     }
 
     fn server_connected(&mut self, out: &mut Output) {
-        if self.back != Phase::Open {
-            self.back = Phase::Head;
+        if self.back != XmppPhase::Open {
+            self.back = XmppPhase::Head;
             self.server.clear();
             let to = format!("to='{}'", self.domain);
             out.to_server
@@ -282,7 +288,7 @@ impl Steps for Xmpp {
     }
 
     fn expects_server(&self) -> bool {
-        self.back != Phase::Open
+        self.back != XmppPhase::Open
     }
 
     fn is_holding(&self) -> bool {
@@ -305,7 +311,7 @@ fn stream_error(condition: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Where the first start tag of that name ends, and the tag, if it is there as the first element.
+/// The end of the first start tag of that name, and the tag, if it is there as the first element.
 /// `at` is where to look from: behind what is whole and comes before it.
 fn element(bytes: &[u8], at: &mut usize, name: &str) -> Option<(usize, String)> {
     loop {
@@ -342,7 +348,7 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Where the first whole features of a stream are.
+/// The range of the first whole features of a stream.
 fn features(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
     let find = |text: &[u8], from: usize| {
         let mut parts = bytes.get(from..)?.windows(text.len());

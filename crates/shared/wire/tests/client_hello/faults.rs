@@ -1,4 +1,4 @@
-//! What is wrong, how early it is seen, and which alert it earns.
+//! Faults of hellos, how early each is seen, and which alert it earns.
 
 use crate::build::{
     Build, handshake, numbers, pre_shared_key, record, records, server_name, vector8, vector16,

@@ -1,4 +1,4 @@
-//! What holds for every hello and for every input.
+//! Properties of every hello and of every input.
 
 use crate::build::{Build, numbers, pre_shared_key, records, server_name, vector8, vector16};
 use crate::captured::CAPTURED;
@@ -110,7 +110,7 @@ impl Sample {
     }
 }
 
-/// What the answer is, without what it says.
+/// The kind of an answer, without its content.
 #[derive(Debug, Eq, PartialEq)]
 enum Answer {
     Incomplete,

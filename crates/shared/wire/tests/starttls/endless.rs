@@ -1,5 +1,5 @@
-//! What has no end, from either side, before TLS and under it: refused by a limit, or passed on and
-//! not kept.
+//! Words without end, from either side, before TLS and under it: refused by a limit, or passed on
+//! and not kept.
 
 use wire::starttls::{Dialect, Dialog, Fault, Next, Policy, Sides};
 
@@ -47,8 +47,8 @@ fn started(words: &str, lines: &[&str]) -> Dialog {
     dialog
 }
 
-/// What is sent again and again has to be refused after so many bytes at the most, and the client
-/// to be told these words, or nothing (`-`). Returns the fault.
+/// Sends the same again and again, which has to be refused after so many bytes at the most, and the
+/// client to be told these words, or nothing (`-`). Returns the fault.
 fn refused(row: &str) -> Fault {
     let fields: Vec<_> = row.trim().split("; ").collect();
     let [words, before @ .., again, bytes_max, last] = &fields[..] else {

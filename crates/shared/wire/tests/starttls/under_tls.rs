@@ -18,7 +18,7 @@ const REQUIRED: Sides = Sides {
     back: false,
 };
 
-/// What a server says before its TLS, piece by piece, with a mark in all that could be kept.
+/// A server's words before its TLS, piece by piece, with a mark in all that could be kept.
 const MARKED: &[(&str, &[&str])] = &[
     (
         "smtp",

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use session::Tiers;
 use session::mesh::{CatchUp, CatchUpState, MeshCounters, PeerFacts};
 use telemetry::catalogue::{Process, ProcessMetric as Metric};
+use telemetry::counters::Counts;
 use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
-use telemetry::snapshot::Counts;
 
 use super::cluster_text::rejection;
 use super::document::{ClusterStatus, PeerStatus, ResyncState, ResyncStatus};

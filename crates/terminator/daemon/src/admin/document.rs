@@ -11,8 +11,8 @@ use serde_json::Value;
 use telemetry::catalogue::{
     Breakdown, Process, Scope, Server, ServerCounter, ServerGauge, Service, Worker,
 };
+use telemetry::counters::Counts;
 use telemetry::printable::{line, lines};
-use telemetry::snapshot::Counts;
 
 /// The version that this program writes and reads.
 pub(crate) const VERSION: u32 = 2;
@@ -331,7 +331,7 @@ mod metrics {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use serde_json::{Value, json};
     use telemetry::catalogue::{BUCKETS_US, Family, Kind, Scope};
-    use telemetry::snapshot::{Counts, Sample};
+    use telemetry::counters::{Counts, Sample};
 
     pub(super) fn serialize<S: Scope, Z: Serializer>(
         counts: &Counts<S>,

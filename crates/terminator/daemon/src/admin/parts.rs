@@ -67,7 +67,7 @@ pub(super) fn since_epoch(unix_seconds: i64) -> u64 {
 
 /// How many of each a service has, how many are over, and how many are skipped.
 pub(super) fn count_expiries(
-    service: &mut telemetry::snapshot::ServiceSnapshot,
+    service: &mut telemetry::counters::ServiceSnapshot,
     expiries: &tls::server::Expiries,
 ) {
     let counts = &mut service.counts;

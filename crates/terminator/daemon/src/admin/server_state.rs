@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use telemetry::catalogue::{Server, ServerCounter, ServerGauge};
-use telemetry::snapshot::{Counts, ServerSnapshot, ServiceSnapshot};
+use telemetry::counters::{Counts, ServerSnapshot, ServiceSnapshot};
 
 use super::document::{ServerState, ServerStatus, ServiceStatus};
 use crate::maintenance::ServerName;

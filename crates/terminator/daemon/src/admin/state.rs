@@ -15,9 +15,9 @@ use telemetry::Registry;
 use telemetry::catalogue::{
     BUCKETS_US, Labelled, Process, ProcessMetric, ServerCounter, ServerGauge, ServiceGauge,
 };
+use telemetry::counters::{Counts, ServiceSnapshot, Snapshot};
 use telemetry::exposition::{LabelledValue, write_prometheus};
 use telemetry::history::History;
-use telemetry::snapshot::{Counts, ServiceSnapshot, Snapshot};
 use tls::resumption::{KeyPurpose, Resumption};
 use tls::server::Expiries;
 use tls::validity::Ends;

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use telemetry::catalogue::{Process, ProcessMetric as Metric};
+use telemetry::counters::Counts;
 use telemetry::outcome::{StoreFailure, StoreRejection, StoreUpdate};
-use telemetry::snapshot::Counts;
 
 use super::document::{StoreState, StoreStatus};
 

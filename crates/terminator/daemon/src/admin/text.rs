@@ -8,8 +8,8 @@ use telemetry::catalogue::{
     Breakdown, Histogram, ProcessMetric, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge,
     WorkerCounter, WorkerGauge,
 };
+use telemetry::counters::Durations;
 use telemetry::outcome::HandshakeKind;
-use telemetry::snapshot::Durations;
 
 use super::cluster_text::cluster_text;
 use super::display::{Age, Align, Bytes, Count, Date, Latency, Rate, Table, Time};

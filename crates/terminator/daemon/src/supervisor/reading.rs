@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use sys::beneath::{Identity, Root};
 use sys::channel::{self, Channel};
-use sys::memory;
+use sys::usage;
 
 use super::failure::Failure;
 use super::prepared::{ConfigSummary, Prepared};
@@ -169,7 +169,7 @@ pub(super) fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Re
     let summary = ConfigSummary::of(loaded.settings, found.kernel_tls);
     drop((source, recording));
     // The recording and the settings, which hold every file.
-    memory::return_freed();
+    usage::return_freed();
     let mut fds = fds.into_iter();
     // The folders' descriptors come first.
     let opened = found.folders.into_iter().zip(fds.by_ref());

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use session::Tiers;
+use sys::clock;
 use sys::shared::SharedMemory;
-use sys::timer;
 use tls::resumption::{Resumption, ResumptionOptions, SessionMemory};
 
 use crate::handover::{SessionKey, Start};
@@ -50,7 +50,7 @@ impl Inheritance {
             words: Arc::new(words),
             key: key.0,
             process_number: self.process_number,
-            zero: timer::clock_zero(),
+            zero: clock::clock_zero(),
             is_in_use,
         })
     }

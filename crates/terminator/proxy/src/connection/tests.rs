@@ -110,7 +110,6 @@ impl Peer {
     }
 }
 
-/// What goes wrong in a run, if anything.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fault {
     None,
@@ -369,7 +368,7 @@ fn run(
     check(run, &request, fault, seed)
 }
 
-/// What holds of every connection that is over.
+/// Checks all that holds of every connection that is over.
 fn check(mut run: Run, request: &[u8], fault: Fault, seed: u64) -> (Reason, Option<TcpListener>) {
     let place = format!("seed {seed}, {fault:?}");
     assert!(run.is_over, "{place}: it never ends");

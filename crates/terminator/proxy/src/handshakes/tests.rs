@@ -100,7 +100,7 @@ fn a_hello_shows_whether_it_offers_a_session() {
 
 const FULL_COST: Duration = Duration::from_micros(2_000);
 const RESUMED_COST: Duration = Duration::from_micros(100);
-/// Of every connection, also of those that are never served.
+/// The cost of every connection, also of those that are never served.
 const ACCEPT_COST: Duration = Duration::from_micros(15);
 /// How long clients wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -128,7 +128,7 @@ struct Figures {
     longest: f64,
 }
 
-/// Of users with this number of requests each, this multiple of what can be done.
+/// The figures for users with this number of requests each, this multiple of what can be done.
 fn offered(multiple: f64, requests: u32) -> Figures {
     let each = FULL_COST + RESUMED_COST * (requests - 1) + ACCEPT_COST * requests;
     let mean = each.as_secs_f64() / multiple;

@@ -6,7 +6,7 @@ use testkit::chance::Chance;
 
 use super::*;
 
-/// What a turn of a connection of each class takes.
+/// The cost of a turn of a connection of each class.
 const SMALL_COST: Duration = Duration::from_micros(20);
 const HANDSHAKE_COST: Duration = Duration::from_micros(300);
 const BULK_COST: Duration = Duration::from_micros(400);

@@ -4,7 +4,8 @@
 //! Owns the rule of displacement, which docs/threat-model.md describes; the order among those that
 //! may be displaced is `displaceable`'.
 
-use std::io::{self, ErrorKind};
+use std::io;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
@@ -16,31 +17,30 @@ use telemetry::catalogue::{ServiceCounter, ServiceGauge, WorkerCounter, WorkerGa
 use telemetry::outcome::Reason;
 
 use super::Worker;
-use crate::allowance::{Allowance, is_worth_displacing};
-use crate::connection::{Connection, Listed};
-use crate::displaceable::Stage;
+use crate::connection::{Connection, DisplaceableEntry};
+use crate::displaceable::DisplaceableStage;
 use crate::driver::is_out_of_descriptors;
 use crate::listeners::ReadyListeners;
 use crate::service::Service;
-use crate::sources::SourcePlace;
+use crate::sources::{Allowance, SourcePlace, is_worth_displacing};
 use crate::token::{ConnectionId, EventSource};
 
 /// How many are looked at for the oldest connection whose bytes do not wait for this very worker.
 const LOOKED_AT_MAX: usize = 8;
 
 #[derive(Clone, Copy)]
-enum Limited<'a> {
+enum AdmissionLimit<'a> {
     Connections,
     Handshakes,
     ConnectionsOf(&'a Service),
 }
 
-impl Limited<'_> {
+impl AdmissionLimit<'_> {
     /// The stages that hold places of it without having relayed anything.
-    fn stages(self) -> &'static [Stage] {
+    fn stages(self) -> &'static [DisplaceableStage] {
         match self {
-            Self::Handshakes => Stage::HANDSHAKING,
-            Self::Connections | Self::ConnectionsOf(_) => Stage::ALL,
+            Self::Handshakes => DisplaceableStage::HANDSHAKING,
+            Self::Connections | Self::ConnectionsOf(_) => DisplaceableStage::ALL,
         }
     }
 
@@ -161,7 +161,7 @@ impl Worker {
         let listed = connection.listed.take();
         self.unlist(listed, &entry);
         entry.plan.open().give();
-        let limit = self.take(Limited::ConnectionsOf(&chosen)).err();
+        let limit = self.take(AdmissionLimit::ConnectionsOf(&chosen)).err();
         if limit.is_some() {
             // Its end gives the place back.
             chosen.plan.open().take_over();
@@ -213,20 +213,20 @@ impl Worker {
     /// there is no place.
     fn admit(&mut self, service: &Service, fd: &OwnedFd) -> Result<(), Reason> {
         if !self.allowances.has_descriptor(fd) {
-            let displaceable = self.displaceable.borrow().count(Stage::ALL);
+            let displaceable = self.displaceable.borrow().count(DisplaceableStage::ALL);
             let is_worth = is_worth_displacing(displaceable.into(), self.connections.len() as u64);
-            if !is_worth || !self.displace(Limited::Connections) {
+            if !is_worth || !self.displace(AdmissionLimit::Connections) {
                 return Err(Reason::DescriptorLimit);
             }
         }
-        self.take(Limited::ConnectionsOf(service))?;
-        self.take(Limited::Connections)
+        self.take(AdmissionLimit::ConnectionsOf(service))?;
+        self.take(AdmissionLimit::Connections)
             .inspect_err(|_| service.plan.open().give())?;
-        self.take(Limited::Handshakes)
+        self.take(AdmissionLimit::Handshakes)
             .inspect_err(|_| self.release(service))
     }
 
-    fn take(&mut self, limited: Limited<'_>) -> Result<(), Reason> {
+    fn take(&mut self, limited: AdmissionLimit<'_>) -> Result<(), Reason> {
         let (allowance, most) = self.allowance(limited);
         if allowance.take(most) {
             return Ok(());
@@ -248,21 +248,21 @@ impl Worker {
         Ok(())
     }
 
-    fn allowance<'a>(&'a self, limited: Limited<'a>) -> (&'a Allowance, u32) {
+    fn allowance<'a>(&'a self, limited: AdmissionLimit<'a>) -> (&'a Allowance, u32) {
         match limited {
-            Limited::Connections => (&self.allowances.connections, self.limits.connections),
-            Limited::Handshakes => (&self.allowances.handshakes, self.limits.handshakes),
-            Limited::ConnectionsOf(service) => {
+            AdmissionLimit::Connections => (&self.allowances.connections, self.limits.connections),
+            AdmissionLimit::Handshakes => (&self.allowances.handshakes, self.limits.handshakes),
+            AdmissionLimit::ConnectionsOf(service) => {
                 (service.plan.open(), service.plan.connections_max())
             }
         }
     }
 
     /// Ends the oldest connection of the stage that has the most; whether there was one.
-    fn displace(&mut self, limited: Limited<'_>) -> bool {
+    fn displace(&mut self, limited: AdmissionLimit<'_>) -> bool {
         let displaceable = match limited {
-            Limited::ConnectionsOf(service) => &service.displaceable,
-            Limited::Connections | Limited::Handshakes => &self.displaceable,
+            AdmissionLimit::ConnectionsOf(service) => &service.displaceable,
+            AdmissionLimit::Connections | AdmissionLimit::Handshakes => &self.displaceable,
         };
         let mut oldest = None;
         for id in displaceable
@@ -290,15 +290,15 @@ impl Worker {
     /// Gives up the places that other workers' newcomers have taken. A connection that gives up a
     /// handshake's gives up a connection's with it, and one newcomer may have taken both.
     pub(super) fn pay_back(&mut self) {
-        let handshakes = self.pay(Limited::Handshakes, 0);
-        self.pay(Limited::Connections, handshakes);
+        let handshakes = self.pay(AdmissionLimit::Handshakes, 0);
+        self.pay(AdmissionLimit::Connections, handshakes);
         for service in self.services.clone() {
-            self.pay(Limited::ConnectionsOf(&service), 0);
+            self.pay(AdmissionLimit::ConnectionsOf(&service), 0);
         }
     }
 
     /// Gives up what is owed beyond `paid`; returns the number of places owed.
-    fn pay(&mut self, limited: Limited<'_>, paid: u32) -> u32 {
+    fn pay(&mut self, limited: AdmissionLimit<'_>, paid: u32) -> u32 {
         let allowance = self.allowance(limited).0.clone();
         let mut owed = 0;
         while allowance.settle(self.index) {
@@ -319,7 +319,7 @@ impl Worker {
         if stage != connection.listed.as_ref().map(|listed| listed.stage) {
             let service = Rc::clone(&connection.service);
             let before = connection.listed.take();
-            connection.listed = stage.map(|stage| Listed {
+            connection.listed = stage.map(|stage| DisplaceableEntry {
                 stage,
                 of_worker: self.displaceable.borrow_mut().add(id, stage),
                 of_service: service.displaceable.borrow_mut().add(id, stage),
@@ -329,17 +329,17 @@ impl Worker {
     }
 
     /// Takes a connection out of where it was.
-    pub(super) fn unlist(&self, before: Option<Listed>, service: &Service) {
+    pub(super) fn unlist(&self, before: Option<DisplaceableEntry>, service: &Service) {
         if let Some(before) = before {
             self.displaceable.borrow_mut().remove(before.of_worker);
             service.displaceable.borrow_mut().remove(before.of_service);
         }
         let (all, allowances) = (self.displaceable.borrow(), &self.allowances);
-        let of_service = service.displaceable.borrow().count(Stage::ALL);
+        let of_service = service.displaceable.borrow().count(DisplaceableStage::ALL);
         service.plan.open().publish(self.index, of_service);
         let publish = |to: &Allowance, stages| to.publish(self.index, all.count(stages));
-        publish(&allowances.connections, Stage::ALL);
-        publish(&allowances.handshakes, Stage::HANDSHAKING);
+        publish(&allowances.connections, DisplaceableStage::ALL);
+        publish(&allowances.handshakes, DisplaceableStage::HANDSHAKING);
     }
 
     pub(super) fn release(&self, service: &Service) {

@@ -1,4 +1,4 @@
-//! What the control thread and the helpers of a worker ask of it: a new plan, to accept or not, to
+//! The requests of the control thread and of a worker's helpers: a new plan, to accept or not, to
 //! drain, to go on with what a thread has done for a connection.
 
 use std::rc::Rc;
@@ -59,7 +59,7 @@ impl Worker {
         self.waker.wake();
     }
 
-    /// Has a connection of files go on, if it still waits for that.
+    /// Makes a connection of files go on, if it still waits for that.
     fn replied(&mut self, reply: Reply) {
         let EventSource::Back(id) = EventSource::of(reply.token) else {
             return;
@@ -71,7 +71,7 @@ impl Worker {
         self.queue(id);
     }
 
-    /// Has a connection go on with its handshake, if it still waits for a session.
+    /// Makes a connection go on with its handshake, if it still waits for a session.
     fn session_fetched(&mut self, token: u64, tier: SessionTier) {
         if let EventSource::Back(id) = EventSource::of(token)
             && let Some(connection) = self.connections.find(id)
@@ -82,8 +82,8 @@ impl Worker {
         }
     }
 
-    /// Has connections take the places at servers that are reserved for them. If one has ended, its
-    /// place has gone to another.
+    /// Makes connections take the places at servers that are reserved for them. If one has ended,
+    /// its place has gone to another.
     pub(super) fn handle_calls(&mut self) {
         for _ in 0..COMMANDS_PER_TURN {
             let Ok(token) = self.called.try_recv() else {

@@ -1,4 +1,5 @@
-//! What is held, and for how long: heads, waiting requests, content, and files that fail.
+//! The bounds of what is held, and for how long: heads, waiting requests, content, and files that
+//! fail.
 
 use std::sync::Arc;
 

@@ -80,7 +80,7 @@ impl Tree {
         self.0.insert(path.into(), node);
     }
 
-    /// What all of it says to these requests, sent at once by a client that then waits.
+    /// Hears all that is said to these requests, sent at once by a client that then waits.
     pub(crate) fn hear(&self, options: &Options, requests: impl AsRef<[u8]>) -> Heard {
         let pace = Pace {
             pieces: vec![usize::MAX],

@@ -6,10 +6,10 @@
 //! not know the user is up. To keep these refusals out of the
 //! server's log, create the user without rights.
 
-use super::fault::{Refusal, error};
-use super::greeting::Greeting;
-use super::login::{COUNTED_ANSWER, PLUGIN, PROTOCOL_41, REQUEST_BYTES, TLS};
-use super::packet::{ERROR, OK, Peer, SWITCH};
+use super::packet::{
+    COUNTED_ANSWER, ERROR, Greeting, LoginRefusal, OK, PLUGIN, PROTOCOL_41, PacketPeer,
+    REQUEST_BYTES, SWITCH, TLS, error,
+};
 
 /// The user of a check.
 const USER: &[u8] = b"lariat";
@@ -37,13 +37,13 @@ pub enum CheckStep {
 
 /// One check of a server.
 pub struct Check {
-    server: Peer,
+    server: PacketPeer,
     is_tls: bool,
-    stage: Stage,
+    stage: CheckStage,
 }
 
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Stage {
+enum CheckStage {
     Greeting,
     Tls,
     Login,
@@ -53,9 +53,9 @@ impl Check {
     /// A connection that has just been made; TLS is started if wanted.
     pub fn new(is_tls: bool) -> Self {
         Self {
-            server: Peer::default(),
+            server: PacketPeer::default(),
             is_tls,
-            stage: Stage::Greeting,
+            stage: CheckStage::Greeting,
         }
     }
 
@@ -65,9 +65,9 @@ impl Check {
         let payload = received.and_then(|()| self.server.take());
         match (payload, self.stage) {
             (Ok(None), _) => CheckStep::More,
-            (Err(_), _) | (_, Stage::Tls) => down(&Refusal::ServerPacket),
-            (Ok(Some(payload)), Stage::Greeting) => self.greeted(payload),
-            (Ok(Some(payload)), Stage::Login) => self.answered(&payload),
+            (Err(_), _) | (_, CheckStage::Tls) => down(&LoginRefusal::ServerPacket),
+            (Ok(Some(payload)), CheckStage::Greeting) => self.greeted(payload),
+            (Ok(Some(payload)), CheckStage::Login) => self.answered(&payload),
         }
     }
 
@@ -83,10 +83,10 @@ impl Check {
                 message.map_or_else(|| down(&refusal), |(_, words)| CheckStep::Down(words))
             }
             Ok(greeting) if self.is_tls && !greeting.offers_tls() => {
-                down(&Refusal::ServerWithoutTls)
+                down(&LoginRefusal::ServerWithoutTls)
             }
             Ok(_) if self.is_tls => {
-                self.stage = Stage::Tls;
+                self.stage = CheckStage::Tls;
                 CheckStep::StartTls(self.packet(&request(true)))
             }
             Ok(_) => CheckStep::Send(self.log_in()),
@@ -94,7 +94,7 @@ impl Check {
     }
 
     fn log_in(&mut self) -> Vec<u8> {
-        self.stage = Stage::Login;
+        self.stage = CheckStage::Login;
         // User, the length of an empty answer, plugin.
         let mut payload = request(self.is_tls);
         payload.extend_from_slice(USER);
@@ -108,15 +108,15 @@ impl Check {
             Some(&ERROR) => match error(payload) {
                 Some((number, words)) if DOWN.contains(&number) => CheckStep::Down(words),
                 Some(_) => CheckStep::Up(Vec::new()),
-                None => down(&Refusal::ServerPacket),
+                None => down(&LoginRefusal::ServerPacket),
             },
             Some(&OK) => {
-                self.server = Peer::default();
+                self.server = PacketPeer::default();
                 CheckStep::Up(self.packet(QUIT))
             }
             // Another step of the authentication.
             Some(_) => CheckStep::Up(Vec::new()),
-            None => down(&Refusal::ServerPacket),
+            None => down(&LoginRefusal::ServerPacket),
         }
     }
 
@@ -138,6 +138,6 @@ pub(super) fn request(is_tls: bool) -> Vec<u8> {
     payload
 }
 
-fn down(refusal: &Refusal) -> CheckStep {
+fn down(refusal: &LoginRefusal) -> CheckStep {
     CheckStep::Down(refusal.fault().to_string())
 }

@@ -1,7 +1,17 @@
-//! Packets of the MySQL protocol: a length of three bytes, a sequence number, a payload.
+//! Packets of the MySQL protocol: a length of three bytes, a sequence number, a payload; the
+//! greeting of a server, the login of a client, and the refusal of one, with the error packet that
+//! says so to the client.
 //!
 //! Owns framing and sequence numbers of one peer, and the bytes by which payloads of servers begin.
-//! Source: MySQL Internals, "MySQL Packets"; MariaDB Knowledge Base, "0 - Packet".
+//! Numbers and states of errors are those of MySQL's servers ("Server Error Message Reference"),
+//! and so are the words where a server would say the same. Those of client libraries (2000 to 2999)
+//! would say more, but clients of MariaDB take them for a malformed packet. Sources: MySQL
+//! Internals, "MySQL Packets", "Protocol::HandshakeV10", "Capability Flags"; MariaDB Knowledge
+//! Base, "0 - Packet", "Connection".
+
+use crate::cursor::Cursor;
+use crate::starttls::step;
+use crate::starttls::step::Fault;
 
 /// Length (3 bytes, little-endian) and sequence number.
 pub(super) const HEADER_BYTES: usize = 4;
@@ -20,11 +30,11 @@ pub(super) const ERROR: u8 = 0xff;
 /// connection attributes; servers themselves allow `net_buffer_length`, 16 KiB by default.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 
-/// Why a peer's bytes are no packet that may come now.
+/// A peer's bytes are no packet that may come now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum PacketFault {
     TooLarge,
-    /// Its number does not follow that of the packet before.
+    /// The number does not follow that of the packet before.
     OutOfOrder,
 }
 
@@ -34,12 +44,12 @@ pub(super) enum PacketFault {
 /// Packets of both directions are numbered together, so one that we take from one peer and do not
 /// send to the other shifts all later numbers.
 #[derive(Default)]
-pub(super) struct Peer {
+pub(super) struct PacketPeer {
     received: Vec<u8>,
     sequence: u8,
 }
 
-impl Peer {
+impl PacketPeer {
     /// Keeps what it sent; a fault once that is more than any packet may have.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Result<(), PacketFault> {
         if self.received.len() + bytes.len() > 2 * (HEADER_BYTES + PAYLOAD_BYTES_MAX) {
@@ -91,7 +101,7 @@ impl Peer {
         out.extend_from_slice(payload);
     }
 
-    /// What it sent beyond the packets that were taken.
+    /// Takes the bytes beyond the packets that were taken.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.received)
     }
@@ -101,4 +111,315 @@ fn header(bytes: &[u8]) -> Option<(usize, u8)> {
     let &[low, middle, high, sequence] = bytes.first_chunk()?;
     let length = u32::from_le_bytes([low, middle, high, 0]);
     Some((usize::try_from(length).ok()?, sequence))
+}
+
+const PROTOCOL: u8 = 10;
+
+/// A greeting, with what the login needs of it.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    payload: Vec<u8>,
+    /// The offset of the lower two bytes of its capabilities.
+    capabilities_at: usize,
+    /// The bytes that the client mixes with its password: 20, fewer of old servers.
+    pub(super) scramble: Vec<u8>,
+}
+
+impl Greeting {
+    pub(super) fn parse(payload: Vec<u8>) -> Result<Self, LoginRefusal> {
+        match payload.first() {
+            Some(&PROTOCOL) => {}
+            Some(&ERROR) => return Err(LoginRefusal::ServerRefused(payload)),
+            Some(1..PROTOCOL) => return Err(LoginRefusal::ServerProtocol),
+            _ => return Err(LoginRefusal::ServerPacket),
+        }
+        let (capabilities_at, scramble) = fields(&payload).ok_or(LoginRefusal::ServerPacket)?;
+        Ok(Self {
+            payload,
+            capabilities_at,
+            scramble,
+        })
+    }
+
+    /// Whether the server has TLS.
+    pub(super) fn offers_tls(&self) -> bool {
+        self.payload[self.capabilities_at + 1] & TLS_BITS != 0
+    }
+
+    /// The payload for the client, with `CLIENT_SSL` or without it.
+    pub(super) fn offering_tls(mut self, is_offered: bool) -> Vec<u8> {
+        let byte = &mut self.payload[self.capabilities_at + 1];
+        *byte = *byte & !TLS_BITS | if is_offered { TLS_BITS } else { 0 };
+        self.payload
+    }
+}
+
+/// `CLIENT_SSL` within the second byte of the capabilities.
+const TLS_BITS: u8 = (TLS >> 8) as u8;
+
+fn fields(payload: &[u8]) -> Option<(usize, Vec<u8>)> {
+    let mut cursor = Cursor::new(payload);
+    cursor.u8()?;
+    let version = cursor.rest().iter().position(|byte| *byte == 0)?;
+    // The version with its NUL, and the connection's id.
+    cursor.take(version + 1 + 4)?;
+    let mut scramble = cursor.take(8)?.to_vec();
+    cursor.u8()?;
+    let capabilities_at = cursor.position();
+    cursor.take(2)?;
+    // Character set, status, upper capabilities, length of the scramble, 10 reserved bytes.
+    if cursor.take(1 + 2 + 2 + 1 + 10).is_some() {
+        // The second part ends with a NUL, which does not count; the plugin's name follows it.
+        let rest = cursor.rest();
+        scramble.extend_from_slice(&rest[..rest.len().min(12)]);
+    }
+    Some((capabilities_at, scramble))
+}
+
+/// `CLIENT_CONNECT_WITH_DB`: the login names a database.
+const DATABASE: u32 = 1 << 3;
+/// `CLIENT_PROTOCOL_41`: the login has 32 bytes before the user.
+pub(super) const PROTOCOL_41: u32 = 1 << 9;
+/// `CLIENT_SSL`: the server has TLS; in the client's first packet: TLS follows.
+pub(super) const TLS: u32 = 1 << 11;
+/// `CLIENT_SECURE_CONNECTION`: one byte of length before the password's answer.
+pub(super) const COUNTED_ANSWER: u32 = 1 << 15;
+/// `CLIENT_PLUGIN_AUTH`: the login names an authentication plugin.
+pub(super) const PLUGIN: u32 = 1 << 19;
+/// `CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA`: that length may need more bytes.
+const LONG_ANSWER: u32 = 1 << 21;
+/// `CLIENT_MULTI_FACTOR_AUTHENTICATION`: the server may ask for another factor.
+pub(super) const FACTORS: u32 = 1 << 28;
+
+/// Capabilities, packet size, character set and filler: all of a request for TLS, and the beginning
+/// of a login.
+pub(super) const REQUEST_BYTES: usize = 32;
+
+/// The client's capabilities; a client from before MySQL 4.1 has no 32 bits of them.
+pub(super) fn capabilities(payload: &[u8]) -> Result<u32, LoginRefusal> {
+    let capabilities = Cursor::new(payload).array().map(u32::from_le_bytes);
+    capabilities
+        .filter(|bits| bits & PROTOCOL_41 != 0 && payload.len() >= REQUEST_BYTES)
+        .ok_or(LoginRefusal::ClientPacket)
+}
+
+/// The payload with `CLIENT_SSL` or without it: a server that finds it in a login waits for TLS.
+pub(super) fn with_tls(mut payload: Vec<u8>, is_tls: bool) -> Vec<u8> {
+    let bits = (TLS >> 8) as u8;
+    let byte = &mut payload[1];
+    *byte = *byte & !bits | if is_tls { bits } else { 0 };
+    payload
+}
+
+/// The parts of a login (`HandshakeResponse41`) that authentication needs.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Login {
+    pub(super) capabilities: u32,
+    /// The answer to the scramble, without its length.
+    pub(super) answer: Vec<u8>,
+    /// The range of the answer in the payload, with its length.
+    answer_range: std::ops::Range<usize>,
+    /// Empty = none was named.
+    pub(super) plugin: Vec<u8>,
+}
+
+impl Login {
+    pub(super) fn parse(payload: &[u8]) -> Result<Self, LoginRefusal> {
+        let capabilities = capabilities(payload)?;
+        Self::fields(payload, capabilities).ok_or(LoginRefusal::ClientPacket)
+    }
+
+    fn fields(payload: &[u8], capabilities: u32) -> Option<Self> {
+        let has = |bit| capabilities & bit != 0;
+        let mut cursor = Cursor::new(payload);
+        cursor.take(REQUEST_BYTES)?;
+        text(&mut cursor)?;
+        let start = cursor.position();
+        let answer = if has(LONG_ANSWER) {
+            let bytes = counted(&mut cursor)?;
+            cursor.take(bytes)?
+        } else if has(COUNTED_ANSWER) {
+            cursor.vector8()?.rest()
+        } else {
+            text(&mut cursor)?
+        };
+        let answer_range = start..cursor.position();
+        if has(DATABASE) {
+            // Some clients set the bit and leave the name out when there is none.
+            text(&mut cursor);
+        }
+        let plugin = has(PLUGIN).then(|| last_text(&mut cursor));
+        Some(Self {
+            capabilities,
+            answer: answer.to_vec(),
+            answer_range,
+            plugin: plugin.unwrap_or_default().to_vec(),
+        })
+    }
+
+    /// The payload with another answer of one byte. The byte is not NUL, and no other field moves
+    /// its meaning.
+    pub(super) fn with_answer(&self, payload: &[u8], answer: u8) -> Vec<u8> {
+        let field = if self.capabilities & (LONG_ANSWER | COUNTED_ANSWER) == 0 {
+            [answer, 0]
+        } else {
+            [1, answer]
+        };
+        let (start, end) = (self.answer_range.start, self.answer_range.end);
+        [&payload[..start], &field, &payload[end..]].concat()
+    }
+}
+
+/// Bytes up to a NUL, which is taken too.
+pub(super) fn text<'a>(cursor: &mut Cursor<'a>) -> Option<&'a [u8]> {
+    let length = cursor.rest().iter().position(|byte| *byte == 0)?;
+    let text = cursor.take(length);
+    cursor.u8();
+    text
+}
+
+/// The same; the end of the packet ends it as well.
+pub(super) fn last_text<'a>(cursor: &mut Cursor<'a>) -> &'a [u8] {
+    let rest = cursor.rest();
+    text(cursor).unwrap_or(rest)
+}
+
+fn counted(cursor: &mut Cursor<'_>) -> Option<usize> {
+    match cursor.u8()? {
+        byte @ 0..=0xfa => Some(byte.into()),
+        0xfc => cursor.array().map(u16::from_le_bytes).map(usize::from),
+        // Longer ones do not fit a packet of the login.
+        _ => None,
+    }
+}
+
+/// Number, SQL state, and words.
+pub(super) type Words = (u16, &'static str, &'static str);
+
+pub(super) const NO_SERVER: Words = (
+    1429,
+    "08S01",
+    "Unable to connect to foreign data source: no MySQL server could be reached",
+);
+
+/// The end of a login before the server had decided it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum LoginRefusal {
+    /// The client logs in without TLS where that is required.
+    PlainClient,
+    /// No request for TLS and no login, or one that may not come now.
+    ClientPacket,
+    ClientOrder,
+    ClientTooLarge,
+    /// The server greeted with this error.
+    ServerRefused(Vec<u8>),
+    ServerProtocol,
+    /// It does not parse, or is too large, or out of order, or came before TLS.
+    ServerPacket,
+    ServerWithoutTls,
+    /// It was given up after the client had got its greeting.
+    ServerLost,
+    /// The password could not be encrypted for the server, or decrypted from the client.
+    Password,
+}
+
+impl LoginRefusal {
+    pub(super) fn fault(&self) -> Fault {
+        match self {
+            Self::PlainClient => Fault::TlsRequired,
+            Self::ClientPacket => Fault::ClientMalformed("a login that does not parse"),
+            Self::ClientOrder => Fault::ClientMalformed("a packet out of order"),
+            Self::ClientTooLarge => Fault::ClientMalformed("a login of more than 64 KiB"),
+            Self::ServerRefused(payload) => {
+                let words = error(payload).map(|(_, words)| words);
+                step::refusal(words.unwrap_or_default().as_bytes())
+            }
+            Self::ServerProtocol => Fault::ServerMalformed("a greeting of another version than 10"),
+            Self::ServerPacket => Fault::ServerMalformed("a packet that does not parse"),
+            Self::ServerWithoutTls => Fault::ServerWithoutTls("TLS (CLIENT_SSL)"),
+            Self::ServerLost => Fault::ServerMalformed("a greeting and then no more"),
+            Self::Password => Fault::ServerMalformed("no RSA key that the password fits"),
+        }
+    }
+
+    pub(super) fn of_client(fault: PacketFault) -> Self {
+        match fault {
+            PacketFault::OutOfOrder => Self::ClientOrder,
+            PacketFault::TooLarge => Self::ClientTooLarge,
+        }
+    }
+
+    pub(super) fn of_server(_: PacketFault) -> Self {
+        Self::ServerPacket
+    }
+
+    fn words(&self) -> Words {
+        match self {
+            Self::PlainClient => (
+                3159,
+                "HY000",
+                "Connections using insecure transport are prohibited: this address requires TLS.",
+            ),
+            Self::ClientPacket => (1043, "08S01", "Bad handshake"),
+            Self::ClientOrder => (1156, "08S01", "Got packets out of order"),
+            Self::ClientTooLarge => (
+                1153,
+                "08S01",
+                "Got a packet bigger than 'max_allowed_packet' bytes",
+            ),
+            Self::ServerProtocol => (
+                1043,
+                "08S01",
+                "Bad handshake: the server does not speak version 10 of the protocol",
+            ),
+            Self::ServerLost => (1158, "08S01", "Got an error reading communication packets"),
+            Self::ServerRefused(_) | Self::ServerPacket => {
+                (1835, "HY000", "Malformed communication packet")
+            }
+            Self::ServerWithoutTls => (
+                3159,
+                "HY000",
+                "Connections using insecure transport are prohibited: the server offers no TLS",
+            ),
+            Self::Password => (
+                1045,
+                "28000",
+                "Access denied: the password could not be encrypted for the server",
+            ),
+        }
+    }
+
+    /// The payload of the packet that tells the client: the server's own, or ours.
+    pub(super) fn packet(&self, has_state: bool) -> Vec<u8> {
+        match self {
+            Self::ServerRefused(payload) => payload.clone(),
+            _ => error_packet(self.words(), has_state),
+        }
+    }
+}
+
+/// The payload of `ERR_Packet`. In place of a greeting it has no SQL state: the client has not said
+/// yet that it knows of them.
+pub(super) fn error_packet((number, state, words): Words, has_state: bool) -> Vec<u8> {
+    let mut payload = vec![ERROR];
+    payload.extend_from_slice(&number.to_le_bytes());
+    if has_state {
+        payload.push(b'#');
+        payload.extend_from_slice(state.as_bytes());
+    }
+    payload.extend_from_slice(words.as_bytes());
+    payload
+}
+
+/// Number and words of an error packet.
+pub(super) fn error(payload: &[u8]) -> Option<(u16, String)> {
+    let mut cursor = Cursor::new(payload);
+    cursor.u8().filter(|first| *first == ERROR)?;
+    let number = cursor.array().map(u16::from_le_bytes)?;
+    // The SQL state, if there is one, is of five characters.
+    let words = match cursor.rest() {
+        [b'#', _, _, _, _, _, words @ ..] | words => words,
+    };
+    let words = String::from_utf8_lossy(words);
+    Some((number, format!("error {number}: {words}")))
 }

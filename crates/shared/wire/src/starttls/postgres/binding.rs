@@ -14,7 +14,7 @@ const OFFER_BYTES_MAX: usize = 1 << 10;
 /// A message's type and its length, which counts itself.
 const HEAD_BYTES: usize = 5;
 
-/// What is looked at while a client logs in to a server under TLS.
+/// The watch over a client's login to a server under TLS.
 #[derive(Debug)]
 pub(super) enum Login {
     Passing,

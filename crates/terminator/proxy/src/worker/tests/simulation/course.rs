@@ -8,7 +8,8 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use sys::epoll::Event;
-use sys::socket::{self, Source, connect_as};
+use sys::socket;
+use sys::socket::{Source, connect_as};
 use telemetry::catalogue::ServerCounter;
 use telemetry::outcome::SessionTier;
 use testkit::chance::Chance;
@@ -17,7 +18,6 @@ use super::deeds::{of_client, of_server};
 use super::host::{SERVERS, SERVICES, ServerKind, SimulatedHost, limits};
 use super::peers::{SimulatedClient, SimulatedServer};
 use super::script::{Script, ScriptStep};
-use crate::allowance::Allowances;
 use crate::clock;
 use crate::commands::{AssignedListener, Assignment, Command, Mailbox, ServerNews};
 use crate::connection_log::ConnectionLog;
@@ -25,6 +25,7 @@ use crate::driver::CONNECTS_LATER;
 use crate::file_work::IS_COLD;
 use crate::files::FileContext;
 use crate::line_queue::LineQueue;
+use crate::sources::Allowances;
 use crate::token::{ConnectionId, EventSource};
 use crate::worker::Worker;
 

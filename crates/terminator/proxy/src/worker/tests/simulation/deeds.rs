@@ -1,4 +1,4 @@
-//! What a step has one client or one server do.
+//! The deeds of one client or one server in a step.
 
 use super::host::{SERVERS, SERVICES, ServerKind, SimulatedHost};
 use super::peers::{SimulatedClient, SimulatedServer};

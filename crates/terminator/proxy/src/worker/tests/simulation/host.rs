@@ -1,4 +1,4 @@
-//! What all schedules of a thread share: plans, listeners, keys. Making them is slow.
+//! The host that all schedules of a thread share: plans, listeners, keys. Making them is slow.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -188,7 +188,7 @@ pub(super) struct SimulatedHost {
     /// Another host, whose sessions nobody here has.
     foreign: TlsServerChoice,
     _folder: Directory,
-    /// Those whose answers come when the schedule says.
+    /// The threads whose answers come when the schedule says.
     pub(super) file_threads: FileThreads,
     sessions: ResumptionOptions,
     /// A hello that is passed on.
@@ -333,7 +333,7 @@ pub(super) fn limits(connections: u32) -> Limits {
     }
 }
 
-/// What the name of the service with two addresses stands for.
+/// The target of the service with two addresses.
 fn raced(servers: &[(Option<OwnedFd>, Address)]) -> Target {
     let of = |at: usize| match &servers[at].1 {
         Address::Ip(address) => *address,
@@ -421,7 +421,7 @@ fn options_of(
     }
 }
 
-/// What a file of the service of files has in it.
+/// The content of a file of the service of files.
 pub(super) fn content() -> Vec<u8> {
     (0..20_000).map(|at| (at / 7) as u8).collect()
 }

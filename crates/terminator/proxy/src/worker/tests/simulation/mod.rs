@@ -30,7 +30,7 @@ thread_local! {
     static PLACE: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// Has the panics of schedules say nothing by themselves.
+/// Makes the panics of schedules silent.
 fn be_quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

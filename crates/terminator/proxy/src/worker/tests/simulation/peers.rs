@@ -116,7 +116,7 @@ const SERVER: u8 = 0xa0;
 
 const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
-/// What a client with a PROXY header begins with.
+/// The first bytes of a client with a PROXY header.
 pub(super) const HEADER: &[u8] = b"PROXY TCP4 192.0.2.1 192.0.2.2 1000 443\r\n";
 
 const SMTP_ASKED: &[u8] = b"EHLO x\r\n";
@@ -219,7 +219,7 @@ impl SimulatedClient {
         matches!(self.speech, Speech::Tls(_) | Speech::Smtp(..))
     }
 
-    /// What the server is to get: before its own bytes.
+    /// The bytes that the server is to get before the client's own.
     pub(super) fn beginning(&self, host: &SimulatedHost) -> Vec<u8> {
         match SERVICES[self.service].front {
             FrontKind::Passthrough => host.hello.clone(),
@@ -228,7 +228,7 @@ impl SimulatedClient {
         }
     }
 
-    /// Has more bytes to send.
+    /// Adds bytes to be sent.
     pub(super) fn say(&mut self, count: usize) {
         let count = count.min(self.total - self.said);
         // The dialog holds little of what is sent ahead.
@@ -296,7 +296,7 @@ impl SimulatedClient {
         room.len()
     }
 
-    /// What it got that was the server's own.
+    /// The bytes that it got from the server.
     pub(super) fn got_of_server(&self) -> &[u8] {
         if SERVICES[self.service].front == FrontKind::Smtp {
             return self.smtp_answered().unwrap_or(&[]);
@@ -304,7 +304,7 @@ impl SimulatedClient {
         &self.got
     }
 
-    /// What came behind the answer to what it asked under TLS.
+    /// The bytes behind the answer to what it asked under TLS.
     fn smtp_answered(&self) -> Option<&[u8]> {
         let mut got = &self.got[..];
         if self.is_odd {

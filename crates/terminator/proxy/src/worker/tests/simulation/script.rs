@@ -1,5 +1,5 @@
-//! What happens in a schedule, and in which order: chosen by a seed before anything happens, so
-//! that a failure can be repeated with fewer steps.
+//! The steps of a schedule, in their order: chosen by a seed before anything happens, so that a
+//! failure can be repeated with fewer steps.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::host::{FrontKind, SERVICES};
 pub(super) enum ScriptStep {
     ClientConnects(usize),
     Client(usize, ClientStep),
-    /// Of the server that accepted the connection of that number.
+    /// A step of the server that accepted the connection of that number.
     Server(usize, ServerStep),
     /// Answers of servers to dials are on their way until they are let go.
     DialsAreHeld(bool),
@@ -83,8 +83,8 @@ pub(super) struct Part {
 pub(super) struct Script {
     pub(super) seed: u64,
     pub(super) clients: Vec<Part>,
-    /// What servers say to their connections, in the order in which they get them, and whether they
-    /// end first.
+    /// The replies of servers to their connections, in the order in which they get them, and
+    /// whether they end first.
     pub(super) replies: [(usize, bool); 4],
     pub(super) connections_max: u32,
     /// Servers are on other hosts: an event tells that they are connected.

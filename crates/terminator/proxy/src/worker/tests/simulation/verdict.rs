@@ -1,4 +1,4 @@
-//! What must hold of each schedule, whatever happened in it.
+//! The truths about each schedule, whatever happened in it.
 
 use telemetry::catalogue::{ServerGauge, ServiceGauge, WorkerGauge};
 use wire::proxy_header;
@@ -22,7 +22,7 @@ fn shortened(bytes: &[u8]) -> String {
     format!("{} ({} bytes)", beginning.escape_ascii(), bytes.len())
 }
 
-/// What of a server's bytes is the client's own; `None` = the header is not whole.
+/// The client's own bytes among a server's; `None` = the header is not whole.
 fn without_header(server: &SimulatedServer, sends_header: bool) -> Option<&[u8]> {
     if !sends_header {
         return Some(&server.got);
@@ -200,7 +200,7 @@ pub(super) fn of_settled(simulation: &Simulation<'_>) {
     );
 }
 
-/// Nothing is left of connections that have ended.
+/// Checks that all is given back by connections that have ended.
 fn leaves_nothing(simulation: &Simulation<'_>) {
     let worker = &simulation.worker;
     assert!(worker.connections.is_empty(), "a connection does not end");
@@ -218,7 +218,7 @@ fn leaves_nothing(simulation: &Simulation<'_>) {
         "a handshake's place is lost"
     );
     assert_eq!(worker.counters.get(WorkerGauge::ConnectionsOpen), 0);
-    let displaceable = crate::displaceable::Stage::ALL;
+    let displaceable = crate::displaceable::DisplaceableStage::ALL;
     assert_eq!(
         worker.displaceable.borrow().count(displaceable),
         0,
@@ -277,8 +277,8 @@ pub(super) fn of_ended(mut simulation: Simulation<'_>) -> Vec<(&'static str, Str
     ends
 }
 
-/// Why each client's connection ended, in the order in which they connected; those that waited to
-/// be accepted have none.
+/// The reason of each client's end, in the order in which they connected; those that waited to be
+/// accepted have none.
 fn lines(simulation: &Simulation<'_>) -> Vec<Option<String>> {
     simulation.lines.close();
     let bytes = simulation.lines.take().unwrap_or_default();
@@ -334,7 +334,7 @@ fn lines(simulation: &Simulation<'_>) -> Vec<Option<String>> {
     reasons
 }
 
-/// What the end of one connection must agree with.
+/// Judges the end of one connection.
 fn judge(simulation: &mut Simulation<'_>, at: usize, reason: &str, pairs: &[Option<usize>]) {
     assert_ne!(reason, "internal");
     let is_closed = simulation.clients[at].1.is_closed_by_server();

@@ -1,16 +1,24 @@
-//! How a connection gets its back: by dials, of which the TLS handshake is a part, or at once.
+//! The steps of a connection's way: it is admitted, its session is fetched, it gets its back, and a
+//! peer that is gone or too slow is noticed.
+//!
+//! A back is got by dials, of which the TLS handshake is a part, or at once.
 
 use std::time::{Duration, Instant};
 
 use flow::events::Event;
 use flow::facts::Ending;
+use flow::options::Front;
+use telemetry::catalogue::ServiceCounter;
+use telemetry::outcome::{Reason, SessionTier};
 
 use super::{Connection, Context};
 use crate::back::Back;
 use crate::clock;
+use crate::commands::Command;
 use crate::dial::Dialled;
-use crate::driver::Socket;
+use crate::driver::{Socket, is_unreachable};
 use crate::files::FileBack;
+use crate::options::RateMin;
 
 /// How old a server's connection is when the kernel is told to probe it: four system calls that
 /// most connections of one request do without. None is lost so soon; the kernel counts from when
@@ -18,7 +26,7 @@ use crate::files::FileBack;
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(1);
 
 impl Connection {
-    /// Has a server be probed that is connected for long enough.
+    /// Makes the kernel probe a server that is connected for long enough.
     pub(super) fn keep_alive(&mut self, now: Instant) {
         if self.keep_alive_at.is_none_or(|due| due > now) {
             return;
@@ -150,5 +158,131 @@ impl Connection {
             self.dial.succeeded(&self.service, now);
         }
         self.flow.handle(Event::BackConnected, now, context.pool);
+    }
+}
+
+impl Connection {
+    /// A client that has reset its connection costs no more cryptography and no dial.
+    pub(super) fn take_failures(&mut self, context: &mut Context<'_>) {
+        if self.front.has_failed() {
+            let error = self.front.take_error();
+            let event = if error.is_some_and(|error| is_unreachable(&error)) {
+                Event::Stopped(Reason::ClientUnreachable)
+            } else {
+                Event::FrontFailed
+            };
+            self.handle(event, context);
+        }
+        let Some(back) = self.back.as_mut().filter(|_| !self.flow.is_over()) else {
+            return;
+        };
+        let has_failed = back.has_failed();
+        if self.dial.is_under_way() {
+            if has_failed || back.is_writable() {
+                let error = has_failed.then(|| back.take_error()).flatten();
+                self.dial_answered(error, context);
+            }
+        } else if has_failed {
+            back.break_off();
+            self.handle(Event::BackRefused, context);
+        }
+    }
+
+    /// Watches a client for which bytes wait, if its service wants a rate.
+    pub(super) fn watch_client(&mut self, now: Instant) {
+        if let Some(rate) = self.rate_min().filter(|_| !self.front.is_writable()) {
+            let progress = || self.front.progress();
+            self.slow_client.watch(rate, now, progress);
+        }
+    }
+
+    /// Judges a client whose time is over.
+    pub(super) fn is_too_slow(&mut self, now: Instant) -> bool {
+        let is_due = self.slow_client.deadline().is_some_and(|end| end <= now);
+        let rate = self.rate_min().filter(|_| is_due);
+        rate.is_some_and(|rate| {
+            let progress = self.front.progress();
+            self.slow_client.is_too_slow(rate, now, progress)
+        })
+    }
+
+    /// Whether one of the two takes what the kernel has for it; `None` = that has to be seen.
+    pub(super) fn takes(&mut self) -> Option<bool> {
+        let server = match &mut self.back {
+            Some(Back::Server(server)) => server.takes(),
+            _ => Some(false),
+        };
+        match (self.front.takes(), server) {
+            (Some(true), _) | (_, Some(true)) => Some(true),
+            (front, server) => front.and(server),
+        }
+    }
+
+    /// How fast the client must take what it is sent.
+    fn rate_min(&self) -> Option<RateMin> {
+        self.service.plan.files.as_ref()?.timeouts.rate_min
+    }
+}
+
+impl Connection {
+    /// Asks for the session that the client offers.
+    pub(super) fn fetch_session(&mut self, context: &mut Context<'_>) {
+        let (mailbox, token) = (context.file_context.mailbox().clone(), self.back_token);
+        let answer = move |tier| mailbox.send(Command::SessionFetched { token, tier });
+        let settings = &self.service.settings;
+        let (wanted, passing) = (self.flow.wanted_session(), &settings.passing_sessions);
+        match (wanted, &settings.front, passing) {
+            (Some(key), Front::Terminate(server), _) => server.fetch(key, Box::new(answer)),
+            (Some(key), _, Some(sessions)) => sessions.fetch(key, Box::new(answer)),
+            _ => self.handle(Event::SessionFetched(SessionTier::Nowhere), context),
+        }
+    }
+}
+
+impl Connection {
+    /// Counts bytes that went past our buffers.
+    pub(super) fn count_passed(&mut self, count: usize, way: ServiceCounter) {
+        self.passed += count as u64;
+        self.service.counters.add(way, count as u64);
+    }
+
+    /// Adds to the counters what has been relayed since the last call.
+    pub(super) fn count_bytes(&mut self) {
+        let facts = self.flow.facts();
+        let up = facts.bytes_up - self.counted_up;
+        let down = facts.bytes_down - self.counted_down;
+        if up == 0 && down == 0 {
+            return;
+        }
+        self.counted_up = facts.bytes_up;
+        self.counted_down = facts.bytes_down;
+        self.service.counters.add(ServiceCounter::BytesUp, up);
+        self.service.counters.add(ServiceCounter::BytesDown, down);
+        let through_us = down - std::mem::take(&mut self.passed);
+        let path = if facts.offloaded {
+            ServiceCounter::SentToKernel
+        } else {
+            ServiceCounter::SentByUserSpace
+        };
+        self.service.counters.add(path, through_us);
+        self.dial.count_bytes(&self.service, up, down);
+    }
+}
+
+impl Connection {
+    /// Lets the client in, or resets the connection.
+    pub(super) fn admit(&mut self, context: &mut Context<'_>) {
+        let client = self.flow.facts().route.source.map(|source| source.ip());
+        let rules = &self.service.plan.sources;
+        match context.sources.admit(rules, client, context.now) {
+            Ok(source) => {
+                self.source = source;
+                self.handle(Event::Admitted, context);
+            }
+            Err(reason) => {
+                self.front.reset_on_close();
+                self.handle(Event::Stopped(reason), context);
+            }
+        }
     }
 }

@@ -1,25 +1,31 @@
-//! Entries of syslog (RFC 5424), over a Unix socket or UDP (RFC 5426): one for each datagram.
+//! Entries for log daemons. Those of syslog (RFC 5424), over a Unix socket or UDP (RFC 5426), are
+//! one for each datagram; those of systemd's journal, in its native protocol
+//! (systemd.io/JOURNAL_NATIVE_PROTOCOL), are fields `KEY=value`, a line each, or the binary form
+//! for a value of several lines.
 //!
-//! Owns the header and its origin. A line about a connection has all but the origin, which those
-//! who write it do not know, until it is sent.
+//! Owns the header of syslog and its origin. A line about a connection has all but the origin,
+//! which those who write it do not know, until it is sent; for the journal it has all fields on one
+//! line.
 
 use wire::date::put_time;
 
-use crate::level::Level;
+use crate::form::FIELD_SEPARATOR;
+use crate::outcome::Level;
 
 /// The name of our structured data (RFC 5424, 7.2.2); its number is that for documentation
 /// (RFC 5612), since we have none.
 pub(crate) const DATA_ID: &[u8] = b"lariat@32473";
 
-/// What a name of a host may have (RFC 5424, 6).
+/// The longest name of a host (RFC 5424, 6).
 const HOST_BYTES_MAX: usize = 255;
 
-/// What kind of program speaks (RFC 5424, 6.2.1).
+/// The kind of program that speaks (RFC 5424, 6.2.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Facility(u8);
 
 impl Facility {
-    /// Those that a program which is no part of the system's core may have, by their names.
+    /// The facilities that a program which is no part of the system's core may have, by their
+    /// names.
     pub const NAMED: [(&str, Self); 20] = [
         ("user", Self(1)),
         ("mail", Self(2)),
@@ -54,12 +60,12 @@ impl Facility {
     }
 }
 
-/// Which host and process speak: what follows the time in a header, up to the kind of message.
+/// The host and process that speak: the part of a header from the time up to the kind of message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Origin(String);
 
 impl Origin {
-    /// Of a process of this number on the host of that name.
+    /// The sender of this number of process on the host of that name.
     pub fn new(host: &str, pid: u32) -> Self {
         let graphic = host.chars().filter(char::is_ascii_graphic);
         let host: String = graphic.take(HOST_BYTES_MAX).collect();
@@ -69,21 +75,25 @@ impl Origin {
 }
 
 /// The header up to the origin.
-pub(crate) fn put_start(out: &mut Vec<u8>, (facility, level): (Facility, Level), time_us: u64) {
+pub(crate) fn put_syslog_start(
+    out: &mut Vec<u8>,
+    (facility, level): (Facility, Level),
+    time_us: u64,
+) {
     out.extend_from_slice(format!("<{}>1 ", facility.priority(level)).as_bytes());
     put_time(out, time_us);
     out.push(b' ');
 }
 
 /// The whole entry about something that is said, on one line.
-pub(crate) fn message(
+pub(crate) fn syslog_message(
     (facility, level): (Facility, Level),
     time_us: u64,
     origin: &Origin,
     line: &str,
 ) -> Vec<u8> {
     let mut out = Vec::new();
-    put_start(&mut out, (facility, level), time_us);
+    put_syslog_start(&mut out, (facility, level), time_us);
     out.extend_from_slice(origin.0.as_bytes());
     out.extend_from_slice(b"message - ");
     out.extend_from_slice(line.as_bytes());
@@ -92,7 +102,7 @@ pub(crate) fn message(
 
 /// Puts the origin into a line about a connection. One of another form, which was written before
 /// the output became another, is the text of an entry without time and fields.
-pub fn complete(line: &[u8], facility: Facility, origin: &Origin, out: &mut Vec<u8>) {
+pub fn complete_syslog(line: &[u8], facility: Facility, origin: &Origin, out: &mut Vec<u8>) {
     out.clear();
     let mut spaces = line.iter().enumerate().filter(|(_, byte)| **byte == b' ');
     let time_ends = spaces.nth(1).map(|(at, _)| at + 1);
@@ -109,6 +119,69 @@ pub fn complete(line: &[u8], facility: Facility, origin: &Origin, out: &mut Vec<
     };
     for part in [start, origin.0.as_bytes(), rest] {
         out.extend_from_slice(part);
+    }
+}
+
+/// The field that people are shown, before its value.
+pub(crate) const JOURNAL_MESSAGE: &[u8] = b"MESSAGE=";
+
+/// The fields of every entry. No time is among them: the journal notes when an entry came.
+fn journal_fields(level: Level) -> [(&'static str, String); 2] {
+    [
+        ("PRIORITY", level.severity().to_string()),
+        ("SYSLOG_IDENTIFIER", "lariat".to_owned()),
+    ]
+}
+
+/// The first fields of a line about a connection.
+pub(crate) fn put_journal_start(out: &mut Vec<u8>, level: Level) {
+    for (key, value) in journal_fields(level) {
+        out.extend_from_slice(key.as_bytes());
+        out.push(b'=');
+        out.extend_from_slice(value.as_bytes());
+        out.push(FIELD_SEPARATOR);
+    }
+}
+
+/// The whole entry about something that is said; what is shown of it, and the remedy.
+pub(crate) fn journal_message(level: Level, text: &str, hint: Option<&str>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (key, value) in journal_fields(level) {
+        put_field(&mut out, key, &value);
+    }
+    put_field(&mut out, "MESSAGE", text);
+    if let Some(hint) = hint {
+        put_field(&mut out, "LARIAT_HINT", hint);
+    }
+    out
+}
+
+fn put_field(out: &mut Vec<u8>, key: &str, value: &str) {
+    out.extend_from_slice(key.as_bytes());
+    if value.contains('\n') {
+        out.push(b'\n');
+        out.extend_from_slice(&(value.len() as u64).to_le_bytes());
+    } else {
+        out.push(b'=');
+    }
+    out.extend_from_slice(value.as_bytes());
+    out.push(b'\n');
+}
+
+/// Makes the entry of a line about a connection. One of another form, which was written before the
+/// output became another, is the text of an entry without further fields.
+pub fn complete_journal(line: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    if !line.starts_with(b"PRIORITY=") {
+        put_journal_start(out, Level::Info);
+        out.extend_from_slice(JOURNAL_MESSAGE);
+    }
+    out.extend_from_slice(line);
+    out.push(FIELD_SEPARATOR);
+    for byte in out {
+        if *byte == FIELD_SEPARATOR {
+            *byte = b'\n';
+        }
     }
 }
 
@@ -140,7 +213,7 @@ mod tests {
         let (facility, origin) = (Facility::named("daemon").unwrap(), Origin::new("h", 1));
         let complete = |line: &str| {
             let mut out = b"what was there".to_vec();
-            complete(line.as_bytes(), facility, &origin, &mut out);
+            complete_syslog(line.as_bytes(), facility, &origin, &mut out);
             String::from_utf8(out).unwrap()
         };
         assert_eq!(
@@ -153,5 +226,29 @@ mod tests {
         );
         assert_eq!(complete("<27>"), "<30>1 - h lariat 1 connection - <27>");
         assert_eq!(complete(""), "<30>1 - h lariat 1 connection - ");
+    }
+}
+
+#[cfg(test)]
+mod journal_tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_several_lines_has_its_length() {
+        let mut entry = journal_message(Level::Error, "a\nMESSAGE=b", None);
+        let expected = b"PRIORITY=3\nSYSLOG_IDENTIFIER=lariat\nMESSAGE\n\x0b\0\0\0\0\0\0\0";
+        assert_eq!(entry, [expected, &b"a\nMESSAGE=b\n"[..]].concat());
+        entry = journal_message(Level::Notice, "a=b", Some("c"));
+        let expected = "PRIORITY=5\nSYSLOG_IDENTIFIER=lariat\nMESSAGE=a=b\nLARIAT_HINT=c\n";
+        assert_eq!(entry, expected.as_bytes());
+    }
+
+    #[test]
+    fn a_line_of_another_form_is_a_text() {
+        let mut out = b"what was there".to_vec();
+        complete_journal(b"a=1", &mut out);
+        assert_eq!(out, b"PRIORITY=6\nSYSLOG_IDENTIFIER=lariat\nMESSAGE=a=1\n");
+        complete_journal(b"PRIORITY=3\x1fMESSAGE=x", &mut out);
+        assert_eq!(out, b"PRIORITY=3\nMESSAGE=x\n");
     }
 }
