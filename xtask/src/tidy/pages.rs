@@ -16,12 +16,14 @@ pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
     let functions: HashSet<_> = functions.map(|(name, _)| name).collect();
     let page = tree.pages.iter().find(|page| page.path == THREAT_MODEL);
     let missing = page.map_or_else(Vec::new, |page| missing(page, &functions));
-    let left_out = left_out(tree);
-    broken_links(tree).chain(missing).chain(left_out).collect()
+    broken_links(tree)
+        .chain(missing)
+        .chain(pages_off_the_site(tree))
+        .collect()
 }
 
 /// Pages that docs/SUMMARY.md does not name, and which are not on the site for that.
-fn left_out(tree: &WorkTree) -> Vec<Violation> {
+fn pages_off_the_site(tree: &WorkTree) -> Vec<Violation> {
     let summary = tree.pages.iter().find(|page| page.path == SUMMARY);
     let named = summary.map_or_else(Vec::new, linked_paths);
     let pages = tree.pages.iter().map(|page| &page.path);
@@ -143,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_pages_that_are_left_out_are_reported() {
+    fn only_pages_that_are_not_on_the_site_are_reported() {
         let page = |path: &str, text: &str| TextFile {
             path: path.to_owned(),
             text: text.to_owned(),
@@ -158,7 +160,7 @@ mod tests {
             ..WorkTree::default()
         };
         let rule = "is not named by docs/SUMMARY.md";
-        assert_eq!(left_out(&tree), [Violation::new("docs/guide/b.md", rule)]);
+        assert_eq!(pages_off_the_site(&tree), [Violation::new("docs/guide/b.md", rule)]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ const READS_MAX: usize = 16;
 pub(crate) struct ClientConnection {
     fd: OwnedFd,
     channel: ClientChannel,
-    stage: ConnectionStage,
+    stage: LoadStage,
     reply: ReplyReader,
     /// Something may be left in the socket although no event will say so.
     may_read: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Marks {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum ConnectionStage {
+pub(crate) enum LoadStage {
     /// The dial is on its way.
     Dialling,
     /// TLS is being negotiated, or asked for in a protocol that begins in plaintext.
@@ -59,7 +59,7 @@ pub(crate) enum ConnectionStage {
     Closing,
 }
 
-impl ConnectionStage {
+impl LoadStage {
     /// How a transaction fails that takes too long there.
     pub(crate) fn timeout(self) -> TransactionFailure {
         match self {
@@ -89,9 +89,9 @@ impl ClientConnection {
             fd,
             channel,
             stage: if is_connected {
-                ConnectionStage::Handshake
+                LoadStage::Handshake
             } else {
-                ConnectionStage::Dialling
+                LoadStage::Dialling
             },
             reply: ReplyReader::new(false),
             may_read: false,
@@ -111,7 +111,7 @@ impl ClientConnection {
         &self.channel
     }
 
-    pub(crate) fn stage(&self) -> ConnectionStage {
+    pub(crate) fn stage(&self) -> LoadStage {
         self.stage
     }
 
@@ -121,7 +121,7 @@ impl ClientConnection {
 
     /// Sends the first bytes of a connection, if it stands.
     pub(crate) fn start(&mut self, traffic: &mut TrafficBytes) -> ConnectionStep {
-        if self.stage == ConnectionStage::Dialling {
+        if self.stage == LoadStage::Dialling {
             return ConnectionStep::Waiting;
         }
         if !self.channel.is_before_tls() {
@@ -159,8 +159,8 @@ impl ClientConnection {
         to_head: bool,
         traffic: &mut TrafficBytes,
     ) -> ConnectionStep {
-        debug_assert_eq!(self.stage, ConnectionStage::Open, "one request at a time");
-        self.stage = ConnectionStage::Reply;
+        debug_assert_eq!(self.stage, LoadStage::Open, "one request at a time");
+        self.stage = LoadStage::Reply;
         if self.early_data_accepted() == Some(true) {
             self.is_early = false;
             self.flush(traffic);
@@ -185,7 +185,7 @@ impl ClientConnection {
     /// Ends our stream; the server's is still read.
     pub(crate) fn close(&mut self, traffic: &mut TrafficBytes) -> ConnectionStep {
         self.channel.send_close();
-        self.stage = ConnectionStage::Closing;
+        self.stage = LoadStage::Closing;
         self.flush(traffic);
         if self.is_ended {
             return ConnectionStep::Over;
@@ -216,9 +216,9 @@ impl ClientConnection {
         buffer: &mut [u8],
         traffic: &mut TrafficBytes,
     ) -> ConnectionStep {
-        if self.stage == ConnectionStage::Dialling {
+        if self.stage == LoadStage::Dialling {
             match self.dialled(event, traffic) {
-                ConnectionStep::Waiting if self.stage != ConnectionStage::Dialling => {}
+                ConnectionStep::Waiting if self.stage != LoadStage::Dialling => {}
                 step => return step,
             }
         }
@@ -243,7 +243,7 @@ impl ClientConnection {
     fn dialled(&mut self, event: &sys::epoll::Event, traffic: &mut TrafficBytes) -> ConnectionStep {
         match sys::socket::take_error(&self.fd) {
             Ok(None) if event.writable => {
-                self.stage = ConnectionStage::Handshake;
+                self.stage = LoadStage::Handshake;
                 self.start(traffic)
             }
             Ok(None) => ConnectionStep::Waiting,
@@ -252,7 +252,7 @@ impl ClientConnection {
     }
 
     fn replied(&mut self) -> ConnectionStep {
-        self.stage = ConnectionStage::Open;
+        self.stage = LoadStage::Open;
         ConnectionStep::Replied
     }
 
@@ -294,7 +294,7 @@ impl ClientConnection {
     }
 
     fn take(&mut self, mut bytes: &[u8], traffic: &mut TrafficBytes) -> ConnectionStep {
-        let was_shaking = self.stage == ConnectionStage::Handshake;
+        let was_shaking = self.stage == LoadStage::Handshake;
         let was_before_tls = self.channel.is_before_tls();
         let (mut is_whole, mut has_closed) = (false, false);
         while !bytes.is_empty() {
@@ -335,7 +335,7 @@ impl ClientConnection {
     }
 
     fn opened(&mut self) -> ConnectionStep {
-        self.stage = ConnectionStage::Open;
+        self.stage = LoadStage::Open;
         self.marks.open = Some(Instant::now());
         ConnectionStep::Opened
     }
@@ -350,7 +350,7 @@ impl ClientConnection {
             is_early,
             ..
         } = self;
-        let is_awaited = *stage == ConnectionStage::Reply || *is_early;
+        let is_awaited = *stage == LoadStage::Reply || *is_early;
         let mut is_whole = false;
         channel.data(bytes, |data| match stage {
             _ if is_awaited => {
@@ -364,7 +364,7 @@ impl ClientConnection {
                 Ok(())
             }
             // What comes after the end of the work is read and forgotten.
-            ConnectionStage::Closing => Ok(()),
+            LoadStage::Closing => Ok(()),
             _ => Err(TransactionFailure::ReplyMalformed),
         })?;
         Ok(is_whole)
@@ -377,11 +377,11 @@ impl ClientConnection {
         }
         self.is_ended = true;
         match self.stage {
-            ConnectionStage::Dialling | ConnectionStage::Handshake => {
+            LoadStage::Dialling | LoadStage::Handshake => {
                 ConnectionStep::Failed(TransactionFailure::HandshakeClosed)
             }
-            ConnectionStage::Open | ConnectionStage::Closing => ConnectionStep::Over,
-            ConnectionStage::Reply => match self.reply.close() {
+            LoadStage::Open | LoadStage::Closing => ConnectionStep::Over,
+            LoadStage::Reply => match self.reply.close() {
                 ReplyProgress::Whole if self.channel.ends_cleanly() => self.replied(),
                 _ => ConnectionStep::Failed(TransactionFailure::ReplyClosed),
             },
@@ -393,10 +393,10 @@ impl ClientConnection {
         let is_reset = matches!(error.kind(), ConnectionReset | BrokenPipe);
         self.is_ended = true;
         self.excused(ConnectionStep::Failed(match self.stage {
-            ConnectionStage::Dialling => dial_failure(error),
-            ConnectionStage::Handshake if is_reset => TransactionFailure::HandshakeReset,
-            ConnectionStage::Handshake => TransactionFailure::ConnectFailed,
-            ConnectionStage::Reply | ConnectionStage::Open | ConnectionStage::Closing => {
+            LoadStage::Dialling => dial_failure(error),
+            LoadStage::Handshake if is_reset => TransactionFailure::HandshakeReset,
+            LoadStage::Handshake => TransactionFailure::ConnectFailed,
+            LoadStage::Reply | LoadStage::Open | LoadStage::Closing => {
                 TransactionFailure::ReplyReset
             }
         }))
@@ -406,10 +406,8 @@ impl ClientConnection {
     /// alert, that it was not content with the handshake.
     fn excused(&self, step: ConnectionStep) -> ConnectionStep {
         match (self.stage, step) {
-            (ConnectionStage::Closing, ConnectionStep::Failed(TransactionFailure::Alert(_))) => {
-                step
-            }
-            (ConnectionStage::Open | ConnectionStage::Closing, _) => ConnectionStep::Over,
+            (LoadStage::Closing, ConnectionStep::Failed(TransactionFailure::Alert(_))) => step,
+            (LoadStage::Open | LoadStage::Closing, _) => ConnectionStep::Over,
             _ => step,
         }
     }

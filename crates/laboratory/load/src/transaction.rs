@@ -6,7 +6,7 @@ use measure::choice::Kind;
 use rustls::SignatureScheme;
 use sys::epoll::Interest;
 
-use crate::connection::{ClientConnection, ConnectionStage};
+use crate::connection::{ClientConnection, LoadStage};
 use crate::failure::TransactionFailure;
 use crate::plan::Handshake;
 use crate::tally::{Negotiated, TransactionTiming};
@@ -161,7 +161,7 @@ impl ConnectionSlot {
         transaction: Transaction,
     ) -> Self {
         Self {
-            watches_room: connection.stage() == ConnectionStage::Dialling,
+            watches_room: connection.stage() == LoadStage::Dialling,
             connection,
             client,
             serial,
@@ -174,7 +174,7 @@ impl ConnectionSlot {
 
     /// Whether it stands, and nobody waits for it.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.holds_client && self.connection.stage() != ConnectionStage::Closing
+        !self.holds_client && self.connection.stage() != LoadStage::Closing
     }
 }
 

@@ -12,7 +12,7 @@ use sys::clock::Timer;
 use sys::epoll::{Epoll, Event, Events, Interest};
 
 use crate::client_pool::ClientPool;
-use crate::connection::{ClientConnection, ConnectionStage, ConnectionStep};
+use crate::connection::{ClientConnection, ConnectionStep, LoadStage};
 use crate::dialler::Dialler;
 use crate::failure::{LoadStartFault, TransactionFailure};
 use crate::http::RequestBytes;
@@ -534,7 +534,7 @@ impl LoadWorker {
             let Some(slot) = self.slots.get(key) else {
                 continue;
             };
-            if slot.connection.stage() == ConnectionStage::Closing {
+            if slot.connection.stage() == LoadStage::Closing {
                 // It has done its work; that the server keeps its end open is no failure.
                 self.over(key);
                 continue;

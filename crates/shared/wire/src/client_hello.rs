@@ -173,7 +173,7 @@ impl<'a> ClientHello<'a> {
         self.extensions.name_extension
     }
 
-    /// Where in the body extensions begin that a server without ECH ignores (RFC 8446 section
+    /// The offsets in the body of extensions that a server without ECH ignores (RFC 8446 section
     /// 4.1.2) and a TLS library may refuse for their form, each with its type: malformed ones of
     /// ECH, `compress_certificate` with an algorithm twice.
     pub fn ignorable_extensions(&self) -> impl Iterator<Item = (usize, u16)> + Clone {

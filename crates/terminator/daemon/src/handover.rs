@@ -485,12 +485,12 @@ impl fmt::Debug for Start {
 
 /// The form of a message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum MessageForm {
+pub(crate) enum ProcessMessageForm {
     Json,
     Postcard,
 }
 
-impl MessageForm {
+impl ProcessMessageForm {
     pub(crate) fn encode(self, message: &impl Serialize) -> io::Result<Secret> {
         match self {
             Self::Json => serde_json::to_vec(message)
@@ -578,7 +578,7 @@ mod tests {
             generation: 3,
             warnings: vec!["expires".into()],
         };
-        for form in [MessageForm::Json, MessageForm::Postcard] {
+        for form in [ProcessMessageForm::Json, ProcessMessageForm::Postcard] {
             let sent = form.encode(&answer).unwrap();
             let decoded = |bytes: &[u8]| form.decode::<Answer>(bytes);
             for length in 0..sent.bytes().len() {
@@ -594,7 +594,13 @@ mod tests {
     fn every_answer_fits() {
         let long = "\u{20ac}".repeat(10_000);
         let ready = Answer::ready(1, vec![long.clone(); 1000]);
-        let length = |answer: &Answer| MessageForm::Json.encode(answer).unwrap().bytes().len();
+        let length = |answer: &Answer| {
+            ProcessMessageForm::Json
+                .encode(answer)
+                .unwrap()
+                .bytes()
+                .len()
+        };
         assert!(length(&ready) < ANSWER_BYTES_MAX);
         let Answer::Ready { warnings, .. } = ready else {
             panic!("another answer")

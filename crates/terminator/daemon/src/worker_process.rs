@@ -37,7 +37,8 @@ use tokio::time::MissedTickBehavior;
 
 use crate::admin::{self, AdminState, RightsStatus, StartFacts};
 use crate::handover::{
-    Answer, Bundle, MessageForm, Order, Resolved, Rights, Serve, SessionKey, Start, WORKER_NAME,
+    Answer, Bundle, Order, ProcessMessageForm, Resolved, Rights, Serve, SessionKey, Start,
+    WORKER_NAME,
 };
 use crate::maintenance::ServerName;
 use crate::messages;
@@ -105,7 +106,7 @@ fn serve() -> io::Result<()> {
 }
 
 fn say(channel: &Channel, answer: &Answer) -> io::Result<()> {
-    channel.send(MessageForm::Json.encode(answer)?.bytes(), &[])
+    channel.send(ProcessMessageForm::Json.encode(answer)?.bytes(), &[])
 }
 
 /// The control thread's work, from the first plan to the end.

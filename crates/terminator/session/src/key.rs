@@ -75,7 +75,7 @@ pub struct Sealed {
 pub(crate) mod weak_cipher {
     //! A seal for tests: it notices changes that nobody makes on purpose, and hides little.
 
-    use super::{Sealed, ValueCipher};
+    use crate::key::{Sealed, ValueCipher};
     use std::hash::{DefaultHasher, Hash, Hasher};
     use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -6,6 +6,7 @@
 
 pub mod chain;
 mod fault;
+pub mod form;
 mod key;
 mod ocsp;
 pub mod pem;

@@ -15,7 +15,7 @@ use sys::file::to_write_only;
 use sys::wake::Waker;
 use sys::{process, signal};
 
-use crate::handover::{ANSWER_BYTES_MAX, MessageForm, Secret, WORKER_ARGUMENT, WORKER_NAME};
+use crate::handover::{ANSWER_BYTES_MAX, ProcessMessageForm, Secret, WORKER_ARGUMENT, WORKER_NAME};
 use crate::messages;
 
 /// The worker process takes its orders within milliseconds, and a plan of 10,000 certificates
@@ -36,7 +36,7 @@ pub(super) struct Program {
     pub(super) argument: &'static str,
     pub(super) name: &'static str,
     /// The form of what both say.
-    pub(super) form: MessageForm,
+    pub(super) form: ProcessMessageForm,
     /// More in one message is no answer, and the process is taken for broken.
     pub(super) answer_bytes_max: usize,
 }
@@ -44,7 +44,7 @@ pub(super) struct Program {
 pub(super) const WORKER: Program = Program {
     argument: WORKER_ARGUMENT,
     name: WORKER_NAME,
-    form: MessageForm::Json,
+    form: ProcessMessageForm::Json,
     answer_bytes_max: ANSWER_BYTES_MAX,
 };
 
@@ -52,7 +52,7 @@ pub(super) const WORKER: Program = Program {
 pub(super) struct Child {
     number: u64,
     pid: u32,
-    form: MessageForm,
+    form: ProcessMessageForm,
     answer_bytes_max: usize,
     /// It is being reaped.
     is_reaped: bool,
@@ -230,7 +230,7 @@ impl Drop for Child {
 fn listen<A: DeserializeOwned>(
     channel: &Channel,
     stop: &Waker,
-    (form, bytes_max): (MessageForm, usize),
+    (form, bytes_max): (ProcessMessageForm, usize),
     hear: &mut impl FnMut(Heard<A>),
 ) -> Heard<A> {
     loop {

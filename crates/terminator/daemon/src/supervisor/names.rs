@@ -13,14 +13,14 @@ use super::child::{Child, Heard, Program};
 use super::events::{Event, EventSender};
 use super::lookups::{Lookups, Nonsense, Over, Resolution};
 use super::messages::warn;
-use crate::handover::{Fences, MessageForm, Resolved};
+use crate::handover::{Fences, ProcessMessageForm, Resolved};
 use crate::resolve::{Ask, REPLY_BYTES_MAX, RESOLVER_ARGUMENT, RESOLVER_NAME, Reply};
 use crate::server_target::Name;
 
 const RESOLVER: Program = Program {
     argument: RESOLVER_ARGUMENT,
     name: RESOLVER_NAME,
-    form: MessageForm::Postcard,
+    form: ProcessMessageForm::Postcard,
     answer_bytes_max: REPLY_BYTES_MAX,
 };
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use sys::channel::{self, Channel};
 
 use super::image;
-use super::state::{Release, STATE_BYTES_MAX, SupervisorState, Verdict, decode, encode};
+use super::state::{Release, STATE_BYTES_MAX, SupervisorState, UpgradeVerdict, decode, encode};
 use crate::messages;
 
 /// The program's first argument when it is to say whether it would serve in the place of another:
@@ -191,7 +191,7 @@ fn check(
         };
         channel.send(encode(&state).bytes(), &[]).ok()?;
         let (bytes, fds) = receive()?;
-        let verdict: Verdict = decode(&bytes).ok()?;
+        let verdict: UpgradeVerdict = decode(&bytes).ok()?;
         Some(match (verdict.refused, fds.into_iter().next()) {
             (Some(why), _) => Err(why),
             (None, None) => Err("it does not say which file it is".to_owned()),
@@ -239,5 +239,8 @@ pub(crate) fn answer_check(errors: impl FnOnce() -> Option<String>) -> io::Resul
     let state = decode::<SupervisorState>(&bytes).and_then(|state| state.check());
     let refused = state.err().or_else(errors);
     let program = image::own_program()?;
-    channel.send(encode(&Verdict { refused }).bytes(), &[program.as_fd()])
+    channel.send(
+        encode(&UpgradeVerdict { refused }).bytes(),
+        &[program.as_fd()],
+    )
 }

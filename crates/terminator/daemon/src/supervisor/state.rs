@@ -64,7 +64,7 @@ pub(crate) struct Release {
 
 /// What that program says of the state and of its configuration.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Verdict {
+pub(crate) struct UpgradeVerdict {
     /// Why it would not serve; `None` = it would.
     pub(crate) refused: Option<String>,
 }

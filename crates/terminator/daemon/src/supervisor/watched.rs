@@ -12,13 +12,13 @@ use super::backoff::Backoff;
 use super::child::{Child, Heard, Program};
 use super::events::{Event, EventSender};
 use super::messages::say;
-use crate::handover::MessageForm;
+use crate::handover::ProcessMessageForm;
 use crate::watcher::{Ask, Changed, REPLY_BYTES_MAX, Stamps, WATCHER_ARGUMENT, WATCHER_NAME};
 
 const WATCHER: Program = Program {
     argument: WATCHER_ARGUMENT,
     name: WATCHER_NAME,
-    form: MessageForm::Postcard,
+    form: ProcessMessageForm::Postcard,
     answer_bytes_max: REPLY_BYTES_MAX,
 };
 

@@ -8,7 +8,7 @@ use std::thread;
 use sys::channel::Channel;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::handover::{Bundle, MessageForm, Order, Secret, decode};
+use crate::handover::{Bundle, Order, ProcessMessageForm, Secret, decode};
 
 /// An order with what came with it.
 pub(super) struct Received {
@@ -24,7 +24,7 @@ pub(super) fn next(channel: &Channel) -> io::Result<Option<Received>> {
         return Ok(None);
     };
     let bytes = Secret::new(bytes);
-    let order = MessageForm::Json.decode(bytes.bytes())?;
+    let order = ProcessMessageForm::Json.decode(bytes.bytes())?;
     let bundle = match order {
         Order::Start(..) | Order::Replace(_) => match bundle(channel)? {
             Some(bundle) => Some(bundle),

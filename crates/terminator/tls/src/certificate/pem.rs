@@ -12,7 +12,7 @@ use x509_parser::asn1_rs::Any;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
-use super::fault::ForeignForm;
+use super::form::ForeignForm;
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 const DASHES: &[u8] = b"-----";
