@@ -42,6 +42,9 @@ const STATUS_GAP_MAX: Duration = Duration::from_secs(20);
 /// How often it is asked for.
 const STATUS_EVERY: Duration = Duration::from_millis(200);
 
+/// The pause between lines after which no more are expected.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
+
 /// What a process may hold more than after the first phase, in KiB of its own memory: buffers
 /// that its pools keep for the next connections, what the allocator does not give back after a
 /// reload, and queues of lines. A connection that stays costs more than 1 KiB, a buffer 18 KiB.
@@ -202,9 +205,11 @@ impl Auditor {
         let count = ended.values().sum::<u64>() as usize;
         // Whatever is not in the log, a full disk included, is counted as lost.
         let is_whole = books.lost == self.before.lost;
-        if is_whole {
+        if is_whole && !self.was_lossy && !phase.has(Fault::Kill) {
             // The log's writer is a thread of its own.
             within(QUIET_MAX, || (rig.log.count() >= count).then_some(()));
+        } else {
+            within(QUIET_MAX, || has_settled(rig));
         }
         let book = LogBook::read(&rig.log.take());
         let journal = &rig.journal;
@@ -347,6 +352,13 @@ fn read_books(metrics: &Metrics, status: &Value) -> Option<Books> {
         lost: sum("lariat_worker_log_lost_bytes_total", &[])
             + sum("lariat_log_lost_bytes_total", &[]),
     })
+}
+
+/// No line has come for a while, where it is not known how many will.
+fn has_settled(rig: &Rig) -> Option<()> {
+    let count = rig.log.count();
+    pause(SETTLED_AFTER);
+    (rig.log.count() == count).then_some(())
 }
 
 /// No worker process died but by our hand, and no connection ended by a fault of Lariat's own.

@@ -160,7 +160,10 @@ mod tests {
             ..WorkTree::default()
         };
         let rule = "is not named by docs/SUMMARY.md";
-        assert_eq!(pages_off_the_site(&tree), [Violation::new("docs/guide/b.md", rule)]);
+        assert_eq!(
+            pages_off_the_site(&tree),
+            [Violation::new("docs/guide/b.md", rule)]
+        );
     }
 
     #[test]
