@@ -209,7 +209,6 @@ mod tests {
             ("report -o x --output y", "cannot be used multiple times"),
             ("host eth0", "unexpected argument 'eth0'"),
             ("load https://h/ --handshaek full", "exists: '--handshake'"),
-            ("load --arrival on", "it is now --session-arrivals"),
             ("load --zzz", "--help` lists the flags"),
             ("load --rate", "for example: --rate 500"),
             ("load --plan a --plan b", "cannot be used multiple times"),

@@ -436,10 +436,6 @@ mod tests {
             ("srve", "'serve'"),
             ("serve --lisen x", "exists: '--listen'"),
             ("check --bnd a.toml", "exists: '--bind'"),
-            (
-                "serve --passive-pause 5s",
-                "it is now --passive-ejection-time",
-            ),
             ("serve", "hint: "),
             ("serve a.toml --workers 2", "`workers.threads`"),
             ("serve a.toml b.toml", "unexpected argument 'b.toml'"),

@@ -476,7 +476,11 @@ fn roots_are_listed_and_refused_without_a_network() {
             2,
             "`../sid` is no name of a suite",
         ),
-        (&["--suite", "sid", "--root", "/"], 2, "both name a root"),
+        (
+            &["--suite", "sid", "--root", "/"],
+            2,
+            "cannot be used with '--root <DIR>'",
+        ),
         (
             &["--root", "/no/such/root"],
             2,
@@ -503,7 +507,7 @@ fn slips_are_named() {
     let none = Directory::new();
     for (words, wanted) in [
         (&["nginx-steam"][..], "did you mean `nginx-stream`?"),
-        (&["--instal"], "did you mean `--install`?"),
+        (&["--instal"], "a similar argument exists: '--install'"),
         (
             &["--program", "haproxy"],
             "'haproxy' for '--program <TARGET=PATH>': not NAME=VALUE",
