@@ -97,7 +97,7 @@ fn the_running_one_is_found_by_its_configuration() {
     assert_eq!(ask(&["status", "/no/such/file.toml"]).code(), 2);
     let twice = ask(&["drain", path, "--status-socket", "/x"]);
     assert_eq!(twice.code(), 2);
-    twice.assert_stderr("named twice");
+    twice.assert_stderr("cannot be used with");
     ask(&["drain", path]).success();
     assert_eq!(lariat.wait().code(), Some(0));
     assert_eq!(ask(&["status", path]).code(), 4);
