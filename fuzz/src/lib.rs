@@ -15,9 +15,7 @@ const INTRUDERS: [&[u8]; 10] = [
     &[21, 3, 3, 0, 0],
     &[22, 3, 3, 0, 5, 24, 0, 0, 1, 0],
     &[22, 3, 3, 0, 4, 20, 0, 255, 255],
-    &[
-        23, 3, 3, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2,
-    ],
+    &[23, 3, 3, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2],
     &[23, 3, 3, 0x48, 1],
 ];
 
@@ -68,10 +66,7 @@ impl Wire {
     fn take_record(&mut self) -> Vec<u8> {
         let mut header = [0; HEADER_BYTES];
         let there = self.0.len().min(HEADER_BYTES);
-        header
-            .iter_mut()
-            .zip(&self.0)
-            .for_each(|(to, from)| *to = *from);
+        header.iter_mut().zip(&self.0).for_each(|(to, from)| *to = *from);
         let body = match there {
             HEADER_BYTES => usize::from(u16::from_be_bytes([header[3], header[4]])),
             _ => 0,
@@ -82,9 +77,6 @@ impl Wire {
 
     /// Puts a record before all that is on its way.
     pub fn put(&mut self, record: &[u8]) {
-        record
-            .iter()
-            .rev()
-            .for_each(|byte| self.0.push_front(*byte));
+        record.iter().rev().for_each(|byte| self.0.push_front(*byte));
     }
 }

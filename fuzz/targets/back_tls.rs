@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flow::events::{Action, Event, Received};
 use flow::buffer::Pool;
 use flow::connection::Flow;
+use flow::events::{Action, Event, Received};
 use flow::facts::{Ending, Facts, Route};
 use flow::options::{Front, SendProxy, ServerTls, Settings, Timeouts};
 use fuzz::{DISTURBANCES, Wire};
@@ -35,10 +35,7 @@ const SERVERS_MAX: usize = 3;
 const REPLY: [u8; 30_000] = [9; 30_000];
 
 /// Messages of a server in the wrong place: HelloRequest, ServerHelloDone.
-const MESSAGES: [&[u8]; 2] = [
-    &[22, 3, 3, 0, 4, 0, 0, 0, 0],
-    &[22, 3, 3, 0, 4, 14, 0, 0, 0],
-];
+const MESSAGES: [&[u8]; 2] = [&[22, 3, 3, 0, 4, 0, 0, 0, 0], &[22, 3, 3, 0, 4, 14, 0, 0, 0]];
 
 thread_local! {
     static STAGE: Stage = Stage::new();
@@ -84,10 +81,8 @@ impl Stage {
         let authority = Authority::root("back");
         let leaf = authority.leaf(&["localhost"]).issue();
         let own = authority.client("lariat").pem();
-        let authority_source = PemSource {
-            place: "authority.pem".to_owned(),
-            pem: authority.pem().into(),
-        };
+        let authority_source =
+            PemSource { place: "authority.pem".to_owned(), pem: authority.pem().into() };
         Self {
             client: ClientOptions {
                 verification: Some(ServerVerification {
@@ -160,10 +155,7 @@ const OF_CLIENT: u8 = 7;
 impl<'c> Play<'c> {
     fn new(settings: &Rc<Settings>, choice: &'c TlsServerChoice) -> Self {
         let now = Instant::now();
-        let route = Route {
-            source: None,
-            destination: None,
-        };
+        let route = Route { source: None, destination: None };
         let mut play = Self {
             flow: Flow::new(Rc::clone(settings), false, Facts::new(1, route, now)),
             pool: Pool::new(),
@@ -339,10 +331,7 @@ impl<'c> Play<'c> {
         self.is_server_broken = false;
         // What was said to one that failed in its handshake was none of the client's.
         self.server = Some(self.choice.accept());
-        self.handle(Event::ServerChosen {
-            server: 0,
-            is_local: false,
-        });
+        self.handle(Event::ServerChosen { server: 0, is_local: false });
         self.handle(Event::BackConnected);
     }
 

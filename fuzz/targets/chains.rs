@@ -41,10 +41,7 @@ fuzz_target!(|bytes: &[u8]| {
         let mut links = Vec::new();
         let mut is_empty = false;
         for step in script.chunks_exact(2).take(CERTIFICATES_MAX) {
-            let link = Link {
-                key: signer_of(step[0]),
-                signer: signer_of(step[0] >> 4),
-            };
+            let link = Link { key: signer_of(step[0]), signer: signer_of(step[0] >> 4) };
             let mut one = stage.certificates[number_of(link.key)][number_of(link.signer)].clone();
             match step[1] {
                 0 => one.clear(),

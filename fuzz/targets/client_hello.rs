@@ -17,9 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 /// Where to cut: the end of the input says, since what follows a hello is not part of it.
 fn last_two(bytes: &[u8]) -> usize {
-    bytes
-        .last_chunk()
-        .map_or(0, |two| u16::from_le_bytes(*two).into())
+    bytes.last_chunk().map_or(0, |two| u16::from_le_bytes(*two).into())
 }
 
 fn check_prefix(prefix: Result<Peek<'_>, HelloFault>, whole: &Result<Peek<'_>, HelloFault>) {
@@ -35,11 +33,7 @@ fn ask_everything(hello: &ClientHello<'_>) {
     assert!(matches!(hello.highest_version(), 0x0303 | 0x0304));
     assert!(hello.cipher_suites().count() > 0);
     assert!(hello.session_id().len() <= 32);
-    assert!(
-        hello
-            .server_name()
-            .is_none_or(|name| (1..=253).contains(&name.len()))
-    );
+    assert!(hello.server_name().is_none_or(|name| (1..=253).contains(&name.len())));
     assert!(hello.alpn_protocols().all(|protocol| !protocol.is_empty()));
     assert!(hello.psk_identities().all(|identity| !identity.is_empty()));
     let numbers = [

@@ -13,10 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(messages) = Message::read_all(body) else {
         return;
     };
-    assert_eq!(
-        messages.iter().map(Message::bytes).sum::<usize>(),
-        body.len()
-    );
+    assert_eq!(messages.iter().map(Message::bytes).sum::<usize>(), body.len());
     let mut written = Vec::new();
     for message in &messages {
         let is_written = message.write(&mut written);

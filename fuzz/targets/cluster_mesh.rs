@@ -61,12 +61,7 @@ impl LocalSessions for Sessions {
         50
     }
 
-    fn walk(
-        &self,
-        place: &mut u64,
-        _: Duration,
-        _: Instant,
-    ) -> Option<Option<WalkedSession>> {
+    fn walk(&self, place: &mut u64, _: Duration, _: Instant) -> Option<Option<WalkedSession>> {
         *place += 1;
         (*place <= 50).then(|| {
             let key = Key::new(&place.to_be_bytes()).filter(|_| *place % 3 > 0)?;
@@ -100,10 +95,7 @@ fn options() -> MeshOptions {
 // Datagrams, each behind its head: sender (2 bits), boot (1), stream (1), 4 bits of time; and the
 // length of its body, in two bytes.
 fuzz_target!(|bytes: &[u8]| {
-    let mut moment = Moment {
-        now: Instant::now(),
-        unix_ms: 1_700_000_000_000,
-    };
+    let mut moment = Moment { now: Instant::now(), unix_ms: 1_700_000_000_000 };
     let sessions = Sessions(Cell::new(0));
     let mut mesh = Mesh::new(options(), Box::new(Clear), ([9; 8], [1; 8]), moment);
     let (mut rest, mut sequence) = (bytes, 0);

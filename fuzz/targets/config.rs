@@ -28,10 +28,7 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
 
 fn source(text: &str) -> Source {
     if !text.starts_with("--") {
-        return Source::File {
-            place: "fuzz.toml".to_owned(),
-            text: text.to_owned(),
-        };
+        return Source::File { place: "fuzz.toml".to_owned(), text: text.to_owned() };
     }
     let flag = |line: &str| {
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
@@ -43,14 +40,7 @@ fn source(text: &str) -> Source {
 /// What a configuration may name; all else is missing.
 fn files() -> Recording {
     let mut files = Recording::default();
-    for name in [
-        "site.pem",
-        "site.crt",
-        "site.key",
-        "site.ocsp",
-        "clients.pem",
-        "clients.crl",
-    ] {
+    for name in ["site.pem", "site.crt", "site.key", "site.ocsp", "clients.pem", "clients.crl"] {
         files.insert(name, b"PEM".to_vec());
     }
     files.insert("certs/a.pem", b"PEM".to_vec());

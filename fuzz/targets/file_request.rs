@@ -127,11 +127,7 @@ impl Talk {
                     let file_bytes = self.file_bytes.expect("an open file");
                     let end = offset.checked_add(bytes);
                     assert!(bytes > 0 && end.is_some_and(|end| end <= file_bytes));
-                    let sent = if bytes > 10_000 {
-                        bytes - 5000
-                    } else {
-                        pace.of(bytes)
-                    };
+                    let sent = if bytes > 10_000 { bytes - 5000 } else { pace.of(bytes) };
                     self.note_range(offset, sent);
                     sent
                 }
@@ -160,10 +156,7 @@ impl Talk {
 
     fn note_started(&mut self) {
         if let Some(status) = self.conversation.take_started() {
-            self.heard.responses.push(Response {
-                status,
-                ..Response::default()
-            });
+            self.heard.responses.push(Response { status, ..Response::default() });
         }
     }
 

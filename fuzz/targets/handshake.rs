@@ -9,18 +9,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flow::events::{Action, Event, Received};
 use flow::buffer::Pool;
 use flow::connection::Flow;
+use flow::events::{Action, Event, Received};
 use flow::facts::{Facts, Route};
 use flow::options::{Front, SendProxy, Settings, Timeouts};
 use fuzz::{DISTURBANCES, Wire};
 use libfuzzer_sys::fuzz_target;
 use testkit::authority::Authority;
 use testkit::client::{Client, ClientChoice};
-use tls::options::{
-    CertificateSource, Group, ServerOptions, Tls13Sessions, UnknownName,
-};
+use tls::options::{CertificateSource, Group, ServerOptions, Tls13Sessions, UnknownName};
 use tls::policy::SuiteOrder;
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::Server;
@@ -87,10 +85,7 @@ impl Play {
 
     fn new(settings: &Rc<Settings>, choice: &ClientChoice) -> Self {
         let now = Instant::now();
-        let route = Route {
-            source: None,
-            destination: None,
-        };
+        let route = Route { source: None, destination: None };
         Self {
             flow: Flow::new(Rc::clone(settings), false, Facts::new(1, route, now)),
             pool: Pool::new(),
@@ -268,13 +263,8 @@ fn settings(pem: &str) -> Rc<Settings> {
     let options = ServerOptions {
         unknown_name: UnknownName::Refuse,
         groups: vec![Group::X25519],
-        tls13_sessions: Tls13Sessions::Cache {
-            early_data_bytes_max: EARLY_BYTES_MAX,
-        },
-        ..ServerOptions::new(vec![CertificateSource::whole(
-            "localhost.pem",
-            pem.as_bytes(),
-        )])
+        tls13_sessions: Tls13Sessions::Cache { early_data_bytes_max: EARLY_BYTES_MAX },
+        ..ServerOptions::new(vec![CertificateSource::whole("localhost.pem", pem.as_bytes())])
     };
     let built = Server::build(&options, "web", &resumption, &SuiteOrder::default());
     Rc::new(Settings {

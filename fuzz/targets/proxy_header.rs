@@ -20,9 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 /// Where to cut: the end of the input says, since what follows a header is not part of it.
 fn last_two(bytes: &[u8]) -> usize {
-    bytes
-        .last_chunk()
-        .map_or(0, |two| u16::from_le_bytes(*two).into())
+    bytes.last_chunk().map_or(0, |two| u16::from_le_bytes(*two).into())
 }
 
 fn check_rewritten(header: &Header<'_>) {
@@ -58,8 +56,5 @@ fn check_in_text(addresses: &Addresses<'_>) {
     let parsed = read(&line).expect("a line we wrote").expect("a whole line");
     assert_eq!(parsed.wire_bytes, line.len());
     assert_eq!(parsed.header.addresses.source(), addresses.source());
-    assert_eq!(
-        parsed.header.addresses.destination(),
-        addresses.destination()
-    );
+    assert_eq!(parsed.header.addresses.destination(), addresses.destination());
 }

@@ -43,18 +43,9 @@ fuzz_target!(|bytes: &[u8]| {
 /// One step of the script.
 #[derive(Debug)]
 enum Step<'b> {
-    Say {
-        kind: u8,
-        content: Vec<u8>,
-        padding: usize,
-    },
-    Alter {
-        index: usize,
-        bit: u8,
-    },
-    Update {
-        wants_reply: bool,
-    },
+    Say { kind: u8, content: Vec<u8>, padding: usize },
+    Alter { index: usize, bit: u8 },
+    Update { wants_reply: bool },
     Junk(&'b [u8]),
     Reply(usize),
 }
@@ -70,28 +61,19 @@ impl<'b> Step<'b> {
             taken
         };
         Some(match action % 8 {
-            0 | 1 => Self::Say {
-                kind: 20 + a % 5,
-                content: take(usize::from(*b)).to_vec(),
-                padding: 0,
-            },
+            0 | 1 => {
+                Self::Say { kind: 20 + a % 5, content: take(usize::from(*b)).to_vec(), padding: 0 }
+            }
             2 => Self::Say {
                 kind: 20 + a % 5,
                 content: take(usize::from(b % 8)).to_vec(),
                 padding: number % 17_000,
             },
-            3 => Self::Say {
-                kind: APPLICATION_DATA,
-                content: vec![*a; number % 17_000],
-                padding: 0,
-            },
-            4 => Self::Alter {
-                index: usize::from(*a),
-                bit: b % 8,
-            },
-            5 => Self::Update {
-                wants_reply: a % 2 == 1,
-            },
+            3 => {
+                Self::Say { kind: APPLICATION_DATA, content: vec![*a; number % 17_000], padding: 0 }
+            }
+            4 => Self::Alter { index: usize::from(*a), bit: b % 8 },
+            5 => Self::Update { wants_reply: a % 2 == 1 },
             6 => Self::Junk(take(usize::from(*b))),
             _ => Self::Reply(1 + number % 16_384),
         })
@@ -108,11 +90,7 @@ struct Talk {
 
 impl Talk {
     fn new(connection: Connection) -> Self {
-        Self {
-            connection,
-            wire: Vec::new(),
-            said: Vec::new(),
-        }
+        Self { connection, wire: Vec::new(), said: Vec::new() }
     }
 
     fn assert_own_words(&self) {
@@ -127,11 +105,7 @@ impl Talk {
     fn take(&mut self, step: &Step<'_>) {
         let Connection { client, .. } = &mut self.connection;
         match step {
-            Step::Say {
-                kind,
-                content,
-                padding,
-            } => {
+            Step::Say { kind, content, padding } => {
                 if *kind == APPLICATION_DATA {
                     self.said.push(content.clone());
                 }
@@ -164,12 +138,7 @@ impl Talk {
 
     /// Whatever came, the last words are right.
     fn say_goodbye(&mut self) {
-        let Connection {
-            client,
-            traffic,
-            heard,
-            ..
-        } = &mut self.connection;
+        let Connection { client, traffic, heard, .. } = &mut self.connection;
         let mut out = Vec::new();
         if heard.last() == Some(&Heard::End) {
             let _not_after_its_own = traffic.seal_alert(80, &mut out);

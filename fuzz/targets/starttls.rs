@@ -12,10 +12,7 @@ const OWN_BYTES_MAX: usize = 4096;
 /// The longest refusal for the shortest command: one of a line end alone.
 const FACTOR: usize = 64;
 
-const NAMES: HostNames<'static> = HostNames {
-    own: "own.example",
-    server: Some("localhost"),
-};
+const NAMES: HostNames<'static> = HostNames { own: "own.example", server: Some("localhost") };
 
 /// How all begins that a client is told when its server's TLS is up, whatever it said before.
 const GREETINGS: &[&[u8]] = &[
@@ -76,10 +73,7 @@ fn follow(
     let mut bytes = 0;
     loop {
         bytes += out.to_client.len() + out.to_server.len();
-        assert!(
-            went + bytes <= 2 * OWN_BYTES_MAX + came * FACTOR,
-            "{came} bytes, {bytes} more"
-        );
+        assert!(went + bytes <= 2 * OWN_BYTES_MAX + came * FACTOR, "{came} bytes, {bytes} more");
         assert!(dialog.unavailable().len() < OWN_BYTES_MAX);
         out = match out.next {
             Next::More => return Some(bytes),

@@ -23,9 +23,7 @@ use text::render_status_text;
 const GROWTH_MAX: usize = 100;
 
 fn assert_printable(text: &str) {
-    let hostile = text
-        .chars()
-        .find(|c| is_control(*c) && !matches!(c, '\n' | '\t'));
+    let hostile = text.chars().find(|c| is_control(*c) && !matches!(c, '\n' | '\t'));
     assert_eq!(hostile, None);
 }
 
@@ -38,21 +36,14 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(value) = serde_json::from_str::<serde_json::Value>(&text)
         && !text.contains(is_spaced)
     {
-        assert_eq!(
-            serde_json::from_str::<serde_json::Value>(&shown).ok(),
-            Some(value)
-        );
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).ok(), Some(value));
     }
     match StatusDocument::from_json(bytes) {
         Ok(document) => {
             let text = render_status_text(&document, Some(&document));
             assert!(!text.contains('\t') || document.last_reload.is_some());
             assert_printable(&text);
-            assert!(
-                text.len() <= 4096 + GROWTH_MAX * bytes.len(),
-                "{}",
-                text.len()
-            );
+            assert!(text.len() <= 4096 + GROWTH_MAX * bytes.len(), "{}", text.len());
             let mut earlier = document.clone();
             earlier.time_ms = 0;
             render_status_text(&document, Some(&earlier));

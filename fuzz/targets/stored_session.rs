@@ -89,8 +89,7 @@ impl Play {
         let Some((value, after)) = after.split_first_chunk() else {
             return after;
         };
-        self.word(block, word)
-            .store(u64::from_le_bytes(*value), Relaxed);
+        self.word(block, word).store(u64::from_le_bytes(*value), Relaxed);
         after
     }
 
@@ -117,9 +116,7 @@ impl Play {
         for (word, copied) in words.clone().zip(&self.copy) {
             self.word(to, word).store(*copied, Relaxed);
         }
-        self.copy = words
-            .map(|word| self.word(from, word).load(Relaxed))
-            .collect();
+        self.copy = words.map(|word| self.word(from, word).load(Relaxed)).collect();
         after
     }
 

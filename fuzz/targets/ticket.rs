@@ -55,10 +55,7 @@ fn check_ours_begun(rest: &[u8]) {
     let mut ticket = HOSTS.ours.seal_ticket(SESSION).expect("it is short");
     ticket.truncate(HEADER_BYTES);
     ticket.extend_from_slice(rest);
-    assert_eq!(
-        HOSTS.ours.open_ticket(&ticket),
-        Err(ResumptionMiss::Altered)
-    );
+    assert_eq!(HOSTS.ours.open_ticket(&ticket), Err(ResumptionMiss::Altered));
 }
 
 /// What we sealed is what the library gets, and no other service or host, if it is a session at
@@ -70,17 +67,13 @@ fn check_sealed(session: &[u8]) {
     match HOSTS.ours.open_ticket(&ticket) {
         Ok(opened) => assert_eq!(opened, session),
         // No session, or one of a client with a certificate, which the service does not want.
-        Err(miss) => assert!(matches!(
-            miss,
-            ResumptionMiss::Foreign | ResumptionMiss::ClientCertificate
-        )),
+        Err(miss) => {
+            assert!(matches!(miss, ResumptionMiss::Foreign | ResumptionMiss::ClientCertificate))
+        }
     }
     let elsewhere = HOSTS.other_service.open_ticket(&ticket);
     assert_eq!(elsewhere, Err(ResumptionMiss::WrongService));
-    assert_eq!(
-        HOSTS.stranger.open_ticket(&ticket),
-        Err(ResumptionMiss::Foreign)
-    );
+    assert_eq!(HOSTS.stranger.open_ticket(&ticket), Err(ResumptionMiss::Foreign));
 }
 
 /// Each three bytes change one of the ticket's; what is left over lengthens or cuts it.
@@ -102,9 +95,6 @@ fn check_changed(changes: &[u8]) {
     if ticket == ours {
         assert_eq!(opened.as_deref(), Ok(SESSION));
     } else {
-        assert!(matches!(
-            opened,
-            Err(ResumptionMiss::Altered | ResumptionMiss::Foreign)
-        ));
+        assert!(matches!(opened, Err(ResumptionMiss::Altered | ResumptionMiss::Foreign)));
     }
 }

@@ -25,9 +25,7 @@ fn folder() -> PathBuf {
 
 /// The sources of the drivers' programs.
 fn source(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("databases")
-        .join(file)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("databases").join(file)
 }
 
 #[derive(Clone, Copy)]
@@ -82,10 +80,7 @@ fn program(driver: &str) -> Command {
         "pgx" => of(folder.join("go/postgres"), &[]),
         "mariadb" | "mysql" | "postgresql" => {
             let java = folder.join("java").display().to_string();
-            of(
-                "java".into(),
-                &["-cp", &format!("{java}:{java}/*"), "Client", driver],
-            )
+            of("java".into(), &["-cp", &format!("{java}:{java}/*"), "Client", driver])
         }
         other => unreachable!("there is no driver {other}"),
     }

@@ -15,10 +15,7 @@ use super::{Login, assert_refused, assert_says, call, folder, service};
 const DRIVERS: [(&str, &[Ability]); 7] = [
     ("pymysql", &[FetchKey, Sha256, Signed]),
     ("connector", &[Change, Compress, Prepare, Sha256]),
-    (
-        "connector-pure",
-        &[Change, Compress, FetchKey, Prepare, Sha256],
-    ),
+    ("connector-pure", &[Change, Compress, FetchKey, Prepare, Sha256]),
     ("mysql2", &[Change, Compress, FetchKey, Prepare, Sha256]),
     ("mariadb", &[FetchKey, Prepare, Signed]),
     ("mysql", &[Change, Compress, FetchKey, Prepare, Sha256]),
@@ -46,12 +43,7 @@ fn compressed(driver: &str) -> &'static str {
 }
 
 fn login<'a>(address: SocketAddr, user: &'a str, ca: Option<&'a Path>) -> Login<'a> {
-    Login {
-        address,
-        user,
-        password: "secret",
-        ca,
-    }
+    Login { address, user, password: "secret", ca }
 }
 
 /// All that a driver can, as `native`.
@@ -65,12 +57,7 @@ fn assert_works(driver: &str, abilities: &[Ability], login: Login<'_>, rows: &st
     }
     // Version 3.5.3 of MariaDB's hangs if it compresses a local file, also without Lariat.
     if driver == "mariadb" {
-        assert_says(
-            driver,
-            login,
-            &[compressed(driver), "large"],
-            &["large 3000000"],
-        );
+        assert_says(driver, login, &[compressed(driver), "large"], &["large 3000000"]);
     }
     actions.push(&load);
     lines.push("load 6");
@@ -86,27 +73,19 @@ fn assert_works(driver: &str, abilities: &[Ability], login: Login<'_>, rows: &st
         assert_says(driver, login, &actions, &lines);
     }
     if abilities.contains(&Signed) {
-        let signed = Login {
-            user: "signed",
-            ..login
-        };
+        let signed = Login { user: "signed", ..login };
         // Version 1.9.3 of Go's takes a scramble's last byte for padding if it is NUL, which is
         // once in 256 logins, also without Lariat.
         let is_cut = |said: &Finished| driver == "go" && said.stdout.contains("malformed packet");
         let mut logins = (0..4).map(|_| call(driver, signed, &["who"]));
         let said = logins.find(|said| !is_cut(said));
         assert!(
-            said.as_ref()
-                .is_some_and(|said| said.stdout == "who signed@%\n"),
+            said.as_ref().is_some_and(|said| said.stdout == "who signed@%\n"),
             "{driver}: {said:?}"
         );
     }
     for (user, password) in [("native", "wrong"), ("nobody", "secret")] {
-        let wrong = Login {
-            user,
-            password,
-            ..login
-        };
+        let wrong = Login { user, password, ..login };
         assert_refused(driver, wrong, &["who"], "1045");
     }
 }
@@ -116,18 +95,13 @@ fn mariadb_serves_every_driver() {
     let site = Site::new();
     let server = Mariadb::start(&[]);
     let other = "CREATE USER other IDENTIFIED VIA mysql_native_password USING PASSWORD('secret')";
-    suite::mariadb::values(&mut suite::mariadb::mariadb(
-        server.address,
-        "native",
-        other,
-    ));
+    suite::mariadb::values(&mut suite::mariadb::mariadb(server.address, "native", other));
     let (ca, tcp) = (site.ca(), server.address.to_string());
     let unix = format!("unix:{}", server.socket.display());
     let over_tcp = service(&site, "tcp", &tcp).starting_tls("mysql", "required");
     let over_unix = service(&site, "unix", &unix).starting_tls("mysql", "required");
-    let pair = service(&site, "pair", &over_tcp.address.to_string())
-        .asking("mysql", &ca)
-        .mode("off");
+    let pair =
+        service(&site, "pair", &over_tcp.address.to_string()).asking("mysql", &ca).mode("off");
     let lariat = lariat([&over_tcp, &over_unix, &pair]);
     let other = Authority::root("another root");
     other.write(&site.directory, "other.pem");
@@ -135,17 +109,10 @@ fn mariadb_serves_every_driver() {
     let rows = site.write("rows.txt", "1\n2\n3\n");
     let rows = rows.display().to_string();
     for (driver, abilities) in DRIVERS {
-        for (service, ca) in [
-            (&over_tcp, Some(ca.as_path())),
-            (&over_unix, Some(ca.as_path())),
-            (&pair, None),
-        ] {
-            assert_works(
-                driver,
-                abilities,
-                login(service.address, "native", ca),
-                &rows,
-            );
+        for (service, ca) in
+            [(&over_tcp, Some(ca.as_path())), (&over_unix, Some(ca.as_path())), (&pair, None)]
+        {
+            assert_works(driver, abilities, login(service.address, "native", ca), &rows);
         }
         let stranger = login(over_tcp.address, "native", Some(&other));
         assert_refused(driver, stranger, &["who"], "");
@@ -170,10 +137,7 @@ fn assert_logins(driver: &str, login: Login<'_>) {
     for _cold_then_warm in 0..2 {
         assert_says(driver, login, &["who"], &[&format!("who {}@%", login.user)]);
     }
-    let wrong = Login {
-        password: "wrong",
-        ..login
-    };
+    let wrong = Login { password: "wrong", ..login };
     assert_refused(driver, wrong, &["who"], "1045");
 }
 
@@ -196,10 +160,7 @@ fn passwords_by_rsa_reach_a_server_without_tls() {
             let unknown = login(front.address, "nobody", Some(&ca));
             assert_refused(driver, unknown, &["who"], "");
             // A wrong password before the first right one of a user.
-            let wrong = Login {
-                password: "wrong",
-                ..login(front.address, "bob", Some(&ca))
-            };
+            let wrong = Login { password: "wrong", ..login(front.address, "bob", Some(&ca)) };
             assert_refused(driver, wrong, &["who"], "1045");
             assert_logins(driver, login(front.address, "bob", Some(&ca)));
             drop(server);
@@ -221,9 +182,8 @@ fn passwords_by_rsa_of_clients_without_tls_reach_a_server_with_it() {
     let (ca, pem) = (site.ca(), site.path("site.pem").display().to_string());
     for (driver, abilities) in DRIVERS {
         let (server, address) = go_mysql("caching_sha2_password", &["tls", &pem]);
-        let client = service(&site, "client", &address.to_string())
-            .asking("mysql", &ca)
-            .mode("off");
+        let client =
+            service(&site, "client", &address.to_string()).asking("mysql", &ca).mode("off");
         let _lariat = lariat([&client]);
         let login = login(client.address, "ann", None);
         let actions = [taking_key(driver), &["who"]].concat();

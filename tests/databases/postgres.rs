@@ -10,12 +10,7 @@ use super::{Login, assert_refused, assert_says, service};
 const DRIVERS: [&str; 5] = ["psycopg", "asyncpg", "postgresql", "pg8000", "pgx"];
 
 fn login<'a>(service: &Service, ca: Option<&'a Path>) -> Login<'a> {
-    Login {
-        address: service.address,
-        user: "ann",
-        password: "secret",
-        ca,
-    }
+    Login { address: service.address, user: "ann", password: "secret", ca }
 }
 
 /// How a driver is told to begin with TLS.
@@ -61,11 +56,7 @@ fn a_server_without_tls_serves_every_driver() {
     let pair = pair.asking("postgres", &ca).mode("off");
     let lariat = lariat([&tcp, &unix, &pair]);
     for driver in DRIVERS {
-        for (service, ca) in [
-            (&tcp, Some(ca.as_path())),
-            (&unix, Some(&ca)),
-            (&pair, None),
-        ] {
+        for (service, ca) in [(&tcp, Some(ca.as_path())), (&unix, Some(&ca)), (&pair, None)] {
             let login = login(service, ca);
             let (actions, lines) = all(driver, "who ann false");
             assert_says(driver, login, &actions, &lines);
@@ -75,11 +66,7 @@ fn a_server_without_tls_serves_every_driver() {
                 assert_says(driver, login, &actions, &lines);
             }
             for (user, password) in [("ann", "wrong"), ("nobody", "secret")] {
-                let wrong = Login {
-                    user,
-                    password,
-                    ..login
-                };
+                let wrong = Login { user, password, ..login };
                 assert_refused(driver, wrong, &["who"], "password authentication failed");
             }
         }
@@ -90,12 +77,7 @@ fn a_server_without_tls_serves_every_driver() {
     let verified = login(&tcp, Some(&ca));
     assert_says("psycopg", verified, &["copy"], &["copy 6"]);
     // libpq of before version 17 cancels in plaintext.
-    assert_says(
-        "psycopg",
-        verified,
-        &["old-cancel"],
-        &["old-cancel canceled"],
-    );
+    assert_says("psycopg", verified, &["old-cancel"], &["old-cancel canceled"]);
     // The server has no TLS, and so offers no SCRAM-SHA-256-PLUS.
     let bound = ["channel_binding=require", "who"];
     assert_refused("psycopg", verified, &bound, "channel binding");
@@ -121,17 +103,14 @@ fn a_server_with_tls_offers_channel_binding() {
     let hba = "hostssl all all 127.0.0.1/32 scram-sha-256";
     // What a client asks of one server, and cancels, may come to the other.
     let servers = [(); 2].map(|()| postgres(hba, &["-c", "ssl=on"], &site));
-    let list = servers
-        .each_ref()
-        .map(|one| format!("{:?}", one.address.to_string()));
+    let list = servers.each_ref().map(|one| format!("{:?}", one.address.to_string()));
     let (ca, list) = (site.ca(), format!("[{}]", list.join(", ")));
     let before = |name| {
         let service = service(&site, name, "127.0.0.1:1").servers(&list);
         service.asking("postgres", &ca)
     };
     let same = before("same").starting_tls("postgres", "required");
-    site.leaf(&["localhost"])
-        .write(&site.directory, "other.pem");
+    site.leaf(&["localhost"]).write(&site.directory, "other.pem");
     let other = before("other").certificates(&format!("[{:?}]", site.path("other.pem")));
     let other = other.starting_tls("postgres", "required");
     let plain = before("plain").mode("off");
@@ -143,10 +122,9 @@ fn a_server_with_tls_offers_channel_binding() {
             assert_says(driver, login(service, ca), &actions, &lines);
         }
     }
-    for (driver, bound) in [
-        ("psycopg", "channel_binding=require"),
-        ("postgresql", "-channelBinding=require"),
-    ] {
+    for (driver, bound) in
+        [("psycopg", "channel_binding=require"), ("postgresql", "-channelBinding=require")]
+    {
         let verified = login(&same, Some(&ca));
         assert_says(driver, verified, &[bound, "who"], &["who ann true"]);
     }

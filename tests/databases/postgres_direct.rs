@@ -4,10 +4,7 @@
 //! It runs the programs in a root with a Debian that has them, which `POSTGRES_ROOT` names:
 //! `tests/databases/postgres-direct` makes it. Root alone may do so.
 #![forbid(unsafe_code)]
-#![expect(
-    clippy::unwrap_used,
-    reason = "what fails in a test's own tools fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "what fails in a test's own tools fails the test")]
 
 use std::env;
 use std::fs;
@@ -113,14 +110,7 @@ impl Postgres {
             address.port(),
             self.site.ca().display()
         );
-        let arguments = [
-            "--no-psqlrc",
-            "--no-align",
-            "--tuples-only",
-            "--command",
-            who,
-            &to,
-        ];
+        let arguments = ["--no-psqlrc", "--no-align", "--tuples-only", "--command", who, &to];
         run(&mut self.command("psql", &arguments))
     }
 
@@ -161,13 +151,9 @@ fn a_server_that_speaks_tls_at_once_gets_clients_of_every_kind() {
     let asked = server.service("asked", ALPN);
     let asked = asked.starting_tls("postgres", "required");
     let lariat = lariat([&closed, &plain, &both, &asked]);
-    for (service, words) in [
-        (&closed, DIRECT),
-        (&plain, PLAIN),
-        (&both, DIRECT),
-        (&asked, DIRECT),
-        (&asked, ASKING),
-    ] {
+    for (service, words) in
+        [(&closed, DIRECT), (&plain, PLAIN), (&both, DIRECT), (&asked, DIRECT), (&asked, ASKING)]
+    {
         // It keeps no sessions: each time is a full handshake.
         for _ in 0..2 {
             let said = server.who(service.address, words).success();

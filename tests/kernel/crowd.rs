@@ -18,11 +18,7 @@ fn memory_kib(process: Pid) -> u64 {
     let path = format!("/proc/{}/status", process.as_raw_nonzero());
     let status = fs::read_to_string(path).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap()
+    line.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 /// All connect, all ask, and only then all read.
@@ -58,9 +54,7 @@ fn assert_all_are_served(
     drop(all);
     bench.wait_for_end_of(clients as u32);
     let count = || bench.descriptors().len();
-    until_true("as few descriptors as before", || {
-        count() <= before + descriptors_more
-    });
+    until_true("as few descriptors as before", || count() <= before + descriptors_more);
 }
 
 #[test]

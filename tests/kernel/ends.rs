@@ -61,10 +61,7 @@ fn renegotiation_is_refused_by_a_warning_that_the_kernel_seals() {
     session.renegotiate();
     // OpenSSL takes the warning for the end.
     let (status, said) = session.wait();
-    assert!(
-        !status.success() && said.contains("no renegotiation"),
-        "{said}"
-    );
+    assert!(!status.success() && said.contains("no renegotiation"), "{said}");
     bench.wait_for_end_of(1);
 }
 
@@ -144,10 +141,7 @@ fn others_go_on_while_one_client_stalls() {
         assert!(connection.fetch("large") == pattern(LARGE));
         assert_eq!(connection.fetch("small"), pattern(SMALL));
     }
-    assert!(
-        stalled.receive(HUGE) == pattern(HUGE),
-        "in the end it reads"
-    );
+    assert!(stalled.receive(HUGE) == pattern(HUGE), "in the end it reads");
     drop(stalled);
     bench.wait_for_end_of(6);
 }

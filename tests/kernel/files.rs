@@ -106,9 +106,7 @@ fn parts_of_several_ranges_are_between_their_boundaries() {
     // The whole first, so that the kernel seals whatever the parts are.
     assert!(connection.fetch("large") == whole);
     let parts = [0..1_500_000, 2_000_000..2_000_100, 2_500_000..4_000_000];
-    let asked = parts
-        .each_ref()
-        .map(|part| format!("{}-{}", part.start, part.end - 1));
+    let asked = parts.each_ref().map(|part| format!("{}-{}", part.start, part.end - 1));
     connection.ask_with("large", &format!("Range: bytes={}\r\n", asked.join(",")));
     let (head, body) = connection.response();
     assert!(head.starts_with("HTTP/1.1 206 "), "{head}");
@@ -117,10 +115,7 @@ fn parts_of_several_ranges_are_between_their_boundaries() {
     let mut rest = &body[..];
     for part in parts {
         let place = format!("bytes {}-{}/{LARGE}\r\n", part.start, part.end - 1);
-        let end = rest
-            .windows(4)
-            .position(|four| four == b"\r\n\r\n")
-            .unwrap();
+        let end = rest.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
         let head = String::from_utf8(rest[..end + 2].to_vec()).unwrap();
         assert!(head.contains(boundary) && head.contains(&place), "{head}");
         let (bytes, after) = rest[end + 4..].split_at(part.len());
@@ -159,10 +154,7 @@ fn requests_in_one_piece_are_answered_in_order_across_the_hand_over() {
     }
     bench.wait_for_end_of(2);
     assert!(bench.sent("sendfile") >= 4.0 * LARGE as f64);
-    assert!(
-        bench.sent("kernel") > 0.0,
-        "what is short, after the hand-over"
-    );
+    assert!(bench.sent("kernel") > 0.0, "what is short, after the hand-over");
 }
 
 /// Large enough not to lie in the connection's queues at once.
@@ -173,10 +165,7 @@ fn a_file_that_shrinks_is_cut_and_never_padded() {
     let bench = Bench::files(|service| service);
     let whole = pattern(HUGE);
     // Less than has been sent, and more.
-    for (client, left) in Client::of_each_version(&bench.site)
-        .iter()
-        .zip([2 << 20, 24 << 20])
-    {
+    for (client, left) in Client::of_each_version(&bench.site).iter().zip([2 << 20, 24 << 20]) {
         let path = bench.folder.write("huge", &whole);
         let mut connection = client.connect(bench.service.address);
         connection.ask("huge");
@@ -185,11 +174,7 @@ fn a_file_that_shrinks_is_cut_and_never_padded() {
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(left).unwrap();
         connection.read_to_cut(&mut got);
-        assert!(
-            got.len() < HUGE && got == whole[..got.len()],
-            "{}",
-            got.len()
-        );
+        assert!(got.len() < HUGE && got == whole[..got.len()], "{}", got.len());
     }
     bench.lariat.wait_for_reason("file-failed", 2);
     bench.wait_for_end_of(2);

@@ -22,9 +22,7 @@ fn a_reload_touches_no_connection() {
     bench.wait_for_taken(1);
     let off = bench.service.clone().tls("ktls = \"off\"");
     let one_worker = "[workers]\nthreads = 1\n";
-    bench
-        .lariat
-        .configure(&format!("{one_worker}{}", off.toml()));
+    bench.lariat.configure(&format!("{one_worker}{}", off.toml()));
     bench.lariat.reload().success();
     // The new plan is for those who come now.
     assert_served(&bench);
@@ -32,10 +30,7 @@ fn a_reload_touches_no_connection() {
     connection.head();
     assert!(connection.receive(HUGE) == pattern(HUGE));
     connection.ask("large");
-    assert!(
-        connection.response().1 == pattern(LARGE),
-        "still by the old plan"
-    );
+    assert!(connection.response().1 == pattern(LARGE), "still by the old plan");
     drop(connection);
     bench.wait_for_end_of(1);
 }
@@ -56,9 +51,7 @@ fn a_worker_process_that_dies_makes_no_clean_end_and_the_next_one_serves() {
     assert_served(&bench);
     assert_ne!(bench.lariat.worker_process(), first);
     assert_eq!(bench.counts().taken, 2);
-    until_true("the kernel to seal for nobody", || {
-        KernelCounts::read().sealing == 0
-    });
+    until_true("the kernel to seal for nobody", || KernelCounts::read().sealing == 0);
 }
 
 #[test]
@@ -69,9 +62,7 @@ fn a_drain_waits_for_what_the_kernel_sends() {
     connection.ask("huge");
     bench.wait_for_taken(1);
     bench.lariat.signal(Signal::TERM);
-    until("the listener to close", || {
-        TcpStream::connect(bench.service.address).err()
-    });
+    until("the listener to close", || TcpStream::connect(bench.service.address).err());
     connection.head();
     assert!(connection.receive(HUGE) == pattern(HUGE));
     connection.end();

@@ -2,10 +2,7 @@
 //!
 //! It fails on others. `./run-tests` runs it in virtual machines; CONTRIBUTING.md says how.
 #![forbid(unsafe_code)]
-#![expect(
-    clippy::unwrap_used,
-    reason = "what fails in a test's own tools fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "what fails in a test's own tools fails the test")]
 
 mod crowd;
 mod early_data;

@@ -29,16 +29,8 @@ struct Visit {
 
 impl Visit {
     fn new(bench: &Bench, is_tls13: bool) -> Self {
-        let client = if is_tls13 {
-            Client::new(&bench.site)
-        } else {
-            Client::tls12(&bench.site)
-        };
-        Self {
-            connection: client.connect(bench.service.address),
-            is_tls13,
-            asked: VecDeque::new(),
-        }
+        let client = if is_tls13 { Client::new(&bench.site) } else { Client::tls12(&bench.site) };
+        Self { connection: client.connect(bench.service.address), is_tls13, asked: VecDeque::new() }
     }
 
     fn ask(&mut self, part: Range<usize>) {

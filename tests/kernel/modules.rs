@@ -72,10 +72,7 @@ fn no_module(desk: &Desk) {
     let service = desk.service("");
     let lariat = Lariat::start(&service.toml());
     desk.assert_served(&service, AES);
-    assert_eq!(
-        (handed_over(&lariat), refusals(&lariat, "no-kernel-tls")),
-        (0.0, 1.0)
-    );
+    assert_eq!((handed_over(&lariat), refusals(&lariat, "no-kernel-tls")), (0.0, 1.0));
     let status = lariat.ask("status").success();
     assert!(status.contains("modprobe tls"), "the remedy: {status}");
     drop(lariat);
@@ -90,15 +87,9 @@ fn no_cipher(desk: &Desk) {
     let service = desk.service("");
     let lariat = Lariat::start(&service.toml());
     desk.assert_served(&service, CHACHA);
-    assert_eq!(
-        (handed_over(&lariat), refusals(&lariat, "suite")),
-        (0.0, 1.0)
-    );
+    assert_eq!((handed_over(&lariat), refusals(&lariat, "suite")), (0.0, 1.0));
     desk.assert_served(&service, AES);
-    assert_eq!(
-        (handed_over(&lariat), refusals(&lariat, "suite")),
-        (1.0, 1.0)
-    );
+    assert_eq!((handed_over(&lariat), refusals(&lariat, "suite")), (1.0, 1.0));
     drop(lariat);
     for what in ["check", "serve"] {
         let refused = desk.say(what, &desk.service(REQUIRE));

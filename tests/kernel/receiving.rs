@@ -33,11 +33,7 @@ fn by_us(front: &str) -> (u64, u64) {
     let unused = Server::start(Behaviour::Hang);
     let bench = Bench::relay(&unused, |service| {
         let service = service.servers(&server).back(&tls);
-        if front == "off" {
-            service.mode("off")
-        } else {
-            service.tls("ktls = 'off'")
-        }
+        if front == "off" { service.mode("off") } else { service.tls("ktls = 'off'") }
     });
     let get = |file: &str| match front {
         "off" => curl().url(&format!("http://{}/{file}", bench.service.address)),
@@ -59,10 +55,7 @@ fn records_of_servers_take_fewer_calls_than_if_the_kernel_decrypted_them() {
     println!("  kernel, splice: {:.1} to receive", per_mebibyte(spliced));
     println!("  kernel, recv: {:.1} to receive", per_mebibyte(received));
     // What is not spliced is to be sent as well, however it was decrypted.
-    assert!(
-        spliced >= RECORDS,
-        "it now gives more than a record at a time"
-    );
+    assert!(spliced >= RECORDS, "it now gives more than a record at a time");
     for front in ["off", "terminate"] {
         let (receiving, all) = by_us(front);
         println!(

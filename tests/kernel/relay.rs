@@ -23,10 +23,7 @@ fn an_end_passes_and_the_other_direction_goes_on() {
         connection.send(b"but wait");
         connection.end();
         let seen = server.wait_for_end(count);
-        assert_eq!(
-            (seen.bytes.as_slice(), seen.failed),
-            (&b"but wait"[..], false)
-        );
+        assert_eq!((seen.bytes.as_slice(), seen.failed), (&b"but wait"[..], false));
     }
     bench.lariat.wait_for_reason("backend-closed", 2);
     bench.wait_for_end_of(2);

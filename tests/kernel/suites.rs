@@ -7,42 +7,12 @@ use suite::prelude::*;
 
 /// How `curl` is told to offer one suite alone.
 const SUITES: [[&str; 4]; 6] = [
-    [
-        "--tls-max",
-        "1.2",
-        "--ciphers",
-        "ECDHE-ECDSA-AES128-GCM-SHA256",
-    ],
-    [
-        "--tls-max",
-        "1.2",
-        "--ciphers",
-        "ECDHE-ECDSA-AES256-GCM-SHA384",
-    ],
-    [
-        "--tls-max",
-        "1.2",
-        "--ciphers",
-        "ECDHE-ECDSA-CHACHA20-POLY1305",
-    ],
-    [
-        "--tls-max",
-        "1.3",
-        "--tls13-ciphers",
-        "TLS_AES_128_GCM_SHA256",
-    ],
-    [
-        "--tls-max",
-        "1.3",
-        "--tls13-ciphers",
-        "TLS_AES_256_GCM_SHA384",
-    ],
-    [
-        "--tls-max",
-        "1.3",
-        "--tls13-ciphers",
-        "TLS_CHACHA20_POLY1305_SHA256",
-    ],
+    ["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256"],
+    ["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384"],
+    ["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-CHACHA20-POLY1305"],
+    ["--tls-max", "1.3", "--tls13-ciphers", "TLS_AES_128_GCM_SHA256"],
+    ["--tls-max", "1.3", "--tls13-ciphers", "TLS_AES_256_GCM_SHA384"],
+    ["--tls-max", "1.3", "--tls13-ciphers", "TLS_CHACHA20_POLY1305_SHA256"],
 ];
 
 /// Each suite brings these bytes twice on one connection, which is the kernel's after a while.

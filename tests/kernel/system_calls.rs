@@ -55,11 +55,7 @@ fn a_long_file_takes_no_more_calls_beside_each_sendfile_than_nginx_makes() {
     let nginx = Nginx::files(&certificate, bench.folder.path(), directives);
     let before = KernelCounts::read().taken;
     let theirs = calls(&bench, nginx.address, process_id(nginx.id()));
-    assert_eq!(
-        KernelCounts::read().taken,
-        before + 1,
-        "the kernel seals for both"
-    );
+    assert_eq!(KernelCounts::read().taken, before + 1, "the kernel seals for both");
     println!("{ours:?}\nnginx: {theirs:?}");
     assert!(beside_each(&ours) <= beside_each(&theirs));
     let most = LENGTH / PASSED_MIN;

@@ -14,10 +14,7 @@ const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../pkg/systemd/lariat.s
 /// The machine's files are gone with it: this writes to `/etc` and `/usr/bin`.
 fn assert_in_a_machine() {
     let command_line = fs::read_to_string("/proc/cmdline").unwrap();
-    assert!(
-        command_line.contains("lariat-machine."),
-        "only tests/kernel/machine may run this"
-    );
+    assert!(command_line.contains("lariat-machine."), "only tests/kernel/machine may run this");
 }
 
 #[test]

@@ -12,15 +12,10 @@ pub(crate) fn find(variable: &str, name: &str) -> PathBuf {
 
 fn build(name: &str) -> PathBuf {
     let test = env::current_exe().expect("a test has a path");
-    let profile = test
-        .ancestors()
-        .nth(2)
-        .expect("cargo puts tests into target/PROFILE/deps");
+    let profile = test.ancestors().nth(2).expect("cargo puts tests into target/PROFILE/deps");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--workspace", "--bin", name]);
-    cargo
-        .arg("--target-dir")
-        .arg(profile.parent().expect("target"));
+    cargo.arg("--target-dir").arg(profile.parent().expect("target"));
     if profile.ends_with("release") {
         cargo.arg("--release");
     }

@@ -28,10 +28,7 @@ impl Browser {
         let profile = Directory::new();
         let mut command = command(url, budget_ms, &profile);
         command.arg(format!("--ignore-certificate-errors-spki-list={key_hash}"));
-        Self {
-            running: Running::start(&mut command),
-            _profile: profile,
-        }
+        Self { running: Running::start(&mut command), _profile: profile }
     }
 
     pub fn running(&mut self) -> &mut Running {
@@ -49,17 +46,8 @@ impl Browser {
 fn command(url: &str, budget_ms: u32, profile: &Directory) -> Command {
     let mut command = Command::new("chromium");
     command
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-        ])
-        .args([
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-        ])
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+        .args(["--disable-quic", "--no-first-run", "--disable-background-networking"])
         .args(["--disable-component-update", "--disable-sync"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--virtual-time-budget={budget_ms}"))

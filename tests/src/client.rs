@@ -117,9 +117,7 @@ impl Connection {
     /// Receives exactly that many bytes.
     pub fn receive(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
-        self.0
-            .read_exact(&mut bytes)
-            .expect("the server sends that much");
+        self.0.read_exact(&mut bytes).expect("the server sends that much");
         bytes
     }
 
@@ -148,10 +146,8 @@ impl Connection {
     /// Reads, behind what was received before, to an end that does not look finished.
     pub fn read_to_cut(&mut self, received: &mut Vec<u8>) {
         let end = self.read_on(received).expect_err("not the whole");
-        let is_cut = matches!(
-            end.kind(),
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
-        );
+        let is_cut =
+            matches!(end.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
         assert!(is_cut, "{end}");
     }
 
@@ -205,19 +201,12 @@ impl Connection {
     pub fn send_behind_new_keys(&mut self, bytes: &[u8]) {
         let changed = self.0.conn.refresh_traffic_keys();
         changed.expect("TLS 1.3 after the handshake");
-        self.0
-            .conn
-            .writer()
-            .write_all(bytes)
-            .expect("there is room");
+        self.0.conn.writer().write_all(bytes).expect("there is room");
         let mut packet = Vec::new();
         while self.0.conn.wants_write() {
             self.0.conn.write_tls(&mut packet).expect("memory takes it");
         }
-        self.0
-            .sock
-            .write_all(&packet)
-            .expect("the connection is open");
+        self.0.sock.write_all(&packet).expect("the connection is open");
     }
 
     /// Whether the handshake was full or resumed.

@@ -124,18 +124,7 @@ impl Service {
     }
 
     pub fn toml(&self) -> String {
-        let Self {
-            name,
-            listen,
-            certificates,
-            behind,
-            more,
-            front,
-            mode,
-            tls,
-            back,
-            ..
-        } = self;
+        let Self { name, listen, certificates, behind, more, front, mode, tls, back, .. } = self;
         let tls = match mode {
             Some(word) => format!("tls = {word:?}\n"),
             None => format!("[service.front.tls]\ncertificates = {certificates}\n{tls}"),

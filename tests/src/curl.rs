@@ -9,15 +9,7 @@ use crate::site::Site;
 /// `curl` that prints the body, fails on HTTP errors and gives up after half a minute.
 pub fn curl() -> Curl {
     let mut command = Command::new("curl");
-    command.args([
-        "--silent",
-        "--show-error",
-        "--fail",
-        "--max-time",
-        "30",
-        "--noproxy",
-        "*",
-    ]);
+    command.args(["--silent", "--show-error", "--fail", "--max-time", "30", "--noproxy", "*"]);
     Curl(command)
 }
 

@@ -84,18 +84,14 @@ impl Desk {
     /// A run that leaves nothing behind.
     pub fn run(&self, words: &str) -> Finished {
         let finished = run(&mut self.command(words));
-        let left = fs::read_dir(self.directory.join("tmp"))
-            .expect("the folder is there")
-            .count();
+        let left = fs::read_dir(self.directory.join("tmp")).expect("the folder is there").count();
         assert_eq!(left, 0, "folders are left behind: {finished:?}");
         finished
     }
 
     /// A run of the small question whose record is `r.jsonl`.
     pub fn small(&self, words: &str) -> Finished {
-        self.run(&format!(
-            "./small.toml --speeds none --record r.jsonl {words}"
-        ))
+        self.run(&format!("./small.toml --speeds none --record r.jsonl {words}"))
     }
 
     /// A path in the folder.
@@ -113,9 +109,7 @@ impl Desk {
         let text = self.text();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let lines = whole.lines();
-        lines
-            .map(|line| serde_json::from_str(line).expect("a line is an event"))
-            .collect()
+        lines.map(|line| serde_json::from_str(line).expect("a line is an event")).collect()
     }
 
     pub fn of_kind(&self, kind: &str) -> Vec<Value> {

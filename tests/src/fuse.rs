@@ -60,10 +60,8 @@ impl Fuse {
     fn try_mount(at: &Path, files: &[(&'static str, Temper, &[u8])]) -> io::Result<Self> {
         fs::create_dir_all(at)?;
         let device = File::options().read(true).write(true).open("/dev/fuse")?;
-        let options = format!(
-            "fd={},rootmode=40000,user_id=0,group_id=0,allow_other",
-            device.as_raw_fd()
-        );
+        let options =
+            format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
         let options = CString::new(options).expect("no NUL is among them");
         let flags = MountFlags::NODEV | MountFlags::NOSUID;
         mount("lariat-test", at, "fuse", flags, options.as_c_str())?;
@@ -77,10 +75,7 @@ impl Fuse {
         });
         let serving = Arc::clone(&shared);
         thread::spawn(move || serving.serve());
-        Ok(Self {
-            at: at.to_owned(),
-            shared,
-        })
+        Ok(Self { at: at.to_owned(), shared })
     }
 
     /// How many answers are held back.
@@ -133,11 +128,7 @@ impl Shared {
         let long = |at: usize| u64::from_ne_bytes(request[at..at + 8].try_into().expect("8"));
         let (operation, unique, node) = (number(4), long(8), long(16));
         let body = &request[HEAD_BYTES..];
-        let file = || {
-            self.files
-                .values()
-                .nth(node.checked_sub(ROOT + 1)? as usize)
-        };
+        let file = || self.files.values().nth(node.checked_sub(ROOT + 1)? as usize);
         let temper = file().map_or(Temper::Prompt, |(temper, _)| *temper);
         let (answer, holder) = match operation {
             // FORGET, INTERRUPT, BATCH_FORGET: nobody waits for an answer.
@@ -224,11 +215,7 @@ fn initial() -> Vec<u8> {
 
 /// `struct fuse_attr` of a file of so many bytes, or of the root.
 fn attributes(node: u64, bytes: Option<usize>) -> Vec<u8> {
-    let mode = if bytes.is_some() {
-        0o100_555
-    } else {
-        0o040_555
-    };
+    let mode = if bytes.is_some() { 0o100_555 } else { 0o040_555 };
     let mut answer = pack(&[node, bytes.unwrap_or_default() as u64, 0, 1, 1, 1]);
     answer.extend(pack_short(&[0, 0, 0, mode, 1, 0, 0, 0, 4096, 0]));
     answer

@@ -65,10 +65,6 @@ impl Haproxy {
         command.arg("-db").arg("-f").arg(file);
         let mut running = Running::start(&mut command);
         running.wait_for_listener(address);
-        Self {
-            address,
-            _running: running,
-            _directory: directory,
-        }
+        Self { address, _running: running, _directory: directory }
     }
 }

@@ -42,11 +42,7 @@ impl Hitch {
             let said = running.stdout() + &running.stderr();
             said.contains("online")
         });
-        Self {
-            address,
-            running,
-            _directory: directory,
-        }
+        Self { address, running, _directory: directory }
     }
 }
 
@@ -61,11 +57,7 @@ impl Drop for Hitch {
 
 fn text(address: SocketAddr, certificate: &Path, server: SocketAddr) -> String {
     // It does not serve with root's rights.
-    let user = if geteuid().is_root() {
-        "user = \"nobody\""
-    } else {
-        ""
-    };
+    let user = if geteuid().is_root() { "user = \"nobody\"" } else { "" };
     let staple = certificate.with_extension("ocsp");
     let pem_file = if staple.exists() {
         format!("{{ cert = {certificate:?} ocsp-resp-file = {staple:?} }}")

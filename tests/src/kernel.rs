@@ -44,9 +44,7 @@ impl KernelCounts {
             panic!("{COUNTS}: {error}: no TLS in this kernel; CONTRIBUTING.md says how to run this")
         });
         let count = |name: &str| {
-            let line = text
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
             line.map(|count: u64| count)
         };
         Self {
@@ -72,9 +70,7 @@ pub struct Bench {
 impl Bench {
     /// Lariat in front of the files, with one worker.
     pub fn files(adjust: impl FnOnce(Service) -> Service) -> Self {
-        Self::start(Directory::new(), |site, folder| {
-            adjust(Service::files(site, folder))
-        })
+        Self::start(Directory::new(), |site, folder| adjust(Service::files(site, folder)))
     }
 
     /// The same with the files on a file system that has everything in memory, so that no thread
@@ -85,9 +81,7 @@ impl Bench {
 
     /// Lariat in front of a server, with one worker.
     pub fn relay(server: &Server, adjust: impl FnOnce(Service) -> Service) -> Self {
-        Self::start(Directory::new(), |site, _| {
-            adjust(Service::new(site, server))
-        })
+        Self::start(Directory::new(), |site, _| adjust(Service::new(site, server)))
     }
 
     fn start(folder: Directory, service: impl FnOnce(&Site, &Path) -> Service) -> Self {
@@ -107,14 +101,7 @@ impl Bench {
             let counts = KernelCounts::read();
             (counts.sealing == 0).then_some(counts)
         });
-        Self {
-            lariat,
-            site,
-            folder,
-            service,
-            before,
-            _turn: turn,
-        }
+        Self { lariat, site, folder, service, before, _turn: turn }
     }
 
     /// What the kernel has counted since Lariat was started.
@@ -123,10 +110,7 @@ impl Bench {
         KernelCounts {
             sealing: now.sealing,
             taken: now.taken - self.before.taken,
-            rekeys: now
-                .rekeys
-                .zip(self.before.rekeys)
-                .map(|(now, then)| now - then),
+            rekeys: now.rekeys.zip(self.before.rekeys).map(|(now, then)| now - then),
         }
     }
 
@@ -136,20 +120,15 @@ impl Bench {
         let wanted = f64::from(connections);
         let metric = "lariat_ktls_connections_total";
         self.lariat.wait_for_metric(metric, &[], wanted);
-        self.lariat
-            .wait_for_metric("lariat_ktls_connections_open", &[], 0.0);
-        until_true("the kernel's count of open connections to be 0", || {
-            self.counts().sealing == 0
-        });
+        self.lariat.wait_for_metric("lariat_ktls_connections_open", &[], 0.0);
+        until_true("the kernel's count of open connections to be 0", || self.counts().sealing == 0);
         assert_eq!(self.counts().taken, u64::from(connections));
         assert_eq!(self.lariat.metrics().sum(metric, &[]), wanted, "no more");
     }
 
     /// Waits until the kernel has taken this many connections.
     pub fn wait_for_taken(&self, connections: u64) {
-        until_true("the kernel to take a connection", || {
-            self.counts().taken == connections
-        });
+        until_true("the kernel to take a connection", || self.counts().taken == connections);
     }
 
     /// Plaintext bytes sent to clients on this path: `sendfile`, `splice`, `kernel`, `user-space`.
@@ -177,9 +156,7 @@ pub fn descriptors(process: Pid) -> Vec<String> {
     let folder = format!("/proc/{}/fd", process.as_raw_nonzero());
     let entries = fs::read_dir(folder).expect("we are root, and it runs");
     let names = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-    names
-        .map(|name| name.to_string_lossy().into_owned())
-        .collect()
+    names.map(|name| name.to_string_lossy().into_owned()).collect()
 }
 
 /// Bytes in which a lost or moved one shows. What is shorter is the beginning of what is longer.

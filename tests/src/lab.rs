@@ -47,9 +47,7 @@ impl Origin {
         let address = until("the origin to listen", || {
             running.assert_running();
             let said = running.stderr();
-            let line = said
-                .lines()
-                .find_map(|line| line.strip_prefix("listening on http://"));
+            let line = said.lines().find_map(|line| line.strip_prefix("listening on http://"));
             line?.parse().ok()
         });
         Self { address, running }

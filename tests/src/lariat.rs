@@ -40,9 +40,7 @@ impl Lariat {
     /// The same with so many descriptors at the most.
     pub fn start_within(descriptors: u32, configuration: &str) -> Self {
         let mut limited = Command::new("prlimit");
-        limited
-            .arg(format!("--nofile={descriptors}:{descriptors}"))
-            .arg(command().get_program());
+        limited.arg(format!("--nofile={descriptors}:{descriptors}")).arg(command().get_program());
         Self::start_by(limited, configuration)
     }
 
@@ -91,11 +89,7 @@ impl Lariat {
         write_configuration(&directory, admin, configuration);
         command.arg("serve").arg(directory.join("lariat.toml"));
         let running = start(&mut command);
-        let mut lariat = Self {
-            running,
-            directory,
-            admin,
-        };
+        let mut lariat = Self { running, directory, admin };
         until("lariat to serve", || {
             lariat.running.assert_running();
             lariat.try_status()
@@ -144,11 +138,7 @@ impl Lariat {
     /// The same with more arguments.
     pub fn ask_with(&self, what: &str, arguments: &[&str]) -> Finished {
         let mut command = command();
-        run(command
-            .arg(what)
-            .arg("--status-socket")
-            .arg(self.status_socket())
-            .args(arguments))
+        run(command.arg(what).arg("--status-socket").arg(self.status_socket()).args(arguments))
     }
 
     /// The path of the status socket.
@@ -175,12 +165,7 @@ impl Lariat {
     }
 
     pub fn metrics(&self) -> Metrics {
-        Metrics::parse(
-            &curl()
-                .url(&format!("http://{}/metrics", self.admin))
-                .run()
-                .success(),
-        )
+        Metrics::parse(&curl().url(&format!("http://{}/metrics", self.admin)).run().success())
     }
 
     /// A metric, summed over the series with these labels.
@@ -218,9 +203,7 @@ impl Lariat {
     pub fn wait_for_line(&self, words: &[&str]) -> Value {
         until(&format!("a line with {words:?}"), || {
             let log = self.log();
-            let line = log
-                .lines()
-                .find(|line| words.iter().all(|word| line.contains(word)))?;
+            let line = log.lines().find(|line| words.iter().all(|word| line.contains(word)))?;
             serde_json::from_str(line).ok()
         })
     }

@@ -32,9 +32,7 @@ impl Load {
     /// The same, and how load arrives is not said.
     pub fn alone(address: SocketAddr) -> Self {
         let url = format!("https://localhost:{}/", address.port());
-        Self::bare()
-            .arg(url)
-            .args(&format!("--connect {address} --threads 1 --cpus none"))
+        Self::bare().arg(url).args(&format!("--connect {address} --threads 1 --cpus none"))
     }
 
     /// Of nothing yet; its record goes to a file of its own.
@@ -79,10 +77,7 @@ impl Load {
             // A busy host is no failure.
             self = self.args("--timeout 30s");
         }
-        Loading {
-            running: Running::start(&mut self.command),
-            directory: self.directory,
-        }
+        Loading { running: Running::start(&mut self.command), directory: self.directory }
     }
 }
 
@@ -109,15 +104,9 @@ impl Loading {
 
     pub fn wait(mut self) -> Loaded {
         let status = self.running.wait();
-        let finished = Finished {
-            status,
-            stdout: self.running.stdout(),
-            stderr: self.running.stderr(),
-        };
-        Loaded {
-            finished,
-            directory: self.directory,
-        }
+        let finished =
+            Finished { status, stdout: self.running.stdout(), stderr: self.running.stderr() };
+        Loaded { finished, directory: self.directory }
     }
 }
 
@@ -180,10 +169,7 @@ impl Record {
     /// How many transactions failed, by reason.
     pub fn failures(&self) -> BTreeMap<String, u64> {
         let reasons = self.0["failures"].as_object().expect("failures by reason");
-        reasons
-            .iter()
-            .map(|(name, count)| (name.clone(), number(count)))
-            .collect()
+        reasons.iter().map(|(name, count)| (name.clone(), number(count))).collect()
     }
 
     /// Why transactions failed, if there is one reason for all.

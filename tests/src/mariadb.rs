@@ -37,12 +37,7 @@ impl Mariadb {
         let user = geteuid().is_root().then_some("--user=root");
         let mut install = Command::new("mariadb-install-db");
         install
-            .args([
-                "--no-defaults",
-                "--skip-test-db",
-                "--innodb-log-file-size=4M",
-                &data,
-            ])
+            .args(["--no-defaults", "--skip-test-db", "--innodb-log-file-size=4M", &data])
             .args(["--auth-root-authentication-method=normal"])
             .args(user);
         // Two servers that share a folder for temporary tables remove those of each other.
@@ -53,21 +48,9 @@ impl Mariadb {
         let socket = directory.join("socket");
         let mut command = Command::new("mariadbd");
         command
-            .args([
-                "--no-defaults",
-                "--skip-name-resolve",
-                "--innodb-log-file-size=4M",
-                &data,
-            ])
-            .args([
-                "--plugin-load-add=auth_ed25519",
-                "--innodb-buffer-pool-size=8M",
-            ])
-            .args([
-                "--bind-address=127.0.0.1",
-                "--skip-log-bin",
-                "--local-infile=1",
-            ])
+            .args(["--no-defaults", "--skip-name-resolve", "--innodb-log-file-size=4M", &data])
+            .args(["--plugin-load-add=auth_ed25519", "--innodb-buffer-pool-size=8M"])
+            .args(["--bind-address=127.0.0.1", "--skip-log-bin", "--local-infile=1"])
             .arg(format!("--port={}", address.port()))
             .arg(format!("--socket={}", socket.display()))
             .arg(format!("--init-file={}", users.display()))
@@ -76,12 +59,7 @@ impl Mariadb {
         command.env("TMPDIR", directory.path());
         let mut running = Running::start(&mut command);
         running.wait_for_listener(address);
-        Self {
-            address,
-            socket,
-            _running: running,
-            _directory: directory,
-        }
+        Self { address, socket, _running: running, _directory: directory }
     }
 
     /// The options by which it speaks TLS with the site's certificate, and with nobody without.
@@ -106,17 +84,8 @@ pub fn mariadb(address: SocketAddr, user: &str, statements: &str) -> Command {
 fn client(address: SocketAddr, user: &str, statements: &str) -> Command {
     let mut command = Command::new("mariadb");
     command
-        .args([
-            "--no-defaults",
-            "--batch",
-            "--skip-column-names",
-            "--protocol=tcp",
-        ])
-        .args([
-            "--host=127.0.0.1",
-            "--password=secret",
-            "--connect-timeout=20",
-        ])
+        .args(["--no-defaults", "--batch", "--skip-column-names", "--protocol=tcp"])
+        .args(["--host=127.0.0.1", "--password=secret", "--connect-timeout=20"])
         .arg(format!("--port={}", address.port()))
         .arg(format!("--user={user}"))
         .arg(format!("--execute={statements}"));
@@ -126,9 +95,7 @@ fn client(address: SocketAddr, user: &str, statements: &str) -> Command {
 /// The same through TLS, verified.
 pub fn mariadb_tls(site: &Site, address: SocketAddr, user: &str, statements: &str) -> Command {
     let mut command = client(address, user, statements);
-    command
-        .arg("--ssl-verify-server-cert")
-        .arg(format!("--ssl-ca={}", site.ca().display()));
+    command.arg("--ssl-verify-server-cert").arg(format!("--ssl-ca={}", site.ca().display()));
     command
 }
 

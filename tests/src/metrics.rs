@@ -16,14 +16,9 @@ impl Metrics {
         let sample = |line: &str| {
             let (series, value) = line.rsplit_once(' ').expect("a series and its value");
             let value = value.parse().expect("a number");
-            Sample {
-                series: series.to_owned(),
-                value,
-            }
+            Sample { series: series.to_owned(), value }
         };
-        let lines = text
-            .lines()
-            .filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
         Self(lines.map(sample).collect())
     }
 

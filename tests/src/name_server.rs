@@ -37,10 +37,7 @@ impl NameServer {
         let address = Ipv4Addr::new(127, high | 0x80, middle, low);
         let socket = UdpSocket::bind((address, 53)).ok()?;
         let state = Arc::new(Mutex::new(State::default()));
-        let server = Self {
-            address,
-            state: Arc::clone(&state),
-        };
+        let server = Self { address, state: Arc::clone(&state) };
         server.set(records);
         thread::spawn(move || {
             let mut question = [0; 512];
@@ -55,18 +52,12 @@ impl NameServer {
 
     /// The text of a `resolv.conf` that names it.
     pub fn resolv_conf(&self) -> String {
-        format!(
-            "nameserver {}\noptions timeout:1 attempts:1\n",
-            self.address
-        )
+        format!("nameserver {}\noptions timeout:1 attempts:1\n", self.address)
     }
 
     /// Has the name these records from now on; none = it has no SRV records.
     pub fn set(&self, records: &[Record]) {
-        *lock(&self.state) = State {
-            records: records.to_vec(),
-            answers: 0,
-        };
+        *lock(&self.state) = State { records: records.to_vec(), answers: 0 };
     }
 
     /// How often its records were asked for since they were set.
@@ -107,30 +98,15 @@ fn answer(question: &[u8], state: &mut State) -> Option<Vec<u8>> {
     answer.extend([0x85, 0x80, 0, 1, 0, data.len() as u8, 0, 0, 0, 0]);
     answer.extend(asked);
     for data in data {
-        answer.extend([
-            0xc0,
-            12,
-            0,
-            kind as u8,
-            0,
-            1,
-            0,
-            0,
-            0,
-            0,
-            0,
-            data.len() as u8,
-        ]);
+        answer.extend([0xc0, 12, 0, kind as u8, 0, 1, 0, 0, 0, 0, 0, data.len() as u8]);
         answer.extend(data);
     }
     Some(answer)
 }
 
 fn service_data((priority, weight, port, host): &Record) -> Vec<u8> {
-    let mut data: Vec<u8> = [priority, weight, port]
-        .into_iter()
-        .flat_map(|number| number.to_be_bytes())
-        .collect();
+    let mut data: Vec<u8> =
+        [priority, weight, port].into_iter().flat_map(|number| number.to_be_bytes()).collect();
     for label in host.split('.') {
         data.push(label.len() as u8);
         data.extend(label.as_bytes());

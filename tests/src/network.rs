@@ -73,13 +73,8 @@ impl Network {
 
     /// Joins an interface of a host to the bridge.
     fn join(&self, host: &Host, interface: &str) {
-        let (port, holder) = (
-            format!("{interface}-{}", host.number),
-            host.namespace.0.id(),
-        );
-        self.bridge.ip(&format!(
-            "link add {port} type veth peer name {interface} netns {holder}"
-        ));
+        let (port, holder) = (format!("{interface}-{}", host.number), host.namespace.0.id());
+        self.bridge.ip(&format!("link add {port} type veth peer name {interface} netns {holder}"));
         self.bridge.ip(&format!("link set {port} master bridge up"));
         host.ip(&format!("link set {interface} up"));
     }

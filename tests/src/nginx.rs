@@ -87,20 +87,10 @@ impl Nginx {
         let directory = Directory::new();
         let file = directory.write("nginx.conf", text(address, listen, server));
         let mut command = Command::new("nginx");
-        command
-            .arg("-p")
-            .arg(directory.path())
-            .arg("-c")
-            .arg(file)
-            .arg("-e")
-            .arg("stderr");
+        command.arg("-p").arg(directory.path()).arg("-c").arg(file).arg("-e").arg("stderr");
         let mut running = Running::start(&mut command);
         running.wait_for_listener(address);
-        Self {
-            address,
-            running,
-            directory,
-        }
+        Self { address, running, directory }
     }
 
     /// The requests that it has logged so far.

@@ -115,11 +115,7 @@ impl SServer {
             running.stdout().contains("ACCEPT")
         });
         let input = running.take_input().expect("it was piped");
-        Self {
-            address,
-            running,
-            input,
-        }
+        Self { address, running, input }
     }
 
     /// Says a line; some of one letter are commands: `r` renegotiates, `K` changes keys.
@@ -135,18 +131,14 @@ impl SServer {
 
     /// Waits until it has said this.
     pub fn wait_for(&self, words: &str) {
-        until_true(&format!("{words:?} of openssl"), || {
-            self.said().contains(words)
-        });
+        until_true(&format!("{words:?} of openssl"), || self.said().contains(words));
     }
 }
 
 /// The command that connects to `address` as `localhost`, unless it is told another name.
 pub(crate) fn s_client_command(site: &Site, address: SocketAddr, arguments: &[&str]) -> Command {
     let mut command = Command::new("openssl");
-    command
-        .args(["s_client", "-connect", &address.to_string(), "-CAfile"])
-        .arg(site.ca());
+    command.args(["s_client", "-connect", &address.to_string(), "-CAfile"]).arg(site.ca());
     if !arguments.iter().any(|one| one.ends_with("servername")) {
         command.args(["-servername", "localhost"]);
     }
@@ -161,9 +153,7 @@ pub fn key_hash(site: &Site, certificate: &str) -> String {
     let openssl = |words: &[&str]| run(Command::new("openssl").args(words)).success();
     let key = openssl(&["x509", "-noout", "-pubkey", "-in", &path(certificate)]);
     fs::write(&pem, key).expect("the site's own directory");
-    openssl(&[
-        "pkey", "-pubin", "-in", &pem, "-outform", "DER", "-out", &der,
-    ]);
+    openssl(&["pkey", "-pubin", "-in", &pem, "-outform", "DER", "-out", &der]);
     openssl(&["dgst", "-sha256", "-binary", "-out", &hash, &der]);
     openssl(&["base64", "-in", &hash]).trim().to_owned()
 }

@@ -7,9 +7,7 @@ use rustix::process::Pid;
 pub fn status_line(process: Pid, key: &str) -> String {
     let path = format!("/proc/{}/status", process.as_raw_nonzero());
     let status = fs::read_to_string(path).expect("the process is there");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     line.unwrap_or_else(|| panic!("no {key}")).trim().to_owned()
 }
 

@@ -20,9 +20,7 @@ pub struct Finished {
 
 impl Finished {
     pub fn code(&self) -> i32 {
-        self.status
-            .code()
-            .unwrap_or_else(|| panic!("ended by a signal: {self:?}"))
+        self.status.code().unwrap_or_else(|| panic!("ended by a signal: {self:?}"))
     }
 
     /// Panics unless the standard output contains this.
@@ -55,11 +53,7 @@ pub fn assert_has(text: impl AsRef<str>, words: &str) {
 pub fn run(command: &mut Command) -> Finished {
     let mut running = Running::start(command);
     let status = running.wait();
-    Finished {
-        status,
-        stdout: running.stdout(),
-        stderr: running.stderr(),
-    }
+    Finished { status, stdout: running.stdout(), stderr: running.stderr() }
 }
 
 /// A program that sees a file of the test in a place of the system's; only root may.
@@ -120,11 +114,7 @@ impl Running {
             .stderr(output(file("stderr")))
             .spawn()
             .unwrap_or_else(|error| panic!("{name}: {error}; ./run-tests installs what is needed"));
-        Self {
-            child,
-            directory,
-            name,
-        }
+        Self { child, directory, name }
     }
 
     /// Waits until something accepts connections at `address`.
@@ -149,12 +139,7 @@ impl Running {
     /// Panics if it has ended.
     pub fn assert_running(&mut self) {
         if let Some(status) = self.ended() {
-            panic!(
-                "{} ended: {status}\n{}{}",
-                self.name,
-                self.stdout(),
-                self.stderr()
-            );
+            panic!("{} ended: {status}\n{}{}", self.name, self.stdout(), self.stderr());
         }
     }
 
@@ -199,9 +184,7 @@ impl Running {
 
     /// Waits until these words are in it.
     pub fn wait_for_stderr(&self, words: &str) {
-        until_true(&format!("{words:?} of {}", self.name), || {
-            self.stderr().contains(words)
-        });
+        until_true(&format!("{words:?} of {}", self.name), || self.stderr().contains(words));
     }
 
     fn read(&self, name: &str) -> String {

@@ -19,11 +19,7 @@ pub fn promtool(words: &[&str], input: &str) -> Finished {
     let input = std::fs::File::open(path).expect("our own file");
     let mut running = Running::start_with(Command::new("promtool").args(words), Stdio::from(input));
     let status = running.wait();
-    Finished {
-        status,
-        stdout: running.stdout(),
-        stderr: running.stderr(),
-    }
+    Finished { status, stdout: running.stdout(), stderr: running.stderr() }
 }
 
 /// A running `prometheus` that asks each second.
@@ -49,15 +45,9 @@ impl Prometheus {
         let file = directory.write("prometheus.yml", configuration);
         let mut running = Running::start(&mut command(&file, &directory, address));
         running.wait_for_listener(address);
-        let prometheus = Self {
-            address,
-            _running: running,
-            _directory: directory,
-        };
+        let prometheus = Self { address, _running: running, _directory: directory };
         let all = format!("count(up == 1) == {}", targets.len());
-        until_true("Prometheus to reach all", || {
-            !prometheus.query(&all).is_empty()
-        });
+        until_true("Prometheus to reach all", || !prometheus.query(&all).is_empty());
         prometheus
     }
 
@@ -81,10 +71,7 @@ fn command(file: &Path, directory: &Directory, address: SocketAddr) -> Command {
     let mut command = Command::new("prometheus");
     command
         .arg(format!("--config.file={}", file.display()))
-        .arg(format!(
-            "--storage.tsdb.path={}",
-            directory.join("data").display()
-        ))
+        .arg(format!("--storage.tsdb.path={}", directory.join("data").display()))
         .arg(format!("--web.listen-address={address}"))
         .arg("--log.level=warn");
     command

@@ -24,11 +24,7 @@ impl ProxyHeader {
         if bytes.len() < 16 {
             return None;
         }
-        if bytes.starts_with(SIGNATURE) {
-            read_binary(bytes)
-        } else {
-            read_text(bytes)
-        }
+        if bytes.starts_with(SIGNATURE) { read_binary(bytes) } else { read_text(bytes) }
     }
 
     /// The value of the first TLV of this type.
@@ -40,11 +36,7 @@ impl ProxyHeader {
     pub fn ssl(&self) -> Ssl {
         let value = self.tlv(0x20).expect("PP2_TYPE_SSL");
         let verify = u32::from_be_bytes(value[1..5].try_into().expect("four bytes"));
-        Ssl {
-            client: value[0],
-            verify,
-            tlvs: read_tlvs(&value[5..]),
-        }
+        Ssl { client: value[0], verify, tlvs: read_tlvs(&value[5..]) }
     }
 
     /// Whether PP2_TYPE_CRC32C is there and right.
@@ -79,9 +71,7 @@ impl Ssl {
 }
 
 fn find(tlvs: &[(u8, Vec<u8>)], kind: u8) -> Option<&[u8]> {
-    tlvs.iter()
-        .find(|tlv| tlv.0 == kind)
-        .map(|tlv| tlv.1.as_slice())
+    tlvs.iter().find(|tlv| tlv.0 == kind).map(|tlv| tlv.1.as_slice())
 }
 
 fn read_text(bytes: &[u8]) -> Option<ProxyHeader> {
@@ -131,15 +121,9 @@ fn read_addresses(header: &[u8]) -> (SocketAddr, SocketAddr) {
     let four = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&header[at..at + 4]).expect("4"));
     let six = |at: usize| IpAddr::from(<[u8; 16]>::try_from(&header[at..at + 16]).expect("16"));
     if header[13] == 0x11 {
-        (
-            SocketAddr::new(four(16), port(24)),
-            SocketAddr::new(four(20), port(26)),
-        )
+        (SocketAddr::new(four(16), port(24)), SocketAddr::new(four(20), port(26)))
     } else {
-        (
-            SocketAddr::new(six(16), port(48)),
-            SocketAddr::new(six(32), port(50)),
-        )
+        (SocketAddr::new(six(16), port(48)), SocketAddr::new(six(32), port(50)))
     }
 }
 
@@ -179,9 +163,6 @@ mod tests {
     fn a_version_1_header_is_read() {
         let header = ProxyHeader::read(b"PROXY TCP4 192.0.2.1 192.0.2.2 5 443\r\nx").unwrap();
         let (client, _) = header.addresses.unwrap();
-        assert_eq!(
-            (client.to_string().as_str(), &*header.rest),
-            ("192.0.2.1:5", &b"x"[..])
-        );
+        assert_eq!((client.to_string().as_str(), &*header.rest), ("192.0.2.1:5", &b"x"[..]));
     }
 }

@@ -48,12 +48,7 @@ impl Redis {
             .arg("--dir")
             .arg(directory.path());
         let running = Running::start(command.args(["--save", "", "--appendonly", "no"]));
-        Self {
-            address,
-            running,
-            directory,
-        }
-        .ready()
+        Self { address, running, directory }.ready()
     }
 
     /// Starts one of the sentinels of a service, whose master is there.
@@ -78,21 +73,13 @@ impl Redis {
         );
         let file = directory.write("sentinel.conf", configuration);
         let running = Running::start(command.arg(file).arg("--sentinel"));
-        Self {
-            address,
-            running,
-            directory,
-        }
-        .ready()
+        Self { address, running, directory }.ready()
     }
 
     /// Starts it with the site's certificate, for one version (`TLSv1.2`) and for clients whose
     /// certificates are the site's authority's.
     pub fn with_tls(site: &Site, version: &str) -> Self {
-        Self::by_tls(
-            site,
-            &["--tls-protocols", version, "--tls-auth-clients", "yes"],
-        )
+        Self::by_tls(site, &["--tls-protocols", version, "--tls-auth-clients", "yes"])
     }
 
     /// Starts it with the site's certificate and these options.
@@ -113,12 +100,7 @@ impl Redis {
             command.arg(option).arg(site.path("site.pem"));
         }
         let running = Running::start(&mut command);
-        Self {
-            address,
-            running,
-            directory,
-        }
-        .listening()
+        Self { address, running, directory }.listening()
     }
 
     /// Waits until it accepts connections; those of another host cannot be tried.
@@ -173,13 +155,8 @@ impl Redis {
     pub fn tell(&self, command: &str) -> Vec<Vec<u8>> {
         let words: Vec<_> = command.split(' ').map(str::as_bytes).collect();
         let answers = self.ask(&words);
-        let first = answers
-            .first()
-            .map(|answer| String::from_utf8_lossy(answer));
-        assert!(
-            !first.is_some_and(|first| first.starts_with("-")),
-            "{answers:?}"
-        );
+        let first = answers.first().map(|answer| String::from_utf8_lossy(answer));
+        assert!(!first.is_some_and(|first| first.starts_with("-")), "{answers:?}");
         answers
     }
 

@@ -25,11 +25,7 @@ impl Session {
         command.args(["-quiet", "-no_ign_eof"]);
         let mut running = Running::start_with(&mut command, Stdio::piped());
         let input = running.take_input();
-        Self {
-            running,
-            input: input.expect("it was piped"),
-            key_updates: 0,
-        }
+        Self { running, input: input.expect("it was piped"), key_updates: 0 }
     }
 
     /// Sends this, in one piece and therefore not taken for a command.
@@ -64,10 +60,7 @@ impl Session {
             let has_ended = self.running.ended().is_some();
             let length = self.running.stdout_length();
             let said = self.running.stderr();
-            assert!(
-                length >= count || !has_ended,
-                "{length} of {count} bytes: {said}"
-            );
+            assert!(length >= count || !has_ended, "{length} of {count} bytes: {said}");
             (length >= count).then(|| self.running.stdout_bytes())
         });
         assert_eq!(received.len(), count, "more than was asked for");

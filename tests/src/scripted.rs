@@ -9,9 +9,7 @@ use std::thread;
 /// A server at this address of the host that does this with one connection after the other.
 pub fn serve_in_turn(host: &str, mut act: impl FnMut(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind((host, 0)).expect("the address is of this host");
-    let address = listener
-        .local_addr()
-        .expect("a bound socket has an address");
+    let address = listener.local_addr().expect("a bound socket has an address");
     thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
             act(stream);

@@ -70,9 +70,7 @@ pub fn handing_over(fds: &[&dyn AsFd], variable: &str) -> (Command, HandedOver) 
         }
         std::io::Result::Ok(())
     });
-    let kept = HandedOver {
-        _directory: directory,
-    };
+    let kept = HandedOver { _directory: directory };
     (command, kept)
 }
 
@@ -138,9 +136,7 @@ impl Keeper {
 
     /// Waits until so many are.
     pub fn wait_for(&self, name: &str, count: usize) {
-        until_true(&format!("{count} of {name}: {:?}", self.names()), || {
-            self.count(name) == count
-        });
+        until_true(&format!("{count} of {name}: {:?}", self.names()), || self.count(name) == count);
     }
 
     /// A descriptor that is kept by that name.

@@ -16,13 +16,9 @@ pub struct Site {
 impl Site {
     /// Writes `ca.pem` and `site.pem` (chain and key for `localhost` and 127.0.0.1).
     pub fn new() -> Self {
-        let site = Self {
-            directory: Directory::new(),
-            authority: Authority::root("test root"),
-        };
+        let site = Self { directory: Directory::new(), authority: Authority::root("test root") };
         site.authority.write(&site.directory, "ca.pem");
-        site.leaf(&["localhost", "127.0.0.1"])
-            .write(&site.directory, "site.pem");
+        site.leaf(&["localhost", "127.0.0.1"]).write(&site.directory, "site.pem");
         site
     }
 

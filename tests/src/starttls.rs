@@ -19,17 +19,13 @@ use crate::site::Site;
 /// A service for this server.
 pub fn service(site: &Site, name: &str, server: &str) -> Service {
     let unused = Server::start(Behaviour::Hang);
-    Service::new(site, &unused)
-        .named(name)
-        .servers(&format!("[{server:?}]"))
+    Service::new(site, &unused).named(name).servers(&format!("[{server:?}]"))
 }
 
 impl Service {
     /// Its clients may ask for TLS, or have to.
     pub fn starting_tls(self, protocol: &str, policy: &str) -> Self {
-        self.front(&format!(
-            "starttls = {{ protocol = '{protocol}', policy = '{policy}' }}"
-        ))
+        self.front(&format!("starttls = {{ protocol = '{protocol}', policy = '{policy}' }}"))
     }
 
     /// It asks its servers for TLS, which have a certificate of this authority's.
@@ -58,11 +54,7 @@ impl Foreign {
     fn start(address: SocketAddr, directory: Directory, command: &mut Command) -> Self {
         let mut running = Running::start(command);
         running.wait_for_listener(address);
-        Self {
-            address,
-            directory,
-            running,
-        }
+        Self { address, directory, running }
     }
 
     pub fn stdout(&self) -> String {
@@ -104,10 +96,7 @@ pub fn postgres(hba: &str, options: &[&str], site: &Site) -> Foreign {
         .arg(&data)
         .args(["-F", "-p", &address.port().to_string()])
         .args(["-c", "listen_addresses=127.0.0.1", "-c"])
-        .arg(format!(
-            "unix_socket_directories={}",
-            directory.path().display()
-        ))
+        .arg(format!("unix_socket_directories={}", directory.path().display()))
         .args(["-c", "ssl_cert_file=own.pem", "-c", "ssl_key_file=own.pem"])
         .args(options);
     command.current_dir(directory.path());
@@ -123,9 +112,7 @@ fn postgres_program(name: &str) -> Command {
         return Command::new(path);
     }
     let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid=postgres", "--regid=postgres", "--clear-groups"])
-        .arg(path);
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(path);
     command
 }
 
@@ -142,11 +129,8 @@ pub fn dovecot() -> (Foreign, [SocketAddr; 4]) {
     let directory = Directory::new();
     let addresses @ [imap, pop3, lmtp, sieve] = [(); 4].map(|()| free_address());
     let me = run(Command::new("id").arg("-un")).success();
-    let [master, login, mail] = if geteuid().is_root() {
-        ["dovecot", "dovenull", "nobody"]
-    } else {
-        [me.trim(); 3]
-    };
+    let [master, login, mail] =
+        if geteuid().is_root() { ["dovecot", "dovenull", "nobody"] } else { [me.trim(); 3] };
     give(directory.path(), mail);
     let listener = |service: &str, kind: &str, address: SocketAddr| {
         let port = address.port();
@@ -193,9 +177,7 @@ pub fn slapd(more: &str) -> Foreign {
     );
     let path = directory.write("slapd.conf", text);
     let mut command = Command::new("slapd");
-    command
-        .args(["-d", "0", "-h", &format!("ldap://{address}"), "-f"])
-        .arg(path);
+    command.args(["-d", "0", "-h", &format!("ldap://{address}"), "-f"]).arg(path);
     Foreign::start(address, directory, &mut command)
 }
 
@@ -288,10 +270,7 @@ pub fn inn(tls: Option<&Site>) -> Foreign {
 /// `secret`; with the site's certificate it wants TLS.
 pub fn prosody(tls: Option<&Site>) -> Foreign {
     let (address, directory) = (free_address(), Directory::new());
-    directory.write(
-        "data/localhost/accounts/ann.dat",
-        "return { [\"password\"] = \"secret\" };\n",
-    );
+    directory.write("data/localhost/accounts/ann.dat", "return { [\"password\"] = \"secret\" };\n");
     let root = directory.path().display();
     let own = |site: &Site| {
         let path = site.path("site.pem");

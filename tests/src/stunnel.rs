@@ -32,10 +32,6 @@ impl Stunnel {
         );
         let mut running = Running::start(Command::new("stunnel").arg(file));
         running.wait_for_listener(address);
-        Self {
-            address,
-            _running: running,
-            _directory: directory,
-        }
+        Self { address, _running: running, _directory: directory }
     }
 }

@@ -72,12 +72,7 @@ impl Relay {
             .collect();
         let senders = places.clone();
         threads.push(std::thread::spawn(move || land(&senders, &landing)));
-        Self {
-            places,
-            parted,
-            threads,
-            _host: host,
-        }
+        Self { places, parted, threads, _host: host }
     }
 
     /// Where others send what is for the host of this number.

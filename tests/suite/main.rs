@@ -2,10 +2,7 @@
 //!
 //! Modules named `foreign` need a browser or another server; `./run-tests fast` leaves them out.
 #![forbid(unsafe_code)]
-#![expect(
-    clippy::unwrap_used,
-    reason = "what fails in a test's own tools fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "what fails in a test's own tools fails the test")]
 
 mod laboratory {
     mod experiment {

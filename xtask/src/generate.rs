@@ -80,30 +80,15 @@ fn unwrapped_pages() -> Vec<GeneratedPage> {
     );
     load::failure::write_reference(&mut failures);
     vec![
-        GeneratedPage {
-            path: "docs/reference/configuration.md",
-            text: config::keys::reference(),
-        },
+        GeneratedPage { path: "docs/reference/configuration.md", text: config::keys::reference() },
         GeneratedPage {
             path: "docs/reference/lariat.schema.json",
             text: config::TABLE.schema("lariat.toml"),
         },
-        GeneratedPage {
-            path: "docs/reference/failures.md",
-            text: failures,
-        },
-        GeneratedPage {
-            path: "docs/reference/load.md",
-            text: load::options::reference::render(),
-        },
-        GeneratedPage {
-            path: "docs/reference/metrics.md",
-            text: metrics,
-        },
-        GeneratedPage {
-            path: "docs/reference/outcomes.md",
-            text: outcomes,
-        },
+        GeneratedPage { path: "docs/reference/failures.md", text: failures },
+        GeneratedPage { path: "docs/reference/load.md", text: load::options::reference::render() },
+        GeneratedPage { path: "docs/reference/metrics.md", text: metrics },
+        GeneratedPage { path: "docs/reference/outcomes.md", text: outcomes },
     ]
 }
 
@@ -132,10 +117,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     for page in pages() {
         let found = fs::read_to_string(root.join(page.path)).with_context(|| page.path)?;
         if let Some(line) = first_difference(&found, &page.text) {
-            bail!(
-                "{}:{line} is not what its table makes; run `cargo xtask generate`",
-                page.path
-            );
+            bail!("{}:{line} is not what its table makes; run `cargo xtask generate`", page.path);
         }
     }
     Ok(())
@@ -146,10 +128,7 @@ fn first_difference(found: &str, wanted: &str) -> Option<usize> {
     if found == wanted {
         return None;
     }
-    let same = found
-        .lines()
-        .zip(wanted.lines())
-        .take_while(|(one, other)| one == other);
+    let same = found.lines().zip(wanted.lines()).take_while(|(one, other)| one == other);
     Some(same.count() + 1)
 }
 

@@ -25,9 +25,7 @@ fn main() -> Result<()> {
         .parent()
         .context("xtask is a folder of the workspace")?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (command, options) = arguments
-        .split_first()
-        .map_or(("", &[][..]), |(c, o)| (c, o));
+    let (command, options) = arguments.split_first().map_or(("", &[][..]), |(c, o)| (c, o));
     match (command, options.first().map(String::as_str)) {
         ("dist", _) => dist::run(root, options),
         ("generate", None) => generate::write(root),

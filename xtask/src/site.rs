@@ -45,10 +45,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
     let summary = fs::read_to_string(root.join(SUMMARY)).context(SUMMARY)?;
     fs::write(source.join("SUMMARY.md"), from_root(&summary))?;
-    let status = Command::new(mdbook(&site)?)
-        .arg("build")
-        .arg(root)
-        .status()?;
+    let status = Command::new(mdbook(&site)?).arg("build").arg(root).status()?;
     ensure!(status.success(), "mdbook ends with {status}");
     println!("site: {}", site.join("book/index.html").display());
     Ok(())
@@ -80,8 +77,7 @@ fn from_root(summary: &str) -> String {
 
 /// A page that links to `index` where it named a README, as mdBook calls those.
 fn with_index(page: &str) -> String {
-    page.replace("/README.md)", "/index.md)")
-        .replace("/README.md#", "/index.md#")
+    page.replace("/README.md)", "/index.md)").replace("/README.md#", "/index.md#")
 }
 
 /// An mdBook: the user's, or one that is installed below `site`.

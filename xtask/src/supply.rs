@@ -17,34 +17,20 @@ use toml::{Table, Value};
 /// # Errors
 /// If a rule is broken, or deny.toml or the packages cannot be read.
 pub(crate) fn run(root: &Path) -> Result<()> {
-    let rules: Table = fs::read_to_string(root.join("deny.toml"))?
-        .parse()
-        .context("deny.toml")?;
+    let rules: Table = fs::read_to_string(root.join("deny.toml"))?.parse().context("deny.toml")?;
     let metadata = metadata(root, &["--all-features"])?;
-    let packages = metadata["packages"]
-        .as_array()
-        .context("cargo metadata has packages")?;
+    let packages = metadata["packages"].as_array().context("cargo metadata has packages")?;
     let mut violations = Vec::new();
     for package in packages {
         violations.extend(licence(package, &strings(&rules, "licenses", "allow")));
-        violations.extend(source(
-            package,
-            &strings(&rules, "sources", "allow-registry"),
-        ));
+        violations.extend(source(package, &strings(&rules, "sources", "allow-registry")));
     }
     violations.extend(bans(&metadata, &rules));
     for breach in &violations {
         eprintln!("{breach}");
     }
-    ensure!(
-        violations.is_empty(),
-        "{} violations of deny.toml",
-        violations.len()
-    );
-    println!(
-        "supply: {} packages keep the rules of deny.toml",
-        packages.len()
-    );
+    ensure!(violations.is_empty(), "{} violations of deny.toml", violations.len());
+    println!("supply: {} packages keep the rules of deny.toml", packages.len());
     Ok(())
 }
 
@@ -55,36 +41,20 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 pub(crate) fn metadata(root: &Path, which: &[&str]) -> Result<Json> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let arguments = ["metadata", "--locked", "--format-version=1"];
-    let output = cargo
-        .args(arguments)
-        .args(which)
-        .current_dir(root)
-        .output()?;
+    let output = cargo.args(arguments).args(which).current_dir(root).output()?;
     if !output.status.success() {
-        bail!(
-            "cargo metadata: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 fn strings(rules: &Table, section: &str, key: &str) -> Vec<String> {
-    let array = rules
-        .get(section)
-        .and_then(|section| section.get(key)?.as_array());
-    array
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect()
+    let array = rules.get(section).and_then(|section| section.get(key)?.as_array());
+    array.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 fn name(package: &Json) -> &str {
-    package["name"]
-        .as_str()
-        .unwrap_or("a package without a name")
+    package["name"].as_str().unwrap_or("a package without a name")
 }
 
 fn licence(package: &Json, allowed: &[String]) -> Option<String> {
@@ -97,18 +67,15 @@ fn licence(package: &Json, allowed: &[String]) -> Option<String> {
 /// Brackets are read as spaces: exact for every expression that has none within an `OR`.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
-    plain.split(" AND ").all(|all| {
-        all.split(" OR ")
-            .any(|one| allowed.iter().any(|allowed| allowed == one.trim()))
-    })
+    plain
+        .split(" AND ")
+        .all(|all| all.split(" OR ").any(|one| allowed.iter().any(|allowed| allowed == one.trim())))
 }
 
 /// Packages of ours have no source; others come from a registry that is allowed.
 fn source(package: &Json, allowed: &[String]) -> Option<String> {
     let source = package["source"].as_str()?;
-    let registry = source
-        .strip_prefix("registry+")
-        .or_else(|| source.strip_prefix("sparse+"));
+    let registry = source.strip_prefix("registry+").or_else(|| source.strip_prefix("sparse+"));
     let known = registry.is_some_and(|registry| allowed.iter().any(|one| one == registry));
     (!known).then(|| format!("{}: from {source}", name(package)))
 }
@@ -116,9 +83,7 @@ fn source(package: &Json, allowed: &[String]) -> Option<String> {
 /// `bans.deny`: only the wrappers may depend on the crate. Only what is really built counts,
 /// so the graph is that of the resolver.
 fn bans(metadata: &Json, rules: &Table) -> Vec<String> {
-    let denied = rules
-        .get("bans")
-        .and_then(|bans| bans.get("deny")?.as_array());
+    let denied = rules.get("bans").and_then(|bans| bans.get("deny")?.as_array());
     let bans: BTreeMap<&str, Vec<&str>> = denied.into_iter().flatten().filter_map(ban).collect();
     let names: BTreeMap<&str, &str> = array(&metadata["packages"])
         .filter_map(|package| Some((package["id"].as_str()?, name(package))))
@@ -149,11 +114,7 @@ fn array(value: &Json) -> impl Iterator<Item = &Json> {
 
 fn ban(entry: &Value) -> Option<(&str, Vec<&str>)> {
     let wrappers = entry.get("wrappers").and_then(Value::as_array);
-    let wrappers = wrappers
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let wrappers = wrappers.into_iter().flatten().filter_map(Value::as_str).collect();
     Some((entry.get("crate")?.as_str()?, wrappers))
 }
 
@@ -186,9 +147,7 @@ mod tests {
 
     #[test]
     fn bans_hold_for_all_but_wrappers_and_tests() {
-        let rules: Table = "[bans]\ndeny = [{ crate = 'a', wrappers = ['w'] }]"
-            .parse()
-            .unwrap();
+        let rules: Table = "[bans]\ndeny = [{ crate = 'a', wrappers = ['w'] }]".parse().unwrap();
         let node = |name: &str, kind: Option<&str>| {
             let dependency = json!({ "pkg": "id a", "dep_kinds": [{ "kind": kind }] });
             json!({ "id": format!("id {name}"), "deps": [dependency] })

@@ -73,24 +73,16 @@ impl Clock {
         let library = folder.join("clock.so");
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]);
-        let built = run(compiler
-            .arg(&library)
-            .arg(format!("-DCLOCK={path:?}"))
-            .arg(source));
+        let built = run(compiler.arg(&library).arg(format!("-DCLOCK={path:?}")).arg(source));
         if !built.status.success() {
             return Err(built.stderr);
         }
         folder.write("etc/ld.so.preload", format!("{}\n", library.display()));
         let seconds = File::options().write(true).open(path);
-        let clock = Self {
-            folder,
-            seconds: seconds.expect("our own file"),
-        };
+        let clock = Self { folder, seconds: seconds.expect("our own file") };
         clock.set(86_400 * 400);
         let words = clock.words();
-        let shown = run(Command::new(&words[0])
-            .args(&words[1..])
-            .args(["date", "+%s"]));
+        let shown = run(Command::new(&words[0]).args(&words[1..]).args(["date", "+%s"]));
         clock.set(0);
         let host = run(Command::new("date").arg("+%s")).success();
         let second = |text: &str| text.trim().parse::<i64>().unwrap_or(0);

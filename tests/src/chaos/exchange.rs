@@ -61,9 +61,7 @@ impl Head {
 
 fn sum(bytes: &[u8; HEAD_BYTES]) -> u64 {
     let words = bytes[..24].chunks_exact(8);
-    words.fold(0, |sum, word| {
-        mixed(sum ^ u64::from_be_bytes(word.try_into().expect("eight")))
-    })
+    words.fold(0, |sum, word| mixed(sum ^ u64::from_be_bytes(word.try_into().expect("eight"))))
 }
 
 /// An endless stream of bytes, other than every other one's at nearly every offset.
@@ -82,10 +80,7 @@ impl Stream {
     /// The offset of the first byte that is not its own among these, which begin at an offset.
     pub(super) fn wrong_at(self, offset: usize, bytes: &[u8]) -> Option<usize> {
         let right = self.bytes(offset, bytes.len());
-        let wrong = bytes
-            .iter()
-            .zip(&right)
-            .position(|(one, other)| one != other);
+        let wrong = bytes.iter().zip(&right).position(|(one, other)| one != other);
         wrong.map(|at| offset + at)
     }
 }
@@ -96,13 +91,8 @@ mod tests {
 
     #[test]
     fn heads_are_read_back_and_one_wrong_bit_is_seen() {
-        let head = Head {
-            salt: 0x0123_4567_89ab_cdef,
-            round: 3,
-            up: 70_000,
-            down: 5,
-            may_break: true,
-        };
+        let head =
+            Head { salt: 0x0123_4567_89ab_cdef, round: 3, up: 70_000, down: 5, may_break: true };
         let bytes = head.encode();
         assert_eq!(Head::decode(&bytes), Some(head));
         for bit in 8..HEAD_BYTES * 8 {

@@ -36,11 +36,7 @@ pub(super) struct Faults {
 impl Faults {
     /// Nothing yet. `is_reload_sure` = nothing else will keep a reload from ending as it should.
     pub(super) fn new(is_reload_sure: bool) -> Self {
-        Self {
-            frozen: None,
-            crowd: Vec::new(),
-            is_reload_sure,
-        }
+        Self { frozen: None, crowd: Vec::new(), is_reload_sure }
     }
 
     pub(super) fn begin(&mut self, rig: &mut Rig, fault: Fault) {
@@ -57,10 +53,7 @@ impl Faults {
             Fault::Hangup => rig.lariat.signal(Signal::HUP),
             Fault::BadReload => {
                 let is_broken = true;
-                rig.configure(Choice {
-                    is_broken,
-                    ..rig.choice
-                });
+                rig.configure(Choice { is_broken, ..rig.choice });
                 self.reload(rig, REFUSED);
                 rig.configure(rig.choice);
             }
@@ -95,14 +88,8 @@ impl Faults {
             }
             Fault::Reload | Fault::FillDisk => {
                 rig.choice = match fault {
-                    Fault::Reload => Choice {
-                        is_other: false,
-                        ..rig.choice
-                    },
-                    _ => Choice {
-                        is_disk_full: false,
-                        ..rig.choice
-                    },
+                    Fault::Reload => Choice { is_other: false, ..rig.choice },
+                    _ => Choice { is_disk_full: false, ..rig.choice },
                 };
                 rig.configure(rig.choice);
                 self.reload(rig, 0);
@@ -134,8 +121,7 @@ impl Faults {
         }
         let finished = rig.lariat.reload();
         let text = || format!("a reload should have ended with {expected}: {finished:?}");
-        rig.journal
-            .check(finished.status.code() == Some(expected), text);
+        rig.journal.check(finished.status.code() == Some(expected), text);
     }
 
     fn freeze(&mut self, rig: &Rig) {
@@ -212,9 +198,7 @@ fn block_talk(rig: &Rig) {
     rig.talk.set_paused(true);
     let path = format!("/proc/{}/fd/2", rig.lariat.supervisor().as_raw_nonzero());
     let mut options = OpenOptions::new();
-    options
-        .write(true)
-        .custom_flags(OFlags::NONBLOCK.bits() as i32);
+    options.write(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
     match options.open(path) {
         // Until it would block.
         Ok(mut pipe) => while pipe.write_all(b"\n").is_ok() {},

@@ -65,11 +65,7 @@ impl<'a> Visitor<'a> {
     pub(super) fn new(journal: &'a Journal, site: &Site, seed: u64, is_calm: bool) -> Self {
         Self {
             journal,
-            clients: [
-                Client::new(site),
-                Client::tls12(site),
-                Client::without_tickets(site),
-            ],
+            clients: [Client::new(site), Client::tls12(site), Client::without_tickets(site)],
             numbers: Numbers::new(seed),
             is_calm,
             tally: Tally::default(),
@@ -137,9 +133,7 @@ impl<'a> Visitor<'a> {
     fn files(&mut self, client: &Client, address: SocketAddr) -> io::Result<()> {
         let mut connection = connect(client, address)?;
         for _ in 0..1 + self.numbers.below(3) {
-            let length = 1 + self
-                .numbers
-                .below(*self.numbers.clone().pick(&[2000, FILE_BYTES]));
+            let length = 1 + self.numbers.below(*self.numbers.clone().pick(&[2000, FILE_BYTES]));
             let first = self.numbers.below(FILE_BYTES - length + 1);
             let last = first + length - 1;
             let ask = format!(

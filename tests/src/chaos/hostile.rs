@@ -82,13 +82,7 @@ pub(super) fn act(
 }
 
 fn head(numbers: &mut Numbers, up: u32, down: u32) -> Head {
-    Head {
-        salt: numbers.next(),
-        round: 0,
-        up,
-        down,
-        may_break: true,
-    }
+    Head { salt: numbers.next(), round: 0, up, down, may_break: true }
 }
 
 fn silent(_: &Client, address: SocketAddr, _: &mut Numbers) -> io::Result<()> {
@@ -100,10 +94,7 @@ fn silent(_: &Client, address: SocketAddr, _: &mut Numbers) -> io::Result<()> {
 fn dribble(_: &Client, address: SocketAddr, _: &mut Numbers) -> io::Result<()> {
     let mut socket = TcpStream::connect(address)?;
     // The beginning of a handshake record with a ClientHello of 252 bytes.
-    for byte in b"\x16\x03\x01\x01\x00\x01\x00\x00\xfc\x03\x03"
-        .iter()
-        .chain(&[7; 20])
-    {
+    for byte in b"\x16\x03\x01\x01\x00\x01\x00\x00\xfc\x03\x03".iter().chain(&[7; 20]) {
         socket.write_all(&[*byte])?;
         pause(SPELL / 31);
     }

@@ -65,11 +65,8 @@ pub(super) fn play(rig: &mut Rig, phase: &Phase, seed: u64) -> Counted {
             }
             visitor.tally()
         };
-        let honest: Vec<_> = visitors
-            .into_iter()
-            .enumerate()
-            .map(|pair| scope.spawn(move || visit(pair)))
-            .collect();
+        let honest: Vec<_> =
+            visitors.into_iter().enumerate().map(|pair| scope.spawn(move || visit(pair))).collect();
         for (index, hostility) in phase.hostile.iter().enumerate() {
             let mut numbers = Numbers::new(seed ^ index as u64);
             let (journal, client) = (&journal, &client);
@@ -87,10 +84,7 @@ pub(super) fn play(rig: &mut Rig, phase: &Phase, seed: u64) -> Counted {
             sum
         })
     });
-    let records = loadings
-        .into_iter()
-        .map(|loading| loading.wait().record())
-        .collect();
+    let records = loadings.into_iter().map(|loading| loading.wait().record()).collect();
     Counted { tally, records }
 }
 
@@ -119,11 +113,7 @@ fn steps(rig: &mut Rig, phase: &Phase) {
         pause(step.at.saturating_sub(begun.elapsed()));
         let verb = if step.is_end { "end" } else { "begin" };
         rig.journal.step(&format!("{verb} {:?}", step.fault));
-        if step.is_end {
-            faults.end(rig, step.fault)
-        } else {
-            faults.begin(rig, step.fault)
-        }
+        if step.is_end { faults.end(rig, step.fault) } else { faults.begin(rig, step.fault) }
     }
     pause(phase.length.saturating_sub(begun.elapsed()));
 }

@@ -85,9 +85,7 @@ impl Rig {
         let services = Services::new(&site, &folder, &addresses, origin.address);
         let (choice, clock) = (Choice::default(), Clock::prepare());
         if let Err(why) = &clock {
-            journal.step(&format!(
-                "skipped in this run: the clock cannot jump: {why}"
-            ));
+            journal.step(&format!("skipped in this run: the clock cannot jump: {why}"));
         }
         let clock = clock.ok();
         let (lariat, log, talk) = launch(&services.toml(choice), clock.as_ref(), None);
@@ -124,9 +122,7 @@ impl Rig {
             return self.journal.broken(&text);
         };
         let talk = self.talk.take().join("\n");
-        self.journal.check(status.success(), || {
-            format!("Lariat ended with {status}: {talk}")
-        });
+        self.journal.check(status.success(), || format!("Lariat ended with {status}: {talk}"));
         self.check_talk(&talk);
     }
 
@@ -143,8 +139,7 @@ impl Rig {
 
     /// No panic may be among what the program said.
     pub(super) fn check_talk(&self, talk: &str) {
-        self.journal
-            .check(!talk.contains("panicked"), || format!("a panic: {talk}"));
+        self.journal.check(!talk.contains("panicked"), || format!("a panic: {talk}"));
     }
 
     /// Writes the site's certificate anew.
@@ -208,10 +203,7 @@ impl Services {
             (false, true) => ("stdout", "least-connections"),
             (false, false) => ("stdout", "round-robin"),
         };
-        let exchange = self
-            .exchange
-            .clone()
-            .back(&format!("balance = '{balance}'"));
+        let exchange = self.exchange.clone().back(&format!("balance = '{balance}'"));
         let mut services = vec![exchange, self.web.clone(), self.files.clone()];
         if choice.is_other {
             services.push(self.extra.clone());

@@ -123,10 +123,7 @@ pub(super) fn attended(journal: &Arc<Journal>, act: impl FnOnce(&mut Rig)) {
 fn watch(journal: &Journal, watched: &Mutex<Option<PathBuf>>, stop: &AtomicBool) {
     let mut last = Instant::now();
     while !stop.load(Ordering::Acquire) {
-        let socket = watched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let socket = watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let is_answered = socket.is_none_or(|path| lariat::try_status(&path).is_some());
         if last.elapsed() > STATUS_GAP_MAX {
             let text = format!("no status for {:.1} s", last.elapsed().as_secs_f64());
@@ -220,17 +217,12 @@ impl Auditor {
             // The processes that were killed have lines of their own, and may have torn the last.
             let is_torn_once = is_whole && !phase.has(Fault::FillDisk);
             let torn_max = if is_torn_once { 1 } else { usize::MAX };
-            journal.check(book.torn.len() <= torn_max, || {
-                format!("torn lines: {:?}", book.torn)
-            });
+            journal.check(book.torn.len() <= torn_max, || format!("torn lines: {:?}", book.torn));
             let is_enough = !is_whole || book.count() >= count as u64;
-            return journal.check(is_enough, || {
-                format!("{} lines of {count} connections", book.count())
-            });
+            return journal
+                .check(is_enough, || format!("{} lines of {count} connections", book.count()));
         }
-        journal.check(book.torn.is_empty(), || {
-            format!("torn lines: {:?}", book.torn)
-        });
+        journal.check(book.torn.is_empty(), || format!("torn lines: {:?}", book.torn));
         let is_there = |(reason, count): (&String, &u64)| book.ended.get(reason) >= Some(count);
         let agrees = book.ended == ended || self.was_lossy && ended.iter().all(is_there);
         journal.check(!is_whole || agrees, || {
@@ -258,16 +250,8 @@ impl Auditor {
             ("handshakes", tally.handshakes, handshakes("exchange")),
             ("bytes up", tally.up, books.up - self.before.up),
             ("bytes down", tally.down, books.down - self.before.down),
-            (
-                "bytes to servers",
-                tally.up,
-                servers[0] - self.servers_before[0],
-            ),
-            (
-                "bytes of servers",
-                tally.down,
-                servers[1] - self.servers_before[1],
-            ),
+            ("bytes to servers", tally.up, servers[0] - self.servers_before[0]),
+            ("bytes of servers", tally.down, servers[1] - self.servers_before[1]),
             ("whole visits", tally.visits, tally.whole),
         ] {
             journal.check(ours == theirs, || {
@@ -279,24 +263,19 @@ impl Auditor {
     /// Memory, descriptors and threads are where they were, or within what pools may keep.
     fn check_footprints(&mut self, rig: &Rig) {
         let Some(now) = rig.footprints() else {
-            return rig
-                .journal
-                .step("skipped: only root may see what processes hold");
+            return rig.journal.step("skipped: only root may see what processes hold");
         };
         let Some(then) = self.held else {
             self.held = Some(now);
             return;
         };
-        for (name, now, then) in [
-            ("supervisor", now[0], then[0]),
-            ("worker process", now[1], then[1]),
-        ] {
+        for (name, now, then) in
+            [("supervisor", now[0], then[0]), ("worker process", now[1], then[1])]
+        {
             let is_back = now.anonymous_kib <= then.anonymous_kib + GROWTH_KIB_MAX
                 && now.descriptors <= then.descriptors + GROWTH_DESCRIPTORS_MAX
                 && now.threads <= then.threads + GROWTH_THREADS_MAX;
-            rig.journal.check(is_back, || {
-                format!("the {name} held {then:?}, and now {now:?}")
-            });
+            rig.journal.check(is_back, || format!("the {name} held {then:?}, and now {now:?}"));
         }
     }
 }
@@ -366,10 +345,7 @@ fn check_restarts(rig: &Rig, books: &Books) {
     let status = rig.status().unwrap_or_default();
     let restarts = status["process"]["metrics"]["worker_process_restarts"].as_u64();
     rig.journal.check(restarts == Some(rig.kills), || {
-        format!(
-            "{} worker processes were killed, {restarts:?} restarted",
-            rig.kills
-        )
+        format!("{} worker processes were killed, {restarts:?} restarted", rig.kills)
     });
     let internal = books.ended.get("internal");
     rig.journal.check(internal.is_none(), || {

@@ -114,9 +114,7 @@ impl Phase {
             number,
             is_calm,
             length,
-            loads: (0..1 + numbers.below(2))
-                .map(|_| *numbers.pick(&LOADS))
-                .collect(),
+            loads: (0..1 + numbers.below(2)).map(|_| *numbers.pick(&LOADS)).collect(),
             honest: 3 + numbers.below(4),
             hostile: Vec::new(),
             steps: Vec::new(),
@@ -166,11 +164,8 @@ impl Phase {
         for fault in faults {
             let begin = length / 10 + numbers.below(length / 2);
             let end = begin + 300 + numbers.below(length - begin - 300);
-            let step = |at: usize, is_end| Step {
-                at: Duration::from_millis(at as u64),
-                fault,
-                is_end,
-            };
+            let step =
+                |at: usize, is_end| Step { at: Duration::from_millis(at as u64), fault, is_end };
             self.steps.extend([step(begin, false), step(end, true)]);
         }
         self.steps.sort_by_key(|step| step.at);

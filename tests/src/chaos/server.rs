@@ -143,11 +143,7 @@ impl From<io::Error> for Broken {
 impl Visit {
     fn new(socket: TcpStream, shared: Arc<Shared>) -> Self {
         let kills = shared.journal.kills();
-        Self {
-            socket,
-            shared,
-            kills,
-        }
+        Self { socket, shared, kills }
     }
 
     fn serve(mut self) {
@@ -227,11 +223,7 @@ impl Visit {
     /// Whether bytes may flow; waits while it is stalled.
     fn look(&self) -> Result<(), Broken> {
         let goes_on = self.shared.wait_until(|mood| mood != Mood::Stall);
-        if goes_on && *self.shared.mood() != Mood::Dead {
-            Ok(())
-        } else {
-            Err(Broken)
-        }
+        if goes_on && *self.shared.mood() != Mood::Dead { Ok(()) } else { Err(Broken) }
     }
 
     /// Fills the buffer; fewer bytes at the stream's end.
@@ -288,13 +280,7 @@ mod tests {
 
     #[test]
     fn wrong_and_missing_bytes_are_noted_and_right_ones_are_not() {
-        let head = Head {
-            salt: 5,
-            round: 0,
-            up: 40_000,
-            down: 70_000,
-            may_break: false,
-        };
+        let head = Head { salt: 5, round: 0, up: 40_000, down: 70_000, may_break: false };
         let right = [&head.encode()[..], &head.up_stream().bytes(0, 40_000)].concat();
         assert_eq!(noted(&right), [""; 0]);
         let mut wrong = right.clone();
@@ -315,9 +301,7 @@ mod tests {
         let server = CheckingServer::start(&journal);
         for mood in [Mood::Refuse, Mood::Dead] {
             server.set_mood(mood);
-            until("it to refuse", || {
-                TcpStream::connect(server.address()).err()
-            });
+            until("it to refuse", || TcpStream::connect(server.address()).err());
             server.set_mood(Mood::Serve);
             until("it to accept", || TcpStream::connect(server.address()).ok());
         }

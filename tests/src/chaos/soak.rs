@@ -70,11 +70,7 @@ pub fn soak(plan: &Plan, journal: &Arc<Journal>) -> Vec<Sample> {
 
 fn sample(processes: [Pid; 2], begun: Instant, is_quiet: bool) -> Option<Sample> {
     let [supervisor, data] = processes.map(Footprint::of);
-    Some(Sample {
-        at: begun.elapsed(),
-        is_quiet,
-        held: [supervisor?, data?],
-    })
+    Some(Sample { at: begun.elapsed(), is_quiet, held: [supervisor?, data?] })
 }
 
 /// Nothing is higher in the last quarter of the run than in the second, when all is quiet: memory
@@ -88,13 +84,8 @@ fn check_flat(samples: &[Sample], journal: &Journal) {
     let (early, late) = (&quiet[quarter..2 * quarter], &quiet[3 * quarter..]);
     for (process, name) in NAMES.iter().enumerate() {
         for (what, of, growth) in VALUES {
-            let medians = [early, late].map(|part| {
-                median(
-                    part.iter()
-                        .map(|sample| of(&sample.held[process]))
-                        .collect(),
-                )
-            });
+            let medians = [early, late]
+                .map(|part| median(part.iter().map(|sample| of(&sample.held[process])).collect()));
             let text = format!("{name}: {what} {} and then {}", medians[0], medians[1]);
             journal.step(&text);
             journal.check(medians[1] <= medians[0] + growth, || text);

@@ -14,8 +14,5 @@ pub(super) fn reset_on_close(socket: &TcpStream) {
 
 /// Whether a call has only waited long enough.
 pub(super) fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    )
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }

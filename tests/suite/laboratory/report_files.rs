@@ -58,15 +58,8 @@ fn one_record_is_told_and_several_are_compared() {
     let desk = Desk::with(&[("a.json", example()), ("b.json", example())]);
     let one = desk.report("a.json");
     assert_eq!((one.code(), one.stderr.as_str()), (0, ""));
-    assert!(
-        one.stdout
-            .starts_with("2/s succeeded of 3/s, 1 failed (33.3 %)"),
-        "{one:?}"
-    );
-    assert!(
-        one.stdout
-            .contains("\nwarning: one of 3 transactions failed")
-    );
+    assert!(one.stdout.starts_with("2/s succeeded of 3/s, 1 failed (33.3 %)"), "{one:?}");
+    assert!(one.stdout.contains("\nwarning: one of 3 transactions failed"));
     let two = desk.report("a.json b.json");
     assert_eq!(two.code(), 0);
     two.assert_stdout("\nRuns\n");
@@ -136,16 +129,10 @@ fn pages_figures_and_sheets_are_written_where_they_were_wanted() {
     wanted.sort();
     assert_eq!(sheets, wanted);
     let seconds = fs::read_to_string(desk.path("new/sheets/b-seconds.csv")).unwrap();
-    assert!(
-        seconds.ends_with("\n0,3,2,1,2,0,1320000,1230000,1410000,1410000,0\n"),
-        "{seconds}"
-    );
+    assert!(seconds.ends_with("\n0,3,2,1,2,0,1320000,1230000,1410000,1410000,0\n"), "{seconds}");
     let figures = desk.names("figures");
     assert!(figures.contains(&"a-2-time.svg".to_owned()), "{figures:?}");
-    assert!(
-        figures.contains(&"comparison.svg".to_owned()),
-        "{figures:?}"
-    );
+    assert!(figures.contains(&"comparison.svg".to_owned()), "{figures:?}");
 }
 
 #[test]
@@ -167,11 +154,7 @@ fn what_cannot_be_written_is_named() {
     let desk = Desk::with(&[("a.json", example())]);
     let told = desk.report("a.json -o nowhere/p.html");
     assert_eq!(told.code(), 1);
-    assert!(
-        told.stderr
-            .contains("error: cannot write `nowhere/p.html`: "),
-        "{told:?}"
-    );
+    assert!(told.stderr.contains("error: cannot write `nowhere/p.html`: "), "{told:?}");
     let told = desk.report("a.json --csv a.json");
     assert_eq!(told.code(), 1);
     told.assert_stderr("error: cannot write `a.json`: ");
@@ -193,10 +176,7 @@ fn a_record_comes_from_a_pipe_too() {
 #[test]
 fn a_card_is_a_picture_of_one_claim() {
     let desk = Desk::with(&[]);
-    let records = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../docs/reports/2026-11-25-sid"
-    );
+    let records = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reports/2026-11-25-sid");
     let card = |name: &str, (scenario, context): (&str, &str)| {
         let record = format!("{records}/{scenario}.jsonl.gz");
         let mut command = desk.command("");

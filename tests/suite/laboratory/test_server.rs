@@ -32,11 +32,7 @@ fn get(path: &str) -> String {
 
 /// The head and the body of a reply that is alone.
 fn parts(answer: &[u8]) -> (String, Vec<u8>) {
-    let end = answer
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .unwrap()
-        + 4;
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     let head = String::from_utf8(answer[..end].to_vec()).unwrap();
     (head, answer[end..].to_vec())
 }
@@ -73,13 +69,7 @@ fn bodies_have_the_size_that_was_asked_for_and_each_byte_its_place() {
         assert_has(&head, &format!("Content-Length: {bytes}\r\n"));
         assert!(body == pattern(bytes), "{path}: {} bytes", body.len());
     }
-    assert!(
-        curl()
-            .url(&origin.url("/"))
-            .run()
-            .success()
-            .contains("/64k")
-    );
+    assert!(curl().url(&origin.url("/")).run().success().contains("/64k"));
 }
 
 #[test]
@@ -89,12 +79,7 @@ fn a_query_chooses_status_chunks_delay_and_end() {
     let file = Directory::new();
     let path = file.join("body");
     let code = curl()
-        .args(&[
-            "--no-fail",
-            "--write-out",
-            "%{http_code} %{num_connects}",
-            "--output",
-        ])
+        .args(&["--no-fail", "--write-out", "%{http_code} %{num_connects}", "--output"])
         .args(&[path.to_str().unwrap()])
         .url(&origin.url(wanted))
         .run();
@@ -106,10 +91,7 @@ fn a_query_chooses_status_chunks_delay_and_end() {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     let (head, _) = parts(&answer);
-    assert!(
-        head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"),
-        "{head}"
-    );
+    assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{head}");
     assert_has(&head, "\r\nTransfer-Encoding: chunked\r\n");
     assert_has(&head, "\r\nConnection: close\r\n");
 }
@@ -152,10 +134,7 @@ fn the_cuts_of_the_network_change_nothing() {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     assert_eq!(answer, whole);
-    assert_eq!(
-        whole.windows(4).filter(|four| four == b"\r\n\r\n").count(),
-        3
-    );
+    assert_eq!(whole.windows(4).filter(|four| four == b"\r\n\r\n").count(), 3);
 }
 
 #[test]
@@ -165,19 +144,12 @@ fn connections_persist_as_the_client_wants() {
         .args(&["--write-out", "%{num_connects} ", "--output", "/dev/null"])
         .args(&["--output", "/dev/null"])
         .args(&[&origin.url("/1k"), &origin.url("/1m")]);
-    assert_eq!(
-        twice.run().success(),
-        "1 0 ",
-        "the second takes the first's connection"
-    );
+    assert_eq!(twice.run().success(), "1 0 ", "the second takes the first's connection");
 
     for (request, closes) in [
         ("GET /3 HTTP/1.0\r\n\r\n", true),
         ("GET /3 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", false),
-        (
-            "GET /3 HTTP/1.1\r\nHost: o\r\nConnection: close\r\n\r\n",
-            true,
-        ),
+        ("GET /3 HTTP/1.1\r\nHost: o\r\nConnection: close\r\n\r\n", true),
         ("GET /3?close=1 HTTP/1.1\r\nHost: o\r\n\r\n", true),
     ] {
         let mut stream = connect(origin.address);
@@ -219,10 +191,7 @@ fn uploads_are_read_to_their_end() {
 
     let refused = head.replace("/1 ", "/1?code=413&close=1 ");
     let (head, _) = parts(&exchange(origin.address, refused.as_bytes()));
-    assert!(
-        head.starts_with("HTTP/1.1 413"),
-        "before the body was sent: {head}"
-    );
+    assert!(head.starts_with("HTTP/1.1 413"), "before the body was sent: {head}");
 }
 
 #[test]
@@ -236,10 +205,7 @@ fn an_end_of_the_client_does_not_cut_its_reply() {
 #[test]
 fn what_is_no_request_is_refused_and_the_refusal_is_heard() {
     let origin = Origin::start();
-    let long = format!(
-        "GET /1 HTTP/1.1\r\nHost: o\r\nA: {}\r\n\r\n",
-        "x".repeat(20_000)
-    );
+    let long = format!("GET /1 HTTP/1.1\r\nHost: o\r\nA: {}\r\n\r\n", "x".repeat(20_000));
     let both =
         "POST /1 HTTP/1.1\r\nHost: o\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (code, request) in [
@@ -247,27 +213,18 @@ fn what_is_no_request_is_refused_and_the_refusal_is_heard() {
         (400, "\x16\x03\x01\x02\0\x01\0\x01\u{fc}\x03\x03"),
         (400, "GET /?size=big HTTP/1.1\r\nHost: o\r\n\r\n"),
         (400, both),
-        (
-            400,
-            "PUT /1 HTTP/1.1\r\nHost: o\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
-        ),
+        (400, "PUT /1 HTTP/1.1\r\nHost: o\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"),
         (405, "DELETE /1 HTTP/1.1\r\nHost: o\r\n\r\n"),
         (417, "PUT /1 HTTP/1.1\r\nHost: o\r\nExpect: wonders\r\n\r\n"),
         (431, &long),
-        (
-            501,
-            "PUT /1 HTTP/1.1\r\nHost: o\r\nTransfer-Encoding: gzip\r\n\r\n",
-        ),
+        (501, "PUT /1 HTTP/1.1\r\nHost: o\r\nTransfer-Encoding: gzip\r\n\r\n"),
         (505, "GET /1 HTTP/2.0\r\nHost: o\r\n\r\n"),
     ] {
         // More comes than it reads before it refuses: its close must not be a reset.
         let mut bytes = request.as_bytes().to_vec();
         bytes.extend([b'x'; 50_000]);
         let (head, body) = parts(&exchange(origin.address, &bytes));
-        assert!(
-            head.starts_with(&format!("HTTP/1.1 {code} ")),
-            "{request:?}: {head}"
-        );
+        assert!(head.starts_with(&format!("HTTP/1.1 {code} ")), "{request:?}: {head}");
         assert_has(&head, "Connection: close");
         assert!(!body.is_empty(), "{request:?}");
     }
@@ -302,9 +259,7 @@ fn the_silent_and_the_slow_are_given_up_and_the_waiting_are_not() {
     // So is one that asks for much and takes nothing.
     let mut lazy = connect(origin.address);
     lazy.write_all(get("/10g").as_bytes()).unwrap();
-    until_true("the lazy one to be given up", || {
-        lazy.write_all(b"x").is_err()
-    });
+    until_true("the lazy one to be given up", || lazy.write_all(b"x").is_err());
     assert!(read_head(&mut waiting).starts_with("HTTP/1.1 200"));
 }
 
@@ -334,14 +289,8 @@ fn without_descriptors_clients_wait_and_are_served_when_there_are_some() {
     limited.arg(command().get_program());
     let origin = Origin::start_by(&mut limited, &["--threads", "1"]);
     let mut streams: Vec<_> = (0..60).map(|_| connect(origin.address)).collect();
-    until_true("the origin to warn", || {
-        origin.stderr().contains("warning: ")
-    });
-    assert!(
-        origin
-            .stderr()
-            .contains("hint: raise the limit of open files")
-    );
+    until_true("the origin to warn", || origin.stderr().contains("warning: "));
+    assert!(origin.stderr().contains("hint: raise the limit of open files"));
     let mut last = streams.pop().unwrap();
     last.write_all(get("/3").as_bytes()).unwrap();
     drop(streams);
@@ -381,10 +330,7 @@ fn rubbish_is_answered_or_not_but_never_hurts() {
 /// Resident memory of a process, in KiB.
 fn resident_kib(id: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -420,18 +366,10 @@ fn a_unix_socket_serves_too_and_goes_with_the_program() {
             .url(target);
         assert_eq!(answer.run().success(), "1024");
     }
-    assert!(
-        origin
-            .stderr()
-            .contains(&format!("listening on unix:{path}\n"))
-    );
+    assert!(origin.stderr().contains(&format!("listening on unix:{path}\n")));
     assert!(origin.end(Signal::TERM).success());
     assert!(!fs::exists(path).unwrap());
-    assert!(
-        origin.stderr().contains("2 replies on 2 connections"),
-        "{}",
-        origin.stderr()
-    );
+    assert!(origin.stderr().contains("2 replies on 2 connections"), "{}", origin.stderr());
 }
 
 #[test]

@@ -26,20 +26,10 @@ fn testssl(site: &Site, address: SocketAddr) -> Findings {
     let file = site.path("testssl.json");
     let _none_before = fs::remove_file(&file);
     let mut command = Command::new("testssl");
-    command.args([
-        "--quiet",
-        "--color",
-        "0",
-        "--warnings",
-        "off",
-        "--ip",
-        "127.0.0.1",
-    ]);
+    command.args(["--quiet", "--color", "0", "--warnings", "off", "--ip", "127.0.0.1"]);
     // Protocols, order, certificate and session, each suite of each version; renegotiation,
     // compression and fallback.
-    command
-        .args(["-p", "-P", "-S", "-E", "-R", "-C", "-Z", "--jsonfile"])
-        .arg(&file);
+    command.args(["-p", "-P", "-S", "-E", "-R", "-C", "-Z", "--jsonfile"]).arg(&file);
     command.arg("--add-ca").arg(site.ca());
     command.arg(format!("localhost:{}", address.port()));
     let mut running = Running::start(&mut command);
@@ -95,10 +85,7 @@ fn compare(site: &Site, address: SocketAddr) {
     let digest = found("cert_fingerprintSHA256").to_lowercase();
     assert_eq!(text("fingerprint"), digest);
     let key = text("key").replace("ECDSA P-", "EC ");
-    assert!(
-        found("cert_keySize").starts_with(&key),
-        "{key}: {theirs:#?}"
-    );
+    assert!(found("cert_keySize").starts_with(&key), "{key}: {theirs:#?}");
     let signature = found("cert_signatureAlgorithm").replace("SHA", "SHA-");
     assert_eq!(text("signature"), signature);
     // That it has expired is another finding of ours.
@@ -139,10 +126,9 @@ fn resumption(node: &Value, theirs: &Findings) {
         return;
     }
     let tickets = node["tickets"].as_array().unwrap();
-    for (kind, id) in [
-        ("session-id", "sessionresumption_ID"),
-        ("ticket", "sessionresumption_ticket"),
-    ] {
+    for (kind, id) in
+        [("session-id", "sessionresumption_ID"), ("ticket", "sessionresumption_ticket")]
+    {
         let ours = tickets.iter().find(|one| one["kind"] == kind);
         // `null` where none was resumed.
         let is_resumed = ours.is_some_and(|one| one["single_use"].is_boolean());
@@ -150,9 +136,7 @@ fn resumption(node: &Value, theirs: &Findings) {
         assert_eq!(is_resumed, is_supported, "{kind}: {theirs:#?}");
     }
     let hint = theirs.get("TLS_session_ticket").map_or("", String::as_str);
-    let seconds = hint
-        .split_whitespace()
-        .find_map(|word| word.parse::<u64>().ok());
+    let seconds = hint.split_whitespace().find_map(|word| word.parse::<u64>().ok());
     let ticket = tickets.iter().find(|one| one["kind"] == "ticket");
     let lifetime = ticket.and_then(|one| one["lifetime_s"].as_u64());
     assert_eq!(lifetime, seconds, "{hint}");
@@ -163,10 +147,7 @@ fn nginx_with_all_that_openssl_has() {
     let site = Site::new();
     let directives = "ssl_protocols TLSv1 TLSv1.1 TLSv1.2 TLSv1.3; ssl_ciphers ALL:@SECLEVEL=0;
         ssl_session_cache shared:S:1m;";
-    compare(
-        &site,
-        Nginx::terminate(&site.path("site.pem"), directives).address,
-    );
+    compare(&site, Nginx::terminate(&site.path("site.pem"), directives).address);
 }
 
 #[test]
@@ -175,12 +156,7 @@ fn nginx_without_tickets_and_with_a_mixed_chain() {
     let above = site.authority.intermediate("upper");
     let below = above.intermediate("lower");
     let leaf = below.leaf(&["localhost"]).key(Key::Rsa2048).issue();
-    let mixed = [
-        leaf.certificate_pem(),
-        above.pem(),
-        below.pem(),
-        leaf.key_pem(),
-    ];
+    let mixed = [leaf.certificate_pem(), above.pem(), below.pem(), leaf.key_pem()];
     let file = site.write("mixed.pem", mixed.concat());
     let directives = "ssl_protocols TLSv1.2; ssl_prefer_server_ciphers on;
         ssl_session_tickets off; ssl_session_cache off;";
@@ -205,10 +181,7 @@ fn hitch_with_a_staple() {
     site.write("stapled.ocsp", issuer.ocsp_response(&leaf));
     let behind = Nginx::start("", "ok");
     let settings = "tls-protos = TLSv1.2 TLSv1.3\nprefer-server-ciphers = on";
-    compare(
-        &site,
-        Hitch::start_with(&file, behind.address, settings).address,
-    );
+    compare(&site, Hitch::start_with(&file, behind.address, settings).address);
 }
 
 #[test]
@@ -217,24 +190,17 @@ fn stunnel_without_resumption() {
     let server = Nginx::start("", "ok");
     let behind = server.address.to_string();
     let lines = "sslVersionMax = TLSv1.2\noptions = NO_TICKET\nsessionResume = no";
-    compare(
-        &site,
-        Stunnel::terminate(&site.path("site.pem"), &behind, lines).address,
-    );
+    compare(&site, Stunnel::terminate(&site.path("site.pem"), &behind, lines).address);
 }
 
 #[test]
 fn lariat_for_another_name() {
     let site = Site::new();
     let behind = Nginx::start("", "ok");
-    let file = site
-        .leaf(&["other.example"])
-        .write(&site.directory, "other.pem");
+    let file = site.leaf(&["other.example"]).write(&site.directory, "other.pem");
     let servers = format!("[{:?}]", behind.address.to_string());
     let service = Service::new(&site, &Server::start(Behaviour::Hang)).servers(&servers);
-    let service = service
-        .certificates(&format!("[{file:?}]"))
-        .tls("versions = ['1.2']");
+    let service = service.certificates(&format!("[{file:?}]")).tls("versions = ['1.2']");
     let _lariat = Lariat::start(&service.toml());
     compare(&site, service.address);
 }

@@ -58,20 +58,11 @@ impl Dist {
             .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")))?;
         // Messages of panics and of the C library's assertions name files.
         let places = [(home.as_str(), "/cargo"), (path(&self.root)?, "/lariat")];
-        let maps = |flag: &str| {
-            places
-                .map(|(from, to)| format!("{flag}={from}={to}"))
-                .join(" ")
-        };
+        let maps = |flag: &str| places.map(|(from, to)| format!("{flag}={from}={to}")).join(" ");
         let mut cargo = self.command("cargo");
         cargo
             .args(["build", "--locked", "--profile=dist", "--bins"])
-            .args([
-                "--package=daemon",
-                "--package=lab",
-                "--target",
-                &self.triple,
-            ])
+            .args(["--package=daemon", "--package=lab", "--target", &self.triple])
             .envs(self.setting("LINKER", |machine| format!("{machine}-linux-gnu-gcc")))
             .env("RUSTFLAGS", maps("--remap-path-prefix"))
             .env("CFLAGS", maps("-ffile-prefix-map"));
@@ -109,9 +100,7 @@ impl Dist {
     /// A command that knows the one time of all files.
     pub(super) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command
-            .current_dir(&self.root)
-            .env("SOURCE_DATE_EPOCH", &self.epoch);
+        command.current_dir(&self.root).env("SOURCE_DATE_EPOCH", &self.epoch);
         command
     }
 
@@ -167,11 +156,7 @@ pub(super) fn said(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| missing(&name))?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "{command:?}: {}: {errors}",
-        output.status
-    );
+    ensure!(output.status.success(), "{command:?}: {}: {errors}", output.status);
     Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
 }
 

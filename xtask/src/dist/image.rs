@@ -97,11 +97,8 @@ fn write_index(
         "Layers": [format!("blobs/sha256/{layer}")],
     }]);
     let version = json!({ "imageLayoutVersion": "1.0.0" });
-    for (name, content) in [
-        ("oci-layout", version),
-        ("index.json", index),
-        ("manifest.json", list),
-    ] {
+    for (name, content) in [("oci-layout", version), ("index.json", index), ("manifest.json", list)]
+    {
         fs::write(layout.join(name), content.to_string())?;
     }
     Ok(())
@@ -120,15 +117,9 @@ fn labels(dist: &Dist) -> Json {
 fn fill(dist: &Dist, root: &Path) -> Result<()> {
     let machine = dist.triple.split('-').next().unwrap_or_default();
     let libraries = format!("usr/lib/{machine}-linux-gnu");
-    for folder in [
-        "etc/lariat",
-        "etc/ssl/certs",
-        "run/lariat",
-        "tmp",
-        "usr/bin",
-        "usr/lib64",
-        &libraries,
-    ] {
+    for folder in
+        ["etc/lariat", "etc/ssl/certs", "run/lariat", "tmp", "usr/bin", "usr/lib64", &libraries]
+    {
         fs::create_dir_all(root.join(folder))?;
     }
     // Where the status socket is made: the folder is everyone's, since all files are root's.
@@ -137,10 +128,7 @@ fn fill(dist: &Dist, root: &Path) -> Result<()> {
     }
     symlink("usr/lib", root.join("lib"))?;
     symlink("usr/lib64", root.join("lib64"))?;
-    fs::write(
-        root.join("etc/passwd"),
-        format!("lariat:x:{USER}:{USER}::/:/nologin\n"),
-    )?;
+    fs::write(root.join("etc/passwd"), format!("lariat:x:{USER}:{USER}::/:/nologin\n"))?;
     fs::write(root.join("etc/group"), format!("lariat:x:{USER}:\n"))?;
     let authorities = Path::new("/").join(AUTHORITIES);
     fs::copy(&authorities, root.join(AUTHORITIES)).context("install ca-certificates")?;
@@ -153,14 +141,9 @@ fn fill(dist: &Dist, root: &Path) -> Result<()> {
     let from = dist.stage().join(doc).join("lariat");
     run_all(Command::new("cp").arg("-r").arg(from).arg(root.join(doc)))?;
     for name in needed(&programs)? {
-        let places = [
-            format!("/lib/{machine}-linux-gnu"),
-            format!("/usr/{machine}-linux-gnu/lib"),
-        ];
+        let places = [format!("/lib/{machine}-linux-gnu"), format!("/usr/{machine}-linux-gnu/lib")];
         let mut found = places.iter().map(|place| Path::new(place).join(&name));
-        let found = found
-            .find(|path| path.exists())
-            .with_context(|| format!("no {name}"))?;
+        let found = found.find(|path| path.exists()).with_context(|| format!("no {name}"))?;
         // Where the program looks for the one that loads the others is written into it.
         let to = match name.strip_prefix("ld-linux-x86-64") {
             Some(_) => Path::new("usr/lib64").join(&name),
@@ -174,20 +157,11 @@ fn fill(dist: &Dist, root: &Path) -> Result<()> {
 
 /// The names of the libraries that the programs are linked with, and of what loads them.
 fn needed(programs: &[std::path::PathBuf]) -> Result<Vec<String>> {
-    let text = said(
-        Command::new("readelf")
-            .arg("--dynamic")
-            .arg("--wide")
-            .args(programs),
-    )?;
+    let text = said(Command::new("readelf").arg("--dynamic").arg("--wide").args(programs))?;
     let names = text.lines().filter(|line| line.contains("(NEEDED)"));
     let names = names.filter_map(|line| line.split(['[', ']']).nth(1).map(str::to_owned));
     let mut names: Vec<_> = names.collect();
-    let text = said(
-        Command::new("readelf")
-            .arg("--program-headers")
-            .args(programs),
-    )?;
+    let text = said(Command::new("readelf").arg("--program-headers").args(programs))?;
     let loaders = text.split("program interpreter: ").skip(1);
     let loaders = loaders.filter_map(|text| text.split(']').next()?.rsplit('/').next());
     names.extend(loaders.map(str::to_owned));
@@ -198,11 +172,7 @@ fn needed(programs: &[std::path::PathBuf]) -> Result<Vec<String>> {
 
 fn digest(path: &Path) -> Result<String> {
     let line = said(Command::new("sha256sum").arg(path))?;
-    Ok(line
-        .split_whitespace()
-        .next()
-        .unwrap_or_default()
-        .to_owned())
+    Ok(line.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
 /// Moves a file among the blobs; returns its digest and its size in bytes.

@@ -74,15 +74,10 @@ fn debian(dist: &Dist) -> Result<()> {
     let version = dist.debian_version();
     let file = format!("lariat_{version}_{architecture}.deb");
     let mut deb = dist.command("cargo-deb");
-    deb.args([
-        "--no-build",
-        "--no-strip",
-        "--package=daemon",
-        "--profile=dist",
-    ])
-    .args(["--deb-version", &version, "--target", &dist.triple])
-    .arg("--output")
-    .arg(dist.output.join(file));
+    deb.args(["--no-build", "--no-strip", "--package=daemon", "--profile=dist"])
+        .args(["--deb-version", &version, "--target", &dist.triple])
+        .arg("--output")
+        .arg(dist.output.join(file));
     with_assets(dist, || run_all(&mut deb))
 }
 
@@ -149,21 +144,14 @@ fn verify(dist: &Dist) -> Result<()> {
     pack(&again)?;
     let mut differ = Vec::new();
     let sums = fs::read_to_string(dist.output.join("SHA256SUMS"))?;
-    for name in sums
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(1))
-    {
+    for name in sums.lines().filter_map(|line| line.split_whitespace().nth(1)) {
         let pair = [dist.output.join(name), again.output.join(name)];
         let compared = Command::new("cmp").args(&pair).output()?;
         if !compared.status.success() {
             differ.push(String::from_utf8_lossy(&compared.stdout).trim().to_owned());
         }
     }
-    ensure!(
-        differ.is_empty(),
-        "two builds differ:\n{}",
-        differ.join("\n")
-    );
+    ensure!(differ.is_empty(), "two builds differ:\n{}", differ.join("\n"));
     fs::remove_dir_all(copy)?;
     let commit = said(git(&dist.root).args(["describe", "--always", "--dirty"]))?;
     println!("two builds of {commit} in different folders have the same bytes");

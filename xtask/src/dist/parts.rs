@@ -55,11 +55,7 @@ impl LinkedParts {
             }
             packages.insert(id, package);
         }
-        Ok(Self {
-            packages,
-            needs,
-            digests: digests(&dist.root)?,
-        })
+        Ok(Self { packages, needs, digests: digests(&dist.root)? })
     }
 
     pub(super) fn spdx(&self, dist: &Dist) -> Result<String> {
@@ -75,17 +71,13 @@ impl LinkedParts {
                 "relatedSpdxElement": ids(to),
             })
         });
-        let programs = self
-            .packages
-            .values()
-            .filter(|one| is_program(one))
-            .map(|one| {
-                json!({
-                    "spdxElementId": "SPDXRef-DOCUMENT",
-                    "relationshipType": "DESCRIBES",
-                    "relatedSpdxElement": spdx_id(one),
-                })
-            });
+        let programs = self.packages.values().filter(|one| is_program(one)).map(|one| {
+            json!({
+                "spdxElementId": "SPDXRef-DOCUMENT",
+                "relationshipType": "DESCRIBES",
+                "relatedSpdxElement": spdx_id(one),
+            })
+        });
         let relationships: Vec<_> = programs.chain(needs).collect();
         let document = json!({
             "spdxVersion": "SPDX-2.3",
@@ -132,16 +124,10 @@ impl LinkedParts {
     /// The licences of all works that are not ours, each text once.
     pub(super) fn licenses(&self) -> Result<Vec<u8>> {
         let mut texts: BTreeMap<Vec<u8>, Vec<String>> = BTreeMap::new();
-        for package in self
-            .packages
-            .values()
-            .filter(|one| !one["source"].is_null())
-        {
+        for package in self.packages.values().filter(|one| !one["source"].is_null()) {
             let (name, version) = name_and_version(package);
             let manifest = package["manifest_path"].as_str().unwrap_or_default();
-            let folder = Path::new(manifest)
-                .parent()
-                .context("a manifest is in a folder")?;
+            let folder = Path::new(manifest).parent().context("a manifest is in a folder")?;
             for entry in fs::read_dir(folder)? {
                 let entry = entry?;
                 let file = entry.file_name().to_string_lossy().to_uppercase();

@@ -16,94 +16,34 @@ const DOC: &str = "usr/share/doc/lariat";
 const FILES: [(&str, &str, u32); 13] = [
     ("pkg/lariat.toml", "etc/lariat/lariat.toml", 0o644),
     ("pkg/logrotate/lariat", "etc/logrotate.d/lariat", 0o644),
-    (
-        "pkg/systemd/lariat.service",
-        "usr/lib/systemd/system/lariat.service",
-        0o644,
-    ),
-    (
-        "pkg/sysusers/lariat.conf",
-        "usr/lib/sysusers.d/lariat.conf",
-        0o644,
-    ),
-    (
-        "pkg/certbot/deploy-hook",
-        "usr/share/lariat/certbot-deploy-hook",
-        0o755,
-    ),
+    ("pkg/systemd/lariat.service", "usr/lib/systemd/system/lariat.service", 0o644),
+    ("pkg/sysusers/lariat.conf", "usr/lib/sysusers.d/lariat.conf", 0o644),
+    ("pkg/certbot/deploy-hook", "usr/share/lariat/certbot-deploy-hook", 0o755),
     ("pkg/upgrade", "usr/share/lariat/upgrade", 0o755),
-    (
-        "pkg/debian/copyright",
-        "usr/share/doc/lariat/copyright",
-        0o644,
-    ),
-    (
-        "LICENSE-APACHE",
-        "usr/share/doc/lariat/LICENSE-APACHE",
-        0o644,
-    ),
+    ("pkg/debian/copyright", "usr/share/doc/lariat/copyright", 0o644),
+    ("LICENSE-APACHE", "usr/share/doc/lariat/LICENSE-APACHE", 0o644),
     ("LICENSE-MIT", "usr/share/doc/lariat/LICENSE-MIT", 0o644),
-    (
-        "pkg/prometheus/lariat.rules.yml",
-        "usr/share/doc/lariat/examples/lariat.rules.yml",
-        0o644,
-    ),
+    ("pkg/prometheus/lariat.rules.yml", "usr/share/doc/lariat/examples/lariat.rules.yml", 0o644),
     (
         "pkg/prometheus/lariat.rules.test.yml",
         "usr/share/doc/lariat/examples/lariat.rules.test.yml",
         0o644,
     ),
-    (
-        "examples/kubernetes/lariat.yaml",
-        "usr/share/doc/lariat/examples/lariat.yaml",
-        0o644,
-    ),
-    (
-        "pkg/grafana/lariat.json",
-        "usr/share/doc/lariat/examples/grafana.json",
-        0o644,
-    ),
+    ("examples/kubernetes/lariat.yaml", "usr/share/doc/lariat/examples/lariat.yaml", 0o644),
+    ("pkg/grafana/lariat.json", "usr/share/doc/lariat/examples/grafana.json", 0o644),
 ];
 
 /// The prints of programs, and where each is installed; what is under `man` is compressed.
 const PRINTED: [(&str, &[&str], &str); 9] = [
     ("lariat", &["manual"], "usr/share/man/man1/lariat.1"),
-    (
-        "lariat",
-        &["manual", "lariat.toml"],
-        "usr/share/man/man5/lariat.toml.5",
-    ),
+    ("lariat", &["manual", "lariat.toml"], "usr/share/man/man5/lariat.toml.5"),
     ("lariat-lab", &["manual"], "usr/share/man/man1/lariat-lab.1"),
-    (
-        "lariat",
-        &["completion", "bash"],
-        "usr/share/bash-completion/completions/lariat",
-    ),
-    (
-        "lariat-lab",
-        &["completion", "bash"],
-        "usr/share/bash-completion/completions/lariat-lab",
-    ),
-    (
-        "lariat",
-        &["completion", "zsh"],
-        "usr/share/zsh/vendor-completions/_lariat",
-    ),
-    (
-        "lariat-lab",
-        &["completion", "zsh"],
-        "usr/share/zsh/vendor-completions/_lariat-lab",
-    ),
-    (
-        "lariat",
-        &["completion", "fish"],
-        "usr/share/fish/vendor_completions.d/lariat.fish",
-    ),
-    (
-        "lariat-lab",
-        &["completion", "fish"],
-        "usr/share/fish/vendor_completions.d/lariat-lab.fish",
-    ),
+    ("lariat", &["completion", "bash"], "usr/share/bash-completion/completions/lariat"),
+    ("lariat-lab", &["completion", "bash"], "usr/share/bash-completion/completions/lariat-lab"),
+    ("lariat", &["completion", "zsh"], "usr/share/zsh/vendor-completions/_lariat"),
+    ("lariat-lab", &["completion", "zsh"], "usr/share/zsh/vendor-completions/_lariat-lab"),
+    ("lariat", &["completion", "fish"], "usr/share/fish/vendor_completions.d/lariat.fish"),
+    ("lariat-lab", &["completion", "fish"], "usr/share/fish/vendor_completions.d/lariat-lab.fish"),
 ];
 
 /// Makes the tree.
@@ -117,22 +57,14 @@ pub(super) fn run(dist: &Dist) -> Result<()> {
         put(dist, &format!("usr/bin/{name}"), 0o755, &text)?;
     }
     for (from, to, mode) in FILES {
-        put(
-            dist,
-            to,
-            mode,
-            &fs::read(dist.root.join(from)).context(from)?,
-        )?;
+        put(dist, to, mode, &fs::read(dist.root.join(from)).context(from)?)?;
     }
     for (program, arguments, to) in PRINTED {
         print(dist, &programs.join(program), arguments, to)?;
     }
     for entry in fs::read_dir(dist.root.join("examples"))? {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-        {
+        if path.extension().is_some_and(|extension| extension == "toml") {
             let to = format!("{DOC}/examples/{}", name.to_string_lossy());
             put(dist, &to, 0o644, &fs::read(path)?)?;
         }
@@ -145,23 +77,10 @@ pub(super) fn run(dist: &Dist) -> Result<()> {
         dist.debian_version(),
         dist.date("%a, %d %b %Y %H:%M:%S +0000")?
     );
-    put_compressed(
-        dist,
-        &format!("{DOC}/changelog.Debian"),
-        packaged.as_bytes(),
-    )?;
+    put_compressed(dist, &format!("{DOC}/changelog.Debian"), packaged.as_bytes())?;
     let parts = parts::LinkedParts::read(dist)?;
-    put(
-        dist,
-        &format!("{DOC}/lariat.spdx.json"),
-        0o644,
-        parts.spdx(dist)?.as_bytes(),
-    )?;
-    put_compressed(
-        dist,
-        &format!("{DOC}/third-party-licenses"),
-        &parts.licenses()?,
-    )
+    put(dist, &format!("{DOC}/lariat.spdx.json"), 0o644, parts.spdx(dist)?.as_bytes())?;
+    put_compressed(dist, &format!("{DOC}/third-party-licenses"), &parts.licenses()?)
 }
 
 fn put(dist: &Dist, to: &str, mode: u32, bytes: &[u8]) -> Result<()> {
@@ -181,9 +100,7 @@ fn put_compressed(dist: &Dist, to: &str, bytes: &[u8]) -> Result<()> {
 /// A program of another processor is run as cargo runs it: by `CARGO_TARGET_…_RUNNER`, or QEMU.
 fn print(dist: &Dist, program: &Path, arguments: &[&str], to: &str) -> Result<()> {
     let qemu = |machine: &str| format!("qemu-{machine}-static -L /usr/{machine}-linux-gnu");
-    let runner = dist
-        .setting("RUNNER", qemu)
-        .map_or_else(String::new, |(_, value)| value);
+    let runner = dist.setting("RUNNER", qemu).map_or_else(String::new, |(_, value)| value);
     let mut words = runner.split_whitespace().map(str::to_owned);
     let mut command = match words.next() {
         Some(runner) => {

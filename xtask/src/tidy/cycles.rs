@@ -12,17 +12,11 @@ pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
             crates.entry(source.package()).or_default().push(source);
         }
     }
-    crates
-        .values()
-        .flat_map(|sources| cycles_among(sources))
-        .collect()
+    crates.values().flat_map(|sources| cycles_among(sources)).collect()
 }
 
 fn within_src(source: &RustSource) -> Option<&str> {
-    source
-        .path
-        .strip_prefix(source.package())?
-        .strip_prefix("/src/")
+    source.path.strip_prefix(source.package())?.strip_prefix("/src/")
 }
 
 fn cycles_among(sources: &[&RustSource]) -> Vec<Violation> {
@@ -36,10 +30,7 @@ fn cycles_among(sources: &[&RustSource]) -> Vec<Violation> {
         if !known.insert(cycle.iter().copied().collect::<BTreeSet<_>>()) {
             continue;
         }
-        let names: Vec<&str> = cycle
-            .iter()
-            .map(|index| sources[*index].path.as_str())
-            .collect();
+        let names: Vec<&str> = cycle.iter().map(|index| sources[*index].path.as_str()).collect();
         let rule = format!("files import each other: {}", names.join(" -> "));
         violations.push(Violation::new(names[0], rule));
     }
@@ -59,9 +50,7 @@ fn graph(sources: &[&RustSource]) -> Vec<BTreeSet<usize>> {
             .filter(|other| other.len() == module.len() + 1 && other.starts_with(module));
         let children: Vec<String> = below.filter_map(|other| other.last().cloned()).collect();
         for path in paths_named(&sources[index].code_tokens(), module, &children) {
-            let target = (0..=path.len())
-                .rev()
-                .find_map(|length| modules.get(&path[..length]));
+            let target = (0..=path.len()).rev().find_map(|length| modules.get(&path[..length]));
             graph[index].extend(target.copied().filter(|target| *target != index));
         }
     }
@@ -194,23 +183,10 @@ mod tests {
     #[test]
     fn only_cycles_are_found() {
         for (count, files) in [
-            (
-                0,
-                &[
-                    ("a.rs", "use crate::b::B;"),
-                    ("b.rs", "use crate::c;"),
-                    ("c.rs", ""),
-                ][..],
-            ),
-            (
-                1,
-                &[("a.rs", "use crate::b::B;"), ("b.rs", "use crate::a;")],
-            ),
+            (0, &[("a.rs", "use crate::b::B;"), ("b.rs", "use crate::c;"), ("c.rs", "")][..]),
+            (1, &[("a.rs", "use crate::b::B;"), ("b.rs", "use crate::a;")]),
             (1, &[("lib.rs", "use a::A;"), ("a.rs", "use crate::Noun;")]),
-            (
-                1,
-                &[("a.rs", "mod b; use b::B;"), ("a/b.rs", "use super::A;")],
-            ),
+            (1, &[("a.rs", "mod b; use b::B;"), ("a/b.rs", "use super::A;")]),
         ] {
             let sources = files.iter().map(|(path, text)| source(path, text));
             let sources: Vec<RustSource> = sources.collect();

@@ -11,12 +11,8 @@ const PAGE: &str = "docs/glossary.md";
 
 /// Files in which replaced words have to be written: in the glossary, in the history, and where old
 /// names are reported with their new ones.
-const EXEMPT: &[&str] = &[
-    PAGE,
-    "CHANGELOG.md",
-    "crates/laboratory/lab/src/usage.rs",
-    "docs/reference/status.md",
-];
+const EXEMPT: &[&str] =
+    &[PAGE, "CHANGELOG.md", "crates/laboratory/lab/src/usage.rs", "docs/reference/status.md"];
 
 /// Files that have not been gone through yet. This list only shrinks.
 const PENDING: &[&str] = &[];
@@ -55,10 +51,7 @@ pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
 /// The words in code font in the third columns of the tables.
 fn terms(page: &str) -> Vec<Term> {
     let columns = page.lines().filter_map(|line| line.split('|').nth(3));
-    columns
-        .flat_map(|column| column.split('`').skip(1).step_by(2))
-        .map(Term::new)
-        .collect()
+    columns.flat_map(|column| column.split('`').skip(1).step_by(2)).map(Term::new).collect()
 }
 
 impl Term {
@@ -149,21 +142,17 @@ fn declared<'a>(names: &[&'a str]) -> Option<&'a str> {
 fn is_named(name: &str, phrase: &str) -> bool {
     let name = name.to_lowercase();
     let spellings = [name.replace(['_', '-'], " "), name.replace('_', "-"), name];
-    spellings
-        .iter()
-        .any(|name| positions(name, phrase).next().is_some())
+    spellings.iter().any(|name| positions(name, phrase).next().is_some())
 }
 
 /// The places at which a phrase begins that is no part of longer words.
 fn positions<'a>(text: &'a str, phrase: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_part = |c: char| is_word(c) || c == '-';
-    text.match_indices(phrase)
-        .map(|(at, _)| at)
-        .filter(move |at| {
-            let before = text[..*at].chars().next_back();
-            let after = text[at + phrase.len()..].chars().next();
-            !before.is_some_and(is_part) && !after.is_some_and(is_part)
-        })
+    text.match_indices(phrase).map(|(at, _)| at).filter(move |at| {
+        let before = text[..*at].chars().next_back();
+        let after = text[at + phrase.len()..].chars().next();
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    })
 }
 
 fn is_word(c: char) -> bool {
@@ -193,10 +182,7 @@ mod tests {
         let (path, text) = (path.to_owned(), text.to_owned());
         let mut tree = WorkTree::default();
         tree.paths.push(path.clone());
-        let page = TextFile {
-            path: PAGE.to_owned(),
-            text: TABLE.to_owned(),
-        };
+        let page = TextFile { path: PAGE.to_owned(), text: TABLE.to_owned() };
         tree.pages.push(page);
         if path.ends_with(".rs") {
             tree.sources.push(RustSource::new(path, text).unwrap());
@@ -214,11 +200,7 @@ mod tests {
             ("old-way.md", "", 1),
             ("a.rs", "// the old\n// way\nlet old_way = 1;", 1),
             ("a.rs", "f(\"old\", \"way\"); g(\"the old way\")", 1),
-            (
-                "a.rs",
-                "pub(crate) fn the_old_way() {}\npub left_over: u8,",
-                2,
-            ),
+            ("a.rs", "pub(crate) fn the_old_way() {}\npub left_over: u8,", 2),
             ("a.rs", "impl OldWay { } // OldWay", 1),
             ("old_way.rs", "", 2),
             ("oldest.rs", "", 1),

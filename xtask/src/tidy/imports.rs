@@ -21,26 +21,15 @@ pub(super) struct Crate {
 }
 
 const fn plain(name: &'static str, layer: u8) -> Crate {
-    Crate {
-        name,
-        layer,
-        pure: false,
-        product: true,
-    }
+    Crate { name, layer, pure: false, product: true }
 }
 
 const fn pure(name: &'static str, layer: u8) -> Crate {
-    Crate {
-        pure: true,
-        ..plain(name, layer)
-    }
+    Crate { pure: true, ..plain(name, layer) }
 }
 
 const fn tool(name: &'static str, layer: u8) -> Crate {
-    Crate {
-        product: false,
-        ..plain(name, layer)
-    }
+    Crate { product: false, ..plain(name, layer) }
 }
 
 /// Every package; one that is missing here is a violation.
@@ -74,18 +63,12 @@ type Restriction = (&'static str, &'static str);
 const RESTRICTIONS: &[Restriction] = &[
     // The TLS library: one crate of the terminator, and the clients that test and measure it from
     // outside.
-    (
-        "rustls rustls-pki-types rustls-webpki tokio-rustls",
-        "tls load testkit suite",
-    ),
+    ("rustls rustls-pki-types rustls-webpki tokio-rustls", "tls load testkit suite"),
     // Cryptography: the daemon hashes the scripts of its page, the laboratory's load measures how
     // fast the library is on a CPU, and a client of the tests makes records by hand.
     ("aws-lc-rs ring sha2", "tls daemon load testkit"),
     // The laboratory: the terminator carries no measuring code.
-    (
-        "measure load report probe lab",
-        "measure load report probe lab xtask",
-    ),
+    ("measure load report probe lab", "measure load report probe lab xtask"),
     // The terminator: what measures does not know what it measures.
     (
         "telemetry session backend static-files tls flow proxy daemon",
@@ -98,10 +81,7 @@ const RESTRICTIONS: &[Restriction] = &[
     // Async runtimes and their servers: the control side.
     ("tokio hyper hyper-util futures", "daemon"),
     // System calls.
-    (
-        "libc rustix nix mio socket2 landlock seccompiler",
-        "sys daemon suite",
-    ),
+    ("libc rustix nix mio socket2 landlock seccompiler", "sys daemon suite"),
     // Errors as text, only where a person reads them.
     ("anyhow eyre", "daemon lab xtask"),
 ];
@@ -124,11 +104,7 @@ pub(super) fn check(tree: &WorkTree) -> Result<Vec<Violation>> {
             Some(package) => rules(package, &manifest),
             None => vec!["is not in xtask/src/tidy/imports.rs".to_owned()],
         };
-        violations.extend(
-            found
-                .into_iter()
-                .map(|rule| Violation::new(&file.path, rule)),
-        );
+        violations.extend(found.into_iter().map(|rule| Violation::new(&file.path, rule)));
     }
     Ok(violations)
 }
@@ -153,9 +129,7 @@ fn direction(package: &Crate, target: &str, for_tests: bool) -> Option<String> {
     let (from, to) = (package.name, target.name);
     let tester = matches!(from, "suite" | "testkit");
     if tester && target.product {
-        return Some(format!(
-            "the tester may not import the tested: {from} -> {to}"
-        ));
+        return Some(format!("the tester may not import the tested: {from} -> {to}"));
     }
     if package.product && !target.product && !for_tests {
         return Some(format!("the product may not import a tool: {from} -> {to}"));
@@ -167,9 +141,7 @@ fn direction(package: &Crate, target: &str, for_tests: bool) -> Option<String> {
 
 fn restriction(package: &Crate, target: &str) -> Option<String> {
     let names = |list: &str, name: &str| list.split(' ').any(|one| one == name);
-    let restriction = RESTRICTIONS
-        .iter()
-        .find(|(crates, _)| names(crates, target));
+    let restriction = RESTRICTIONS.iter().find(|(crates, _)| names(crates, target));
     let (_, only_for) = restriction?;
     (!names(only_for, package.name)).then(|| format!("{target} is only for {only_for}"))
 }
@@ -192,10 +164,7 @@ impl Manifest {
         let Some(package) = table.get("package") else {
             return Ok(None);
         };
-        let name = package
-            .get("name")
-            .and_then(Value::as_str)
-            .context("a package has a name")?;
+        let name = package.get("name").and_then(Value::as_str).context("a package has a name")?;
         let inherited = table.get("lints").and_then(|lints| lints.get("workspace"));
         Ok(Some(Self {
             name: name.to_owned(),
@@ -207,9 +176,7 @@ impl Manifest {
 }
 
 fn keys(table: &Table, sections: &[&str]) -> Vec<String> {
-    let sections = sections
-        .iter()
-        .filter_map(|name| table.get(*name)?.as_table());
+    let sections = sections.iter().filter_map(|name| table.get(*name)?.as_table());
     sections.flat_map(Table::keys).cloned().collect()
 }
 

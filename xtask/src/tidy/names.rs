@@ -18,18 +18,14 @@ const CLEANED: &[&str] = &[
 ];
 
 /// Words that leave open what is spoken of.
-const NAMELESS: &[&str] = &[
-    "What", "Of", "Has", "Its", "Those", "Where", "Which", "Why", "Nothing", "So",
-];
+const NAMELESS: &[&str] =
+    &["What", "Of", "Has", "Its", "Those", "Where", "Which", "Why", "Nothing", "So"];
 
 /// Names that several types still have, one a line. This list only shrinks.
 const SHARED: &str = include_str!("shared-names.txt");
 
 pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
-    let cleaned = tree
-        .sources
-        .iter()
-        .filter(|one| CLEANED.contains(&one.package()));
+    let cleaned = tree.sources.iter().filter(|one| CLEANED.contains(&one.package()));
     let mut violations: Vec<_> = cleaned.flat_map(nameless).collect();
     let shared: Vec<&str> = SHARED.lines().collect();
     for (name, paths) in types(tree) {
@@ -45,24 +41,14 @@ pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
 fn nameless(source: &RustSource) -> Vec<Violation> {
     let comment = |line: &str| {
         let line = line.trim_start();
-        let text = line
-            .strip_prefix("///")
-            .or_else(|| line.strip_prefix("//!"))?;
-        Some(
-            text.split_whitespace()
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
-        )
+        let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
+        Some(text.split_whitespace().next().unwrap_or_default().to_owned())
     };
     let mut violations = Vec::new();
     let mut is_within = false;
     for (number, line) in (1..).zip(source.text.lines()) {
         let first = comment(line);
-        if let Some(word) = first
-            .as_deref()
-            .filter(|word| !is_within && NAMELESS.contains(word))
-        {
+        if let Some(word) = first.as_deref().filter(|word| !is_within && NAMELESS.contains(word)) {
             let rule = format!("a comment that begins with \"{word}\" does not name its subject");
             violations.push(Violation::at(&source.path, number, rule));
         }
@@ -96,23 +82,14 @@ mod tests {
         let source = |(path, text): &(&str, &str)| {
             RustSource::new((*path).to_owned(), (*text).to_owned()).unwrap()
         };
-        WorkTree {
-            sources: files.iter().map(source).collect(),
-            ..WorkTree::default()
-        }
+        WorkTree { sources: files.iter().map(source).collect(), ..WorkTree::default() }
     }
 
     #[test]
     fn nameless_comments_and_shared_names_are_found() {
-        let [one, other] = [
-            "crates/shared/wire/src/a.rs",
-            "crates/shared/options/src/b.rs",
-        ];
+        let [one, other] = ["crates/shared/wire/src/a.rs", "crates/shared/options/src/b.rs"];
         for (texts, count) in [
-            (
-                ["/// What it is.\nstruct A;", "/// What it is.\nstruct A;"],
-                1,
-            ),
+            (["/// What it is.\nstruct A;", "/// What it is.\nstruct A;"], 1),
             (["/// The wire.\n/// What it is.\nstruct A;", ""], 0),
             (["//! Has no name.", "// What it is."], 1),
             (["pub struct A;", "pub(crate) enum A {}"], 1),

@@ -16,10 +16,7 @@ pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
     let functions: HashSet<_> = functions.map(|(name, _)| name).collect();
     let page = tree.pages.iter().find(|page| page.path == THREAT_MODEL);
     let missing = page.map_or_else(Vec::new, |page| missing(page, &functions));
-    broken_links(tree)
-        .chain(missing)
-        .chain(pages_off_the_site(tree))
-        .collect()
+    broken_links(tree).chain(missing).chain(pages_off_the_site(tree)).collect()
 }
 
 /// Pages that docs/SUMMARY.md does not name, and which are not on the site for that.
@@ -34,11 +31,8 @@ fn pages_off_the_site(tree: &WorkTree) -> Vec<Violation> {
 }
 
 fn broken_links(tree: &WorkTree) -> impl Iterator<Item = Violation> {
-    let headings: BTreeMap<_, _> = tree
-        .pages
-        .iter()
-        .map(|page| (page.path.as_str(), headings(&page.text)))
-        .collect();
+    let headings: BTreeMap<_, _> =
+        tree.pages.iter().map(|page| (page.path.as_str(), headings(&page.text))).collect();
     let pages = tree.pages.iter();
     pages.flat_map(move |page| broken(page, &tree.paths, &headings))
 }
@@ -74,9 +68,7 @@ fn broken(
 
 /// The round brackets of `[words](target)`.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
-    line.split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next())
+    line.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
 /// A target's path from the root, and its heading, which may be empty.
@@ -116,9 +108,7 @@ fn headings(text: &str) -> HashSet<String> {
 
 /// Letters and digits in small, and a hyphen for each blank.
 fn heading_name(heading: &str) -> String {
-    let kept = heading
-        .chars()
-        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     let name: String = kept.collect();
     name.replace(' ', "-").to_lowercase()
 }
@@ -146,10 +136,8 @@ mod tests {
 
     #[test]
     fn only_pages_that_are_not_on_the_site_are_reported() {
-        let page = |path: &str, text: &str| TextFile {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        };
+        let page =
+            |path: &str, text: &str| TextFile { path: path.to_owned(), text: text.to_owned() };
         let tree = WorkTree {
             pages: vec![
                 page(SUMMARY, "- [A](guide/a.md)\n[R](../README.md)"),
@@ -160,20 +148,15 @@ mod tests {
             ..WorkTree::default()
         };
         let rule = "is not named by docs/SUMMARY.md";
-        assert_eq!(
-            pages_off_the_site(&tree),
-            [Violation::new("docs/guide/b.md", rule)]
-        );
+        assert_eq!(pages_off_the_site(&tree), [Violation::new("docs/guide/b.md", rule)]);
     }
 
     #[test]
     fn only_broken_links_are_reported() {
         let text = "[a](b.md#x) [c](../d.md#the-tls-13-kind) [e](https://x) [f](g.md)\n\
                     [h](..) [i](../d.md#y) [j](#z)";
-        let page = |path: &str, text: &str| TextFile {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        };
+        let page =
+            |path: &str, text: &str| TextFile { path: path.to_owned(), text: text.to_owned() };
         let tree = WorkTree {
             pages: vec![
                 page("docs/guide/one.md", text),
@@ -198,13 +181,8 @@ mod tests {
         let functions = HashSet::from(["it_is_still_there"]);
         let rule = "names a test that is not there: it_is_not_there";
         let place = THREAT_MODEL;
-        let missing = missing(
-            &TextFile {
-                path: place.to_owned(),
-                text: text.to_owned(),
-            },
-            &functions,
-        );
+        let missing =
+            missing(&TextFile { path: place.to_owned(), text: text.to_owned() }, &functions);
         assert_eq!(missing, [Violation::at(place, 1, rule)]);
     }
 }

@@ -25,9 +25,7 @@ pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
 
 /// The compiler keeps `unsafe` out of a crate that forbids it.
 fn forbids_unsafe(source: &RustSource) -> Option<Violation> {
-    let is_root = ["/src/lib.rs", "/src/main.rs"]
-        .iter()
-        .any(|end| source.path.ends_with(end));
+    let is_root = ["/src/lib.rs", "/src/main.rs"].iter().any(|end| source.path.ends_with(end));
     let forbids = source.text.contains("#![forbid(unsafe_code)]");
     let is_broken = is_root && !source.path.starts_with("fuzz/") && !forbids;
     is_broken.then(|| Violation::new(&source.path, "does not forbid unsafe code"))
@@ -60,12 +58,7 @@ fn no_effects(source: &RustSource) -> Vec<Violation> {
     let mut violations = Vec::new();
     for effect in EFFECTS {
         let rule = format!("{effect} in a pure crate");
-        violations.extend(find(
-            source,
-            source.code_lines(),
-            |line| line.contains(effect),
-            &rule,
-        ));
+        violations.extend(find(source, source.code_lines(), |line| line.contains(effect), &rule));
     }
     violations
 }
@@ -116,17 +109,9 @@ fn honest_tests(source: &RustSource) -> Vec<Violation> {
 /// Whether a line binds or listens at a literal address whose port is not 0.
 fn binds_fixed_port(line: &str) -> bool {
     ["bind(", "bind_addr(", "listen("].iter().any(|call| {
-        let argument = line
-            .split(call)
-            .nth(1)
-            .unwrap_or_default()
-            .trim_start_matches('&');
-        let literal = argument
-            .strip_prefix('"')
-            .and_then(|rest| rest.split('"').next());
-        let port = literal
-            .and_then(|address| address.rsplit_once(':'))
-            .map(|(_, port)| port);
+        let argument = line.split(call).nth(1).unwrap_or_default().trim_start_matches('&');
+        let literal = argument.strip_prefix('"').and_then(|rest| rest.split('"').next());
+        let port = literal.and_then(|address| address.rsplit_once(':')).map(|(_, port)| port);
         port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port != 0))
     })
 }
@@ -138,9 +123,7 @@ fn find<'a>(
     rule: &str,
 ) -> Vec<Violation> {
     let lines = (1..).zip(lines).filter(|(_, line)| broken(line));
-    lines
-        .map(|(number, _)| Violation::at(&source.path, number, rule))
-        .collect()
+    lines.map(|(number, _)| Violation::at(&source.path, number, rule)).collect()
 }
 
 #[cfg(test)]
@@ -149,10 +132,8 @@ mod tests {
 
     fn broken(path: &str, text: &str) -> usize {
         let (path, text) = (path.to_owned(), text.to_owned());
-        let tree = WorkTree {
-            sources: vec![RustSource::new(path, text).unwrap()],
-            ..WorkTree::default()
-        };
+        let tree =
+            WorkTree { sources: vec![RustSource::new(path, text).unwrap()], ..WorkTree::default() };
         check(&tree).len()
     }
 
@@ -160,11 +141,7 @@ mod tests {
     fn each_rule_is_found_broken() {
         let sleeper = "#[cfg(test)]\nmod tests {\n sleep(x);\n #[ignore]\n}";
         for (path, text, count) in [
-            (
-                "shared/wire/src/a.rs",
-                "fn f() {} // Instant::now, unsafe",
-                0,
-            ),
+            ("shared/wire/src/a.rs", "fn f() {} // Instant::now, unsafe", 0),
             ("shared/wire/src/a.rs", "let t = Instant::now();", 1),
             ("terminator/proxy/src/a.rs", "let t = Instant::now();", 0),
             ("terminator/proxy/src/lib.rs", "//! Forbids nothing.", 1),
@@ -172,11 +149,7 @@ mod tests {
             ("a/b/tests/foreign/c.rs", "use suite::nginx::Nginx;", 0),
             ("a/b/tests/c.rs", "use suite::nginx::Nginx;", 1),
         ] {
-            assert_eq!(
-                broken(&format!("crates/{path}"), text),
-                count,
-                "{path}: {text}"
-            );
+            assert_eq!(broken(&format!("crates/{path}"), text), count, "{path}: {text}");
         }
     }
 

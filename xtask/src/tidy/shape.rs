@@ -10,11 +10,7 @@ const FILE_LINES_MAX: usize = 600;
 const COLUMNS_MAX: usize = 100;
 
 /// Words of unfinished work. Written in two parts, or this file would be its own violation.
-const PROMISES: &[&str] = &[
-    concat!("TO", "DO"),
-    concat!("FIX", "ME"),
-    concat!("XX", "X"),
-];
+const PROMISES: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
     let mut violations: Vec<Violation> = tree.sources.iter().flat_map(rules).collect();
@@ -27,27 +23,16 @@ pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
 fn rules(source: &RustSource) -> Vec<Violation> {
     let mut violations = promises(&source.path, &source.text);
     if !source.text.starts_with("//!") {
-        violations.push(Violation::at(
-            &source.path,
-            1,
-            "a file opens with `//!`: what it owns",
-        ));
+        violations.push(Violation::at(&source.path, 1, "a file opens with `//!`: what it owns"));
     }
     let length = source.code_lines().count();
     if length > FILE_LINES_MAX {
-        violations.push(Violation::new(
-            &source.path,
-            format!("{length} lines before its tests"),
-        ));
+        violations.push(Violation::new(&source.path, format!("{length} lines before its tests")));
     }
     let lines = source.text.lines().zip(source.masked.lines());
     for (number, (line, masked)) in (1..).zip(lines) {
         if width(line, masked) > COLUMNS_MAX {
-            violations.push(Violation::at(
-                &source.path,
-                number,
-                "a line of more than 100 columns",
-            ));
+            violations.push(Violation::at(&source.path, number, "a line of more than 100 columns"));
         }
     }
     violations
@@ -69,12 +54,7 @@ fn width(line: &str, masked: &str) -> usize {
     if !line.contains('"') {
         return line.chars().count();
     }
-    masked
-        .trim_end()
-        .split('"')
-        .step_by(2)
-        .map(|outside| outside.chars().count() + 2)
-        .sum()
+    masked.trim_end().split('"').step_by(2).map(|outside| outside.chars().count() + 2).sum()
 }
 
 #[cfg(test)]
@@ -94,21 +74,9 @@ mod tests {
             ("nothing", "//! Owns.\nfn f() {}\n".to_owned(), 0),
             ("no opening", "fn f() {}\n".to_owned(), 1),
             ("a wide line", format!("//! Owns.\n{wide}\n"), 1),
-            (
-                "a wide literal",
-                format!("//! Owns.\nlet a = \"{wide}\";\n"),
-                0,
-            ),
-            (
-                "a long file",
-                format!("//! Owns.\n{}", "x\n".repeat(600)),
-                1,
-            ),
-            (
-                "unfinished work",
-                format!("//! Owns.\n// {unfinished} later\n"),
-                1,
-            ),
+            ("a wide literal", format!("//! Owns.\nlet a = \"{wide}\";\n"), 0),
+            ("a long file", format!("//! Owns.\n{}", "x\n".repeat(600)), 1),
+            ("unfinished work", format!("//! Owns.\n// {unfinished} later\n"), 1),
         ] {
             assert_eq!(broken(&text), count, "{what}");
         }

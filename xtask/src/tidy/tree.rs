@@ -48,10 +48,7 @@ pub(super) struct Violation {
 
 impl Violation {
     pub(super) fn new(place: impl Into<String>, rule: impl Into<String>) -> Self {
-        Self {
-            place: place.into(),
-            rule: rule.into(),
-        }
+        Self { place: place.into(), rule: rule.into() }
     }
 
     /// In a line, from 1.
@@ -72,20 +69,15 @@ impl WorkTree {
 
     fn enter(&mut self, directory: &Path, above: &str) -> Result<()> {
         let place = || directory.display().to_string();
-        let mut entries: Vec<_> = fs::read_dir(directory)
-            .and_then(Iterator::collect)
-            .with_context(place)?;
+        let mut entries: Vec<_> =
+            fs::read_dir(directory).and_then(Iterator::collect).with_context(place)?;
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let name = entry.file_name().to_string_lossy().into_owned();
             if SKIPPED.contains(&name.as_str()) {
                 continue;
             }
-            let path = if above.is_empty() {
-                name
-            } else {
-                format!("{above}/{name}")
-            };
+            let path = if above.is_empty() { name } else { format!("{above}/{name}") };
             self.paths.push(path.clone());
             if entry.file_type()?.is_dir() {
                 self.enter(&entry.path(), &path)?;
@@ -138,13 +130,7 @@ impl RustSource {
         });
         let masked = String::from_utf8(code)?;
         let tests = tests_begin(&masked);
-        Ok(Self {
-            path,
-            text,
-            masked,
-            tokens,
-            tests,
-        })
+        Ok(Self { path, text, masked, tokens, tests })
     }
 
     /// The masked lines before the inline tests.
@@ -159,12 +145,7 @@ impl RustSource {
 
     /// The tokens before the inline tests.
     pub(super) fn code_tokens(&self) -> Vec<&str> {
-        let end: usize = self
-            .text
-            .split_inclusive('\n')
-            .take(self.tests)
-            .map(str::len)
-            .sum();
+        let end: usize = self.text.split_inclusive('\n').take(self.tests).map(str::len).sum();
         let tokens = self.tokens.iter().take_while(|place| place.start < end);
         tokens.map(|place| &self.text[place.clone()]).collect()
     }
@@ -186,16 +167,8 @@ impl RustSource {
 
     /// The folder of its package, `crates/shared/wire` or `tests`; empty if it is in none.
     pub(super) fn package(&self) -> &str {
-        let depth = if self.path.starts_with("crates/") {
-            3
-        } else {
-            1
-        };
-        let end = self
-            .path
-            .match_indices('/')
-            .nth(depth - 1)
-            .map_or(0, |(at, _)| at);
+        let depth = if self.path.starts_with("crates/") { 3 } else { 1 };
+        let end = self.path.match_indices('/').nth(depth - 1).map_or(0, |(at, _)| at);
         &self.path[..end]
     }
 

@@ -29,12 +29,7 @@ use crate::usage::{UsageError, unknown};
 
 /// Load TLS servers, probe them, measure them, and compare them
 #[derive(Debug, Parser)]
-#[command(
-    name = "lariat-lab",
-    version,
-    disable_help_subcommand = true,
-    max_term_width = 100
-)]
+#[command(name = "lariat-lab", version, disable_help_subcommand = true, max_term_width = 100)]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<LaboratoryCommand>,
@@ -105,10 +100,7 @@ fn command_names() -> Vec<String> {
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, console: Console) -> Exit {
     let arguments: Vec<_> = arguments.into_iter().collect();
     // Not for users: a program that we start is started by this one, which outlives us to end it.
-    if arguments
-        .first()
-        .is_some_and(|first| first == process::COMMAND)
-    {
+    if arguments.first().is_some_and(|first| first == process::COMMAND) {
         process::run(arguments.into_iter().skip(1));
         return Exit::Success;
     }
@@ -124,16 +116,12 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, console: Consol
 
 /// The command, or a text that was asked for instead. A fault has lines that begin with `hint: `.
 fn parse(arguments: Vec<OsString>) -> Result<Result<LaboratoryCommand, String>, String> {
-    let first = arguments
-        .first()
-        .map(|first| first.to_string_lossy().into_owned());
+    let first = arguments.first().map(|first| first.to_string_lossy().into_owned());
     let first = first.unwrap_or_default();
     let line = [OsString::from("lariat-lab")].into_iter().chain(arguments);
     let matches = command().try_get_matches_from(line);
     match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
-        Ok(line) => Ok(Ok(line
-            .command
-            .unwrap_or(LaboratoryCommand::Help { name: None }))),
+        Ok(line) => Ok(Ok(line.command.unwrap_or(LaboratoryCommand::Help { name: None }))),
         Err(error) if error.kind() == ErrorKind::InvalidSubcommand && first.contains("://") => {
             let first = first.escape_debug();
             Err(format!(
@@ -161,11 +149,9 @@ fn dispatch(chosen: LaboratoryCommand, console: Console) -> Result<Exit, UsageEr
             command(),
             &[("EXIT STATUS", &exit_codes()), ("SEE ALSO", "lariat(1)")],
         ))),
-        LaboratoryCommand::Version => Ok(print(concat!(
-            "lariat-lab ",
-            env!("CARGO_PKG_VERSION"),
-            "\n"
-        ))),
+        LaboratoryCommand::Version => {
+            Ok(print(concat!("lariat-lab ", env!("CARGO_PKG_VERSION"), "\n")))
+        }
     }
 }
 
@@ -200,10 +186,7 @@ mod tests {
         for (line, remedy) in [
             ("laod", "a similar subcommand exists: 'load'"),
             ("help reprot", "did you mean `report`?"),
-            (
-                "https://host/",
-                "did you mean `lariat-lab load https://host/`?",
-            ),
+            ("https://host/", "did you mean `lariat-lab load https://host/`?"),
             ("--colour", "--colour"),
             ("report --outptu x", "a similar argument exists: '--output'"),
             ("report -o x --output y", "cannot be used multiple times"),
@@ -216,16 +199,10 @@ mod tests {
             ("load -k", "-k of curl is --verify off here"),
             ("load --insecure", "--insecure of curl is --verify off here"),
             ("load -c 10", "is --connections here"),
-            (
-                "load -d 10s",
-                "-d of wrk is --duration here; for example: --duration ",
-            ),
+            ("load -d 10s", "-d of wrk is --duration here; for example: --duration "),
         ] {
             let fault = fault(line);
-            assert!(
-                fault.contains(remedy) && fault.contains("\nhint: "),
-                "{line}: {fault}"
-            );
+            assert!(fault.contains(remedy) && fault.contains("\nhint: "), "{line}: {fault}");
         }
     }
 
@@ -236,10 +213,7 @@ mod tests {
             let text = explained(Some(&name)).unwrap();
             let usage = format!("Usage: lariat-lab {name}");
             assert!(text.contains(&usage), "{text}");
-            assert!(
-                text.lines().all(|line| line.chars().count() <= 100),
-                "{text}"
-            );
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
             assert!(program.contains(&format!("\n  {name} ")));
         }
         let load = explained(Some("load")).unwrap();

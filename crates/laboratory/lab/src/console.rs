@@ -19,9 +19,7 @@ impl Console {
     /// Colours for a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
     pub(crate) fn to_stderr() -> Self {
         let colour = io::stderr().is_terminal() && colours_wanted();
-        Self {
-            paint: Paint { colour },
-        }
+        Self { paint: Paint { colour } }
     }
 
     pub(crate) fn colour(self) -> bool {
@@ -51,9 +49,7 @@ impl Console {
 
     /// Complaints about a file, each with its place and remedy, and an empty line between two.
     pub(crate) fn tell(self, complaints: Vec<Complaint>, file: Option<File<'_>>) {
-        let rendered = complaints
-            .into_iter()
-            .map(|one| one.at(file).render(self.paint.colour));
+        let rendered = complaints.into_iter().map(|one| one.at(file).render(self.paint.colour));
         self.say(rendered.collect::<Vec<_>>().join("\n\n"));
     }
 

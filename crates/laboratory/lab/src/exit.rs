@@ -22,27 +22,15 @@ impl Exit {
             Self::Usage,
             "The arguments, the plan, or a file named there are wrong; nothing was started.",
         ),
-        (
-            Self::Address,
-            "An address cannot be resolved, or cannot be listened at.",
-        ),
-        (
-            Self::Fruitless,
-            "The load ran, and not one transaction succeeded.",
-        ),
-        (
-            Self::NoCapacity,
-            "No rate that was tried kept the limit of the search.",
-        ),
+        (Self::Address, "An address cannot be resolved, or cannot be listened at."),
+        (Self::Fruitless, "The load ran, and not one transaction succeeded."),
+        (Self::NoCapacity, "No rate that was tried kept the limit of the search."),
         (
             Self::Partial,
             "Some records, targets or configurations could not be read or measured; what could be \
              is there.",
         ),
-        (
-            Self::Unmet,
-            "The probe ran, and an expectation of `--expect` did not hold.",
-        ),
+        (Self::Unmet, "The probe ran, and an expectation of `--expect` did not hold."),
     ];
 }
 

@@ -103,10 +103,7 @@ fn unmeasured(fault: &openssl::OpensslFault) -> HostFact {
 /// The facts of this host, now.
 pub(crate) fn facts() -> Host {
     let cpu = read("/proc/cpuinfo");
-    let kernel = [
-        read("/proc/sys/kernel/ostype"),
-        read("/proc/sys/kernel/osrelease"),
-    ];
+    let kernel = [read("/proc/sys/kernel/ostype"), read("/proc/sys/kernel/osrelease")];
     Host {
         cpu: cpu_name(&cpu),
         cpus: allowed_cpus().len() as u32,
@@ -152,14 +149,8 @@ fn hypervisor(cpuinfo: &str, xen: &str, vendor: &str, clocks: &str) -> Option<St
     let flags = value(cpuinfo, "flags").unwrap_or_default();
     let is_guest = flags.split_whitespace().any(|flag| flag == "hypervisor");
     let by_clock = || {
-        let offered = |clock: &str| {
-            clocks
-                .split_whitespace()
-                .any(|name| name.starts_with(clock))
-        };
-        let known = CLOCKS_OF_HYPERVISORS
-            .iter()
-            .find(|(clock, _)| offered(clock));
+        let offered = |clock: &str| clocks.split_whitespace().any(|name| name.starts_with(clock));
+        let known = CLOCKS_OF_HYPERVISORS.iter().find(|(clock, _)| offered(clock));
         known.map_or("unnamed", |(_, name)| name).to_owned()
     };
     is_guest.then(|| named(vendor).unwrap_or_else(by_clock))
@@ -227,10 +218,7 @@ mod tests {
     fn openssl_takes_whole_seconds() {
         assert_eq!(SpeedTiming::of(SpeedRows::Quick).openssl_seconds(), 1);
         let each = Duration::from_millis(2500);
-        let timing = SpeedTiming {
-            each,
-            ..SpeedTiming::of(SpeedRows::Full)
-        };
+        let timing = SpeedTiming { each, ..SpeedTiming::of(SpeedRows::Full) };
         assert_eq!(timing.openssl_seconds(), 3);
         assert_eq!(timing.total(), each * 24 + Duration::from_secs(3 * 23));
     }

@@ -29,29 +29,20 @@ pub(crate) struct ResolvedAddress {
 pub(crate) fn resolve(endpoint: &Endpoint) -> Result<ResolvedAddress, String> {
     let (host, port) = match endpoint {
         Endpoint::Address(address) => {
-            return Ok(ResolvedAddress {
-                address: address.clone(),
-                others: Vec::new(),
-            });
+            return Ok(ResolvedAddress { address: address.clone(), others: Vec::new() });
         }
         Endpoint::Name { host, port } => (host.as_str(), *port),
         Endpoint::Service { .. } => return Err("it stands for several servers".to_owned()),
     };
     let mut found: Vec<SocketAddr> = Vec::new();
-    for address in (host, port)
-        .to_socket_addrs()
-        .map_err(|error| error.to_string())?
-    {
+    for address in (host, port).to_socket_addrs().map_err(|error| error.to_string())? {
         if !found.contains(&address) {
             found.push(address);
         }
     }
     let mut found = found.into_iter();
     let first = found.next().ok_or("it has no address")?;
-    Ok(ResolvedAddress {
-        address: Address::Ip(first),
-        others: found.collect(),
-    })
+    Ok(ResolvedAddress { address: Address::Ip(first), others: found.collect() })
 }
 
 pub(crate) struct PlanFile {
@@ -133,10 +124,7 @@ mod files_tests {
     use super::*;
 
     fn faults(path: &str, text: &str) -> String {
-        let file = PlanFile {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        };
+        let file = PlanFile { path: path.to_owned(), text: text.to_owned() };
         let report = Report::new(Some((&file.path, &file.text)));
         let root = file.root(&report).expect("a TOML file");
         let _ = load::options::read(&root, &read, &[0, 1], &report);

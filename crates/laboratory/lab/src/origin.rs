@@ -131,10 +131,8 @@ impl BoundOrigin {
 
     /// Serves until a signal, and says what was done.
     pub(crate) fn serve(mut self) -> Result<Totals, OriginFault> {
-        let shared = Arc::new(OriginShared {
-            ended: Waker::new()?,
-            failed: AtomicBool::new(false),
-        });
+        let shared =
+            Arc::new(OriginShared { ended: Waker::new()?, failed: AtomicBool::new(false) });
         let end = Arc::new(Waker::new()?);
         let mut threads = Vec::new();
         for (index, listeners) in self.listeners.drain(..).enumerate() {
@@ -196,9 +194,7 @@ fn start(
         }
         totals
     };
-    thread::Builder::new()
-        .name(format!("origin-{index}"))
-        .spawn(serve)
+    thread::Builder::new().name(format!("origin-{index}")).spawn(serve)
 }
 
 fn pin(cpu: Option<u16>) -> Result<(), OriginFault> {

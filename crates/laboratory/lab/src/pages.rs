@@ -90,18 +90,12 @@ pub(crate) fn write_files(
     texts: &Texts,
     console: Console,
 ) -> Result<(), WriteFault> {
-    fs::create_dir_all(directory).map_err(|fault| WriteFault {
-        path: directory.to_owned(),
-        fault,
-    })?;
+    fs::create_dir_all(directory)
+        .map_err(|fault| WriteFault { path: directory.to_owned(), fault })?;
     for (name, text) in texts {
         write(&directory.join(format!("{name}.{ending}")), text)?;
     }
-    console.say(format_args!(
-        "wrote {} files to {}",
-        texts.len(),
-        shown(directory)
-    ));
+    console.say(format_args!("wrote {} files to {}", texts.len(), shown(directory)));
     Ok(())
 }
 
@@ -114,10 +108,7 @@ pub(crate) fn write_page(page: &Path, text: &str, console: Console) -> Result<()
 }
 
 fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), WriteFault> {
-    fs::write(path, bytes).map_err(|fault| WriteFault {
-        path: path.to_owned(),
-        fault,
-    })
+    fs::write(path, bytes).map_err(|fault| WriteFault { path: path.to_owned(), fault })
 }
 
 /// Larger files are no records: ten hours of load make some ten megabytes.
@@ -143,10 +134,7 @@ pub(crate) enum Records {
 
 impl<T> NamedRecords<T> {
     fn new() -> Self {
-        Self {
-            names: Vec::new(),
-            records: Vec::new(),
-        }
+        Self { names: Vec::new(), records: Vec::new() }
     }
 
     fn push(&mut self, name: String, record: T) {
@@ -198,11 +186,8 @@ enum OpenedRecord {
 
 fn open(path: &Path) -> Result<OpenedRecord, ReadFault> {
     let mut bytes = Vec::new();
-    let source: Box<dyn Read> = if path.as_os_str() == "-" {
-        Box::new(io::stdin())
-    } else {
-        Box::new(File::open(path)?)
-    };
+    let source: Box<dyn Read> =
+        if path.as_os_str() == "-" { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
     let mut source = BufReader::new(source);
     let source: Box<dyn Read> = if source.fill_buf()?.starts_with(&GZIP) {
         Box::new(MultiGzDecoder::new(source))
@@ -349,10 +334,7 @@ mod records_tests {
         let fault = |format: u32| {
             let line = format!("{{\"event\":\"began\",\"format\":{format}}}\n");
             let fault = parse(&line).unwrap_err();
-            (
-                matches!(fault, ReadFault::Record(_, experiment::FORMAT)),
-                fault.hint(),
-            )
+            (matches!(fault, ReadFault::Record(_, experiment::FORMAT)), fault.hint())
         };
         assert!(fault(900).0 && fault(900).1.contains("newer"));
         assert!(fault(2).0 && fault(2).1.contains("older"));

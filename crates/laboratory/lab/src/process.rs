@@ -77,10 +77,7 @@ impl GuardedChild {
             .stderr(File::create(output)?)
             .spawn()?;
         let hold = guard.stdin.take();
-        let pipe = guard
-            .stdout
-            .take()
-            .ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        let pipe = guard.stdout.take().ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
         let mut reports = BufReader::new(pipe);
         let mut line = String::new();
         reports.read_line(&mut line)?;
@@ -92,14 +89,7 @@ impl GuardedChild {
             let why = why.trim().to_owned();
             return Err(ChildFault::Refused { program, why });
         };
-        Ok(Self {
-            guard,
-            hold,
-            reports,
-            id,
-            output: output.to_owned(),
-            end: None,
-        })
+        Ok(Self { guard, hold, reports, id, output: output.to_owned(), end: None })
     }
 
     /// Runs a command to its end and returns its output and errors.
@@ -212,9 +202,8 @@ pub(crate) fn fault_lines(said: &str) -> String {
 }
 
 /// In lines that explain a failure, in small letters.
-const FAULT_WORDS: [&str; 9] = [
-    "alert", "cannot", "denied", "emerg", "error", "fail", "fatal", "invalid", "unable",
-];
+const FAULT_WORDS: [&str; 9] =
+    ["alert", "cannot", "denied", "emerg", "error", "fail", "fatal", "invalid", "unable"];
 
 /// The command that makes this program a guard. It is no part of what users are offered.
 pub(crate) const COMMAND: &str = "guard";
@@ -261,10 +250,7 @@ fn start(
         cpu::confine_current_thread(&cpus)?;
     }
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(io::stderr().as_fd().try_clone_to_owned()?);
+    command.args(arguments).stdin(Stdio::null()).stdout(io::stderr().as_fd().try_clone_to_owned()?);
     // In case that we are killed: by this thread, which lives as long as we do.
     process::end_child_with_us(&mut command).spawn()
 }

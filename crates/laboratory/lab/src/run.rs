@@ -182,10 +182,7 @@ impl ExperimentRun<'_> {
     }
 
     fn tally(&self, past: &RecordedPast, is_complete: bool) -> RunTally {
-        let mut tally = RunTally {
-            is_complete,
-            ..RunTally::default()
-        };
+        let mut tally = RunTally { is_complete, ..RunTally::default() };
         let scenarios = self.scenarios.iter();
         for planned in scenarios.flat_map(Expanded::supported) {
             let measurements = past.done(planned).measurements;
@@ -270,17 +267,13 @@ impl RunInProgress<'_, '_, '_> {
             target,
             program,
             client: client.and_then(|name| self.run.program_of(name)),
-            origin: planned
-                .origin
-                .as_deref()
-                .and_then(|name| self.run.program_of(name)),
+            origin: planned.origin.as_deref().and_then(|name| self.run.program_of(name)),
             repeat,
         };
         let failure = match self.bench.measure(subject, self.run.cancel) {
             Ok(measurement) => {
                 self.progress.measured(planned, metrics, &measurement);
-                self.journal
-                    .append(&RunEvent::Measured(Box::new(measurement)))?;
+                self.journal.append(&RunEvent::Measured(Box::new(measurement)))?;
                 let key = &planned.configuration.key;
                 self.past.add(&planned.scenario, key, repeat, true);
                 return Ok(true);
@@ -314,8 +307,7 @@ impl RunInProgress<'_, '_, '_> {
             kind,
             why: why.to_owned(),
         };
-        self.past
-            .add(&failure.scenario, &failure.configuration, repeat, false);
+        self.past.add(&failure.scenario, &failure.configuration, repeat, false);
         Ok(self.journal.append(&RunEvent::Failed(failure))?)
     }
 }
@@ -372,9 +364,7 @@ mod order_tests {
 
     fn configurations() -> Vec<Configuration> {
         let levels = ["1", "2", "3", "4"];
-        let all = levels
-            .iter()
-            .flat_map(|level| ["a", "b", "c"].map(|target| (level, target)));
+        let all = levels.iter().flat_map(|level| ["a", "b", "c"].map(|target| (level, target)));
         all.map(|(level, target)| Configuration {
             key: format!("target={target} n={level}"),
             target: target.to_owned(),
@@ -404,11 +394,7 @@ mod order_tests {
         let configurations = configurations();
         let all: Vec<_> = configurations.iter().collect();
         assert_eq!(round(&all, 7, 1, 2), round(&all, 7, 1, 2));
-        let others = [
-            round(&all, 8, 1, 2),
-            round(&all, 7, 1, 3),
-            round(&all, 7, 2, 2),
-        ];
+        let others = [round(&all, 8, 1, 2), round(&all, 7, 1, 3), round(&all, 7, 2, 2)];
         assert!(others.iter().any(|other| *other != round(&all, 7, 1, 2)));
     }
 
@@ -420,9 +406,6 @@ mod order_tests {
         for seed in 0..1200 {
             first[round(&all, seed, 0, 0)[0]] += 1;
         }
-        assert!(
-            first.iter().all(|count| (60..150).contains(count)),
-            "{first:?}"
-        );
+        assert!(first.iter().all(|count| (60..150).contains(count)), "{first:?}");
     }
 }

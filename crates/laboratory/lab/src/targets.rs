@@ -150,10 +150,7 @@ fn read(path: &Path) -> Result<String, TargetsFault> {
 }
 
 fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> TargetsFault {
-    move |error| TargetsFault::Unreadable {
-        path: path.to_owned(),
-        error,
-    }
+    move |error| TargetsFault::Unreadable { path: path.to_owned(), error }
 }
 
 #[cfg(test)]

@@ -13,10 +13,7 @@ pub(crate) struct UsageError {
 impl UsageError {
     /// One sentence without a full stop, and the remedy.
     pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            hint: hint.into(),
-        }
+        Self { message: message.into(), hint: hint.into() }
     }
 }
 

@@ -56,9 +56,7 @@ impl ArrivalSchedule {
         assert!(thread < threads, "threads are numbered from 0");
         let (stretches, spacing) = match arrival {
             ArrivalModel::Closed { .. } => (&[][..], Spacing::Constant),
-            ArrivalModel::Open {
-                stretches, spacing, ..
-            } => (&stretches[..], *spacing),
+            ArrivalModel::Open { stretches, spacing, .. } => (&stretches[..], *spacing),
         };
         let source = match spacing {
             Spacing::Constant => ArrivalSource::Constant {
@@ -70,10 +68,7 @@ impl ArrivalSchedule {
                 ArrivalSource::poisson(mean, SplitMix::new(seed, thread))
             }
         };
-        Self {
-            course: Course::new(stretches, warm_up, duration),
-            source,
-        }
+        Self { course: Course::new(stretches, warm_up, duration), source }
     }
 }
 
@@ -88,11 +83,7 @@ impl Iterator for ArrivalSchedule {
 
 impl ArrivalSource {
     fn poisson(mean: f64, mut chance: SplitMix) -> Self {
-        Self::Poisson {
-            reached: mean * chance.exponential(),
-            mean,
-            chance,
-        }
+        Self::Poisson { reached: mean * chance.exponential(), mean, chance }
     }
 
     /// How many transactions are due before the next one of this thread.
@@ -103,11 +94,7 @@ impl ArrivalSource {
                 *next += *step;
                 number as f64
             }
-            Self::Poisson {
-                reached,
-                mean,
-                chance,
-            } => {
+            Self::Poisson { reached, mean, chance } => {
                 let number = *reached;
                 *reached += *mean * chance.exponential();
                 number
@@ -141,11 +128,7 @@ struct Leg {
 impl Course {
     fn new(stretches: &[Stretch], warm_up: Duration, duration: Duration) -> Self {
         let first_per_s = stretches.first().map_or(0.0, |first| first.from_per_s);
-        let warm = Stretch {
-            length: warm_up,
-            from_per_s: first_per_s,
-            to_per_s: first_per_s,
-        };
+        let warm = Stretch { length: warm_up, from_per_s: first_per_s, to_per_s: first_per_s };
         let mut legs = Vec::with_capacity(stretches.len() + 1);
         let (mut start, mut before) = (Duration::ZERO, 0.0);
         for stretch in std::iter::once(&warm).chain(stretches) {
@@ -154,11 +137,7 @@ impl Course {
             before += leg.count;
             legs.push(leg);
         }
-        Self {
-            legs,
-            at: 0,
-            end_ns: nanoseconds(start.min(warm_up + duration)),
-        }
+        Self { legs, at: 0, end_ns: nanoseconds(start.min(warm_up + duration)) }
     }
 
     /// When so many transactions have become due, in nanoseconds; `None` after the end. It must
@@ -215,9 +194,7 @@ impl SplitMix {
     fn new(seed: u64, thread: u16) -> Self {
         let mut seeded = Self { state: seed };
         let first = seeded.next();
-        let mut own = Self {
-            state: first ^ u64::from(thread).wrapping_mul(0xd134_2543_de82_ef95),
-        };
+        let mut own = Self { state: first ^ u64::from(thread).wrapping_mul(0xd134_2543_de82_ef95) };
         Self { state: own.next() }
     }
 
@@ -247,19 +224,11 @@ mod tests {
     use super::*;
 
     fn stretch(seconds: f64, from: f64, to: f64) -> Stretch {
-        Stretch {
-            length: Duration::from_secs_f64(seconds),
-            from_per_s: from,
-            to_per_s: to,
-        }
+        Stretch { length: Duration::from_secs_f64(seconds), from_per_s: from, to_per_s: to }
     }
 
     fn open(stretches: Vec<Stretch>, spacing: Spacing) -> ArrivalModel {
-        ArrivalModel::Open {
-            stretches,
-            spacing,
-            session_arrivals: false,
-        }
+        ArrivalModel::Open { stretches, spacing, session_arrivals: false }
     }
 
     fn length(stretches: &[Stretch]) -> Duration {
@@ -307,24 +276,14 @@ mod tests {
     #[test]
     fn the_duration_ends_it() {
         let arrival = open(vec![stretch(100.0, 10.0, 10.0)], Spacing::Constant);
-        let short = ArrivalSchedule::new(
-            &arrival,
-            Duration::ZERO,
-            Duration::from_secs(2),
-            1,
-            1,
-            (0, 1),
-        );
+        let short =
+            ArrivalSchedule::new(&arrival, Duration::ZERO, Duration::from_secs(2), 1, 1, (0, 1));
         assert_eq!(short.count(), 20);
     }
 
     #[test]
     fn a_rate_of_nothing_is_passed_over() {
-        let pause = vec![
-            stretch(1.0, 0.0, 0.0),
-            stretch(1.0, 2.0, 2.0),
-            stretch(1.0, 0.0, 0.0),
-        ];
+        let pause = vec![stretch(1.0, 0.0, 0.0), stretch(1.0, 2.0, 2.0), stretch(1.0, 0.0, 0.0)];
         let found = instants(&open(pause, Spacing::Constant), Duration::ZERO, 0, 1);
         assert_eq!(found, [1_000_000_000, 1_500_000_000]);
         let nothing = open(vec![stretch(1.0, 0.0, 0.0)], Spacing::Poisson);
@@ -335,10 +294,7 @@ mod tests {
     fn closed_load_has_no_instants() {
         let closed = ArrivalModel::Closed { connections: 4 };
         let second = Duration::from_secs(1);
-        assert_eq!(
-            ArrivalSchedule::new(&closed, second, second, 1, 1, (0, 1)).count(),
-            0
-        );
+        assert_eq!(ArrivalSchedule::new(&closed, second, second, 1, 1, (0, 1)).count(), 0);
     }
 
     /// Mean and variance of a Poisson process are both its rate; five standard errors are allowed,

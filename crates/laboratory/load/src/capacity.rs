@@ -28,12 +28,7 @@ impl Finder {
     /// A search by a plan whose rate and duration the search sets.
     #[must_use]
     pub fn new(plan: LoadPlan, search: Search) -> Self {
-        Self {
-            plan,
-            search,
-            points: Vec::new(),
-            whole: LoadOutcome::default(),
-        }
+        Self { plan, search, points: Vec::new(), whole: LoadOutcome::default() }
     }
 
     /// The load to run next; `None` = the search is over.
@@ -44,12 +39,7 @@ impl Finder {
             return None;
         }
         let rate = next_rate(&self.points, &self.search)?;
-        let ArrivalModel::Open {
-            spacing,
-            session_arrivals,
-            ..
-        } = self.plan.arrival
-        else {
+        let ArrivalModel::Open { spacing, session_arrivals, .. } = self.plan.arrival else {
             return None;
         };
         Some(LoadPlan {
@@ -77,10 +67,7 @@ impl Finder {
         let clients = self.plan.clients;
         let has_session_arrivals = self.plan.requests_per_arrival().is_some();
         if clients.selection == ClientSelection::Fewest || has_session_arrivals {
-            Clients {
-                count: clients.count.max(rate_per_s as u32),
-                ..clients
-            }
+            Clients { count: clients.count.max(rate_per_s as u32), ..clients }
         } else {
             clients
         }
@@ -127,21 +114,12 @@ impl Bounds {
     fn of(points: &[RatePoint], limit: &CapacityLimit) -> Self {
         let rate = |point: &&RatePoint| point.offered_per_s;
         let by_rate = |a: &&RatePoint, b: &&RatePoint| rate(a).total_cmp(&rate(b));
-        let broken = points
-            .iter()
-            .filter(|point| !limit.is_kept_by(point))
-            .min_by(by_rate);
+        let broken = points.iter().filter(|point| !limit.is_kept_by(point)).min_by(by_rate);
         let below =
             |point: &&RatePoint| broken.is_none_or(|broken| rate(point) < broken.offered_per_s);
-        let kept = points
-            .iter()
-            .filter(|point| limit.is_kept_by(point))
-            .filter(below)
-            .max_by(by_rate);
-        Self {
-            kept: kept.copied(),
-            broken: broken.copied(),
-        }
+        let kept =
+            points.iter().filter(|point| limit.is_kept_by(point)).filter(below).max_by(by_rate);
+        Self { kept: kept.copied(), broken: broken.copied() }
     }
 }
 
@@ -219,10 +197,7 @@ mod tests {
             for capacity in [7.3, 812.0, 9000.0] {
                 let (kept, rates) = found(first, capacity);
                 let kept = kept.unwrap();
-                assert!(
-                    kept <= capacity && kept * 1.05 >= capacity,
-                    "{kept} of {capacity}"
-                );
+                assert!(kept <= capacity && kept * 1.05 >= capacity, "{kept} of {capacity}");
                 assert!(rates < 30, "{rates}");
             }
         }
@@ -237,11 +212,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_broke_below_one_that_kept_counts() {
-        let points = [
-            measured(100.0, 1e9),
-            measured(200.0, 0.0),
-            measured(400.0, 1e9),
-        ];
+        let points = [measured(100.0, 1e9), measured(200.0, 0.0), measured(400.0, 1e9)];
         let bounds = Bounds::of(&points, &CapacityLimit::default());
         assert_eq!(bounds.kept.unwrap().offered_per_s, 100.0);
         assert_eq!(bounds.broken.unwrap().offered_per_s, 200.0);

@@ -73,11 +73,7 @@ impl ClientChannel {
         // A body is handed over whole: the plan says how long it may be.
         tls.set_buffer_limit(None);
         if !reads_offer {
-            return Ok(Self::new(
-                Layer::Tls(Box::new(tls)),
-                preface,
-                Handshake::Full,
-            ));
+            return Ok(Self::new(Layer::Tls(Box::new(tls)), preface, Handshake::Full));
         }
         let start = preface.len();
         let mut pending = preface;
@@ -87,13 +83,7 @@ impl ClientChannel {
     }
 
     fn new(layer: Layer, pending: Vec<u8>, offered: Handshake) -> Self {
-        Self {
-            layer,
-            opening: None,
-            pending,
-            offered,
-            sent: 0,
-        }
+        Self { layer, opening: None, pending, offered, sent: 0 }
     }
 
     /// Begins TLS only once the server has agreed to it in this protocol. All that is to be sent
@@ -179,10 +169,9 @@ impl ClientChannel {
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         match &mut self.layer {
             Layer::Plain => self.pending.extend_from_slice(bytes),
-            Layer::Tls(tls) => tls
-                .writer()
-                .write_all(bytes)
-                .expect("the library's buffer has no limit but memory"),
+            Layer::Tls(tls) => {
+                tls.writer().write_all(bytes).expect("the library's buffer has no limit but memory")
+            }
         }
     }
 
@@ -191,9 +180,7 @@ impl ClientChannel {
         let Layer::Tls(tls) = &mut self.layer else {
             return false;
         };
-        let Some(mut early) = tls
-            .early_data()
-            .filter(|early| early.bytes_left() >= bytes.len())
+        let Some(mut early) = tls.early_data().filter(|early| early.bytes_left() >= bytes.len())
         else {
             return false;
         };
@@ -222,9 +209,7 @@ impl ClientChannel {
         let Layer::Tls(tls) = &mut self.layer else {
             return Ok(false);
         };
-        let count = tls
-            .read_tls(bytes)
-            .map_err(|_| TransactionFailure::BadRecord)?;
+        let count = tls.read_tls(bytes).map_err(|_| TransactionFailure::BadRecord)?;
         if count == 0 {
             // What follows a close_notify is ignored (RFC 8446, section 6.1).
             *bytes = &[];
@@ -311,11 +296,7 @@ impl ClientChannel {
     }
 
     fn flush_pending(&mut self, fd: BorrowedFd<'_>, sent_bytes: &mut u64) -> io::Result<Flushed> {
-        while let Some(rest) = self
-            .pending
-            .get(self.sent..)
-            .filter(|rest| !rest.is_empty())
-        {
+        while let Some(rest) = self.pending.get(self.sent..).filter(|rest| !rest.is_empty()) {
             match sys::socket::write(fd, rest) {
                 Ok(count) => {
                     self.sent += count;

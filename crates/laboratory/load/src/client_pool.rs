@@ -56,13 +56,7 @@ pub(crate) struct PooledClient {
 
 impl PooledClient {
     fn new(wants: Handshake, left: u32) -> Self {
-        Self {
-            wants,
-            session_requests: 0,
-            connection: None,
-            connection_requests: 0,
-            left,
-        }
+        Self { wants, session_requests: 0, connection: None, connection_requests: 0, left }
     }
 }
 
@@ -99,14 +93,7 @@ impl ClientPool {
             None => phases - 1,
         };
         free[fresh] = all;
-        Self {
-            rules,
-            clients,
-            free,
-            turn: 0,
-            resting: VecDeque::new(),
-            arrivals: None,
-        }
+        Self { rules, clients, free, turn: 0, resting: VecDeque::new(), arrivals: None }
     }
 
     /// Slots for clients that arrive, each with this number of requests.
@@ -118,12 +105,8 @@ impl ClientPool {
         step: u32,
     ) -> Self {
         let mut client_pool = Self::new(rules, kinds, first, step);
-        client_pool.arrivals = Some(Arrivals {
-            requests_each,
-            kinds: kinds.to_vec(),
-            next: first,
-            step,
-        });
+        client_pool.arrivals =
+            Some(Arrivals { requests_each, kinds: kinds.to_vec(), next: first, step });
         client_pool
     }
 
@@ -266,10 +249,8 @@ impl ClientPool {
             return true;
         }
         let is_full = |limit: Option<u32>, used: u32| limit.is_some_and(|limit| used + 1 >= limit);
-        is_full(
-            self.rules.requests_per_connection,
-            state.connection_requests,
-        ) || is_full(self.rules.requests_per_session, state.session_requests)
+        is_full(self.rules.requests_per_connection, state.connection_requests)
+            || is_full(self.rules.requests_per_session, state.session_requests)
     }
 
     /// A client has got a reply, or as much of it as there was.
@@ -355,10 +336,7 @@ mod tests {
 
     #[test]
     fn the_fewest_clients_are_those_who_have_a_session() {
-        let rules = Clients {
-            selection: ClientSelection::Fewest,
-            ..rules(10, None, Some(1))
-        };
+        let rules = Clients { selection: ClientSelection::Fewest, ..rules(10, None, Some(1)) };
         let mut client_pool = ClientPool::new(rules, &[Handshake::Psk], 0, 1);
         let all = beginnings(&mut client_pool, 100);
         assert_eq!(all.iter().filter(|begins| **begins).count(), 1);
@@ -372,11 +350,7 @@ mod tests {
         let (even, odd) = (of_thread(0), of_thread(1));
         assert_eq!((even.len(), odd.len()), (4, 3));
         let wants = |client_pool: &ClientPool| -> Vec<_> {
-            client_pool
-                .clients
-                .iter()
-                .map(|client| client.wants)
-                .collect()
+            client_pool.clients.iter().map(|client| client.wants).collect()
         };
         assert_eq!(wants(&even), [Full, Ticket, Psk, Full]);
         assert_eq!(wants(&odd), [Psk, Full, Ticket]);
@@ -401,28 +375,19 @@ mod tests {
     #[test]
     fn who_thinks_is_not_free() {
         let think = Duration::from_secs(1);
-        let rules = Clients {
-            think,
-            ..rules(2, None, None)
-        };
+        let rules = Clients { think, ..rules(2, None, None) };
         let mut client_pool = ClientPool::new(rules, &[Handshake::Full], 0, 1);
         let now = Instant::now();
         let (first, second) = (client_pool.take().unwrap(), client_pool.take().unwrap());
         client_pool.release(first, now, Some(now + 3 * think));
         client_pool.release(second, now, None);
         client_pool.wake(now);
-        assert_eq!(
-            (client_pool.take(), client_pool.next_rested()),
-            (None, Some(now + think))
-        );
+        assert_eq!((client_pool.take(), client_pool.next_rested()), (None, Some(now + think)));
         client_pool.wake(now + think);
         assert_eq!(client_pool.take(), Some(second));
         assert_eq!(client_pool.next_rested(), Some(now + 3 * think));
         client_pool.wake(now + 3 * think);
-        assert_eq!(
-            (client_pool.take(), client_pool.next_rested()),
-            (Some(first), None)
-        );
+        assert_eq!((client_pool.take(), client_pool.next_rested()), (Some(first), None));
     }
 
     #[test]
@@ -440,11 +405,7 @@ mod tests {
                 assert_eq!(client_pool.is_leaving(user), request == 2);
                 client_pool.release(user, now, None);
                 let due = (request < 2).then_some(now);
-                assert_eq!(
-                    client_pool.next_to_go_on(),
-                    due,
-                    "at once, where nobody thinks"
-                );
+                assert_eq!(client_pool.next_to_go_on(), due, "at once, where nobody thinks");
                 assert_eq!(client_pool.go_on(), due.map(|_| user));
             }
         }
@@ -458,11 +419,7 @@ mod tests {
         let user = client_pool.take().unwrap();
         client_pool.count_request(user);
         client_pool.release(user, now, None);
-        assert_eq!(
-            client_pool.take(),
-            None,
-            "the place is taken until the user leaves"
-        );
+        assert_eq!(client_pool.take(), None, "the place is taken until the user leaves");
         assert_eq!(client_pool.go_on(), Some(user));
         client_pool.give_up(user);
         client_pool.release(user, now, None);
@@ -474,10 +431,7 @@ mod tests {
     #[test]
     fn users_who_think_go_on_when_they_have() {
         let think = Duration::from_secs(1);
-        let rules = Clients {
-            think,
-            ..rules(2, Some(2), None)
-        };
+        let rules = Clients { think, ..rules(2, Some(2), None) };
         let mut client_pool = ClientPool::with_arrivals(rules, 2, &[Handshake::Psk], 0, 1);
         let now = Instant::now();
         let (first, second) = (client_pool.take().unwrap(), client_pool.take().unwrap());
@@ -486,10 +440,7 @@ mod tests {
             client_pool.release(user, at, None);
         }
         client_pool.wake(now + 9 * think);
-        assert_eq!(
-            (client_pool.take(), client_pool.next_rested()),
-            (None, None)
-        );
+        assert_eq!((client_pool.take(), client_pool.next_rested()), (None, None));
         assert_eq!(client_pool.next_to_go_on(), Some(now + think));
         assert_eq!(client_pool.go_on(), Some(second));
         assert_eq!(client_pool.next_to_go_on(), Some(now + 2 * think));

@@ -88,11 +88,7 @@ impl ClientConnection {
         Self {
             fd,
             channel,
-            stage: if is_connected {
-                LoadStage::Handshake
-            } else {
-                LoadStage::Dialling
-            },
+            stage: if is_connected { LoadStage::Handshake } else { LoadStage::Dialling },
             reply: ReplyReader::new(false),
             may_read: false,
             is_ended: false,
@@ -128,11 +124,7 @@ impl ClientConnection {
             self.marks.hello = Some(Instant::now());
         }
         self.flush(traffic);
-        if self.channel.is_open() {
-            self.opened()
-        } else {
-            ConnectionStep::Waiting
-        }
+        if self.channel.is_open() { self.opened() } else { ConnectionStep::Waiting }
     }
 
     /// Whether the socket was full: it should say when it has room.
@@ -164,11 +156,7 @@ impl ClientConnection {
         if self.early_data_accepted() == Some(true) {
             self.is_early = false;
             self.flush(traffic);
-            return if self.reply.is_whole() {
-                self.replied()
-            } else {
-                ConnectionStep::Waiting
-            };
+            return if self.reply.is_whole() { self.replied() } else { ConnectionStep::Waiting };
         }
         self.is_early = false;
         self.reply = ReplyReader::new(to_head);
@@ -342,14 +330,7 @@ impl ClientConnection {
 
     /// Whether the reply is whole.
     fn take_data(&mut self, bytes: &mut &[u8]) -> Result<bool, TransactionFailure> {
-        let Self {
-            channel,
-            reply,
-            stage,
-            marks,
-            is_early,
-            ..
-        } = self;
+        let Self { channel, reply, stage, marks, is_early, .. } = self;
         let is_awaited = *stage == LoadStage::Reply || *is_early;
         let mut is_whole = false;
         channel.data(bytes, |data| match stage {
@@ -357,9 +338,7 @@ impl ClientConnection {
                 if marks.first_byte.is_none() {
                     marks.first_byte = Some(Instant::now());
                 }
-                let progress = reply
-                    .take(data)
-                    .map_err(|_| TransactionFailure::ReplyMalformed)?;
+                let progress = reply.take(data).map_err(|_| TransactionFailure::ReplyMalformed)?;
                 is_whole |= progress == ReplyProgress::Whole;
                 Ok(())
             }

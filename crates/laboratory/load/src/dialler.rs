@@ -127,13 +127,8 @@ impl Dialler {
         match version {
             ProxyVersion::V1 => write_v1(&addresses, &mut bytes),
             ProxyVersion::V2 => {
-                let header = HeaderV2 {
-                    addresses,
-                    ..HeaderV2::default()
-                };
-                header
-                    .write(&mut bytes)
-                    .expect("addresses alone are far below the limit");
+                let header = HeaderV2 { addresses, ..HeaderV2::default() };
+                header.write(&mut bytes).expect("addresses alone are far below the limit");
             }
         }
         bytes
@@ -169,10 +164,8 @@ impl Dialler {
             channel = make(preface, false)?;
         }
         if let Some(dialect) = planned.starttls {
-            let names = HostNames {
-                own: &planned.ehlo_name,
-                server: planned.server_name.as_deref(),
-            };
+            let names =
+                HostNames { own: &planned.ehlo_name, server: planned.server_name.as_deref() };
             channel.ask_for_tls(dialect, names, preface_bytes)?;
         }
         let offers = channel.offered() != Handshake::Full;

@@ -114,10 +114,7 @@ mod tests {
 
     #[test]
     fn alerts_and_statuses_are_told_apart() {
-        assert_eq!(
-            TransactionFailure::Alert(40).name(),
-            "alert-handshake_failure"
-        );
+        assert_eq!(TransactionFailure::Alert(40).name(), "alert-handshake_failure");
         assert_eq!(TransactionFailure::Alert(200).name(), "alert-200");
         assert_eq!(TransactionFailure::Status(503).name(), "status-503");
     }

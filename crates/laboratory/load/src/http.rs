@@ -23,11 +23,7 @@ impl RequestBytes {
         let one_each = plan.clients.requests_per_connection == Some(1);
         let closes = bytes(plan, request, true);
         Self {
-            stays: if one_each {
-                Vec::new()
-            } else {
-                bytes(plan, request, false)
-            },
+            stays: if one_each { Vec::new() } else { bytes(plan, request, false) },
             closes,
             to_head: request.method == "HEAD",
         }
@@ -109,14 +105,7 @@ impl ReplyProgress {
 impl ReplyReader {
     /// For the answer to a request; `to_head` if its method is `HEAD`.
     pub(crate) fn new(to_head: bool) -> Self {
-        Self {
-            head: Vec::new(),
-            content: None,
-            to_head,
-            status: 0,
-            keeps: false,
-            interim: 0,
-        }
+        Self { head: Vec::new(), content: None, to_head, status: 0, keeps: false, interim: 0 }
     }
 
     /// The status; 0 before the head is complete.
@@ -159,10 +148,7 @@ impl ReplyReader {
 
     /// The server has closed: whether that completed the reply.
     pub(crate) fn close(&self) -> ReplyProgress {
-        ReplyProgress::of(
-            self.content
-                .is_some_and(|content| content.may_end_by_close()),
-        )
+        ReplyProgress::of(self.content.is_some_and(|content| content.may_end_by_close()))
     }
 
     /// Takes of the head, and returns what is behind it.
@@ -292,10 +278,7 @@ mod reply_tests {
 
     #[test]
     fn what_is_no_reply() {
-        assert_eq!(
-            read("SSH-2.0-OpenSSH_9.2\r\n", false).0,
-            Err(MalformedReply)
-        );
+        assert_eq!(read("SSH-2.0-OpenSSH_9.2\r\n", false).0, Err(MalformedReply));
         let twice = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n";
         assert_eq!(read(twice, false).0, Err(MalformedReply));
         let endless = format!("HTTP/1.1 200 OK\r\nA: {}", "a".repeat(HEAD_BYTES_MAX - 22));

@@ -152,21 +152,13 @@ impl ObservingClient {
         let kind = tls.handshakes.first().copied().unwrap_or(Handshake::Full);
         let mut config = configuration(tls, kind, &sessions, &presented)?;
         let inner = Arc::clone(&config.client_auth_cert_resolver);
-        config.client_auth_cert_resolver = Arc::new(NotingResolver {
-            inner,
-            seen: Arc::clone(&seen),
-        });
+        config.client_auth_cert_resolver =
+            Arc::new(NotingResolver { inner, seen: Arc::clone(&seen) });
         config.key_log = Arc::clone(&seen) as _;
         if kind == Handshake::Full {
             config.resumption = Resumption::disabled();
         }
-        Ok(Self {
-            config,
-            name: server_name(tls)?,
-            sessions,
-            seen,
-            presented,
-        })
+        Ok(Self { config, name: server_name(tls)?, sessions, seen, presented })
     }
 
     /// Drops what was given so far.
@@ -220,22 +212,15 @@ impl ObservingClient {
     }
 
     fn observed<S>(&self, talk: TalkInProgress<'_, S>) -> Observed {
-        let TalkInProgress {
-            connection,
-            received,
-            sent_hello,
-            mut observed,
-            ..
-        } = talk;
+        let TalkInProgress { connection, received, sent_hello, mut observed, .. } = talk;
         let name = |text: &str| text.replace("TLS13_", "TLS_");
         observed.version = match connection.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3".to_owned(),
             _ => "TLSv1.2".to_owned(),
         };
         let suite = connection.negotiated_cipher_suite();
-        observed.suite = suite.map_or_else(String::new, |suite| {
-            name(suite.suite().as_str().unwrap_or_default())
-        });
+        observed.suite = suite
+            .map_or_else(String::new, |suite| name(suite.suite().as_str().unwrap_or_default()));
         let group = connection.negotiated_key_exchange_group();
         observed.group = group.map_or_else(String::new, |group| {
             // The registry has this one in small letters.

@@ -101,17 +101,11 @@ impl LoadOutcome {
         });
         self.busiest = self.busiest.max(next.busiest);
         let seconds = without_rest(next.seconds, length).into_iter();
-        self.seconds.extend(seconds.map(|second| Second {
-            at_s: first + second.at_s,
-            ..second
-        }));
+        self.seconds.extend(seconds.map(|second| Second { at_s: first + second.at_s, ..second }));
         self.until_last_success = self.elapsed + next.until_last_success;
         self.elapsed += next.elapsed;
         self.ending = next.ending;
-        self.tally.add(LoadTally {
-            steps: Vec::new(),
-            ..next.tally
-        });
+        self.tally.add(LoadTally { steps: Vec::new(), ..next.tally });
         for (index, thread) in next.threads.into_iter().enumerate() {
             match self.threads.get_mut(index) {
                 Some(sum) => {
@@ -143,10 +137,7 @@ impl LoadOutcome {
             plan: plan_of_record(plan),
             started: frame.started,
             host: frame.host,
-            target: RecordedTarget {
-                url: plan.target.url.clone(),
-                address: plan.target.places(),
-            },
+            target: RecordedTarget { url: plan.target.url.clone(), address: plan.target.places() },
             ending: self.ending,
             elapsed_ns: nanoseconds(self.elapsed),
             warm_up: self.tally.warm_up,
@@ -187,15 +178,12 @@ fn plan_of_record(plan: &LoadPlan) -> record::RecordedPlan {
         proxy_header: plan.proxy_header,
         move_sessions: plan.target.moves_sessions,
         tls: plan.tls.as_ref().map(tls_of_record),
-        request: plan
-            .request
-            .as_ref()
-            .map(|request| record::RecordedRequest {
-                method: request.method.clone(),
-                path: request.path.clone(),
-                headers: request.headers.clone(),
-                body_bytes: request.body.len() as u64,
-            }),
+        request: plan.request.as_ref().map(|request| record::RecordedRequest {
+            method: request.method.clone(),
+            path: request.path.clone(),
+            headers: request.headers.clone(),
+            body_bytes: request.body.len() as u64,
+        }),
         ending: plan.ending,
         arrival,
         spacing: match plan.arrival {
@@ -245,11 +233,7 @@ fn tls_of_record(tls: &PlannedTls) -> record::RecordedTls {
 /// Libraries that make the handshakes, with their versions.
 #[must_use]
 pub fn tls_library() -> String {
-    format!(
-        "rustls {}, aws-lc-rs {}",
-        version("rustls"),
-        version("aws-lc-rs")
-    )
+    format!("rustls {}, aws-lc-rs {}", version("rustls"), version("aws-lc-rs"))
 }
 
 /// Seconds in which transactions were begun. What ended after them is counted in the last one:
@@ -295,9 +279,7 @@ pub(crate) fn steps(arrival: &ArrivalModel, tally: &LoadTally) -> Vec<PlanStep> 
 
 fn point(step: &StepTally, length: Duration, quantile: f64) -> RatePoint {
     let seconds = length.as_secs_f64().max(1e-9);
-    let TransactionCounts {
-        attempted, failed, ..
-    } = step.counts;
+    let TransactionCounts { attempted, failed, .. } = step.counts;
     RatePoint {
         offered_per_s: attempted as f64 / seconds,
         // What ended later was no goodput of this rate.
@@ -352,11 +334,7 @@ pub(crate) fn warnings(
 fn fruitless(tally: &LoadTally) -> Option<RunWarning> {
     let (reason, count) = tally.failures.iter().max_by_key(|(_, count)| **count)?;
     (tally.totals.succeeded == 0).then(|| RunWarning {
-        seen: format!(
-            "nothing succeeded: {} {}",
-            reason.name(),
-            RoundedCount(*count as f64)
-        ),
+        seen: format!("nothing succeeded: {} {}", reason.name(), RoundedCount(*count as f64)),
         hint: reason.meaning().to_owned(),
     })
 }
@@ -455,10 +433,7 @@ fn few(tally: &LoadTally) -> Option<RunWarning> {
     (succeeded < TRANSACTIONS_MIN && tally.totals.attempted > 0).then(|| RunWarning {
         seen: match succeeded {
             1 => "only one transaction succeeded".to_owned(),
-            _ => format!(
-                "only {} transactions succeeded",
-                RoundedCount(succeeded as f64)
-            ),
+            _ => format!("only {} transactions succeeded", RoundedCount(succeeded as f64)),
         },
         hint: "percentiles of so few say little: a longer `--duration`".to_owned(),
     })

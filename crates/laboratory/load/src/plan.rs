@@ -59,23 +59,11 @@ impl LoadPlan {
     /// How many requests each arriving client makes; `None` = instants bring requests of free
     /// clients.
     pub(crate) fn requests_per_arrival(&self) -> Option<u32> {
-        let ArrivalModel::Open {
-            session_arrivals: true,
-            ..
-        } = self.arrival
-        else {
+        let ArrivalModel::Open { session_arrivals: true, .. } = self.arrival else {
             return None;
         };
-        let Clients {
-            requests_per_session,
-            requests_per_connection,
-            ..
-        } = self.clients;
-        Some(
-            requests_per_session
-                .or(requests_per_connection)
-                .unwrap_or(1),
-        )
+        let Clients { requests_per_session, requests_per_connection, .. } = self.clients;
+        Some(requests_per_session.or(requests_per_connection).unwrap_or(1))
     }
 }
 

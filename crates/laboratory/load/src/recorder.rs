@@ -226,9 +226,7 @@ fn step_ends(arrival: &ArrivalModel) -> Vec<Duration> {
         end += stretch.length;
         end
     });
-    let is_even = stretches
-        .iter()
-        .all(|stretch| stretch.from_per_s == stretch.to_per_s);
+    let is_even = stretches.iter().all(|stretch| stretch.from_per_s == stretch.to_per_s);
     if is_even { ends.collect() } else { Vec::new() }
 }
 

@@ -92,10 +92,8 @@ pub fn start(plan: LoadPlan) -> Result<Run, LoadStartFault> {
         };
         workers.push((context.clone(), LoadWorker::new(&plan, context)?));
     }
-    let starter = Arc::new(Starter {
-        barrier: Barrier::new(workers.len() + 1),
-        begin: OnceLock::new(),
-    });
+    let starter =
+        Arc::new(Starter { barrier: Barrier::new(workers.len() + 1), begin: OnceLock::new() });
     let mut threads = Vec::new();
     for (index, worker) in workers.into_iter().enumerate() {
         let cpu = cpu_of(&plan, index);
@@ -230,10 +228,7 @@ impl Run {
         let tally = self.parts.remove(&number)?;
         let second = tally.second(number);
         self.seconds.push(second);
-        Some(SecondProgress {
-            second,
-            failures: tally.failures_by_name(),
-        })
+        Some(SecondProgress { second, failures: tally.failures_by_name() })
     }
 
     /// Waits for the end.
@@ -263,11 +258,7 @@ impl Run {
         let (worked, succeeded) = (until(last_end), until(last_success));
         let is_stopped = self.stopper.common.is_stopped();
         Ok(LoadOutcome {
-            ending: if is_stopped {
-                RunEnding::Interrupted
-            } else {
-                RunEnding::Completed
-            },
+            ending: if is_stopped { RunEnding::Interrupted } else { RunEnding::Completed },
             busiest: busiest(&threads, worked),
             until_last_success: succeeded,
             elapsed: elapsed(&self.plan, worked, is_stopped),
@@ -282,18 +273,12 @@ impl Run {
 /// A load for a time lasts so long: rates are not to depend on how long its last transaction took.
 /// One for a count, or one that was stopped, lasts until the last transaction ended.
 fn elapsed(plan: &LoadPlan, worked: Duration, is_stopped: bool) -> Duration {
-    if plan.count_max.is_none() && !is_stopped {
-        plan.duration
-    } else {
-        worked
-    }
+    if plan.count_max.is_none() && !is_stopped { plan.duration } else { worked }
 }
 
 /// The share of the time that the busiest thread was busy.
 fn busiest(threads: &[LoadThread], worked: Duration) -> f64 {
     let worked_ns = (worked.as_nanos() as f64).max(1.0);
-    let shares = threads
-        .iter()
-        .map(|thread| thread.cpu_ns as f64 / worked_ns);
+    let shares = threads.iter().map(|thread| thread.cpu_ns as f64 / worked_ns);
     shares.fold(0.0, f64::max)
 }

@@ -72,10 +72,7 @@ impl Scheduler {
             return if busy >= self.concurrency {
                 Err(None)
             } else {
-                Ok(DueTransaction {
-                    at: Instant::now(),
-                    client: client_pool.take(),
-                })
+                Ok(DueTransaction { at: Instant::now(), client: client_pool.take() })
             };
         };
         let planned = schedule.peek().map(|due| self.clock.begin + *due);
@@ -129,29 +126,17 @@ pub(crate) struct RunClock {
 impl RunClock {
     pub(crate) fn new(plan: &LoadPlan, begin: Instant) -> Self {
         let zero = begin + plan.warm_up;
-        Self {
-            begin,
-            zero,
-            end: zero + plan.duration,
-        }
+        Self { begin, zero, end: zero + plan.duration }
     }
 
     /// The clock of the same plan, the figures beginning at another instant.
     pub(crate) fn moved_to(self, zero: Instant) -> Self {
-        Self {
-            zero,
-            end: zero + self.end.saturating_duration_since(self.zero),
-            ..self
-        }
+        Self { zero, end: zero + self.end.saturating_duration_since(self.zero), ..self }
     }
 
     pub(crate) fn unstarted() -> Self {
         let now = Instant::now();
-        Self {
-            begin: now,
-            zero: now,
-            end: now,
-        }
+        Self { begin: now, zero: now, end: now }
     }
 
     /// Whether the end is over, which waits a little for what was due before it.

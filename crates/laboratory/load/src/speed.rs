@@ -118,9 +118,7 @@ const KEYS: [KeyRow; 6] = [
         let how = &signature::ECDSA_P384_SHA384_ASN1_SIGNING;
         FreshKey::ecdsa(how, &signature::ECDSA_P384_SHA384_ASN1)
     }),
-    ("Ed25519", true, || {
-        FreshKey::Ed25519(Ed25519KeyPair::generate().expect(OURS))
-    }),
+    ("Ed25519", true, || FreshKey::Ed25519(Ed25519KeyPair::generate().expect(OURS))),
 ];
 
 /// A fresh key of ours.
@@ -216,8 +214,7 @@ fn seal(name: &str, cipher: &'static aead::Algorithm, size_bytes: u32, each: Dur
         let mut nonce = [0; aead::NONCE_LEN];
         nonce[4..].copy_from_slice(&sequence.to_be_bytes());
         let nonce = Nonce::assume_unique_for_key(nonce);
-        key.seal_in_place_separate_tag(nonce, Aad::from(BESIDE), &mut text)
-            .expect(OURS)
+        key.seal_in_place_separate_tag(nonce, Aad::from(BESIDE), &mut text).expect(OURS)
     })
 }
 

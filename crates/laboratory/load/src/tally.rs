@@ -78,10 +78,7 @@ pub(crate) struct SecondTally {
 impl LoadTally {
     /// One with so many stretches.
     pub(crate) fn new(steps: usize) -> Self {
-        Self {
-            steps: (0..steps).map(|_| StepTally::default()).collect(),
-            ..Self::default()
-        }
+        Self { steps: (0..steps).map(|_| StepTally::default()).collect(), ..Self::default() }
     }
 
     /// Counts a success that belongs to the figures.
@@ -115,10 +112,7 @@ impl LoadTally {
     }
 
     fn add_handshakes(&mut self, negotiated: Negotiated, more: u64) {
-        let known = self
-            .handshakes
-            .iter_mut()
-            .find(|(key, _)| *key == negotiated);
+        let known = self.handshakes.iter_mut().find(|(key, _)| *key == negotiated);
         match known {
             Some((_, count)) => *count += more,
             None => self.handshakes.push((negotiated, more)),
@@ -157,11 +151,8 @@ impl LoadTally {
 
     /// Handshakes as a record has them, the most frequent first.
     pub(crate) fn handshake_rows(&self) -> Vec<HandshakeCounts> {
-        let mut rows: Vec<_> = self
-            .handshakes
-            .iter()
-            .map(|(key, count)| row(key, *count))
-            .collect();
+        let mut rows: Vec<_> =
+            self.handshakes.iter().map(|(key, count)| row(key, *count)).collect();
         rows.sort_by(|a, b| {
             let order = b.count.cmp(&a.count).then(a.kind.cmp(&b.kind));
             order.then_with(|| a.suite.cmp(&b.suite))
@@ -206,9 +197,7 @@ impl SecondTally {
 
 fn by_name(failures: &HashMap<TransactionFailure, u64>) -> BTreeMap<String, u64> {
     let named = failures.iter();
-    named
-        .map(|(failure, count)| (failure.name().into_owned(), *count))
-        .collect()
+    named.map(|(failure, count)| (failure.name().into_owned(), *count)).collect()
 }
 
 fn add_all<K: Eq + std::hash::Hash>(sum: &mut HashMap<K, u64>, other: HashMap<K, u64>) {
@@ -238,9 +227,7 @@ fn row(key: &Negotiated, count: u64) -> HandshakeCounts {
 
 /// The standard name: the library sets its own prefix for TLS 1.3.
 fn suite_name(suite: CipherSuite) -> String {
-    let name = suite
-        .as_str()
-        .map_or_else(|| format!("{suite:?}"), str::to_owned);
+    let name = suite.as_str().map_or_else(|| format!("{suite:?}"), str::to_owned);
     match name.strip_prefix("TLS13_") {
         Some(rest) => format!("TLS_{rest}"),
         None => name,
@@ -251,9 +238,7 @@ fn suite_name(suite: CipherSuite) -> String {
 fn group_name(group: NamedGroup) -> String {
     match group {
         NamedGroup::X25519 => "x25519".to_owned(),
-        other => other
-            .as_str()
-            .map_or_else(|| format!("{other:?}"), str::to_owned),
+        other => other.as_str().map_or_else(|| format!("{other:?}"), str::to_owned),
     }
 }
 
@@ -293,10 +278,7 @@ mod tests {
         sum.add(other);
         assert_eq!((sum.totals.succeeded, sum.totals.failed), (2, 1));
         assert_eq!(sum.latencies[&Kind::Full].handshake.count(), 2);
-        assert_eq!(
-            (sum.steps[0].counts.succeeded, sum.steps[1].counts.failed),
-            (2, 1)
-        );
+        assert_eq!((sum.steps[0].counts.succeeded, sum.steps[1].counts.failed), (2, 1));
         assert_eq!(sum.failures_by_name()["not-tls"], 1);
         let rows = sum.handshake_rows();
         assert_eq!((rows[0].kind, rows[0].count), (Kind::Full, 2));

@@ -144,11 +144,8 @@ impl ThreadContext {
     pub(crate) fn abort(&self) {
         self.common.stop();
         // Nobody listens any more if the run was dropped.
-        let _ = self.reports.send(ThreadReport {
-            thread: self.index,
-            second: None,
-            late: Vec::new(),
-        });
+        let _ =
+            self.reports.send(ThreadReport { thread: self.index, second: None, late: Vec::new() });
     }
 
     /// Whether all transactions have been begun.

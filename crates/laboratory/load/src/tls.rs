@@ -19,10 +19,7 @@ pub(crate) fn offered(hello: &[u8]) -> Handshake {
     if hello.psk_identities().next().is_some() {
         return Handshake::Psk;
     }
-    if hello
-        .session_ticket()
-        .is_some_and(|ticket| !ticket.is_empty())
-    {
+    if hello.session_ticket().is_some_and(|ticket| !ticket.is_empty()) {
         return Handshake::Ticket;
     }
     // In TLS 1.3 the session id means nothing, but is sent (RFC 8446, appendix D.4).

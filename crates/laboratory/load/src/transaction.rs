@@ -32,21 +32,11 @@ pub(crate) enum TransactionVerdict {
 
 impl Transaction {
     pub(crate) fn new(due: Instant, must_resume: bool, offers: bool, sends_early: bool) -> Self {
-        Self {
-            due,
-            sends_early,
-            must_resume,
-            offers,
-            kind: Kind::Full,
-            fault: None,
-        }
+        Self { due, sends_early, must_resume, offers, kind: Kind::Full, fault: None }
     }
 
     pub(crate) fn plain(due: Instant) -> Self {
-        Self {
-            kind: Kind::Plain,
-            ..Self::new(due, false, false, false)
-        }
+        Self { kind: Kind::Plain, ..Self::new(due, false, false, false) }
     }
 
     /// On a connection that stands, with or without TLS.
@@ -72,9 +62,7 @@ impl Transaction {
             kind: self.kind,
             version: session.protocol_version(),
             suite: session.negotiated_cipher_suite().map(|suite| suite.suite()),
-            group: session
-                .negotiated_key_exchange_group()
-                .map(|group| group.name()),
+            group: session.negotiated_key_exchange_group().map(|group| group.name()),
             signature: signature.filter(|_| self.kind == Kind::Full),
             alpn: session.alpn_protocol().map(<[u8]>::to_vec),
             retried: shaken.retried,

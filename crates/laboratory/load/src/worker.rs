@@ -184,8 +184,7 @@ impl LoadWorker {
     fn fail_unbegun(&mut self, now: Instant) {
         for due in self.scheduler.take_unbegun(&mut self.pool, now) {
             if self.context.spend(due >= self.clock.zero) {
-                self.recorder
-                    .forgo(due, TransactionFailure::ScheduleOverrun);
+                self.recorder.forgo(due, TransactionFailure::ScheduleOverrun);
             }
         }
     }
@@ -213,8 +212,7 @@ impl LoadWorker {
         let Some(client) = client else {
             // In a closed load somebody will be free.
             if is_open_load && self.context.spend(due >= self.clock.zero) {
-                self.recorder
-                    .forgo(due, TransactionFailure::ClientsExhausted);
+                self.recorder.forgo(due, TransactionFailure::ClientsExhausted);
             }
             return is_open_load;
         };
@@ -269,8 +267,7 @@ impl LoadWorker {
         };
         let is_last = self.pool.is_last_of_connection(slot.client);
         let bytes = requests.bytes(is_last);
-        slot.connection
-            .ask(bytes, requests.to_head, &mut self.recorder.traffic)
+        slot.connection.ask(bytes, requests.to_head, &mut self.recorder.traffic)
     }
 
     /// There is nothing to ask. In TLS 1.3 our side of the handshake is over before the server has
@@ -501,8 +498,7 @@ impl LoadWorker {
         if let Some(transaction) = slot.transaction.take() {
             self.recorder.fail(transaction.due, failure);
             self.pool.give_up(slot.client);
-            self.dialler
-                .begin_anew_if_bereft(&mut self.pool, slot.client);
+            self.dialler.begin_anew_if_bereft(&mut self.pool, slot.client);
         }
     }
 
@@ -584,16 +580,9 @@ impl LoadWorker {
             let until = if self.busy == 0 { Some(now) } else { late };
             return Ok(until.map(|at| at.saturating_duration_since(now)));
         }
-        let end = if self.is_ending {
-            self.abandons_at
-        } else {
-            Some(self.clock.end)
-        };
+        let end = if self.is_ending { self.abandons_at } else { Some(self.clock.end) };
         let next_second = Some(self.recorder.next_second());
-        let soonest = [late, end, next_second, self.pool.next_rested()]
-            .into_iter()
-            .flatten()
-            .min();
+        let soonest = [late, end, next_second, self.pool.next_rested()].into_iter().flatten().min();
         Ok(soonest.map(|at| at.saturating_duration_since(now)))
     }
 }

@@ -63,10 +63,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> LoadPlan {
         duration: Duration::from_secs(60),
         count_max: Some(count),
         timeout: Duration::from_secs(30),
-        threads: Threads {
-            count: 2,
-            cpus: Vec::new(),
-        },
+        threads: Threads { count: 2, cpus: Vec::new() },
         seed: 1,
     }
 }
@@ -147,25 +144,13 @@ fn each_kind_of_handshake_is_made_and_seen_by_both_sides() {
     ] {
         let before = server.counts();
         let record = run(&plan(server.address(), handshake, 40));
-        assert_eq!(
-            record.totals.succeeded, 40,
-            "{handshake:?} {:?}",
-            record.failures
-        );
+        assert_eq!(record.totals.succeeded, 40, "{handshake:?} {:?}", record.failures);
         assert_eq!(kinds(&record), wanted, "{handshake:?}");
         let seen = server.counts() - before;
         assert_eq!(seen.full, wanted[0], "{handshake:?}");
-        assert_eq!(
-            seen.resumed,
-            wanted[1..].iter().sum::<u64>(),
-            "{handshake:?}"
-        );
+        assert_eq!(seen.resumed, wanted[1..].iter().sum::<u64>(), "{handshake:?}");
         assert_eq!(record.traffic.body_bytes, 40 * 1024);
-        let total: u64 = record
-            .latencies
-            .values()
-            .map(|kind| kind.total.count())
-            .sum();
+        let total: u64 = record.latencies.values().map(|kind| kind.total.count()).sum();
         assert_eq!(total, 40);
     }
 }
@@ -184,12 +169,8 @@ fn a_session_has_as_many_requests_as_it_should() {
 fn clients_of_all_kinds_take_turns() {
     let server = Server::start(Cache::All);
     let mut plan = plan(server.address(), Handshake::Full, 80);
-    tls(&mut plan).handshakes = vec![
-        Handshake::Full,
-        Handshake::SessionId,
-        Handshake::Ticket,
-        Handshake::Psk,
-    ];
+    tls(&mut plan).handshakes =
+        vec![Handshake::Full, Handshake::SessionId, Handshake::Ticket, Handshake::Psk];
     plan.threads.count = 1;
     let record = run(&plan);
     assert_eq!(record.totals.succeeded, 80, "{:?}", record.failures);
@@ -218,11 +199,7 @@ fn handshakes_alone_resume_too_whichever_way_they_end() {
         plan.request = None;
         plan.ending = ending;
         let record = run(&plan);
-        assert_eq!(
-            record.totals.succeeded, 40,
-            "{ending:?} {:?}",
-            record.failures
-        );
+        assert_eq!(record.totals.succeeded, 40, "{ending:?} {:?}", record.failures);
         assert_eq!(kinds(&record), [4, 0, 0, 36], "{ending:?}");
         assert_eq!(record.traffic.body_bytes, 0);
     }
@@ -254,10 +231,7 @@ fn early_data_is_taken_or_missed() {
     tls(&mut plan).early_data = true;
     let record = run(&plan);
     assert_eq!(record.totals.succeeded, 20, "{:?}", record.failures);
-    let early = record
-        .handshakes
-        .iter()
-        .filter(|row| row.early_data_accepted == Some(true));
+    let early = record.handshakes.iter().filter(|row| row.early_data_accepted == Some(true));
     assert_eq!(early.map(|row| row.count).sum::<u64>(), 16);
     let refusing = Server::start(Cache::All);
     plan.target.addresses[0] = refusing.address().parse().unwrap();
@@ -270,10 +244,9 @@ fn early_data_is_taken_or_missed() {
 fn certificates_are_judged_as_the_plan_says() {
     let server = Server::start(Cache::All);
     let mut plan = plan(server.address(), Handshake::Full, 8);
-    for verification in [
-        Verification::Signature,
-        Verification::Authority(server.authority_pem().into()),
-    ] {
+    for verification in
+        [Verification::Signature, Verification::Authority(server.authority_pem().into())]
+    {
         tls(&mut plan).verification = verification;
         assert_eq!(run(&plan).totals.succeeded, 8);
     }
@@ -291,12 +264,7 @@ fn each_way_to_fail_has_its_reason() {
         let mut plan = plan(server.address(), Handshake::Full, 8);
         plan.timeout = Duration::from_millis(300);
         let record = run(&plan);
-        assert_eq!(
-            record.failures.get(wanted),
-            Some(&8),
-            "{:?}",
-            record.failures
-        );
+        assert_eq!(record.failures.get(wanted), Some(&8), "{:?}", record.failures);
         assert_eq!(record.ending, RunEnding::Completed);
     };
     fails(Behaviour::Hang, "handshake-timeout");
@@ -304,10 +272,7 @@ fn each_way_to_fail_has_its_reason() {
     fails(Behaviour::Greet(farewell), "not-tls");
     fails(Behaviour::Reset, "handshake-reset");
     fails(Behaviour::Greet(b"SSH-2.0-x\r\n".to_vec()), "not-tls");
-    fails(
-        Behaviour::Greet(vec![21, 3, 3, 0, 2, 2, 40]),
-        "alert-handshake_failure",
-    );
+    fails(Behaviour::Greet(vec![21, 3, 3, 0, 2, 2, 40]), "alert-handshake_failure");
     fails(Behaviour::Speak(Vec::new()), "handshake-closed");
     let nobody = testkit::server::free_address().to_string();
     let record = run(&plan(&nobody, Handshake::Full, 8));
@@ -353,17 +318,9 @@ fn open_load_is_planned_and_what_cannot_begin_is_a_failure() {
     plan.timeout = Duration::from_secs(2);
     let record = run(&plan);
     assert_eq!(record.totals.attempted, 100);
-    assert_eq!(
-        record.failures["clients-exhausted"], 96,
-        "four clients, all held"
-    );
+    assert_eq!(record.failures["clients-exhausted"], 96, "four clients, all held");
     assert_eq!(record.failures["handshake-timeout"], 4);
-    assert!(
-        record
-            .warnings
-            .iter()
-            .any(|warning| warning.hint.contains("--clients"))
-    );
+    assert!(record.warnings.iter().any(|warning| warning.hint.contains("--clients")));
 }
 
 #[test]
@@ -373,11 +330,7 @@ fn a_load_that_cannot_keep_up_counts_what_it_left_out() {
     plan.count_max = None;
     plan.duration = Duration::from_millis(50);
     plan.arrival = ArrivalModel::Open {
-        stretches: vec![Stretch {
-            length: plan.duration,
-            from_per_s: 20e6,
-            to_per_s: 20e6,
-        }],
+        stretches: vec![Stretch { length: plan.duration, from_per_s: 20e6, to_per_s: 20e6 }],
         spacing: Spacing::Constant,
         session_arrivals: false,
     };
@@ -386,11 +339,7 @@ fn a_load_that_cannot_keep_up_counts_what_it_left_out() {
     assert_eq!(record.totals.attempted, 1_000_000);
     assert_eq!(
         record.failures["clients-exhausted"]
-            + record
-                .failures
-                .get("schedule-overrun")
-                .copied()
-                .unwrap_or(0),
+            + record.failures.get("schedule-overrun").copied().unwrap_or(0),
         999_999
     );
 }
@@ -404,10 +353,7 @@ fn users(mut plan: LoadPlan, requests: u32, spacing: Spacing) -> LoadPlan {
         to_per_s: rate_per_s,
     };
     plan.arrival = ArrivalModel::Open {
-        stretches: vec![
-            stretch(100, f64::from(requests) * 10.0),
-            stretch(59_900, 0.0),
-        ],
+        stretches: vec![stretch(100, f64::from(requests) * 10.0), stretch(59_900, 0.0)],
         spacing,
         session_arrivals: true,
     };
@@ -440,19 +386,13 @@ fn users_keep_their_connections_and_leave_with_them() {
     plan.clients.think = Duration::from_millis(3);
     let record = run(&users(plan.clone(), 50, Spacing::Constant));
     assert_eq!(record.totals.succeeded, 50, "{:?}", record.failures);
-    assert_eq!(
-        (kinds(&record), record.traffic.connections),
-        ([10, 0, 0, 0], 10)
-    );
+    assert_eq!((kinds(&record), record.traffic.connections), ([10, 0, 0, 0], 10));
     assert_eq!(record.latencies[&Kind::Kept].total.count(), 40);
     tls(&mut plan).handshakes = vec![Handshake::Psk];
     plan.clients.requests_per_session = Some(10);
     let record = run(&users(plan, 50, Spacing::Constant));
     assert_eq!(record.totals.succeeded, 50, "{:?}", record.failures);
-    assert_eq!(
-        (kinds(&record), record.traffic.connections),
-        ([5, 0, 0, 5], 10)
-    );
+    assert_eq!((kinds(&record), record.traffic.connections), ([5, 0, 0, 5], 10));
 }
 
 #[test]
@@ -464,11 +404,7 @@ fn users_who_only_shake_hands_resume_whichever_way_connections_end() {
         plan.ending = ending;
         plan.clients.requests_per_session = Some(4);
         let record = run(&users(plan, 40, Spacing::Constant));
-        assert_eq!(
-            record.totals.succeeded, 40,
-            "{ending:?} {:?}",
-            record.failures
-        );
+        assert_eq!(record.totals.succeeded, 40, "{ending:?} {:?}", record.failures);
         assert_eq!(kinds(&record), [10, 0, 0, 30], "{ending:?}");
     }
 }
@@ -516,11 +452,7 @@ fn who_takes_the_place_of_another_has_no_session() {
     plan.clients.count = 1;
     plan.duration = Duration::from_secs(2);
     let record = run(&plan);
-    let turned_away = record
-        .failures
-        .get("clients-exhausted")
-        .copied()
-        .unwrap_or(0);
+    let turned_away = record.failures.get("clients-exhausted").copied().unwrap_or(0);
     assert_eq!(record.totals.failed, turned_away, "{:?}", record.failures);
     assert_eq!(kinds(&record)[0], 50 - turned_away, "each begins a session");
     assert!(record.totals.attempted <= 4 * (50 - turned_away) + turned_away);

@@ -40,11 +40,7 @@ impl Default for CapacityLimit {
     /// That of Bernat's method (2011): a mean under 100 ms. Fast failures would flatter it, so
     /// there is always a limit for them: an error rate under 0.1 %.
     fn default() -> Self {
-        Self {
-            mean_below_ns: Some(100_000_000),
-            quantile_below_ns: None,
-            error_rate_below: 0.001,
-        }
+        Self { mean_below_ns: Some(100_000_000), quantile_below_ns: None, error_rate_below: 0.001 }
     }
 }
 
@@ -118,10 +114,7 @@ impl ReadOffs {
 }
 
 fn greatest<'a>(points: impl Iterator<Item = &'a RatePoint>) -> Option<f64> {
-    points
-        .map(|point| point.succeeded_per_s)
-        .filter(|rate| *rate > 0.0)
-        .max_by(f64::total_cmp)
+    points.map(|point| point.succeeded_per_s).filter(|rate| *rate > 0.0).max_by(f64::total_cmp)
 }
 
 #[cfg(test)]
@@ -169,10 +162,7 @@ mod tests {
         assert!(limit(None, Some(100_000_001)).is_kept_by(&kept));
         assert!(!CapacityLimit::default().is_kept_by(&point(100.0, 50.0, 0.002)));
         assert!(!CapacityLimit::default().is_kept_by(&point(0.0, 0.0, 0.0)));
-        assert_eq!(
-            CapacityLimit::default().to_string(),
-            "mean < 100 ms, error rate < 0.1 %"
-        );
+        assert_eq!(CapacityLimit::default().to_string(), "mean < 100 ms, error rate < 0.1 %");
         let quantile = limit(None, Some(20_000_000)).to_string();
         assert_eq!(quantile, "p99 < 20.0 ms, error rate < 0.1 %");
     }

@@ -103,10 +103,7 @@ named! {
 impl Suite {
     /// Whether it is one of TLS 1.3; all others are of TLS 1.2.
     pub fn is_tls13(self) -> bool {
-        matches!(
-            self,
-            Self::Aes128Gcm13 | Self::Aes256Gcm13 | Self::ChaCha20Poly130513
-        )
+        matches!(self, Self::Aes128Gcm13 | Self::Aes256Gcm13 | Self::ChaCha20Poly130513)
     }
 }
 

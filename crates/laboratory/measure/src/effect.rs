@@ -71,14 +71,7 @@ impl Effect {
         };
         let means = (mean(|pair| pair.0)?, mean(|pair| pair.1)?);
         let deviation = spread.deviation / (spread.count as f64).sqrt();
-        Some(Self::around(
-            scale,
-            spread.mean,
-            deviation,
-            spread.count - 1,
-            spread.count,
-            means,
-        ))
+        Some(Self::around(scale, spread.mean, deviation, spread.count - 1, spread.count, means))
     }
 
     /// The effect of samples without pairs, such as those of two runs, by their pooled deviation.
@@ -96,14 +89,7 @@ impl Effect {
         let deviation = pooled * (1.0 / m + 1.0 / n).sqrt();
         let means = (Spread::of(above)?.mean, Spread::of(below)?.mean);
         let count = first.count.min(second.count);
-        Some(Self::around(
-            scale,
-            first.mean - second.mean,
-            deviation,
-            freedom,
-            count,
-            means,
-        ))
+        Some(Self::around(scale, first.mean - second.mean, deviation, freedom, count, means))
     }
 
     /// `deviation` is that of the middle.
@@ -129,8 +115,7 @@ impl Effect {
     /// Whether the two differ: the interval leaves out the value of equals.
     pub fn is_proven(&self) -> bool {
         let neutral = self.scale.neutral();
-        self.interval
-            .is_some_and(|(from, to)| from > neutral || to < neutral)
+        self.interval.is_some_and(|(from, to)| from > neutral || to < neutral)
     }
 
     /// Whether the first is less than the second.
@@ -145,10 +130,7 @@ mod tests {
     use crate::effect::EffectScale::{Difference, Ratio};
 
     fn near(value: f64, wanted: f64) {
-        assert!(
-            (value - wanted).abs() < 1e-3 * wanted.abs(),
-            "{value} is not {wanted}"
-        );
+        assert!((value - wanted).abs() < 1e-3 * wanted.abs(), "{value} is not {wanted}");
     }
 
     /// Student's own: hours of sleep that two drugs gave to ten patients (1908).
@@ -229,12 +211,7 @@ mod tests {
             assert!(one.interval.is_none() && !one.is_proven());
             let one = Effect::of_samples(&[3.0], &[1.0], scale).unwrap();
             assert_eq!(one.interval, None);
-            assert!(
-                Effect::of_samples(&[3.0], &[9.0, 9.1], scale)
-                    .unwrap()
-                    .interval
-                    .is_some()
-            );
+            assert!(Effect::of_samples(&[3.0], &[9.0, 9.1], scale).unwrap().interval.is_some());
         }
     }
 
@@ -242,10 +219,7 @@ mod tests {
     #[test]
     fn one_figure_of_nothing_leaves_no_ratio() {
         assert_eq!(Effect::of_pairs(&[(2.0, 1.0), (2.0, 0.0)], Ratio), None);
-        assert_eq!(
-            Effect::of_pairs(&[(1.0, 0.0), (f64::NAN, 1.0)], Ratio),
-            None
-        );
+        assert_eq!(Effect::of_pairs(&[(1.0, 0.0), (f64::NAN, 1.0)], Ratio), None);
         assert_eq!(Effect::of_samples(&[2.0, 2.1], &[1.0, 0.0], Ratio), None);
     }
 
@@ -263,10 +237,6 @@ mod tests {
         let chance = |pairs: &[(f64, f64)]| Effect::of_pairs(pairs, Difference).unwrap().chance;
         assert!(chance(&[(0.0, 0.4); 3]).is_some_and(|chance| chance < 1e-9));
         assert_eq!(chance(&[(0.4, 0.4); 3]), Some(1.0));
-        assert!(
-            !Effect::of_pairs(&[(0.0, 0.0); 3], Difference)
-                .unwrap()
-                .is_proven()
-        );
+        assert!(!Effect::of_pairs(&[(0.0, 0.0); 3], Difference).unwrap().is_proven());
     }
 }

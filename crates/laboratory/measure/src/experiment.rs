@@ -464,9 +464,7 @@ impl FailedRepeat {
 impl From<&Measurement> for MetricResults {
     fn from(it: &Measurement) -> Self {
         let response = it.response;
-        let more = it
-            .resident_bytes_loaded
-            .saturating_sub(it.resident_bytes_before);
+        let more = it.resident_bytes_loaded.saturating_sub(it.resident_bytes_before);
         Self {
             elapsed_ns: it.elapsed_ns,
             operations: it.operations,
@@ -492,9 +490,7 @@ impl From<&Measurement> for MetricResults {
             start_ns: Some(it.start_ns),
             start_bytes: Some(it.resident_bytes_before),
             session_bytes: Some((more, it.full_handshakes)),
-            reload: it
-                .reload
-                .map(|reload| (reload.took_ns, reload.resident_bytes_max)),
+            reload: it.reload.map(|reload| (reload.took_ns, reload.resident_bytes_max)),
         }
     }
 }
@@ -513,10 +509,7 @@ mod tests {
     }
 
     fn ended(is_complete: bool) -> RunEvent {
-        RunEvent::Ended(Ended {
-            at: String::new(),
-            is_complete,
-        })
+        RunEvent::Ended(Ended { at: String::new(), is_complete })
     }
 
     fn failure() -> RunEvent {
@@ -536,10 +529,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_back() {
-        let moment = RunEvent::Resumed(RunMoment {
-            at: String::new(),
-            command: Vec::new(),
-        });
+        let moment = RunEvent::Resumed(RunMoment { at: String::new(), command: Vec::new() });
         let events = [plan(), ended(false), moment, failure(), ended(true)];
         let read = Experiment::parse(&text(&events)).unwrap();
         assert_eq!(RunEvent::Began(Box::new(read.plan)), plan());
@@ -570,9 +560,6 @@ mod tests {
         let old = "{\"event\":\"began\",\"format\":0}\n";
         assert!(matches!(fault(old), LoadRecordFault::Format(0)));
         let damaged = text(&[plan()]) + "{\"event\":\"measured\"}\n";
-        assert!(matches!(
-            fault(&damaged),
-            LoadRecordFault::DamagedLine(2, _)
-        ));
+        assert!(matches!(fault(&damaged), LoadRecordFault::DamagedLine(2, _)));
     }
 }

@@ -41,9 +41,7 @@ impl Histogram {
     }
 
     fn record_ns(&mut self, ns: u64, count: u64) {
-        self.0
-            .record_n(ns.min(LONGEST_NS), count)
-            .expect("it grows up to the longest");
+        self.0.record_n(ns.min(LONGEST_NS), count).expect("it grows up to the longest");
     }
 
     /// Adds what another has counted.
@@ -87,9 +85,7 @@ impl Histogram {
     /// Each duration that was counted, in nanoseconds and rounded up to what it is distinguished
     /// from, with its count; in order.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.0
-            .iter_recorded()
-            .map(|step| (step.value_iterated_to(), step.count_at_value()))
+        self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
     }
 }
 

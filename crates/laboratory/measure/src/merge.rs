@@ -155,10 +155,7 @@ fn add(sum: &mut LoadRecord, other: &LoadRecord) {
         *sum.failures.entry(reason.clone()).or_default() += count;
     }
     for row in &other.handshakes {
-        let alike = |count| HandshakeCounts {
-            count,
-            ..row.clone()
-        };
+        let alike = |count| HandshakeCounts { count, ..row.clone() };
         let mut known = sum.handshakes.iter_mut();
         match known.find(|known| **known == alike(known.count)) {
             Some(known) => known.count += row.count,
@@ -243,15 +240,8 @@ mod tests {
     fn record(count: u64, each: Duration) -> LoadRecord {
         let mut total = Histogram::default();
         (0..count).for_each(|_| total.record(each));
-        let counts = TransactionCounts {
-            attempted: count,
-            succeeded: count,
-            failed: 0,
-        };
-        let latencies = Latencies {
-            total,
-            ..Latencies::default()
-        };
+        let counts = TransactionCounts { attempted: count, succeeded: count, failed: 0 };
+        let latencies = Latencies { total, ..Latencies::default() };
         let rate = PlannedRate {
             from_per_s: count as f64,
             to_per_s: count as f64,
@@ -296,11 +286,7 @@ mod tests {
     fn parts_of_a_load_make_the_whole() {
         let ms = Duration::from_millis;
         let (one, mut other) = (record(10, ms(10)), record(30, ms(50)));
-        other.seconds.push(Second {
-            at_s: 1,
-            failed: 2,
-            ..Second::default()
-        });
+        other.seconds.push(Second { at_s: 1, failed: 2, ..Second::default() });
         let sum = merged(&[&one, &other]).unwrap();
         assert_eq!((sum.totals.attempted, sum.plan.clients), (40, 10));
         assert_eq!((sum.failures["timeout"], sum.handshakes[0].count), (40, 40));

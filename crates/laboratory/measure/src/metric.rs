@@ -301,10 +301,7 @@ impl Metric {
     /// rates, and response times, which are connections by rate.
     pub fn depends_on_load(self) -> bool {
         use Metric::{Bandwidth, MeanResponse, P95Response, P99Response, Rate};
-        matches!(
-            self,
-            Rate | Bandwidth | MeanResponse | P95Response | P99Response
-        )
+        matches!(self, Rate | Bandwidth | MeanResponse | P95Response | P99Response)
     }
 
     /// A value of the record in the unit in which it is shown.
@@ -401,11 +398,7 @@ mod tests {
 
     #[test]
     fn handshakes_are_counted_of_seconds_that_are_known() {
-        let second = |full, resumed| Second {
-            full,
-            resumed,
-            ..Second::default()
-        };
+        let second = |full, resumed| Second { full, resumed, ..Second::default() };
         let of = |metric: Metric, seconds: &[Second]| {
             metric.of(MetricResults {
                 elapsed_ns: 2_000_000_000,
@@ -424,10 +417,7 @@ mod tests {
 
     #[test]
     fn an_operation_is_named_in_singular() {
-        assert_eq!(
-            Metric::ServerCpu.title("requests"),
-            "server CPU per request"
-        );
+        assert_eq!(Metric::ServerCpu.title("requests"), "server CPU per request");
         assert_eq!(Metric::ServerCpu.title("work"), "server CPU per work");
         assert_eq!(Metric::ServerCpu.title("queries"), "server CPU per query");
     }

@@ -379,15 +379,9 @@ impl NodeReport {
     /// The certificates that it shows, each once.
     pub fn certificates(&self) -> Vec<&CertificateReport> {
         let mut all: Vec<&CertificateReport> = Vec::new();
-        let shown = self
-            .clients
-            .iter()
-            .filter_map(|one| one.certificate.as_ref());
+        let shown = self.clients.iter().filter_map(|one| one.certificate.as_ref());
         for certificate in shown.chain(&self.plaintext_certificate) {
-            if all
-                .iter()
-                .all(|known| known.fingerprint != certificate.fingerprint)
-            {
+            if all.iter().all(|known| known.fingerprint != certificate.fingerprint) {
                 all.push(certificate);
             }
         }

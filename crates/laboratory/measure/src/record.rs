@@ -426,11 +426,8 @@ mod tests {
 
     #[test]
     fn ramps_go_evenly_and_stay() {
-        let rate = |from_per_s, to_per_s| PlannedRate {
-            from_per_s,
-            to_per_s,
-            length_ns: 60_000_000_000,
-        };
+        let rate =
+            |from_per_s, to_per_s| PlannedRate { from_per_s, to_per_s, length_ns: 60_000_000_000 };
         let ramp = RecordedArrival::Open(vec![rate(100.0, 2100.0)]);
         assert_eq!(ramp.ramp_per_s(0.0), Some(100.0));
         assert_eq!(ramp.ramp_per_s(30.0), Some(1100.0));
@@ -445,13 +442,7 @@ mod tests {
         let fault = |text| LoadRecord::parse(text).unwrap_err();
         assert!(matches!(fault("{}"), LoadRecordFault::Foreign(_)));
         assert!(matches!(fault("GIF89a"), LoadRecordFault::Foreign(_)));
-        assert!(matches!(
-            fault(r#"{"format":7,"x":1}"#),
-            LoadRecordFault::Format(7)
-        ));
-        assert!(matches!(
-            fault(r#"{"format":3}"#),
-            LoadRecordFault::Damaged(_)
-        ));
+        assert!(matches!(fault(r#"{"format":7,"x":1}"#), LoadRecordFault::Format(7)));
+        assert!(matches!(fault(r#"{"format":3}"#), LoadRecordFault::Damaged(_)));
     }
 }

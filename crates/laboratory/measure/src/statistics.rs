@@ -33,14 +33,7 @@ impl Spread {
             1 => 0.0,
             _ => (squares / (count - 1) as f64).sqrt(),
         };
-        Some(Self {
-            count,
-            min,
-            median,
-            mean,
-            max,
-            deviation,
-        })
+        Some(Self { count, min, median, mean, max, deviation })
     }
 }
 
@@ -85,11 +78,7 @@ fn within(t: f64, freedom: usize) -> f64 {
         term *= cosine * cosine * k as f64 / (k + 1) as f64;
         sum += term;
     }
-    if is_odd {
-        std::f64::consts::FRAC_2_PI * (angle + sine * sum)
-    } else {
-        sine * sum
-    }
+    if is_odd { std::f64::consts::FRAC_2_PI * (angle + sine * sum) } else { sine * sum }
 }
 
 /// How likely equals lie so far apart by chance, to either side, where the interval at

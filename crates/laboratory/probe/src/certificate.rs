@@ -46,9 +46,7 @@ pub(crate) fn facts(
     certificate.chain_ordered = pairs
         .filter_map(|pair| Some((pair.first()?, pair.last()?)))
         .all(|(below, above)| below.issuer().as_raw() == above.subject().as_raw());
-    let weak = parsed
-        .iter()
-        .filter(|one| !is_own_issuer(one) && is_weak(one));
+    let weak = parsed.iter().filter(|one| !is_own_issuer(one) && is_weak(one));
     certificate.weak_signatures = weak.map(|one| one.subject().to_string()).collect();
     certificate.chain_has_root = parsed.iter().skip(1).any(is_own_issuer);
     certificate.chain_state = state(chain, &parsed, &certificate, expected);
@@ -243,13 +241,7 @@ fn read_ocsp(der: &[u8]) -> Option<StapleReport> {
     let bytes = inside(parts.get(1)?)?;
     let basic = bytes.as_sequence().ok()?.get(1)?.as_slice().ok()?.to_vec();
     let (_, basic) = parse_der(&basic).ok()?;
-    let data = basic
-        .as_sequence()
-        .ok()?
-        .first()?
-        .as_sequence()
-        .ok()?
-        .clone();
+    let data = basic.as_sequence().ok()?.first()?.as_sequence().ok()?.clone();
     // Version and responder come before, each under a tag of its own; the list is the first
     // SEQUENCE of SEQUENCEs.
     let single = data.iter().find_map(|part| {

@@ -136,10 +136,7 @@ fn conditions(entry: &Entry, report: &Report<'_>) -> Vec<ExpectedValue> {
     let empty = |node: &Node, what: String| {
         // It would hold for ever, or never.
         let problem = Problem::new(format!("{what} expects nothing"));
-        report.error_here(
-            &node.spot,
-            problem.hint("for example: { has = [\"TLSv1.3\"] }"),
-        );
+        report.error_here(&node.spot, problem.hint("for example: { has = [\"TLSv1.3\"] }"));
     };
     if conditions.is_empty() {
         empty(&entry.node, "a table without a condition".to_owned());
@@ -160,10 +157,7 @@ fn conditions(entry: &Entry, report: &Report<'_>) -> Vec<ExpectedValue> {
             ("one-of", _) => ExpectedValue::OneOf(node.texts()),
             ("least" | "most", other) => {
                 let problem = Problem::new(format!("`{name}` is {}, no number", other.kind()));
-                report.error_here(
-                    &node.spot,
-                    problem.hint(format!("for example: {name} = 20")),
-                );
+                report.error_here(&node.spot, problem.hint(format!("for example: {name} = 20")));
                 continue;
             }
             ("known", other) => {
@@ -308,23 +302,14 @@ mod tests {
         for (text, words) in [
             ("[modern]\nsiute = 'x'", "2:1 did you mean `modern.suite`?"),
             ("versions = { hass = ['x'] }", "1:14 did you mean `has`?"),
-            (
-                "certificate.days-left = { least = 'x' }",
-                "1:35 for example: least = 20",
-            ),
+            ("certificate.days-left = { least = 'x' }", "1:35 for example: least = 20"),
             ("versions = 1.5", "1:12 facts are texts"),
-            (
-                "faults = { not = ['weak-dhe'] }",
-                "1:19 did you mean `weak-dh`?",
-            ),
+            ("faults = { not = ['weak-dhe'] }", "1:19 did you mean `weak-dh`?"),
             ("advice = ['no-tls3']", "1:11 did you mean `no-tls13`?"),
             ("modern.refused = { not = [] }", "1:26 for example"),
             ("versions = { has = [] }", "1:20 for example"),
             ("versions = {}", "1:12 for example"),
-            (
-                "modern.alpn = { known = 1 }",
-                "1:25 for example: known = true",
-            ),
+            ("modern.alpn = { known = 1 }", "1:25 for example: known = true"),
             ("zzz = 1", "1:1 `lariat-lab probe --facts` lists them"),
         ] {
             let report = Report::new(Some(("expect.toml", text)));

@@ -42,11 +42,7 @@ impl ProbeFact {
     /// The fact at an address; `None` = it is not known there, or does not exist.
     pub fn value(&self, report: &ProbeReport, index: usize) -> Option<FactValue> {
         let node = report.nodes.get(index)?;
-        (self.read)(&At {
-            report,
-            index,
-            node,
-        })
+        (self.read)(&At { report, index, node })
     }
 }
 
@@ -68,12 +64,8 @@ pub fn all() -> Vec<ProbeFact> {
     all.add("speaks-tls", "Whether it speaks TLS at all", |at| {
         Some(FactValue::Boolean(at.node.trouble.is_none()))
     });
-    all.add("faults", "The points that are faults there", |at| {
-        points(at, Level::Fault)
-    });
-    all.add("advice", "The points that could be better", |at| {
-        points(at, Level::Advice)
-    });
+    all.add("faults", "The points that are faults there", |at| points(at, Level::Fault));
+    all.add("advice", "The points that could be better", |at| points(at, Level::Advice));
     all.add("versions", "The versions that it speaks", |at| {
         let spoken = at.node.versions.iter().filter(|version| version.spoken);
         Some(list(spoken.map(|version| &version.name)))
@@ -104,11 +96,7 @@ impl ProbeFacts {
         help: &'static str,
         read: impl Fn(&At<'_>) -> Option<FactValue> + 'static,
     ) {
-        self.0.push(ProbeFact {
-            name: name.into(),
-            help,
-            read: Box::new(read),
-        });
+        self.0.push(ProbeFact { name: name.into(), help, read: Box::new(read) });
     }
 
     fn of_old_versions(&mut self) {
@@ -123,9 +111,7 @@ impl ProbeFacts {
         self.add("compression", help, |at| {
             let mut spoken = at.node.versions.iter().filter(|one| one.spoken).peekable();
             spoken.peek()?;
-            Some(FactValue::Boolean(
-                spoken.any(|version| version.compression),
-            ))
+            Some(FactValue::Boolean(spoken.any(|version| version.compression)))
         });
         let help = "What a client gets that says that a newer version failed (RFC 7507): refused \
                     or served";
@@ -158,25 +144,15 @@ impl ProbeFacts {
     fn of_client(&mut self, kind: &'static str) {
         type ClientField = fn(&ClientReport) -> Option<&str>;
         let fields: [(&str, &'static str, ClientField); 7] = [
-            (
-                "version",
-                "The version that this kind of client gets",
-                |one| Some(&one.version),
-            ),
+            ("version", "The version that this kind of client gets", |one| Some(&one.version)),
             ("suite", "The suite that it gets", |one| Some(&one.suite)),
             ("group", "The group that it gets", |one| Some(&one.group)),
-            ("signature", "The scheme of the server's signature", |one| {
-                Some(&one.signature)
-            }),
-            ("alpn", "The application protocol that it gets", |one| {
-                Some(&one.alpn)
-            }),
+            ("signature", "The scheme of the server's signature", |one| Some(&one.signature)),
+            ("alpn", "The application protocol that it gets", |one| Some(&one.alpn)),
             ("key", "The key of the certificate that it gets", |one| {
                 Some(&one.certificate.as_ref()?.key)
             }),
-            ("refused", "Why it gets no connection", |one| {
-                Some(&one.trouble.as_ref()?.text)
-            }),
+            ("refused", "Why it gets no connection", |one| Some(&one.trouble.as_ref()?.text)),
         ];
         for (name, help, field) in fields {
             self.add(format!("{kind}.{name}"), help, move |at| {
@@ -196,60 +172,32 @@ impl ProbeFacts {
     fn of_certificate(&mut self) {
         type CertificateField = fn(&At<'_>, &CertificateReport) -> Option<FactValue>;
         let fields: [(&str, &'static str, CertificateField); 9] = [
-            (
-                "signature",
-                "The algorithm of its issuer's signature",
-                |_, one| (!one.signature.is_empty()).then(|| text(&one.signature)),
-            ),
-            (
-                "name-matches",
-                "Whether it is for the server name",
-                |_, one| one.name_matches.map(FactValue::Boolean),
-            ),
-            (
-                "trusted",
-                "Whether its chain leads to a trusted root",
-                |_, one| {
-                    (one.chain_state != ChainState::Unchecked)
-                        .then_some(FactValue::Boolean(one.chain_state == ChainState::Trusted))
-                },
-            ),
-            (
-                "chain-ordered",
-                "Whether each certificate is followed by its issuer",
-                |_, one| Some(FactValue::Boolean(one.chain_ordered)),
-            ),
-            (
-                "days-left",
-                "Whole days until it expires; 0 if it has",
-                |at, one| {
-                    let left = one.not_after_s.saturating_sub(at.report.at_s);
-                    Some(FactValue::Number(left / DAY_S))
-                },
-            ),
-            ("key", "Its key", |_, one| Some(text(&one.key))),
-            ("names", "The names that it is for", |_, one| {
-                Some(list(&one.names))
+            ("signature", "The algorithm of its issuer's signature", |_, one| {
+                (!one.signature.is_empty()).then(|| text(&one.signature))
             }),
-            (
-                "staple",
-                "The stapled OCSP response: good, revoked, unknown or none",
-                |_, one| {
-                    Some(text(
-                        one.staple.as_ref().map_or("none", |staple| &staple.status),
-                    ))
-                },
-            ),
-            (
-                "staple-age-hours",
-                "Hours since the staple was made",
-                |at, one| {
-                    let made = one.staple.as_ref()?.this_update_s;
-                    Some(FactValue::Number(
-                        at.report.at_s.saturating_sub(made) / HOUR_S,
-                    ))
-                },
-            ),
+            ("name-matches", "Whether it is for the server name", |_, one| {
+                one.name_matches.map(FactValue::Boolean)
+            }),
+            ("trusted", "Whether its chain leads to a trusted root", |_, one| {
+                (one.chain_state != ChainState::Unchecked)
+                    .then_some(FactValue::Boolean(one.chain_state == ChainState::Trusted))
+            }),
+            ("chain-ordered", "Whether each certificate is followed by its issuer", |_, one| {
+                Some(FactValue::Boolean(one.chain_ordered))
+            }),
+            ("days-left", "Whole days until it expires; 0 if it has", |at, one| {
+                let left = one.not_after_s.saturating_sub(at.report.at_s);
+                Some(FactValue::Number(left / DAY_S))
+            }),
+            ("key", "Its key", |_, one| Some(text(&one.key))),
+            ("names", "The names that it is for", |_, one| Some(list(&one.names))),
+            ("staple", "The stapled OCSP response: good, revoked, unknown or none", |_, one| {
+                Some(text(one.staple.as_ref().map_or("none", |staple| &staple.status)))
+            }),
+            ("staple-age-hours", "Hours since the staple was made", |at, one| {
+                let made = one.staple.as_ref()?.this_update_s;
+                Some(FactValue::Number(at.report.at_s.saturating_sub(made) / HOUR_S))
+            }),
         ];
         for (name, help, field) in fields {
             self.add(format!("certificate.{name}"), help, move |at| {
@@ -275,11 +223,9 @@ impl ProbeFacts {
                 read(tickets.find(|one| one.kind == kind)?)
             });
         };
-        add(
-            "single-use",
-            "Whether one that was used is refused",
-            |one| one.single_use.map(FactValue::Boolean),
-        );
+        add("single-use", "Whether one that was used is refused", |one| {
+            one.single_use.map(FactValue::Boolean)
+        });
         if kind == Resumes::SessionId {
             return;
         }
@@ -287,15 +233,12 @@ impl ProbeFacts {
             Some(FactValue::Number(one.count.into()))
         });
         add("lifetime-s", "The lifetime hint, in seconds", |one| {
-            one.lifetime_s
-                .map(|seconds| FactValue::Number(seconds.into()))
+            one.lifetime_s.map(|seconds| FactValue::Number(seconds.into()))
         });
         if kind == Resumes::Psk {
-            add(
-                "early-data",
-                "Whether early data (0-RTT) is accepted",
-                |one| Some(FactValue::Boolean(one.early_data_accepted == Some(true))),
-            );
+            add("early-data", "Whether early data (0-RTT) is accepted", |one| {
+                Some(FactValue::Boolean(one.early_data_accepted == Some(true)))
+            });
         }
     }
 
@@ -321,9 +264,7 @@ impl ProbeFacts {
             Some(FactValue::Boolean(!found.asked_at_resumption?))
         });
         let help = "How the server ends its stream: close-notify, truncated, reset, open";
-        self.add("end", help, |at| {
-            Some(text(at.node.exchange.as_ref()?.end.name()))
-        });
+        self.add("end", help, |at| Some(text(at.node.exchange.as_ref()?.end.name())));
         let help = "Bytes of the longest record of the reply";
         self.add("record-bytes-max", help, |at| {
             let longest = at.node.exchange.as_ref()?.records.iter().max()?;

@@ -333,10 +333,7 @@ mod tests {
         for length in 0..whole.len() {
             assert_eq!(read(&whole[..length]), Ok(None), "{length}");
         }
-        assert_eq!(
-            read(&record(21, &[2, 70])),
-            Ok(Some(HelloAnswer::Alert(70)))
-        );
+        assert_eq!(read(&record(21, &[2, 70])), Ok(Some(HelloAnswer::Alert(70))));
         // A warning, such as unrecognized_name, goes before the answer.
         assert_eq!(read(&record(21, &[1, 112])), Ok(None));
     }

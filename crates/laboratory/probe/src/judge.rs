@@ -44,14 +44,9 @@ pub fn judge(report: &ProbeReport) -> Vec<PointVerdict> {
         }
     }
     differences(report, &mut found);
-    let order = |verdict: &PointVerdict| {
-        points::all()
-            .iter()
-            .position(|one| one.name == verdict.point)
-    };
-    found
-        .verdicts
-        .sort_by_key(|verdict| (verdict.level, order(verdict)));
+    let order =
+        |verdict: &PointVerdict| points::all().iter().position(|one| one.name == verdict.point);
+    found.verdicts.sort_by_key(|verdict| (verdict.level, order(verdict)));
     found.verdicts
 }
 
@@ -113,10 +108,7 @@ fn clients(node: &NodeReport, found: &mut PointFinding) {
     }
     let wanted = beyond_our_clients(node);
     if let Some(wanted) = wanted {
-        found.note(
-            "not-examined",
-            format!("no client of this probe gets a handshake: {wanted}"),
-        );
+        found.note("not-examined", format!("no client of this probe gets a handshake: {wanted}"));
     } else if first.kind == TroubleKind::Refused {
         let seen = format!(
             "no client of this probe gets a handshake ({}), though hellos with older suites, groups \
@@ -135,10 +127,7 @@ fn clients(node: &NodeReport, found: &mut PointFinding) {
 fn beyond_our_clients(node: &NodeReport) -> Option<String> {
     let spoken = node.versions.iter().filter(|version| version.spoken);
     let ours = ["TLSv1.3", "TLSv1.2"];
-    if spoken
-        .clone()
-        .all(|version| !ours.contains(&version.name.as_str()))
-    {
+    if spoken.clone().all(|version| !ours.contains(&version.name.as_str())) {
         let names: Vec<&str> = spoken.map(|version| version.name.as_str()).collect();
         return Some(format!("it speaks {} alone", names.join(" and ")));
     }
@@ -161,20 +150,10 @@ fn beyond_our_clients(node: &NodeReport) -> Option<String> {
 }
 
 fn versions(node: &NodeReport, found: &mut PointFinding) {
-    let old = ["TLSv1.1", "TLSv1.0"]
-        .into_iter()
-        .filter(|name| node.speaks(name));
+    let old = ["TLSv1.1", "TLSv1.0"].into_iter().filter(|name| node.speaks(name));
     let old: Vec<_> = old.collect();
-    found.note_if(
-        !old.is_empty(),
-        "old-versions",
-        format!("it speaks {}", old.join(" and ")),
-    );
-    found.note_if(
-        !node.speaks("TLSv1.3"),
-        "no-tls13",
-        "it does not speak TLS 1.3",
-    );
+    found.note_if(!old.is_empty(), "old-versions", format!("it speaks {}", old.join(" and ")));
+    found.note_if(!node.speaks("TLSv1.3"), "no-tls13", "it does not speak TLS 1.3");
 }
 
 /// Judges what older versions need that TLS 1.3 has by itself.
@@ -217,10 +196,9 @@ fn suites_with(node: &NodeReport, parts: &[&str]) -> Option<String> {
 }
 
 fn suites(node: &NodeReport, found: &mut PointFinding) {
-    for (point, parts) in [
-        ("broken-suites", &BROKEN[..]),
-        ("no-forward-secrecy", &["TLS_RSA_WITH"]),
-    ] {
+    for (point, parts) in
+        [("broken-suites", &BROKEN[..]), ("no-forward-secrecy", &["TLS_RSA_WITH"])]
+    {
         if let Some(named) = suites_with(node, parts) {
             found.note(point, format!("it accepts {named}"));
         }
@@ -228,10 +206,7 @@ fn suites(node: &NodeReport, found: &mut PointFinding) {
     let of_client = |version: &&VersionReport| version.order == Some(Order::Client);
     // The three suites of TLS 1.3 are all good: which is taken is a matter of the client's CPU.
     if let Some(version) = node.version("TLSv1.2").filter(of_client) {
-        let seen = format!(
-            "of {} suites it takes the client's first",
-            version.suites.len()
-        );
+        let seen = format!("of {} suites it takes the client's first", version.suites.len());
         found.note("client-order", seen);
     }
 }
@@ -243,20 +218,13 @@ fn key_exchange(node: &NodeReport, found: &mut PointFinding) {
     found.note_if(shortest < DH_BITS_MIN, "weak-dh", seen);
     let retried = node.client("modern").filter(|client| client.hello_retry);
     if let Some(client) = retried {
-        let seen = format!(
-            "it asks browsers for another hello, with a share of {}",
-            client.group
-        );
+        let seen = format!("it asks browsers for another hello, with a share of {}", client.group);
         found.note("hello-retry", seen);
     }
     let is_hybrid = |group: &String| group.contains("MLKEM");
     if let Some(version) = node.version("TLSv1.3").filter(|version| version.spoken) {
         let seen = format!("its groups are {}", version.groups.join(", "));
-        found.note_if(
-            !version.groups.iter().any(is_hybrid),
-            "no-post-quantum",
-            seen,
-        );
+        found.note_if(!version.groups.iter().any(is_hybrid), "no-post-quantum", seen);
     }
 }
 
@@ -266,20 +234,13 @@ fn of_certificate(one: &CertificateReport, now_s: u64, found: &mut PointFinding)
     let is_read = one.not_after_s > 0;
     if is_read && one.not_after_s < now_s {
         let ago = (now_s - one.not_after_s) / DAY_S;
-        found.note(
-            "certificate-expired",
-            format!("{subject} expired {ago} days ago"),
-        );
+        found.note("certificate-expired", format!("{subject} expired {ago} days ago"));
     } else if is_read && days < DAYS_LEFT_MIN {
         let seen = format!("{subject} expires in {days} days");
         found.note("certificate-expires-soon", seen);
     }
     let is_early = one.not_before_s > now_s;
-    found.note_if(
-        is_early,
-        "certificate-not-yet-valid",
-        format!("{subject} is not valid yet"),
-    );
+    found.note_if(is_early, "certificate-not-yet-valid", format!("{subject} is not valid yet"));
     let names = format!("{subject} is for {}", one.names.join(", "));
     found.note_if(one.name_matches == Some(false), "certificate-name", names);
     match one.chain_state {
@@ -290,24 +251,16 @@ fn of_certificate(one: &CertificateReport, now_s: u64, found: &mut PointFinding)
                 [_, .., last] => format!("of {last}"),
                 _ => one.issuer.clone(),
             };
-            let seen = format!(
-                "{} of the chain sent, and not the issuer {issuer}",
-                one.chain.len()
-            );
+            let seen =
+                format!("{} of the chain sent, and not the issuer {issuer}", one.chain.len());
             found.note("chain-incomplete", seen);
         }
         ChainState::SelfSigned => {
-            found.note(
-                "certificate-untrusted",
-                format!("{subject} is its own issuer"),
-            );
+            found.note("certificate-untrusted", format!("{subject} is its own issuer"));
         }
         ChainState::UntrustedRoot => {
             let root = one.chain.last().map_or("", String::as_str);
-            found.note(
-                "certificate-untrusted",
-                format!("the root {root} is not trusted"),
-            );
+            found.note("certificate-untrusted", format!("the root {root} is not trusted"));
         }
         // That of the signature says why.
         ChainState::Broken if !one.weak_signatures.is_empty() => {}
@@ -323,11 +276,7 @@ fn of_certificate(one: &CertificateReport, now_s: u64, found: &mut PointFinding)
         format!("it is {chain}"),
     );
     let is_weak = (1..2048).contains(&one.rsa_bits);
-    found.note_if(
-        is_weak,
-        "weak-key",
-        format!("{subject} has a key of {} bits", one.rsa_bits),
-    );
+    found.note_if(is_weak, "weak-key", format!("{subject} has a key of {} bits", one.rsa_bits));
     let weak = one.weak_signatures.join(", ");
     let seen = format!("signed with MD5 or SHA-1: {weak}");
     found.note_if(!weak.is_empty(), "weak-signature", seen);
@@ -351,11 +300,7 @@ fn staple(one: &CertificateReport, now_s: u64, found: &mut PointFinding) {
         found.note_if(one.must_staple, "staple-missing", seen);
         return;
     };
-    found.note_if(
-        staple.status == "revoked",
-        "staple-revoked",
-        "the staple says revoked",
-    );
+    found.note_if(staple.status == "revoked", "staple-revoked", "the staple says revoked");
     let is_over = staple.next_update_s.is_some_and(|next| next < now_s);
     let is_usable = matches!(staple.status.as_str(), "good" | "revoked");
     let seen = if is_usable {
@@ -389,39 +334,24 @@ fn resumption(report: &ProbeReport, index: usize, node: &NodeReport, found: &mut
         let places: Vec<String> = elsewhere
             .filter_map(|one| {
                 let to = report.nodes.get(one.to)?;
-                Some(format!(
-                    "{} ({} of {})",
-                    to.address, one.resumed, one.offered
-                ))
+                Some(format!("{} ({} of {})", to.address, one.resumed, one.offered))
             })
             .collect();
-        let seen = format!(
-            "its sessions by {name} are not resumed at {}",
-            places.join(", ")
-        );
+        let seen = format!("its sessions by {name} are not resumed at {}", places.join(", "));
         found.note_if(!places.is_empty(), "not-shared", seen);
     }
     let (no_id, no_ticket) = (fails(Resumes::SessionId), fails(Resumes::Ticket));
     if no_id && no_ticket {
-        found.note(
-            "no-resumption",
-            "no session of TLS 1.2 is resumed, by session id or ticket",
-        );
+        found.note("no-resumption", "no session of TLS 1.2 is resumed, by session id or ticket");
     } else if no_id {
-        found.note(
-            "no-session-id",
-            "sessions of TLS 1.2 are resumed by ticket alone",
-        );
+        found.note("no-session-id", "sessions of TLS 1.2 are resumed by ticket alone");
     }
     let seen = "no session of TLS 1.3 is resumed";
     found.note_if(fails(Resumes::Psk), "no-resumption", seen);
 }
 
 fn connection(node: &NodeReport, found: &mut PointFinding) {
-    let early = node
-        .tickets
-        .iter()
-        .find(|one| one.early_data_accepted == Some(true));
+    let early = node.tickets.iter().find(|one| one.early_data_accepted == Some(true));
     if let Some(early) = early {
         let seen = format!("it accepts {} bytes of early data", early.early_data_max);
         found.note("early-data", seen);
@@ -429,11 +359,7 @@ fn connection(node: &NodeReport, found: &mut PointFinding) {
     if let Some(exchange) = &node.exchange {
         // A server that did not answer has not ended a reply.
         let is_cut = exchange.end == End::Truncated && exchange.bytes > 0;
-        found.note_if(
-            is_cut,
-            "no-close-notify",
-            "it ended the connection without close_notify",
-        );
+        found.note_if(is_cut, "no-close-notify", "it ended the connection without close_notify");
     }
 }
 
@@ -451,16 +377,11 @@ fn differences(report: &ProbeReport, found: &mut PointFinding) {
             differing.push("versions");
         }
         let suites = |node: &NodeReport| -> Vec<Vec<String>> {
-            node.versions
-                .iter()
-                .map(|version| version.suites.clone())
-                .collect()
+            node.versions.iter().map(|version| version.suites.clone()).collect()
         };
         let sorted = |node: &NodeReport| {
             let mut suites = suites(node);
-            suites
-                .iter_mut()
-                .for_each(|version| version.sort_unstable());
+            suites.iter_mut().for_each(|version| version.sort_unstable());
             suites
         };
         if differing.is_empty() && sorted(first) != sorted(other) {
@@ -478,11 +399,8 @@ fn differences(report: &ProbeReport, found: &mut PointFinding) {
         }
         if !differing.is_empty() {
             found.node = other.address.clone();
-            let seen = format!(
-                "its {} are not those of {}",
-                differing.join(" and "),
-                first.address
-            );
+            let seen =
+                format!("its {} are not those of {}", differing.join(" and "), first.address);
             found.note("nodes-differ", seen);
         }
     }
@@ -527,17 +445,9 @@ mod tests {
     }
 
     fn judged(node: NodeReport, resumed: [u32; 3]) -> Vec<(Level, String)> {
-        let resumption = Resumes::ALL
-            .into_iter()
-            .zip(resumed)
-            .map(|(kind, resumed)| ResumptionReport {
-                kind,
-                from: 0,
-                to: 0,
-                offered: 4,
-                resumed,
-                trouble: None,
-            });
+        let resumption = Resumes::ALL.into_iter().zip(resumed).map(|(kind, resumed)| {
+            ResumptionReport { kind, from: 0, to: 0, offered: 4, resumed, trouble: None }
+        });
         let report = ProbeReport {
             nodes: vec![node],
             resumption: resumption.collect(),
@@ -600,10 +510,7 @@ mod tests {
                 certificate: Some(certificate),
                 ..measure::probe::ClientReport::default()
             });
-            let report = ProbeReport {
-                nodes: vec![node],
-                ..ProbeReport::default()
-            };
+            let report = ProbeReport { nodes: vec![node], ..ProbeReport::default() };
             let verdicts = judge(&report);
             let one = verdicts.iter().find(|one| one.point == "chain-incomplete");
             format!("{:?}", one.expect("it is incomplete"))
@@ -616,13 +523,8 @@ mod tests {
     #[test]
     fn trouble_is_all_that_is_said() {
         let mut silent = node();
-        silent.trouble = Some(Trouble {
-            kind: TroubleKind::NotTls,
-            text: "this speaks HTTP".to_owned(),
-        });
-        assert_eq!(
-            judged(silent, [0; 3]),
-            [(Level::Fault, "not-tls".to_owned())]
-        );
+        silent.trouble =
+            Some(Trouble { kind: TroubleKind::NotTls, text: "this speaks HTTP".to_owned() });
+        assert_eq!(judged(silent, [0; 3]), [(Level::Fault, "not-tls".to_owned())]);
     }
 }

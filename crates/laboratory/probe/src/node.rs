@@ -34,24 +34,15 @@ const INAPPROPRIATE_FALLBACK: u8 = 86;
 impl Visit<'_> {
     /// Asks everything but what concerns other addresses too.
     pub(crate) fn node(&self) -> NodeReport {
-        let mut node = NodeReport {
-            address: self.reach.address.to_string(),
-            ..NodeReport::default()
-        };
+        let mut node =
+            NodeReport { address: self.reach.address.to_string(), ..NodeReport::default() };
         if let Err(trouble) = self.contact() {
             node.trouble = Some(self.explained(trouble));
             return node;
         }
-        node.versions = VERSIONS
-            .iter()
-            .map(|version| self.version(*version))
-            .collect();
+        node.versions = VERSIONS.iter().map(|version| self.version(*version)).collect();
         if node.versions.iter().all(|version| !version.spoken) {
-            let said: Vec<_> = node
-                .versions
-                .iter()
-                .map(|one| one.answer.as_str())
-                .collect();
+            let said: Vec<_> = node.versions.iter().map(|one| one.answer.as_str()).collect();
             let text = format!("it refuses every version: {}", said.join(", "));
             node.trouble = Some(trouble(TroubleKind::Refused, text));
             return node;
@@ -74,10 +65,7 @@ impl Visit<'_> {
             if !node.speaks(kind.version()) {
                 continue;
             }
-            let way = SessionWay {
-                from: index,
-                to: index,
-            };
+            let way = SessionWay { from: index, to: index };
             let found = found(self, self.reach, kind, way);
             node.tickets.extend(found.tickets);
             for time in found.times {
@@ -112,8 +100,7 @@ impl Visit<'_> {
     /// Whether there is TLS at all. That it refuses is an answer.
     fn contact(&self) -> Result<(), Trouble> {
         let suites = [numbers(&SUITES_13), numbers(&SUITES_12)].concat();
-        self.hello(&numbers(&VERSIONS), &suites, &numbers(&GROUPS))
-            .map(drop)
+        self.hello(&numbers(&VERSIONS), &suites, &numbers(&GROUPS)).map(drop)
     }
 
     fn hello(
@@ -122,33 +109,21 @@ impl Visit<'_> {
         suites: &[u16],
         groups: &[u16],
     ) -> Result<HelloAnswer, Trouble> {
-        let hello = RawHello {
-            versions,
-            suites,
-            groups,
-            server_name: self.common.server_name.as_deref(),
-        };
+        let hello =
+            RawHello { versions, suites, groups, server_name: self.common.server_name.as_deref() };
         hello.ask(self.reach)
     }
 
     fn version(&self, (number, title): RegisteredNumber) -> VersionReport {
-        let mut version = VersionReport {
-            name: title.to_owned(),
-            ..VersionReport::default()
-        };
-        let known: &[RegisteredNumber] = if number > TLS_1_2 {
-            &SUITES_13
-        } else {
-            &SUITES_12
-        };
+        let mut version = VersionReport { name: title.to_owned(), ..VersionReport::default() };
+        let known: &[RegisteredNumber] = if number > TLS_1_2 { &SUITES_13 } else { &SUITES_12 };
         let suites = numbers(known);
         let chosen = |suites: &[u16], groups: &[u16]| -> Result<HelloChoice, String> {
             match self.hello(&[number], suites, groups) {
                 Ok(HelloAnswer::Choice(choice)) if choice.version == number => Ok(choice),
-                Ok(HelloAnswer::Choice(choice)) => Err(format!(
-                    "it answers with {}",
-                    name(&VERSIONS, choice.version)
-                )),
+                Ok(HelloAnswer::Choice(choice)) => {
+                    Err(format!("it answers with {}", name(&VERSIONS, choice.version)))
+                }
                 Ok(HelloAnswer::Alert(description)) => Err(alert::label(description)),
                 Err(trouble) => Err(trouble.text),
             }
@@ -210,10 +185,7 @@ impl Visit<'_> {
     }
 
     fn client(&self, kind: &OfferKind) -> ClientReport {
-        let mut client = ClientReport {
-            kind: kind.name.to_owned(),
-            ..ClientReport::default()
-        };
+        let mut client = ClientReport { kind: kind.name.to_owned(), ..ClientReport::default() };
         let seen = Observer::new(&kind.offer(&self.common))
             .map_err(|fault| malformed(&fault))
             .and_then(|observer| self.reach.again(|| self.converse(self.reach, &observer)));
@@ -252,24 +224,13 @@ impl Visit<'_> {
     fn exchange(&self) -> Option<Exchange> {
         let client = Observer::new(&offer(Handshake::Full, &self.common)).ok()?;
         let request = (!self.request.is_empty()).then_some(self.request.as_slice())?;
-        let conversation = ObservedConversation {
-            request: Some(request),
-            early: None,
-            linger: self.linger.get(),
-        };
+        let conversation =
+            ObservedConversation { request: Some(request), early: None, linger: self.linger.get() };
         let seen = self.converse_so(self.reach, &client, conversation).ok()?;
-        let line = seen
-            .reply
-            .split(|byte| *byte == b'\n')
-            .next()
-            .unwrap_or_default();
+        let line = seen.reply.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let line = String::from_utf8_lossy(line);
         Some(Exchange {
-            reply: line
-                .chars()
-                .filter(|one| !is_control(*one))
-                .take(100)
-                .collect(),
+            reply: line.chars().filter(|one| !is_control(*one)).take(100).collect(),
             bytes: seen.bytes,
             records: seen.records,
             end: seen.end,
@@ -279,10 +240,7 @@ impl Visit<'_> {
     /// A client without a certificate tells whether one is required, since it is refused: in
     /// TLS 1.3 after its own end of the handshake.
     fn client_certificate(&self) -> Option<ClientCertificateRequest> {
-        let without = CommonOffer {
-            client_certificate: None,
-            ..self.common.clone()
-        };
+        let without = CommonOffer { client_certificate: None, ..self.common.clone() };
         let client = Observer::new(&offer(Handshake::Full, &without)).ok()?;
         let is_refused = match self.converse(self.reach, &client) {
             Ok(seen) => seen.alert.is_some(),
@@ -322,11 +280,7 @@ fn order(accepted: &[u16], choose: impl Fn(&[u16]) -> Option<u16>) -> Option<Ord
     let mut reversed = accepted.to_vec();
     reversed.reverse();
     let chosen = choose(&reversed)?;
-    Some(if chosen == *last {
-        Order::Client
-    } else {
-        Order::Server
-    })
+    Some(if chosen == *last { Order::Client } else { Order::Server })
 }
 
 #[cfg(test)]
@@ -340,10 +294,7 @@ mod tests {
         let taken = in_turn(&[1, 2, 3, 4], of_server);
         assert_eq!(taken, [3, 1, 2]);
         assert_eq!(order(&taken, of_server), Some(Order::Server));
-        assert_eq!(
-            order(&in_turn(&[1, 2], of_client), of_client),
-            Some(Order::Client)
-        );
+        assert_eq!(order(&in_turn(&[1, 2], of_client), of_client), Some(Order::Client));
         assert_eq!(order(&[7], of_server), None);
         // A server that chooses what was not offered is not asked for ever.
         assert!(in_turn(&[1], |_| Some(9)).is_empty());

@@ -25,12 +25,8 @@ pub(crate) struct OfferKind {
 }
 
 /// The groups of browsers, in their order.
-const BROWSER: &[Group] = &[
-    Group::X25519MlKem768,
-    Group::X25519,
-    Group::Secp256r1,
-    Group::Secp384r1,
-];
+const BROWSER: &[Group] =
+    &[Group::X25519MlKem768, Group::X25519, Group::Secp256r1, Group::Secp384r1];
 
 fn any<T>(_: T) -> bool {
     true
@@ -99,20 +95,12 @@ pub(crate) fn has_suite(name: &str) -> bool {
 
 /// Whether any kind of client offers the group of this name.
 pub(crate) fn has_group(name: &str) -> bool {
-    BROWSER
-        .iter()
-        .any(|group| group.name().eq_ignore_ascii_case(name))
+    BROWSER.iter().any(|group| group.name().eq_ignore_ascii_case(name))
 }
 
 /// Whether any kind of client can use a certificate with this kind of key, as reports name it.
 pub(crate) fn has_key(name: &str) -> bool {
-    let known = [
-        "RSA ",
-        "ECDSA P-256",
-        "ECDSA P-384",
-        "ECDSA P-521",
-        "Ed25519",
-    ];
+    let known = ["RSA ", "ECDSA P-256", "ECDSA P-384", "ECDSA P-521", "Ed25519"];
     known.iter().any(|kind| name.starts_with(kind))
 }
 
@@ -146,9 +134,7 @@ impl OfferKind {
         };
         PlannedTls {
             versions: self.versions,
-            suites: chosen(&Suite::ALL, |suite| {
-                is_spoken(suite) && (self.suites)(suite)
-            }),
+            suites: chosen(&Suite::ALL, |suite| is_spoken(suite) && (self.suites)(suite)),
             groups: self.groups.to_vec(),
             signatures: chosen(&Signature::ALL, self.signatures),
             alpn: common.alpn(&[b"h2", b"http/1.1"]),
@@ -220,10 +206,8 @@ impl Visit<'_> {
         reach: &ReachedAddress,
         client: &ObservingClient,
     ) -> Result<Observed, Trouble> {
-        let conversation = ObservedConversation {
-            linger: self.linger.get(),
-            ..ObservedConversation::default()
-        };
+        let conversation =
+            ObservedConversation { linger: self.linger.get(), ..ObservedConversation::default() };
         let seen = self.converse_so(reach, client, conversation)?;
         if seen.end == End::Open {
             let enough = (seen.handshake * LINGER_HANDSHAKES).max(LINGER_MIN);

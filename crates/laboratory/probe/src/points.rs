@@ -48,9 +48,6 @@ fn point(name: &str, node: &Node) -> JudgedPoint {
             _ => Level::Advice,
         },
         why: text("why"),
-        advice: advice
-            .into_iter()
-            .filter(|(_, text)| !text.is_empty())
-            .collect(),
+        advice: advice.into_iter().filter(|(_, text)| !text.is_empty()).collect(),
     }
 }

@@ -77,10 +77,7 @@ pub(crate) struct BeforeTls {
 
 impl BeforeTls {
     fn names(&self) -> HostNames<'_> {
-        HostNames {
-            own: &self.ehlo_name,
-            server: self.server_name.as_deref(),
-        }
+        HostNames { own: &self.ehlo_name, server: self.server_name.as_deref() }
     }
 }
 
@@ -175,18 +172,11 @@ impl ReachedAddress {
             return Err(trouble(TroubleKind::Timeout, format!("not tried: {why}")));
         }
         let limit = self.timeout.min(self.left());
-        let spending = Spending {
-            begun: Instant::now(),
-            spent: &self.spent,
-        };
+        let spending = Spending { begun: Instant::now(), spent: &self.spent };
         let stream = TcpStream::connect_timeout(&self.address, limit);
         let stream = stream.map_err(|error| self.not_connected(&error))?;
         let _slower_without = stream.set_nodelay(true);
-        let mut wire = TimedStream {
-            stream,
-            until: spending.begun + limit,
-            _spending: spending,
-        };
+        let mut wire = TimedStream { stream, until: spending.begun + limit, _spending: spending };
         let header = self.header(&wire.stream);
         match header.and_then(|header| wire.write_all(&header)) {
             Err(error) => Err(self.broken(&error, "the PROXY header")),
@@ -248,10 +238,7 @@ impl ReachedAddress {
                 }
                 Next::More => {}
                 Next::Fail(fault) => {
-                    return Err(trouble(
-                        TroubleKind::NoStarttls,
-                        format!("{doing}: {fault}"),
-                    ));
+                    return Err(trouble(TroubleKind::NoStarttls, format!("{doing}: {fault}")));
                 }
                 other => {
                     let text = format!("{doing}: the dialog does not lead to TLS ({other:?})");
@@ -275,18 +262,13 @@ impl ReachedAddress {
 
     fn header(&self, stream: &TcpStream) -> io::Result<Vec<u8>> {
         let mut header = Vec::new();
-        let addresses = Addresses::Tcp {
-            source: stream.local_addr()?,
-            destination: stream.peer_addr()?,
-        };
+        let addresses =
+            Addresses::Tcp { source: stream.local_addr()?, destination: stream.peer_addr()? };
         match self.before.proxy {
             None => {}
             Some(ProxyVersion::V1) => write_v1(&addresses, &mut header),
             Some(ProxyVersion::V2) => {
-                let v2 = HeaderV2 {
-                    addresses,
-                    ..HeaderV2::default()
-                };
+                let v2 = HeaderV2 { addresses, ..HeaderV2::default() };
                 v2.write(&mut header).map_err(io::Error::other)?;
             }
         }
@@ -306,14 +288,12 @@ impl ReachedAddress {
     pub(crate) fn broken(&self, error: &io::Error, doing: &str) -> Trouble {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => self.timed_out(doing),
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => trouble(
-                TroubleKind::Closed,
-                format!("it reset the connection at {doing}"),
-            ),
-            ErrorKind::UnexpectedEof => trouble(
-                TroubleKind::Closed,
-                format!("it closed the connection at {doing}"),
-            ),
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                trouble(TroubleKind::Closed, format!("it reset the connection at {doing}"))
+            }
+            ErrorKind::UnexpectedEof => {
+                trouble(TroubleKind::Closed, format!("it closed the connection at {doing}"))
+            }
             _ => trouble(TroubleKind::Malformed, format!("{error} at {doing}")),
         }
     }
@@ -362,10 +342,7 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> Trouble {
-    Trouble {
-        kind,
-        text: text.into(),
-    }
+    Trouble { kind, text: text.into() }
 }
 
 impl TimedStream<'_> {

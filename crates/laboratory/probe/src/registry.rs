@@ -6,12 +6,8 @@ use wire::starttls::Dialect;
 /// A number with its name.
 pub(crate) type RegisteredNumber = (u16, &'static str);
 
-pub(crate) const VERSIONS: [RegisteredNumber; 4] = [
-    (0x0304, "TLSv1.3"),
-    (0x0303, "TLSv1.2"),
-    (0x0302, "TLSv1.1"),
-    (0x0301, "TLSv1.0"),
-];
+pub(crate) const VERSIONS: [RegisteredNumber; 4] =
+    [(0x0304, "TLSv1.3"), (0x0303, "TLSv1.2"), (0x0302, "TLSv1.1"), (0x0301, "TLSv1.0")];
 
 /// Suites of TLS 1.3, in browsers' order.
 pub(crate) const SUITES_13: [RegisteredNumber; 5] = [
@@ -185,15 +181,9 @@ const BEGINNINGS: [(&[u8], PlainLikeness); 17] = [
 pub(crate) fn likeness(bytes: &[u8]) -> Option<PlainLikeness> {
     if bytes.starts_with(b"220") {
         let line = bytes.split(|byte| *byte == b'\n').next()?;
-        let is_ftp = line
-            .windows(3)
-            .any(|word| word.eq_ignore_ascii_case(b"ftp"));
-        let is_smtp = line
-            .windows(4)
-            .any(|word| word.eq_ignore_ascii_case(b"smtp"));
-        let is_lmtp = line
-            .windows(4)
-            .any(|word| word.eq_ignore_ascii_case(b"lmtp"));
+        let is_ftp = line.windows(3).any(|word| word.eq_ignore_ascii_case(b"ftp"));
+        let is_smtp = line.windows(4).any(|word| word.eq_ignore_ascii_case(b"smtp"));
+        let is_lmtp = line.windows(4).any(|word| word.eq_ignore_ascii_case(b"lmtp"));
         return Some(match (is_ftp, is_smtp, is_lmtp) {
             (true, false, _) => ("FTP", Some("ftp")),
             (_, false, true) => ("LMTP", Some("lmtp")),
@@ -206,9 +196,7 @@ pub(crate) fn likeness(bytes: &[u8]) -> Option<PlainLikeness> {
     if bytes.first() == Some(&b'E') && bytes.windows(6).any(|word| word.starts_with(b"FATAL")) {
         return Some(("PostgreSQL", Some("postgres")));
     }
-    let found = BEGINNINGS
-        .iter()
-        .find(|(begin, _)| bytes.starts_with(begin));
+    let found = BEGINNINGS.iter().find(|(begin, _)| bytes.starts_with(begin));
     found.map(|(_, likeness)| *likeness)
 }
 
@@ -229,25 +217,15 @@ pub(crate) fn told(bytes: &[u8]) -> String {
         }
         Some((protocol, None)) => format!("this speaks {protocol} without TLS"),
         None => {
-            let shown: Vec<String> = bytes
-                .iter()
-                .take(8)
-                .map(|one| format!("{one:02x}"))
-                .collect();
-            format!(
-                "what it sends is no TLS: it begins with the bytes {}",
-                shown.join(" ")
-            )
+            let shown: Vec<String> = bytes.iter().take(8).map(|one| format!("{one:02x}")).collect();
+            format!("what it sends is no TLS: it begins with the bytes {}", shown.join(" "))
         }
     }
 }
 
 /// Protocols in which the client speaks first: servers are silent at a ClientHello.
-pub(crate) const UNGREETED: [(Dialect, &str); 3] = [
-    (Dialect::Postgres, "PostgreSQL"),
-    (Dialect::Ldap, "LDAP"),
-    (Dialect::Xmpp, "XMPP"),
-];
+pub(crate) const UNGREETED: [(Dialect, &str); 3] =
+    [(Dialect::Postgres, "PostgreSQL"), (Dialect::Ldap, "LDAP"), (Dialect::Xmpp, "XMPP")];
 
 /// Whether bytes are such a server's answer to a request for TLS, whether it agrees or not.
 pub(crate) fn is_answer(dialect: Dialect, bytes: &[u8]) -> bool {
@@ -279,10 +257,7 @@ mod plain_text_tests {
             (b"EFATAL:  unsupported frontend protocol", "PostgreSQL"),
             (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH"),
             (b"220 host LMTP Postfix\r\n", "LMTP"),
-            (
-                b"\"IMPLEMENTATION\" \"Dovecot Pigeonhole\"\r\n",
-                "ManageSieve",
-            ),
+            (b"\"IMPLEMENTATION\" \"Dovecot Pigeonhole\"\r\n", "ManageSieve"),
             (b"200 news.example InterNetNews ready\r\n", "NNTP"),
             (b"+OK Dovecot ready.\r\n", "POP3"),
             (b"<?xml version='1.0'?><stream:stream>", "XMPP"),

@@ -167,11 +167,8 @@ impl Attempts<'_> {
         let first = self.first.as_ref()?;
         let last = first.tickets.last();
         let is_id = self.kind == Resumes::SessionId;
-        let count = if is_id {
-            usize::from(!first.session_id.is_empty())
-        } else {
-            first.tickets.len()
-        };
+        let count =
+            if is_id { usize::from(!first.session_id.is_empty()) } else { first.tickets.len() };
         let early_data_max = last.map_or(0, |ticket| ticket.early_data_max);
         Some(TicketReport {
             kind: self.kind,
@@ -216,10 +213,7 @@ impl Attempts<'_> {
                 early: Some(&self.visit.request),
                 linger: self.visit.linger.get(),
             };
-            let seen = self
-                .visit
-                .converse_so(self.to, &client, conversation)
-                .ok()?;
+            let seen = self.visit.converse_so(self.to, &client, conversation).ok()?;
             seen.early_data_accepted
         };
         attempt().unwrap_or(false)

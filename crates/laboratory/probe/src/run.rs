@@ -102,10 +102,7 @@ pub fn probe(options: &ProbeOptions, tell: &dyn Fn(&str)) -> ProbeReport {
     for (from, reach) in reaches.iter().enumerate() {
         let visit = visit(reach, options.attempts.min(ELSEWHERE_MAX));
         for (to, other) in reaches.iter().enumerate().filter(|(to, _)| *to != from) {
-            tell(&format!(
-                "sessions of {} at {}",
-                reach.address, other.address
-            ));
+            tell(&format!("sessions of {} at {}", reach.address, other.address));
             for kind in Resumes::ALL {
                 let speaks = |index: usize| {
                     let node: Option<&NodeReport> = report.nodes.get(index);

@@ -164,19 +164,11 @@ impl ReportSection {
         title: impl Into<String>,
         blocks: Vec<ReportBlock>,
     ) -> Self {
-        Self {
-            kind,
-            title: title.into(),
-            id: String::new(),
-            blocks,
-        }
+        Self { kind, title: title.into(), id: String::new(), blocks }
     }
 
     pub(crate) fn at(self, id: impl Into<String>) -> Self {
-        Self {
-            id: id.into(),
-            ..self
-        }
+        Self { id: id.into(), ..self }
     }
 }
 
@@ -197,29 +189,18 @@ pub(crate) fn section(
 
 impl ReportFact {
     pub(crate) fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            text: text.into(),
-            hint: None,
-        }
+        Self { name: name.into(), text: text.into(), hint: None }
     }
 }
 
 impl ReportWarning {
     /// About the section that it is in.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self {
-            about: String::new(),
-            text: text.into(),
-            hint: None,
-        }
+        Self { about: String::new(), text: text.into(), hint: None }
     }
 
     pub(crate) fn of(warning: &measure::record::RunWarning) -> Self {
-        Self {
-            hint: Some(warning.hint.clone()),
-            ..Self::new(&warning.seen)
-        }
+        Self { hint: Some(warning.hint.clone()), ..Self::new(&warning.seen) }
     }
 }
 
@@ -245,10 +226,7 @@ impl ReportTable {
 
     /// With ids of values that begin with this.
     pub(crate) fn prefixed(self, prefix: &str) -> Self {
-        Self {
-            prefix: prefix.to_owned(),
-            ..self
-        }
+        Self { prefix: prefix.to_owned(), ..self }
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
@@ -272,10 +250,7 @@ impl ReportTable {
 impl Cell {
     /// A number that can be read off the page by that id.
     pub(crate) fn id(self, id: impl Into<String>, value: f64) -> Self {
-        Self {
-            value: Some((id.into(), value)),
-            ..self
-        }
+        Self { value: Some((id.into(), value)), ..self }
     }
 
     /// The same of a number that may be missing.
@@ -310,10 +285,7 @@ impl Figure {
 
 impl<T: ToString> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self {
-            text: text.to_string(),
-            ..Self::default()
-        }
+        Self { text: text.to_string(), ..Self::default() }
     }
 }
 
@@ -321,9 +293,7 @@ impl ReportDocument {
     /// All figures as files: name without ending, and SVG.
     pub fn figures(&self) -> Vec<(String, String)> {
         let files = self.files.iter();
-        files
-            .map(|(name, plot)| (name.clone(), plot.document()))
-            .collect()
+        files.map(|(name, plot)| (name.clone(), plot.document())).collect()
     }
 }
 

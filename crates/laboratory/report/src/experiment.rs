@@ -32,9 +32,8 @@ const WIDTH: usize = 80;
 /// The report of these experiments; each has the name that its files begin with.
 pub fn document(experiments: &[(&str, &Experiment)]) -> ReportDocument {
     let numbered = experiments.iter().zip(1..);
-    let all: Vec<Vec<Study<'_>>> = numbered
-        .map(|((_, experiment), number)| studies(experiment, number))
-        .collect();
+    let all: Vec<Vec<Study<'_>>> =
+        numbered.map(|((_, experiment), number)| studies(experiment, number)).collect();
     let ranking = Ranking::of(all.iter().flatten());
     let is_only = all.iter().flatten().count() == 1;
     let mut document = ReportDocument {
@@ -53,23 +52,15 @@ pub fn document(experiments: &[(&str, &Experiment)]) -> ReportDocument {
             _ => format!("{name}-{file}"),
         };
         for study in studies {
-            document
-                .links
-                .push((study.anchor(), study.scenario.name.clone()));
+            document.links.push((study.anchor(), study.scenario.name.clone()));
             document.blocks.push(scenario(study, palette, is_only));
             let files = plots::files(study, palette).into_iter();
-            document
-                .files
-                .extend(files.map(|(file, plot)| (named(file), plot)));
+            document.files.extend(files.map(|(file, plot)| (named(file), plot)));
         }
-        let sheets = [
-            tables::configurations(studies),
-            tables::measurements(studies),
-        ];
-        document.sheets.extend(sheets.map(|sheet| Sheet {
-            name: format!("{name}-{}", sheet.name),
-            ..sheet
-        }));
+        let sheets = [tables::configurations(studies), tables::measurements(studies)];
+        document
+            .sheets
+            .extend(sheets.map(|sheet| Sheet { name: format!("{name}-{}", sheet.name), ..sheet }));
     }
     for ((_, experiment), number) in experiments.iter().zip(1..) {
         document.blocks.push(how(experiment, number));
@@ -120,10 +111,7 @@ fn first_screen(
         facts.insert(0, ReportFact::new("record", which));
     }
     let picture = [Figure::block("finding", picture)];
-    let rest = [
-        ReportBlock::Facts(facts),
-        ReportBlock::Command(plan.command.clone()),
-    ];
+    let rest = [ReportBlock::Facts(facts), ReportBlock::Command(plan.command.clone())];
     let blocks = picture.into_iter().chain(further).chain(rest);
     section(SectionKind::Page, "", blocks.collect())
 }
@@ -195,9 +183,7 @@ fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> ReportBlo
     ];
     let blocks = blocks.into_iter().flatten().collect();
     let title = format!("{}: {}", scenario.name, scenario.question);
-    ReportSection::new(SectionKind::Article, title, blocks)
-        .at(study.anchor())
-        .into()
+    ReportSection::new(SectionKind::Article, title, blocks).at(study.anchor()).into()
 }
 
 /// Open where the source printed them.
@@ -235,21 +221,15 @@ fn published(scenario: &Scenario) -> Option<ReportBlock> {
         ReportSection::new(SectionKind::Page, "", blocks.collect()).into()
     });
     let tables = section(SectionKind::Beside("published"), "", tables.collect());
-    section(
-        SectionKind::Page,
-        "What the source measured",
-        tables.into_iter().collect(),
-    )
+    section(SectionKind::Page, "What the source measured", tables.into_iter().collect())
 }
 
 fn commands(scenario: &Scenario) -> Option<ReportBlock> {
     let configurations = scenario.configurations.iter();
-    let commands = configurations
-        .filter(|it| !it.command.is_empty())
-        .map(|it| {
-            let command = ReportBlock::Command(it.command.clone());
-            ReportSection::new(SectionKind::Page, &it.key, vec![command]).into()
-        });
+    let commands = configurations.filter(|it| !it.command.is_empty()).map(|it| {
+        let command = ReportBlock::Command(it.command.clone());
+        ReportSection::new(SectionKind::Page, &it.key, vec![command]).into()
+    });
     let title = "The commands that load such servers";
     section(SectionKind::Details, title, commands.collect())
 }
@@ -261,12 +241,7 @@ fn how(experiment: &Experiment, number: usize) -> ReportBlock {
         1 => "Host and targets".to_owned(),
         _ => format!("Host and targets of record {number}"),
     };
-    let cpus = |cpus: &[u16]| {
-        cpus.iter()
-            .map(u16::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let cpus = |cpus: &[u16]| cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
     let (server, client) = (cpus(&plan.placement.server), cpus(&plan.placement.client));
     let tool = &plan.tool;
     let facts = vec![
@@ -276,21 +251,13 @@ fn how(experiment: &Experiment, number: usize) -> ReportBlock {
             format!("server on CPU {server}, client and origin on CPU {client}"),
         ),
         ReportFact::new("started", format!("{}, {} mode", plan.started, plan.mode)),
-        ReportFact::new(
-            "order",
-            format!("shuffled in each round by seed {}", plan.seed),
-        ),
-        ReportFact::new(
-            "tool",
-            format!("{} {} with {}", tool.name, tool.version, tool.tls),
-        ),
+        ReportFact::new("order", format!("shuffled in each round by seed {}", plan.seed)),
+        ReportFact::new("tool", format!("{} {} with {}", tool.name, tool.version, tool.tls)),
         ReportFact::new("state", state(experiment)),
         ReportFact::new("signs", SIGNS),
     ];
     let targets = plan.targets.iter();
-    let targets = targets
-        .map(|it| ReportFact::new(&it.name, tables::version(it)))
-        .collect();
+    let targets = targets.map(|it| ReportFact::new(&it.name, tables::version(it))).collect();
     let targets_table = ReportBlock::Table(tables::targets(&plan.targets));
     let host = section(SectionKind::Beside("facts"), "", host::blocks(&plan.host));
     let blocks = [
@@ -301,9 +268,7 @@ fn how(experiment: &Experiment, number: usize) -> ReportBlock {
         section(SectionKind::Page, "", host.into_iter().collect()),
     ];
     let blocks = blocks.into_iter().flatten().collect();
-    ReportSection::new(SectionKind::Article, title, blocks)
-        .at(format!("e{number}"))
-        .into()
+    ReportSection::new(SectionKind::Article, title, blocks).at(format!("e{number}")).into()
 }
 
 fn state(experiment: &Experiment) -> String {

@@ -113,11 +113,9 @@ impl Plot {
     /// The shapes of each panel, and how high it is.
     fn panels(&self) -> Vec<(Vec<MarkupElement>, f64)> {
         match self {
-            Self::Chart(chart) => chart
-                .panels
-                .iter()
-                .map(|panel| shapes::all(chart, panel))
-                .collect(),
+            Self::Chart(chart) => {
+                chart.panels.iter().map(|panel| shapes::all(chart, panel)).collect()
+            }
             Self::Bars(bars) => bars.shapes(WIDTH),
         }
     }

@@ -31,9 +31,7 @@ pub(crate) fn line(host: &Host) -> String {
     };
     let plural = if host.cpus == 1 { "" } else { "s" };
     let memory = ByteCount(host.memory_bytes);
-    let Host {
-        cpu, cpus, kernel, ..
-    } = host;
+    let Host { cpu, cpus, kernel, .. } = host;
     format!("{cpu}, {cpus} CPU{plural}, {memory}, {kernel}{under}")
 }
 
@@ -51,9 +49,7 @@ pub(crate) fn blocks(report: &HostReport) -> Vec<ReportBlock> {
         ("Speed", speeds(&report.speeds).block()),
     ];
     let parts = parts.into_iter();
-    parts
-        .filter_map(|(title, block)| section(SectionKind::Card, title, vec![block?]))
-        .collect()
+    parts.filter_map(|(title, block)| section(SectionKind::Card, title, vec![block?])).collect()
 }
 
 fn yes(is_there: bool) -> &'static str {
@@ -64,14 +60,7 @@ fn features(report: &HostReport) -> ReportTable {
     let heads = ["<", "<present", "<makes cheap"];
     let mut table = ReportTable::new("Features of the CPU that matter to TLS", heads);
     for feature in &report.features {
-        table.row(
-            [
-                feature.name.as_str(),
-                yes(feature.is_there),
-                &feature.use_for,
-            ]
-            .map(Into::into),
-        );
+        table.row([feature.name.as_str(), yes(feature.is_there), &feature.use_for].map(Into::into));
     }
     table
 }
@@ -79,10 +68,7 @@ fn features(report: &HostReport) -> ReportTable {
 fn abilities(report: &HostReport) -> Vec<ReportFact> {
     let fact = |ability: &measure::host::Ability| ReportFact {
         hint: ability.remedy.clone(),
-        ..ReportFact::new(
-            &ability.name,
-            format!("{}: {}", yes(ability.is_there), ability.why),
-        )
+        ..ReportFact::new(&ability.name, format!("{}: {}", yes(ability.is_there), ability.why))
     };
     report.abilities.iter().map(fact).collect()
 }
@@ -172,19 +158,10 @@ fn speeds(speeds: &[Speed]) -> ReportTable {
     for row in rows {
         let cells = libraries.iter().map(|library| {
             let is_it = |speed: &&Speed| speed.library == *library && operation(speed) == row;
-            Cell::from(
-                speeds
-                    .iter()
-                    .find(is_it)
-                    .map_or_else(|| NONE.to_owned(), rate),
-            )
+            Cell::from(speeds.iter().find(is_it).map_or_else(|| NONE.to_owned(), rate))
         });
         let size = row.2.map_or_else(String::new, size);
-        table.row(
-            [row.0.into(), row.1.into(), size.into()]
-                .into_iter()
-                .chain(cells),
-        );
+        table.row([row.0.into(), row.1.into(), size.into()].into_iter().chain(cells));
     }
     table
 }
@@ -228,10 +205,7 @@ mod tests {
             cache: u32::from(cpu / 4),
         };
         let found = cores(&(0..6).map(core).collect::<Vec<_>>());
-        let shown: Vec<_> = found
-            .iter()
-            .map(|fact| (&*fact.name, &*fact.text))
-            .collect();
+        let shown: Vec<_> = found.iter().map(|fact| (&*fact.name, &*fact.text)).collect();
         let first = "share a cache in socket 0, memory node 0; threads of one core: 0+1 2+3";
         assert_eq!(shown[0], ("0-3", first));
         assert_eq!(shown[1].0, "4-5");

@@ -44,10 +44,9 @@ fn logo() -> MarkupElement {
         .with("viewBox", "0 0 24 24")
         .with("aria-hidden", "true")
         .child(element("path").with("d", "M4.6 9a8.4 5.8 0 1 0 16.8 0a8.4 5.8 0 1 0-16.8 0z"))
-        .child(element("path").with(
-            "d",
-            "M6.2 12.5C3.8 14.6 3.8 17 6.2 18.2c2.6 1.3 4.6.2 7.8 2.3",
-        ))
+        .child(
+            element("path").with("d", "M6.2 12.5C3.8 14.6 3.8 17 6.2 18.2c2.6 1.3 4.6.2 7.8 2.3"),
+        )
 }
 
 /// `None` where the page does not show it.
@@ -55,24 +54,21 @@ fn block(block: &ReportBlock) -> Option<MarkupElement> {
     Some(match block {
         ReportBlock::Headline(text) => element("p").with("class", "headline").prose(text),
         ReportBlock::Paragraph(text) => element("p").with("class", "lead").prose(text),
-        ReportBlock::Cards(cards) => element("div")
-            .with("class", "numbers")
-            .children(cards.iter().map(card)),
+        ReportBlock::Cards(cards) => {
+            element("div").with("class", "numbers").children(cards.iter().map(card))
+        }
         ReportBlock::Counts(counts) => bar(*counts),
         ReportBlock::Facts(facts) => element("dl").children(facts.iter().flat_map(|fact| {
             let hint = fact.hint.iter();
-            let hint = hint.map(|hint| {
-                element("span")
-                    .with("class", "hint")
-                    .prose(&format!("; {hint}"))
-            });
+            let hint =
+                hint.map(|hint| element("span").with("class", "hint").prose(&format!("; {hint}")));
             let text = element("dd").prose(&fact.text).children(hint);
             [element("dt").text(&fact.name), text]
         })),
         ReportBlock::Items(items) => element("ul").children(items.iter().map(item)),
-        ReportBlock::Warnings(warnings) => element("ul")
-            .with("class", "warnings")
-            .children(warnings.iter().map(warning)),
+        ReportBlock::Warnings(warnings) => {
+            element("ul").with("class", "warnings").children(warnings.iter().map(warning))
+        }
         ReportBlock::Table(it) => table(it),
         ReportBlock::Figure(it) => figure(it),
         ReportBlock::Command(words) => {
@@ -100,12 +96,7 @@ fn code_line(line: &str) -> MarkupElement {
 const ITEMS_MAX: usize = 6;
 
 fn section(section: &ReportSection) -> Option<MarkupElement> {
-    let ReportSection {
-        kind,
-        title,
-        id,
-        blocks,
-    } = section;
+    let ReportSection { kind, title, id, blocks } = section;
     let is_long =
         |block: &ReportBlock| matches!(block, ReportBlock::Items(items) if items.len() > ITEMS_MAX);
     let is_folded = match kind {
@@ -136,9 +127,7 @@ fn section(section: &ReportSection) -> Option<MarkupElement> {
     let outer = outer.children((!title.is_empty()).then_some(heading));
     let button = (*kind == SectionKind::Replay).then(|| {
         let switch = element("input").with("type", "checkbox");
-        element("label")
-            .child(switch)
-            .text("Replay (uncheck and check to repeat)")
+        element("label").child(switch).text("Replay (uncheck and check to repeat)")
     });
     let outer = outer.children(button);
     Some(outer.children(blocks.iter().filter_map(block)))
@@ -163,19 +152,13 @@ fn value_or_text(cell: &Cell) -> MarkupElement {
 fn bar(counts: [usize; 3]) -> MarkupElement {
     let all = counts.iter().sum::<usize>().max(1);
     let names = ["better", "no-difference", "worse"];
-    let parts = counts
-        .into_iter()
-        .zip(names)
-        .filter(|(count, _)| *count > 0);
+    let parts = counts.into_iter().zip(names).filter(|(count, _)| *count > 0);
     let parts = parts.map(|(count, name)| {
         let part = element("span").with("class", name);
         let part = part.with("style", format!("flex-grow:{}", count as f64 / all as f64));
         identified(part, &format!("ranking-{name}"), count as f64).text(count)
     });
-    element("div")
-        .with("class", "counts")
-        .with("aria-hidden", "true")
-        .children(parts)
+    element("div").with("class", "counts").with("aria-hidden", "true").children(parts)
 }
 
 fn item(item: &ListItem) -> MarkupElement {
@@ -204,10 +187,7 @@ fn warning(warning: &ReportWarning) -> MarkupElement {
         let text = format!("Hint: {hint}");
         element("span").with("class", "hint").prose(&text)
     });
-    element("li")
-        .child(element("strong").text(about))
-        .prose(&warning.text)
-        .children(hint)
+    element("li").child(element("strong").text(about)).prose(&warning.text).children(hint)
 }
 
 /// In a box of its own that scrolls if it must.
@@ -216,10 +196,7 @@ fn table(table: &ReportTable) -> MarkupElement {
         if column.head.is_empty() {
             return element("td");
         }
-        element("th")
-            .with("class", side(column))
-            .with("scope", "col")
-            .text(&column.head)
+        element("th").with("class", side(column)).with("scope", "col").text(&column.head)
     });
     let rows = table.rows.iter().map(|row| table_row(table, row));
     let body = element("table")

@@ -44,29 +44,18 @@ pub fn document(records: &[(&str, &LoadRecord)]) -> ReportDocument {
         let figures = figures(record).into_iter();
         let figures = figures.map(|(id, chart)| (format!("{name}-{id}"), chart.into()));
         document.files.extend(figures);
-        let sheets = sheets(record).into_iter().map(|sheet| Sheet {
-            name: format!("{name}-{}", sheet.name),
-            ..sheet
-        });
-        document
-            .sheets
-            .extend(sheets.filter(|sheet| !sheet.rows.is_empty()));
+        let sheets = sheets(record)
+            .into_iter()
+            .map(|sheet| Sheet { name: format!("{name}-{}", sheet.name), ..sheet });
+        document.sheets.extend(sheets.filter(|sheet| !sheet.rows.is_empty()));
     }
-    let compared = (records.len() > 1)
-        .then(|| charts::compared(records))
-        .flatten();
-    document
-        .files
-        .extend(compared.map(|it| ("comparison".to_owned(), it.into())));
+    let compared = (records.len() > 1).then(|| charts::compared(records)).flatten();
+    document.files.extend(compared.map(|it| ("comparison".to_owned(), it.into())));
     document
 }
 
 fn sheets(record: &LoadRecord) -> [Sheet; 3] {
-    [
-        tables::second_sheet(record),
-        tables::latency_sheet(record),
-        tables::step_sheet(record),
-    ]
+    [tables::second_sheet(record), tables::latency_sheet(record), tables::step_sheet(record)]
 }
 
 /// All figures that a record has, with their names.
@@ -93,24 +82,18 @@ fn several(records: &[&LoadRecord], document: &mut ReportDocument) {
     let names = reading::names(records);
     let anchors: Vec<String> = (1..=records.len()).map(|run| format!("r{run}")).collect();
     let numbers = 1..=records.len();
-    document.links = numbers
-        .map(|run| (format!("r{run}"), format!("Run {run}")))
-        .collect();
+    document.links = numbers.map(|run| (format!("r{run}"), format!("Run {run}"))).collect();
     let warnings = records.iter().enumerate().flat_map(|(index, record)| {
         record.warnings.iter().map(move |warning| ReportWarning {
             about: format!("run {}", index + 1),
             ..ReportWarning::of(warning)
         })
     });
-    let items = names
-        .iter()
-        .zip(&anchors)
-        .enumerate()
-        .map(|(index, (name, anchor))| ListItem {
-            link: anchor.clone(),
-            head: format!("{}. {name}", index + 1),
-            parts: Vec::new(),
-        });
+    let items = names.iter().zip(&anchors).enumerate().map(|(index, (name, anchor))| ListItem {
+        link: anchor.clone(),
+        head: format!("{}. {name}", index + 1),
+        parts: Vec::new(),
+    });
     let runs = vec![
         ReportBlock::Items(items.collect()),
         ReportBlock::Table(tables::side_by_side(records)),
@@ -143,11 +126,7 @@ fn compared_percentiles(records: &[&LoadRecord], names: &[String]) -> Option<Rep
     let numbered = numbered.iter().map(String::as_str);
     let named: Vec<_> = numbered.zip(records.iter().copied()).collect();
     let figure = Figure::block("c-total", charts::compared(&named)?);
-    section(
-        SectionKind::Card,
-        "Response time by percentile",
-        vec![figure],
-    )
+    section(SectionKind::Card, "Response time by percentile", vec![figure])
 }
 
 /// Everything of a run, which is the one of that number.
@@ -155,27 +134,14 @@ fn run(record: &LoadRecord, number: usize) -> Vec<ReportBlock> {
     let prefix = format!("r{number}-");
     let table = |table: ReportTable| table.prefixed(&prefix).block();
     let card = |title: &str, blocks: Vec<Option<ReportBlock>>| {
-        section(
-            SectionKind::Card,
-            title,
-            blocks.into_iter().flatten().collect(),
-        )
+        section(SectionKind::Card, title, blocks.into_iter().flatten().collect())
     };
     /// Rows of the table of seconds: more are not read.
     const SECONDS_MAX: usize = 600;
-    let seconds = table(tables::seconds(record, SECONDS_MAX))
-        .into_iter()
-        .collect();
+    let seconds = table(tables::seconds(record, SECONDS_MAX)).into_iter().collect();
     let seconds = section(SectionKind::Details, "Seconds as a table", seconds);
-    let time = vec![
-        over_time(record, &prefix),
-        table(tables::spreads(record)),
-        seconds,
-    ];
-    let latencies = vec![
-        by_percentile(record, &prefix),
-        table(tables::latencies(record)),
-    ];
+    let time = vec![over_time(record, &prefix), table(tables::spreads(record)), seconds];
+    let latencies = vec![by_percentile(record, &prefix), table(tables::latencies(record))];
     let capacity = charts::capacity(record);
     let capacity = capacity.map(|it| Figure::block(&format!("{prefix}capacity"), it));
     let has_attempts = record.totals.attempted > 0 || !record.seconds.is_empty();
@@ -203,12 +169,7 @@ fn by_percentile(record: &LoadRecord, prefix: &str) -> Option<ReportBlock> {
     let [parts @ .., whole] = &PARTS;
     let (same, own): (Vec<&TransactionPart>, Vec<&TransactionPart>) = parts
         .iter()
-        .filter(|part| {
-            record
-                .latencies
-                .values()
-                .any(|it| !(part.of)(it).is_empty())
-        })
+        .filter(|part| record.latencies.values().any(|it| !(part.of)(it).is_empty()))
         .partition(|part| is_same(record, part, whole));
     let names: Vec<String> = same.iter().map(|part| part.name.to_owned()).collect();
     let title = match names.as_slice() {
@@ -286,11 +247,7 @@ fn course(record: &LoadRecord) -> String {
         RunEnding::Completed => "completed",
         RunEnding::Interrupted => "interrupted",
     };
-    format!(
-        "{}, {}, {end}",
-        record.target.url,
-        length(record.elapsed_ns)
-    )
+    format!("{}, {}, {end}", record.target.url, length(record.elapsed_ns))
 }
 
 /// In minutes and hours where seconds would be many.
@@ -324,11 +281,7 @@ fn cards(record: &LoadRecord, prefix: &str) -> Vec<NumberCard> {
     let share = (totals.attempted > 0).then(|| failed_share(totals));
     cards.push(NumberCard {
         name: "Failed".to_owned(),
-        value: id(
-            Cell::maybe(share),
-            Metric::ErrorRate.id(),
-            Metric::ErrorRate.of(record),
-        ),
+        value: id(Cell::maybe(share), Metric::ErrorRate.id(), Metric::ErrorRate.of(record)),
         note: vec![
             count("failed", totals.failed),
             " failed and ".into(),
@@ -343,11 +296,7 @@ fn cards(record: &LoadRecord, prefix: &str) -> Vec<NumberCard> {
     let ns = cpu_per_transaction_ns(record);
     cards.push(NumberCard {
         name: "Client's CPU per transaction".to_owned(),
-        value: id(
-            Cell::maybe(ns.map(Nanoseconds)),
-            "cpu-per-transaction-ns",
-            ns,
-        ),
+        value: id(Cell::maybe(ns.map(Nanoseconds)), "cpu-per-transaction-ns", ns),
         note: vec![client_load(record).unwrap_or_default().into()],
         is_bad: false,
     });
@@ -395,20 +344,12 @@ fn resumption_card(
         let comma = if note.is_empty() { "" } else { ", " };
         let number = Cell::from(RoundedCount(count as f64));
         note.push(comma.into());
-        note.push(id(
-            number,
-            &format!("handshakes-{}", kind.name()),
-            Some(count as f64),
-        ));
+        note.push(id(number, &format!("handshakes-{}", kind.name()), Some(count as f64)));
         note.push(format!(" {}", kind.name()).into());
     }
     NumberCard {
         name: "Handshakes resumed".to_owned(),
-        value: id(
-            share.into(),
-            "resumed-share",
-            Some(share.part as f64 / share.whole as f64),
-        ),
+        value: id(share.into(), "resumed-share", Some(share.part as f64 / share.whole as f64)),
         note,
         is_bad: false,
     }
@@ -435,31 +376,18 @@ fn how(record: &LoadRecord) -> Vec<ReportBlock> {
         ReportFact::new("started", &record.started),
         ReportFact::new(
             "host",
-            format!(
-                "{}; load average {:.2}",
-                host::line(&record.host),
-                record.host.load_average
-            ),
+            format!("{}; load average {:.2}", host::line(&record.host), record.host.load_average),
         ),
-        ReportFact::new(
-            "tool",
-            format!("{} {} with {}", tool.name, tool.version, tool.tls),
-        ),
+        ReportFact::new("tool", format!("{} {} with {}", tool.name, tool.version, tool.tls)),
     ];
     facts.retain(|fact| !fact.text.is_empty());
     let mut settings = ReportTable::new("Every setting, given or by default", ["<", "<"]);
     for (name, value) in reading::rows(&record.plan) {
         settings.row([name.into(), value.into()]);
     }
-    let settings = section(
-        SectionKind::Details,
-        "All settings",
-        settings.block().into_iter().collect(),
-    );
-    let blocks = [
-        ReportBlock::Facts(facts),
-        ReportBlock::Command(record.command.clone()),
-    ];
+    let settings =
+        section(SectionKind::Details, "All settings", settings.block().into_iter().collect());
+    let blocks = [ReportBlock::Facts(facts), ReportBlock::Command(record.command.clone())];
     blocks.into_iter().chain(settings).collect()
 }
 
@@ -481,10 +409,7 @@ fn resumption(record: &LoadRecord) -> String {
     if share.whole == 0 {
         return String::new();
     }
-    let (part, whole) = (
-        RoundedCount(share.part as f64),
-        RoundedCount(share.whole as f64),
-    );
+    let (part, whole) = (RoundedCount(share.part as f64), RoundedCount(share.whole as f64));
     let mut text = format!("{share} of handshakes, {part} of {whole}");
     for (kind, count) in kinds(record).filter(|(kind, _)| kind.is_resumption()) {
         text += &format!(", {} by {}", RoundedCount(count as f64), kind.name());
@@ -519,11 +444,7 @@ fn client(record: &LoadRecord) -> String {
     let cpu = cpu_per_transaction_ns(record);
     let cpu = cpu.map(|ns| format!("{} of CPU per transaction", Nanoseconds(ns)));
     let memory = ByteCount(record.client.resident_bytes_max);
-    let parts = [
-        cpu,
-        client_load(record),
-        Some(format!("{memory} of memory at most")),
-    ];
+    let parts = [cpu, client_load(record), Some(format!("{memory} of memory at most"))];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 

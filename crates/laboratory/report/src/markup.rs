@@ -25,11 +25,7 @@ const VOID: [&str; 4] = ["br", "input", "link", "meta"];
 const SHAPES: [&str; 4] = ["circle", "line", "path", "rect"];
 
 pub(crate) fn element(name: &'static str) -> MarkupElement {
-    MarkupElement {
-        name,
-        attributes: Vec::new(),
-        children: Vec::new(),
-    }
+    MarkupElement { name, attributes: Vec::new(), children: Vec::new() }
 }
 
 impl MarkupElement {
@@ -66,8 +62,7 @@ impl MarkupElement {
     }
 
     pub(crate) fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
-        self.children
-            .extend(children.into_iter().map(MarkupNode::Element));
+        self.children.extend(children.into_iter().map(MarkupNode::Element));
         self
     }
 
@@ -128,28 +123,20 @@ mod tests {
 
     #[test]
     fn code_stands_between_backticks() {
-        let text = element("p")
-            .prose("more `--threads`, or <less>")
-            .to_string();
+        let text = element("p").prose("more `--threads`, or <less>").to_string();
         assert_eq!(text, "<p>more <code>--threads</code>, or &lt;less&gt;</p>");
     }
 
     #[test]
     fn foreign_text_stays_text() {
-        let link = element("a")
-            .with("title", "\" onclick='x'")
-            .text("</a><script>");
+        let link = element("a").with("title", "\" onclick='x'").text("</a><script>");
         let wanted = "<a title=\"&quot; onclick=&#39;x&#39;\">&lt;/a&gt;&lt;script&gt;</a>";
         assert_eq!(link.to_string(), wanted);
     }
 
     #[test]
     fn each_element_ends_as_it_must() {
-        let inner = [
-            element("br"),
-            element("td"),
-            element("path").with("d", "M0 0"),
-        ];
+        let inner = [element("br"), element("td"), element("path").with("d", "M0 0")];
         let row = element("tr").children(inner);
         assert_eq!(row.to_string(), "<tr><br><td></td><path d=\"M0 0\"/></tr>");
     }

@@ -20,11 +20,7 @@ pub fn document(report: &ProbeReport) -> ReportDocument {
     // One that was left alone has findings as well.
     let nodes = report.nodes.iter().filter(|node| !spoken(node).is_empty());
     blocks.extend(nodes.map(|node| self::node(node, report.at_s)));
-    ReportDocument {
-        title: format!("TLS of {hosts}"),
-        blocks,
-        ..ReportDocument::default()
-    }
+    ReportDocument { title: format!("TLS of {hosts}"), blocks, ..ReportDocument::default() }
 }
 
 /// Many sites, a row each, and what is to be said of each.
@@ -45,10 +41,8 @@ pub fn survey(reports: &[ProbeReport]) -> ReportDocument {
     for report in reports {
         table.row(survey_row(report));
     }
-    let mut blocks = vec![ReportBlock::Headline(format!(
-        "TLS of {}",
-        counted(reports.len(), "site")
-    ))];
+    let mut blocks =
+        vec![ReportBlock::Headline(format!("TLS of {}", counted(reports.len(), "site")))];
     blocks.extend(table.block().map(|table| {
         let block: ReportBlock = ReportSection::new(SectionKind::Card, "Sites", vec![table]).into();
         block
@@ -59,11 +53,7 @@ pub fn survey(reports: &[ProbeReport]) -> ReportDocument {
         blocks.push(ReportSection::new(SectionKind::Card, site, vec![of_site]).into());
     }
     blocks.extend(meanings(reports));
-    ReportDocument {
-        title: "A survey of TLS".to_owned(),
-        blocks,
-        ..ReportDocument::default()
-    }
+    ReportDocument { title: "A survey of TLS".to_owned(), blocks, ..ReportDocument::default() }
 }
 
 fn survey_row(report: &ProbeReport) -> Vec<Cell> {
@@ -91,9 +81,8 @@ fn survey_row(report: &ProbeReport) -> Vec<Cell> {
     ];
     row.extend(Resumes::ALL.map(|kind| {
         let all = report.resumption.iter().filter(|one| one.kind == kind);
-        let (resumed, offered) = all.fold((0, 0), |(resumed, offered), one| {
-            (resumed + one.resumed, offered + one.offered)
-        });
+        let (resumed, offered) = all
+            .fold((0, 0), |(resumed, offered), one| (resumed + one.resumed, offered + one.offered));
         ratio(resumed, offered)
     }));
     row.push(staple.map_or("no", |staple| &staple.status).to_owned());
@@ -102,11 +91,7 @@ fn survey_row(report: &ProbeReport) -> Vec<Cell> {
 }
 
 fn ratio(resumed: u32, offered: u32) -> String {
-    if offered == 0 {
-        "no".to_owned()
-    } else {
-        format!("{resumed}/{offered}")
-    }
+    if offered == 0 { "no".to_owned() } else { format!("{resumed}/{offered}") }
 }
 
 /// How many points of that level were found.
@@ -142,9 +127,7 @@ fn counted(number: usize, thing: &str) -> String {
 fn verdicts(verdicts: &[PointVerdict], addresses: usize) -> Vec<ReportBlock> {
     let same_point = |one: &PointVerdict, other: &PointVerdict| one.point == other.point;
     let of_point = |all: &[PointVerdict]| -> Option<ReportBlock> {
-        let seen = all
-            .iter()
-            .map(|one| ReportFact::new("seen", seen(one, addresses)));
+        let seen = all.iter().map(|one| ReportFact::new("seen", seen(one, addresses)));
         Some(card(all.first()?, seen.collect()))
     };
     verdicts.chunk_by(same_point).filter_map(of_point).collect()
@@ -154,12 +137,7 @@ fn card(verdict: &PointVerdict, mut facts: Vec<ReportFact>) -> ReportBlock {
     facts.push(ReportFact::new("why", &verdict.why));
     let advice = verdict.advice.iter();
     facts.extend(advice.map(|(program, setting)| ReportFact::new(program, setting)));
-    ReportSection::new(
-        SectionKind::Card,
-        title(verdict),
-        vec![ReportBlock::Facts(facts)],
-    )
-    .into()
+    ReportSection::new(SectionKind::Card, title(verdict), vec![ReportBlock::Facts(facts)]).into()
 }
 
 fn title(verdict: &PointVerdict) -> String {
@@ -201,11 +179,7 @@ fn grids(report: &ProbeReport) -> Option<ReportBlock> {
     let is_wide = places.len() > 2;
     let mut heads = vec!["<kind".to_owned(), "<session from".to_owned()];
     heads.extend(places.iter().map(|place| {
-        if is_wide {
-            format!("at {}", place + 1)
-        } else {
-            format!("<at {}", address(place))
-        }
+        if is_wide { format!("at {}", place + 1) } else { format!("<at {}", address(place)) }
     }));
     let mut table = ReportTable::new("Resumed of offered", heads);
     for kind in Resumes::ALL {
@@ -225,11 +199,7 @@ fn grids(report: &ProbeReport) -> Option<ReportBlock> {
                     },
                 }
             };
-            let number = if is_wide {
-                format!("{} = ", from + 1)
-            } else {
-                String::new()
-            };
+            let number = if is_wide { format!("{} = ", from + 1) } else { String::new() };
             let mut row = vec![kind.name().to_owned(), format!("{number}{}", address(from))];
             row.extend(places.iter().map(cell));
             table.row(row.into_iter().map(Cell::from));
@@ -274,10 +244,7 @@ fn facts(node: &NodeReport) -> Vec<ReportFact> {
         }
     }
     for version in node.versions.iter().filter(|version| !version.spoken) {
-        facts.push(ReportFact::new(
-            &version.name,
-            format!("no: {}", version.answer),
-        ));
+        facts.push(ReportFact::new(&version.name, format!("no: {}", version.answer)));
     }
     facts.extend(of_old_versions(node));
     if let Some(name) = &node.unknown_name {
@@ -285,17 +252,8 @@ fn facts(node: &NodeReport) -> Vec<ReportFact> {
     }
     facts.extend(client_certificate(node));
     if let Some(exchange) = &node.exchange {
-        let records: Vec<String> = exchange
-            .records
-            .iter()
-            .take(8)
-            .map(u32::to_string)
-            .collect();
-        let reply = if exchange.reply.is_empty() {
-            "none"
-        } else {
-            &exchange.reply
-        };
+        let records: Vec<String> = exchange.records.iter().take(8).map(u32::to_string).collect();
+        let reply = if exchange.reply.is_empty() { "none" } else { &exchange.reply };
         let end = match exchange.end {
             measure::probe::End::CloseNotify => "close_notify",
             measure::probe::End::Truncated => "the end of TCP alone",
@@ -367,11 +325,7 @@ fn negotiated(client: &ClientReport) -> String {
     parts.extend([&client.signature, &client.alpn]);
     parts.retain(|part| !part.is_empty());
     let parts: Vec<&str> = parts.into_iter().map(String::as_str).collect();
-    let retry = if client.hello_retry {
-        " (after a HelloRetryRequest)"
-    } else {
-        ""
-    };
+    let retry = if client.hello_retry { " (after a HelloRetryRequest)" } else { "" };
     format!("{}{retry}", parts.join(", "))
 }
 
@@ -388,11 +342,7 @@ fn of_certificate(one: &CertificateReport, now_s: u64) -> Vec<ReportFact> {
         ChainState::Broken => "cannot be verified",
         ChainState::Unchecked => "not compared with any roots",
     };
-    let ordered = if one.chain_ordered {
-        ""
-    } else {
-        ", not in order"
-    };
+    let ordered = if one.chain_ordered { "" } else { ", not in order" };
     let expires = match one.not_after_s.checked_sub(now_s) {
         Some(left) => format!("in {}", counted((left / DAY_S) as usize, "day")),
         None => "it has expired".to_owned(),
@@ -409,10 +359,7 @@ fn of_certificate(one: &CertificateReport, now_s: u64) -> Vec<ReportFact> {
         ReportFact::new("key", &one.key),
         ReportFact::new("signed by", format!("{}, {}", one.issuer, one.signature)),
         ReportFact::new("names", one.names.join(", ")),
-        ReportFact::new(
-            "chain",
-            format!("{}: {chain}{ordered}", one.chain.join(" < ")),
-        ),
+        ReportFact::new("chain", format!("{}: {chain}{ordered}", one.chain.join(" < "))),
         ReportFact::new("expires", expires),
         ReportFact::new("staple", staple),
         ReportFact::new("SHA-256", &one.fingerprint),
@@ -420,14 +367,7 @@ fn of_certificate(one: &CertificateReport, now_s: u64) -> Vec<ReportFact> {
 }
 
 fn tickets(node: &NodeReport) -> ReportTable {
-    let heads = [
-        "<kind",
-        "given",
-        "lifetime",
-        "bytes",
-        "<single use",
-        "<early data",
-    ];
+    let heads = ["<kind", "given", "lifetime", "bytes", "<single use", "<early data"];
     let mut table = ReportTable::new("What is given to resume with", heads);
     let yes = |is: Option<bool>| match is {
         Some(true) => "yes",

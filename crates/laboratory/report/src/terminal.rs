@@ -47,10 +47,9 @@ impl Look {
             ReportBlock::Paragraph(text) => self.wrapped(text) + "\n",
             ReportBlock::Facts(facts) => self.facts(facts),
             ReportBlock::Items(items) => items.iter().map(|item| self.item(item)).collect(),
-            ReportBlock::Warnings(warnings) => warnings
-                .iter()
-                .map(|warning| self.warning(warning))
-                .collect(),
+            ReportBlock::Warnings(warnings) => {
+                warnings.iter().map(|warning| self.warning(warning)).collect()
+            }
             ReportBlock::Table(table) => self.titled_table(title, table),
             ReportBlock::Command(words) => {
                 let lines = command_lines(words, self.width.saturating_sub(FACT_WIDTH));
@@ -91,9 +90,7 @@ impl Look {
             return String::new();
         }
         let lines = wrap(&sanitized(text), self.width).into_iter();
-        lines
-            .map(|line| self.paint(Ink::Strong, &line) + "\n")
-            .collect()
+        lines.map(|line| self.paint(Ink::Strong, &line) + "\n").collect()
     }
 
     fn warning(self, warning: &ReportWarning) -> String {
@@ -217,10 +214,7 @@ impl Look {
 
     fn lines(self, table: &ReportTable, widths: &[usize], cells: &[String]) -> Vec<String> {
         let last = table.columns.len().saturating_sub(1);
-        let has_groups = table
-            .rows
-            .iter()
-            .any(|row| matches!(row, TableRow::Head(_)));
+        let has_groups = table.rows.iter().any(|row| matches!(row, TableRow::Head(_)));
         let mut line = GAP.repeat(1 + usize::from(has_groups));
         let mut wrapped = Vec::new();
         for (index, column) in table.columns.iter().enumerate() {
@@ -305,10 +299,7 @@ fn is_unit(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    const PLAIN: Look = Look {
-        width: 24,
-        colour: false,
-    };
+    const PLAIN: Look = Look { width: 24, colour: false };
 
     #[test]
     fn columns_are_aligned_and_the_last_is_wrapped() {
@@ -328,10 +319,7 @@ mod tests {
         let mut table = ReportTable::new("", ["<", "count"]);
         table.row(["session-id", "5"].map(Into::into));
         let rows = "  session-id      5\n";
-        assert_eq!(
-            PLAIN.table("Failures", &table),
-            format!("Failures      count\n{rows}")
-        );
+        assert_eq!(PLAIN.table("Failures", &table), format!("Failures      count\n{rows}"));
         let long = "A longer title";
         let wanted = format!("{long}\n              count\n{rows}");
         assert_eq!(PLAIN.table(long, &table), wanted);
@@ -349,19 +337,13 @@ mod tests {
 
     #[test]
     fn numbers_keep_their_units() {
-        assert_eq!(
-            wrap("it took 12 ms, all in all", 11),
-            ["it took", "12 ms, all", "in all"]
-        );
+        assert_eq!(wrap("it took 12 ms, all in all", 11), ["it took", "12 ms, all", "in all"]);
         assert_eq!(wrap("", 11), [""]);
     }
 
     #[test]
     fn colours_are_outside_of_the_alignment() {
-        let look = Look {
-            colour: true,
-            ..PLAIN
-        };
+        let look = Look { colour: true, ..PLAIN };
         let facts = [ReportFact::new("host", "cpu")];
         assert_eq!(look.facts(&facts), "\u{1b}[2mhost\u{1b}[0m        cpu\n");
         assert_eq!(PLAIN.facts(&facts), "host        cpu\n");

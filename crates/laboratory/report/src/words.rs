@@ -21,10 +21,7 @@ pub(crate) fn listed(names: &[String]) -> String {
 
 /// The parts that are not empty, with a separator between them.
 pub(crate) fn joined<S: AsRef<str>>(parts: &[S], separator: &str) -> String {
-    let filled = parts
-        .iter()
-        .map(AsRef::as_ref)
-        .filter(|part| !part.is_empty());
+    let filled = parts.iter().map(AsRef::as_ref).filter(|part| !part.is_empty());
     filled.collect::<Vec<_>>().join(separator)
 }
 
@@ -32,11 +29,7 @@ pub(crate) fn joined<S: AsRef<str>>(parts: &[S], separator: &str) -> String {
 /// hyphens.
 pub(crate) fn id_part(text: &str) -> String {
     let letter = |c: char| {
-        if c.is_ascii_alphanumeric() {
-            c.to_ascii_lowercase()
-        } else {
-            '-'
-        }
+        if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }
     };
     let text: String = text.chars().map(letter).collect();
     joined(&text.split('-').collect::<Vec<_>>(), "-")
@@ -44,9 +37,8 @@ pub(crate) fn id_part(text: &str) -> String {
 
 /// Without a line break between a number and its unit.
 pub(crate) fn with_units_held(text: &str) -> String {
-    const UNITS: [&str; 12] = [
-        "%", "ns", "µs", "ms", "s", "min", "h", "B", "KiB", "MiB", "GiB", "TiB",
-    ];
+    const UNITS: [&str; 12] =
+        ["%", "ns", "µs", "ms", "s", "min", "h", "B", "KiB", "MiB", "GiB", "TiB"];
     let is_unit = |rest: &str| {
         let end = rest.find(|c: char| !c.is_alphabetic() && c != '%');
         UNITS.contains(&&rest[..end.unwrap_or(rest.len())])
@@ -166,16 +158,10 @@ mod sanitize_tests {
 
     #[test]
     fn terminals_get_no_control_characters() {
-        assert_eq!(
-            sanitized("a\x1b[2Jb\x07\u{9b}"),
-            "a\u{fffd}[2Jb\u{fffd}\u{fffd}"
-        );
+        assert_eq!(sanitized("a\x1b[2Jb\x07\u{9b}"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}");
         assert_eq!(sanitized("line\nfeed\ttab"), "line feed tab");
         assert_eq!(sanitized("exe\u{202e}gnp"), "exe\u{fffd}gnp");
-        assert_eq!(
-            sanitized("a\u{2028}\u{200f}\u{e0041}"),
-            "a\u{fffd}\u{fffd}\u{fffd}"
-        );
+        assert_eq!(sanitized("a\u{2028}\u{200f}\u{e0041}"), "a\u{fffd}\u{fffd}\u{fffd}");
         assert_eq!(sanitized("grüße, 世界"), "grüße, 世界");
     }
 }

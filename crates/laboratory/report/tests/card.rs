@@ -55,21 +55,11 @@ fn a_card_has_the_claim_the_host_and_the_command() {
 fn what_the_record_does_not_bear_is_refused() {
     let all = whole();
     refuses(&all, "implementations", "", "haproxy-tcp (it is better)");
-    refuses(
-        &all,
-        "implementations",
-        "",
-        "nginx-stream (no significant difference)",
-    );
+    refuses(&all, "implementations", "", "nginx-stream (no significant difference)");
     let some = without(&["haproxy-tcp", "nginx-stream", "hitch"]);
     let mut two_rounds = some.clone();
     two_rounds.measurements.retain(|it| it.repeat < 2);
-    refuses(
-        &two_rounds,
-        "implementations",
-        "",
-        "stunnel (too few rounds)",
-    );
+    refuses(&two_rounds, "implementations", "", "stunnel (too few rounds)");
     let mut stopped = some;
     stopped.ended = None;
     refuses(&stopped, "implementations", "", "stopped before its end");
@@ -80,31 +70,16 @@ fn what_the_record_does_not_bear_is_refused() {
 #[test]
 fn a_card_is_of_one_scenario_and_context() {
     let all = whole();
-    refuses(
-        &all,
-        "",
-        "",
-        "choose by --scenario; the record has: implementations",
-    );
+    refuses(&all, "", "", "choose by --scenario; the record has: implementations");
     refuses(&all, "keys", "", "no scenario `keys`");
-    refuses(
-        &all,
-        "ciphers",
-        "",
-        "choose by --context; the record has: AES-128-GCM",
-    );
+    refuses(&all, "ciphers", "", "choose by --context; the record has: AES-128-GCM");
     refuses(&all, "ciphers", "DES", "no context `DES`");
 }
 
 #[test]
 fn what_a_record_says_is_text() {
     let hostile = experiments::hostile();
-    let names: Vec<String> = hostile
-        .plan
-        .scenarios
-        .iter()
-        .map(|it| it.name.clone())
-        .collect();
+    let names: Vec<String> = hostile.plan.scenarios.iter().map(|it| it.name.clone()).collect();
     for name in names {
         let shown = of(&hostile, &name, "").unwrap_or_default();
         assert!(!shown.contains("<script"), "{shown}");

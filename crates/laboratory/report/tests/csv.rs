@@ -35,10 +35,7 @@ fn a_row_a_second() {
     let csv = sheet(&record, "seconds");
     let rows = rows(&csv);
     assert_eq!(rows.len(), 40);
-    let sum: u64 = rows
-        .iter()
-        .map(|row| field(row, "failed").parse::<u64>().unwrap())
-        .sum();
+    let sum: u64 = rows.iter().map(|row| field(row, "failed").parse::<u64>().unwrap()).sum();
     assert_eq!(sum, record.totals.failed);
     // Nothing succeeded then, so there is no time.
     assert_eq!(field(&rows[17], "succeeded"), "0");
@@ -51,23 +48,13 @@ fn a_row_a_kind_and_part() {
     let record = made::keep_alive();
     let csv = sheet(&record, "latencies");
     let rows = rows(&csv);
-    let names: Vec<String> = rows
-        .iter()
-        .map(|row| format!("{} {}", field(row, "kind"), field(row, "part")))
-        .collect();
-    let wanted = [
-        "full handshake",
-        "full first-byte",
-        "full total",
-        "kept first-byte",
-        "kept total",
-    ];
+    let names: Vec<String> =
+        rows.iter().map(|row| format!("{} {}", field(row, "kind"), field(row, "part"))).collect();
+    let wanted =
+        ["full handshake", "full first-byte", "full total", "kept first-byte", "kept total"];
     assert_eq!(names, wanted);
     let total = &record.latencies[&Kind::Kept].total;
-    assert_eq!(
-        field(&rows[4], "p99.9_ns"),
-        total.quantile_ns(0.999).to_string()
-    );
+    assert_eq!(field(&rows[4], "p99.9_ns"), total.quantile_ns(0.999).to_string());
     assert_eq!(field(&rows[4], "count"), total.count().to_string());
 }
 

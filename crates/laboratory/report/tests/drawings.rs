@@ -63,25 +63,14 @@ fn seconds_stand_at_their_middles_and_rates_between_their_ticks() {
     let line = &svg[svg.find("class=\"line teal\" d=\"M").unwrap()..];
     // The first is the legend's sample.
     let line = &line[line[10..].find("class=\"line teal\"").unwrap() + 10..];
-    let data = line
-        .split_once("d=\"")
-        .unwrap()
-        .1
-        .split_once('"')
-        .unwrap()
-        .0;
+    let data = line.split_once("d=\"").unwrap().1.split_once('"').unwrap().0;
     let corners = corners(data);
     assert_eq!(corners.len(), 4);
     for ((x, y), (at, count)) in
-        corners
-            .iter()
-            .zip([(0.5, 1.0), (1.5, 2.0), (2.5, 4.0), (3.5, 3.0)])
+        corners.iter().zip([(0.5, 1.0), (1.5, 2.0), (2.5, 4.0), (3.5, 3.0)])
     {
         assert!((x - (left + (right - left) * at / 4.0)).abs() < 0.11, "{x}");
-        assert!(
-            (y - (zero + (top - zero) * count / 4.0)).abs() < 0.11,
-            "{y}"
-        );
+        assert!((y - (zero + (top - zero) * count / 4.0)).abs() < 0.11, "{y}");
     }
     // The greatest stands at the top of the plot.
     assert_eq!(corners[2], (257.9, 42.0));
@@ -117,15 +106,8 @@ fn read_offs_are_marked_at_their_steps() {
     let record = made::ramp();
     let read = record.capacity.as_ref().unwrap().read_offs;
     let svg = svg(&record, "capacity");
-    assert_eq!(
-        svg.matches("data-callout=").count(),
-        2,
-        "three of four are the same step"
-    );
-    assert!(svg.contains(&format!(
-        "few errors: {:.0}/s",
-        read.few_errors_per_s.unwrap()
-    )));
+    assert_eq!(svg.matches("data-callout=").count(), 2, "three of four are the same step");
+    assert!(svg.contains(&format!("few errors: {:.0}/s", read.few_errors_per_s.unwrap())));
     assert!(svg.contains("limit 100 ms"));
     let y = number(&svg, "data-callout=\"few errors", "cy");
     let peak = number(&svg, "data-callout=\"&lt; 100 ms, &lt; 500 ms, peak", "cy");
@@ -154,10 +136,7 @@ fn documents_stand_alone_in_dark_and_light() {
 fn lines_differ_without_colour() {
     let record = made::one_second();
     let figures = made::report(&[(); 5].map(|()| record.clone())).figures();
-    let (_, svg) = figures
-        .iter()
-        .find(|(name, _)| name == "comparison")
-        .unwrap();
+    let (_, svg) = figures.iter().find(|(name, _)| name == "comparison").unwrap();
     let dashes: Vec<&str> = svg
         .match_indices("class=\"line ")
         .map(|(start, _)| {
@@ -179,8 +158,5 @@ fn what_ends_after_the_load_is_no_part_of_its_rate() {
     ended.elapsed_ns = whole.elapsed_ns;
     ended.seconds[4].attempted = 0;
     let line = |record: &LoadRecord| attribute(&svg(record, "time"), "class=\"line teal\"", "d");
-    assert_eq!(
-        line(&ended).matches('L').count(),
-        line(&whole).matches('L').count()
-    );
+    assert_eq!(line(&ended).matches('L').count(), line(&whole).matches('L').count());
 }

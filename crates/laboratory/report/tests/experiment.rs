@@ -54,10 +54,7 @@ fn a_record_that_was_joined_to_itself_counts_once() {
     let joined = Experiment::parse(&experiments::STORED.repeat(2)).unwrap();
     let shown = shown(&joined);
     has(&shown, "143 of 150 measurements, 7 failed; 143");
-    let once = Experiment {
-        duplicates: 0,
-        ..joined
-    };
+    let once = Experiment { duplicates: 0, ..joined };
     assert_eq!(once, whole());
 }
 
@@ -80,9 +77,7 @@ fn one_round_proves_nothing() {
 #[test]
 fn two_rounds_establish_no_equality() {
     let mut experiment = whole();
-    experiment
-        .measurements
-        .retain(|measurement| measurement.repeat < 2);
+    experiment.measurements.retain(|measurement| measurement.repeat < 2);
     let text = of(&experiment).text(80, false);
     begins(&text, "Nothing is ranked: every comparison (27)");
     assert!(!text.contains("≈ 1."), "{text}");
@@ -109,11 +104,7 @@ fn shown(experiment: &Experiment) -> String {
 fn no_errors_against_some_are_shown_in_points() {
     let mut experiment = only("ciphers", |measurement| {
         let is_ours = measurement.configuration.contains("lariat");
-        let failed = if is_ours {
-            0
-        } else {
-            400 + u64::from(measurement.repeat)
-        };
+        let failed = if is_ours { 0 } else { 400 + u64::from(measurement.repeat) };
         measurement.counts.attempted = 1000;
         measurement.counts.failed = failed;
         measurement.counts.succeeded = 1000 - failed;
@@ -130,9 +121,7 @@ fn no_errors_against_some_are_shown_in_points() {
 #[test]
 fn one_comparison_has_one_target() {
     let mut one = only("implementations", |_| {});
-    one.plan
-        .targets
-        .retain(|it| ["lariat", "stunnel"].contains(&it.name.as_str()));
+    one.plan.targets.retain(|it| ["lariat", "stunnel"].contains(&it.name.as_str()));
     begins(
         &shown(&one),
         "No target is better than lariat in any of 1 comparisons; a target is worse in 1. A",
@@ -141,26 +130,16 @@ fn one_comparison_has_one_target() {
 
 #[test]
 fn rates_of_idle_servers_are_not_counted() {
-    let idle = only("connections", |measurement| {
-        measurement.noise.server_busy = 0.84
-    });
+    let idle = only("connections", |measurement| measurement.noise.server_busy = 0.84);
     let text = shown(&idle);
-    begins(
-        &text,
-        "Nothing is ranked: every comparison (4) is of a metric",
-    );
+    begins(&text, "Nothing is ranked: every comparison (4) is of a metric");
     has(&text, "○ 1.12×");
     has(&text, "○ closed loads in which");
     // CPU time is the server's own.
     let cpu = "Further metrics: better connections, server CPU per request";
     has(&text, cpu);
-    let busy = only("connections", |measurement| {
-        measurement.noise.server_busy = 0.86
-    });
-    assert!(
-        shown(&busy).starts_with("Targets are better than lariat in 4 of 4"),
-        "{text}"
-    );
+    let busy = only("connections", |measurement| measurement.noise.server_busy = 0.86);
+    assert!(shown(&busy).starts_with("Targets are better than lariat in 4 of 4"), "{text}");
 }
 
 #[test]
@@ -186,10 +165,7 @@ fn rounds_with_other_work_are_omitted() {
     });
     let text = shown(&noisy);
     has(&text, "Not judged, with fewer than 3 rounds: 3");
-    has(
-        &text,
-        "3 of 30 measurements are omitted from all comparisons",
-    );
+    has(&text, "3 of 30 measurements are omitted from all comparisons");
     has(&text, "? 0.90×");
     let all = only("ciphers", |measurement| measurement.noise.foreign = 0.21);
     let text = shown(&all);
@@ -206,10 +182,7 @@ fn targets_that_relay_nothing_are_not_ranked() {
     }
     let text = shown(&experiment);
     has(&text, "haproxy-tcp answers itself, and relays nothing");
-    assert!(
-        !text.contains("▲") || text.find('▲') > text.find("signs"),
-        "{text}"
-    );
+    assert!(!text.contains("▲") || text.find('▲') > text.find("signs"), "{text}");
     has(&text, "0.90× (0.88 to 0.92)");
 }
 
@@ -251,24 +224,15 @@ fn every_page_is_whole_and_needs_nothing_else() {
         ("whole", of(&whole).html()),
         ("unmeasured", of(&experiments::unmeasured()).html()),
         ("hostile", of(&hostile).html()),
-        (
-            "two",
-            document(&[("a", &whole), ("b", &experiments::elsewhere())]).html(),
-        ),
+        ("two", document(&[("a", &whole), ("b", &experiments::elsewhere())]).html()),
         ("none", document(&[]).html()),
-        (
-            "compared",
-            compared(("a", &whole), ("<b>", &hostile)).html(),
-        ),
+        ("compared", compared(("a", &whole), ("<b>", &hostile)).html()),
     ];
     for (name, page) in pages {
         assert_whole(name, &page);
         assert_numbers(name, &page);
         assert!(!page.contains("<script"), "{name}");
-        assert!(
-            !page.contains(|c: char| c.is_control() && c != '\n'),
-            "{name}"
-        );
+        assert!(!page.contains(|c: char| c.is_control() && c != '\n'), "{name}");
         assert!(!page.contains('\u{202e}'), "{name}");
     }
 }
@@ -309,10 +273,7 @@ fn the_page_has_the_record_s_numbers() {
     let shown = value(&page, "e1-implementations-stunnel-server-cpu-ratio");
     assert!((shown - ratio).abs() < 1e-12, "{shown} {ratio}");
     ours.sort_by(f64::total_cmp);
-    assert_eq!(
-        value(&page, "e1-implementations-lariat-server-cpu"),
-        ours[1]
-    );
+    assert_eq!(value(&page, "e1-implementations-lariat-server-cpu"), ours[1]);
 }
 
 #[test]
@@ -332,9 +293,7 @@ fn a_page_begins_with_where_a_target_is_better() {
     ];
     let mut rest = body;
     for words in order {
-        let (before, after) = rest
-            .split_once(words)
-            .unwrap_or_else(|| panic!("no {words}"));
+        let (before, after) = rest.split_once(words).unwrap_or_else(|| panic!("no {words}"));
         assert!(!before.contains("<b>plain</b>"));
         rest = after;
     }
@@ -393,18 +352,11 @@ fn figures_fit_what_was_varied() {
     let bars = svg("implementations-server-cpu");
     assert_eq!(bars.matches("class=\"bar ").count(), 5, "hitch has none");
     assert!(bars.contains("missing: `hitch` is not installed"));
-    assert_eq!(
-        svg("ciphers-server-cpu").matches("class=\"bar ").count(),
-        10
-    );
+    assert_eq!(svg("ciphers-server-cpu").matches("class=\"bar ").count(), 10);
     let lines = svg("object-sizes-rate");
     assert!(!lines.contains("class=\"bar ") && lines.contains(">64 KiB</text>"));
     assert!(svg("ramp-course-lariat").contains("attempted"));
-    assert!(
-        !figures
-            .iter()
-            .any(|(file, _)| file.contains("course-plain"))
-    );
+    assert!(!figures.iter().any(|(file, _)| file.contains("course-plain")));
 }
 
 #[test]
@@ -426,10 +378,7 @@ fn sheets_have_a_row_a_figure() {
     let columns = configurations.lines().next().unwrap().split(',').count();
     let row = configurations.lines().nth(1).unwrap();
     assert_eq!(row.split(',').count(), columns, "{row}");
-    assert!(
-        row.starts_with("implementations,target=lariat,lariat,,server-cpu,3,"),
-        "{row}"
-    );
+    assert!(row.starts_with("implementations,target=lariat,lariat,,server-cpu,3,"), "{row}");
     assert!(configurations.contains(",better,\n") && configurations.contains(",worse,\n"));
     assert!(rows(measurements) > experiment.measurements.len());
 }

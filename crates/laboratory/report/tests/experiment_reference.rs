@@ -14,8 +14,7 @@ const NO_FIELDS: [&str; 5] = ["suite", "size", "connections", "resumption", "ktl
 /// The names of all fields, and all values of `event`, `kind` and `metrics`.
 fn names(line: &str) -> BTreeSet<&str> {
     let ends = line.match_indices("\":").map(|(end, _)| &line[..end]);
-    ends.map(|before| &before[before.rfind('"').unwrap() + 1..])
-        .collect()
+    ends.map(|before| &before[before.rfind('"').unwrap() + 1..]).collect()
 }
 
 fn is_described(word: &str) -> bool {
@@ -28,10 +27,7 @@ fn every_field_is_described() {
     let lines = experiments::STORED.lines();
     let fields: BTreeSet<&str> = lines.flat_map(names).collect();
     assert!(fields.len() > 100, "{}", fields.len());
-    for field in fields
-        .into_iter()
-        .filter(|field| !NO_FIELDS.contains(field))
-    {
+    for field in fields.into_iter().filter(|field| !NO_FIELDS.contains(field)) {
         assert!(is_described(field), "{field}");
     }
 }
@@ -51,14 +47,8 @@ fn every_number_of_a_page_is_described() {
     let page = report::experiment::document(&[("run", &experiments::whole())]).html();
     let (_, described) = PAGE.split_once("## Numbers of a page").unwrap();
     let ids = [
-        (
-            "e1-SCENARIO-TARGET-METRIC",
-            "e1-implementations-lariat-server-cpu",
-        ),
-        (
-            "e1-SCENARIO-VALUE-TARGET-METRIC",
-            "e1-ciphers-chacha20-lariat-rate",
-        ),
+        ("e1-SCENARIO-TARGET-METRIC", "e1-implementations-lariat-server-cpu"),
+        ("e1-SCENARIO-VALUE-TARGET-METRIC", "e1-ciphers-chacha20-lariat-rate"),
         ("-ratio", "e1-ciphers-chacha20-haproxy-tcp-rate-ratio"),
         ("ranking-better", "ranking-better"),
         ("ranking-no-difference", "ranking-no-difference"),
@@ -67,8 +57,7 @@ fn every_number_of_a_page_is_described() {
     for (name, id) in ids {
         assert!(described.contains(&format!("`{name}`")), "{name}");
         let is_there = page.split("id=\"").any(|rest| {
-            rest.strip_prefix(id)
-                .is_some_and(|rest| rest.starts_with("\" data-value="))
+            rest.strip_prefix(id).is_some_and(|rest| rest.starts_with("\" data-value="))
         });
         assert!(is_there, "{id}");
     }

@@ -28,9 +28,7 @@ fn html(records: &[LoadRecord]) -> String {
 }
 
 fn value(page: &str, id: &str) -> f64 {
-    let (_, after) = page
-        .split_once(&format!("id=\"{id}\" data-value=\""))
-        .unwrap();
+    let (_, after) = page.split_once(&format!("id=\"{id}\" data-value=\"")).unwrap();
     after.split_once('"').unwrap().0.parse().unwrap()
 }
 
@@ -58,32 +56,17 @@ fn the_page_has_the_record_s_numbers() {
     assert_eq!(value(&page, "r1-succeeded"), totals.succeeded as f64);
     assert_eq!(value(&page, "r1-failed"), totals.failed as f64);
     assert_eq!(value(&page, "r1-rate"), totals.succeeded as f64 / 120.0);
-    assert_eq!(
-        value(&page, "r1-mean-response"),
-        record.total_latency().mean_ns()
-    );
+    assert_eq!(value(&page, "r1-mean-response"), record.total_latency().mean_ns());
     let resumed = record.handshakes_of(Kind::SessionId);
     let full = record.handshakes_of(Kind::Full);
     assert_eq!(value(&page, "r1-handshakes-session-id"), resumed as f64);
-    assert_eq!(
-        value(&page, "r1-resumed-share"),
-        resumed as f64 / (resumed + full) as f64
-    );
+    assert_eq!(value(&page, "r1-resumed-share"), resumed as f64 / (resumed + full) as f64);
     let histogram = &record.latencies[&Kind::Full].handshake;
-    assert_eq!(
-        value(&page, "r1-full-handshake-p99-ns"),
-        histogram.quantile_ns(0.99) as f64
-    );
-    assert_eq!(
-        value(&page, "r1-failure-timeout"),
-        record.failures["timeout"] as f64
-    );
+    assert_eq!(value(&page, "r1-full-handshake-p99-ns"), histogram.quantile_ns(0.99) as f64);
+    assert_eq!(value(&page, "r1-failure-timeout"), record.failures["timeout"] as f64);
     let read = record.capacity.unwrap().read_offs;
     assert_eq!(value(&page, "r1-peak"), read.peak_per_s.unwrap());
-    assert_eq!(
-        value(&page, "r1-few-errors"),
-        read.few_errors_per_s.unwrap()
-    );
+    assert_eq!(value(&page, "r1-few-errors"), read.few_errors_per_s.unwrap());
 }
 
 #[test]
@@ -146,11 +129,7 @@ fn several_records_are_compared_first() {
     let place = |text: &str| page.find(text).unwrap();
     assert!(place("Runs side by side") < place("id=\"r1\""));
     assert!(place("id=\"r1\"") < place("id=\"r4\""));
-    for name in [
-        "1. handshake session-id",
-        "2. handshake ticket",
-        "3. handshake psk",
-    ] {
+    for name in ["1. handshake session-id", "2. handshake ticket", "3. handshake psk"] {
         assert!(page.contains(&format!("<h2>{name}</h2>")), "{name}");
     }
     // Runs 3 and 4 differ in nothing.
@@ -173,9 +152,7 @@ fn parts_that_say_the_same_have_one_chart() {
         let page = html(std::slice::from_ref(record));
         let panels = page.split("-1-title\">").skip(1);
         let titles = panels.filter_map(|rest| rest.split_once("</title>"));
-        titles
-            .filter(|(it, _)| it.ends_with(" by percentile"))
-            .count()
+        titles.filter(|(it, _)| it.ends_with(" by percentile")).count()
     };
     // Its first byte comes with the last.
     assert_eq!(charts(&record), 2);

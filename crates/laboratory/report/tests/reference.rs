@@ -6,10 +6,7 @@ mod made;
 
 use measure::record::LoadRecord;
 
-const PATH: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../../docs/reference/record.md"
-);
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/record.md");
 
 /// The document, a line for each field of the record.
 fn lines_of(json: &str) -> String {
@@ -38,8 +35,7 @@ fn lines_of(json: &str) -> String {
 /// The names of all fields.
 fn names(json: &str) -> Vec<&str> {
     let ends = json.match_indices("\":").map(|(end, _)| &json[..end]);
-    ends.map(|before| &before[before.rfind('"').unwrap() + 1..])
-        .collect()
+    ends.map(|before| &before[before.rfind('"').unwrap() + 1..]).collect()
 }
 
 #[test]
@@ -68,10 +64,7 @@ fn every_field_is_described() {
     for field in fields {
         let is_described = before.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
         let mut is_described = is_described.filter(|word| *word == field);
-        assert!(
-            is_described.next().is_some() || reasons.iter().any(|it| it == field),
-            "{field}"
-        );
+        assert!(is_described.next().is_some() || reasons.iter().any(|it| it == field), "{field}");
     }
 }
 
@@ -80,14 +73,8 @@ fn every_number_of_a_page_is_described() {
     let page = std::fs::read_to_string(PATH).unwrap();
     let (_, described) = page.split_once("## Numbers of a page").unwrap();
     let html = made::report(&[made::ramp()]).html();
-    for id in described
-        .split('`')
-        .filter(|word| word.starts_with("r1-") && *word != "r1-")
-    {
-        let id = id
-            .replace("KIND", "full")
-            .replace("PART", "total")
-            .replace("REASON", "timeout");
+    for id in described.split('`').filter(|word| word.starts_with("r1-") && *word != "r1-") {
+        let id = id.replace("KIND", "full").replace("PART", "total").replace("REASON", "timeout");
         let is_elsewhere = id == "r1-bandwidth";
         let is_there = html.contains(&format!("id=\"{id}\" data-value="));
         assert!(is_there || is_elsewhere, "{id}");

@@ -67,15 +67,10 @@ fn colours_change_nothing_but_colours() {
 #[test]
 fn several_runs_side_by_side() {
     let kinds = [Kind::SessionId, Kind::Ticket, Kind::Psk, Kind::Psk];
-    let mut records = [1, 2, 3, 4]
-        .map(|seed| made::resumed(kinds[seed - 1], seed as u64))
-        .to_vec();
+    let mut records = [1, 2, 3, 4].map(|seed| made::resumed(kinds[seed - 1], seed as u64)).to_vec();
     records.push(made::ramp());
     let text = made::report(&records).text(80, false);
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     compare("compared", &text);
 }
 

@@ -50,20 +50,11 @@ impl<T: FlagTable> FromArgMatches for TableFlags<T> {
         for flag in T::TABLE.keys.iter().filter_map(|key| key.flag) {
             let places = matches.indices_of(flag).into_iter().flatten();
             let values = matches.get_many::<String>(flag).into_iter().flatten();
-            placed.extend(
-                places
-                    .zip(values)
-                    .map(|(place, value)| (place, flag, value)),
-            );
+            placed.extend(places.zip(values).map(|(place, value)| (place, flag, value)));
         }
         placed.sort_unstable();
-        let typed = placed
-            .into_iter()
-            .map(|(_, flag, value)| (flag, value.clone()));
-        Ok(Self {
-            typed: typed.collect(),
-            table: PhantomData,
-        })
+        let typed = placed.into_iter().map(|(_, flag, value)| (flag, value.clone()));
+        Ok(Self { typed: typed.collect(), table: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -121,9 +112,7 @@ impl Table {
         page.control("SH", ["NAME"]);
         page.text([roman(format!("{file} - {purpose}"))]);
         page.control("SH", ["DESCRIPTION"]);
-        page.text([roman(
-            "The file is TOML. Dots divide a key from its tables.",
-        )]);
+        page.text([roman("The file is TOML. Dots divide a key from its tables.")]);
         page.control("SH", ["KEYS"]);
         for key in self.keys {
             page.control("SS", [key.path]);
@@ -190,12 +179,10 @@ pub fn outcome(error: &clap::Error, table: Option<&Table>) -> Result<String, Str
         return Err(message.to_owned());
     }
     let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
-    let tips = rest
-        .lines()
-        .filter_map(|line| match line.strip_prefix("  tip: ") {
-            None if is_missing && line.starts_with("Usage: ") => Some(line),
-            tip => tip,
-        });
+    let tips = rest.lines().filter_map(|line| match line.strip_prefix("  tip: ") {
+        None if is_missing && line.starts_with("Usage: ") => Some(line),
+        tip => tip,
+    });
     let tips: Vec<_> = tips.collect();
     let of_table = table.and_then(|table| remedy(error, table));
     // The nearest of all flags is the better guess: the command has others beside its table's.
@@ -223,10 +210,7 @@ fn remedy(error: &clap::Error, table: &Table) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
-    let flag = argument
-        .split([' ', '=', '['])
-        .next()?
-        .trim_start_matches('-');
+    let flag = argument.split([' ', '=', '[']).next()?.trim_start_matches('-');
     match error.kind() {
         ErrorKind::UnknownArgument if argument.starts_with('-') => table.unknown_flag(flag).hint,
         ErrorKind::InvalidValue => table.flag_example(table.find_flag(flag)?),

@@ -78,10 +78,7 @@ pub struct Problem {
 
 impl Problem {
     pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            hint: None,
-        }
+        Self { message: message.into(), hint: None }
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -117,12 +114,7 @@ pub struct Complaint {
 impl Complaint {
     /// An error whose message names what it is about.
     pub fn error(spot: Spot, problem: Problem) -> Self {
-        Self {
-            severity: Severity::Error,
-            subject: None,
-            problem,
-            spot,
-        }
+        Self { severity: Severity::Error, subject: None, problem, spot }
     }
 
     /// With its place in that file.
@@ -147,10 +139,7 @@ pub struct Report<'a> {
 impl<'a> Report<'a> {
     /// About a file, or about flags alone.
     pub fn new(file: Option<File<'a>>) -> Self {
-        Self {
-            file,
-            found: RefCell::default(),
-        }
+        Self { file, found: RefCell::default() }
     }
 
     /// Whether the source is a file.
@@ -187,12 +176,7 @@ impl<'a> Report<'a> {
             Spot::Flag(flag) => Some(format!("--{flag}")),
             Spot::File(_) | Spot::Nowhere => key.map(str::to_owned),
         };
-        let complaint = Complaint {
-            severity,
-            subject,
-            problem,
-            spot: spot.clone(),
-        };
+        let complaint = Complaint { severity, subject, problem, spot: spot.clone() };
         let mut found = self.found.borrow_mut();
         // What two others depend on is read for each of them.
         if !found.contains(&complaint) {
@@ -240,11 +224,9 @@ fn place(spot: &Spot, file: Option<File<'_>>) -> Place {
                 column: characters(text, start..range.start) + 1,
             }
         }
-        (Spot::Nowhere, Some((path, _))) => Place::File {
-            path: path.to_owned(),
-            line: 0,
-            column: 0,
-        },
+        (Spot::Nowhere, Some((path, _))) => {
+            Place::File { path: path.to_owned(), line: 0, column: 0 }
+        }
         (Spot::File(_) | Spot::Nowhere, None) => Place::Nowhere,
     }
 }
@@ -289,23 +271,15 @@ impl Excerpt {
         } else {
             before - CONTEXT_CHARACTERS
         };
-        let mut shown: String = line
-            .chars()
-            .skip(skipped)
-            .take(EXCERPT_CHARACTERS_MAX)
-            .map(printable)
-            .collect();
+        let mut shown: String =
+            line.chars().skip(skipped).take(EXCERPT_CHARACTERS_MAX).map(printable).collect();
         let room = shown.chars().count().saturating_sub(before - skipped);
         let mut before = before - skipped;
         if skipped > 0 {
             shown.insert_str(0, CUT);
             before += CUT.len();
         }
-        Self {
-            line: shown,
-            before,
-            marked: marked.min(room).max(1),
-        }
+        Self { line: shown, before, marked: marked.min(room).max(1) }
     }
 }
 
@@ -345,12 +319,7 @@ impl Diagnostic {
     }
 
     fn render_place(&self, paint: Paint) -> String {
-        let Place::File {
-            path,
-            line: number,
-            column,
-        } = &self.place
-        else {
+        let Place::File { path, line: number, column } = &self.place else {
             return String::new();
         };
         let (path, number) = (line(path), number.to_string());
@@ -365,10 +334,7 @@ impl Diagnostic {
             let caret = paint.red(&"^".repeat(excerpt.marked));
             let indent = " ".repeat(excerpt.before);
             let shown = excerpt.line.trim_end();
-            text.push_str(&format!(
-                "\n{margin} {bar}\n{} {bar} {shown}",
-                paint.blue(&number)
-            ));
+            text.push_str(&format!("\n{margin} {bar}\n{} {bar} {shown}", paint.blue(&number)));
             text.push_str(&format!("\n{margin} {bar} {indent}{caret}"));
         }
         text
@@ -390,11 +356,7 @@ pub struct Paint {
 impl Paint {
     /// The text in the colour of this code.
     pub fn wrap(self, code: &str, text: &str) -> String {
-        if self.colour {
-            format!("\u{1b}[{code}m{text}\u{1b}[0m")
-        } else {
-            text.to_owned()
-        }
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
     pub fn red(self, text: &str) -> String {
@@ -419,12 +381,7 @@ pub fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Opt
     let typed = typed.to_ascii_lowercase();
     names
         .into_iter()
-        .map(|name| {
-            (
-                strsim::jaro_winkler(&typed, &name.to_ascii_lowercase()),
-                name,
-            )
-        })
+        .map(|name| (strsim::jaro_winkler(&typed, &name.to_ascii_lowercase()), name))
         .filter(|(likeness, _)| *likeness >= 0.75)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name)

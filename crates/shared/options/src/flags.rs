@@ -220,31 +220,16 @@ mod tests {
 
     const TABLE: Table = Table {
         keys: &[
-            key("rate", Kind::Text("R"))
-                .flag("rate")
-                .absent("")
-                .excludes(&["steps"], "one way"),
-            key("steps", Kind::Text("R"))
-                .flag("steps")
-                .absent("")
-                .many(),
-            key("ramp", Kind::Text("R"))
-                .flag("ramp")
-                .absent("")
-                .replaces(&["time"]),
+            key("rate", Kind::Text("R")).flag("rate").absent("").excludes(&["steps"], "one way"),
+            key("steps", Kind::Text("R")).flag("steps").absent("").many(),
+            key("ramp", Kind::Text("R")).flag("ramp").absent("").replaces(&["time"]),
             key("time", Kind::Count(1, 9)).flag("time").absent(""),
             key("spacing", Kind::Text("WORD"))
                 .flag("spacing")
                 .absent("")
                 .requires(&["rate", "ramp"]),
-            key("header", Kind::Text("TEXT"))
-                .flag("header")
-                .absent("")
-                .repeated(),
-            key("quiet", Kind::Switch)
-                .flag("quiet")
-                .absent("")
-                .excludes(&["time"], "so"),
+            key("header", Kind::Text("TEXT")).flag("header").absent("").repeated(),
+            key("quiet", Kind::Switch).flag("quiet").absent("").excludes(&["time"], "so"),
         ],
         foreign: &[],
         later: &[],
@@ -269,10 +254,7 @@ mod tests {
         let told = "--rate 2.5 --steps 500,1000 --ramp 1:2 --time 7 --header A: b, c --header 4 \
                     --quiet";
         assert_eq!(together(text, &[]), told);
-        assert_eq!(
-            together("steps = \"1, 2\"\nquiet = false", &[]),
-            "--steps 1,2"
-        );
+        assert_eq!(together("steps = \"1, 2\"\nquiet = false", &[]), "--steps 1,2");
     }
 
     #[test]
@@ -285,17 +267,9 @@ mod tests {
             (file, ("ramp", "1:2"), "--rate 5 --ramp 1:2 --spacing even"),
             (file, ("quiet", "true"), "--rate 5 --spacing even --quiet"),
             (file, ("quiet", "false"), "--rate 5 --time 3 --spacing even"),
-            (
-                "spacing = \"even\"\n",
-                ("steps", "1"),
-                "--steps 1 --spacing even",
-            ),
+            ("spacing = \"even\"\n", ("steps", "1"), "--steps 1 --spacing even"),
             // It had no effect before, which is told.
-            (
-                "spacing = \"even\"\n",
-                ("time", "1"),
-                "--time 1 --spacing even",
-            ),
+            ("spacing = \"even\"\n", ("time", "1"), "--time 1 --spacing even"),
         ] {
             assert_eq!(together(text, &[flag]), told, "{text} and {flag:?}");
         }
@@ -309,21 +283,14 @@ mod tests {
                 text,
                 "rate: cannot stand beside `steps`: one way; quiet: cannot stand beside `time`: so; ",
             ),
-            (
-                "spacing = \"even\"\n",
-                "spacing: has no effect without `rate` or `ramp`; ",
-            ),
+            ("spacing = \"even\"\n", "spacing: has no effect without `rate` or `ramp`; "),
             ("quiet = false\ntime = 1\nspacing = \"a\"\nramp = 1\n", ""),
         ] {
             let report = Report::new(None);
             check(&of_file(text, &report), &TABLE, &report);
             let complaints = report.into_complaints().into_iter();
             let line = |one: crate::Complaint| {
-                format!(
-                    "{}: {}; ",
-                    one.subject.unwrap_or_default(),
-                    one.problem.message
-                )
+                format!("{}: {}; ", one.subject.unwrap_or_default(), one.problem.message)
             };
             assert_eq!(complaints.map(line).collect::<String>(), told);
         }

@@ -156,11 +156,7 @@ const fn flatten(keys: &[Key], group: &'static str, all: &mut [Key], mut next: u
     let mut place = 0;
     while place < keys.len() {
         let key = keys[place];
-        let group = if key.group.is_empty() {
-            group
-        } else {
-            key.group
-        };
+        let group = if key.group.is_empty() { group } else { key.group };
         all[next] = key.group(group);
         next = flatten(key.children, group, all, next + 1);
         place += 1;
@@ -262,29 +258,19 @@ impl Key {
 
     /// The last part of the path.
     pub fn name(&self) -> &'static str {
-        self.path
-            .rsplit_once('.')
-            .map_or(self.path, |(_, name)| name)
+        self.path.rsplit_once('.').map_or(self.path, |(_, name)| name)
     }
 
     /// The value of the example, as a flag would take it.
     pub fn example_value(&self) -> String {
-        let value = self
-            .example
-            .split_once(" = ")
-            .map_or("", |(_, value)| value);
+        let value = self.example.split_once(" = ").map_or("", |(_, value)| value);
         let list = value.strip_prefix('[').and_then(|v| v.strip_suffix(']'));
-        list.unwrap_or(value)
-            .replace("\", \"", ",")
-            .replace('"', "")
+        list.unwrap_or(value).replace("\", \"", ",").replace('"', "")
     }
 
     /// The help's first sentence, without its full stop.
     pub fn short_help(&self) -> &'static str {
-        let first = self
-            .help
-            .split_once(". ")
-            .map_or(self.help, |(first, _)| first);
+        let first = self.help.split_once(". ").map_or(self.help, |(first, _)| first);
         first.trim_end_matches('.')
     }
 

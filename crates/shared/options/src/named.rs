@@ -52,8 +52,7 @@ impl Section<'_> {
         name: &str,
         read: impl Fn(&str) -> Result<T, Problem>,
     ) -> Option<Vec<T>> {
-        self.find(name)?
-            .list(|value, key| read_text(value, key, &read))
+        self.find(name)?.list(|value, key| read_text(value, key, &read))
     }
 
     /// A key that may be left out: what `read` makes of it, if it was written.
@@ -63,11 +62,7 @@ impl Section<'_> {
         name: &str,
         read: impl FnOnce(&Self, &str) -> Option<T>,
     ) -> Option<Option<T>> {
-        if self.has(name) {
-            read(self, name).map(Some)
-        } else {
-            Some(None)
-        }
+        if self.has(name) { read(self, name).map(Some) } else { Some(None) }
     }
 
     /// Free text that may be left out.
@@ -99,15 +94,12 @@ impl Section<'_> {
 
     /// One of the key's words, as what it means.
     pub fn choice<T: Clone>(&self, name: &str, meanings: &[(&str, T)]) -> Option<T> {
-        self.one(name, |value, key| {
-            row::chosen(value, key, meanings).cloned()
-        })
+        self.one(name, |value, key| row::chosen(value, key, meanings).cloned())
     }
 
     /// A list of the key's words, as what they mean.
     pub fn choices<T: Clone>(&self, name: &str, meanings: &[(&str, T)]) -> Option<Vec<T>> {
-        self.find(name)?
-            .list(|value, key| row::chosen(value, key, meanings).cloned())
+        self.find(name)?.list(|value, key| row::chosen(value, key, meanings).cloned())
     }
 
     fn one<T>(&self, name: &str, read: impl Fn(&Value, &Key) -> Result<T, Problem>) -> Option<T> {

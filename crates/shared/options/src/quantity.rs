@@ -137,19 +137,12 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [
-            ("64KiB", 65_536),
-            ("64k", 65_536),
-            ("1.5KiB", 1536),
-            ("1000B", 1000),
-            ("0", 0),
-        ] {
+        for (text, bytes) in
+            [("64KiB", 65_536), ("64k", 65_536), ("1.5KiB", 1536), ("1000B", 1000), ("0", 0)]
+        {
             assert_eq!(size(text), Some(bytes), "{text}");
         }
-        assert_eq!(
-            (show_size(65_536), show_size(1000)),
-            ("64KiB".into(), "1000B".into())
-        );
+        assert_eq!((show_size(65_536), show_size(1000)), ("64KiB".into(), "1000B".into()));
         for text in ["", "k", "1.5", "64kb", "1p", "-1", "99999999999t"] {
             assert_eq!(size(text), None, "{text}");
         }

@@ -62,22 +62,16 @@ impl Table {
                 Default::Required => Some("required".to_owned()),
                 _ => default(key).map(|default| format!("default: {default}")),
             },
-            key.flag
-                .map(|flag| format!("flag: {}", self.flag_name(key, flag))),
+            key.flag.map(|flag| format!("flag: {}", self.flag_name(key, flag))),
         ];
         let facts: Vec<_> = facts.into_iter().flatten().collect();
         let facts = facts.join("; ");
-        format!(
-            "\n{level} `{path}`\n\n{help}\n\n*{facts}*\n\n    {}\n",
-            key.example
-        )
+        format!("\n{level} `{path}`\n\n{help}\n\n*{facts}*\n\n    {}\n", key.example)
     }
 
     fn facts(&self, key: &Key) -> Vec<String> {
         let default = default(key).map(|default| format!("Default: {default}"));
-        let flag = key
-            .flag
-            .map(|flag| format!("Flag: {}", self.flag_name(key, flag)));
+        let flag = key.flag.map(|flag| format!("Flag: {}", self.flag_name(key, flag)));
         let example = format!("Example: `{}`", key.example);
         let holds = format!("Holds: {}", holds(key));
         let facts = [Some(holds), default, flag, Some(example)];
@@ -111,11 +105,9 @@ fn holds(key: &Key) -> String {
         Kind::Text(_) => "text".to_owned(),
         Kind::Boolean | Kind::Switch => "boolean".to_owned(),
         Kind::Count(min, max) => range("number", min.to_string(), max.to_string()),
-        Kind::Duration(min, max) => range(
-            "time",
-            quantity::show_duration(min),
-            quantity::show_duration(max),
-        ),
+        Kind::Duration(min, max) => {
+            range("time", quantity::show_duration(min), quantity::show_duration(max))
+        }
         Kind::Size(min, max) => range("size", quantity::show_size(min), quantity::show_size(max)),
         Kind::Choice(words) => format!("`{}`", words.join("`, `")),
         Kind::Ports => "port, or range of ports".to_owned(),
@@ -125,11 +117,7 @@ fn holds(key: &Key) -> String {
         Some(short) => format!("{one}, or a value that means its `{short}`"),
         None => one,
     };
-    if key.many {
-        format!("list of: {one}")
-    } else {
-        one
-    }
+    if key.many { format!("list of: {one}") } else { one }
 }
 
 fn default(key: &Key) -> Option<String> {

@@ -36,11 +36,7 @@ enum ValueReader<T: 'static> {
 
 /// A row whose values are read by a function.
 pub const fn row<T>(kind: Kind, read: fn(&Value, &Key) -> Result<T, Problem>) -> KeyRow<T, One> {
-    KeyRow {
-        key: key("", kind),
-        reader: ValueReader::Function(read),
-        mode: PhantomData,
-    }
+    KeyRow { key: key("", kind), reader: ValueReader::Function(read), mode: PhantomData }
 }
 
 /// Free text; the word says what of.
@@ -118,29 +114,17 @@ macro_rules! choice {
 impl<T> KeyRow<T, One> {
     /// With no value if nobody writes one; the words say what that means.
     pub const fn absent(self, meaning: &'static str) -> KeyRow<T, Maybe> {
-        KeyRow {
-            key: self.key.absent(meaning),
-            reader: self.reader,
-            mode: PhantomData,
-        }
+        KeyRow { key: self.key.absent(meaning), reader: self.reader, mode: PhantomData }
     }
 
     /// With a list, as [`Key::many`].
     pub const fn many(self) -> KeyRow<T, Many> {
-        KeyRow {
-            key: self.key.many(),
-            reader: self.reader,
-            mode: PhantomData,
-        }
+        KeyRow { key: self.key.many(), reader: self.reader, mode: PhantomData }
     }
 
     /// With a list, as [`Key::repeated`].
     pub const fn repeated(self) -> KeyRow<T, Many> {
-        KeyRow {
-            key: self.key.repeated(),
-            reader: self.reader,
-            mode: PhantomData,
-        }
+        KeyRow { key: self.key.repeated(), reader: self.reader, mode: PhantomData }
     }
 
     pub fn read<'a>(&self, place: KeyPlace<'a>) -> Field<'a, T> {
@@ -151,11 +135,7 @@ impl<T> KeyRow<T, One> {
 impl<T> KeyRow<T, Maybe> {
     pub fn read<'a>(&self, place: KeyPlace<'a>) -> Field<'a, Option<T>> {
         let read = |value: &Value, key: &Key| self.reader.read(value, key);
-        place.field(if place.is_written() {
-            place.one(read).map(Some)
-        } else {
-            Some(None)
-        })
+        place.field(if place.is_written() { place.one(read).map(Some) } else { Some(None) })
     }
 }
 

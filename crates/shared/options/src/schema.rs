@@ -16,10 +16,7 @@ impl Table {
     /// The schema of a file with this name, as text.
     pub fn schema(&self, title: &str) -> String {
         let mut schema = self.object("");
-        schema.insert(
-            "$schema".to_owned(),
-            json!("https://json-schema.org/draft/2020-12/schema"),
-        );
+        schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
         schema.insert("title".to_owned(), json!(title));
         let mut text = format!("{:#}", Value::Object(schema));
         text.push('\n');
@@ -43,10 +40,9 @@ impl Table {
         object.insert("type".to_owned(), json!("object"));
         object.insert("additionalProperties".to_owned(), json!(false));
         object.insert("properties".to_owned(), Value::Object(properties));
-        for (name, members) in [
-            ("required", json!(required)),
-            ("dependentRequired", Value::Object(dependent)),
-        ] {
+        for (name, members) in
+            [("required", json!(required)), ("dependentRequired", Value::Object(dependent))]
+        {
             if members != json!([]) && members != json!({}) {
                 object.insert(name.to_owned(), members);
             }
@@ -131,11 +127,7 @@ mod tests {
         keys: &[
             table("a").many().shorthand("b").help("Tables."),
             key("a.b", Kind::Count(1, 9)).help("A number."),
-            key("a.c", Kind::Path)
-                .many()
-                .absent("none")
-                .requires(&["b"])
-                .help("Paths."),
+            key("a.c", Kind::Path).many().absent("none").requires(&["b"]).help("Paths."),
         ],
         foreign: &[],
         later: &[],

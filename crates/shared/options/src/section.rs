@@ -186,21 +186,12 @@ macro_rules! section {
 
 impl<'a> Section<'a> {
     pub fn top(table: &'static Table, root: &'a Node, report: &'a Report<'a>) -> Self {
-        Self {
-            table,
-            report,
-            key: None,
-            node: Some(root),
-            around: root,
-        }
+        Self { table, report, key: None, node: Some(root), around: root }
     }
 
     /// A key of this table.
     pub fn at(&self, key: &'static Key) -> KeyPlace<'a> {
-        KeyPlace {
-            section: *self,
-            key,
-        }
+        KeyPlace { section: *self, key }
     }
 
     /// The key of a path from here, in which a number stands for one of a list of tables: the
@@ -211,11 +202,7 @@ impl<'a> Section<'a> {
             return self.nth(number).find(rest);
         }
         let place = self.at(self.child(name)?);
-        if rest.is_empty() {
-            Some(place)
-        } else {
-            place.table().find(rest)
-        }
+        if rest.is_empty() { Some(place) } else { place.table().find(rest) }
     }
 
     fn child(&self, name: &str) -> Option<&'static Key> {
@@ -226,11 +213,7 @@ impl<'a> Section<'a> {
 
     fn nth(&self, number: usize) -> Self {
         let node = self.node.and_then(|node| node.elements().get(number));
-        Self {
-            node: node.or(self.node),
-            around: node.unwrap_or(self.around),
-            ..*self
-        }
+        Self { node: node.or(self.node), around: node.unwrap_or(self.around), ..*self }
     }
 
     /// The keys of this table that were written.
@@ -258,10 +241,7 @@ impl<'a> Section<'a> {
 
     /// Reports that all of these keys are missing, one of which would do.
     pub fn lacks(&self, keys: &[&Key]) {
-        if self
-            .node
-            .is_some_and(|node| matches!(node.value, Value::List(_)))
-        {
+        if self.node.is_some_and(|node| matches!(node.value, Value::List(_))) {
             // A list where a table should be has been reported; what it lacks is not the point.
             return;
         }
@@ -288,9 +268,7 @@ impl<'a> Section<'a> {
     /// The flag that gives a key; of a table, the one that gives its shorthand.
     fn flag_of(&self, key: &Key) -> Option<&'static str> {
         let table = self.table;
-        table
-            .giving_flag(key)
-            .or_else(|| table.shorthand_key(key)?.flag)
+        table.giving_flag(key).or_else(|| table.shorthand_key(key)?.flag)
     }
 }
 
@@ -363,9 +341,7 @@ impl<'a> KeyPlace<'a> {
         };
         if elements.is_empty() && !may_be_absent {
             let problem = Problem::new("is empty").hint(self.key.for_example());
-            self.section
-                .report
-                .error(&node.spot, self.key.path, problem);
+            self.section.report.error(&node.spot, self.key.path, problem);
             return None;
         }
         all(elements.iter().map(|element| {
@@ -491,22 +467,12 @@ mod tests {
         check(&root, &TABLE, &report);
         let top = Section::top(&TABLE, &root, &report);
         let top = Top::of(top.at(&Top::KEY), top);
-        let side = top
-            .side
-            .map(|side| (side.name.value, side.other_name.value));
+        let side = top.side.map(|side| (side.name.value, side.other_name.value));
         let items = top.items.required().iter().map(|item| item.size.value);
         let items: Vec<_> = items.collect();
-        let read = format!(
-            "{:?} {:?} {side:?} {items:?}",
-            top.how_many.value, top.words.value
-        );
+        let read = format!("{:?} {:?} {side:?} {items:?}", top.how_many.value, top.words.value);
         let diagnostics = report.into_diagnostics().into_iter();
-        (
-            read,
-            diagnostics
-                .map(|one| format!("{:?} {}", one.subject, one.message))
-                .collect(),
-        )
+        (read, diagnostics.map(|one| format!("{:?} {}", one.subject, one.message)).collect())
     }
 
     #[test]
@@ -514,15 +480,7 @@ mod tests {
         let paths: Vec<_> = TABLE.keys.iter().map(|key| key.path).collect();
         assert_eq!(
             paths,
-            [
-                "how-many",
-                "words",
-                "side",
-                "side.name",
-                "side.other-name",
-                "items",
-                "items.size"
-            ]
+            ["how-many", "words", "side", "side.name", "side.other-name", "items", "items.size"]
         );
         assert_eq!(TABLE.keys[0].help, "How many there are, in two lines.");
         assert_eq!(TABLE.keys[2].help, "A side.");
@@ -533,10 +491,7 @@ mod tests {
         let (side, one) = ("side = \"left\"\n", "[[items]]\nsize = 7\n");
         assert_eq!(
             read(&format!("words = [\"no\"]\n{side}{one}")),
-            (
-                "Some(3) Some([false]) Some((Some(\"left\"), Some(None))) [Some(7)]".into(),
-                vec![]
-            )
+            ("Some(3) Some([false]) Some((Some(\"left\"), Some(None))) [Some(7)]".into(), vec![])
         );
         let (read, told) = read("how-many = 10\nside = {}\nwords = \"maybe\"\n");
         assert_eq!(read, "None None Some((None, Some(None))) []");

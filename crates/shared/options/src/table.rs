@@ -29,12 +29,7 @@ pub struct Foreign {
 impl Foreign {
     /// The name that a program has for a key, whose value is the same here.
     pub const fn new(name: &'static str, of: &'static str, now: &'static str) -> Self {
-        Self {
-            name,
-            of,
-            now,
-            value: "",
-        }
+        Self { name, of, now, value: "" }
     }
 
     /// Whether this was typed: programs differ in letters' case, `_` and `-`.
@@ -96,8 +91,7 @@ impl Table {
     /// The flag that gives a key: its own, or that of the table that it is the shorthand of.
     pub fn giving_flag(&self, key: &Key) -> Option<&'static str> {
         let is_short_for_key = |table: &&Key| table.shorthand == Some(key.name());
-        key.flag
-            .or_else(|| self.find(key.parent()).filter(is_short_for_key)?.flag)
+        key.flag.or_else(|| self.find(key.parent()).filter(is_short_for_key)?.flag)
     }
 
     /// The hint for who gave a key by its flag: the key's example as a flag, or what its value is

@@ -128,8 +128,7 @@ impl Root {
     /// Opens what is at a path relative to the root; `.` is the root itself. Links within the root
     /// are followed. It may take as long as the file system takes to answer.
     pub fn find(&self, path: &[u8]) -> Opened {
-        self.try_find(path, Manner::Waiting)
-            .unwrap_or_else(Opened::of)
+        self.try_find(path, Manner::Waiting).unwrap_or_else(Opened::of)
     }
 
     /// As [`Self::find`], if that waits neither for a disk nor for anybody: the path is in the
@@ -221,10 +220,7 @@ impl AsFd for Root {
 
 impl Identity {
     fn of(stat: &Stat) -> Self {
-        Self {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-        }
+        Self { device: stat.st_dev, inode: stat.st_ino }
     }
 }
 
@@ -367,10 +363,7 @@ mod tests {
         assert_eq!((&first, &second), (b"234", b"5678"));
         let mut pieces = [IoSliceMut::new(&mut first)];
         assert_eq!(file.read(&mut pieces, 9).unwrap(), 1);
-        assert_eq!(
-            file.read(&mut [IoSliceMut::new(&mut first)], 10).unwrap(),
-            0
-        );
+        assert_eq!(file.read(&mut [IoSliceMut::new(&mut first)], 10).unwrap(), 0);
     }
 
     #[test]
@@ -402,10 +395,7 @@ mod tests {
         assert_eq!(file.cached_bytes(0, SIZE).unwrap(), SIZE / 2);
         forget(0, None);
         assert_eq!(read(0).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        assert_eq!(
-            file.read(&mut [IoSliceMut::new(&mut [0; 9])], 0).unwrap(),
-            9
-        );
+        assert_eq!(file.read(&mut [IoSliceMut::new(&mut [0; 9])], 0).unwrap(), 9);
         assert_eq!(read(0).unwrap(), 9);
         assert_eq!(read(SIZE as u64).unwrap(), 0);
     }
@@ -431,10 +421,7 @@ mod tests {
         assert!(system.find_cached(b"proc/self/status").is_none());
         let proc = Root::open(Path::new("/proc")).unwrap();
         assert_eq!(proc.storage, Storage::Memory);
-        assert!(matches!(
-            proc.find_cached(b"self/status"),
-            Some(Opened::File(_))
-        ));
+        assert!(matches!(proc.find_cached(b"self/status"), Some(Opened::File(_))));
     }
 
     #[test]

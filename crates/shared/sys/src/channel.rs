@@ -51,24 +51,15 @@ pub struct Channel {
 
 /// A channel and its other end, which is for another process.
 pub fn pair() -> io::Result<(Channel, OwnedFd)> {
-    let (ours, theirs) = socketpair(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     Ok((Channel::from(ours), theirs))
 }
 
 impl From<OwnedFd> for Channel {
     /// Takes a Unix stream socket as this end.
     fn from(fd: OwnedFd) -> Self {
-        Self {
-            fd,
-            send_time_max: None,
-            sending: Mutex::new(()),
-            receiving: Mutex::new(()),
-        }
+        Self { fd, send_time_max: None, sending: Mutex::new(()), receiving: Mutex::new(()) }
     }
 }
 
@@ -85,10 +76,7 @@ impl Channel {
     /// is in it.
     #[must_use]
     pub fn with_send_timeout(self, timeout: Duration) -> Self {
-        Self {
-            send_time_max: Some(timeout),
-            ..self
-        }
+        Self { send_time_max: Some(timeout), ..self }
     }
 
     /// Gives up with `TimedOut` when nothing arrives for this time. To be used with a peer that
@@ -289,9 +277,7 @@ mod tests {
     fn bytes_and_descriptors_arrive_in_order() {
         let (ours, theirs) = channels();
         // More than two batches, each told from the others by what it reads.
-        let pipes: Vec<_> = (0..600u32)
-            .map(|n| (n, UnixStream::pair().unwrap()))
-            .collect();
+        let pipes: Vec<_> = (0..600u32).map(|n| (n, UnixStream::pair().unwrap())).collect();
         for (n, (_, write)) in &pipes {
             (&*write).write_all(&n.to_le_bytes()).unwrap();
         }
@@ -332,11 +318,7 @@ mod tests {
         assert!(theirs.receive().unwrap().is_none());
         theirs.send(b"x", &[]).unwrap_err();
 
-        for cut in [
-            &[1][..],
-            &[9, 0, 0, 0, 0, 0, 0, 0, 1],
-            &[0, 0, 0, 0, 1, 0, 0, 0],
-        ] {
+        for cut in [&[1][..], &[9, 0, 0, 0, 0, 0, 0, 0, 1], &[0, 0, 0, 0, 1, 0, 0, 0]] {
             let (ours, theirs) = channels();
             ours.send_all(cut, None).unwrap();
             drop(ours);

@@ -18,20 +18,14 @@ use rustix::time::{
 /// # Errors
 /// There is no such clock, for example that of a process that has ended (`EINVAL`).
 pub(crate) fn read(clock: libc::clockid_t) -> io::Result<Duration> {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is ours, and lives during the call.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let (seconds, nanoseconds) = (time.tv_sec.try_into(), time.tv_nsec.try_into());
     // None of these clocks is ever negative.
-    Ok(Duration::new(
-        seconds.unwrap_or_default(),
-        nanoseconds.unwrap_or_default(),
-    ))
+    Ok(Duration::new(seconds.unwrap_or_default(), nanoseconds.unwrap_or_default()))
 }
 
 /// The time since the host was started, without what it slept (`CLOCK_MONOTONIC`).
@@ -70,10 +64,7 @@ impl Timer {
         let after = after.max(Duration::from_nanos(1));
         let value = Timespec::try_from(after).map_err(|_| io::ErrorKind::InvalidInput)?;
         let never_again = Timespec::default();
-        let new = Itimerspec {
-            it_interval: never_again,
-            it_value: value,
-        };
+        let new = Itimerspec { it_interval: never_again, it_value: value };
         timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &new)?;
         Ok(())
     }
@@ -118,9 +109,7 @@ mod timer_tests {
         let timer = Timer::new().unwrap();
         let epoll = Epoll::new().unwrap();
         let mut events = Events::with_capacity(1);
-        epoll
-            .add(&timer, 1, Interest::READ | Interest::EDGE)
-            .unwrap();
+        epoll.add(&timer, 1, Interest::READ | Interest::EDGE).unwrap();
         assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
         timer.set(Duration::ZERO).unwrap();
         assert_eq!(epoll.wait(&mut events, None).unwrap(), 1);

@@ -52,11 +52,7 @@ pub fn join(group: SocketAddr, interface: Option<&str>, hops: u8) -> io::Result<
 }
 
 fn socket(address: &SocketAddr) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() {
-        AddressFamily::INET
-    } else {
-        AddressFamily::INET6
-    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = socket_with(family, SocketType::DGRAM, flags, None)?;
     if address.is_ipv6() {

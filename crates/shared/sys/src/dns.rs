@@ -38,13 +38,7 @@ pub fn query_service(name: &str) -> io::Result<Vec<u8>> {
     let mut answer = vec![0; MESSAGE_BYTES_MAX];
     // SAFETY: the name ends with a NUL, and the answer has room for as many bytes as are said.
     let length = unsafe {
-        res_query(
-            name.as_ptr(),
-            INTERNET,
-            SRV,
-            answer.as_mut_ptr(),
-            MESSAGE_BYTES_MAX as c_int,
-        )
+        res_query(name.as_ptr(), INTERNET, SRV, answer.as_mut_ptr(), MESSAGE_BYTES_MAX as c_int)
     };
     let Ok(length) = usize::try_from(length) else {
         // SAFETY: it points to a number of this thread for as long as the thread lives.

@@ -68,23 +68,13 @@ impl Epoll {
     /// Watches a descriptor. It leaves the instance by itself when its last copy is closed.
     #[inline]
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        Ok(kernel::add(
-            &self.fd,
-            fd,
-            kernel::EventData::new_u64(token),
-            interest.0,
-        )?)
+        Ok(kernel::add(&self.fd, fd, kernel::EventData::new_u64(token), interest.0)?)
     }
 
     /// Changes what is waited for, or re-arms an edge.
     #[inline]
     pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        Ok(kernel::modify(
-            &self.fd,
-            fd,
-            kernel::EventData::new_u64(token),
-            interest.0,
-        )?)
+        Ok(kernel::modify(&self.fd, fd, kernel::EventData::new_u64(token), interest.0)?)
     }
 
     /// Watches a descriptor no longer.
@@ -212,13 +202,7 @@ mod tests {
         let events = wait(&epoll, None);
         assert!(matches!(
             events[..],
-            [Event {
-                urgent: false,
-                token: 7,
-                readable: false,
-                writable: true,
-                ..
-            }]
+            [Event { urgent: false, token: 7, readable: false, writable: true, .. }]
         ));
 
         theirs.write_all(b"x").unwrap();
@@ -250,9 +234,7 @@ mod tests {
     fn a_shared_listener_may_be_watched_exclusively() {
         let epoll = Epoll::new().unwrap();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        epoll
-            .add(&ours, 1, Interest::READ | Interest::EXCLUSIVE)
-            .unwrap();
+        epoll.add(&ours, 1, Interest::READ | Interest::EXCLUSIVE).unwrap();
         theirs.write_all(b"x").unwrap();
         assert!(wait(&epoll, None)[0].readable);
     }

@@ -64,10 +64,7 @@ fn open_waiting(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 /// The same file, to be handed to somebody who is only to write at its end: what it holds cannot be
 /// written over, and a terminal that is open for both ways not be read. A socket stays as it is.
 pub fn to_write_only(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let (flags, kind) = (
-        fcntl_getfl(fd)?,
-        FileKind::from_raw_mode(fstat(fd)?.st_mode),
-    );
+    let (flags, kind) = (fcntl_getfl(fd)?, FileKind::from_raw_mode(fstat(fd)?.st_mode));
     if kind == FileKind::RegularFile {
         fcntl_setfl(fd, flags | OFlags::APPEND)?;
     }
@@ -147,20 +144,10 @@ mod tests {
         let unread = open_append(&pipe, 0o600).unwrap_err();
         let of_pipe_too = replace(&pipe, b"1").unwrap_err();
         assert_eq!(text, "text");
-        assert!(
-            of_pipe.to_string().contains("it is a named pipe"),
-            "{of_pipe}"
-        );
-        assert!(
-            of_socket.to_string().contains("it is a socket"),
-            "{of_socket}"
-        );
+        assert!(of_pipe.to_string().contains("it is a named pipe"), "{of_pipe}");
+        assert!(of_socket.to_string().contains("it is a socket"), "{of_socket}");
         assert_eq!(of_folder.kind(), io::ErrorKind::IsADirectory);
-        assert!(
-            refused(Path::new("/dev/zero"))
-                .to_string()
-                .contains("it is a device")
-        );
+        assert!(refused(Path::new("/dev/zero")).to_string().contains("it is a device"));
         let no_reader = Some(Errno::NXIO.raw_os_error());
         assert_eq!(unread.raw_os_error(), no_reader);
         assert_eq!(of_pipe_too.to_string(), of_pipe.to_string());
@@ -209,10 +196,7 @@ mod tests {
         let written = File::options().write(true).open(&path).unwrap();
         let mut handed = File::from(to_write_only(written.as_fd()).unwrap());
         handed.write_all(b"last\n").unwrap();
-        assert_eq!(
-            std::fs::read_to_string(&path).unwrap(),
-            "before\nafter\nlast\n"
-        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "before\nafter\nlast\n");
         let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut handed = File::from(to_write_only(near.as_fd()).unwrap());
         handed.write_all(b"x").unwrap();

@@ -103,12 +103,7 @@ impl Version {
 /// changes yet. `NotFound` = the kernel has no TLS, or its module is not loaded and may not be
 /// loaded by us.
 pub fn attach(connection: BorrowedFd<'_>) -> io::Result<()> {
-    Ok(set_option(
-        connection,
-        libc::IPPROTO_TCP,
-        libc::TCP_ULP,
-        b"tls",
-    )?)
+    Ok(set_option(connection, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")?)
 }
 
 /// Gives an attached connection the keys of a half. From now on what is written is the plaintext of
@@ -164,10 +159,7 @@ fn layout(keys: &Keys<'_>) -> io::Result<Info> {
         Cipher::ChaCha20Poly1305 => 0,
     };
     let (salt, iv) = keys.iv.split_at(salt_bytes);
-    let mut info = Info {
-        bytes: [0; INFO_BYTES_MAX],
-        used: 0,
-    };
+    let mut info = Info { bytes: [0; INFO_BYTES_MAX], used: 0 };
     info.add(&keys.version.code().to_ne_bytes());
     info.add(&keys.cipher.number().to_ne_bytes());
     info.add(iv);
@@ -193,10 +185,8 @@ struct TypeMessage {
 /// the kernel has it; like written data it may wait there for room in the connection's queue, and
 /// closing the connection then would lose it: see [`has_room`].
 pub fn send_record(connection: impl AsFd, kind: u8, content: &[u8]) -> io::Result<()> {
-    let mut part = libc::iovec {
-        iov_base: content.as_ptr().cast_mut().cast(),
-        iov_len: content.len(),
-    };
+    let mut part =
+        libc::iovec { iov_base: content.as_ptr().cast_mut().cast(), iov_len: content.len() };
     let mut control = TypeMessage {
         header: libc::cmsghdr {
             cmsg_len: size_of::<libc::cmsghdr>() + 1,
@@ -238,10 +228,7 @@ pub fn has_room(connection: impl AsFd) -> io::Result<bool> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     let mut asked = [PollFd::new(&connection, PollFlags::OUT)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     Ok(poll(&mut asked, Some(&at_once))? > 0)
 }
 
@@ -265,14 +252,8 @@ mod tests {
             let key = vec![0; cipher.key_bytes()];
             layout(&keys(cipher, &key)).unwrap().bytes().len()
         };
-        assert_eq!(
-            length(Cipher::Aes128Gcm),
-            size_of::<libc::tls12_crypto_info_aes_gcm_128>()
-        );
-        assert_eq!(
-            length(Cipher::Aes256Gcm),
-            size_of::<libc::tls12_crypto_info_aes_gcm_256>()
-        );
+        assert_eq!(length(Cipher::Aes128Gcm), size_of::<libc::tls12_crypto_info_aes_gcm_128>());
+        assert_eq!(length(Cipher::Aes256Gcm), size_of::<libc::tls12_crypto_info_aes_gcm_256>());
         assert_eq!(
             length(Cipher::ChaCha20Poly1305),
             size_of::<libc::tls12_crypto_info_chacha20_poly1305>()
@@ -286,10 +267,7 @@ mod tests {
         let info = laid.bytes();
         let iv = [5, 6, 7, 8, 9, 10, 11, 12];
         let sequence = [0, 0, 0, 0, 0, 0, 1, 2];
-        assert_eq!(
-            info[4..],
-            [&iv[..], &[9; 16], &[1, 2, 3, 4], &sequence].concat()
-        );
+        assert_eq!(info[4..], [&iv[..], &[9; 16], &[1, 2, 3, 4], &sequence].concat());
         let laid = layout(&keys(Cipher::ChaCha20Poly1305, &key)).unwrap();
         let info = laid.bytes();
         assert_eq!(info[4..16], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);

@@ -12,10 +12,7 @@ use rustix::process::{
 pub fn raise_open_files() -> io::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        let raised = Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        };
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
         setrlimit(Resource::Nofile, raised)?;
     }
     Ok(limit.maximum.unwrap_or(u64::MAX))
@@ -46,10 +43,7 @@ pub fn locked_memory() -> Limit {
 
 fn limit(resource: Resource) -> Limit {
     let limit = getrlimit(resource);
-    Limit {
-        soft: limit.current,
-        hard: limit.maximum,
-    }
+    Limit { soft: limit.current, hard: limit.maximum }
 }
 
 /// The memory that this process and those beside it in its control groups may have, in bytes

@@ -29,10 +29,7 @@ pub struct Credentials {
 pub fn credentials(socket: BorrowedFd<'_>) -> io::Result<Credentials> {
     // SAFETY: the kernel fills a `ucred`, which holds numbers only.
     let of: libc::ucred = unsafe { option(socket, libc::SO_PEERCRED) }?;
-    Ok(Credentials {
-        pid: u32::try_from(of.pid).unwrap_or(0),
-        user: of.uid,
-    })
+    Ok(Credentials { pid: u32::try_from(of.pid).unwrap_or(0), user: of.uid })
 }
 
 /// A process that is held by a descriptor: its number may be given to another process, this cannot.
@@ -200,13 +197,7 @@ unsafe fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Resu
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the kernel writes at most `length` bytes, which `value` has room for.
     let answer = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            name,
-            value.as_mut_ptr().cast(),
-            &raw mut length,
-        )
+        libc::getsockopt(fd, libc::SOL_SOCKET, name, value.as_mut_ptr().cast(), &raw mut length)
     };
     checked(answer)?;
     // SAFETY: it is zeroed and then the kernel's; the caller vouches for both.
@@ -239,10 +230,7 @@ mod tests {
         let path = directory.join("socket");
         let listener = UnixListener::bind(&path).unwrap();
         let client = UnixStream::connect(&path).unwrap();
-        let own = Credentials {
-            pid: std::process::id(),
-            user: crate::process::identity().user,
-        };
+        let own = Credentials { pid: std::process::id(), user: crate::process::identity().user };
         assert_eq!(credentials(client.as_fd()).unwrap(), own);
         let process = Process::behind(client.as_fd()).unwrap();
         assert_eq!(process.pid(), own.pid);

@@ -62,9 +62,7 @@ pub fn host_name() -> String {
     let mut name = [0_u8; 256];
     // SAFETY: the call writes no more than it is told, which is less than there is.
     let answer = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
-    let name = CStr::from_bytes_until_nul(&name)
-        .ok()
-        .filter(|_| answer == 0);
+    let name = CStr::from_bytes_until_nul(&name).ok().filter(|_| answer == 0);
     name.unwrap_or_default().to_string_lossy().into_owned()
 }
 
@@ -89,11 +87,7 @@ pub fn end_child_with_us(command: &mut Command) -> &mut Command {
     let prepare = move || {
         end_with_parent()?;
         // We may have ended before that.
-        if parent() == own {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::NotConnected.into())
-        }
+        if parent() == own { Ok(()) } else { Err(io::ErrorKind::NotConnected.into()) }
     };
     // SAFETY: between fork and exec it makes two calls to the kernel; it neither allocates nor
     // takes a lock.
@@ -156,9 +150,7 @@ pub fn reap_strays(known: &[u32]) {
     let own = std::process::id();
     let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
     let children = children.unwrap_or_default();
-    let pids = children
-        .split_whitespace()
-        .filter_map(|pid| pid.parse().ok());
+    let pids = children.split_whitespace().filter_map(|pid| pid.parse().ok());
     for pid in pids.filter(|pid: &i32| !known.iter().any(|one| i64::from(*one) == i64::from(*pid)))
     {
         let _ = Pid::from_raw(pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
@@ -192,9 +184,7 @@ pub fn drop_user(to: Identity, groups: &[u32]) -> io::Result<()> {
     // SAFETY: numbers only.
     checked(unsafe { libc::setresuid(to.user, to.user, to.user) })?;
     if identity() != to || can_become_root(to) {
-        return Err(io::Error::other(
-            "the process is still root after leaving it",
-        ));
+        return Err(io::Error::other("the process is still root after leaving it"));
     }
     Ok(())
 }
@@ -229,11 +219,8 @@ fn drop_capabilities_but(kept: CapabilitySet) -> io::Result<()> {
         Err(Errno::INVAL) => {}
         cleared => cleared?,
     }
-    let sets = CapabilitySets {
-        effective: kept,
-        permitted: kept,
-        inheritable: CapabilitySet::empty(),
-    };
+    let sets =
+        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     Ok(set_capabilities(None, sets)?)
 }
 
@@ -289,9 +276,7 @@ fn groups_of(groups: &str, user: &str) -> Vec<u32> {
         let mut fields = line.split(':').skip(2);
         let (number, members) = (fields.next()?, fields.next()?);
         let mut members = members.split(',');
-        members
-            .any(|member| member == user)
-            .then(|| number.parse().ok())?
+        members.any(|member| member == user).then(|| number.parse().ok())?
     };
     groups.lines().filter_map(member).collect()
 }
@@ -301,10 +286,7 @@ fn find_user(passwd: &str, name: &str) -> Option<Identity> {
         let mut fields = line.split(':');
         let (line_name, _) = (fields.next()?, fields.next()?);
         let (user, group) = (fields.next()?, fields.next()?);
-        let identity = Identity {
-            user: user.parse().ok()?,
-            group: group.parse().ok()?,
-        };
+        let identity = Identity { user: user.parse().ok()?, group: group.parse().ok()? };
         (line_name == name || user == name).then_some(identity)
     })
 }
@@ -334,9 +316,7 @@ pub fn own_name() -> String {
 
 /// The fully qualified form of a host's name.
 fn qualified(name: &str, hosts: &str) -> Option<String> {
-    let lines = hosts
-        .lines()
-        .map(|line| line.split('#').next().unwrap_or(line));
+    let lines = hosts.lines().map(|line| line.split('#').next().unwrap_or(line));
     let rows = lines.map(|line| line.split_whitespace().skip(1));
     let of_host = rows.filter(|row| row.clone().any(|one| one == name));
     let is_qualified = |one: &&str| {
@@ -355,10 +335,7 @@ fn qualified(name: &str, hosts: &str) -> Option<String> {
 /// The address that packets to the internet have; none is sent.
 fn own_address() -> IpAddr {
     // Addresses of documentation (RFC 5737, RFC 3849): the route is that of all without their own.
-    let routes = [
-        ("0.0.0.0:0", "192.0.2.1:25"),
-        ("[::]:0", "[2001:db8::1]:25"),
-    ];
+    let routes = [("0.0.0.0:0", "192.0.2.1:25"), ("[::]:0", "[2001:db8::1]:25")];
     let mut sources = routes.into_iter().filter_map(|(from, to)| {
         let socket = UdpSocket::bind(from).ok()?;
         socket.connect(to).ok()?;
@@ -377,10 +354,7 @@ mod tests {
 
     #[test]
     fn users_are_found_by_name_and_number() {
-        let nobody = Some(Identity {
-            user: 65534,
-            group: 65533,
-        });
+        let nobody = Some(Identity { user: 65534, group: 65533 });
         assert_eq!(find_user(PASSWD, "nobody"), nobody);
         assert_eq!(find_user(PASSWD, "65534"), nobody);
         assert_eq!(find_user(PASSWD, "broken"), None);
@@ -402,10 +376,7 @@ mod tests {
         assert_eq!(lookup_user("root").unwrap(), Some(root));
         assert_eq!(lookup_user("no such user").unwrap(), None);
         let unnamed = lookup_user("4000000000").unwrap().unwrap();
-        assert_eq!(
-            (unnamed.user, unnamed.group),
-            (4_000_000_000, 4_000_000_000)
-        );
+        assert_eq!((unnamed.user, unnamed.group), (4_000_000_000, 4_000_000_000));
     }
 
     #[test]

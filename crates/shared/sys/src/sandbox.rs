@@ -57,11 +57,7 @@ pub fn restrict_files(
 /// other process (6.12). What is read is the file that has the path now: one that replaces it is
 /// another.
 pub fn restrict_to_reading(paths: &[&Path]) -> io::Result<Enforcement> {
-    restrict(
-        path_beneath_rules(paths, reading()),
-        Scope::Signal.into(),
-        false,
-    )
+    restrict(path_beneath_rules(paths, reading()), Scope::Signal.into(), false)
 }
 
 /// Connects by TCP to these ports only (kernel 6.7), whatever the address. Protocols that are not
@@ -136,12 +132,7 @@ pub fn restrict_system_calls(calls: SystemCalls) -> io::Result<Enforcement> {
     // The kernel asks all filters and takes the strictest answer, and the newest filter's error
     // number. The last one forbids the call that installs filters.
     let filters = [
-        filter(
-            deadly()?,
-            SeccompAction::KillProcess,
-            SeccompAction::Allow,
-            arch,
-        ),
+        filter(deadly()?, SeccompAction::KillProcess, SeccompAction::Allow, arch),
         filter(
             absent(calls.open_files),
             SeccompAction::Errno(libc::ENOSYS as u32),
@@ -171,10 +162,7 @@ pub fn restrict_resolver_calls() -> io::Result<Enforcement> {
         Ok(other_abi()),
         forbidden(deadly()?, SeccompAction::KillProcess),
         // So that the filter above sees by its flags whether it is a thread that is started.
-        forbidden(
-            bare(&[libc::SYS_clone3]),
-            SeccompAction::Errno(libc::ENOSYS as u32),
-        ),
+        forbidden(bare(&[libc::SYS_clone3]), SeccompAction::Errno(libc::ENOSYS as u32)),
         forbidden(useless()?, SeccompAction::Errno(libc::EPERM as u32)),
     ])
 }
@@ -193,15 +181,9 @@ fn useless() -> io::Result<Rules> {
         (libc::SYS_fcntl, when_one_of(1, &signalling)?),
         (libc::SYS_ioctl, terminal_ioctls()?),
         // 0 is who calls.
-        (
-            libc::SYS_prlimit64,
-            when([vec![argument(0, SeccompCmpOp::Ne, 0)?]])?,
-        ),
+        (libc::SYS_prlimit64, when([vec![argument(0, SeccompCmpOp::Ne, 0)?]])?),
         // How abort(3) ends; no signal to others.
-        (
-            libc::SYS_tgkill,
-            when([vec![argument(0, SeccompCmpOp::Ne, own)?]])?,
-        ),
+        (libc::SYS_tgkill, when([vec![argument(0, SeccompCmpOp::Ne, own)?]])?),
     ]);
     Ok(rules)
 }
@@ -213,13 +195,7 @@ fn terminal_ioctls() -> io::Result<Vec<SeccompRule>> {
     const SIOCSPGRP: u64 = 0x8902;
     // Requests to terminals are those of the type `T` (ioctl_list(2)).
     let mut of_terminals = vec![argument(1, SeccompCmpOp::MaskedEq(0xff00), 0x5400)?];
-    for harmless in [
-        libc::FIOCLEX,
-        libc::FIONBIO,
-        libc::FIONCLEX,
-        libc::FIONREAD,
-        libc::TCGETS,
-    ] {
+    for harmless in [libc::FIOCLEX, libc::FIONBIO, libc::FIONCLEX, libc::FIONREAD, libc::TCGETS] {
         of_terminals.push(argument(1, SeccompCmpOp::Ne, harmless)?);
     }
     let mut rules = when([of_terminals])?;
@@ -257,11 +233,9 @@ pub fn forbid_system_calls() -> io::Result<Enforcement> {
         filter(rules, forbidden, SeccompAction::Allow, arch)
     };
     // The mark comes last: where it is, all are forbidden.
-    for program in [
-        other_abi(),
-        forbidden(bare(ALIEN), libc::EPERM)?,
-        forbidden(marked, MARK_ERROR)?,
-    ] {
+    for program in
+        [other_abi(), forbidden(bare(ALIEN), libc::EPERM)?, forbidden(marked, MARK_ERROR)?]
+    {
         let applied = enforced(seccompiler::apply_filter_all_threads(&program))?;
         if applied != Enforcement::Enforced {
             return Ok(applied);
@@ -278,9 +252,8 @@ const MARK_ERROR: i32 = libc::EALREADY;
 fn mark_of(calls: &[i64]) -> u32 {
     // FNV-1a.
     let numbers = calls.iter().flat_map(|call| call.to_le_bytes());
-    let hash = numbers.fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
+    let hash = numbers
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     u32::from_be_bytes(*b"L\0\0\0") | hash >> 8
 }
 
@@ -297,12 +270,7 @@ const X32_CALLS: u32 = 0x4000_0000;
 /// Denies what no list of forbidden calls sees: other ABIs' calls. seccompiler compares for
 /// equality alone.
 fn other_abi() -> BpfProgram {
-    let instruction = |code: u32, jt, jf, k| sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
+    let instruction = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
     // The number is the first word of `seccomp_data`.
     vec![
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
@@ -326,9 +294,7 @@ fn enforced(applied: Result<(), seccompiler::Error>) -> io::Result<Enforcement> 
         Err(seccompiler::Error::Seccomp(error)) if is_unsupported(&error) => {
             Ok(Enforcement::NotSupported)
         }
-        applied => applied
-            .map(|()| Enforcement::Enforced)
-            .map_err(io::Error::other),
+        applied => applied.map(|()| Enforcement::Enforced).map_err(io::Error::other),
     }
 }
 
@@ -398,11 +364,7 @@ fn absent(opens_files: bool) -> Rules {
 
 /// Sending with this value of the flag `MSG_FASTOPEN`, which connects.
 fn sending(fast_open: libc::c_int) -> io::Result<Rules> {
-    let flags = [
-        (libc::SYS_sendto, 3),
-        (libc::SYS_sendmsg, 2),
-        (libc::SYS_sendmmsg, 3),
-    ];
+    let flags = [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)];
     let rule = |(call, index)| {
         let rules = when_bits(index, libc::MSG_FASTOPEN as u64, fast_open as u64);
         Ok((call, rules?))
@@ -458,15 +420,9 @@ fn conditional() -> io::Result<Rules> {
         (libc::SYS_ioctl, when_one_of(1, &ioctls)?),
         (libc::SYS_mmap, when_bits(2, executable, 0)?),
         (libc::SYS_mprotect, when_bits(2, executable, 0)?),
-        (
-            libc::SYS_prctl,
-            when_one_of(0, &prctls.map(|option| option as u64))?,
-        ),
+        (libc::SYS_prctl, when_one_of(0, &prctls.map(|option| option as u64))?),
         // 0 is the thread that calls; another may be of another process.
-        (
-            libc::SYS_sched_setaffinity,
-            when([vec![argument(0, SeccompCmpOp::Eq, 0)?]])?,
-        ),
+        (libc::SYS_sched_setaffinity, when([vec![argument(0, SeccompCmpOp::Eq, 0)?]])?),
         // Limits are read, not set.
         (libc::SYS_prlimit64, when([vec![null(2)?]])?),
         (
@@ -481,10 +437,7 @@ fn conditional() -> io::Result<Rules> {
         ),
         (libc::SYS_socketpair, when([stream_of(libc::AF_UNIX, 0)?])?),
         // How abort(3) ends; no signal to others.
-        (
-            libc::SYS_tgkill,
-            when_one_of(0, &[std::process::id().into()])?,
-        ),
+        (libc::SYS_tgkill, when_one_of(0, &[std::process::id().into()])?),
     ]))
 }
 

@@ -32,9 +32,7 @@ const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// Makes a file of so many zero words that lives as long as a descriptor or a mapping of it. Its
 /// pages are taken as they are written. `name` is what `/proc/<pid>/fd` shows.
 pub fn create(name: &str, words: usize) -> io::Result<OwnedFd> {
-    let bytes = words
-        .checked_mul(WORD_BYTES)
-        .ok_or(io::ErrorKind::OutOfMemory)?;
+    let bytes = words.checked_mul(WORD_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
     let fd = nameless_file(name)?;
     ftruncate(&fd, bytes as u64)?;
     fcntl_add_seals(&fd, LENGTH | SealFlags::SEAL)?;
@@ -224,10 +222,7 @@ mod tests {
         let _memory = SharedMemory::map(fd.as_fd()).unwrap();
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let ours = maps.split_once("shown in maps").unwrap().1;
-        let flags = ours
-            .lines()
-            .find(|line| line.starts_with("VmFlags:"))
-            .unwrap();
+        let flags = ours.lines().find(|line| line.starts_with("VmFlags:")).unwrap();
         // proc_pid_smaps(5): dd = not dumped, dc = not copied on fork.
         assert!(flags.contains(" dd") && flags.contains(" dc"), "{flags}");
     }

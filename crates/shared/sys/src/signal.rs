@@ -124,10 +124,7 @@ pub fn kill(pid: u32) -> io::Result<()> {
 
 /// Ends a group of processes at once (SIGKILL), by the number of the process that founded it.
 pub fn kill_group(founder: u32) -> io::Result<()> {
-    Ok(kill_process_group(
-        number(founder)?,
-        rustix::process::Signal::KILL,
-    )?)
+    Ok(kill_process_group(number(founder)?, rustix::process::Signal::KILL)?)
 }
 
 /// 0 would be all processes of our own group.
@@ -199,9 +196,7 @@ mod tests {
         let test = std::thread::spawn(|| {
             let signals = Signals::new(&[Signal::Order]).unwrap();
             for value in [7, u64::MAX, 7] {
-                let value = libc::sigval {
-                    sival_ptr: value as *mut libc::c_void,
-                };
+                let value = libc::sigval { sival_ptr: value as *mut libc::c_void };
                 // SAFETY: the signal goes to this thread, which blocks it.
                 let sent = unsafe {
                     libc::pthread_sigqueue(libc::pthread_self(), libc::SIGRTMIN(), value)

@@ -130,12 +130,7 @@ pub fn listen_over(
 /// Whether a TCP address is nobody's: an error is what [`listen`] would say without
 /// `reuse_port`. With it, two processes of one user would share the address unawares.
 pub fn check_free(address: SocketAddr, transport: &Transport) -> io::Result<()> {
-    let alone = ListenOptions {
-        backlog: 0,
-        fast_open: 0,
-        reuse_port: false,
-        unix_mode: None,
-    };
+    let alone = ListenOptions { backlog: 0, fast_open: 0, reuse_port: false, unix_mode: None };
     match bound_ip(address, &alone, transport) {
         Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if is_any_v6(&address) => Ok(()),
         bound => Ok(bound.map(drop)?),
@@ -511,12 +506,8 @@ mod tests {
     use std::path::PathBuf;
     use testkit::directory::Directory;
 
-    const PLAIN: ListenOptions = ListenOptions {
-        backlog: 16,
-        fast_open: 0,
-        reuse_port: false,
-        unix_mode: None,
-    };
+    const PLAIN: ListenOptions =
+        ListenOptions { backlog: 16, fast_open: 0, reuse_port: false, unix_mode: None };
 
     fn assert_fails<T>(result: io::Result<T>, kind: ErrorKind) {
         assert_eq!(result.map(|_| ()).unwrap_err().kind(), kind);
@@ -557,10 +548,7 @@ mod tests {
     #[test]
     fn bytes_go_both_ways_and_ends_are_seen() {
         let (client, server) = pair_over("127.0.0.1:0");
-        assert!(
-            sockopt::tcp_nodelay(&server).unwrap(),
-            "it is inherited from the listener"
-        );
+        assert!(sockopt::tcp_nodelay(&server).unwrap(), "it is inherited from the listener");
         assert_eq!(write(&client, b"hello ").unwrap(), 6);
         let parts = [IoSlice::new(b"wor"), IoSlice::new(b"ld")];
         assert_eq!(write_vectored(&client, &parts).unwrap(), 5);
@@ -582,10 +570,8 @@ mod tests {
     fn what_a_listener_accepts_notices_a_lost_peer_as_it_does() {
         let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
         let (minute, quarter) = (Duration::from_secs(60), Duration::from_secs(15));
-        let liveness = Liveness {
-            keepalive: Some(minute),
-            unacknowledged: Some(Duration::from_millis(2500)),
-        };
+        let liveness =
+            Liveness { keepalive: Some(minute), unacknowledged: Some(Duration::from_millis(2500)) };
         set_liveness(&listener, &liveness).unwrap();
         let (_client, _) = connect(&address_of(&listener)).unwrap();
         let (server, _) = accept_one(&listener);
@@ -633,10 +619,8 @@ mod tests {
     #[test]
     fn a_listener_may_be_of_one_interface_and_of_many_paths() {
         let address = "127.0.0.1:0".parse().unwrap();
-        let on = |interface: &str, mptcp| Transport {
-            interface: Some(interface.to_owned()),
-            mptcp,
-        };
+        let on =
+            |interface: &str, mptcp| Transport { interface: Some(interface.to_owned()), mptcp };
         for mptcp in [false, true] {
             let listener = listen_over(&address, &PLAIN, &on("lo", mptcp)).unwrap();
             let (_client, _) = connect(&address_of(&listener)).unwrap();
@@ -672,10 +656,7 @@ mod tests {
         let error = take_error(&server).unwrap().unwrap();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
         assert_fails(write(&server, b"x"), ErrorKind::BrokenPipe);
-        assert_fails(
-            write_vectored(&server, &[IoSlice::new(b"x")]),
-            ErrorKind::BrokenPipe,
-        );
+        assert_fails(write_vectored(&server, &[IoSlice::new(b"x")]), ErrorKind::BrokenPipe);
     }
 
     #[test]
@@ -696,9 +677,7 @@ mod tests {
     #[test]
     fn all_addresses_of_ipv6_take_ipv4_too() {
         let listener = listen(&"*:0".parse().unwrap(), &PLAIN).unwrap();
-        let Address::Ip(bound) = address_of(&listener) else {
-            panic!("no TCP socket")
-        };
+        let Address::Ip(bound) = address_of(&listener) else { panic!("no TCP socket") };
         let v4 = Address::Ip(SocketAddr::from(([127, 0, 0, 1], bound.port())));
         let (client, _) = connect(&v4).unwrap();
         let (server, peer) = accept_one(&listener);
@@ -716,11 +695,7 @@ mod tests {
 
     #[test]
     fn an_address_is_shared_only_by_those_who_say_so() {
-        let shared = ListenOptions {
-            reuse_port: true,
-            fast_open: 16,
-            ..PLAIN
-        };
+        let shared = ListenOptions { reuse_port: true, fast_open: 16, ..PLAIN };
         let first = listen(&"127.0.0.1:0".parse().unwrap(), &shared).unwrap();
         let address = address_of(&first);
         let _second = listen(&address, &shared).unwrap();
@@ -774,10 +749,7 @@ mod tests {
     fn a_path_has_the_permissions_asked_for() {
         let directory = Directory::new();
         let (path, address) = socket_path(&directory);
-        let options = ListenOptions {
-            unix_mode: Some(0o666),
-            ..PLAIN
-        };
+        let options = ListenOptions { unix_mode: Some(0o666), ..PLAIN };
         let _listener = listen(&address, &options).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o666);

@@ -24,11 +24,7 @@ impl Pipe {
             Ok(capacity) => capacity,
             Err(_) => fcntl_getpipe_size(&writer)?,
         };
-        Ok(Self {
-            reader,
-            writer,
-            capacity,
-        })
+        Ok(Self { reader, writer, capacity })
     }
 
     /// How many bytes it holds, if each of its pages is full.
@@ -41,14 +37,7 @@ impl Pipe {
     #[inline]
     pub fn fill(&self, stream: impl AsFd, count: usize) -> io::Result<usize> {
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-        Ok(rustix::pipe::splice(
-            stream,
-            None,
-            &self.writer,
-            None,
-            count,
-            flags,
-        )?)
+        Ok(rustix::pipe::splice(stream, None, &self.writer, None, count, flags)?)
     }
 
     /// Gives up to `count` of its bytes to a stream; `has_more` = others follow at once, so that
@@ -60,14 +49,7 @@ impl Pipe {
         if has_more {
             flags |= SpliceFlags::MORE;
         }
-        Ok(rustix::pipe::splice(
-            &self.reader,
-            None,
-            stream,
-            None,
-            count,
-            flags,
-        )?)
+        Ok(rustix::pipe::splice(&self.reader, None, stream, None, count, flags)?)
     }
 }
 
@@ -89,12 +71,7 @@ pub fn send_file(
     count: usize,
 ) -> io::Result<usize> {
     let mut offset = offset;
-    Ok(rustix::fs::sendfile(
-        stream,
-        file,
-        Some(&mut offset),
-        count,
-    )?)
+    Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), count)?)
 }
 
 #[cfg(test)]

@@ -109,10 +109,7 @@ pub struct MemoryGauge {
 impl MemoryGauge {
     /// Opens the kernel's account of this process.
     pub fn open() -> io::Result<Self> {
-        Ok(Self {
-            statm: File::open("/proc/self/statm")?,
-            page_bytes: page_bytes(),
-        })
+        Ok(Self { statm: File::open("/proc/self/statm")?, page_bytes: page_bytes() })
     }
 
     /// Resident memory, in bytes.

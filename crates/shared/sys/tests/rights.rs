@@ -3,10 +3,7 @@
 //!
 //! Rights do not come back, so each case runs in a process of its own: this program, started
 //! again with the case's name.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test; there is no #[test] for clippy to see"
-)]
+#![allow(clippy::unwrap_used, reason = "a test; there is no #[test] for clippy to see")]
 
 #[path = "rights/attempts.rs"]
 mod attempts;
@@ -42,17 +39,9 @@ use attempts::{
 };
 use sights::{capabilities, memory_comes_and_goes, seccomp_filters, work_on};
 
-const NO_MORE: SystemCalls = SystemCalls {
-    bind: false,
-    open_files: false,
-    fast_open: false,
-};
+const NO_MORE: SystemCalls = SystemCalls { bind: false, open_files: false, fast_open: false };
 
-const WITH_FILES: SystemCalls = SystemCalls {
-    bind: false,
-    open_files: true,
-    fast_open: true,
-};
+const WITH_FILES: SystemCalls = SystemCalls { bind: false, open_files: true, fast_open: true };
 
 /// How a case's process must end.
 enum End {
@@ -104,10 +93,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     std::fs::create_dir(directory(std::process::id())).unwrap();
-    let failed = CASES
-        .iter()
-        .filter(|(name, _, end)| !passes(name, end))
-        .count();
+    let failed = CASES.iter().filter(|(name, _, end)| !passes(name, end)).count();
     std::fs::remove_dir_all(directory(std::process::id())).unwrap();
     match failed {
         0 => ExitCode::SUCCESS,
@@ -154,9 +140,7 @@ fn files_are_out_of_reach() {
     assert_denied(File::open("/etc/passwd"));
     assert_denied(std::fs::read_dir("/"));
     assert_denied(File::create(directory(process::parent()).join("file")));
-    std::thread::spawn(|| assert_denied(File::open("/etc/passwd")))
-        .join()
-        .unwrap();
+    std::thread::spawn(|| assert_denied(File::open("/etc/passwd"))).join().unwrap();
     assert_denied(Command::new("/bin/true").status());
     // What was open before stays.
     assert!(gauge.resident_bytes().unwrap() > 0);
@@ -172,10 +156,7 @@ fn files_beneath_a_root_are_read() {
     let files = restrict_files(&[root.as_fd()], true, false).unwrap();
     let direct = File::open(base.join("root/folder/file"));
     process::no_new_privileges().unwrap();
-    assert_eq!(
-        restrict_system_calls(WITH_FILES).unwrap(),
-        Enforcement::Enforced
-    );
+    assert_eq!(restrict_system_calls(WITH_FILES).unwrap(), Enforcement::Enforced);
     let unconfined = at_once(&root);
     let read = move || {
         read_beneath(&root);
@@ -195,10 +176,7 @@ fn files_beneath_a_root_are_read() {
         assert_denied(open_by_openat2(outside.as_ref(), libc::O_RDONLY));
     }
     assert_denied(open_by_openat2(&base.join("outside"), libc::O_RDONLY));
-    assert_denied(open_by_openat2(
-        &base.join("root/folder/file"),
-        libc::O_RDWR,
-    ));
+    assert_denied(open_by_openat2(&base.join("root/folder/file"), libc::O_RDWR));
     open_by_openat2(&base.join("root/folder/file"), libc::O_RDONLY).unwrap();
 }
 
@@ -224,10 +202,7 @@ fn named_files_are_read_and_others_not() {
         return;
     }
     assert_eq!(std::fs::read_to_string(&one).unwrap(), "one");
-    assert_eq!(
-        std::fs::read_to_string(folder.join("file")).unwrap(),
-        "folder/file"
-    );
+    assert_eq!(std::fs::read_to_string(folder.join("file")).unwrap(), "folder/file");
     assert_denied(File::open(base.join("other")));
     assert_denied(File::open("/etc/passwd"));
     assert_denied(File::options().append(true).open(&one));
@@ -334,10 +309,7 @@ fn enter() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     restrict_files(&[], false, false).unwrap();
     process::no_new_privileges().unwrap();
-    assert_eq!(
-        restrict_system_calls(NO_MORE).unwrap(),
-        Enforcement::Enforced
-    );
+    assert_eq!(restrict_system_calls(NO_MORE).unwrap(), Enforcement::Enforced);
     listener
 }
 
@@ -365,10 +337,7 @@ fn threads_and_sockets_work() {
 fn an_async_runtime_works() {
     let listener = enter();
     listener.set_nonblocking(true).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
         let address = listener.local_addr().unwrap();
@@ -390,10 +359,7 @@ fn a_source_is_chosen_and_nothing_listens() {
     let server = Address::Ip(listener.local_addr().unwrap());
     process::drop_capabilities().unwrap();
     let is_enforced = restrict_files(&[], false, true).unwrap() == Enforcement::Enforced;
-    let calls = SystemCalls {
-        bind: true,
-        ..NO_MORE
-    };
+    let calls = SystemCalls { bind: true, ..NO_MORE };
     restrict_system_calls(calls).unwrap();
     let source = IpAddr::from([127, 0, 0, 9]);
     let (_client, _) = connect_from(Some(source), &server).unwrap();
@@ -411,18 +377,12 @@ fn a_source_is_chosen_and_nothing_listens() {
 
 fn other_calls_fail() {
     // Not Landlock's doing.
-    assert_eq!(
-        restrict_system_calls(NO_MORE).unwrap(),
-        Enforcement::Enforced
-    );
+    assert_eq!(restrict_system_calls(NO_MORE).unwrap(), Enforcement::Enforced);
     assert_denied(File::open("/etc/passwd"));
     assert_denied(std::fs::metadata("/etc/passwd"));
     assert_denied(UdpSocket::bind("127.0.0.1:0"));
     assert_denied(TcpListener::bind("127.0.0.1:0"));
-    assert_denied(sys::signal::send(
-        std::process::id(),
-        sys::signal::Signal::Pipe,
-    ));
+    assert_denied(sys::signal::send(std::process::id(), sys::signal::Signal::Pipe));
     assert_denied(signal_a_thread_of(process::parent()));
     assert_denied(limit_files());
     assert_denied(pin(process::parent()));
@@ -491,10 +451,7 @@ fn a_panic_can_abort() {
 }
 
 fn a_user_left_stays_left() {
-    let nobody = process::Identity {
-        user: 65534,
-        group: 65534,
-    };
+    let nobody = process::Identity { user: 65534, group: 65534 };
     if !process::is_root() {
         return assert_denied(process::drop_user(nobody, &[]));
     }
@@ -505,9 +462,7 @@ fn a_user_left_stays_left() {
     assert_denied(process::drop_user(root, &[]));
     // Only root reads it.
     assert_denied(File::open("/etc/shadow"));
-    std::thread::spawn(move || assert_eq!(process::identity(), nobody))
-        .join()
-        .unwrap();
+    std::thread::spawn(move || assert_eq!(process::identity(), nobody)).join().unwrap();
 }
 
 /// As an ordinary user that was given one by a service manager.
@@ -526,11 +481,7 @@ fn no_capability_is_left() {
     set_keep_capabilities(true).unwrap();
     // SAFETY: numbers only; there is one thread.
     assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
-    let sets = CapabilitySets {
-        effective: given,
-        permitted: given,
-        inheritable: given,
-    };
+    let sets = CapabilitySets { effective: given, permitted: given, inheritable: given };
     set_capabilities(None, sets).unwrap();
     configure_capability_in_ambient_set(CapabilitySet::NET_BIND_SERVICE, true).unwrap();
     assert!(TcpListener::bind("127.0.0.1:0").is_ok());
@@ -585,9 +536,7 @@ fn parent() {
 fn orphan() {
     process::end_with_parent().unwrap();
     let pipe = io::stdin().as_fd().try_clone_to_owned().unwrap();
-    File::from(pipe)
-        .write_all(b"the orphan is ready\n")
-        .unwrap();
+    File::from(pipe).write_all(b"the orphan is ready\n").unwrap();
     loop {
         std::thread::park();
     }

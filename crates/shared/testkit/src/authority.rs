@@ -116,9 +116,7 @@ impl Authority {
     pub fn intermediate(&self, name: &str) -> Self {
         let key = Key::EcdsaP256.generate();
         let (params, serial) = authority_params(name, &[]);
-        let certificate = params
-            .signed_by(&key, &self.issuer)
-            .expect("we are an authority");
+        let certificate = params.signed_by(&key, &self.issuer).expect("we are an authority");
         Self {
             serial,
             certificate_der: certificate.der().to_vec(),
@@ -180,10 +178,7 @@ impl Authority {
     /// Certificate and key for `localhost` that nobody else has signed.
     pub fn own_issuer_by_openssl(key: &str) -> String {
         let place = Directory::new();
-        openssl(
-            &place,
-            &format!("req -x509 {key} {REQUEST} -days 300 -out leaf.pem"),
-        );
+        openssl(&place, &format!("req -x509 {key} {REQUEST} -days 300 -out leaf.pem"));
         read(&place, "leaf.pem") + &read(&place, "leaf.key")
     }
 
@@ -314,9 +309,7 @@ impl Trait {
             Self::Usages(count) => {
                 let usage = |at| ExtendedKeyUsagePurpose::Other(vec![1, 2, 3, u64::from(at)]);
                 params.extended_key_usages = (0..count).map(usage).collect();
-                params
-                    .extended_key_usages
-                    .push(ExtendedKeyUsagePurpose::ClientAuth);
+                params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
             }
         }
     }
@@ -341,17 +334,12 @@ fn params(common_name: &str, names: &[String]) -> (CertificateParams, u64) {
     let mut params = CertificateParams::new(hosts).expect("test names are valid");
     for name in others {
         let text = name.as_str().try_into().expect("test names are ASCII");
-        let kind = if name.contains("://") {
-            SanType::URI(text)
-        } else {
-            SanType::Rfc822Name(text)
-        };
+        let kind =
+            if name.contains("://") { SanType::URI(text) } else { SanType::Rfc822Name(text) };
         params.subject_alt_names.push(kind);
     }
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, common_name);
+    params.distinguished_name.push(DnType::CommonName, common_name);
     params.not_before = date_time_ymd(2024, 1, 1);
     params.not_after = date_time_ymd(2049, 12, 31);
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
@@ -431,9 +419,7 @@ impl LeafRequest<'_> {
         let key = self.key.generate();
         let (mut params, serial) = params(&self.common_name, &self.names);
         if let Some(unit) = self.unit {
-            params
-                .distinguished_name
-                .push(DnType::OrganizationalUnitName, unit);
+            params.distinguished_name.push(DnType::OrganizationalUnitName, unit);
         }
         if let Some(second) = self.second_common_name {
             // The library has one of each kind; by its number it is another kind.
@@ -455,20 +441,17 @@ impl LeafRequest<'_> {
             // One AccessDescription: caIssuers (1.3.6.1.5.5.7.48.2) at the URI `http://a`.
             let access =
                 *b"\x30\x16\x30\x14\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x08http://a";
-            params
-                .custom_extensions
-                .push(CustomExtension::from_oid_content(
-                    &[1, 3, 6, 1, 5, 5, 7, 1, 1],
-                    access.to_vec(),
-                ));
+            params.custom_extensions.push(CustomExtension::from_oid_content(
+                &[1, 3, 6, 1, 5, 5, 7, 1, 1],
+                access.to_vec(),
+            ));
         }
         if let Some((not_before, not_after)) = self.validity {
             params.not_before = date_time!(not_before);
             params.not_after = date_time!(not_after);
         }
-        let certificate = params
-            .signed_by(&key, &self.authority.issuer)
-            .expect("we are an authority");
+        let certificate =
+            params.signed_by(&key, &self.authority.issuer).expect("we are an authority");
         Leaf {
             certificate_pem: certificate.pem(),
             above_pem: self.authority.above_pem.clone(),
@@ -495,10 +478,7 @@ mod tests {
             .current_dir(place.path())
             .output()
             .unwrap();
-        (
-            output.status.success(),
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        )
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
     #[test]
@@ -526,13 +506,7 @@ mod tests {
         let (good_client, bad_client) = (root.client("good"), root.client("bad"));
         let place = Directory::new();
         let list = place.write("list.pem", root.revocation_list(&[&bad_client]));
-        let check = [
-            "-crl_check",
-            "-CRLfile",
-            list.to_str().unwrap(),
-            "-purpose",
-            "sslclient",
-        ];
+        let check = ["-crl_check", "-CRLfile", list.to_str().unwrap(), "-purpose", "sslclient"];
         let (good, words) = verified(&root, &good_client, &check);
         assert!(good, "{words}");
         let (good, words) = verified(&root, &bad_client, &check);

@@ -97,18 +97,13 @@ impl ClientChoice {
 pub(crate) fn trusting(authority_pem: &str) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     let root = CertificateDer::from_pem_slice(authority_pem.as_bytes());
-    roots
-        .add(root.expect("the authority is PEM"))
-        .expect("the authority is a certificate");
+    roots.add(root.expect("the authority is PEM")).expect("the authority is a certificate");
     roots
 }
 
 fn config(provider: CryptoProvider, is_tls13: bool, roots: RootCertStore) -> ClientConfig {
-    let versions: &[&SupportedProtocolVersion] = if is_tls13 {
-        &[&rustls::version::TLS13]
-    } else {
-        &[&rustls::version::TLS12]
-    };
+    let versions: &[&SupportedProtocolVersion] =
+        if is_tls13 { &[&rustls::version::TLS13] } else { &[&rustls::version::TLS12] };
     ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
         .expect("the suites fit the version")
@@ -123,18 +118,10 @@ impl Client {
     /// Takes bytes from the wire; an error is what the client holds against the server.
     pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
         while !bytes.is_empty() {
-            self.0
-                .read_tls(&mut bytes)
-                .map_err(|error| error.to_string())?;
-            let state = self
-                .0
-                .process_new_packets()
-                .map_err(|error| error.to_string())?;
+            self.0.read_tls(&mut bytes).map_err(|error| error.to_string())?;
+            let state = self.0.process_new_packets().map_err(|error| error.to_string())?;
             let mut chunk = vec![0; state.plaintext_bytes_to_read()];
-            self.0
-                .reader()
-                .read_exact(&mut chunk)
-                .map_err(|error| error.to_string())?;
+            self.0.reader().read_exact(&mut chunk).map_err(|error| error.to_string())?;
             plain.extend_from_slice(&chunk);
         }
         Ok(())
@@ -143,19 +130,14 @@ impl Client {
     /// Puts application data behind what was put before.
     pub fn send(&mut self, plain: &[u8]) {
         self.0.set_buffer_limit(None);
-        self.0
-            .writer()
-            .write_all(plain)
-            .expect("the buffer has no limit");
+        self.0.writer().write_all(plain).expect("the buffer has no limit");
     }
 
     /// Sends early data, before the first byte is taken from the wire; says how much of it may be
     /// sent, which is nothing without a session that allows it.
     pub fn send_early(&mut self, plain: &[u8]) -> usize {
         let early = self.0.early_data();
-        early.map_or(0, |mut early| {
-            early.write(plain).expect("the buffer has no limit")
-        })
+        early.map_or(0, |mut early| early.write(plain).expect("the buffer has no limit"))
     }
 
     /// Whether the server took the early data.
@@ -165,9 +147,7 @@ impl Client {
 
     /// Asks for new keys in both directions (RFC 8446 section 4.6.3).
     pub fn update_keys(&mut self) -> Result<(), String> {
-        self.0
-            .refresh_traffic_keys()
-            .map_err(|error| error.to_string())
+        self.0.refresh_traffic_keys().map_err(|error| error.to_string())
     }
 
     pub fn close(&mut self) {

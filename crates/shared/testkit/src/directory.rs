@@ -13,10 +13,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Directory {
     /// Makes one; readable by every user, since programs under test give up their rights.
-    #[expect(
-        clippy::new_without_default,
-        reason = "making a directory is no default"
-    )]
+    #[expect(clippy::new_without_default, reason = "making a directory is no default")]
     pub fn new() -> Self {
         Self::beneath(&std::env::temp_dir())
     }

@@ -53,11 +53,7 @@ impl KernelSealer {
         } else {
             let sequence = self.sequence.to_be_bytes();
             let aad = [&sequence[..], &header(kind, content.len())].concat();
-            let explicit = if self.is_chacha {
-                Vec::new()
-            } else {
-                self.iv[SALT_BYTES..].to_vec()
-            };
+            let explicit = if self.is_chacha { Vec::new() } else { self.iv[SALT_BYTES..].to_vec() };
             let body = [explicit, self.encrypt(&aad, content)].concat();
             [&header(kind, body.len())[..], &body].concat()
         };
@@ -68,9 +64,7 @@ impl KernelSealer {
     fn encrypt(&self, aad: &[u8], plain: &[u8]) -> Vec<u8> {
         let nonce = Nonce::assume_unique_for_key(self.nonce());
         let mut sealed = plain.to_vec();
-        self.key
-            .seal_in_place_append_tag(nonce, Aad::from(aad), &mut sealed)
-            .expect("sealed");
+        self.key.seal_in_place_append_tag(nonce, Aad::from(aad), &mut sealed).expect("sealed");
         sealed
     }
 

@@ -49,9 +49,7 @@ fn rsa_pem() -> &'static str {
 /// The certificates in a text of PEM, as DER.
 pub fn certificates(pem: &str) -> Vec<Vec<u8>> {
     let certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
-    certificates
-        .map(|one| one.expect("the text is PEM").to_vec())
-        .collect()
+    certificates.map(|one| one.expect("the text is PEM").to_vec()).collect()
 }
 
 #[derive(Clone, Debug)]

@@ -65,9 +65,8 @@ impl RawClient {
                 incoming.extend_from_slice(&answer);
             }
         }
-        let (secrets, next) = connection
-            .dangerous_into_kernel_connection()
-            .expect("the handshake is over");
+        let (secrets, next) =
+            connection.dangerous_into_kernel_connection().expect("the handshake is over");
         let mut client = Self {
             sealing: Direction::new(secrets.tx.0, &secrets.tx.1),
             opening: Direction::new(secrets.rx.0, &secrets.rx.1),
@@ -95,11 +94,7 @@ impl RawClient {
         let aad = [&sequence.to_be_bytes()[..], &[kind, 3, 3, high, low]].concat();
         let explicit = self.sealing.nonce()[NONCE_LEN - EXPLICIT_NONCE_BYTES..].to_vec();
         let sealed = self.sealing.seal(&aad, content);
-        let explicit = if self.sealing.is_chacha {
-            &[][..]
-        } else {
-            &explicit
-        };
+        let explicit = if self.sealing.is_chacha { &[][..] } else { &explicit };
         framed(kind, &[explicit, &sealed].concat())
     }
 
@@ -161,9 +156,7 @@ impl RawClient {
 
 /// A record with this type and body.
 pub fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
-    let [high, low] = u16::try_from(body.len())
-        .expect("a short record")
-        .to_be_bytes();
+    let [high, low] = u16::try_from(body.len()).expect("a short record").to_be_bytes();
     [&[kind, 3, 3, high, low], body].concat()
 }
 
@@ -195,9 +188,7 @@ impl Direction {
     fn seal(&mut self, aad: &[u8], plain: &[u8]) -> Vec<u8> {
         let nonce = Nonce::assume_unique_for_key(self.nonce());
         let mut sealed = plain.to_vec();
-        self.key
-            .seal_in_place_append_tag(nonce, Aad::from(aad), &mut sealed)
-            .expect("sealed");
+        self.key.seal_in_place_append_tag(nonce, Aad::from(aad), &mut sealed).expect("sealed");
         self.sequence += 1;
         sealed
     }

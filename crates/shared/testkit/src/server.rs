@@ -65,9 +65,7 @@ impl Server {
     /// On an ephemeral port of 127.0.0.1.
     pub fn start(behaviour: Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-        let address = listener
-            .local_addr()
-            .expect("a bound socket has an address");
+        let address = listener.local_addr().expect("a bound socket has an address");
         let mut server = Self::new(address.to_string());
         server.ip = Some(address);
         server.run(behaviour, move || {
@@ -96,12 +94,7 @@ impl Server {
     }
 
     fn new(address: String) -> Self {
-        Self {
-            address,
-            ip: None,
-            seen: Arc::default(),
-            stopped: Arc::default(),
-        }
+        Self { address, ip: None, seen: Arc::default(), stopped: Arc::default() }
     }
 
     /// Accepts until stopped or until the listener fails; a thread a connection.
@@ -116,11 +109,7 @@ impl Server {
                 if stopped.load(Ordering::Acquire) {
                     return;
                 }
-                let visitor = Visitor {
-                    index: seen.begin(),
-                    seen: Arc::clone(&seen),
-                    stream,
-                };
+                let visitor = Visitor { index: seen.begin(), seen: Arc::clone(&seen), stream };
                 let behaviour = behaviour.clone();
                 thread::spawn(move || visitor.serve(&behaviour));
             }
@@ -151,10 +140,7 @@ impl Server {
     /// Waits for `count` connections and returns the bytes of the last of them once it has ended.
     pub fn wait_for_end(&self, count: usize) -> Connection {
         let connections = self.wait_until(|seen| {
-            seen.len() >= count
-                && seen
-                    .get(count - 1)
-                    .is_some_and(|one| one.ended || one.failed)
+            seen.len() >= count && seen.get(count - 1).is_some_and(|one| one.ended || one.failed)
         });
         connections[count - 1].clone()
     }
@@ -177,9 +163,7 @@ impl Drop for Server {
 
 impl Seen {
     fn lock(&self) -> MutexGuard<'_, Vec<Connection>> {
-        self.connections
-            .lock()
-            .expect("no server thread panics while it holds the lock")
+        self.connections.lock().expect("no server thread panics while it holds the lock")
     }
 
     fn begin(&self) -> usize {
@@ -204,8 +188,7 @@ struct Visitor<S> {
 impl<S: Stream> Visitor<S> {
     fn serve(mut self, behaviour: &Behaviour) {
         if self.act(behaviour).is_err() {
-            self.seen
-                .change(self.index, |connection| connection.failed = true);
+            self.seen.change(self.index, |connection| connection.failed = true);
         }
     }
 
@@ -355,10 +338,7 @@ mod tests {
         let path = place.join("socket");
         let server = Server::start_unix(&path, Behaviour::Greet(b"hi".to_vec()));
         let mut greeting = [0; 2];
-        UnixStream::connect(&path)
-            .unwrap()
-            .read_exact(&mut greeting)
-            .unwrap();
+        UnixStream::connect(&path).unwrap().read_exact(&mut greeting).unwrap();
         assert_eq!(&greeting, b"hi");
         assert_eq!(server.connections().len(), 1);
     }

@@ -38,11 +38,7 @@ impl TlsServerChoice {
         clients: Option<&Authority>,
     ) -> Self {
         let provider = Arc::new(provider);
-        let version = if is_tls13 {
-            &rustls::version::TLS13
-        } else {
-            &rustls::version::TLS12
-        };
+        let version = if is_tls13 { &rustls::version::TLS13 } else { &rustls::version::TLS12 };
         let chain = vec![CertificateDer::from(leaf.certificate_der().to_vec())];
         let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes());
         let verifier = match clients {
@@ -74,10 +70,7 @@ impl TlsServerChoice {
     pub fn accept(&self) -> TlsServer {
         let mut connection = ServerConnection::new(Arc::clone(&self.0)).expect("it is complete");
         connection.set_buffer_limit(None);
-        TlsServer {
-            connection,
-            has_closed: false,
-        }
+        TlsServer { connection, has_closed: false }
     }
 }
 

@@ -112,11 +112,7 @@ impl FromStr for Endpoint {
             let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
             let (number, count) = (1, 1);
             return is_host_name(&host)
-                .then_some(Self::Service {
-                    host,
-                    number,
-                    count,
-                })
+                .then_some(Self::Service { host, number, count })
                 .ok_or(AddressError::HostInvalid);
         }
         if text.contains("://") {
@@ -134,17 +130,12 @@ impl FromStr for Endpoint {
             return Err(AddressError::PortMissing);
         }
         let port = port.parse().map_err(|_| AddressError::PortInvalid)?;
-        let bare = host
-            .strip_prefix('[')
-            .and_then(|h| h.strip_suffix(']'))
-            .unwrap_or(host);
+        let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         if let Ok(ip) = bare.parse::<IpAddr>() {
             return Ok(Self::Address(Address::Ip(SocketAddr::new(ip, port))));
         }
         if host == "*" {
-            return Ok(Self::Address(Address::Ip(SocketAddr::from((
-                [0u16; 8], port,
-            )))));
+            return Ok(Self::Address(Address::Ip(SocketAddr::from(([0u16; 8], port)))));
         }
         if host.starts_with('[') && host.contains('%') {
             return Err(AddressError::ZoneUnknown);
@@ -152,10 +143,7 @@ impl FromStr for Endpoint {
         if !is_host_name(host) {
             return Err(AddressError::HostInvalid);
         }
-        Ok(Self::Name {
-            host: host.to_ascii_lowercase(),
-            port,
-        })
+        Ok(Self::Name { host: host.to_ascii_lowercase(), port })
     }
 }
 
@@ -286,9 +274,6 @@ mod tests {
         assert_eq!(fault("unix:"), AddressError::UnixNameLength);
         assert_eq!(fault("srv:"), AddressError::HostInvalid);
         assert_eq!(fault("srv:_a._tcp.b:80"), AddressError::HostInvalid);
-        assert_eq!(
-            "app:80".parse::<Address>(),
-            Err(AddressError::NameNotAllowed)
-        );
+        assert_eq!("app:80".parse::<Address>(), Err(AddressError::NameNotAllowed));
     }
 }

@@ -95,10 +95,8 @@ pub fn intermediates<'c>(own: &[u8], others: &[&'c [u8]]) -> Result<Vec<&'c [u8]
     let Some(leaf) = CertificateNames::of(own) else {
         return Ok(Vec::new());
     };
-    let named: Vec<_> = others
-        .iter()
-        .filter_map(|other| Some((*other, CertificateNames::of(other)?)))
-        .collect();
+    let named: Vec<_> =
+        others.iter().filter_map(|other| Some((*other, CertificateNames::of(other)?))).collect();
     let mut found: Vec<(&[u8], CertificateNames<'_>)> = Vec::new();
     let mut wanted = leaf.issuer;
     for next in 0.. {
@@ -180,10 +178,7 @@ mod tests {
             b"no certificate".to_vec(),
             certificate("root", "root", 5),
         ];
-        assert_eq!(
-            names_left(&own, &others),
-            Ok(["a", "b", "root"].map(str::to_owned).to_vec())
-        );
+        assert_eq!(names_left(&own, &others), Ok(["a", "b", "root"].map(str::to_owned).to_vec()));
         let cut = &a[..a.len() - 1];
         assert_eq!(names_left(&own, &[cut.to_vec()]), Ok(vec![]));
         assert_eq!(names_left(b"no certificate", &others), Ok(vec![]));
@@ -221,9 +216,7 @@ mod tests {
         // Each of three authorities signed by the old one above it and by the new one.
         let levels = ["a", "b", "c", "d"];
         let pairs = levels.windows(2).flat_map(|pair| {
-            let [subject, issuer] = pair else {
-                unreachable!("windows of two")
-            };
+            let [subject, issuer] = pair else { unreachable!("windows of two") };
             [1, 2].map(|serial| certificate(subject, issuer, serial))
         });
         let pairs: Vec<_> = pairs.collect();

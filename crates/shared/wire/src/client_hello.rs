@@ -19,10 +19,7 @@ const TLS_1_3: u16 = 0x0304;
 
 /// The result so far.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is looked at where it is made"
-)]
+#[expect(clippy::large_enum_variant, reason = "it is looked at where it is made")]
 pub enum Peek<'a> {
     Incomplete,
     /// The whole hello is there.
@@ -273,18 +270,11 @@ fn highest_version(body: &[u8], legacy: u16, extensions: &Extensions) -> Result<
             .unwrap_or(0),
         None => legacy.min(TLS_1_2),
     };
-    if highest >= TLS_1_2 {
-        Ok(highest)
-    } else {
-        Err(HelloFault::VersionTooOld { highest })
-    }
+    if highest >= TLS_1_2 { Ok(highest) } else { Err(HelloFault::VersionTooOld { highest }) }
 }
 
 fn numbers(list: &[u8]) -> impl Iterator<Item = u16> + Clone {
-    list.as_chunks()
-        .0
-        .iter()
-        .map(|pair| u16::from_be_bytes(*pair))
+    list.as_chunks().0.iter().map(|pair| u16::from_be_bytes(*pair))
 }
 
 /// The items of a list until it ends; its form was checked when the hello was read.

@@ -222,19 +222,11 @@ impl<'a> Message<'a> {
                 peer: cursor.array()?,
                 since_ms: cursor.array().map(u64::from_be_bytes)?,
             },
-            RESYNCED => Self::Resynced {
-                peer: cursor.array()?,
-                sent: cursor.u32()?,
-                all: cursor.u32()?,
-            },
-            PING => Self::Ping {
-                peer: cursor.array()?,
-                id: cursor.u32()?,
-            },
-            PONG => Self::Pong {
-                peer: cursor.array()?,
-                id: cursor.u32()?,
-            },
+            RESYNCED => {
+                Self::Resynced { peer: cursor.array()?, sent: cursor.u32()?, all: cursor.u32()? }
+            }
+            PING => Self::Ping { peer: cursor.array()?, id: cursor.u32()? },
+            PONG => Self::Pong { peer: cursor.array()?, id: cursor.u32()? },
             PART => Self::Part(Part {
                 id: cursor.u32()?,
                 index: cursor.u8()?,
@@ -261,14 +253,7 @@ impl<'a> Message<'a> {
     pub fn parts(id: u32, whole: &'a [u8]) -> impl Iterator<Item = Self> {
         let pieces = whole.chunks(PART_BYTES_MAX);
         let count = pieces.len() as u8;
-        let part = move |(index, bytes)| {
-            Self::Part(Part {
-                id,
-                index,
-                count,
-                bytes,
-            })
-        };
+        let part = move |(index, bytes)| Self::Part(Part { id, index, count, bytes });
         (0..count).zip(pieces).map(part)
     }
 
@@ -298,11 +283,7 @@ impl<'a> Message<'a> {
 
     fn append(&self, body: &mut Vec<u8>) {
         match self {
-            Self::Session {
-                key,
-                lifetime_s,
-                value,
-            } => {
+            Self::Session { key, lifetime_s, value } => {
                 write_key(SESSION, key, body);
                 body.extend_from_slice(&lifetime_s.to_be_bytes());
                 body.extend_from_slice(&(value.len() as u16).to_be_bytes());
@@ -415,30 +396,13 @@ mod tests {
     fn messages_are_read_as_they_were_written_and_never_when_cut() {
         let (key, value) = ([7; KEY_BYTES_MAX], [8; 100]);
         let all = [
-            Message::Session {
-                key: &key,
-                lifetime_s: 3600,
-                value: &value,
-            },
+            Message::Session { key: &key, lifetime_s: 3600, value: &value },
             Message::Get { key: &key[..1] },
             Message::Delete { key: &key },
-            Message::Resync {
-                peer: [4; 8],
-                since_ms: 5,
-            },
-            Message::Resynced {
-                peer: [6; 8],
-                sent: 70_000,
-                all: 100_000,
-            },
-            Message::Ping {
-                peer: [6; 8],
-                id: 9,
-            },
-            Message::Pong {
-                peer: [7; 8],
-                id: 9,
-            },
+            Message::Resync { peer: [4; 8], since_ms: 5 },
+            Message::Resynced { peer: [6; 8], sent: 70_000, all: 100_000 },
+            Message::Ping { peer: [6; 8], id: 9 },
+            Message::Pong { peer: [7; 8], id: 9 },
             Message::Part(Part {
                 id: 0x0102_0304,
                 index: PARTS_MAX - 1,
@@ -466,11 +430,8 @@ mod tests {
         let value = [0; VALUE_BYTES_MAX + 1];
         let session = |key_bytes: usize, value_bytes: usize| {
             let key = vec![1; key_bytes];
-            let message = Message::Session {
-                key: &key,
-                lifetime_s: 1,
-                value: &value[..value_bytes],
-            };
+            let message =
+                Message::Session { key: &key, lifetime_s: 1, value: &value[..value_bytes] };
             let mut body = Vec::new();
             let is_written = message.write(&mut body);
             assert_eq!(is_written, !body.is_empty());
@@ -487,11 +448,7 @@ mod tests {
         let (key, value) = ([7; KEY_BYTES_MAX], vec![8; WHOLE_BYTES_MAX]);
         let longest = WHOLE_BYTES_MAX - (VALUE_BYTES_MAX.abs_diff(BODY_BYTES_MAX));
         for bytes in [VALUE_BYTES_MAX + 1, 3000, 16 << 10, longest] {
-            let session = Message::Session {
-                key: &key,
-                lifetime_s: 3600,
-                value: &value[..bytes],
-            };
+            let session = Message::Session { key: &key, lifetime_s: 3600, value: &value[..bytes] };
             let (mut whole, mut read) = (Vec::new(), Vec::new());
             assert!(session.write_whole(&mut whole));
             let parts: Vec<_> = Message::parts(9, &whole).collect();
@@ -511,11 +468,7 @@ mod tests {
             read.extend_from_slice(&whole);
             assert_eq!(Message::read_whole(&read), malformed, "one is enough");
         }
-        let too_long = Message::Session {
-            key: &key,
-            lifetime_s: 1,
-            value: &value[..longest + 1],
-        };
+        let too_long = Message::Session { key: &key, lifetime_s: 1, value: &value[..longest + 1] };
         let mut whole = Vec::new();
         assert!(!too_long.write_whole(&mut whole) && whole.is_empty());
     }
@@ -523,12 +476,7 @@ mod tests {
     #[test]
     fn parts_without_a_place_have_no_meaning() {
         let part = |index, count, bytes| {
-            let part = Part {
-                id: 1,
-                index,
-                count,
-                bytes,
-            };
+            let part = Part { id: 1, index, count, bytes };
             let mut body = Vec::new();
             Message::Part(part).append(&mut body);
             Message::read_all(&body).is_ok()

@@ -11,10 +11,7 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            rest: bytes,
-            position: 0,
-        }
+        Self { rest: bytes, position: 0 }
     }
 
     /// How many bytes of the first slice lie before the next one.
@@ -33,10 +30,7 @@ impl<'a> Cursor<'a> {
     /// The next bytes as a cursor of their own, whose positions still count from the first slice.
     pub(crate) fn part(&mut self, bytes: usize) -> Option<Self> {
         let (head, tail) = self.rest.split_at_checked(bytes)?;
-        let part = Self {
-            rest: head,
-            position: self.position,
-        };
+        let part = Self { rest: head, position: self.position };
         self.rest = tail;
         self.position += bytes;
         Some(part)

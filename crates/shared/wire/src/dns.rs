@@ -106,11 +106,7 @@ impl<'a> DnsReader<'a> {
                     }
                     let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
                     is_host &= label.iter().all(fits);
-                    host.extend(
-                        label
-                            .iter()
-                            .map(|byte| char::from(byte.to_ascii_lowercase())),
-                    );
+                    host.extend(label.iter().map(|byte| char::from(byte.to_ascii_lowercase())));
                     host.push('.');
                 }
                 3 => {
@@ -149,12 +145,7 @@ mod tests {
 
     fn record(kind: u8, data: &[u8]) -> Vec<u8> {
         let length = data.len() as u8;
-        [
-            &b"\xc0\x0c\0"[..],
-            &[kind, 0, 1, 0, 0, 0, 60, 0, length],
-            data,
-        ]
-        .concat()
+        [&b"\xc0\x0c\0"[..], &[kind, 0, 1, 0, 0, 0, 60, 0, length], data].concat()
     }
 
     #[test]

@@ -275,9 +275,9 @@ impl<'a> Framing<'a> {
         match (self.codings, self.length) {
             (0, length) => Ok(ContentEnd::Length(length.unwrap_or(0))),
             (1, None) if self.ends_chunked && !is_http10 => Ok(ContentEnd::Chunked),
-            (1, _) if self.ends_chunked => Err(HeadFault::Malformed(
-                "Transfer-Encoding beside Content-Length, or in HTTP/1.0",
-            )),
+            (1, _) if self.ends_chunked => {
+                Err(HeadFault::Malformed("Transfer-Encoding beside Content-Length, or in HTTP/1.0"))
+            }
             _ => Err(HeadFault::TransferCoding),
         }
     }
@@ -356,11 +356,7 @@ mod tests {
             ("HTTP/1.1", "", true),
             ("HTTP/1.1", "Connection: close", false),
             ("HTTP/1.1", "Connection: x, CLOSE", false),
-            (
-                "HTTP/1.1",
-                "Connection: keep-alive\nConnection: close",
-                false,
-            ),
+            ("HTTP/1.1", "Connection: keep-alive\nConnection: close", false),
             ("HTTP/1.0", "", false),
             ("HTTP/1.0", "connection: Keep-Alive", true),
             ("HTTP/1.0", "Connection: keep-alive, close", false),
@@ -370,10 +366,7 @@ mod tests {
             let line = format!("GET / {version}");
             assert_eq!(request(&line, &all, |head| head.keeps_alive), Ok(expected));
             let text = format!("{version} 200 OK\n{}", all.trim_end());
-            assert_eq!(
-                response(&text, false),
-                Ok((ContentEnd::Length(0), expected))
-            );
+            assert_eq!(response(&text, false), Ok((ContentEnd::Length(0), expected)));
         }
     }
 
@@ -381,14 +374,8 @@ mod tests {
     fn a_folded_line_of_a_response_counts_as_spaces() {
         let folded = "HTTP/1.1 200 OK\nContent-Length:\n 7\nA: b\n\tc\nConnection: x,\n close";
         assert_eq!(response(folded, false), Ok((ContentEnd::Length(7), false)));
-        for faulty in [
-            "HTTP/1.1 200 OK\n A: b",
-            "HTTP/1.1 200 OK\nContent-Length: 1\n 2",
-        ] {
-            assert!(
-                matches!(response(faulty, false), Err(HeadFault::Malformed(_))),
-                "{faulty}"
-            );
+        for faulty in ["HTTP/1.1 200 OK\n A: b", "HTTP/1.1 200 OK\nContent-Length: 1\n 2"] {
+            assert!(matches!(response(faulty, false), Err(HeadFault::Malformed(_))), "{faulty}");
         }
     }
 
@@ -417,10 +404,7 @@ mod tests {
         ];
         for fields in malformed {
             let fault = request("POST / HTTP/1.1", &format!("Host: a\n{fields}"), |_| ());
-            assert!(
-                matches!(fault, Err(HeadFault::Malformed(_))),
-                "{fields:?}: {fault:?}"
-            );
+            assert!(matches!(fault, Err(HeadFault::Malformed(_))), "{fields:?}: {fault:?}");
         }
         let huge = "Content-Length: 99999999999999999999";
         let cases = [
@@ -428,14 +412,8 @@ mod tests {
             ("Content-Length: 7", Ok(ContentEnd::Length(7))),
             (huge, Ok(ContentEnd::Length(u64::MAX))),
             ("Transfer-Encoding: Chunked", Ok(ContentEnd::Chunked)),
-            (
-                "Transfer-Encoding: identity",
-                Err(HeadFault::TransferCoding),
-            ),
-            (
-                "Transfer-Encoding: gzip, chunked",
-                Err(HeadFault::TransferCoding),
-            ),
+            ("Transfer-Encoding: identity", Err(HeadFault::TransferCoding)),
+            ("Transfer-Encoding: gzip, chunked", Err(HeadFault::TransferCoding)),
             (
                 "Transfer-Encoding: chunked\nTransfer-Encoding: chunked",
                 Err(HeadFault::TransferCoding),
@@ -456,30 +434,16 @@ mod tests {
         let cases = [
             ("200 OK", "\nContent-Length: 5", ContentEnd::Length(5), true),
             ("200 OK", chunked, ContentEnd::Chunked, true),
-            (
-                "200 OK",
-                "\nTransfer-Encoding: gzip",
-                ContentEnd::Close,
-                false,
-            ),
+            ("200 OK", "\nTransfer-Encoding: gzip", ContentEnd::Close, false),
             ("200 OK", "", ContentEnd::Close, false),
             ("204 No Content", "", ContentEnd::Length(0), true),
-            (
-                "304 Not Modified",
-                "\nContent-Length: 9",
-                ContentEnd::Length(0),
-                true,
-            ),
+            ("304 Not Modified", "\nContent-Length: 9", ContentEnd::Length(0), true),
             ("100 Continue", "", ContentEnd::Length(0), true),
         ];
         for (status, fields, content, keeps_alive) in cases {
             let text = format!("HTTP/1.1 {status}{fields}");
             assert_eq!(response(&text, false), Ok((content, keeps_alive)), "{text}");
-            assert_eq!(
-                response(&text, true),
-                Ok((ContentEnd::Length(0), true)),
-                "{text}"
-            );
+            assert_eq!(response(&text, true), Ok((ContentEnd::Length(0), true)), "{text}");
         }
         let twice = "HTTP/1.1 200 OK\nContent-Length: 1\nContent-Length: 2";
         assert!(response(twice, false).is_err());
@@ -497,9 +461,7 @@ mod tests {
         ];
         for (version, expectation, expected) in cases {
             let fields = format!("Host: a\nExpect: {expectation}");
-            let found = request(&format!("PUT / {version}"), &fields, |head| {
-                head.expects_continue
-            });
+            let found = request(&format!("PUT / {version}"), &fields, |head| head.expects_continue);
             assert_eq!(found, expected, "{version} {expectation}");
         }
     }
@@ -523,10 +485,7 @@ mod tests {
         ];
         for line in lines {
             let fault = request(line, "", |_| ());
-            assert!(
-                matches!(fault, Err(HeadFault::Malformed(_))),
-                "{line:?}: {fault:?}"
-            );
+            assert!(matches!(fault, Err(HeadFault::Malformed(_))), "{line:?}: {fault:?}");
         }
         assert_eq!(request("GET / HTTP/1.0", "", |_| ()), Ok(()));
     }
@@ -555,13 +514,7 @@ mod tests {
             assert_eq!(status_code(&whole[..length]), Ok(expected), "{length}");
         }
         assert_eq!(status_code(b"HTTP/1.0 503\r\nA: b\r\n"), Ok(Some(503)));
-        for other in [
-            "S",
-            "SSH-2.0",
-            "HTTP/2",
-            "HTTP/1.1 2x0 OK",
-            "HTTP/1.1 2000 ",
-        ] {
+        for other in ["S", "SSH-2.0", "HTTP/2", "HTTP/1.1 2x0 OK", "HTTP/1.1 2000 "] {
             assert!(status_code(other.as_bytes()).is_err(), "{other}");
         }
     }

@@ -100,11 +100,8 @@ impl<T: Copy + Ord> Ranges<T> {
 }
 
 impl NetworkSet {
-    pub const EMPTY: Self = Self {
-        v4: Ranges(Vec::new()),
-        v6: Ranges(Vec::new()),
-        has_unix: false,
-    };
+    pub const EMPTY: Self =
+        Self { v4: Ranges(Vec::new()), v6: Ranges(Vec::new()), has_unix: false };
 
     /// Whether no peer is in it.
     pub fn is_empty(&self) -> bool {
@@ -175,10 +172,7 @@ mod tests {
     use super::*;
 
     fn holds(network: &str, peer: &str) -> bool {
-        network
-            .parse::<Network>()
-            .unwrap()
-            .contains(Some(peer.parse().unwrap()))
+        network.parse::<Network>().unwrap().contains(Some(peer.parse().unwrap()))
     }
 
     #[test]
@@ -222,11 +216,7 @@ mod tests {
             let v6 = (0..2048_u128).map(|low| IpAddr::V6(((0xfd << 120) + low).into()));
             for address in v4.chain(v6) {
                 let is_held = networks.iter().any(|one| one.contains(Some(address)));
-                assert_eq!(
-                    set.contains(Some(address)),
-                    is_held,
-                    "{address} {networks:?}"
-                );
+                assert_eq!(set.contains(Some(address)), is_held, "{address} {networks:?}");
             }
             assert!(!set.contains(None));
         }

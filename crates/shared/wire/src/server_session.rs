@@ -79,11 +79,7 @@ struct TicketName {
 
 impl Default for TicketName {
     fn default() -> Self {
-        Self {
-            sum: 0xcbf2_9ce4_8422_2325,
-            tail: [0; TICKET_TAIL_BYTES],
-            bytes: 0,
-        }
+        Self { sum: 0xcbf2_9ce4_8422_2325, tail: [0; TICKET_TAIL_BYTES], bytes: 0 }
     }
 }
 
@@ -298,30 +294,19 @@ mod tests {
     }
 
     fn by_id(id: SessionId) -> Outcome {
-        Outcome::Session(PassedSession {
-            id: Some(id),
-            ticket: None,
-        })
+        Outcome::Session(PassedSession { id: Some(id), ticket: None })
     }
 
     fn issued(ticket: &[u8]) -> Vec<u8> {
         let length = (TICKET_HEAD_BYTES + ticket.len()) as u32;
         let inner = (ticket.len() as u16).to_be_bytes();
-        let head = [
-            &[NEW_SESSION_TICKET],
-            &length.to_be_bytes()[1..],
-            &[0, 0, 1, 44],
-        ]
-        .concat();
+        let head = [&[NEW_SESSION_TICKET], &length.to_be_bytes()[1..], &[0, 0, 1, 44]].concat();
         [&head, &inner[..], ticket].concat()
     }
 
     /// In records of so many bytes.
     fn records(messages: &[u8], bytes: usize) -> Vec<u8> {
-        messages
-            .chunks(bytes)
-            .flat_map(|one| record(22, one))
-            .collect()
+        messages.chunks(bytes).flat_map(|one| record(22, one)).collect()
     }
 
     /// With a Certificate behind the hello, in the same record and one of its own.
@@ -370,10 +355,7 @@ mod tests {
             let messages = [&plain[..], &[14, 0, 0, 0], &issued(ticket)].concat();
             for bytes in [1, 7, 100, 1 << 14] {
                 let stream = [records(&messages, bytes), CCS.to_vec()].concat();
-                let wanted = PassedSession {
-                    id: None,
-                    ticket: SessionId::of_ticket(ticket),
-                };
+                let wanted = PassedSession { id: None, ticket: SessionId::of_ticket(ticket) };
                 assert!(wanted.ticket.is_some());
                 assert_eq!(cut(&stream, &[3, 1000]), Outcome::Session(wanted));
             }
@@ -417,10 +399,7 @@ mod tests {
         let two = [issued(&[1; 40]), issued(&[2; 40])];
         assert_eq!(with(&[9; 32], &two), found(SessionId::of_ticket(&[2; 40])));
         // Cut short, and longer than its ticket says: what a client would refuse is nothing here.
-        assert_eq!(
-            with(&[], &[vec![NEW_SESSION_TICKET, 0, 0, 3, 0, 0, 0]]),
-            Outcome::Nothing
-        );
+        assert_eq!(with(&[], &[vec![NEW_SESSION_TICKET, 0, 0, 3, 0, 0, 0]]), Outcome::Nothing);
         let hello = message(TLS_1_2, &[9; 32], &[]);
         assert_eq!(with(&[9; 32], &[hello]), Outcome::Nothing, "a second hello");
     }

@@ -70,8 +70,7 @@ impl Dialect {
 
     pub fn name(self) -> &'static str {
         let mut all = Self::ALL.iter();
-        all.find(|(_, one)| *one == self)
-            .map_or("", |(name, _)| name)
+        all.find(|(_, one)| *one == self).map_or("", |(name, _)| name)
     }
 
     /// Whether the server greets the client, so that it has to be connected before the client's
@@ -116,10 +115,7 @@ impl Dialog {
     /// A dialog of a client that has nothing to say but its request for TLS: it begins with
     /// [`Self::server_connected`], and [`Self::server_sent`] leads it to TLS or a fault.
     pub fn asking(dialect: Dialect, names: HostNames<'_>) -> Self {
-        let sides = Sides {
-            front: None,
-            back: true,
-        };
+        let sides = Sides { front: None, back: true };
         match dialect {
             Dialect::Mysql => Self::of(dialect, Mysql::asking(sides)),
             _ => Self::new(dialect, sides, names),
@@ -127,11 +123,7 @@ impl Dialog {
     }
 
     fn of(dialect: Dialect, steps: impl Steps + Send + 'static) -> Self {
-        Self {
-            steps: Box::new(steps),
-            is_greeted: dialect.is_greeted(),
-            beginning: Vec::new(),
-        }
+        Self { steps: Box::new(steps), is_greeted: dialect.is_greeted(), beginning: Vec::new() }
     }
 
     /// Whether the server greets the client ([`Dialect::is_greeted`]).

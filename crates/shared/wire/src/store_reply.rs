@@ -162,12 +162,7 @@ impl Redirect {
         };
         let slot = words.next()?.parse().ok().filter(|slot| *slot < SLOTS)?;
         let (host, port) = words.next()?.rsplit_once(':')?;
-        Some(Self {
-            is_ask,
-            slot,
-            host: host.to_owned(),
-            port: port.parse().ok()?,
-        })
+        Some(Self { is_ask, slot, host: host.to_owned(), port: port.parse().ok()? })
     }
 }
 
@@ -276,14 +271,8 @@ mod tests {
     fn redirects_name_a_node() {
         let read = |text| Redirect::read(text).map(|to| (to.is_ask, to.slot, to.host, to.port));
         let expected = |is_ask, slot, host: &str, port| Some((is_ask, slot, host.to_owned(), port));
-        assert_eq!(
-            read("MOVED 3999 10.0.0.6:6379"),
-            expected(false, 3999, "10.0.0.6", 6379)
-        );
-        assert_eq!(
-            read("ASK 0 fd00::1:7000"),
-            expected(true, 0, "fd00::1", 7000)
-        );
+        assert_eq!(read("MOVED 3999 10.0.0.6:6379"), expected(false, 3999, "10.0.0.6", 6379));
+        assert_eq!(read("ASK 0 fd00::1:7000"), expected(true, 0, "fd00::1", 7000));
         assert_eq!(read("MOVED 1 :7000"), expected(false, 1, "", 7000));
         for other in [
             "ERR x",

@@ -83,11 +83,8 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written_and_nothing_else_is_one() {
-        let header = Header {
-            key_id: [1, 2, 3, 4],
-            ends_ms: 0x0102_0304_0506_0708,
-            nonce: [9; 12],
-        };
+        let header =
+            Header { key_id: [1, 2, 3, 4], ends_ms: 0x0102_0304_0506_0708, nonce: [9; 12] };
         let mut value = header.to_bytes().to_vec();
         value.extend([0; TAG_BYTES]);
         assert_eq!(Header::read(&value), Ok(header));

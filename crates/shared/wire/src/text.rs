@@ -11,10 +11,7 @@ use std::fmt::{self, Write};
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}')
-        || matches!(
-            c,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
-        )
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
         || matches!(c, '\u{2066}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}')
 }
 
@@ -33,20 +30,13 @@ pub fn line(text: &str) -> Printable<'_> {
 
 /// Text of several lines: line feeds and tabs stay as they are.
 pub fn lines(text: &str) -> Printable<'_> {
-    Printable {
-        text,
-        kept: &['\n', '\t'],
-    }
+    Printable { text, kept: &['\n', '\t'] }
 }
 
 impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.text.chars() {
-            if is_control(c) && !self.kept.contains(&c) {
-                escape(f, c)?
-            } else {
-                f.write_char(c)?
-            }
+            if is_control(c) && !self.kept.contains(&c) { escape(f, c)? } else { f.write_char(c)? }
         }
         Ok(())
     }
@@ -68,11 +58,7 @@ mod tests {
     fn nothing_that_a_terminal_obeys_is_left() {
         let all: String = ('\0'..=char::MAX).collect();
         assert!(!line(&all).to_string().chars().any(is_control));
-        let kept: String = lines(&all)
-            .to_string()
-            .chars()
-            .filter(|c| is_control(*c))
-            .collect();
+        let kept: String = lines(&all).to_string().chars().filter(|c| is_control(*c)).collect();
         assert_eq!(kept, "\t\n");
         for hostile in ['\u{1b}', '\u{7f}', '\u{9b}', '\u{202e}', '\u{e0041}'] {
             assert!(is_control(hostile), "{}", line(&hostile.to_string()));

@@ -18,10 +18,7 @@ macro_rules! seed {
 }
 
 fn header(bytes: &[u8]) -> Header<'_> {
-    read(bytes)
-        .expect("no fault")
-        .expect("a whole header")
-        .header
+    read(bytes).expect("no fault").expect("a whole header").header
 }
 
 /// The fault of these bytes; it must not show before the last of them.
@@ -32,16 +29,12 @@ fn fault_of(bytes: &[u8]) -> ProxyFault {
 }
 
 fn v2(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(body.len())
-        .expect("test data fits")
-        .to_be_bytes();
+    let length = u16::try_from(body.len()).expect("test data fits").to_be_bytes();
     [SIGNATURE, &[0x20 | command, family], &length, body].concat()
 }
 
 fn tlv(kind: u8, value: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(value.len())
-        .expect("test data fits")
-        .to_be_bytes();
+    let length = u16::try_from(value.len()).expect("test data fits").to_be_bytes();
     [&[kind], &length[..], value].concat()
 }
 
@@ -52,12 +45,7 @@ fn address(text: &str) -> SocketAddr {
 #[test]
 fn haproxy_tells_all_it_can() {
     // send-proxy-v2 with every option of proxy-v2-options; the client shows a certificate.
-    let Header {
-        command,
-        addresses,
-        tlvs,
-        ..
-    } = header(seed!("haproxy-v2"));
+    let Header { command, addresses, tlvs, .. } = header(seed!("haproxy-v2"));
     assert_eq!(command, Command::Proxy);
     assert!(addresses.source().unwrap().ip().is_loopback());
     assert_eq!(tlvs.find(kind::ALPN), Some(&b"http/1.1"[..]));
@@ -73,10 +61,7 @@ fn haproxy_tells_all_it_can() {
     assert_eq!(ssl.text(kind::SSL_KEY_ALG), Some("RSA2048"));
     assert_eq!(ssl.text(kind::SSL_SIG_ALG), Some("ecdsa-with-SHA256"));
     assert_eq!(ssl.text(kind::SSL_CIPHER), Some("TLS_AES_256_GCM_SHA384"));
-    let without = header(seed!("haproxy-v2-no-client-certificate"))
-        .tlvs
-        .ssl()
-        .unwrap();
+    let without = header(seed!("haproxy-v2-no-client-certificate")).tlvs.ssl().unwrap();
     assert!(without.is_tls() && !without.has_certificate_on_connection());
     assert_eq!((without.verify, without.text(kind::SSL_CN)), (0, None));
 }
@@ -86,10 +71,7 @@ fn haproxy_in_text() {
     let header = header(seed!("haproxy-v1")); // send-proxy
     assert_eq!(header.version, Version::V1);
     assert_eq!(header.addresses.source(), Some(address("127.0.0.1:48756")));
-    assert_eq!(
-        header.addresses.destination(),
-        Some(address("127.0.0.1:35621"))
-    );
+    assert_eq!(header.addresses.destination(), Some(address("127.0.0.1:35621")));
 }
 
 #[test]
@@ -112,19 +94,10 @@ fn version_2_over_ipv4_byte_by_byte() {
     let bytes = [v2(1, 0x11, &body), b"GET /".to_vec()].concat();
     let Parsed { header, wire_bytes } = read(&bytes).unwrap().unwrap();
     assert_eq!(wire_bytes, 28);
-    assert_eq!(
-        (header.version, header.command),
-        (Version::V2, Command::Proxy)
-    );
+    assert_eq!((header.version, header.command), (Version::V2, Command::Proxy));
     assert_eq!(header.addresses.source(), Some(address("192.0.2.1:12345")));
-    assert_eq!(
-        header.addresses.destination(),
-        Some(address("198.51.100.2:443"))
-    );
-    let written = HeaderV2 {
-        addresses: header.addresses,
-        ..HeaderV2::default()
-    };
+    assert_eq!(header.addresses.destination(), Some(address("198.51.100.2:443")));
+    let written = HeaderV2 { addresses: header.addresses, ..HeaderV2::default() };
     let mut out = Vec::new();
     assert_eq!(written.write(&mut out), Ok(()));
     assert_eq!(out, bytes[..28]);
@@ -147,15 +120,8 @@ fn local_and_unspecified_say_nothing_of_addresses() {
     }
     let health_check = v2(0, 0x00, &tlv(kind::UNIQUE_ID, b"7"));
     assert_eq!(header(&health_check).command, Command::Local);
-    assert_eq!(
-        header(&health_check).tlvs.find(kind::UNIQUE_ID),
-        Some(&b"7"[..])
-    );
-    let datagram = v2(
-        1,
-        0x12,
-        &[&addresses[..], &tlv(kind::AUTHORITY, b"a.b")].concat(),
-    );
+    assert_eq!(header(&health_check).tlvs.find(kind::UNIQUE_ID), Some(&b"7"[..]));
+    let datagram = v2(1, 0x12, &[&addresses[..], &tlv(kind::AUTHORITY, b"a.b")].concat());
     assert_eq!(header(&datagram).tlvs.authority(), Some("a.b"));
 }
 
@@ -166,20 +132,9 @@ fn unix_names_lose_their_padding() {
     body[108..111].copy_from_slice(b"\0ab");
     let bytes = v2(1, 0x31, &body);
     let addresses = header(&bytes).addresses;
-    assert_eq!(
-        addresses,
-        Addresses::Unix {
-            source: b"/run/a",
-            destination: b"\0ab"
-        }
-    );
+    assert_eq!(addresses, Addresses::Unix { source: b"/run/a", destination: b"\0ab" });
     let mut out = Vec::new();
-    HeaderV2 {
-        addresses,
-        ..HeaderV2::default()
-    }
-    .write(&mut out)
-    .unwrap();
+    HeaderV2 { addresses, ..HeaderV2::default() }.write(&mut out).unwrap();
     assert_eq!(out, bytes);
 }
 
@@ -192,34 +147,16 @@ fn version_2_faults_show_at_once() {
     assert_eq!(fault_of(&head(&[0x22])), ProxyFault::Command(2));
     assert_eq!(fault_of(&head(&[0x21, 0x41])), ProxyFault::Family(0x41));
     assert_eq!(fault_of(&head(&[0x21, 0x13])), ProxyFault::Family(0x13));
-    assert_eq!(
-        fault_of(&head(&[0x21, 0x11, 0, 11])),
-        ProxyFault::AddressesCut(11)
-    );
-    assert_eq!(
-        fault_of(&head(&[0x21, 0x21, 0, 35])),
-        ProxyFault::AddressesCut(35)
-    );
-    assert_eq!(
-        fault_of(&head(&[0x21, 0x31, 0, 215])),
-        ProxyFault::AddressesCut(215)
-    );
-    assert_eq!(
-        fault_of(&head(&[0x21, 0x12, 0, 11])),
-        ProxyFault::AddressesCut(11)
-    );
-    assert_eq!(
-        fault_of(&head(&[0x21, 0x11, 0xff, 0xff])),
-        ProxyFault::TooLarge(0x1000f)
-    );
+    assert_eq!(fault_of(&head(&[0x21, 0x11, 0, 11])), ProxyFault::AddressesCut(11));
+    assert_eq!(fault_of(&head(&[0x21, 0x21, 0, 35])), ProxyFault::AddressesCut(35));
+    assert_eq!(fault_of(&head(&[0x21, 0x31, 0, 215])), ProxyFault::AddressesCut(215));
+    assert_eq!(fault_of(&head(&[0x21, 0x12, 0, 11])), ProxyFault::AddressesCut(11));
+    assert_eq!(fault_of(&head(&[0x21, 0x11, 0xff, 0xff])), ProxyFault::TooLarge(0x1000f));
     let longest = u16::try_from(HEADER_BYTES_MAX - 16).unwrap();
     let mut longest = [head(&[0x21, 0x00]), longest.to_be_bytes().to_vec()].concat();
     assert_eq!(read(&longest), Ok(None));
     longest.resize(HEADER_BYTES_MAX, 0);
-    assert_eq!(
-        read(&longest).unwrap().unwrap().wire_bytes,
-        HEADER_BYTES_MAX
-    );
+    assert_eq!(read(&longest).unwrap().unwrap().wire_bytes, HEADER_BYTES_MAX);
 }
 
 #[test]
@@ -228,25 +165,13 @@ fn fields_must_fill_the_header_and_have_their_form() {
     assert_eq!(fault(&[1]), ProxyFault::TlvCut);
     assert_eq!(fault(&[1, 0]), ProxyFault::TlvCut);
     assert_eq!(fault(&[1, 0, 2, b'h']), ProxyFault::TlvCut);
-    assert_eq!(
-        fault(&tlv(kind::UNIQUE_ID, &[0; 129])),
-        ProxyFault::Tlv(kind::UNIQUE_ID)
-    );
-    assert_eq!(
-        fault(&tlv(kind::CRC32C, &[0; 3])),
-        ProxyFault::Tlv(kind::CRC32C)
-    );
+    assert_eq!(fault(&tlv(kind::UNIQUE_ID, &[0; 129])), ProxyFault::Tlv(kind::UNIQUE_ID));
+    assert_eq!(fault(&tlv(kind::CRC32C, &[0; 3])), ProxyFault::Tlv(kind::CRC32C));
     assert_eq!(fault(&tlv(kind::CRC32C, &[0; 4])), ProxyFault::Checksum);
     let twice = tlv(kind::CRC32C, &[0; 4]).repeat(2);
     assert_eq!(fault(&twice), ProxyFault::Tlv(kind::CRC32C));
-    assert_eq!(
-        fault(&tlv(kind::SSL, &[1, 0, 0, 0])),
-        ProxyFault::Tlv(kind::SSL)
-    );
-    assert_eq!(
-        fault(&tlv(kind::SSL, &[1, 0, 0, 0, 0, 0x21])),
-        ProxyFault::Tlv(kind::SSL)
-    );
+    assert_eq!(fault(&tlv(kind::SSL, &[1, 0, 0, 0])), ProxyFault::Tlv(kind::SSL));
+    assert_eq!(fault(&tlv(kind::SSL, &[1, 0, 0, 0, 0, 0x21])), ProxyFault::Tlv(kind::SSL));
     let padded = [tlv(kind::NOOP, &[9; 5]), tlv(kind::ALPN, b"h2")].concat();
     let padded = v2(1, 0x11, &[&[0; 12], &padded[..]].concat());
     assert_eq!(header(&padded).tlvs.find(kind::ALPN), Some(&b"h2"[..]));
@@ -258,13 +183,7 @@ fn the_checksum_is_that_of_iscsi() {
     // 3-byte field head and the sum itself, recomputed by hand with the sum as zero.
     let mut out = Vec::new();
     let addresses = Addresses::tcp(address("192.0.2.1:1"), address("192.0.2.2:2"));
-    HeaderV2 {
-        addresses,
-        checksum: true,
-        ..HeaderV2::default()
-    }
-    .write(&mut out)
-    .unwrap();
+    HeaderV2 { addresses, checksum: true, ..HeaderV2::default() }.write(&mut out).unwrap();
     let mut zeroed = out.clone();
     zeroed[31..35].fill(0);
     assert_eq!(crc_bit_by_bit(&[0; 32]), 0x8a91_36aa);
@@ -311,9 +230,7 @@ fn everything_at_once_reads_back() {
     };
     let mut out = Vec::new();
     assert_eq!(written.write(&mut out), Ok(()));
-    let Header {
-        addresses, tlvs, ..
-    } = header(&out);
+    let Header { addresses, tlvs, .. } = header(&out);
     assert_eq!(addresses.source(), Some(address("[::ffff:192.0.2.1]:1")));
     assert_eq!(tlvs.find(kind::ALPN), Some(&b"h2"[..]));
     assert_eq!(tlvs.authority(), Some("www.example.com"));
@@ -344,20 +261,12 @@ fn flags_stand_for_what_they_say() {
             ..ClientTls::default()
         };
         let mut out = Vec::new();
-        HeaderV2 {
-            tls: Some(tls),
-            ..HeaderV2::default()
-        }
-        .write(&mut out)
-        .unwrap();
+        HeaderV2 { tls: Some(tls), ..HeaderV2::default() }.write(&mut out).unwrap();
         assert_eq!(out[16..19], [kind::SSL, 0, 15]);
         assert_eq!(out[20..], *b"\x01\x02\x03\x04\x21\0\x07TLSv1.2");
         out[19]
     };
-    assert_eq!(
-        (flags(false, false), flags(true, true), flags(false, true)),
-        (1, 7, 5)
-    );
+    assert_eq!((flags(false, false), flags(true, true), flags(false, true)), (1, 7, 5));
 }
 
 #[test]
@@ -374,34 +283,19 @@ fn what_does_not_fit_is_not_written_in_part() {
     let mut out = b"before".to_vec();
     assert_eq!(written.write(&mut out), Err(HeaderTooLong));
     assert_eq!(out, b"before");
-    let alone = HeaderV2 {
-        client_certificate: Some(&certificate),
-        ..HeaderV2::default()
-    };
+    let alone = HeaderV2 { client_certificate: Some(&certificate), ..HeaderV2::default() };
     assert_eq!(alone.write(&mut Vec::new()), Ok(()));
 }
 
 #[test]
 fn headers_are_recognized_by_the_signature() {
-    for bytes in [
-        &b"PROXY "[..],
-        b"PROXY TCP4 1",
-        SIGNATURE,
-        seed!("haproxy-v2"),
-    ] {
+    for bytes in [&b"PROXY "[..], b"PROXY TCP4 1", SIGNATURE, seed!("haproxy-v2")] {
         assert_eq!(likeness(bytes), Likeness::Yes, "{bytes:?}");
     }
     for bytes in [&b""[..], b"P", b"PROXY", b"\r", &SIGNATURE[..11]] {
         assert_eq!(likeness(bytes), Likeness::Perhaps, "{bytes:?}");
     }
-    for bytes in [
-        &b"\x16"[..],
-        b"\x16\x03\x01",
-        b"POST /",
-        b"PROXYING",
-        b"\r\n\r\nx",
-        b"\x80",
-    ] {
+    for bytes in [&b"\x16"[..], b"\x16\x03\x01", b"POST /", b"PROXYING", b"\r\n\r\nx", b"\x80"] {
         assert_eq!(likeness(bytes), Likeness::No, "{bytes:?}");
     }
 }

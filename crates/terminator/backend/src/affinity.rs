@@ -87,14 +87,9 @@ mod tests {
 
     #[test]
     fn the_logarithm_is_one() {
-        for number in [
-            1e-300, 1e-16, 0.1, 0.5, 0.749, 0.75, 0.999_999, 1.0, 1.49, 1.5, 7.0,
-        ] {
+        for number in [1e-300, 1e-16, 0.1, 0.5, 0.749, 0.75, 0.999_999, 1.0, 1.49, 1.5, 7.0] {
             let error = (natural_logarithm(number) - f64::ln(number)).abs();
-            assert!(
-                error < 1e-11 * f64::ln(number).abs().max(1.0),
-                "{number}: {error}"
-            );
+            assert!(error < 1e-11 * f64::ln(number).abs().max(1.0), "{number}: {error}");
         }
     }
 

@@ -21,12 +21,7 @@ impl Check {
     /// that was never seen to answer gets no benefit of the doubt, and one that answers at once
     /// need not wait for its `rise`.
     pub fn new(options: &CheckOptions, before: Option<bool>) -> Self {
-        Self {
-            fall: options.fall.max(1),
-            rise: options.rise.max(1),
-            up: before,
-            against: 0,
-        }
+        Self { fall: options.fall.max(1), rise: options.rise.max(1), up: before, against: 0 }
     }
 
     /// Takes a result in. Says what the server now is if that changed (or was unknown).

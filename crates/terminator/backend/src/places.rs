@@ -49,12 +49,7 @@ struct Waiter<O> {
 
 impl<O> Default for Places<O> {
     fn default() -> Self {
-        Self {
-            taken: BTreeMap::new(),
-            most: BTreeMap::new(),
-            queue: BTreeMap::new(),
-            next: 0,
-        }
+        Self { taken: BTreeMap::new(), most: BTreeMap::new(), queue: BTreeMap::new(), next: 0 }
     }
 }
 
@@ -122,11 +117,7 @@ impl<O: Clone> Places<O> {
         }
         let turn = Turn(self.next);
         self.next += 1;
-        let waiter = Waiter {
-            owner,
-            suits,
-            reserved: None,
-        };
+        let waiter = Waiter { owner, suits, reserved: None };
         self.queue.insert(turn, waiter);
         Some(turn)
     }
@@ -172,10 +163,7 @@ mod tests {
     const MOST: [u32; 3] = [1, 2, 3];
 
     fn limit(server: usize) -> Limit {
-        Limit {
-            server: server as u64,
-            most: MOST[server],
-        }
+        Limit { server: server as u64, most: MOST[server] }
     }
 
     fn limits(mask: u8) -> Vec<Limit> {
@@ -190,15 +178,9 @@ mod tests {
         let first = places.join("only the second", limits(0b010), 9).unwrap();
         let second = places.join("the first", limits(0b001), 9).unwrap();
         assert!(!places.has_room(limit(0), Turn::NEWCOMER));
-        assert!(
-            !places.has_room(limit(1), Turn::NEWCOMER),
-            "the first in the queue waits for it"
-        );
+        assert!(!places.has_room(limit(1), Turn::NEWCOMER), "the first in the queue waits for it");
         assert!(places.has_room(limit(1), first));
-        assert!(
-            places.has_room(limit(2), Turn::NEWCOMER),
-            "nobody waits for it"
-        );
+        assert!(places.has_room(limit(2), Turn::NEWCOMER), "nobody waits for it");
         assert_eq!(places.give(limit(0)), Some("the first"));
         assert!(!places.has_room(limit(0), Turn::NEWCOMER), "it is reserved");
         assert_eq!(places.claim(second), Some(limit(0)));
@@ -213,19 +195,10 @@ mod tests {
         let mut places = Places::default();
         places.take(limit(0));
         let turns = ["a", "b", "c"].map(|owner| places.join(owner, limits(0b001), 9).unwrap());
-        assert!(
-            !places.has_room(more(9), Turn::NEWCOMER),
-            "others wait for it"
-        );
+        assert!(!places.has_room(more(9), Turn::NEWCOMER), "others wait for it");
         assert_eq!(places.set_limits([more(3)]), ["a", "b"]);
-        assert_eq!(
-            turns.map(|turn| places.claim(turn)),
-            [Some(limit(0)), Some(limit(0)), None]
-        );
-        assert_eq!(
-            [0, 1].map(|served: usize| places.leave(turns[served])),
-            [None; 2]
-        );
+        assert_eq!(turns.map(|turn| places.claim(turn)), [Some(limit(0)), Some(limit(0)), None]);
+        assert_eq!([0, 1].map(|served: usize| places.leave(turns[served])), [None; 2]);
         assert!(!places.has_room(limit(0), turns[2]));
         assert_eq!(places.set_limits([more(2)]), [""; 0]);
         assert_eq!(places.give(limit(0)), None, "three were two too many");
@@ -328,11 +301,7 @@ mod tests {
         fn check(&self) {
             for (server, most) in MOST.iter().enumerate() {
                 let limit = limit(server);
-                let reserved = self
-                    .places
-                    .queue
-                    .values()
-                    .filter(|one| one.reserved == Some(limit));
+                let reserved = self.places.queue.values().filter(|one| one.reserved == Some(limit));
                 let served = self.served.iter().filter(|one| **one == limit);
                 let taken = self.places.taken.get(&limit.server).copied().unwrap_or(0);
                 assert_eq!(taken as usize, served.count() + reserved.count());
@@ -340,10 +309,7 @@ mod tests {
                 let mut queue = self.places.queue.values();
                 let is_wanted =
                     queue.any(|one| one.reserved.is_none() && one.suits.contains(&limit));
-                assert!(
-                    !is_wanted || taken == *most,
-                    "nobody waits beside a free place"
-                );
+                assert!(!is_wanted || taken == *most, "nobody waits beside a free place");
             }
             for (turn, waiter) in &self.places.queue {
                 let is_called = self.called.contains(&turn.0);

@@ -140,9 +140,7 @@ impl Pool {
         request: &Pick,
         eligible: impl Fn(usize, &Server) -> bool,
     ) -> Option<Picked> {
-        let Pick {
-            now, key, tried, ..
-        } = request;
+        let Pick { now, key, tried, .. } = request;
         let home = self.home(request, &eligible);
         let by_balance = |servers: &mut [Server]| match self.balance {
             Balance::LeastConnections => least_connections(servers, eligible),
@@ -159,9 +157,7 @@ impl Pool {
     /// was tried, and none that was ejected.
     pub fn other_address(&self, server: usize, tried: &Tried) -> Option<Picked> {
         let chosen = self.servers.get(server)?;
-        let taken = chosen
-            .take_other(server, tried)
-            .filter(|_| !tried.is_full())?;
+        let taken = chosen.take_other(server, tried).filter(|_| !tried.is_full())?;
         Some(picked(server, chosen, taken))
     }
 
@@ -192,10 +188,7 @@ impl Pool {
             addresses.map(move |(at, one)| Picked {
                 server: index,
                 address: one.address.clone(),
-                place: Place {
-                    server: index as u16,
-                    address: at as u16,
-                },
+                place: Place { server: index as u16, address: at as u16 },
                 limit: None,
                 has_others: false,
             })
@@ -262,9 +255,7 @@ impl Pool {
         change: impl FnOnce(&mut ServerAddress),
     ) -> bool {
         let mut has_changed = false;
-        self.with(server, |server| {
-            has_changed = server.change(address, now, change)
-        });
+        self.with(server, |server| has_changed = server.change(address, now, change));
         has_changed
     }
 
@@ -331,8 +322,7 @@ fn best_standing(
     standing: impl Fn(usize, &Server) -> Option<Standing>,
 ) -> Option<Standing> {
     let all = servers.iter().enumerate();
-    all.filter_map(|(index, server)| standing(index, server))
-        .min()
+    all.filter_map(|(index, server)| standing(index, server)).min()
 }
 
 /// Smooth weighted round-robin, as nginx does it (`ngx_http_upstream_get_peer`): each gains its
@@ -378,9 +368,7 @@ fn least_connections(
     }
     let (open, share) = least.map(|server| (server.open, server.share))?;
     let ties = |server: &Server| load(server, share) == u64::from(open) * u64::from(server.share);
-    next_in_turn(servers, |index, server| {
-        eligible(index, server) && ties(server)
-    })
+    next_in_turn(servers, |index, server| eligible(index, server) && ties(server))
 }
 
 /// The server nearest to a client in the consistent hash.
@@ -395,10 +383,7 @@ fn nearest(
         if !eligible(index, server) {
             continue;
         }
-        let (seed, weight) = (
-            server.seed,
-            f64::from(server.share) / f64::from(SHARE_WHOLE),
-        );
+        let (seed, weight) = (server.seed, f64::from(server.share) / f64::from(SHARE_WHOLE));
         if let Some(distance) = affinity::distance_below(limit, key, seed, weight) {
             (nearest, limit) = (Some(index), distance);
         }
@@ -435,10 +420,7 @@ mod tests {
                 connections_max: limit.parse().ok(),
             }
         };
-        let passive = PassiveOptions {
-            failures: 3,
-            ejection_time: EJECTION_TIME,
-        };
+        let passive = PassiveOptions { failures: 3, ejection_time: EJECTION_TIME };
         let servers = servers.split_whitespace().map(server).collect();
         Options {
             servers,
@@ -446,32 +428,18 @@ mod tests {
             passive,
             check: None,
             slow_start: Duration::ZERO,
-            queue: QueueOptions {
-                length: 0,
-                timeout: Duration::ZERO,
-            },
+            queue: QueueOptions { length: 0, timeout: Duration::ZERO },
         }
     }
 
     fn many(balance: Balance, weights: &[u16]) -> Pool {
         let server = |(index, weight): (usize, &u16)| format!("unix:@{index}*{weight} ");
-        pool(
-            balance,
-            &weights.iter().enumerate().map(server).collect::<String>(),
-        )
+        pool(balance, &weights.iter().enumerate().map(server).collect::<String>())
     }
 
     fn pick(pool: &mut Pool, now: Instant, key: u64, tried: Tried) -> Option<usize> {
-        picked(pool.pick(
-            &Pick {
-                now,
-                key,
-                home: None,
-                tried,
-            },
-            |_| true,
-        ))
-        .map(|picked| picked.server)
+        picked(pool.pick(&Pick { now, key, home: None, tried }, |_| true))
+            .map(|picked| picked.server)
     }
 
     fn picked(choice: Choice) -> Option<Picked> {
@@ -557,11 +525,7 @@ mod tests {
             let mut options = options(Balance::RoundRobin, "unix:a*3 unix:b*3");
             options.slow_start = TIME;
             let mut pool = Pool::new(&options, 0);
-            assert_eq!(
-                shares(&mut pool, now, Duration::ZERO),
-                [50, 50],
-                "up from the start"
-            );
+            assert_eq!(shares(&mut pool, now, Duration::ZERO), [50, 50], "up from the start");
             come_back(&mut pool, now);
             assert_eq!(pool.slow_start_end(0), Some(now + TIME));
             // 0.1 of 1.1, 0.55 of 1.55, 0.91 of 1.91.
@@ -572,10 +536,7 @@ mod tests {
                 let mut after = Pool::new(&options, 0);
                 after.inherit(&pool);
                 let [same, _] = shares(&mut after, now, TIME * percent / 100);
-                assert!(
-                    same.abs_diff(expected) <= 1,
-                    "{same} at {percent} % over a reload"
-                );
+                assert!(same.abs_diff(expected) <= 1, "{same} at {percent} % over a reload");
             }
             shares(&mut pool, now, TIME);
             assert_eq!(pool.slow_start_end(0), None);
@@ -606,20 +567,11 @@ mod tests {
     #[test]
     fn a_client_goes_home_as_long_as_no_server_is_better() {
         let now = Instant::now();
-        for balance in [
-            Balance::RoundRobin,
-            Balance::LeastConnections,
-            Balance::Source,
-        ] {
+        for balance in [Balance::RoundRobin, Balance::LeastConnections, Balance::Source] {
             let mut pool = pool(balance, "unix:a unix:b<1 +unix:spare");
             let (b, spare) = (pool.id(1), pool.id(2));
             let of = |pool: &mut Pool, home, tried, has_room: bool| {
-                let request = Pick {
-                    now,
-                    key: 7,
-                    home,
-                    tried,
-                };
+                let request = Pick { now, key: 7, home, tried };
                 picked(pool.pick(&request, |_| has_room)).unwrap()
             };
             let none = Tried::new();
@@ -630,11 +582,7 @@ mod tests {
             let mut tried = none;
             tried.insert(at_home.place);
             assert_eq!(of(&mut pool, b, tried, true).server, 0, "it was tried");
-            assert_ne!(
-                of(&mut pool, spare, none, true).server,
-                2,
-                "an ordinary one is up"
-            );
+            assert_ne!(of(&mut pool, spare, none, true).server, 2, "an ordinary one is up");
             pool.set_disabled(1, true, now);
             assert_eq!(of(&mut pool, b, none, true).server, 0, "it is disabled");
             check(&mut pool, 0, false, now);
@@ -647,24 +595,14 @@ mod tests {
     #[test]
     fn a_server_without_room_is_passed_over_but_not_for_a_worse_one() {
         let servers = "unix:a<1 unix:b<2 +unix:spare";
-        for balance in [
-            Balance::RoundRobin,
-            Balance::LeastConnections,
-            Balance::Source,
-        ] {
+        for balance in [Balance::RoundRobin, Balance::LeastConnections, Balance::Source] {
             let mut pool = pool(balance, servers);
             let now = Instant::now();
             let tried = Tried::new();
             let mut with_room = |room: &[u32]| {
-                pool.pick(
-                    &Pick {
-                        now,
-                        key: 7,
-                        home: None,
-                        tried,
-                    },
-                    |limit| room.contains(&limit.most),
-                )
+                pool.pick(&Pick { now, key: 7, home: None, tried }, |limit| {
+                    room.contains(&limit.most)
+                })
             };
             let Choice::Picked(only) = with_room(&[2]) else {
                 panic!("one has room");
@@ -673,10 +611,7 @@ mod tests {
             let Choice::Full(limits) = with_room(&[]) else {
                 panic!("the backup is not for want of room");
             };
-            assert_eq!(
-                limits.iter().map(|limit| limit.most).collect::<Vec<_>>(),
-                [1, 2]
-            );
+            assert_eq!(limits.iter().map(|limit| limit.most).collect::<Vec<_>>(), [1, 2]);
             check(&mut pool, 0, false, now);
             check(&mut pool, 1, false, now);
             assert_eq!(pick(&mut pool, now, 7, tried), Some(2));
@@ -689,18 +624,11 @@ mod tests {
         let now = Instant::now();
         pool.set_disabled(0, true, now);
         assert_eq!(picks(&mut pool, now, 2), [1, 1]);
-        assert_eq!(
-            (health(&pool, 0), pool.disabled()),
-            (Health::Disabled, (1, 2))
-        );
+        assert_eq!((health(&pool, 0), pool.disabled()), (Health::Disabled, (1, 2)));
         check(&mut pool, 0, true, now);
         succeed(&mut pool, 0, now);
         fail(&mut pool, 1, 3, now);
-        assert_eq!(
-            picks(&mut pool, now, 1),
-            [1],
-            "an ejected one is better than none"
-        );
+        assert_eq!(picks(&mut pool, now, 1), [1], "an ejected one is better than none");
         pool.set_disabled(1, true, now);
         assert_eq!(pick(&mut pool, now, 0, Tried::new()), None);
         pool.set_disabled(0, false, now);
@@ -764,17 +692,10 @@ mod tests {
         assert_eq!(health(&pool, 0), Health::CheckedDown);
         assert_eq!(pick(&mut pool, now, 0, Tried::new()), None);
         pool.set_target(0, &vec![new, kept].into());
-        assert_eq!(
-            health(&pool, 0),
-            Health::Up,
-            "the new one is not known to be down"
-        );
+        assert_eq!(health(&pool, 0), Health::Up, "the new one is not known to be down");
         assert!(pool.addresses_down(0).eq([&ip(kept)]));
         pool.set_checked(0, &[ip(new)], now);
-        assert!(
-            pool.addresses_down(0).eq([&ip(new)]),
-            "its check outweighs its dials"
-        );
+        assert!(pool.addresses_down(0).eq([&ip(new)]), "its check outweighs its dials");
         assert!(!pool.dial_failed(0, &ip(old), now), "it is gone");
     }
 
@@ -801,15 +722,7 @@ mod tests {
             .into();
         pool.set_target(0, &addresses.clone().into());
         let next = |pool: &mut Pool, tried| {
-            picked(pool.pick(
-                &Pick {
-                    now,
-                    key: 0,
-                    home: None,
-                    tried,
-                },
-                |_| true,
-            ))
+            picked(pool.pick(&Pick { now, key: 0, home: None, tried }, |_| true))
         };
         for address in addresses.iter().chain(&addresses) {
             let picked = next(&mut pool, Tried::new()).unwrap();
@@ -823,14 +736,7 @@ mod tests {
             next(&mut pool, Tried::new());
         }
         seen.sort();
-        assert_eq!(
-            seen,
-            addresses
-                .iter()
-                .copied()
-                .map(Address::Ip)
-                .collect::<Vec<_>>()
-        );
+        assert_eq!(seen, addresses.iter().copied().map(Address::Ip).collect::<Vec<_>>());
     }
 
     #[test]
@@ -839,15 +745,9 @@ mod tests {
         let address = |last: u8| SocketAddr::from(([192, 0, 2, last], 80));
         pool.set_target(0, &(0..20).map(address).collect::<Vec<_>>().into());
         let (now, mut tried, mut order) = (Instant::now(), Tried::new(), Vec::new());
-        while let Some(picked) = picked(pool.pick(
-            &Pick {
-                now,
-                key: 0,
-                home: None,
-                tried,
-            },
-            |_| true,
-        )) {
+        while let Some(picked) =
+            picked(pool.pick(&Pick { now, key: 0, home: None, tried }, |_| true))
+        {
             tried.insert(picked.place);
             order.push(picked.server);
         }
@@ -861,17 +761,11 @@ mod tests {
         fail(&mut before, 1, 3, now);
         before.set_target(2, &vec![SocketAddr::from(([192, 0, 2, 1], 80))].into());
         check(&mut before, 0, false, now);
-        let mut after = pool(
-            Balance::RoundRobin,
-            "app.example:80 unix:new unix:bad unix:gone",
-        );
+        let mut after = pool(Balance::RoundRobin, "app.example:80 unix:new unix:bad unix:gone");
         after.inherit(&before);
         let health: Vec<Health> = (0..4).map(|server| health(&after, server)).collect();
         // The last was down by a check, and there are no checks any more.
-        assert_eq!(
-            health,
-            [Health::Up, Health::Up, Health::Ejected, Health::Up]
-        );
+        assert_eq!(health, [Health::Up, Health::Up, Health::Ejected, Health::Up]);
     }
 
     #[test]
@@ -880,11 +774,7 @@ mod tests {
         let mut options = Options { ..options };
         for (number, server) in (1..).zip(&mut options.servers) {
             let (host, count) = ("_a._tcp.example".to_owned(), 3);
-            server.endpoint = Endpoint::Service {
-                host,
-                number,
-                count,
-            };
+            server.endpoint = Endpoint::Service { host, number, count };
         }
         let mut pool = Pool::new(&options, 0);
         let now = Instant::now();
@@ -898,11 +788,7 @@ mod tests {
         pool.set_target(2, &target(3, 0, 1));
         assert_eq!(picks(&mut pool, now, 4), [1, 1, 2, 1]);
         (1..3).for_each(|server| fail(&mut pool, server, 3, now));
-        assert_eq!(
-            picks(&mut pool, now, 2),
-            [0, 0],
-            "before one that is ejected"
-        );
+        assert_eq!(picks(&mut pool, now, 2), [0, 0], "before one that is ejected");
         let mut after = Pool::new(&options, 0);
         after.inherit(&pool);
         assert_eq!(picks(&mut after, now, 2), [0, 0]);
@@ -910,10 +796,7 @@ mod tests {
         pool.set_target(1, &target(2, 0, 1));
         pool.set_target(2, &target(4, 0, 1));
         assert_eq!(health(&pool, 1), Health::Ejected);
-        assert_eq!(
-            (health(&pool, 2), pool.servers[2].addresses[0].failures),
-            (Health::Up, 0)
-        );
+        assert_eq!((health(&pool, 2), pool.servers[2].addresses[0].failures), (Health::Up, 0));
         pool.set_target(2, &Target::default());
         assert_eq!(picks(&mut pool, now, 2), [0, 0]);
     }
@@ -1154,10 +1037,7 @@ mod tests {
         let mut all = Vec::new();
         for (server, one) in pool.servers.iter().enumerate() {
             for (number, one) in one.addresses.iter().enumerate() {
-                let place = Place {
-                    server: server as u16,
-                    address: number as u16,
-                };
+                let place = Place { server: server as u16, address: number as u16 };
                 all.extend(tried.has(place).then(|| one.address.clone()));
             }
         }
@@ -1240,9 +1120,7 @@ mod tests {
         }
 
         fn is_out(&self, address: &SocketAddr) -> bool {
-            self.0
-                .get(address)
-                .is_some_and(|one| one.is_down || one.trial.is_some())
+            self.0.get(address).is_some_and(|one| one.is_down || one.trial.is_some())
         }
 
         fn count_out(&self, server: usize) -> usize {

@@ -84,10 +84,7 @@ pub struct Record {
 
 impl From<Vec<SocketAddr>> for Target {
     fn from(addresses: Vec<SocketAddr>) -> Self {
-        Self {
-            addresses,
-            record: None,
-        }
+        Self { addresses, record: None }
     }
 }
 
@@ -192,11 +189,7 @@ impl Server {
             _ if all.any(ServerAddress::is_usable) => Health::Ejected,
             _ => Health::CheckedDown,
         };
-        ServerState {
-            health,
-            open: self.open,
-            addresses: self.addresses.len(),
-        }
+        ServerState { health, open: self.open, addresses: self.addresses.len() }
     }
 
     /// Addresses that are dialled only if no other can be, or not at all.
@@ -380,8 +373,5 @@ impl Server {
 }
 
 fn place(server: usize, address: usize) -> Place {
-    Place {
-        server: server as u16,
-        address: address as u16,
-    }
+    Place { server: server as u16, address: address as u16 }
 }

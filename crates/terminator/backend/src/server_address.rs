@@ -22,12 +22,7 @@ pub(crate) struct ServerAddress {
 impl ServerAddress {
     /// An address of which nothing is known, and which is used for that.
     pub(crate) fn new(address: Address) -> Self {
-        Self {
-            address,
-            failures: 0,
-            trial_at: None,
-            is_checked_down: false,
-        }
+        Self { address, failures: 0, trial_at: None, is_checked_down: false }
     }
 
     /// Keeps what an earlier plan had learnt about the same address.

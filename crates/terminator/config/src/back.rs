@@ -184,11 +184,7 @@ pub(crate) fn nothing() -> BackOptions {
     BackOptions::Files(FilesOptions {
         folder: None,
         serving: static_files::options::Options::default(),
-        timeouts: FileTimeouts {
-            request: Duration::ZERO,
-            file: Duration::ZERO,
-            rate_min: None,
-        },
+        timeouts: FileTimeouts { request: Duration::ZERO, file: Duration::ZERO, rate_min: None },
     })
 }
 
@@ -198,21 +194,12 @@ fn files_options(
     redirect: Option<Redirect>,
     base: &Path,
 ) -> Option<FilesOptions> {
-    let mut timeouts = FileTimeouts {
-        request: times.request.value?,
-        file: times.file.value?,
-        rate_min: None,
-    };
-    let mut serving = static_files::options::Options {
-        redirect,
-        ..static_files::options::Options::default()
-    };
+    let mut timeouts =
+        FileTimeouts { request: times.request.value?, file: times.file.value?, rate_min: None };
+    let mut serving =
+        static_files::options::Options { redirect, ..static_files::options::Options::default() };
     let Some(files) = files else {
-        return Some(FilesOptions {
-            folder: None,
-            serving,
-            timeouts,
-        });
+        return Some(FilesOptions { folder: None, serving, timeouts });
     };
     let of_no_challenge = [&*files.index, &*files.hidden, &*files.precompressed];
     let is_useless = |place: &&&KeyPlace<'_>| redirect.is_some() && place.is_written();
@@ -222,25 +209,17 @@ fn files_options(
     }
     if files.min_rate_window.is_written() && !files.min_rate.is_written() {
         let message = "has no effect: there is no `min-rate`";
-        files
-            .min_rate_window
-            .warn(message, "add min-rate = \"1KiB\"");
+        files.min_rate_window.warn(message, "add min-rate = \"1KiB\"");
     }
     let window = files.min_rate_window.value?;
-    timeouts.rate_min = files.min_rate.value?.map(|bytes_per_second| RateMin {
-        bytes_per_second,
-        window,
-    });
+    timeouts.rate_min =
+        files.min_rate.value?.map(|bytes_per_second| RateMin { bytes_per_second, window });
     if files.index.is_written() {
         serving.index = index(&files.index)?;
     }
     serving.hidden = files.hidden.value?;
     serving.precompressed = files.precompressed.value?;
-    Some(FilesOptions {
-        folder: Some(base.join(files.root.value.as_ref()?)),
-        serving,
-        timeouts,
-    })
+    Some(FilesOptions { folder: Some(base.join(files.root.value.as_ref()?)), serving, timeouts })
 }
 
 fn index(written: &Field<'_, Vec<String>>) -> Option<Vec<String>> {

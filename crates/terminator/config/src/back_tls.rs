@@ -126,20 +126,13 @@ pub(crate) fn back_tls_options(
         version_max: *versions.iter().max()?,
         suites,
         groups: tls.groups.value.clone()?,
-        alpn: if tls.alpn.is_written() {
-            OfferedAlpn::Fixed(alpn?)
-        } else {
-            OfferedAlpn::OfClient
-        },
+        alpn: if tls.alpn.is_written() { OfferedAlpn::Fixed(alpn?) } else { OfferedAlpn::OfClient },
         resumption: tls.resumption.value?,
     };
     name_is_known(tls, &client, servers)?;
     is_proved(tls, &client);
     fit?;
-    Some(Some(Box::new(BackTlsOptions {
-        client,
-        header_inside: header_inside?,
-    })))
+    Some(Some(Box::new(BackTlsOptions { client, header_inside: header_inside? })))
 }
 
 fn expected_name(tls: &WrittenBackTls<'_>) -> Option<ExpectedName> {
@@ -230,10 +223,7 @@ fn name_is_known(
     servers: &[ServerOptions],
 ) -> Option<()> {
     let is_nameless = |server: &&ServerOptions| {
-        matches!(
-            server.endpoint,
-            Endpoint::Address(Address::Unix(_)) | Endpoint::Service { .. }
-        )
+        matches!(server.endpoint, Endpoint::Address(Address::Unix(_)) | Endpoint::Service { .. })
     };
     let Some(server) = servers.iter().find(is_nameless) else {
         return Some(());
@@ -242,8 +232,7 @@ fn name_is_known(
         return Some(());
     }
     let message = format!("is missing: {} has no known name", server.endpoint);
-    tls.name
-        .refuse(message, "write the name that its certificate has");
+    tls.name.refuse(message, "write the name that its certificate has");
     None
 }
 

@@ -139,9 +139,7 @@ type KeyPlaces<'l> = HashMap<&'l [u8], (&'l Path, bool)>;
 fn keys_of(looked: &[LookedAt]) -> KeyPlaces<'_> {
     let mut keys = HashMap::new();
     for is_apart in [false, true] {
-        let read = looked
-            .iter()
-            .filter_map(|(path, contents)| Some((path, contents.as_ref()?)));
+        let read = looked.iter().filter_map(|(path, contents)| Some((path, contents.as_ref()?)));
         for (path, contents) in read.filter(|(_, one)| (one.certificates == 0) == is_apart) {
             let place = (path.as_path(), is_apart);
             keys.extend(contents.keys.iter().map(|key| (key.as_slice(), place)));
@@ -158,11 +156,7 @@ fn pair_of(
     keys: &KeyPlaces<'_>,
     names: &BTreeSet<&Path>,
 ) -> Option<(PairRank, CertificateFiles)> {
-    let by_name = || {
-        key_names(path)
-            .into_iter()
-            .find(|key| names.contains(key.as_path()))
-    };
+    let by_name = || key_names(path).into_iter().find(|key| names.contains(key.as_path()));
     let (rank, key) = match contents {
         None if path.extension().is_some_and(|ending| ending == "key") => return None,
         None => ((0, false), by_name()),
@@ -180,9 +174,7 @@ fn pair_of(
     };
     let staples = [path.with_extension("ocsp"), with_suffix(path, ".ocsp")];
     let files = CertificateFiles {
-        ocsp: staples
-            .into_iter()
-            .find(|staple| names.contains(staple.as_path())),
+        ocsp: staples.into_iter().find(|staple| names.contains(staple.as_path())),
         chain: path.to_owned(),
         key,
     };
@@ -195,11 +187,7 @@ fn key_names(chain: &Path) -> Vec<PathBuf> {
     let stem = chain.file_stem().unwrap_or_default().to_string_lossy();
     let is_certbot = matches!(&*stem, "fullchain" | "cert");
     let mkcert = chain.with_file_name(format!("{stem}-key.pem"));
-    let mut names = vec![
-        chain.with_extension("key"),
-        with_suffix(chain, ".key"),
-        mkcert,
-    ];
+    let mut names = vec![chain.with_extension("key"), with_suffix(chain, ".key"), mkcert];
     names.extend(is_certbot.then(|| chain.with_file_name("privkey.pem")));
     names
 }
@@ -226,10 +214,7 @@ fn is_hidden(path: &Path) -> bool {
 impl CertificateFiles {
     fn paths(&self) -> impl Iterator<Item = &Path> {
         let beside = [&self.key, &self.ocsp].into_iter().flatten();
-        [&self.chain]
-            .into_iter()
-            .chain(beside)
-            .map(PathBuf::as_path)
+        [&self.chain].into_iter().chain(beside).map(PathBuf::as_path)
     }
 }
 
@@ -257,22 +242,13 @@ mod tests {
             files.insert_list(outer, inner.into_iter().collect());
         }
         let contents = look_through(&mut files, Path::new("/d")).expect("a folder");
-        let name = |path: &Path| {
-            path.strip_prefix("/d")
-                .expect("in it")
-                .display()
-                .to_string()
-        };
+        let name = |path: &Path| path.strip_prefix("/d").expect("in it").display().to_string();
         let names = |paths: Vec<PathBuf>| paths.iter().map(|path| name(path)).collect();
         let pairs = contents.found.iter().map(|one| {
             let paths: Vec<_> = one.paths().map(name).collect();
             paths.join(" + ")
         });
-        (
-            pairs.collect(),
-            names(contents.keyless),
-            names(contents.passed_over),
-        )
+        (pairs.collect(), names(contents.keyless), names(contents.passed_over))
     }
 
     fn leaf() -> Leaf {
@@ -315,36 +291,21 @@ mod tests {
             "a.pem + a.pem.key + a.pem.ocsp, b.pem.ecdsa, b.pem.rsa",
             "a.pem.issuer a.pem.sctl dhparam.pem",
         ],
-        [
-            "mkcert",
-            "x-key.pem=key x.pem=chain",
-            "x.pem + x-key.pem",
-            "",
-        ],
+        ["mkcert", "x-key.pem=key x.pem=chain", "x.pem + x-key.pem", ""],
         [
             "Kubernetes",
             "..data=text ca.crt=ca tls-combined.pem=whole tls.crt=chain tls.key=key",
             "tls.crt + tls.key",
             "ca.crt tls-combined.pem",
         ],
-        [
-            "Caddy",
-            "x/x.crt=chain x/x.json=text x/x.key=key",
-            "x/x.crt + x/x.key",
-            "x/x.json",
-        ],
+        ["Caddy", "x/x.crt=chain x/x.json=text x/x.key=key", "x/x.crt + x/x.key", "x/x.json"],
         [
             "names that say nothing",
             "a.key=key2 b.crt=chain c.crt=chain2 d.key=key",
             "b.crt + d.key, c.crt + a.key",
             "",
         ],
-        [
-            "folders beside files",
-            "old/y.pem=whole2 x.pem=whole",
-            "x.pem",
-            "old",
-        ],
+        ["folders beside files", "old/y.pem=whole2 x.pem=whole", "x.pem", "old"],
         // What is wrong is said when they are read again.
         [
             "damaged and mismatched",
@@ -398,9 +359,6 @@ mod tests {
         ];
         let folder = folder.each_ref().map(|(name, text)| (*name, text.as_str()));
         let (found, keyless, _) = found(&folder);
-        assert_eq!(
-            (found, keyless),
-            (vec!["a.pem".to_owned()], vec!["b.crt".to_owned()])
-        );
+        assert_eq!((found, keyless), (vec!["a.pem".to_owned()], vec!["b.crt".to_owned()]));
     }
 }

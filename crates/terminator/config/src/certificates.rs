@@ -71,9 +71,7 @@ fn certificate(
     if shelf.is_directory(&chain) {
         if entry.key.is_written() || entry.ocsp.is_written() {
             let message = format!("{} is a directory", chain.display());
-            entry
-                .chain
-                .refuse(message, "a key or staple belongs to one file");
+            entry.chain.refuse(message, "a key or staple belongs to one file");
             return None;
         }
         return directory(entry, &chain, shelf);
@@ -129,11 +127,7 @@ impl PairFiles {
             ocsp_der: option(ocsp_der)?,
         };
         if holds_key(&source) {
-            let place = if entry.key.is_written() {
-                &*entry.key
-            } else {
-                &*entry.chain
-            };
+            let place = if entry.key.is_written() { &*entry.key } else { &*entry.chain };
             shelf.is_private(place, self.key.as_ref().unwrap_or(&self.chain));
         }
         if let Some(inspector) = shelf.inspector {
@@ -153,10 +147,7 @@ pub(crate) fn holds_key(source: &CertificateSource) -> bool {
 }
 
 /// Asked for and read, or not asked for; `None` only for what was asked for and failed.
-#[allow(
-    clippy::option_option,
-    reason = "two kinds of absence meet here and are told apart"
-)]
+#[allow(clippy::option_option, reason = "two kinds of absence meet here and are told apart")]
 fn option<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     match read {
         Some(read) => read.map(Some),
@@ -181,15 +172,9 @@ fn directory(
     }
     for keyless in &folder.keyless {
         let keyless = keyless.display();
-        let problem = Problem::new(format!(
-            "{keyless} is passed over: its key is not beside it"
-        ));
+        let problem = Problem::new(format!("{keyless} is passed over: its key is not beside it"));
         let hint = "put the key there, or move the certificate elsewhere";
-        let severity = if folder.found.is_empty() {
-            Severity::Error
-        } else {
-            Severity::Warning
-        };
+        let severity = if folder.found.is_empty() { Severity::Error } else { Severity::Warning };
         entry.chain.say(severity, problem.hint(hint));
     }
     if shelf.inspector.is_some() {

@@ -190,9 +190,7 @@ fn network(peers: &WrittenPeers<'_>) -> Option<PeerNetwork> {
         (None, None) => {
             let hint = "for example: peers = { listen = \"10.0.3.20:8888\", send-to = \
                         [\"10.0.0.17:8888\"] }";
-            peers
-                .listen
-                .refuse("is missing, and so is `multicast`", hint);
+            peers.listen.refuse("is missing, and so is `multicast`", hint);
             None
         }
     }
@@ -202,9 +200,7 @@ fn unicast(listen: SocketAddr, peers: &WrittenPeers<'_>) -> Option<PeerNetwork> 
     let send_to = peers.send_to.value.clone()?;
     if send_to.is_empty() {
         let message = "names no peer: sessions are sent to nobody";
-        peers
-            .send_to
-            .warn(message, "list the `listen` of every other host");
+        peers.send_to.warn(message, "list the `listen` of every other host");
     }
     let is_wrong = |peer: &&SocketAddr| peer.is_ipv4() != listen.is_ipv4() || **peer == listen;
     if let Some(peer) = send_to.iter().find(is_wrong) {

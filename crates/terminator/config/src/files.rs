@@ -146,20 +146,16 @@ impl Source {
             let at = error.utf8_error().valid_up_to();
             let before = error.as_bytes().get(..at).unwrap_or_default();
             let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-            failed(
-                format!("{place}:{line}: is no UTF-8 text"),
-                "a configuration is a TOML file",
-            )
+            failed(format!("{place}:{line}: is no UTF-8 text"), "a configuration is a TOML file")
         })?;
         Ok(Self::File { place, text })
     }
 
     pub(crate) fn base(&self) -> PathBuf {
         match self {
-            Self::File { place, .. } => Path::new(place)
-                .parent()
-                .map(Path::to_path_buf)
-                .unwrap_or_default(),
+            Self::File { place, .. } => {
+                Path::new(place).parent().map(Path::to_path_buf).unwrap_or_default()
+            }
             Self::Flags(_) => PathBuf::new(),
         }
     }
@@ -191,10 +187,7 @@ pub struct Recorder<F> {
 
 impl<F: Files> Recorder<F> {
     pub fn new(files: F) -> Self {
-        Self {
-            files,
-            recording: Recording::default(),
-        }
+        Self { files, recording: Recording::default() }
     }
 
     /// Who reads, for what is not to be remembered.
@@ -323,10 +316,7 @@ mod tests {
         assert_eq!(read(&mut recording, "/a.pem").unwrap(), b"secret");
         assert_eq!(read(&mut recording, "/b.pem"), Err(ErrorKind::NotFound));
         assert_eq!(read(&mut recording, "/d"), Err(ErrorKind::IsADirectory));
-        assert_eq!(
-            recording.list(Path::new("/d")).unwrap(),
-            [PathBuf::from("/d/x.pem")]
-        );
+        assert_eq!(recording.list(Path::new("/d")).unwrap(), [PathBuf::from("/d/x.pem")]);
     }
 
     #[test]

@@ -133,10 +133,7 @@ pub(crate) fn front_options(
         names: front.names.value.clone()?,
         protocols: front.protocols.value.clone()?,
         accept_proxy: front.accept_proxy.value.clone()?,
-        sources: SourceRules {
-            allow: allow?,
-            deny: deny?,
-        },
+        sources: SourceRules { allow: allow?, deny: deny? },
         liveness: liveness(&front.keepalive, times)?,
         transport: transport(front)?,
         defer_accept: front.defer_accept.value?,
@@ -146,10 +143,7 @@ pub(crate) fn front_options(
 }
 
 fn transport(front: &WrittenFront<'_>) -> Option<Transport> {
-    Some(Transport {
-        interface: front.interface.value.clone()?,
-        mptcp: front.mptcp.value?,
-    })
+    Some(Transport { interface: front.interface.value.clone()?, mptcp: front.mptcp.value? })
 }
 
 /// The addresses of a front with a fault, and nothing else of it: never to be served.
@@ -166,10 +160,7 @@ pub(crate) fn addresses(front: &WrittenFront<'_>) -> FrontOptions {
         liveness: Liveness::default(),
         transport,
         defer_accept: false,
-        ktls: KtlsOptions {
-            mode: KtlsMode::Off,
-            from: 0,
-        },
+        ktls: KtlsOptions { mode: KtlsMode::Off, from: 0 },
         tls: FrontTls::Plain,
     }
 }

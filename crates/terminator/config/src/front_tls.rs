@@ -224,10 +224,7 @@ pub(crate) enum FrontTlsMode {
     Off,
 }
 
-const NO_KTLS: KtlsOptions = KtlsOptions {
-    mode: KtlsMode::Off,
-    from: 0,
-};
+const NO_KTLS: KtlsOptions = KtlsOptions { mode: KtlsMode::Off, from: 0 };
 
 pub(crate) fn front_tls_options(
     tls: &WrittenFrontTls<'_>,
@@ -235,11 +232,8 @@ pub(crate) fn front_tls_options(
     tls13: Tls13Choice,
     shelf: &mut Shelf<'_>,
 ) -> Option<(FrontTls, KtlsOptions)> {
-    let mode = if may_be_plain && !tls.at.is_written() {
-        FrontTlsMode::Off
-    } else {
-        tls.mode.value?
-    };
+    let mode =
+        if may_be_plain && !tls.at.is_written() { FrontTlsMode::Off } else { tls.mode.value? };
     let as_it_comes = match mode {
         FrontTlsMode::Terminate => {
             let ktls = ktls_options(&tls.ktls);
@@ -264,13 +258,9 @@ fn ktls_options(ktls: &WrittenKtls<'_>) -> Option<KtlsOptions> {
     let mode = ktls.mode.value?;
     if mode == KtlsMode::Off && ktls.min_size.is_written() {
         let message = "has no effect: the kernel never seals";
-        ktls.min_size
-            .warn(message, "take it out, or write mode = \"auto\"");
+        ktls.min_size.warn(message, "take it out, or write mode = \"auto\"");
     }
-    Some(KtlsOptions {
-        mode,
-        from: ktls.min_size.value?,
-    })
+    Some(KtlsOptions { mode, from: ktls.min_size.value? })
 }
 
 /// The kernel's records have full size: where they must be shorter it seals none.
@@ -287,10 +277,7 @@ fn ktls_fits(
         written.at.refuse("makes records of full size", hint);
         return None;
     }
-    Some(KtlsOptions {
-        mode: KtlsMode::Off,
-        ..ktls
-    })
+    Some(KtlsOptions { mode: KtlsMode::Off, ..ktls })
 }
 
 fn server_options(
@@ -370,10 +357,7 @@ fn early_data(
         return Some(0);
     };
     let (message, hint) = if tls.resumption.value == Some(false) {
-        (
-            "is taken from clients that resume",
-            "take out resumption = false",
-        )
+        ("is taken from clients that resume", "take out resumption = false")
     } else if versions.is_some_and(|versions| !versions.contains(&Version::Tls13)) {
         ("is part of TLS 1.3", "add \"1.3\" to `versions`")
     } else if tls13 == Tls13Choice::Tickets {
@@ -419,16 +403,12 @@ fn client_verification(
     };
     if client.mode != ClientMode::None && client.authorities.is_empty() {
         let message = "asks for certificates, but no `ca` says who may issue them";
-        written
-            .mode
-            .refuse(message, "add ca = [\"clients-ca.pem\"]");
+        written.mode.refuse(message, "add ca = [\"clients-ca.pem\"]");
         return None;
     }
     if client.mode == ClientMode::None && written.ca.is_written() {
         let message = "asks for no certificate, so `ca` has no effect";
-        written
-            .mode
-            .warn(message, "write mode = \"required\" or \"optional\"");
+        written.mode.warn(message, "write mode = \"required\" or \"optional\"");
     }
     if let (ClientMode::None, Some(allow)) = (client.mode, &written.allow) {
         let message = "lists who may enter, but mode = \"none\" asks for no certificate";
@@ -437,9 +417,7 @@ fn client_verification(
     }
     if client.crls.is_empty() && written.crl_expired.is_written() {
         let message = "has no effect: there is no `crl`";
-        written
-            .crl_expired
-            .warn(message, "add crl = [\"clients.crl\"]");
+        written.crl_expired.warn(message, "add crl = [\"clients.crl\"]");
     }
     Some(client)
 }
@@ -449,14 +427,8 @@ fn allowed_identities(written: Option<&WrittenIdentities<'_>>) -> Option<Vec<All
     let Some(allow) = written else {
         return Some(Vec::new());
     };
-    let lists: [&Field<'_, Vec<AllowedIdentity>>; 6] = [
-        &allow.dns,
-        &allow.uri,
-        &allow.email,
-        &allow.cn,
-        &allow.ou,
-        &allow.fingerprint,
-    ];
+    let lists: [&Field<'_, Vec<AllowedIdentity>>; 6] =
+        [&allow.dns, &allow.uri, &allow.email, &allow.cn, &allow.ou, &allow.fingerprint];
     let lists = options::all(lists.into_iter().map(|list| list.value.clone()))?;
     let allowed: Vec<_> = lists.into_iter().flatten().collect();
     if allowed.is_empty() {

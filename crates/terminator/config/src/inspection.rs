@@ -30,9 +30,7 @@ impl Inspector {
     pub(crate) fn new(files: &mut dyn Files) -> Self {
         let bundle = files::bundle_of_host(files);
         let known = bundle.map(|(place, pem)| KnownAuthorities::of(&PemSource { place, pem }));
-        Self {
-            known: known.unwrap_or_default(),
-        }
+        Self { known: known.unwrap_or_default() }
     }
 
     /// Reports what is wrong with a certificate and its key.
@@ -56,11 +54,7 @@ impl Inspector {
         }
         for (place, concern) in chain::examine(source, &certificate, &self.known) {
             let problem = problem(&format!("{place}: {concern}"));
-            let severity = if concern.is_note() {
-                Severity::Note
-            } else {
-                Severity::Warning
-            };
+            let severity = if concern.is_note() { Severity::Note } else { Severity::Warning };
             key.say(severity, problem);
         }
     }
@@ -77,10 +71,8 @@ impl Inspector {
             // Those that cannot be served have been reported.
             return;
         }
-        let names: Vec<&str> = certificates
-            .iter()
-            .flat_map(|(one, _)| one.names.iter().map(|name| &**name))
-            .collect();
+        let names: Vec<&str> =
+            certificates.iter().flat_map(|(one, _)| one.names.iter().map(|name| &**name)).collect();
         for pattern in options.names.iter().filter(|one| !covers(&names, one)) {
             let message = format!("no certificate of the service is for \"{pattern}\"");
             let hint = "its clients will refuse what they are shown: add a certificate for it";
@@ -107,9 +99,7 @@ fn covers(names: &[&str], pattern: &NamePattern) -> bool {
     let has = |wanted: &str| names.contains(&wanted);
     match pattern {
         NamePattern::Exact(name) => {
-            let parent = name
-                .split_once('.')
-                .map(|(_, parent)| format!("*.{parent}"));
+            let parent = name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
             has(name) || parent.is_some_and(|wildcard| has(&wildcard))
         }
         NamePattern::Beneath(name) => has(&format!("*.{name}")),

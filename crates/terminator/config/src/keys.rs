@@ -58,18 +58,9 @@ const FOREIGN: &[Foreign] = &[
     nginx("ssl_session_timeout", "resumption.session-cache.lifetime"),
     nginx("ssl_session_tickets", "service.front.tls.resumption"),
     nginx("ssl_session_ticket_key", "resumption.tickets.keys"),
-    nginx(
-        "ssl_client_certificate",
-        "service.front.tls.client-certificates.ca",
-    ),
-    nginx(
-        "ssl_trusted_certificate",
-        "service.front.tls.client-certificates.ca",
-    ),
-    nginx(
-        "ssl_verify_client",
-        "service.front.tls.client-certificates.mode",
-    ),
+    nginx("ssl_client_certificate", "service.front.tls.client-certificates.ca"),
+    nginx("ssl_trusted_certificate", "service.front.tls.client-certificates.ca"),
+    nginx("ssl_verify_client", "service.front.tls.client-certificates.mode"),
     nginx("ssl_crl", "service.front.tls.client-certificates.crl"),
     nginx("ssl_stapling_file", "service.front.tls.certificates.ocsp"),
     nginx("ssl_early_data", "service.front.tls.early-data"),
@@ -140,14 +131,8 @@ const FOREIGN: &[Foreign] = &[
     hitch("proxy-proxy", "service.back.send-proxy"),
     hitch("proxy-tlv", "service.back.send-proxy"),
     hitch("sni-nomatch-abort", "service.front.tls.unknown-name"),
-    hitch(
-        "client-verify",
-        "service.front.tls.client-certificates.mode",
-    ),
-    hitch(
-        "client-verify-ca",
-        "service.front.tls.client-certificates.ca",
-    ),
+    hitch("client-verify", "service.front.tls.client-certificates.mode"),
+    hitch("client-verify-ca", "service.front.tls.client-certificates.ca"),
     hitch("chroot", "process.sandbox"),
 ];
 

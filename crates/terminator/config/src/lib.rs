@@ -77,10 +77,9 @@ pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagno
     let (read, diagnostics) = read(source, files, None);
     let failed = diagnostics.iter().any(Diagnostic::is_error);
     match read {
-        Some(read) if !failed && read.is_whole => Ok(Loaded {
-            settings: read.settings,
-            warnings: diagnostics,
-        }),
+        Some(read) if !failed && read.is_whole => {
+            Ok(Loaded { settings: read.settings, warnings: diagnostics })
+        }
         _ => Err(diagnostics),
     }
 }
@@ -94,10 +93,7 @@ pub fn inspect(source: &Source, files: &mut dyn Files) -> Inspected {
         Some(read) if read.is_whole => Some(read.settings),
         read => without_faults(source, files, read),
     };
-    Inspected {
-        settings,
-        diagnostics,
-    }
+    Inspected { settings, diagnostics }
 }
 
 /// Settings, as far as they could be read.
@@ -123,12 +119,8 @@ fn without_faults(
     let mut root = root_of(source, &report_about(source))?;
     for _ in 0..REMOVALS_MAX {
         let report = report_about(source);
-        let mut shelf = Shelf {
-            base: source.base(),
-            files: &mut *files,
-            inspector: None,
-            skipped: None,
-        };
+        let mut shelf =
+            Shelf { base: source.base(), files: &mut *files, inspector: None, skipped: None };
         match settings(&WrittenConfiguration::of_root(&root, &report), &mut shelf) {
             Some(read) if read.is_whole => return Some(read.settings),
             read => nearest = nearest.or_else(|| read.map(|read| read.settings)),
@@ -147,12 +139,7 @@ fn read(
 ) -> (Option<ConfigurationRead>, Vec<Diagnostic>) {
     let report = report_about(source);
     let root = root_of(source, &report);
-    let mut shelf = Shelf {
-        base: source.base(),
-        files,
-        inspector,
-        skipped: None,
-    };
+    let mut shelf = Shelf { base: source.base(), files, inspector, skipped: None };
     let read = root.and_then(|root| {
         options::check(&root, &TABLE, &report);
         settings(&WrittenConfiguration::of_root(&root, &report), &mut shelf)
@@ -163,12 +150,7 @@ fn read(
 /// An error about a key such as `process.user` that only the host can tell, at the place where
 /// the key was written. A table of a list is told by its number: `service.0.back.files`.
 pub fn fault(source: &Source, key: &str, message: &str, hint: &str) -> Vec<Diagnostic> {
-    diagnose(
-        source,
-        Severity::Error,
-        key,
-        Problem::new(message).hint(hint),
-    )
+    diagnose(source, Severity::Error, key, Problem::new(message).hint(hint))
 }
 
 /// The same of any severity.
@@ -195,9 +177,7 @@ pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> Strin
     let report = report_about(source);
     let list = format!("service.{service}.front.tls.certificates");
     let root = root_of(source, &report);
-    let written = root
-        .as_ref()
-        .map(|root| WrittenConfiguration::of_root(root, &report));
+    let written = root.as_ref().map(|root| WrittenConfiguration::of_root(root, &report));
     let services = written.as_ref().map(|written| &written.service.tables);
     let Some(service) = services.and_then(|services| services.get(service)) else {
         return list;
@@ -258,9 +238,7 @@ fn root_of(source: &Source, report: &Report<'_>) -> Option<Node> {
     match source {
         Source::File { text, .. } => document::parse(text, report),
         Source::Flags(flags) => {
-            let flags = flags
-                .iter()
-                .map(|(name, text)| (name.as_str(), text.as_str()));
+            let flags = flags.iter().map(|(name, text)| (name.as_str(), text.as_str()));
             Some(flags::parse(flags, &TABLE, report))
         }
     }
@@ -349,8 +327,7 @@ fn servers_can_be_reached(
             let listed = |port: &u16| ports.contains(port);
             if let Some(port) = server.endpoint.tcp_port().filter(|port| !listed(port)) {
                 let message = format!("has port {port}, which process.connect-ports lacks");
-                keys.address
-                    .refuse(message, format!("list {port} there too"));
+                keys.address.refuse(message, format!("list {port} there too"));
             }
         }
     }
@@ -360,8 +337,7 @@ fn servers_can_be_reached(
     for node in store.iter().flat_map(|store| &store.nodes) {
         if let Some(port) = node.tcp_port().filter(|port| !ports.contains(port)) {
             let message = format!("leads to port {port}, which process.connect-ports lacks");
-            keys.url
-                .refuse(message, "list there the ports of all its nodes");
+            keys.url.refuse(message, "list there the ports of all its nodes");
         }
     }
 }
@@ -386,9 +362,7 @@ fn admin_is_apart(admin: &WrittenAdmin<'_>, control: &ControlOptions, services: 
         return;
     };
     let message = format!("{listen} is already listened at by `{}`", service.name);
-    admin
-        .listen
-        .refuse(message, "give the status page a port of its own");
+    admin.listen.refuse(message, "give the status page a port of its own");
 }
 
 #[cfg(test)]
@@ -406,14 +380,8 @@ mod tests {
         for text in ["log = \"/x/y\"\n", "[log]\noutput = \"/x/y\"\n"] {
             let text = text.to_owned();
             let line = text.lines().count();
-            let told = told(&Source::File {
-                place: place(),
-                text,
-            });
-            assert!(
-                told.starts_with("error: log.output: has no directory\n"),
-                "{told}"
-            );
+            let told = told(&Source::File { place: place(), text });
+            assert!(told.starts_with("error: log.output: has no directory\n"), "{told}");
             assert!(told.contains(&format!("--> a.toml:{line}:")), "{told}");
             assert!(told.ends_with("hint: make one"), "{told}");
         }
@@ -428,14 +396,8 @@ mod tests {
             status_socket(&Source::File { place, text })
         };
         let path = |path: &str| Ok(Some(std::path::PathBuf::from(path)));
-        assert_eq!(
-            found("[admin]\nstatus-socket = '/run/a'\nx = 1\n"),
-            path("/run/a")
-        );
-        assert_eq!(
-            found("admin = { status-socket = 'a' }"),
-            path("/etc/lariat/a")
-        );
+        assert_eq!(found("[admin]\nstatus-socket = '/run/a'\nx = 1\n"), path("/run/a"));
+        assert_eq!(found("admin = { status-socket = 'a' }"), path("/etc/lariat/a"));
         assert_eq!(found("[[service]]\n"), Ok(None));
         for broken in ["[[service\n", "x = [1,\n", "x = 'a\n", "= 7\n[b]\n"] {
             let before = format!("{broken}[admin]\nstatus-socket = '/run/a'\n");
@@ -456,10 +418,7 @@ mod tests {
     fn a_fault_of_a_service_stands_in_that_service() {
         let text = "[[service]]\nname = \"a\"\nback.files = \"/a\"\n\n[[service]]\n\
                     back = { files = { root = \"/b\" } }\n";
-        let source = Source::File {
-            place: "a.toml".to_owned(),
-            text: text.to_owned(),
-        };
+        let source = Source::File { place: "a.toml".to_owned(), text: text.to_owned() };
         for (key, place) in [
             ("service.0.back.files.root", " --> a.toml:3:14\n"),
             ("service.1.back.files.root", " --> a.toml:6:27\n"),

@@ -144,11 +144,7 @@ pub(crate) fn outputs(log: &WrittenLog<'_>, shelf: &Shelf<'_>) -> Option<LogOutp
             place.warn("has no effect: nothing goes there", hint);
         }
     }
-    Some(LogOutputs {
-        connections,
-        message_form: log.messages.value?,
-        messages,
-    })
+    Some(LogOutputs { connections, message_form: log.messages.value?, messages })
 }
 
 fn log_daemon(log: &WrittenLog<'_>, word: DaemonWord, shelf: &Shelf<'_>) -> Option<LogDaemon> {

@@ -159,10 +159,7 @@ const SANDBOXES: &[(&str, SandboxOptions)] = &[
 ];
 
 const fn sandbox(files: bool, system_calls: bool) -> SandboxOptions {
-    SandboxOptions {
-        files,
-        system_calls,
-    }
+    SandboxOptions { files, system_calls }
 }
 
 /// The threads that `workers.threads` asks for.
@@ -272,9 +269,7 @@ pub(crate) fn process_options(
         } else {
             "has no effect: `sandbox` leaves the worker process without Landlock"
         };
-        process
-            .connect_ports
-            .warn(message, "write sandbox = \"on\"");
+        process.connect_ports.warn(message, "write sandbox = \"on\"");
     }
     Some(ProcessOptions {
         user: process.user.value.clone()?,
@@ -283,19 +278,12 @@ pub(crate) fn process_options(
         connect_ports,
         drain: process.drain.value?,
         drain_delay: process.drain_delay.value?,
-        pid_file: process
-            .pid_file
-            .value
-            .clone()?
-            .map(|path| shelf.base.join(path)),
+        pid_file: process.pid_file.value.clone()?.map(|path| shelf.base.join(path)),
     })
 }
 
 pub(crate) fn reload_options(reload: &WrittenReload<'_>) -> Option<ReloadOptions> {
-    Some(ReloadOptions {
-        watch: reload.watch.value?,
-        debounce: reload.debounce.value?,
-    })
+    Some(ReloadOptions { watch: reload.watch.value?, debounce: reload.debounce.value? })
 }
 
 #[allow(clippy::option_option, reason = "left out and reported are two things")]
@@ -306,10 +294,7 @@ fn connect_ports(listed: &Field<'_, Vec<RangeInclusive<u16>>>) -> Option<Option<
     let ports: BTreeSet<u16> = listed.value.iter().flatten().cloned().flatten().collect();
     if ports.len() > CONNECT_PORTS_MAX {
         let message = format!("has more than {CONNECT_PORTS_MAX} ports");
-        listed.refuse(
-            message,
-            "list the ports of the servers alone, or leave it out",
-        );
+        listed.refuse(message, "list the ports of the servers alone, or leave it out");
         return None;
     }
     listed.value.is_some().then_some(Some(ports))
@@ -328,9 +313,7 @@ fn port_range(value: &Value, _: &Key) -> Result<RangeInclusive<u16>, Problem> {
         other => (None, format!("is {}", other.kind())),
     };
     let hint = "write ports from 1 to 65535, such as 443 or \"8000-8010\"";
-    range
-        .filter(|range| *range.start() > 0)
-        .ok_or_else(|| Problem::new(message).hint(hint))
+    range.filter(|range| *range.start() > 0).ok_or_else(|| Problem::new(message).hint(hint))
 }
 
 #[cfg(test)]
@@ -343,14 +326,7 @@ mod tests {
     fn addresses_that_are_not_public_are_exempt() {
         let exempt: NetworkSet = not_public().collect();
         let is_exempt = |client: &str| exempt.contains(client.parse().ok());
-        for client in [
-            "127.0.0.1",
-            "::1",
-            "10.9.8.7",
-            "172.31.0.1",
-            "192.168.1.1",
-            "fe80::1",
-        ] {
+        for client in ["127.0.0.1", "::1", "10.9.8.7", "172.31.0.1", "192.168.1.1", "fe80::1"] {
             assert!(is_exempt(client), "{client}");
         }
         for client in ["192.0.2.1", "172.32.0.1", "2001:db8::1"] {

@@ -135,10 +135,7 @@ fn ticket_keys(tickets: &WrittenTickets<'_>, shelf: &mut Shelf<'_>) -> Option<Ke
     }
     let unused = [&*tickets.rotate, &*tickets.keep];
     for place in unused.into_iter().filter(|place| place.is_written()) {
-        place.warn(
-            "has no effect on keys from files",
-            "rotate them in the files, then reload",
-        );
+        place.warn("has no effect on keys from files", "rotate them in the files, then reload");
     }
     listed_keys(&tickets.keys, shelf)
 }

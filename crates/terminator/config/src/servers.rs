@@ -249,11 +249,7 @@ fn instances(server: ServerOptions) -> Vec<ServerOptions> {
         return vec![server];
     };
     let one = |number| ServerOptions {
-        endpoint: Endpoint::Service {
-            host: host.clone(),
-            number,
-            count: *count,
-        },
+        endpoint: Endpoint::Service { host: host.clone(), number, count: *count },
         ..server.clone()
     };
     (1..=*count).map(one).collect()
@@ -264,9 +260,7 @@ fn repeated(tables: &[WrittenServer<'_>], servers: &[ServerOptions]) {
         let mut earlier = servers.iter().take(index);
         if earlier.any(|other| other.endpoint == server.endpoint) {
             let message = format!("{} stands there twice", server.endpoint);
-            table
-                .address
-                .warn(message, "a larger share is written as a `weight`");
+            table.address.warn(message, "a larger share is written as a `weight`");
         }
     }
 }
@@ -280,10 +274,7 @@ pub(crate) fn queue_options(
         let message = "has no effect: no server has `max-connections`";
         queue.at.warn(message, "take it out");
     }
-    Some(QueueOptions {
-        length: queue.length.value?,
-        timeout: queue.timeout.value?,
-    })
+    Some(QueueOptions { length: queue.length.value?, timeout: queue.timeout.value? })
 }
 
 pub(crate) fn passive_options(passive: &WrittenPassive<'_>) -> Option<PassiveOptions> {
@@ -298,10 +289,7 @@ pub(crate) fn check_options(check: &WrittenCheck<'_>) -> Option<CheckOptions> {
     check_fits(check, kind)?;
     Some(CheckOptions {
         kind: match kind {
-            CheckWord::Http => CheckKind::Http {
-                path: check.path.value.clone()?,
-                host,
-            },
+            CheckWord::Http => CheckKind::Http { path: check.path.value.clone()?, host },
             CheckWord::Tcp => CheckKind::Tcp,
             CheckWord::Tls => CheckKind::Tls { name: host },
         },
@@ -326,9 +314,7 @@ fn check_fits(check: &WrittenCheck<'_>, kind: CheckWord) -> Option<()> {
     let path = check.path.value.as_ref()?;
     if !path.starts_with('/') || !printable(path) {
         let message = format!("\"{}\" is no path", path.escape_debug());
-        check
-            .path
-            .refuse(message, "it begins with / and has no space");
+        check.path.refuse(message, "it begins with / and has no space");
         return None;
     }
     if !check.host.value.as_ref()?.as_deref().is_none_or(printable) {

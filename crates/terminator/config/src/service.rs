@@ -103,8 +103,7 @@ fn service_options(
     let keys = &written.front;
     if front.tls != FrontTls::Plain && keys.redirect.is_written() {
         let message = "is for clients that speak plain HTTP, and this front has `tls`";
-        keys.redirect
-            .refuse(message, "give port 80 a service of its own");
+        keys.redirect.refuse(message, "give port 80 a service of its own");
         return None;
     }
     if front.tls != FrontTls::Passthrough {
@@ -200,16 +199,13 @@ fn sides_fit(written: &WrittenService<'_>, service: &ServiceOptions) -> Option<(
     let accept_proxy = &service.front.accept_proxy;
     if accept_proxy.iter().any(everybody) {
         let message = "trusts everybody to say who the client is";
-        front
-            .accept_proxy
-            .warn(message, "name the networks of the proxies before us");
+        front.accept_proxy.warn(message, "name the networks of the proxies before us");
     }
     let servers_tls = service.back.servers().and_then(|one| one.tls.as_ref());
     let back_tls = back.tls.as_ref().filter(|_| servers_tls.is_some());
     if let (FrontTls::Passthrough, Some(tls)) = (&service.front.tls, back_tls) {
         let message = "would put TLS around the clients' own, which the front keeps closed";
-        tls.at
-            .refuse(message, "take it out, or give the front `certificates`");
+        tls.at.refuse(message, "take it out, or give the front `certificates`");
         return None;
     }
     let send_proxy = service.back.send_proxy();
@@ -245,10 +241,7 @@ fn something_is_encrypted(front: &WrittenFront<'_>, service: &ServiceOptions) {
         return;
     }
     let hint = "give it `certificates`, or write tls = \"off\" if that is meant";
-    front
-        .tls
-        .at
-        .warn("is missing, so that nothing is encrypted", hint);
+    front.tls.at.warn("is missing, so that nothing is encrypted", hint);
 }
 
 /// A login that is bound to the certificate which its client was shown needs a server that has the
@@ -264,9 +257,8 @@ fn channel_binding_holds(back_tls: &KeyPlace<'_>, service: &ServiceOptions) {
     let pins = &tls.client.pins;
     let is_pinned = |source| {
         // What cannot be loaded is reported where it is.
-        Certificate::load(source).map_or(true, |(one, _)| {
-            pin_of(&one).is_some_and(|pin| pins.contains(&pin))
-        })
+        Certificate::load(source)
+            .map_or(true, |(one, _)| pin_of(&one).is_some_and(|pin| pins.contains(&pin)))
     };
     let is_same = !pins.is_empty() && front.certificates.iter().all(is_pinned);
     let is_bound = dialect.map_or(speaks_directly, timeouts::binds);
@@ -292,9 +284,8 @@ fn early_data_is_told(written: &WrittenService<'_>, service: &ServiceOptions) ->
     }
     let key = &written.back.early_data_safe;
     let early_data_safe = key.value?;
-    let Some(Tls13Sessions::Cache {
-        early_data_bytes_max: 1..,
-    }) = service.front.terminated().map(|tls| tls.tls13_sessions)
+    let Some(Tls13Sessions::Cache { early_data_bytes_max: 1.. }) =
+        service.front.terminated().map(|tls| tls.tls13_sessions)
     else {
         if early_data_safe {
             let message = "has no effect: no early data is taken";

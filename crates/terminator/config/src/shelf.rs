@@ -71,10 +71,7 @@ impl Shelf<'_> {
         for path in listed.value.as_ref()? {
             let path = self.base.join(path);
             let pem = self.read(listed, &path)?;
-            sources.push(PemSource {
-                place: path.display().to_string(),
-                pem,
-            });
+            sources.push(PemSource { place: path.display().to_string(), pem });
         }
         if let Some(inspector) = self.inspector {
             inspector.pem_files(listed, &sources);
@@ -163,10 +160,7 @@ fn networks_of_file(key: &KeyPlace<'_>, text: &str, shelf: &mut Shelf<'_>) -> Op
     let (broken, path) = (faults.len(), path.display());
     for (number, entry) in faults.into_iter().take(FAULTS_MAX) {
         let entry: String = entry.chars().take(60).collect();
-        let message = format!(
-            "{path}:{number}: \"{}\" is no network",
-            entry.escape_debug()
-        );
+        let message = format!("{path}:{number}: \"{}\" is no network", entry.escape_debug());
         let hint = "write 10.0.0.0/8, 2001:db8::/32, one IP address or unix, one per line";
         key.refuse(message, hint);
     }

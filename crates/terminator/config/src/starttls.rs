@@ -53,9 +53,7 @@ pub(crate) fn starttls_options(
     let servers_tls = servers.tls.as_ref();
     if of_back.is_some() && servers_tls.is_none() {
         let message = "asks servers for TLS, and they are to get plaintext";
-        back_keys
-            .starttls
-            .refuse(message, "add back.tls (--backend-tls)");
+        back_keys.starttls.refuse(message, "add back.tls (--backend-tls)");
         return None;
     }
     if of_front.is_some() && dialect.is_greeted() {
@@ -67,10 +65,7 @@ pub(crate) fn starttls_options(
     };
     Some(Some(Starttls {
         dialect,
-        sides: Sides {
-            front: of_front.map(|(_, policy)| policy),
-            back: of_back.is_some(),
-        },
+        sides: Sides { front: of_front.map(|(_, policy)| policy), back: of_back.is_some() },
         server_name,
         own_name: own_name(&back_keys.ehlo_name, of_back)?,
     }))
@@ -101,11 +96,7 @@ fn greets_first(
 fn own_name(written: &Field<'_, Option<String>>, dialect: Option<Dialect>) -> Option<String> {
     let says_it = matches!(dialect, Some(Dialect::Smtp | Dialect::Lmtp));
     let Some(name) = written.value.clone()? else {
-        return Some(if says_it {
-            process::own_name()
-        } else {
-            String::new()
-        });
+        return Some(if says_it { process::own_name() } else { String::new() });
     };
     let is_graphic = name.bytes().all(|byte| byte.is_ascii_graphic());
     if name.len() > HOST_NAME_BYTES_MAX || !is_graphic {
@@ -152,9 +143,7 @@ fn front_fits(
 
 fn lacks_early_data(key: &KeyPlace<'_>, front: &FrontOptions) -> Option<()> {
     if let FrontTls::Terminate(tls) = &front.tls
-        && let Tls13Sessions::Cache {
-            early_data_bytes_max: 1..,
-        } = tls.tls13_sessions
+        && let Tls13Sessions::Cache { early_data_bytes_max: 1.. } = tls.tls13_sessions
     {
         let message = "may be replayed, and no protocol of `starttls` allows for that";
         key.refuse(message, "take it out");

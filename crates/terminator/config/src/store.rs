@@ -111,31 +111,22 @@ pub(crate) fn store_options(
     let more: Vec<_> = nodes.filter_map(|text| node(text, port).ok()).collect();
     let (url, password) = (url?, password?);
     let kind = match (store.sentinel.value.clone()?, more.is_empty()) {
-        (Some(service), _) => StoreKind::Sentinel {
-            service,
-            password: sentinel_password?,
-        },
+        (Some(service), _) => StoreKind::Sentinel { service, password: sentinel_password? },
         (None, true) => StoreKind::Single,
         (None, false) => StoreKind::Cluster,
     };
     if url.password.is_some() && password.is_some() {
         let hint = "take the one in `url` out: a file can be kept from being read";
-        store
-            .password_file
-            .refuse("stands beside a password in `url`", hint);
+        store.password_file.refuse("stands beside a password in `url`", hint);
         return None;
     }
     if url.tls && matches!(url.node, Endpoint::Address(Address::Unix(_))) {
-        store
-            .url
-            .refuse("asks for TLS at a Unix socket", "take TLS out");
+        store.url.refuse("asks for TLS at a Unix socket", "take TLS out");
         return None;
     }
     if kind == StoreKind::Cluster && url.database != 0 {
         let hint = "a Redis Cluster has database 0 alone: take the number out of `url`";
-        store
-            .nodes
-            .refuse("name a cluster, and `url` a database", hint);
+        store.nodes.refuse("name a cluster, and `url` a database", hint);
         return None;
     }
     if !url.tls && store.ca.is_written() {
@@ -146,11 +137,7 @@ pub(crate) fn store_options(
         let message = "have no effect: the store is one server, which names no other";
         store.networks.warn(message, "take them out");
     }
-    let tls = if url.tls {
-        Some(client_options(store, shelf)?)
-    } else {
-        None
-    };
+    let tls = if url.tls { Some(client_options(store, shelf)?) } else { None };
     Some(StoreOptions {
         nodes: std::iter::once(url.node).chain(more).collect(),
         kind,
@@ -266,13 +253,7 @@ fn parse(text: &str, default_port: u16) -> Result<StoreUrl, &'static str> {
         "" => 0,
         number => number.parse().map_err(|_| "its database is no number")?,
     };
-    Ok(StoreUrl {
-        node: node(host, default_port)?,
-        tls,
-        user: filled(user)?,
-        password,
-        database,
-    })
+    Ok(StoreUrl { node: node(host, default_port)?, tls, user: filled(user)?, password, database })
 }
 
 /// A host with or without a port.
@@ -281,11 +262,7 @@ fn node(text: &str, default_port: u16) -> Result<Endpoint, &'static str> {
         Some((_, rest)) => rest.starts_with(':'),
         None => text.contains(':'),
     };
-    let full = if has_port {
-        text.to_owned()
-    } else {
-        format!("{text}:{default_port}")
-    };
+    let full = if has_port { text.to_owned() } else { format!("{text}:{default_port}") };
     match full.parse() {
         Ok(endpoint @ (Endpoint::Address(Address::Ip(_)) | Endpoint::Name { .. }))
             if !text.starts_with('*') =>
@@ -323,40 +300,12 @@ mod tests {
         let long = "rediss://lariat:p%40ss%3a@[fd00::5]:7000/3";
         for (text, node, tls, user, password, database) in [
             ("redis://10.0.0.5", "10.0.0.5:6379", false, None, None, 0),
-            (
-                "valkey://a.example/",
-                "a.example:6379",
-                false,
-                None,
-                None,
-                0,
-            ),
-            (
-                "valkeys://:p@a.example:1/2",
-                "a.example:1",
-                true,
-                None,
-                Some("p"),
-                2,
-            ),
-            (
-                long,
-                "[fd00::5]:7000",
-                true,
-                Some("lariat"),
-                Some("p@ss:"),
-                3,
-            ),
+            ("valkey://a.example/", "a.example:6379", false, None, None, 0),
+            ("valkeys://:p@a.example:1/2", "a.example:1", true, None, Some("p"), 2),
+            (long, "[fd00::5]:7000", true, Some("lariat"), Some("p@ss:"), 3),
             ("redis://u@[::1]", "[::1]:6379", false, Some("u"), None, 0),
             ("unix:/run/r.sock", "unix:/run/r.sock", false, None, None, 0),
-            (
-                "unix:///run/r.sock",
-                "unix:/run/r.sock",
-                false,
-                None,
-                None,
-                0,
-            ),
+            ("unix:///run/r.sock", "unix:/run/r.sock", false, None, None, 0),
         ] {
             let url = parse(text, PORT).unwrap();
             assert_eq!(url.node.to_string(), node, "{text}");

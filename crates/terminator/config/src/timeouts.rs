@@ -71,25 +71,13 @@ fn silence(dialect: Dialect) -> (Duration, &'static str) {
             10 * MINUTE,
             "clients wait so long for the answer to a message (RFC 5321 section 4.5.3.2.6)",
         ),
-        Dialect::Pop3 => (
-            10 * MINUTE,
-            "servers wait at least so long (RFC 1939 section 3)",
-        ),
-        Dialect::Imap => (
-            30 * MINUTE,
-            "servers wait at least so long (RFC 9051 section 5.4)",
-        ),
+        Dialect::Pop3 => (10 * MINUTE, "servers wait at least so long (RFC 1939 section 3)"),
+        Dialect::Imap => (30 * MINUTE, "servers wait at least so long (RFC 9051 section 5.4)"),
         Dialect::Sieve => (30 * MINUTE, "servers wait at least so long (RFC 5804)"),
         Dialect::Nntp => (30 * MINUTE, "INN waits so long (clienttimeout)"),
         Dialect::Mysql => (8 * HOUR, "servers wait so long (wait_timeout)"),
-        Dialect::Ftp => (
-            24 * HOUR,
-            "it is silent during a transfer, which may take as long",
-        ),
-        Dialect::Postgres => (
-            24 * HOUR,
-            "servers wait for ever, and clients that LISTEN too",
-        ),
+        Dialect::Ftp => (24 * HOUR, "it is silent during a transfer, which may take as long"),
+        Dialect::Postgres => (24 * HOUR, "servers wait for ever, and clients that LISTEN too"),
         Dialect::Ldap | Dialect::Xmpp => (24 * HOUR, "servers wait for ever"),
     }
 }

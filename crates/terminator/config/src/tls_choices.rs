@@ -103,30 +103,12 @@ const FINITE_FIELD: &str =
     "finite-field Diffie-Hellman is not supported: take it out, clients take elliptic curves";
 
 pub(crate) const SUITE_SYNONYMS: &[(&str, &str)] = &[
-    (
-        "ECDHE-ECDSA-AES128-GCM-SHA256",
-        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-    ),
-    (
-        "ECDHE-RSA-AES128-GCM-SHA256",
-        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-    ),
-    (
-        "ECDHE-ECDSA-AES256-GCM-SHA384",
-        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-    ),
-    (
-        "ECDHE-RSA-AES256-GCM-SHA384",
-        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-    ),
-    (
-        "ECDHE-ECDSA-CHACHA20-POLY1305",
-        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-    ),
-    (
-        "ECDHE-RSA-CHACHA20-POLY1305",
-        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-    ),
+    ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+    ("ECDHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
+    ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
+    ("ECDHE-RSA-AES256-GCM-SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
+    ("ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
+    ("ECDHE-RSA-CHACHA20-POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
     ("ECDHE-*", CBC),
     ("DHE-*", FINITE_FIELD),
     ("TLS_DHE_*", FINITE_FIELD),
@@ -165,12 +147,8 @@ pub(crate) struct Preset {
     has_rsa: bool,
 }
 
-pub(crate) const RECOMMENDED_GROUPS: &[Group] = &[
-    Group::X25519MlKem768,
-    Group::X25519,
-    Group::Secp256r1,
-    Group::Secp384r1,
-];
+pub(crate) const RECOMMENDED_GROUPS: &[Group] =
+    &[Group::X25519MlKem768, Group::X25519, Group::Secp256r1, Group::Secp384r1];
 
 static MODERN: Preset = Preset {
     name: "modern",
@@ -269,10 +247,7 @@ mod tests {
     /// A service without a preset has what the library has.
     #[test]
     fn the_defaults_are_the_intermediate_ones() {
-        assert_eq!(
-            difference(Suite::ALL, INTERMEDIATE.suites, Suite::name),
-            None
-        );
+        assert_eq!(difference(Suite::ALL, INTERMEDIATE.suites, Suite::name), None);
         assert_eq!(Group::ALL, INTERMEDIATE.groups);
         let tls13 = |suite: &Suite| suite.version() == Version::Tls13;
         let tls13: Vec<_> = Suite::ALL.iter().copied().filter(tls13).collect();

@@ -28,10 +28,7 @@ pub(crate) fn addresses_are_shared_well<'a>(
                 continue;
             }
             let sharers = at.entry(address).or_default();
-            if sharers
-                .last()
-                .is_some_and(|one| std::ptr::eq(one.service, service))
-            {
+            if sharers.last().is_some_and(|one| std::ptr::eq(one.service, service)) {
                 let message = format!("{address} stands there twice");
                 keys.listen.refuse(message, "take one out");
                 continue;
@@ -128,9 +125,7 @@ fn report_overlap(address: &Address, sharers: &[Sharer<'_>], overlap: &Overlap) 
         return;
     }
     let protocol = overlap.protocol.as_deref().map(String::from_utf8_lossy);
-    let offering = protocol.map_or(String::new(), |protocol| {
-        format!(" that offer \"{protocol}\"")
-    });
+    let offering = protocol.map_or(String::new(), |protocol| format!(" that offer \"{protocol}\""));
     let clients = match &overlap.name {
         Some(name) => format!("clients of \"{name}\"{offering}"),
         None => format!("clients of any name{offering}"),
@@ -138,10 +133,9 @@ fn report_overlap(address: &Address, sharers: &[Sharer<'_>], overlap: &Overlap) 
     let first = first.named();
     let keys = second.keys;
     let (place, hint) = match (&overlap.name, &overlap.protocol) {
-        (None, None) => (
-            &*keys.listen,
-            "give one of them `names`: the other gets all that are left",
-        ),
+        (None, None) => {
+            (&*keys.listen, "give one of them `names`: the other gets all that are left")
+        }
         (Some(_), None) => (&*keys.names, "write the name at one of them"),
         (_, Some(_)) => (&*keys.protocols, "write the protocol at one of them"),
     };
@@ -225,16 +219,13 @@ pub(crate) fn servers_are_no_loop(written: &[WrittenService<'_>], services: &[Se
             let names: Vec<_> = names.map(|one| format!("`{}`", one.name)).collect();
             let through = match names.len() {
                 1 => "this service itself".to_owned(),
-                _ => format!(
-                    "this service again, by way of {}",
-                    names[..names.len() - 1].join(", ")
-                ),
+                _ => {
+                    format!("this service again, by way of {}", names[..names.len() - 1].join(", "))
+                }
             };
             let servers = &written[start].back.servers.tables;
-            let message = format!(
-                "{} is {through}: connections would go in a ring",
-                server.endpoint
-            );
+            let message =
+                format!("{} is {through}: connections would go in a ring", server.endpoint);
             let hint = "name the address at which the program behind lariat listens";
             let Some(place) = servers.get(number).or_else(|| servers.first()) else {
                 continue;
@@ -304,8 +295,7 @@ pub(crate) fn names_differ(written: &[WrittenService<'_>]) {
         };
         if seen.contains(&name) {
             let message = format!("\"{name}\" is the name of an earlier service");
-            keys.name
-                .refuse(message, "give each [[service]] a name of its own");
+            keys.name.refuse(message, "give each [[service]] a name of its own");
         }
         seen.push(name);
     }

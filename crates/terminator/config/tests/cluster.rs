@@ -13,10 +13,7 @@ back = { servers = ['127.0.0.1:80'] }
 ";
 
 fn settings(text: &str) -> Settings {
-    load(&Source::File {
-        place: "lariat.toml".into(),
-        text: text.into(),
-    })
+    load(&Source::File { place: "lariat.toml".into(), text: text.into() })
 }
 
 fn load(source: &Source) -> Settings {
@@ -44,9 +41,7 @@ fn a_cluster_has_one_secret_for_tickets_and_peers() {
         hops: 3,
     };
     assert_eq!((peers.network, peers.mesh.copies()), (network, 1));
-    let both = with("[resumption]\ntickets = { secret = 'other.key' }\n")
-        .tickets
-        .keys;
+    let both = with("[resumption]\ntickets = { secret = 'other.key' }\n").tickets.keys;
     assert_ne!(both, keys);
     assert_eq!(settings(SERVICE).cluster, None);
 }

@@ -16,10 +16,7 @@ fn files() -> Recording {
     files.insert("token", vec![b't'; 16]);
     files.insert("cluster.key", (0x80..0xa0).collect());
     let list = (0..30).map(|number| format!("10.0.0.0/{}\n", 20 + number));
-    let list = format!(
-        "\u{feff}# two\n\n::1 # host\n{}so \"odd\"\n",
-        list.collect::<String>()
-    );
+    let list = format!("\u{feff}# two\n\n::1 # host\n{}so \"odd\"\n", list.collect::<String>());
     files.insert("deny.txt", list.into_bytes());
     files.insert_list("empty/", Vec::new());
     files.insert_list("certs/", vec!["certs/a.pem".into()]);
@@ -43,9 +40,7 @@ fn bad_files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad");
     let entries = std::fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
-    paths
-        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
-        .collect()
+    paths.filter(|path| path.extension().is_some_and(|ending| ending == "toml")).collect()
 }
 
 #[test]

@@ -54,10 +54,7 @@ fn what_is_spoken_says_how_long_it_may_be_silent() {
 fn mail_servers_are_told_a_name_that_is_not_localhost() {
     let own = |dialect: &str, more: &str| asking(dialect, more).starttls.unwrap().own_name;
     let own_name = own("smtp", "");
-    assert!(
-        own_name.contains('.') || own_name.starts_with('['),
-        "{own_name}"
-    );
+    assert!(own_name.contains('.') || own_name.starts_with('['), "{own_name}");
     assert_eq!(own("lmtp", ""), own_name);
     assert_eq!(own("smtp", "back.ehlo-name = 'mx.example'"), "mx.example");
     assert_eq!(own("imap", ""), "");

@@ -59,9 +59,7 @@ fn parts(path: &Path, begin: &str, end: &str) -> Vec<String> {
     let parts = text.split(begin).skip(1).map(|rest| {
         let part = rest.split(end).next().unwrap();
         let indent = part.len() - part.trim_start_matches(' ').len();
-        part.lines()
-            .map(|line| line.get(indent..).unwrap_or_default().to_owned() + "\n")
-            .collect()
+        part.lines().map(|line| line.get(indent..).unwrap_or_default().to_owned() + "\n").collect()
     });
     parts.collect()
 }
@@ -71,18 +69,8 @@ fn configurations_within_guides_and_manifests_are_good() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     for (path, begin, end, count) in [
         ("docs/guide/moving.md", "```toml\n", "```", 4),
-        (
-            "docs/guide/starttls.md",
-            "```toml\n[[service]]\nname = \"postgres\"",
-            "```",
-            1,
-        ),
-        (
-            "examples/kubernetes/lariat.yaml",
-            "lariat.toml: |\n",
-            "---",
-            1,
-        ),
+        ("docs/guide/starttls.md", "```toml\n[[service]]\nname = \"postgres\"", "```", 1),
+        ("examples/kubernetes/lariat.yaml", "lariat.toml: |\n", "---", 1),
     ] {
         let path = root.join(path);
         let parts = parts(&path, begin, end);

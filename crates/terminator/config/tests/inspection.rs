@@ -33,10 +33,7 @@ fn notes(tls: &str) -> Vec<String> {
 fn a_recommendation_sets_what_is_not_written() {
     let versions = |tls: &str| {
         let loaded = config::load(&source(tls), &mut files()).unwrap();
-        let tls = loaded.settings.plane.services[0]
-            .front
-            .terminated()
-            .unwrap();
+        let tls = loaded.settings.plane.services[0].front.terminated().unwrap();
         assert_eq!(tls.suites, Suites::Auto);
         assert_eq!(loaded.warnings, [], "notes are for who asks");
         (tls.version_min, tls.version_max)
@@ -90,14 +87,8 @@ fn files_are_looked_into_where_they_are_named() {
         panic!("{:?}", inspected.diagnostics);
     };
     assert!(one.is_error() && one.message.starts_with("site.pem: holds no certificate"));
-    assert_eq!(
-        one.subject.as_deref(),
-        Some("service.front.tls.certificates.chain")
-    );
-    assert!(
-        config::load(&source(""), &mut files()).is_ok(),
-        "only who asks pays for it"
-    );
+    assert_eq!(one.subject.as_deref(), Some("service.front.tls.certificates.chain"));
+    assert!(config::load(&source(""), &mut files()).is_ok(), "only who asks pays for it");
 }
 
 #[test]
@@ -125,11 +116,7 @@ fn one_fault_hides_no_other() {
         let source = Source::File { place, text };
         let inspected = config::inspect(&source, &mut files());
         let taken = |one: &config::Diagnostic| one.message.contains("already listened at by");
-        let told = inspected
-            .diagnostics
-            .iter()
-            .filter(|one| taken(one))
-            .count();
+        let told = inspected.diagnostics.iter().filter(|one| taken(one)).count();
         assert_eq!(told, 1, "{fault}: {:?}", inspected.diagnostics);
         let errors = inspected.diagnostics.iter().filter(|one| one.is_error());
         assert_eq!(errors.count(), 3, "{fault}: {:?}", inspected.diagnostics);
@@ -167,25 +154,18 @@ fn a_service_without_its_only_server_is_still_seen_by_others() {
     let both = ["['0.0.0.0:443']", "['[::]:443']"];
     let beside = "[::]:443 cannot be listened at beside 0.0.0.0:443 of `a`";
     let taken = "127.0.0.1:443 is already listened at by `a`";
-    for (servers, wrong) in [
-        ("['10.0.0.1']", "\"10.0.0.1\" has no port"),
-        ("[]", "`service.back.servers` is missing"),
-    ] {
+    for (servers, wrong) in
+        [("['10.0.0.1']", "\"10.0.0.1\" has no port"), ("[]", "`service.back.servers` is missing")]
+    {
         let (errors, is_left) = errors_of_two("['x.pem']", servers, both);
         let told = |words: &str| errors.iter().any(|one| one.starts_with(words));
         let is_all = errors.len() == 3 && [wrong, taken, beside].into_iter().all(told);
         assert!(is_all && is_left, "{errors:?}");
     }
     // The ring of `b` is no reason to take its only server out.
-    let (errors, is_left) = errors_of_two(
-        "['gone.pem']",
-        "['10.0.0.1:1']",
-        ["['[::]:443']", "['[::]:444']"],
-    );
-    assert!(
-        is_left && errors.iter().any(|one| one.contains("in a ring")),
-        "{errors:?}"
-    );
+    let (errors, is_left) =
+        errors_of_two("['gone.pem']", "['10.0.0.1:1']", ["['[::]:443']", "['[::]:444']"]);
+    assert!(is_left && errors.iter().any(|one| one.contains("in a ring")), "{errors:?}");
 }
 
 #[test]
@@ -210,11 +190,7 @@ fn what_follows_from_a_protocol_is_said() {
             Severity::Warning,
             "is less than the 30m that `imap` needs",
         ),
-        (
-            both,
-            Severity::Warning,
-            "keeps out clients of `xmpp` that prefer channel binding",
-        ),
+        (both, Severity::Warning, "keeps out clients of `xmpp` that prefer channel binding"),
         (
             "front.starttls = 'smtp'\nback.tls.ca = ['x.pem']",
             Severity::Note,
@@ -222,28 +198,14 @@ fn what_follows_from_a_protocol_is_said() {
         ),
     ] {
         let inspected = config::inspect(&source(keys), &mut files());
-        let mut all = inspected
-            .diagnostics
-            .iter()
-            .filter(|one| one.severity == severity);
-        assert!(
-            all.any(|one| one.message.starts_with(said)),
-            "{keys}: {inspected:?}"
-        );
+        let mut all = inspected.diagnostics.iter().filter(|one| one.severity == severity);
+        assert!(all.any(|one| one.message.starts_with(said)), "{keys}: {inspected:?}");
     }
-    for keys in [
-        "front.starttls = 'xmpp'",
-        "front.starttls = 'mysql'\nback.tls.ca = ['x.pem']",
-    ] {
+    for keys in ["front.starttls = 'xmpp'", "front.starttls = 'mysql'\nback.tls.ca = ['x.pem']"] {
         let inspected = config::inspect(&source(keys), &mut files());
-        let all: Vec<_> = inspected
-            .diagnostics
-            .iter()
-            .map(|one| &one.message)
-            .collect();
+        let all: Vec<_> = inspected.diagnostics.iter().map(|one| &one.message).collect();
         assert!(
-            !all.iter()
-                .any(|one| one.contains("both sides") || one.contains("binding")),
+            !all.iter().any(|one| one.contains("both sides") || one.contains("binding")),
             "{keys}: {all:?}"
         );
     }

@@ -31,10 +31,7 @@ fn files() -> Recording {
 }
 
 fn file(text: &str) -> Source {
-    Source::File {
-        place: "lariat.toml".into(),
-        text: text.into(),
-    }
+    Source::File { place: "lariat.toml".into(), text: text.into() }
 }
 
 fn load(source: &Source) -> Loaded {
@@ -74,10 +71,7 @@ fn defaults_of_a_service() {
     assert_eq!(service.timeouts.idle, Duration::from_secs(300));
     assert!(service.front.accept_proxy.is_empty());
     let tls = service.front.terminated().unwrap();
-    assert_eq!(
-        (tls.version_min, tls.version_max),
-        (Version::Tls12, Version::Tls13)
-    );
+    assert_eq!((tls.version_min, tls.version_max), (Version::Tls12, Version::Tls13));
     assert_eq!(tls.suites, Suites::Auto);
     assert_eq!(tls.groups, Group::ALL);
     assert_eq!(tls.unknown_name, UnknownName::Default);
@@ -95,9 +89,7 @@ fn defaults_of_a_service() {
 
 #[test]
 fn sessions_of_tls13_lie_where_it_is_said() {
-    let cache = |early_data_bytes_max| Tls13Sessions::Cache {
-        early_data_bytes_max,
-    };
+    let cache = |early_data_bytes_max| Tls13Sessions::Cache { early_data_bytes_max };
     let sessions = |choice: &str, tls: &str| {
         let text = format!(
             "resumption = {{ tls13 = '{choice}' }}\n[[service]]\n\
@@ -153,9 +145,7 @@ fn defaults_of_files() {
 fn early_data_for_files_may_be_replayed() {
     let sessions = tls_of(&of_files("early-data = '32KiB'", "")).tls13_sessions;
     let early_data_bytes_max = 32 << 10;
-    let cache = Tls13Sessions::Cache {
-        early_data_bytes_max,
-    };
+    let cache = Tls13Sessions::Cache { early_data_bytes_max };
     assert_eq!(sessions, cache);
 }
 
@@ -210,10 +200,7 @@ fn defaults_of_the_process() {
     assert_eq!(settings.control.log, LogOutput::Stdout);
     assert_eq!(settings.resumption.session_entries, 100_000);
     assert_eq!(settings.resumption.session_bytes, 64 << 20);
-    assert_eq!(
-        settings.resumption.session_lifetime,
-        Duration::from_secs(3600)
-    );
+    assert_eq!(settings.resumption.session_lifetime, Duration::from_secs(3600));
     let tickets = settings.tickets;
     assert_eq!(tickets.keys, KeySource::Own);
     assert_eq!(tickets.rotate, Duration::from_secs(12 * 3600));
@@ -223,14 +210,7 @@ fn defaults_of_the_process() {
 
 #[test]
 fn a_check_has_defaults_and_a_short_form() {
-    let check = with("", "", "check = 'tcp'")
-        .back
-        .servers()
-        .unwrap()
-        .pool
-        .check
-        .clone()
-        .unwrap();
+    let check = with("", "", "check = 'tcp'").back.servers().unwrap().pool.check.clone().unwrap();
     assert_eq!(check.kind, CheckKind::Tcp);
     assert_eq!(check.interval, Duration::from_secs(2));
     assert_eq!(check.timeout, Duration::from_secs(1));
@@ -243,10 +223,7 @@ fn a_check_has_defaults_and_a_short_form() {
         .check
         .clone()
         .unwrap();
-    let http = CheckKind::Http {
-        path: "/".into(),
-        host: Some("h".into()),
-    };
+    let http = CheckKind::Http { path: "/".into(), host: Some("h".into()) };
     assert_eq!(check.kind, http);
     let check = with("", "", "check = { kind = 'tls', host = 'h' }")
         .back
@@ -256,12 +233,7 @@ fn a_check_has_defaults_and_a_short_form() {
         .check
         .clone()
         .unwrap();
-    assert_eq!(
-        check.kind,
-        CheckKind::Tls {
-            name: Some("h".into())
-        }
-    );
+    assert_eq!(check.kind, CheckKind::Tls { name: Some("h".into()) });
 }
 
 #[test]
@@ -278,10 +250,7 @@ fn a_header_has_fields_and_a_short_form() {
     };
     assert!(!tlvs.ssl && tlvs.crc32c);
     assert_eq!(tlvs.client_certificate, Some(CertificateForm::Der));
-    assert_eq!(
-        *with("", "", "send-proxy = 'v1'").back.send_proxy(),
-        SendProxy::V1
-    );
+    assert_eq!(*with("", "", "send-proxy = 'v1'").back.send_proxy(), SendProxy::V1);
     let pass = with("accept-proxy = ['unix']", "", "send-proxy = 'pass'");
     assert_eq!(*pass.back.send_proxy(), SendProxy::Pass);
 }
@@ -290,14 +259,8 @@ fn a_header_has_fields_and_a_short_form() {
 fn policy_by_names() {
     let suites = "suites = ['TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256']\nversions = ['1.2']";
     let tls = tls_of(&with("", suites, "")).clone();
-    assert_eq!(
-        tls.suites,
-        Suites::Listed(vec![Suite::EcdheRsaAes128GcmSha256])
-    );
-    assert_eq!(
-        (tls.version_min, tls.version_max),
-        (Version::Tls12, Version::Tls12)
-    );
+    assert_eq!(tls.suites, Suites::Listed(vec![Suite::EcdheRsaAes128GcmSha256]));
+    assert_eq!((tls.version_min, tls.version_max), (Version::Tls12, Version::Tls12));
     let tls = with("", "groups = ['secp384r1', 'x25519']\nalpn = ['h2']", "");
     let tls = tls_of(&tls);
     assert_eq!(tls.groups, [Group::Secp384r1, Group::X25519]);
@@ -327,10 +290,7 @@ fn certificates_together_and_apart() {
 fn relative_paths_begin_at_the_file() {
     let mut files = Recording::default();
     files.insert("/etc/lariat/site.pem", b"PEM".to_vec());
-    let source = Source::File {
-        place: "/etc/lariat/lariat.toml".into(),
-        text: MINIMAL.into(),
-    };
+    let source = Source::File { place: "/etc/lariat/lariat.toml".into(), text: MINIMAL.into() };
     let settings = config::load(&source, &mut files).unwrap().settings;
     let certificate = &tls_of(&settings.plane.services[0]).certificates[0];
     assert_eq!(certificate.place, "/etc/lariat/site.pem");
@@ -338,12 +298,7 @@ fn relative_paths_begin_at_the_file() {
 
 #[test]
 fn workers_in_all_forms() {
-    let cpus = |value: &str| {
-        settings(&format!("workers = {value}\n{MINIMAL}"))
-            .plane
-            .workers
-            .cpus
-    };
+    let cpus = |value: &str| settings(&format!("workers = {value}\n{MINIMAL}")).plane.workers.cpus;
     assert_eq!(cpus("1"), [Some(0)]);
     // More than there are CPUs: none is pinned.
     assert_eq!(cpus("3"), [None, None, None]);
@@ -365,10 +320,7 @@ fn ports_to_connect_to_in_all_forms() {
 
 /// Flags, and the file that means the same.
 const ALIKE: &[(&str, &str)] = &[
-    (
-        "--listen [::]:443 --certificate site.pem --backend 127.0.0.1:80",
-        MINIMAL,
-    ),
+    ("--listen [::]:443 --certificate site.pem --backend 127.0.0.1:80", MINIMAL),
     (
         "--name web --listen [::]:443 --listen unix:@a --certificate site.crt --key site.key \
          --certificate site.pem --alpn h2,http/1.1 --backend a:80 --weight 3 --backend b:80 \
@@ -426,12 +378,7 @@ fn flags(line: &str) -> Source {
     let pairs = words.chunks_exact(2);
     Source::Flags(
         pairs
-            .map(|pair| {
-                (
-                    pair[0].trim_start_matches("--").to_owned(),
-                    pair[1].to_owned(),
-                )
-            })
+            .map(|pair| (pair[0].trim_start_matches("--").to_owned(), pair[1].to_owned()))
             .collect(),
     )
 }
@@ -497,17 +444,12 @@ fn expired_lists_refuse_unless_they_are_accepted() {
         "{} --client-certificates required --client-ca ca.pem --client-crl ca.crl",
         ALIKE[0].0
     );
-    for (more, expected) in [
-        ("", ExpiredLists::Refuse),
-        (" --client-crl-expired accept", ExpiredLists::Accept),
-    ] {
+    for (more, expected) in
+        [("", ExpiredLists::Refuse), (" --client-crl-expired accept", ExpiredLists::Accept)]
+    {
         let mut settings = load(&flags(&format!("{line}{more}"))).settings;
         let front = settings.plane.services.remove(0).front;
-        assert_eq!(
-            front.terminated().unwrap().client.expired_lists,
-            expected,
-            "{more}"
-        );
+        assert_eq!(front.terminated().unwrap().client.expired_lists, expected, "{more}");
     }
 }
 
@@ -522,9 +464,7 @@ fn every_word_of_every_choice_is_understood() {
             let Err(diagnostics) = config::load(&flags(&line), &mut files()) else {
                 continue;
             };
-            let unknown = diagnostics
-                .iter()
-                .any(|one| one.message.contains("is not known"));
+            let unknown = diagnostics.iter().any(|one| one.message.contains("is not known"));
             assert!(!unknown, "{}: {word}", key.path);
         }
     }
@@ -535,11 +475,7 @@ fn every_example_of_the_reference_is_toml_of_known_keys() {
     for key in config::TABLE.keys {
         let text = match key.parent() {
             "" => key.example.to_owned(),
-            parent => format!(
-                "[{}]\n{}",
-                parent.replacen("service", "[service]", 1),
-                key.example
-            ),
+            parent => format!("[{}]\n{}", parent.replacen("service", "[service]", 1), key.example),
         };
         let text = text.replace("[[service]", "[[service]]\n[service");
         let Err(diagnostics) = config::load(&file(&text), &mut files()) else {

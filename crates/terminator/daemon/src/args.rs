@@ -17,12 +17,7 @@ use crate::watcher::WATCHER_ARGUMENT;
 
 /// Terminates TLS in front of any TCP service, on all cores
 #[derive(Debug, Parser)]
-#[command(
-    name = "lariat",
-    version,
-    disable_help_subcommand = true,
-    max_term_width = 100
-)]
+#[command(name = "lariat", version, disable_help_subcommand = true, max_term_width = 100)]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<TerminatorCommand>,
@@ -315,9 +310,7 @@ pub(crate) fn parse(
     let line = [OsString::from("lariat")].into_iter().chain(arguments);
     let matches = command().try_get_matches_from(line);
     match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
-        Ok(line) => Ok(line
-            .command
-            .unwrap_or(TerminatorCommand::Help { name: None })),
+        Ok(line) => Ok(line.command.unwrap_or(TerminatorCommand::Help { name: None })),
         Err(error) => outcome(&error, table).map(TerminatorCommand::Text),
     }
 }
@@ -325,9 +318,7 @@ pub(crate) fn parse(
 /// Every name that `lariat help` explains.
 fn explained() -> Vec<String> {
     let command = CommandLine::command();
-    let commands = command
-        .get_subcommands()
-        .map(|one| one.get_name().to_owned());
+    let commands = command.get_subcommands().map(|one| one.get_name().to_owned());
     let keys = config::TABLE.keys.iter().map(|key| key.path.to_owned());
     commands.chain(keys).collect()
 }
@@ -399,10 +390,7 @@ mod tests {
             panic!("a text");
         };
         assert!(text.contains("Usage: lariat serve FILE\n"), "{text}");
-        assert!(
-            text.lines().all(|line| line.chars().count() <= 100),
-            "{text}"
-        );
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 
     #[test]
@@ -441,27 +429,18 @@ mod tests {
             ("serve a.toml b.toml", "unexpected argument 'b.toml'"),
             ("serve a.toml --config b.toml", "cannot be used with"),
             ("demo --listen here", "127.0.0.1"),
-            (
-                "server",
-                "Usage: lariat server <disable|enable> <SERVICE/ADDRESS>",
-            ),
+            ("server", "Usage: lariat server <disable|enable> <SERVICE/ADDRESS>"),
             ("server disble web/a:1", "a similar value exists: 'disable'"),
             ("server disable", "<SERVICE/ADDRESS>"),
             ("server enable web", "SERVICE/ADDRESS"),
             ("server enable web/a:1 web/b:1", "web/b:1"),
-            (
-                "status a.toml --status-socket /run/a",
-                "cannot be used with",
-            ),
+            ("status a.toml --status-socket /run/a", "cannot be used with"),
             ("reload --json", "--json"),
             ("completion tcsh", "possible values: bash, zsh, fish"),
             ("manual lariat.conf", "lariat.toml"),
         ] {
             let fault = fault(line);
-            assert!(
-                fault.contains(remedy) && fault.contains("\nhint: "),
-                "{line}: {fault}"
-            );
+            assert!(fault.contains(remedy) && fault.contains("\nhint: "), "{line}: {fault}");
         }
     }
 

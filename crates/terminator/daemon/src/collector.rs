@@ -51,11 +51,7 @@ impl Collector {
             }
             LogDaemon::Journal(_) => (Protocol::Journal, false),
         };
-        Self {
-            socket,
-            protocol,
-            hears_late,
-        }
+        Self { socket, protocol, hears_late }
     }
 
     /// Sends a line about a connection, without its line feed. `space` is for what is sent.
@@ -117,10 +113,7 @@ impl Collector {
             return Refusal::TooLarge(error);
         }
         let is_late = self.hears_late && error.kind() == io::ErrorKind::ConnectionRefused;
-        Refusal::Away {
-            why: error,
-            is_late,
-        }
+        Refusal::Away { why: error, is_late }
     }
 }
 

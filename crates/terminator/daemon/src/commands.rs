@@ -49,11 +49,9 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Reload { socket, strict } => reload::run(&socket.into(), strict, console),
         Command::Upgrade(socket) => upgrade::run(&socket.into(), console),
         Command::Drain(socket) => drain::run(&socket.into(), console),
-        Command::Server {
-            change,
-            name,
-            socket,
-        } => server::run(&socket.into(), change, &name, console),
+        Command::Server { change, name, socket } => {
+            server::run(&socket.into(), change, &name, console)
+        }
         Command::WorkerProcess => return Ok(crate::worker_process::run()),
         Command::Reader => return Ok(crate::reader::run()),
         Command::Watcher => return Ok(crate::watcher::run()),

@@ -24,9 +24,7 @@ impl Console {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
         let colour = io::stderr().is_terminal() && !set("NO_COLOR") && !dumb;
-        Self {
-            paint: Paint { colour },
-        }
+        Self { paint: Paint { colour } }
     }
 
     pub(crate) fn colour(self) -> bool {
@@ -81,9 +79,7 @@ impl Console {
 }
 
 fn has_severity(text: &str) -> bool {
-    ["error: ", "warning: "]
-        .iter()
-        .any(|severity| text.starts_with(severity))
+    ["error: ", "warning: "].iter().any(|severity| text.starts_with(severity))
 }
 
 /// Writes data to the standard output. If nobody reads it any more, that is their choice.
@@ -98,9 +94,7 @@ mod tests {
     #[test]
     fn a_refusal_says_error_once() {
         assert!(has_severity("error: log.output: is wrong"));
-        assert!(has_severity(
-            "warning: service.front: is old\nerror: is wrong"
-        ));
+        assert!(has_severity("warning: service.front: is old\nerror: is wrong"));
         assert!(!has_severity("service `main`: holds no certificate"));
     }
 }

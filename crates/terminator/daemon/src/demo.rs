@@ -117,13 +117,10 @@ fn is_taken(ended: &Result<(), Failure>) -> bool {
 }
 
 fn tell(started: &Started, options: DemoOptions, directory: &Path, console: Console) {
-    let address = started
-        .listeners
-        .iter()
-        .find_map(|(_, address)| match address {
-            Address::Ip(address) => Some(*address),
-            Address::Unix(_) | Address::Inherited(_) => None,
-        });
+    let address = started.listeners.iter().find_map(|(_, address)| match address {
+        Address::Ip(address) => Some(*address),
+        Address::Unix(_) | Address::Inherited(_) => None,
+    });
     let address = address.unwrap_or(options.listen);
     let url = format!("https://{}:{}", host(address), address.port());
     let authority = directory.join("ca.pem");
@@ -149,13 +146,8 @@ The worker process {}.",
     if let Some(admin) = started.admin {
         console.say(format_args!("Status page:    http://{admin}/"));
     }
-    console.say(format_args!(
-        "Status here:    lariat status --status-socket {socket}"
-    ));
-    console.say(format_args!(
-        "Configuration:  {}",
-        directory.join("lariat.toml").display()
-    ));
+    console.say(format_args!("Status here:    lariat status --status-socket {socket}"));
+    console.say(format_args!("Configuration:  {}", directory.join("lariat.toml").display()));
     console.say("Ctrl-C stops it and removes its files. Connections:\n");
 }
 
@@ -179,10 +171,7 @@ mod tests {
         let mut files = config::Recording::default();
         files.insert("d/ecdsa.pem", certificates.ecdsa.into_bytes());
         files.insert("d/rsa.pem", certificates.rsa.into_bytes());
-        let options = DemoOptions {
-            listen: loopback(8443),
-            admin: Some(loopback(0)),
-        };
+        let options = DemoOptions { listen: loopback(8443), admin: Some(loopback(0)) };
         let source = config::Source::File {
             place: "d/lariat.toml".into(),
             text: configuration(options, loopback(80)),

@@ -32,10 +32,7 @@ pub(crate) const WORKER_NAME: &str = "lariat: worker";
 
 /// What the supervisor says. The worker process obeys; it has no say.
 #[derive(Debug, Deserialize, Serialize)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an order is made and read once, and none is stored"
-)]
+#[expect(clippy::large_enum_variant, reason = "an order is made and read once, and none is stored")]
 pub(crate) enum Order {
     /// The first: give up these rights, but for reading in the folders that come with it and
     /// connecting to these places. No secret comes before it.
@@ -120,10 +117,7 @@ const SENTENCE_CHARACTERS_MAX: usize = 2000;
 impl Answer {
     /// That a plan is served, with as many of the warnings as fit and the number of the others.
     pub(crate) fn ready(generation: u64, warnings: Vec<String>) -> Self {
-        Self::Ready {
-            generation,
-            warnings: bounded(warnings),
-        }
+        Self::Ready { generation, warnings: bounded(warnings) }
     }
 
     /// The same of what came up since.
@@ -136,21 +130,12 @@ impl Answer {
         let (levels, texts): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
         let levels = levels.iter().map(|level: &Level| level.severity());
         let more = std::iter::once(Level::Warning.severity());
-        Self::Said(
-            levels
-                .take(WARNINGS_MAX)
-                .chain(more)
-                .zip(bounded(texts))
-                .collect(),
-        )
+        Self::Said(levels.take(WARNINGS_MAX).chain(more).zip(bounded(texts)).collect())
     }
 
     /// That a plan cannot be served.
     pub(crate) fn refused(generation: u64, message: String) -> Self {
-        Self::Refused {
-            generation,
-            message: shortened(message),
-        }
+        Self::Refused { generation, message: shortened(message) }
     }
 }
 
@@ -415,11 +400,7 @@ impl Reloads {
             }
             Some(_) => self.refused += 1,
         }
-        self.last = Some(EndedReload {
-            time,
-            refused,
-            warnings: bounded(warnings).join("\n"),
-        });
+        self.last = Some(EndedReload { time, refused, warnings: bounded(warnings).join("\n") });
     }
 }
 
@@ -477,9 +458,7 @@ impl Drop for Start {
 
 impl fmt::Debug for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Start")
-            .field("restarts", &self.restarts)
-            .finish_non_exhaustive()
+        f.debug_struct("Start").field("restarts", &self.restarts).finish_non_exhaustive()
     }
 }
 
@@ -493,9 +472,7 @@ pub(crate) enum ProcessMessageForm {
 impl ProcessMessageForm {
     pub(crate) fn encode(self, message: &impl Serialize) -> io::Result<Secret> {
         match self {
-            Self::Json => serde_json::to_vec(message)
-                .map(Secret)
-                .map_err(io::Error::other),
+            Self::Json => serde_json::to_vec(message).map(Secret).map_err(io::Error::other),
             Self::Postcard => encode(message).map_err(io::Error::other),
         }
     }
@@ -525,11 +502,7 @@ impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let User { user, group } = self.user;
         write!(f, "runs as user {user}, group {group}")?;
-        let but = if self.reads_folders {
-            " but those it serves"
-        } else {
-            ""
-        };
+        let but = if self.reads_folders { " but those it serves" } else { "" };
         match self.files {
             Fence::Off => f.write_str("; it can open files, as configured")?,
             Fence::Full => write!(f, "; it can open no file{but}")?,
@@ -574,10 +547,7 @@ mod tests {
 
     #[test]
     fn bytes_cut_short_or_too_long_are_no_message() {
-        let answer = Answer::Ready {
-            generation: 3,
-            warnings: vec!["expires".into()],
-        };
+        let answer = Answer::Ready { generation: 3, warnings: vec!["expires".into()] };
         for form in [ProcessMessageForm::Json, ProcessMessageForm::Postcard] {
             let sent = form.encode(&answer).unwrap();
             let decoded = |bytes: &[u8]| form.decode::<Answer>(bytes);
@@ -594,17 +564,10 @@ mod tests {
     fn every_answer_fits() {
         let long = "\u{20ac}".repeat(10_000);
         let ready = Answer::ready(1, vec![long.clone(); 1000]);
-        let length = |answer: &Answer| {
-            ProcessMessageForm::Json
-                .encode(answer)
-                .unwrap()
-                .bytes()
-                .len()
-        };
+        let length =
+            |answer: &Answer| ProcessMessageForm::Json.encode(answer).unwrap().bytes().len();
         assert!(length(&ready) < ANSWER_BYTES_MAX);
-        let Answer::Ready { warnings, .. } = ready else {
-            panic!("another answer")
-        };
+        let Answer::Ready { warnings, .. } = ready else { panic!("another answer") };
         assert_eq!(warnings.last().unwrap(), "there are 900 more warnings");
         let refused = Answer::refused(1, long);
         assert!(length(&refused) < ANSWER_BYTES_MAX);
@@ -632,11 +595,7 @@ mod tests {
         let time = SystemTime::UNIX_EPOCH;
         reloads.ended(time, Some("no such file".into()), Vec::new());
         reloads.ended(time, None, vec!["warning: a".into(), "warning: b".into()]);
-        let last = EndedReload {
-            time,
-            refused: None,
-            warnings: "warning: a\nwarning: b".into(),
-        };
+        let last = EndedReload { time, refused: None, warnings: "warning: a\nwarning: b".into() };
         let counts = (reloads.ok, reloads.refused, reloads.last.clone());
         assert_eq!(counts, (1, 1, Some(last)));
         let later = time + Duration::from_secs(1);

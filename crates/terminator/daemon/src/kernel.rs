@@ -47,9 +47,7 @@ impl KernelTls {
 
     pub(crate) fn sealed(&self) -> Vec<(Version, Cipher)> {
         let pairs = PAIRS.into_iter().zip(self.seals);
-        pairs
-            .filter_map(|(pair, seals)| seals.then_some(pair))
-            .collect()
+        pairs.filter_map(|(pair, seals)| seals.then_some(pair)).collect()
     }
 
     /// Whether every service that requires the kernel gets it.
@@ -156,11 +154,7 @@ mod tests {
             half: Half::Send,
             error: missing.contains(&pair).then_some(EOPNOTSUPP),
         };
-        KernelTls::of(&Found {
-            lack: None,
-            tried: PAIRS.map(tried).to_vec(),
-            rekeys: true,
-        })
+        KernelTls::of(&Found { lack: None, tried: PAIRS.map(tried).to_vec(), rekeys: true })
     }
 
     fn faults(kernel: &KernelTls, tls: &str) -> String {
@@ -204,10 +198,7 @@ mod tests {
             "versions = ['1.3']",
             "suites = ['TLS_AES_128_GCM_SHA256', 'TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256']",
         ] {
-            assert_eq!(
-                faults(&kernel, &format!("ktls = 'require'\n{narrower}")),
-                ""
-            );
+            assert_eq!(faults(&kernel, &format!("ktls = 'require'\n{narrower}")), "");
         }
     }
 
@@ -215,10 +206,7 @@ mod tests {
     fn the_worker_process_hears_what_was_found() {
         let missing = [(Version::Tls13, Cipher::Aes256Gcm)];
         let sealed = kernel(&missing).sealed();
-        let not_sealed: Vec<_> = PAIRS
-            .into_iter()
-            .filter(|pair| !sealed.contains(pair))
-            .collect();
+        let not_sealed: Vec<_> = PAIRS.into_iter().filter(|pair| !sealed.contains(pair)).collect();
         assert_eq!(not_sealed, missing);
     }
 }

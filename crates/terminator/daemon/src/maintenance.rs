@@ -22,10 +22,8 @@ impl ServerName {
     /// Reads `SERVICE/ADDRESS`; `None` if it has no such form.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (service, server) = text.split_once('/')?;
-        (!service.is_empty() && !server.is_empty()).then(|| Self {
-            service: service.to_owned(),
-            server: server.to_owned(),
-        })
+        (!service.is_empty() && !server.is_empty())
+            .then(|| Self { service: service.to_owned(), server: server.to_owned() })
     }
 
     /// The number of the order to disable or enable it.
@@ -92,10 +90,7 @@ mod tests {
     #[test]
     fn a_name_has_a_service_and_an_address() {
         let name = ServerName::parse("web/unix:/run/app.sock").unwrap();
-        assert_eq!(
-            (&*name.service, &*name.server),
-            ("web", "unix:/run/app.sock")
-        );
+        assert_eq!((&*name.service, &*name.server), ("web", "unix:/run/app.sock"));
         assert_eq!(name.to_string(), "web/unix:/run/app.sock");
         for text in ["web", "web/", "/10.0.0.3:80", ""] {
             assert_eq!(ServerName::parse(text), None, "{text}");

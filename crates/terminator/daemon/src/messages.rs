@@ -173,11 +173,7 @@ pub(crate) fn written(level: Level, text: &str) -> String {
 fn said(level: Level, text: &str) -> Said {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let time_us = since_epoch.unwrap_or_default().as_micros();
-    Said {
-        time_us: u64::try_from(time_us).unwrap_or(u64::MAX),
-        level,
-        text: text.to_owned(),
-    }
+    Said { time_us: u64::try_from(time_us).unwrap_or(u64::MAX), level, text: text.to_owned() }
 }
 
 fn write_said(said: &Said) {

@@ -36,10 +36,7 @@ pub(crate) struct ObservedServer {
 
 impl ObservedServer {
     pub(crate) fn name(&self) -> ServerName {
-        ServerName {
-            service: self.service.clone(),
-            server: self.server.clone(),
-        }
+        ServerName { service: self.service.clone(), server: self.server.clone() }
     }
 
     pub(crate) fn is_up(&self) -> bool {

@@ -24,11 +24,7 @@ type Missing = (String, String, &'static str);
 /// Those that are not, each where it was written.
 pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diagnostic>> {
     let faults = diagnostics(source, &missing(settings));
-    if faults.is_empty() {
-        Ok(())
-    } else {
-        Err(faults)
-    }
+    if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
 /// What a configuration asks for that is there, and of no use to `reader`, who will be the worker
@@ -62,9 +58,7 @@ fn log_daemons(settings: &Settings) -> Vec<Missing> {
     // One socket is one concern.
     outputs.dedup_by_key(|output| output.map(|(_, daemon)| daemon));
     let outputs = outputs.into_iter().flatten();
-    outputs
-        .filter_map(|(key, daemon)| log_daemon(key, daemon))
-        .collect()
+    outputs.filter_map(|(key, daemon)| log_daemon(key, daemon)).collect()
 }
 
 fn log_daemon(key: &str, daemon: &LogDaemon) -> Option<Missing> {
@@ -97,9 +91,8 @@ fn is_journald(address: &Address) -> bool {
 }
 
 fn diagnostics(source: &Source, missing: &[Missing]) -> Vec<Diagnostic> {
-    let faults = missing
-        .iter()
-        .flat_map(|(key, message, hint)| config::fault(source, key, message, hint));
+    let faults =
+        missing.iter().flat_map(|(key, message, hint)| config::fault(source, key, message, hint));
     let mut faults: Vec<_> = faults.collect();
     faults.sort_by(|a, b| a.place.cmp(&b.place));
     faults
@@ -115,10 +108,7 @@ fn missing(settings: &Settings) -> Vec<Missing> {
         process.user.as_deref().and_then(missing_user),
         process.groups.iter().find_map(|group| missing_group(group)),
         log.and_then(|path| missing_directory("log.output", path)),
-        process
-            .pid_file
-            .as_ref()
-            .and_then(|path| missing_directory("process.pid-file", path)),
+        process.pid_file.as_ref().and_then(|path| missing_directory("process.pid-file", path)),
         settings
             .control
             .status_socket
@@ -171,14 +161,10 @@ fn missing_folder(key: String, path: &Path) -> Option<Missing> {
     let error = Root::open(path).err()?;
     let shown = path.display();
     let (message, hint) = match error.kind() {
-        ErrorKind::NotFound => (
-            format!("there is no folder {shown}"),
-            "name one that exists",
-        ),
-        ErrorKind::NotADirectory => (
-            format!("{shown} is no folder"),
-            "name the folder that the files are in",
-        ),
+        ErrorKind::NotFound => (format!("there is no folder {shown}"), "name one that exists"),
+        ErrorKind::NotADirectory => {
+            (format!("{shown} is no folder"), "name the folder that the files are in")
+        }
         ErrorKind::Unsupported => (
             "this kernel cannot keep paths within a folder".to_owned(),
             "Linux 5.6 can (openat2); a container must be allowed to make that call",
@@ -229,11 +215,7 @@ fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
              connections: beyond it the worker process is killed",
         ),
     ];
-    let severity = if config::is_written(source, KEY) {
-        Severity::Warning
-    } else {
-        Severity::Note
-    };
+    let severity = if config::is_written(source, KEY) { Severity::Warning } else { Severity::Note };
     let each = rows.into_iter().filter_map(|(needed, has, text, hint)| {
         let has = has.filter(|has| *has < needed)?;
         let problem = Problem::new(format!(
@@ -283,18 +265,14 @@ fn missing_user(name: &str) -> Option<Missing> {
     let found = sys::process::lookup_user(name).ok().flatten();
     let message = format!("there is no user `{name}`");
     let hint = "name one of /etc/passwd, or give a number";
-    found
-        .is_none()
-        .then(|| ("process.user".to_owned(), message, hint))
+    found.is_none().then(|| ("process.user".to_owned(), message, hint))
 }
 
 fn missing_group(name: &str) -> Option<Missing> {
     let found = sys::process::lookup_group(name).ok().flatten();
     let message = format!("there is no group `{name}`");
     let hint = "name one of /etc/group, or give a number";
-    found
-        .is_none()
-        .then(|| ("process.group".to_owned(), message, hint))
+    found.is_none().then(|| ("process.group".to_owned(), message, hint))
 }
 
 /// Nothing is made: only a look tells whether a file could be.
@@ -329,14 +307,8 @@ mod tests {
         assert_eq!(message("lariat.log"), None);
         assert_eq!(message("/dev/null"), None);
         let shown = message("/nonexistent/x.log").unwrap();
-        assert!(
-            shown.starts_with("the directory /nonexistent cannot be used: "),
-            "{shown}"
-        );
-        assert_eq!(
-            message("/dev/null/x.log").unwrap(),
-            "/dev/null is no directory"
-        );
+        assert!(shown.starts_with("the directory /nonexistent cannot be used: "), "{shown}");
+        assert_eq!(message("/dev/null/x.log").unwrap(), "/dev/null is no directory");
         assert_eq!(message("/").unwrap(), "/ is a directory");
         assert_eq!(message("/dev").unwrap(), "/dev is a directory");
     }
@@ -346,10 +318,7 @@ mod tests {
         let message =
             |path| missing_folder("k".to_owned(), Path::new(path)).map(|missing| missing.1);
         assert_eq!(message("/dev"), None);
-        assert_eq!(
-            message("/nonexistent/x").unwrap(),
-            "there is no folder /nonexistent/x"
-        );
+        assert_eq!(message("/nonexistent/x").unwrap(), "there is no folder /nonexistent/x");
         assert_eq!(message("/dev/null").unwrap(), "/dev/null is no folder");
     }
 

@@ -176,11 +176,7 @@ fn load(files: Announced<'_>, config: &ConfigSource) -> Result<(Bundle, Loaded),
 
 fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     let mut looked = Stamps::new();
-    let files = Announced {
-        channel,
-        looked: &mut looked,
-        disk: Disk,
-    };
+    let files = Announced { channel, looked: &mut looked, disk: Disk };
     let loaded = load(files, config);
     // It is of use whatever they hold.
     let _ = reply(channel, &Reply::Looked(looked), &[]);
@@ -212,12 +208,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     announce(channel, "packing the configuration".to_owned());
     let bundle = encode(&bundle);
     Ok(Read {
-        found: Found {
-            become_user,
-            kernel_tls,
-            concerns,
-            folders,
-        },
+        found: Found { become_user, kernel_tls, concerns, folders },
         roots,
         log,
         bundle: bundle.map_err(|error| Refusal::Pack(error.to_string()))?,
@@ -273,11 +264,8 @@ fn directories(settings: &Settings) -> Vec<PathBuf> {
         LogOutput::File(path) => Some(path.clone()),
         LogOutput::Daemon(_) | LogOutput::Stdout | LogOutput::Stderr => None,
     };
-    let ours = [
-        log,
-        settings.process.pid_file.clone(),
-        Some(status_socket::path(&settings.control)),
-    ];
+    let ours =
+        [log, settings.process.pid_file.clone(), Some(status_socket::path(&settings.control))];
     let files = sockets.chain(ours.into_iter().flatten());
     let parents = files.filter_map(|file| file.parent().map(Path::to_owned));
     folders.chain(parents).collect()

@@ -108,12 +108,9 @@ fn serve() -> io::Result<()> {
         restrict_connecting(TCP_PORTS)?;
         restrict_to_reading(&readable)
     };
-    if let Err(message) = rights::give_up_by(
-        &fences,
-        Sources::Any,
-        enter_landlock,
-        restrict_resolver_calls,
-    ) {
+    if let Err(message) =
+        rights::give_up_by(&fences, Sources::Any, enter_landlock, restrict_resolver_calls)
+    {
         return send(&channel, &Reply::Stuck(message));
     }
     let (queue, names) = mpsc::channel();
@@ -237,16 +234,9 @@ mod tests {
 
     #[test]
     fn the_systems_resolver_knows_localhost() {
-        let name = Name {
-            host: "localhost".to_owned(),
-            port: Port::Number(80),
-        };
+        let name = Name { host: "localhost".to_owned(), port: Port::Number(80) };
         let found = look_up(&name).unwrap().remove(0).addresses;
-        assert!(
-            found
-                .iter()
-                .all(|address| address.ip().is_loopback() && address.port() == 80)
-        );
+        assert!(found.iter().all(|address| address.ip().is_loopback() && address.port() == 80));
         assert!(!found.is_empty());
     }
 
@@ -261,46 +251,25 @@ mod tests {
         let told = |records: &[(u16, u16, &str)], most| -> Vec<(u16, u16, String)> {
             let all = instances(records.iter().copied().map(record).collect(), most);
             let each = all.into_iter();
-            each.map(|one| (one.priority, one.weight, one.host))
-                .collect()
+            each.map(|one| (one.priority, one.weight, one.host)).collect()
         };
         let of = |expected: &[(u16, u16, &str)]| -> Vec<(u16, u16, String)> {
             let each = expected.iter();
-            each.map(|(priority, weight, host)| (*priority, *weight, (*host).to_owned()))
-                .collect()
+            each.map(|(priority, weight, host)| (*priority, *weight, (*host).to_owned())).collect()
         };
-        let records = [
-            (9, 0, "d"),
-            (1, 10, "b"),
-            (1, 65535, "a"),
-            (9, 0, "e"),
-            (1, 0, "c"),
-        ];
-        let all = [
-            (1, 256, "a"),
-            (1, 1, "b"),
-            (1, 1, "c"),
-            (9, 1, "d"),
-            (9, 1, "e"),
-        ];
+        let records = [(9, 0, "d"), (1, 10, "b"), (1, 65535, "a"), (9, 0, "e"), (1, 0, "c")];
+        let all = [(1, 256, "a"), (1, 1, "b"), (1, 1, "c"), (9, 1, "d"), (9, 1, "e")];
         assert_eq!(told(&records, 8), of(&all));
         assert_eq!(told(&records, 2), of(&all[..2]));
-        assert_eq!(
-            told(&[(0, 1, "a"), (0, 3, "b")], 8),
-            of(&[(0, 256, "b"), (0, 85, "a")])
-        );
+        assert_eq!(told(&[(0, 1, "a"), (0, 3, "b")], 8), of(&[(0, 256, "b"), (0, 85, "a")]));
         assert_eq!(told(&[(0, 1, "a"), (1, 3, "a")], 8), of(&[(0, 256, "a")]));
     }
 
     #[test]
     fn a_message_of_a_name_with_all_addresses_is_short_enough() {
-        let name = Name {
-            host: "x".repeat(255),
-            port: Port::Records(64),
-        };
-        let address: SocketAddr = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%7]:65535"
-            .parse()
-            .unwrap();
+        let name = Name { host: "x".repeat(255), port: Port::Records(64) };
+        let address: SocketAddr =
+            "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%7]:65535".parse().unwrap();
         let instance = |addresses| Instance {
             priority: u16::MAX,
             weight: WEIGHT_MAX,

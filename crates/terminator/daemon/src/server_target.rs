@@ -34,11 +34,7 @@ impl Name {
         let (host, port, number) = match endpoint {
             Endpoint::Address(_) => return None,
             Endpoint::Name { host, port } => (host, Port::Number(*port), 1),
-            Endpoint::Service {
-                host,
-                number,
-                count,
-            } => (host, Port::Records(*count), *number),
+            Endpoint::Service { host, number, count } => (host, Port::Records(*count), *number),
         };
         let host = host.clone();
         Some((Self { host, port }, usize::from(number) - 1))

@@ -64,28 +64,15 @@ pub(crate) enum DirectoryFailure {
          /dev/shm/lariat.sock is in memory",
         .directory.display()
     )]
-    Unmade {
-        directory: PathBuf,
-        error: std::io::Error,
-    },
+    Unmade { directory: PathBuf, error: std::io::Error },
 }
 
 /// Makes the status socket's directory if it is not there.
 pub(crate) fn make_directory(socket: &Path) -> Result<(), DirectoryFailure> {
     if let Some(directory) = socket.parent() {
-        let mode = if is_beside_temporary_files(socket) {
-            PRIVATE_MODE
-        } else {
-            SHARED_MODE
-        };
-        let made = DirBuilder::new()
-            .mode(mode)
-            .recursive(true)
-            .create(directory);
-        made.map_err(|error| DirectoryFailure::Unmade {
-            directory: directory.to_owned(),
-            error,
-        })?;
+        let mode = if is_beside_temporary_files(socket) { PRIVATE_MODE } else { SHARED_MODE };
+        let made = DirBuilder::new().mode(mode).recursive(true).create(directory);
+        made.map_err(|error| DirectoryFailure::Unmade { directory: directory.to_owned(), error })?;
     }
     Ok(check_directory(socket)?)
 }
@@ -110,11 +97,7 @@ fn check_private(directory: &Path) -> Result<(), ForeignDirectory> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(_) => None,
     };
-    let why = if let Some(meta) = meta {
-        fault_of(&meta)
-    } else {
-        Some("cannot be looked at")
-    };
+    let why = if let Some(meta) = meta { fault_of(&meta) } else { Some("cannot be looked at") };
     let directory = directory.to_owned();
     why.map_or(Ok(()), |why| Err(ForeignDirectory { directory, why }))
 }

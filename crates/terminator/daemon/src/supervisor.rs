@@ -110,10 +110,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
     let _ = process::set_name(SUPERVISOR_NAME);
     let mut way_back = None;
     // For as long as the way back is there.
-    let request = Request {
-        started: &mut *request.started,
-        ..request
-    };
+    let request = Request { started: &mut *request.started, ..request };
     let ended = serve(request, taken, &mut way_back);
     match (ended, way_back) {
         (Err(failure), Some(way_back)) => {
@@ -151,10 +148,7 @@ fn serve<'a>(
     limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
     limit::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
-    let why = origin
-        .returned
-        .as_ref()
-        .map(|returned| returned.why.clone());
+    let why = origin.returned.as_ref().map(|returned| returned.why.clone());
     let Some(mut supervisor) = Supervisor::prepare(request, events, origin, way_back)? else {
         return Ok(());
     };
@@ -228,18 +222,10 @@ impl<'a> Supervisor<'a> {
         loop {
             let due = self.due.map(|(at, _)| at);
             let earlier = self.earlier.iter().filter_map(|one| one.drains_until).min();
-            let dues = [
-                due,
-                self.names.due(),
-                self.manager.due(),
-                self.upgrading.stage.due(),
-                earlier,
-            ];
+            let dues =
+                [due, self.names.due(), self.manager.due(), self.upgrading.stage.due(), earlier];
             let until = dues.into_iter().flatten().min();
-            let news = self
-                .events
-                .next(until)
-                .map_err(Failure::host("wait for events"))?;
+            let news = self.events.next(until).map_err(Failure::host("wait for events"))?;
             let next = match news {
                 Some(Event::Signal(signal)) => self.signalled(signal)?,
                 Some(Event::Ordered(number)) => {
@@ -357,10 +343,8 @@ impl<'a> Supervisor<'a> {
         self.manager.answered(Instant::now());
         self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
         self.roots.keep(&self.served.summary.folders);
-        let (enter, roots) = (
-            Order::Enter(self.fences.clone(), self.reach.clone()),
-            self.roots.all(),
-        );
+        let (enter, roots) =
+            (Order::Enter(self.fences.clone(), self.reach.clone()), self.roots.all());
         let sent = self.child.as_ref().map(|child| child.send(&enter, &roots));
         self.unless_stuck(sent);
         let start = Start {
@@ -405,10 +389,7 @@ impl<'a> Supervisor<'a> {
             kernel_tls: summary.kernel_tls.clone(),
             waits: self.waits,
         });
-        let sent = self
-            .child
-            .as_ref()
-            .map(|child| child.send_with(&order, &fds, bundle));
+        let sent = self.child.as_ref().map(|child| child.send_with(&order, &fds, bundle));
         self.unless_stuck(sent);
     }
 

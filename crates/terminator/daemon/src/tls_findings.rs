@@ -21,11 +21,7 @@ pub(crate) fn fault(source: &Source, service: usize, error: &BuildError) -> Vec<
 
 /// A message that begins with its level, if that is not a warning.
 pub(crate) fn message(warning: &Warning) -> String {
-    let label = if warning.concern.is_noticed() {
-        "error: "
-    } else {
-        ""
-    };
+    let label = if warning.concern.is_noticed() { "error: " } else { "" };
     let problem = config::problem(&warning.to_string());
     let hint = problem.hint.map(|hint| format!("\nhint: {hint}"));
     format!("{label}{}{}", problem.message, hint.unwrap_or_default())

@@ -11,10 +11,7 @@ use crate::handover::{User, WorkerUser};
 const USER_DEFAULT: &str = "nobody";
 
 /// That user's number, should a system (a bare container) not know the name.
-const NOBODY: Identity = Identity {
-    user: 65534,
-    group: 65534,
-};
+const NOBODY: Identity = Identity { user: 65534, group: 65534 };
 
 /// The user that the worker process becomes; `None` = our own, since only root can choose.
 ///
@@ -46,10 +43,7 @@ pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<WorkerUser>, Str
         None if chosen.user == ours.user => ours.group,
         None => chosen.group,
     };
-    let chosen = Identity {
-        user: chosen.user,
-        group,
-    };
+    let chosen = Identity { user: chosen.user, group };
     if chosen == ours {
         return Ok(None);
     }
@@ -58,21 +52,12 @@ pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<WorkerUser>, Str
                        hint: start as root, or leave out `user` and `group`";
         return Err(message.to_owned());
     }
-    Ok(Some(WorkerUser {
-        user: User {
-            user: chosen.user,
-            group,
-        },
-        further_groups,
-    }))
+    Ok(Some(WorkerUser { user: User { user: chosen.user, group }, further_groups }))
 }
 
 /// Who the worker process is going to be.
 pub(crate) fn identity(chosen: Option<&WorkerUser>) -> Identity {
-    let chosen = chosen.map(|one| Identity {
-        user: one.user.user,
-        group: one.user.group,
-    });
+    let chosen = chosen.map(|one| Identity { user: one.user.user, group: one.user.group });
     chosen.unwrap_or_else(process::identity)
 }
 
@@ -91,10 +76,7 @@ mod tests {
             user: user.map(str::to_owned),
             groups: group.map(str::to_owned).into_iter().collect(),
             connect_ports: None,
-            sandbox: SandboxOptions {
-                files: true,
-                system_calls: true,
-            },
+            sandbox: SandboxOptions { files: true, system_calls: true },
             drain: std::time::Duration::ZERO,
             drain_delay: std::time::Duration::ZERO,
             pid_file: None,

@@ -155,10 +155,7 @@ fn settled(ask: &Ask) -> Option<Changed> {
     let mut changed: Vec<_> = now.keys().filter(is_changed).cloned().collect();
     let more = changed.len().saturating_sub(NAMED_MAX);
     changed.truncate(NAMED_MAX);
-    (!changed.is_empty()).then_some(Changed {
-        files: changed,
-        more,
-    })
+    (!changed.is_empty()).then_some(Changed { files: changed, more })
 }
 
 fn look<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Stamps {
@@ -276,9 +273,7 @@ mod tests {
     fn each_kind_of_change_is_told_and_nothing_else() {
         type Act = fn(&Path);
         let changes: [(&str, Act); 6] = [
-            ("written", |base| {
-                fs::write(base.join("a"), "longer").unwrap()
-            }),
+            ("written", |base| fs::write(base.join("a"), "longer").unwrap()),
             ("replaced", |base| {
                 fs::write(base.join("new"), "1").unwrap();
                 fs::rename(base.join("new"), base.join("a")).unwrap();

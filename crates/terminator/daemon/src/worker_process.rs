@@ -99,9 +99,7 @@ fn serve() -> io::Result<()> {
         Err(message) => return say(&channel, &Answer::Stuck(message)),
     };
     say(&channel, &Answer::Entered(rights))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(control(channel, rights, usage))
 }
 
@@ -288,10 +286,7 @@ impl Control {
         self.resumption = built.resumption;
         self.session_key = serve.session_key.clone();
         self.checks.replace(built.checked);
-        serve
-            .resolved
-            .iter()
-            .for_each(|resolved| self.resolved(resolved));
+        serve.resolved.iter().for_each(|resolved| self.resolved(resolved));
         if self.waiting.is_none() {
             self.cluster.set(built.cluster)?;
         }
@@ -363,8 +358,7 @@ impl Control {
     fn resolved(&self, resolved: &Resolved) {
         self.cluster.resolved(resolved);
         for (service, server, target) in self.servers.named(resolved) {
-            self.checks
-                .set_addresses(service, server, &target.addresses);
+            self.checks.set_addresses(service, server, &target.addresses);
             self.plane.set_target(service, server, target);
         }
     }
@@ -383,8 +377,7 @@ impl Control {
     }
 
     fn checked(&self, report: &HealthReport) {
-        self.plane
-            .set_addresses_down(&report.service, report.server, &report.down);
+        self.plane.set_addresses_down(&report.service, report.server, &report.down);
         if let Some(server) = self.servers.label(&report.service, report.server) {
             self.admin.server_noted(&server, report);
         }
@@ -445,9 +438,7 @@ async fn build(
 ) -> io::Result<Result<Built, String>> {
     let serve = Arc::clone(serve);
     let work = move || plan::build(bundle, &serve, fds, &sessions);
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(io::Error::other)
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
 }
 
 fn admin_state(
@@ -505,11 +496,7 @@ fn log_reporter(
 fn sayer(channel: &Arc<Channel>) -> Say {
     let channel = Arc::clone(channel);
     Arc::new(move |warns, text| {
-        let answer = if warns {
-            Answer::warned(vec![text])
-        } else {
-            Answer::Note(text)
-        };
+        let answer = if warns { Answer::warned(vec![text]) } else { Answer::Note(text) };
         // Without a supervisor this process ends.
         drop(say(&channel, &answer));
     })

@@ -151,9 +151,7 @@ impl BackEnd {
             return room_for_message(&mut self.incoming, pool);
         }
         let is_bulk = self.is_bulk;
-        self.incoming
-            .get_or_insert_with(|| pool.take_for(is_bulk))
-            .space()
+        self.incoming.get_or_insert_with(|| pool.take_for(is_bulk)).space()
     }
 
     /// Notes `count` received bytes.
@@ -195,9 +193,7 @@ impl BackEnd {
     /// Sends these bytes as they are, behind what waits.
     pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !bytes.is_empty() {
-            self.outgoing
-                .get_or_insert_with(|| pool.take(BufferSize::Small))
-                .append(bytes);
+            self.outgoing.get_or_insert_with(|| pool.take(BufferSize::Small)).append(bytes);
         }
     }
 
@@ -219,11 +215,7 @@ impl BackEnd {
             return Ok(());
         }
         let is_large = plain.as_ref().is_some_and(Buffer::is_large);
-        let size = if is_large {
-            BufferSize::Large
-        } else {
-            BufferSize::Small
-        };
+        let size = if is_large { BufferSize::Large } else { BufferSize::Small };
         let out = self.outgoing.insert(pool.take(size));
         let mut scratch = std::mem::take(&mut pool.scratch);
         if traffic.is_control_due() {

@@ -60,11 +60,7 @@ pub struct Buffer {
 
 impl Buffer {
     fn new(bytes: usize) -> Self {
-        Self {
-            bytes: vec![0; bytes].into_boxed_slice(),
-            start: 0,
-            end: 0,
-        }
+        Self { bytes: vec![0; bytes].into_boxed_slice(), start: 0, end: 0 }
     }
 
     /// The bytes in use.
@@ -94,19 +90,13 @@ impl Buffer {
     /// Notes that `count` bytes were put into the room.
     pub fn fill(&mut self, count: usize) {
         self.end += count;
-        assert!(
-            self.end <= self.bytes.len(),
-            "no more is filled than there was room"
-        );
+        assert!(self.end <= self.bytes.len(), "no more is filled than there was room");
     }
 
     /// Notes that `count` bytes at the front are done with.
     pub fn consume(&mut self, count: usize) {
         self.start += count;
-        assert!(
-            self.start <= self.end,
-            "no more is consumed than was in use"
-        );
+        assert!(self.start <= self.end, "no more is consumed than was in use");
     }
 
     /// Moves what is in use to the front, so that all room is behind it.
@@ -197,11 +187,7 @@ impl Pool {
     /// An empty buffer for bulk, as long as there are not too many, or for one record.
     pub fn take_for(&mut self, is_bulk: bool) -> Buffer {
         let is_large = is_bulk && self.large_in_use < LARGE_OUT_MAX;
-        self.take(if is_large {
-            BufferSize::Large
-        } else {
-            BufferSize::Small
-        })
+        self.take(if is_large { BufferSize::Large } else { BufferSize::Small })
     }
 
     /// Takes a buffer back; what was in it counts as gone.

@@ -95,10 +95,7 @@ impl Flow {
 
     /// Whether the client's hello was answered.
     pub fn is_answered(&self) -> bool {
-        let is_begun = matches!(
-            self.front.state.handshake(),
-            Some(Handshaking::Handshake(_))
-        );
+        let is_begun = matches!(self.front.state.handshake(), Some(Handshaking::Handshake(_)));
         is_begun || !self.is_handshaking()
     }
 
@@ -360,14 +357,10 @@ impl Flow {
 
     /// When it has lasted its lifetime; the handshake and the close have limits of their own.
     pub(super) fn lifetime_end(&self) -> Option<Instant> {
-        let is_open = matches!(
-            self.stage,
-            ConnectionStage::Dialling { .. } | ConnectionStage::Relaying
-        );
+        let is_open =
+            matches!(self.stage, ConnectionStage::Dialling { .. } | ConnectionStage::Relaying);
         let limit = self.settings.timeouts.lifetime;
-        limit
-            .filter(|_| is_open && !self.is_handshaking())
-            .map(|limit| self.facts.accepted + limit)
+        limit.filter(|_| is_open && !self.is_handshaking()).map(|limit| self.facts.accepted + limit)
     }
 
     /// Ends a connection that has lasted its lifetime. Amid an answer there is no close_notify:

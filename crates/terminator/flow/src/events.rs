@@ -208,9 +208,7 @@ impl Actions {
     }
 
     pub(crate) fn take(&mut self) -> Option<Action> {
-        let action = ORDER
-            .into_iter()
-            .find(|action| self.due & (1 << *action as u8) != 0)?;
+        let action = ORDER.into_iter().find(|action| self.due & (1 << *action as u8) != 0)?;
         self.due &= !(1 << action as u8);
         self.done |= 1 << action as u8;
         Some(action)

@@ -133,10 +133,7 @@ impl Facts {
 
     /// From the first byte to the handshake's end.
     pub fn handshake_time(&self) -> Option<Duration> {
-        Some(
-            self.established?
-                .saturating_duration_since(self.first_byte?),
-        )
+        Some(self.established?.saturating_duration_since(self.first_byte?))
     }
 }
 
@@ -148,16 +145,10 @@ pub struct Ending {
 
 impl Ending {
     pub fn new(reason: Reason) -> Self {
-        Self {
-            reason,
-            detail: None,
-        }
+        Self { reason, detail: None }
     }
 
     pub fn with(reason: Reason, detail: impl Into<Box<str>>) -> Self {
-        Self {
-            reason,
-            detail: Some(detail.into()),
-        }
+        Self { reason, detail: Some(detail.into()) }
     }
 }

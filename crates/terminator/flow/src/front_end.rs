@@ -89,9 +89,9 @@ impl FrontEnd {
         match &mut self.state {
             EndState::Plain => Some(FrontSealer::Plain),
             EndState::Tls(tls) => Some(FrontSealer::Tls(&mut tls.traffic)),
-            EndState::Handshaking(Handshaking::Handshake(handshake)) => handshake
-                .can_seal()
-                .then_some(FrontSealer::Early(handshake)),
+            EndState::Handshaking(Handshaking::Handshake(handshake)) => {
+                handshake.can_seal().then_some(FrontSealer::Early(handshake))
+            }
             EndState::Handshaking(_) | EndState::Dialog(_) | EndState::Closed => None,
         }
     }
@@ -273,9 +273,7 @@ fn take_hello(
         Ok(Peek::Hello(hello)) => hello,
         Err(fault) => return Err(ending_of_hello(&fault, incoming.data(), facts, out)),
     };
-    facts.server_name = hello
-        .server_name()
-        .map(|name| name.to_ascii_lowercase().into());
+    facts.server_name = hello.server_name().map(|name| name.to_ascii_lowercase().into());
     facts.other_name = hello.other_name().map(printable_name);
     let server = match &settings.front {
         Front::Terminate(server) => server,
@@ -295,18 +293,13 @@ fn take_hello(
     let config = server.select(&hello).map_err(|refusal| {
         out.extend_from_slice(&client_hello::alert_record(refusal.alert));
         let (reason, detail) = (refusal.reason, refusal.detail);
-        detail.map_or_else(
-            || Ending::new(reason),
-            |detail| Ending::with(reason, detail),
-        )
+        detail.map_or_else(|| Ending::new(reason), |detail| Ending::with(reason, detail))
     })?;
     if matches!(&settings.send_proxy, SendProxy::V2(tlvs) if tlvs.ssl) {
-        facts.certificate = server
-            .certificate_for(&hello)
-            .map(|one| CertificateAlgorithms {
-                signature: one.signature_algorithm.clone(),
-                key: one.key_algorithm.clone(),
-            });
+        facts.certificate = server.certificate_for(&hello).map(|one| CertificateAlgorithms {
+            signature: one.signature_algorithm.clone(),
+            key: one.key_algorithm.clone(),
+        });
     }
     note_shown_certificate(server, &hello, settings, facts);
     facts.handshake = Some(kind_if_resumed(&hello));
@@ -365,10 +358,7 @@ fn offered_session(hello: &ClientHello<'_>) -> Box<PassingSession> {
 
 /// By which means a session of TLS 1.2 would be resumed, if it is.
 fn kind_if_resumed(hello: &ClientHello<'_>) -> HandshakeKind {
-    if hello
-        .session_ticket()
-        .is_some_and(|ticket| !ticket.is_empty())
-    {
+    if hello.session_ticket().is_some_and(|ticket| !ticket.is_empty()) {
         HandshakeKind::Ticket
     } else {
         HandshakeKind::SessionId
@@ -396,9 +386,7 @@ pub(crate) fn kind_of(
 pub(crate) fn early_bytes_max(settings: &Settings) -> u32 {
     match settings.tls13_sessions() {
         Tls13Sessions::Tickets => 0,
-        Tls13Sessions::Cache {
-            early_data_bytes_max,
-        } => early_data_bytes_max,
+        Tls13Sessions::Cache { early_data_bytes_max } => early_data_bytes_max,
     }
 }
 

@@ -44,10 +44,7 @@ pub struct Starttls {
 impl Starttls {
     /// The names that are said.
     pub fn names(&self) -> HostNames<'_> {
-        HostNames {
-            own: &self.own_name,
-            server: self.server_name.as_deref(),
-        }
+        HostNames { own: &self.own_name, server: self.server_name.as_deref() }
     }
 
     /// Whether clients without TLS may send passwords that a server wants under TLS.

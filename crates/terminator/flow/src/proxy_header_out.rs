@@ -54,9 +54,7 @@ fn write_v2(tlvs: &ProxyTlvs, facts: &Facts, out: &mut Vec<u8>) -> Result<(), He
     };
     let id = format!("{:016x}", facts.id);
     let early_bytes_max = facts.early_bytes_max.map(u32::to_be_bytes);
-    let early = early_bytes_max
-        .as_ref()
-        .map(|bytes| (kind::EARLY_DATA, &bytes[..]));
+    let early = early_bytes_max.as_ref().map(|bytes| (kind::EARLY_DATA, &bytes[..]));
     let header = HeaderV2 {
         addresses: addresses(facts.route),
         alpn: agreed
@@ -124,10 +122,7 @@ mod tests {
 
     fn facts(common_name_bytes: usize) -> Facts {
         let leaf = Authority::root("club").client(&"n".repeat(common_name_bytes));
-        let route = Route {
-            source: None,
-            destination: None,
-        };
+        let route = Route { source: None, destination: None };
         let mut facts = Facts::new(1, route, Instant::now());
         facts.agreed = Some(Agreed {
             version: Version::Tls13,
@@ -144,12 +139,7 @@ mod tests {
 
     #[test]
     fn a_header_that_cannot_be_made_whole_is_not_made() {
-        let with = |client_certificate| {
-            SendProxy::V2(ProxyTlvs {
-                client_certificate,
-                ..TLVS
-            })
-        };
+        let with = |client_certificate| SendProxy::V2(ProxyTlvs { client_certificate, ..TLVS });
         let pem = with(Some(CertificateForm::Pem));
         for (send, name_bytes, is_made) in [
             (with(None), 1000, true),

@@ -66,27 +66,13 @@ impl RecordSizing {
         let short = SEGMENT_BYTES - overhead;
         let first = count.min(PLAINTEXT_BYTES_MAX);
         if let Some(short) = self.limit {
-            return Lengths {
-                first,
-                shorts: first.div_ceil(short),
-                short,
-                rest: count,
-            };
+            return Lengths { first, shorts: first.div_ceil(short), short, rest: count };
         }
         let window = (SHORT_RECORDS * short).saturating_sub(self.sent_bytes);
         // Without a layout somebody else makes the records.
         let is_whole = overhead == 0 || count <= WHOLE_SEGMENTS * short;
-        let shorts = if is_whole {
-            0
-        } else {
-            first.min(window).div_ceil(short)
-        };
-        Lengths {
-            first,
-            shorts,
-            short,
-            rest: count,
-        }
+        let shorts = if is_whole { 0 } else { first.min(window).div_ceil(short) };
+        Lengths { first, shorts, short, rest: count }
     }
 }
 
@@ -122,11 +108,7 @@ impl Lengths {
         for record in (1..records).rev() {
             let start = record * self.short;
             let is_short = record < self.shorts;
-            let end = if is_short {
-                start + self.short
-            } else {
-                self.first
-            };
+            let end = if is_short { start + self.short } else { self.first };
             let start = layout.head + start;
             let end = layout.head + end.min(self.first);
             space.copy_within(start..end, start + record * overhead);
@@ -165,9 +147,7 @@ mod tests {
 
     /// Bytes in which a moved one shows.
     fn pattern(count: usize) -> Vec<u8> {
-        (0..count)
-            .map(|index| (index / 251 + index) as u8)
-            .collect()
+        (0..count).map(|index| (index / 251 + index) as u8).collect()
     }
 
     /// The content of the records, and how long they are.
@@ -193,10 +173,7 @@ mod tests {
     }
 
     fn after(sent_bytes: usize) -> RecordSizing {
-        RecordSizing {
-            sent_bytes,
-            limit: None,
-        }
+        RecordSizing { sent_bytes, limit: None }
     }
 
     #[test]
@@ -240,12 +217,7 @@ mod tests {
             let rest = 60_000 - 3 * PLAINTEXT_BYTES_MAX;
             assert_eq!(
                 lengths[SHORT_RECORDS..],
-                [
-                    rest_of_first,
-                    PLAINTEXT_BYTES_MAX,
-                    PLAINTEXT_BYTES_MAX,
-                    rest
-                ]
+                [rest_of_first, PLAINTEXT_BYTES_MAX, PLAINTEXT_BYTES_MAX, rest]
             );
             assert_eq!(laid_out(&mut sizing, 16_384, layout).1, [16_384]);
             sizing.restart();
@@ -262,11 +234,7 @@ mod tests {
             }
             let (_, lengths) = laid_out(&mut sizing, 16_000, layout);
             let short = SEGMENT_BYTES - layout.head - layout.tail;
-            assert_eq!(
-                lengths,
-                [short, 16_000 - short],
-                "the window was nearly used"
-            );
+            assert_eq!(lengths, [short, 16_000 - short], "the window was nearly used");
         }
     }
 

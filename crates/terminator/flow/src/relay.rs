@@ -100,11 +100,7 @@ impl Up {
             return None;
         }
         let is_bulk = self.is_bulk;
-        Some(
-            self.records
-                .get_or_insert_with(|| pool.take_for(is_bulk))
-                .space(),
-        )
+        Some(self.records.get_or_insert_with(|| pool.take_for(is_bulk)).space())
     }
 
     /// The room for the handshake: a message of it may be longer than one record, and the large
@@ -114,9 +110,7 @@ impl Up {
     }
 
     pub(crate) fn dropping_room(&mut self, pool: &mut Pool) -> &mut [u8] {
-        let dropped = self
-            .records
-            .get_or_insert_with(|| pool.take(BufferSize::Small));
+        let dropped = self.records.get_or_insert_with(|| pool.take(BufferSize::Small));
         dropped.consume(dropped.data().len());
         dropped.compact();
         dropped.space()
@@ -124,10 +118,7 @@ impl Up {
 
     /// Notes `count` received bytes; whole records are decrypted by [`Up::decrypt`].
     pub(crate) fn received(&mut self, count: usize) {
-        let records = self
-            .records
-            .as_mut()
-            .expect("bytes were received into this buffer");
+        let records = self.records.as_mut().expect("bytes were received into this buffer");
         records.fill(count);
         self.is_bulk = records.space().is_empty();
     }
@@ -158,24 +149,17 @@ impl Up {
         }
         while self.end.is_none() {
             let records = self.records.as_mut().expect("checked above");
-            let Some(record_bytes) = traffic
-                .record_bytes(records.data())
-                .map_err(DecryptFault::Traffic)?
+            let Some(record_bytes) =
+                traffic.record_bytes(records.data()).map_err(DecryptFault::Traffic)?
             else {
                 break;
             };
             let Some(record) = records.data().get(..record_bytes) else {
                 break;
             };
-            let size = if records.is_large() {
-                BufferSize::Large
-            } else {
-                BufferSize::Small
-            };
+            let size = if records.is_large() { BufferSize::Large } else { BufferSize::Small };
             let plain = self.plain.get_or_insert_with(|| pool.take(size));
-            let incoming = traffic
-                .open(record, plain.space())
-                .map_err(DecryptFault::Traffic)?;
+            let incoming = traffic.open(record, plain.space()).map_err(DecryptFault::Traffic)?;
             records.consume(record_bytes);
             match incoming {
                 RecordContent::Data(bytes) => {
@@ -196,9 +180,7 @@ impl Up {
     /// much there can be is bounded by the service's setting.
     pub(crate) fn add_early(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !self.is_refused {
-            self.plain
-                .get_or_insert_with(|| pool.take(BufferSize::Small))
-                .append(bytes);
+            self.plain.get_or_insert_with(|| pool.take(BufferSize::Small)).append(bytes);
         }
     }
 
@@ -222,10 +204,7 @@ impl Up {
 
     /// Notes that `count` bytes went to the server.
     pub(crate) fn sent(&mut self, count: usize, pool: &mut Pool) {
-        self.plain
-            .as_mut()
-            .expect("bytes were sent from this buffer")
-            .consume(count);
+        self.plain.as_mut().expect("bytes were sent from this buffer").consume(count);
         pool.give_if_empty(&mut self.plain);
     }
 
@@ -297,10 +276,7 @@ impl Down {
         let is_limited = self.sizing.limit.is_some();
         let is_bulk = records.is_large() && !is_limited;
         let count_max = if is_bulk { RECORDS_LARGE } else { 1 };
-        let pieces = records
-            .space()
-            .chunks_exact_mut(layout.stride())
-            .take(count_max);
+        let pieces = records.space().chunks_exact_mut(layout.stride()).take(count_max);
         Some(pieces.map(move |record| &mut record[layout.head..][..PLAINTEXT_BYTES_MAX]))
     }
 
@@ -321,18 +297,12 @@ impl Down {
         seal: &mut impl RecordSealer,
     ) -> Result<(), KeyExhausted> {
         let layout = seal.layout();
-        let records = self
-            .records
-            .as_mut()
-            .expect("bytes were received into this buffer");
+        let records = self.records.as_mut().expect("bytes were received into this buffer");
         let count_max = if records.is_large() { RECORDS_LARGE } else { 1 };
         // Once a read no longer fills one record, small buffers do.
         self.is_bulk = count >= PLAINTEXT_BYTES_MAX;
         self.held_until = None;
-        assert!(
-            count <= count_max * PLAINTEXT_BYTES_MAX,
-            "no more came than there was room"
-        );
+        assert!(count <= count_max * PLAINTEXT_BYTES_MAX, "no more came than there was room");
         seal_laid_out(records, &mut self.sizing, count, layout, seal)
     }
 
@@ -396,9 +366,7 @@ impl Down {
     pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !bytes.is_empty() {
             self.release();
-            self.records
-                .get_or_insert_with(|| pool.take(BufferSize::Small))
-                .append(bytes);
+            self.records.get_or_insert_with(|| pool.take(BufferSize::Small)).append(bytes);
         }
     }
 
@@ -412,9 +380,7 @@ impl Down {
         let layout = seal.layout();
         for part in bytes.chunks(self.sizing.limit.unwrap_or(PLAINTEXT_BYTES_MAX)) {
             self.release();
-            let records = self
-                .records
-                .get_or_insert_with(|| pool.take(BufferSize::Small));
+            let records = self.records.get_or_insert_with(|| pool.take(BufferSize::Small));
             // Without a record of its own for the first bytes after a pause: a reply is short.
             let record_bytes = layout.head + part.len() + layout.tail;
             records.reserve(record_bytes);
@@ -465,10 +431,7 @@ impl Down {
 
     /// Notes that `count` bytes went to the client.
     pub(crate) fn sent(&mut self, count: usize, pool: &mut Pool) {
-        self.records
-            .as_mut()
-            .expect("bytes were sent from this buffer")
-            .consume(count);
+        self.records.as_mut().expect("bytes were sent from this buffer").consume(count);
         pool.give_if_empty(&mut self.records);
     }
 

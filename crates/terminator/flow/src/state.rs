@@ -61,10 +61,7 @@ pub(crate) fn first_to_end(up: Option<StreamEnd>, is_down_ended: bool) -> Option
 impl ConnectionStage {
     /// The last bytes go to the client.
     pub(crate) fn closing(now: Instant) -> Self {
-        Self::Closing {
-            until: now + CLOSING_MAX,
-            dropped: 0,
-        }
+        Self::Closing { until: now + CLOSING_MAX, dropped: 0 }
     }
 
     /// Starts the time of a dial, if one is under way.
@@ -112,10 +109,7 @@ impl StarttlsTalk {
         if has_back_tls {
             dialog.server_is_secured();
         }
-        Self {
-            dialog,
-            broadcast: None,
-        }
+        Self { dialog, broadcast: None }
     }
 }
 
@@ -139,10 +133,7 @@ pub(crate) struct TlsEnd {
 
 impl<H> EndState<H> {
     pub(crate) fn established(traffic: Box<Traffic>) -> Self {
-        Self::Tls(TlsEnd {
-            traffic,
-            ktls: KtlsState::default(),
-        })
+        Self::Tls(TlsEnd { traffic, ktls: KtlsState::default() })
     }
 
     pub(crate) fn is_plain(&self) -> bool {
@@ -244,11 +235,7 @@ impl KtlsState {
     /// record.
     pub(crate) fn received(&mut self, count: usize, from: u64) {
         if let Encryption::OursSoFar { run_bytes } = &mut self.encryption {
-            let before = if count < PLAINTEXT_BYTES_MAX {
-                0
-            } else {
-                *run_bytes
-            };
+            let before = if count < PLAINTEXT_BYTES_MAX { 0 } else { *run_bytes };
             *run_bytes = before + count as u64;
             let run = *run_bytes;
             self.expect(run, from);
@@ -276,35 +263,22 @@ impl KtlsState {
     }
 
     pub(crate) fn answered(&mut self, is_taken: bool) {
-        self.encryption = if is_taken {
-            Encryption::Kernel
-        } else {
-            Encryption::Ours
-        };
+        self.encryption = if is_taken { Encryption::Kernel } else { Encryption::Ours };
     }
 
     pub(crate) fn is_kernel(&self) -> bool {
-        matches!(
-            self.encryption,
-            Encryption::Kernel | Encryption::KernelRekeying
-        )
+        matches!(self.encryption, Encryption::Kernel | Encryption::KernelRekeying)
     }
 
     /// Whether no data may be sent now.
     pub(crate) fn holds_back(&self) -> bool {
-        let is_between = matches!(
-            self.encryption,
-            Encryption::Asked | Encryption::KernelRekeying
-        );
+        let is_between = matches!(self.encryption, Encryption::Asked | Encryption::KernelRekeying);
         is_between || !self.records.is_empty()
     }
 
     /// Removes the first record, which was sent; whether the kernel needs its next key now.
     pub(crate) fn record_sent(&mut self) -> bool {
-        let is_key_update = self
-            .records
-            .pop_front()
-            .is_some_and(|record| record.is_key_update());
+        let is_key_update = self.records.pop_front().is_some_and(|record| record.is_key_update());
         if is_key_update {
             self.encryption = Encryption::KernelRekeying;
         }

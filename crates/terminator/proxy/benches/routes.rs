@@ -37,22 +37,14 @@ fn main() {
             each.map(|one| one.expect("a name")).collect()
         };
         let (exact, beneath) = (patterns(""), patterns("*."));
-        let wish = |names| Wish {
-            names,
-            protocols: &[],
-        };
+        let wish = |names| Wish { names, protocols: &[] };
         let both = [wish(&exact[..]), wish(&beneath[..])];
         let table = RouteTable::build(both.into_iter()).expect("no overlap");
         let asked = |prefix: &str| -> Vec<String> {
-            (0..count)
-                .map(|one| format!("{prefix}{}", name(one)))
-                .collect()
+            (0..count).map(|one| format!("{prefix}{}", name(one))).collect()
         };
         let costs =
             ["", "www.", &"a.".repeat(60)].map(|prefix| nanoseconds(&table, &asked(prefix)));
-        println!(
-            "{count:6} {:7.0} {:20.0} {:14.0}",
-            costs[0], costs[1], costs[2]
-        );
+        println!("{count:6} {:7.0} {:20.0} {:14.0}", costs[0], costs[1], costs[2]);
     }
 }

@@ -66,26 +66,14 @@ fn main() {
     println!("sources   no limit   limits   and {LISTED} listed   (ns a connection)");
     for count in [1, 1000, LISTED] {
         let clients: Vec<_> = (0..count)
-            .map(|number| {
-                if number % 2 == 0 {
-                    v4(number)
-                } else {
-                    v6(number)
-                }
-            })
+            .map(|number| if number % 2 == 0 { v4(number) } else { v6(number) })
             .collect();
-        let rules = |listed| SourceRules {
-            deny: list(listed),
-            ..SourceRules::default()
-        };
+        let rules = |listed| SourceRules { deny: list(listed), ..SourceRules::default() };
         let costs = [
             nanoseconds(&SourceLimits::OFF, &rules(0), &clients),
             nanoseconds(&limited, &rules(0), &clients),
             nanoseconds(&limited, &rules(LISTED), &clients),
         ];
-        println!(
-            "{count:7} {:10.0} {:8.0} {:15.0}",
-            costs[0], costs[1], costs[2]
-        );
+        println!("{count:7} {:10.0} {:8.0} {:15.0}", costs[0], costs[1], costs[2]);
     }
 }

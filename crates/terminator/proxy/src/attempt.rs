@@ -55,12 +55,7 @@ impl Attempt {
         counters.count(ServerCounter::Dials);
         counters.raise(ServerGauge::ConnectionsOpen);
         service.pool.borrow_mut().opened(picked.server);
-        Self {
-            picked,
-            place,
-            started: now,
-            is_released: false,
-        }
+        Self { picked, place, started: now, is_released: false }
     }
 
     /// Asks the kernel for the connection; returns whether it stands already.
@@ -96,9 +91,7 @@ impl Attempt {
     }
 
     pub(crate) fn succeeded(&self, service: &Service, now: Instant) {
-        let Picked {
-            server, address, ..
-        } = &self.picked;
+        let Picked { server, address, .. } = &self.picked;
         let mut pool = service.pool.borrow_mut();
         let has_changed = pool.dial_succeeded(*server, address, now);
         drop(pool);
@@ -107,9 +100,7 @@ impl Attempt {
 
     /// It was a trial, and accepted after another one was.
     pub(crate) fn accepted_in_vain(mut self, service: &Service, now: Instant) {
-        let Picked {
-            server, address, ..
-        } = &self.picked;
+        let Picked { server, address, .. } = &self.picked;
         let mut pool = service.pool.borrow_mut();
         let has_changed = pool.trial_accepted(*server, address, now);
         drop(pool);
@@ -118,9 +109,7 @@ impl Attempt {
     }
 
     pub(crate) fn failed(mut self, service: &Service, blame: Blame, reason: Reason, now: Instant) {
-        let Picked {
-            server, address, ..
-        } = &self.picked;
+        let Picked { server, address, .. } = &self.picked;
         let counter = match reason {
             Reason::BackendBusy => ServerCounter::DialsBusy,
             Reason::BackendRefused => ServerCounter::DialsRefused,
@@ -258,11 +247,7 @@ impl Rivals {
     pub(crate) fn add(&mut self, attempt: Attempt, socket: Socket, is_trial: bool) {
         // It may have been answered already.
         self.is_noted = true;
-        self.all.push(Rival {
-            attempt,
-            socket,
-            is_trial,
-        });
+        self.all.push(Rival { attempt, socket, is_trial });
     }
 
     /// The first that was answered. Those that have failed are dropped.
@@ -312,9 +297,8 @@ impl Rivals {
         now: Instant,
     ) -> Vec<tried::Place> {
         self.next_at = None;
-        let (trials, lost) = std::mem::take(&mut self.all)
-            .into_iter()
-            .partition(|one| one.is_trial);
+        let (trials, lost) =
+            std::mem::take(&mut self.all).into_iter().partition(|one| one.is_trial);
         self.all = trials;
         let lost = lost.into_iter().filter_map(|one: Rival| {
             let place = one.attempt.picked.place;
@@ -394,11 +378,7 @@ mod tests {
             (EMFILE, true, (Blame::Host, Reason::DescriptorLimit)),
             (ENOBUFS, false, (Blame::Host, Reason::HostResources)),
             (ECONNREFUSED, true, (Blame::Server, Reason::BackendRefused)),
-            (
-                EHOSTUNREACH,
-                false,
-                (Blame::Server, Reason::BackendUnreachable),
-            ),
+            (EHOSTUNREACH, false, (Blame::Server, Reason::BackendUnreachable)),
         ] {
             assert_eq!(blame(number, is_unix), wanted, "{number}");
         }

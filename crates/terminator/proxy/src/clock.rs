@@ -169,11 +169,7 @@ mod timers_tests {
         assert_eq!(timers.next(start), Some(TICK * (SLOTS as u32 - 1)));
         let mut fired = Vec::new();
         timers.fire(start + Duration::from_secs(600), &mut fired);
-        assert_eq!(
-            fired,
-            [(7, tick)],
-            "under the tick that it was set for, however late"
-        );
+        assert_eq!(fired, [(7, tick)], "under the tick that it was set for, however late");
     }
 
     #[test]

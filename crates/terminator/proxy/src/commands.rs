@@ -51,11 +51,7 @@ pub(crate) enum Command {
     /// Take what waits at the listeners and then leave them alone, or go on to accept.
     Accept(bool, Sender<()>),
     /// Something is known of a server.
-    Server {
-        service: Arc<str>,
-        server: usize,
-        news: ServerNews,
-    },
+    Server { service: Arc<str>, server: usize, news: ServerNews },
     /// Accept no more, and end when the last connection has, or at the deadline.
     Drain(Instant),
     /// Say that it goes on, by clearing this.

@@ -271,8 +271,7 @@ impl Connection {
         }
         let files = self.files();
         let is_answering = files.is_some_and(|files| files.is_readable() || files.is_waiting());
-        self.flow
-            .note_answering(is_answering || self.splice.is_holding());
+        self.flow.note_answering(is_answering || self.splice.is_holding());
         self.flow.handle(Event::Timeout, now, pool);
     }
 
@@ -382,11 +381,7 @@ impl Connection {
         // A head shares its record with the file behind it, close_notify its packet with FIN.
         let has_more = self.flow.is_last()
             || self.flow.is_offloaded() && self.back.as_mut().is_some_and(Back::has_cached_range);
-        let sent = if has_more {
-            self.front.send_more(pending)
-        } else {
-            self.front.send(pending)
-        };
+        let sent = if has_more { self.front.send_more(pending) } else { self.front.send(pending) };
         self.front_sent(sent, Event::FrontSent, context)
     }
 
@@ -449,11 +444,8 @@ impl Connection {
         let Some(Back::Server(server)) = &mut self.back else {
             return 0;
         };
-        let received = if server.can_fill() {
-            self.splice.receive(server)
-        } else {
-            Received::Nothing
-        };
+        let received =
+            if server.can_fill() { self.splice.receive(server) } else { Received::Nothing };
         let is_readable = server.can_fill();
         let mut moved = received.bytes();
         if self.splice.is_holding() && self.front.is_writable() {

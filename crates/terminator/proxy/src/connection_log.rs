@@ -167,30 +167,19 @@ impl ConnectionLog {
             id: facts.id,
             worker: self.worker,
             service: &connection.service.plan.name,
-            client: facts
-                .route
-                .source
-                .map_or(ClientAddress::Text("unix"), ClientAddress::Ip),
+            client: facts.route.source.map_or(ClientAddress::Text("unix"), ClientAddress::Ip),
             listener: &connection.listener,
             sni: facts.server_name.as_deref().or(facts.other_name.as_deref()),
             version: agreed.map(|agreed| version_of(agreed.version)),
-            suite: agreed
-                .and_then(|agreed| agreed.suite)
-                .map(|suite| suite.name()),
-            group: agreed
-                .and_then(|agreed| agreed.group)
-                .map(|group| group.name()),
+            suite: agreed.and_then(|agreed| agreed.suite).map(|suite| suite.name()),
+            group: agreed.and_then(|agreed| agreed.group).map(|group| group.name()),
             handshake: facts.handshake.filter(|_| agreed.is_some()),
             resumption_miss: facts.resumption_miss,
             session_tier: facts.session_tier,
             early_data: facts.early_data,
             alpn: agreed.and_then(|agreed| agreed.alpn.as_deref()),
             encrypted_by: agreed.map(|_| {
-                if facts.offloaded {
-                    EncryptedBy::Kernel
-                } else {
-                    EncryptedBy::UserSpace
-                }
+                if facts.offloaded { EncryptedBy::Kernel } else { EncryptedBy::UserSpace }
             }),
             client_cn: client_cn.as_deref(),
             server: server
@@ -275,9 +264,7 @@ pub(crate) fn version_of(version: tls::options::Version) -> Version {
 }
 
 fn unix_us(at: Instant, now: Instant) -> u64 {
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     micros(since_epoch.saturating_sub(now.saturating_duration_since(at)))
 }
 

@@ -35,10 +35,7 @@ pub(crate) struct Connections {
 impl Connections {
     /// The number that the next connection gets.
     pub(crate) fn next_id(&self) -> ConnectionId {
-        ConnectionId {
-            place: self.slots.vacant_key() as u32,
-            generation: self.generation,
-        }
+        ConnectionId { place: self.slots.vacant_key() as u32, generation: self.generation }
     }
 
     /// Adds a connection under the number that [`Connections::next_id`] has told.
@@ -86,10 +83,7 @@ pub(crate) fn count_handshake(connection: &Connection) {
         counters.offered_early(early_data);
     }
     // With early data it is known what is agreed on before the handshake is over.
-    let agreed = facts
-        .agreed
-        .as_ref()
-        .filter(|_| facts.established.is_some());
+    let agreed = facts.agreed.as_ref().filter(|_| facts.established.is_some());
     let (Some(agreed), Some(kind)) = (agreed, facts.handshake) else {
         return;
     };

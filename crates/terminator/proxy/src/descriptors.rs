@@ -87,12 +87,7 @@ pub(crate) struct Pipes {
 
 impl Default for Pipes {
     fn default() -> Self {
-        Self {
-            spare: Vec::new(),
-            in_use: 0,
-            most: PIPES_MAX,
-            descriptors: Descriptors::default(),
-        }
+        Self { spare: Vec::new(), in_use: 0, most: PIPES_MAX, descriptors: Descriptors::default() }
     }
 }
 

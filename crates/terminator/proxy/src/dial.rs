@@ -146,12 +146,7 @@ impl Dial {
         }
         loop {
             let now = clock::now();
-            let request = Pick {
-                now,
-                key,
-                home: self.affinity.home(),
-                tried: self.passed_over,
-            };
+            let request = Pick { now, key, home: self.affinity.home(), tried: self.passed_over };
             let chosen = if flow.is_broadcast() {
                 self.choose_next(service)
             } else {
@@ -201,10 +196,7 @@ impl Dial {
                 Choice::Full(_) | Choice::Nothing => Chosen::Nothing,
             };
         }
-        let caller = Caller {
-            calls: calls.clone(),
-            token,
-        };
+        let caller = Caller { calls: calls.clone(), token };
         let was_waiting = self.waiting.is_some();
         let queue = &service.plan.pool.queue;
         let places = service.plan.places();
@@ -361,10 +353,7 @@ impl Dial {
         };
         let mut tried = self.tried;
         tried.insert(attempt.picked.place);
-        let next = service
-            .pool
-            .borrow()
-            .other_address(attempt.picked.server, &tried);
+        let next = service.pool.borrow().other_address(attempt.picked.server, &tried);
         if let Some(picked) = next {
             let started = self.add_rival(service, driver, flow, token, (picked, false), now);
             self.rivals.race_at(match started {
@@ -542,10 +531,7 @@ impl Dial {
         match blame {
             Blame::Server | Blame::Way => self.tried.insert(place),
             Blame::Busy => {
-                let first = Pause {
-                    length: PAUSE,
-                    until: None,
-                };
+                let first = Pause { length: PAUSE, until: None };
                 self.pause.get_or_insert(first);
             }
             Blame::Host => {}
@@ -568,14 +554,8 @@ impl Dial {
     pub(crate) fn count_bytes(&self, service: &Service, up: u64, down: u64) {
         if let Some(attempt) = self.attempt.as_ref().filter(|_| self.is_answered) {
             let server = attempt.picked.server;
-            service
-                .counters
-                .server(server)
-                .add(ServerCounter::BytesUp, up);
-            service
-                .counters
-                .server(server)
-                .add(ServerCounter::BytesDown, down);
+            service.counters.server(server).add(ServerCounter::BytesUp, up);
+            service.counters.server(server).add(ServerCounter::BytesDown, down);
         }
     }
 }
@@ -598,11 +578,7 @@ mod tests {
     use crate::token::ConnectionId;
 
     fn service(server: &str) -> Rc<Service> {
-        let limits = Limits {
-            connections: 9,
-            handshakes: 9,
-            per_source: SourceLimits::OFF,
-        };
+        let limits = Limits { connections: 9, handshakes: 9, per_source: SourceLimits::OFF };
         Fixture::new(server, limits).service()
     }
 
@@ -632,18 +608,12 @@ mod tests {
         for (descriptors, races) in [(Descriptors::default(), true), (Descriptors::none(), false)] {
             let service = service("app.example:80");
             let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-            set_addresses(
-                &service,
-                &listeners.each_ref().map(|one| one.local_addr().unwrap()),
-            );
+            set_addresses(&service, &listeners.each_ref().map(|one| one.local_addr().unwrap()));
             let mut driver = Driver::new().unwrap();
             driver.descriptors = descriptors;
             let (calls, _called) = Calls::new(&Arc::new(Waker::new().unwrap()));
             let token = EventSource::Back(ConnectionId::of(1)).token();
-            let route = Route {
-                source: None,
-                destination: None,
-            };
+            let route = Route { source: None, destination: None };
             let facts = Facts::new(1, route, clock::now());
             let flow = Flow::new(Rc::clone(&service.settings), false, facts);
             let mut dial = Dial::default();
@@ -665,16 +635,10 @@ mod tests {
         let service = service("127.0.0.1:9");
         let (calls, called) = Calls::new(&Arc::new(Waker::new().unwrap()));
         let now = Instant::now();
-        let request = Pick {
-            now,
-            key: 0,
-            home: None,
-            tried: Tried::new(),
-        };
+        let request = Pick { now, key: 0, home: None, tried: Tried::new() };
         let choose = |dial: &mut Dial| dial.choose(&service, &request, &calls, 7);
-        let mut places: Vec<_> = (0..SERVER_CONNECTIONS_MAX)
-            .map(|_| choose(&mut Dial::default()))
-            .collect();
+        let mut places: Vec<_> =
+            (0..SERVER_CONNECTIONS_MAX).map(|_| choose(&mut Dial::default())).collect();
         let mut dial = Dial::default();
         assert!(matches!(choose(&mut dial), Chosen::Waits));
         assert!(matches!(choose(&mut Dial::default()), Chosen::QueueFull(1)));

@@ -92,10 +92,7 @@ impl Displaceable {
         &self,
         stages: &[DisplaceableStage],
     ) -> impl Iterator<Item = ConnectionId> {
-        let most = stages
-            .iter()
-            .rev()
-            .max_by_key(|stage| self.list(**stage).count);
+        let most = stages.iter().rev().max_by_key(|stage| self.list(**stage).count);
         let first = most.and_then(|stage| self.list(*stage).oldest);
         let nodes = std::iter::successors(first, |key| self.nodes[key.0].younger);
         nodes.map(|key| self.nodes[key.0].id)
@@ -111,10 +108,7 @@ mod tests {
     use super::*;
 
     fn oldest(displaceable: &Displaceable, stages: &[DisplaceableStage]) -> Vec<u64> {
-        displaceable
-            .oldest_of_most(stages)
-            .map(ConnectionId::bits)
-            .collect()
+        displaceable.oldest_of_most(stages).map(ConnectionId::bits).collect()
     }
 
     #[test]
@@ -123,18 +117,12 @@ mod tests {
         let keys: Vec<DisplaceableKey> = (0..6)
             .map(|number| displaceable.add(ConnectionId::of(number), DisplaceableStage::Silent))
             .collect();
-        for (leaves, left) in [
-            (0, &[1, 2, 3, 4, 5][..]),
-            (5, &[1, 2, 3, 4]),
-            (3, &[1, 2, 4]),
-            (2, &[1, 4]),
-        ] {
+        for (leaves, left) in
+            [(0, &[1, 2, 3, 4, 5][..]), (5, &[1, 2, 3, 4]), (3, &[1, 2, 4]), (2, &[1, 4])]
+        {
             displaceable.remove(keys[leaves]);
             assert_eq!(oldest(&displaceable, DisplaceableStage::ALL), left);
-            assert_eq!(
-                displaceable.count(DisplaceableStage::ALL) as usize,
-                left.len()
-            );
+            assert_eq!(displaceable.count(DisplaceableStage::ALL) as usize, left.len());
         }
         displaceable.add(ConnectionId::of(9), DisplaceableStage::Silent);
         assert_eq!(oldest(&displaceable, DisplaceableStage::ALL), [1, 4, 9]);
@@ -154,10 +142,7 @@ mod tests {
         for number in 4..7 {
             displaceable.add(ConnectionId::of(number), DisplaceableStage::Unused);
         }
-        assert_eq!(
-            oldest(&displaceable, DisplaceableStage::HANDSHAKING),
-            [1, 3]
-        );
+        assert_eq!(oldest(&displaceable, DisplaceableStage::HANDSHAKING), [1, 3]);
         assert_eq!(oldest(&displaceable, DisplaceableStage::ALL), [4, 5, 6]);
         assert_eq!(displaceable.count(DisplaceableStage::HANDSHAKING), 3);
     }

@@ -108,11 +108,7 @@ impl Driver {
 
     /// Watches a listener. One that several workers share wakes only one of them.
     pub(crate) fn listen(&self, fd: &OwnedFd, token: u64, is_shared: bool) -> io::Result<()> {
-        let interest = if is_shared {
-            Interest::ACCEPT_SHARED
-        } else {
-            Interest::READ
-        };
+        let interest = if is_shared { Interest::ACCEPT_SHARED } else { Interest::READ };
         self.epoll.add(fd, token, interest)
     }
 
@@ -153,11 +149,8 @@ impl Driver {
         if let (Address::Ip(_), limit @ Some(_)) = (address, dial.unacknowledged) {
             socket::set_unacknowledged(&fd, limit)?;
         }
-        let interest = if connected {
-            Interest::STREAM
-        } else {
-            Interest::STREAM | Interest::WRITE
-        };
+        let interest =
+            if connected { Interest::STREAM } else { Interest::STREAM | Interest::WRITE };
         self.epoll.add(&fd, token, interest)?;
         let mut socket = Socket::new(fd, token, false);
         socket.writable = connected;
@@ -207,11 +200,7 @@ impl Driver {
             self.watch(socket);
             socket.watches_writes = true;
             let interest = Interest::STREAM | Interest::WRITE;
-            if self
-                .epoll
-                .modify(&socket.fd, socket.token, interest)
-                .is_err()
-            {
+            if self.epoll.modify(&socket.fd, socket.token, interest).is_err() {
                 socket.failed = true;
             }
         }
@@ -310,22 +299,14 @@ impl Socket {
         match result {
             Ok(0) => {
                 self.readable = false;
-                if self.is_broken && !self.read_closed {
-                    Received::Failed
-                } else {
-                    Received::End
-                }
+                if self.is_broken && !self.read_closed { Received::Failed } else { Received::End }
             }
             // Less than there was room for: the queue is empty (epoll(7)), and if the FIN was
             // known to be in it before, it has been reached.
             Ok(count) if count < room && !self.stops_at_mark => {
                 // Of a connection that has failed no event will tell: its end is read off.
                 self.readable = self.is_broken;
-                if self.read_closed {
-                    Received::Last(count)
-                } else {
-                    Received::Bytes(count)
-                }
+                if self.read_closed { Received::Last(count) } else { Received::Bytes(count) }
             }
             Ok(count) => Received::Bytes(count),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -475,10 +456,7 @@ impl Socket {
     /// counted without their headers in the one and with them in the other: a percent.
     pub(crate) fn progress(&self) -> SendProgress {
         let waiting = socket::unacknowledged_bytes(&self.fd).unwrap_or(0);
-        SendProgress {
-            sent: self.sent,
-            acknowledged: self.sent.saturating_sub(waiting),
-        }
+        SendProgress { sent: self.sent, acknowledged: self.sent.saturating_sub(waiting) }
     }
 
     /// Whether the peer takes what waits for it in the kernel, which holds some MiB; `None` = more
@@ -531,12 +509,8 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: ListenOptions = ListenOptions {
-        backlog: 1,
-        fast_open: 0,
-        reuse_port: false,
-        unix_mode: None,
-    };
+    const PLAIN: ListenOptions =
+        ListenOptions { backlog: 1, fast_open: 0, reuse_port: false, unix_mode: None };
 
     /// A connected socket with its other end.
     fn connected(driver: &mut Driver) -> (Socket, OwnedFd) {

@@ -164,10 +164,7 @@ impl Shared {
         let mut state = self.lock();
         // More than are wanted: others were stuck and are not any more.
         while state.threads - state.stuck() <= self.wanted {
-            let next = state
-                .queue
-                .iter()
-                .position(|job| !self.is_blocked(&job.source));
+            let next = state.queue.iter().position(|job| !self.is_blocked(&job.source));
             let Some(job) = next.and_then(|place| state.queue.remove(place)) else {
                 state.idle += 1;
                 let waited = self.has_work.wait(state);
@@ -223,11 +220,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     fn job(source: &Arc<Source>, limit: Duration, work: impl FnOnce() + Send + 'static) -> Job {
-        Job {
-            source: Arc::clone(source),
-            limit,
-            work: Box::new(work),
-        }
+        Job { source: Arc::clone(source), limit, work: Box::new(work) }
     }
 
     /// A job that says that it has begun, and ends when it is let go.

@@ -142,17 +142,12 @@ impl<'a> Pieces<'a> {
 
     /// Whether there is no room: pieces that are full, or that were never there.
     pub(crate) fn is_full(&self) -> bool {
-        self.pieces
-            .get(self.first)
-            .is_none_or(|piece| piece.is_empty())
+        self.pieces.get(self.first).is_none_or(|piece| piece.is_empty())
     }
 
     /// How many bytes it takes still.
     pub(crate) fn left(&self) -> usize {
-        self.pieces[self.first..]
-            .iter()
-            .map(|piece| piece.len())
-            .sum()
+        self.pieces[self.first..].iter().map(|piece| piece.len()).sum()
     }
 
     /// Copies as many of the bytes as there is room for.

@@ -175,18 +175,13 @@ impl FileBack {
     pub(crate) fn time_out(&mut self, now: Instant) {
         let timeouts = self.files.timeouts;
         let is_due = |since: Instant, limit: Duration| since + limit <= now;
-        if self
-            .unfinished
-            .is_some_and(|(_, since)| is_due(since, timeouts.request))
-        {
+        if self.unfinished.is_some_and(|(_, since)| is_due(since, timeouts.request)) {
             self.unfinished = None;
             self.fault = Some(Reason::RequestTimeout);
             self.conversation.time_out_request(SystemTime::now());
             self.count();
         }
-        let task = self
-            .waiting
-            .take_if(|task| is_due(task.since, timeouts.file));
+        let task = self.waiting.take_if(|task| is_due(task.since, timeouts.file));
         if let Some(task) = task {
             task.give_up(&self.counters);
             self.counters.count(ServiceCounter::FileTasksTimedOut);
@@ -217,8 +212,7 @@ impl FileBack {
             return self.file_context.let_go(reply);
         };
         task.give_up(&self.counters);
-        self.counters
-            .observe(Histogram::FileTask, task.since.elapsed());
+        self.counters.observe(Histogram::FileTask, task.since.elapsed());
         match reply.answer {
             Answer::Found(found, open) => self.take_found(found, open),
             Answer::Read(Ok(bytes)) if !bytes.is_empty() => {
@@ -290,22 +284,13 @@ impl FileBack {
         else {
             return None;
         };
-        (!self.is_waiting()).then_some(FileRange {
-            file,
-            offset,
-            bytes,
-        })
+        (!self.is_waiting()).then_some(FileRange { file, offset, bytes })
     }
 
     /// How many bytes of the range the kernel can send by one call without waiting for a disk.
     /// 0 = a thread reads them first, or they cannot be sent like that.
     pub(crate) fn cached_bytes(&mut self) -> usize {
-        let Some(FileRange {
-            file,
-            offset,
-            bytes,
-        }) = self.range()
-        else {
+        let Some(FileRange { file, offset, bytes }) = self.range() else {
             return 0;
         };
         let bytes = usize::try_from(bytes).map_or(PASS_BYTES_MAX, |all| all.min(PASS_BYTES_MAX));
@@ -314,9 +299,7 @@ impl FileBack {
             && end > offset
             && now.saturating_duration_since(at) < CACHED_FOR
         {
-            return usize::try_from(end - offset)
-                .unwrap_or(usize::MAX)
-                .min(bytes);
+            return usize::try_from(end - offset).unwrap_or(usize::MAX).min(bytes);
         }
         let cached = match file.cached_bytes(offset, bytes) {
             // overlayfs does not say what is in memory. What was just read is.
@@ -395,8 +378,7 @@ impl FileBack {
     /// Whether a range of a file is next that is not to be read.
     fn is_passing(&self, from: Option<u64>) -> bool {
         let range = self.range();
-        from.zip(range)
-            .is_some_and(|(from, range)| range.bytes >= from)
+        from.zip(range).is_some_and(|(from, range)| range.bytes >= from)
     }
 
     /// Takes the cost of questions since this was asked, in bytes that could have been moved
@@ -406,10 +388,8 @@ impl FileBack {
     }
 
     fn close_finished(&mut self) {
-        let is_sent = matches!(
-            self.conversation.output(),
-            Output::Nothing | Output::End | Output::Cut
-        );
+        let is_sent =
+            matches!(self.conversation.output(), Output::Nothing | Output::End | Output::Cut);
         if is_sent && self.conversation.question().is_none() {
             // The next request opens its own.
             self.open_instead(None);
@@ -478,11 +458,7 @@ impl FileBack {
             return Err(ErrorKind::NotFound.into());
         };
         let ahead = &mut self.ahead;
-        if let Some(rest) = ahead
-            .bytes
-            .get(ahead.taken..)
-            .filter(|rest| !rest.is_empty())
-        {
+        if let Some(rest) = ahead.bytes.get(ahead.taken..).filter(|rest| !rest.is_empty()) {
             let count = room.put(rest);
             ahead.taken += count;
             return Ok(count);
@@ -510,10 +486,7 @@ impl FileBack {
         let job = self.job(task);
         if let Err(Refused) = self.file_context.threads.submit(job) {
             self.counters.count(ServiceCounter::FileTasksRefused);
-            self.waiting
-                .take()
-                .into_iter()
-                .for_each(|task| task.give_up(&self.counters));
+            self.waiting.take().into_iter().for_each(|task| task.give_up(&self.counters));
             self.answer(Found::Busy);
         }
     }
@@ -535,10 +508,8 @@ impl FileBack {
             FileWork::Read(..) | FileWork::Fetch(..) => ServiceCounter::FileTasksRead,
         });
         self.counters.raise(ServiceGauge::FileTasksWaiting);
-        self.waiting = Some(AwaitedWork {
-            since: crate::clock::now(),
-            is_wanted: Arc::clone(&is_wanted),
-        });
+        self.waiting =
+            Some(AwaitedWork { since: crate::clock::now(), is_wanted: Arc::clone(&is_wanted) });
         let (token, number) = (self.token, self.tasks);
         let work = move || {
             if is_wanted.load(Ordering::Relaxed) {
@@ -606,11 +577,7 @@ mod tests {
                 index: Vec::new(),
                 ..Default::default()
             }),
-            timeouts: FileTimeouts {
-                request: 10 * SECOND,
-                file: 20 * SECOND,
-                rate_min: None,
-            },
+            timeouts: FileTimeouts { request: 10 * SECOND, file: 20 * SECOND, rate_min: None },
             descriptors: Descriptors::default(),
             source: Arc::default(),
         };
@@ -618,10 +585,7 @@ mod tests {
         let (commands, replies) = channel();
         let mailbox = Mailbox::new(commands, Arc::new(Waker::new().unwrap()));
         let file_context = Arc::new(FileContext::new(FileThreads::new(1), mailbox));
-        (
-            FileBack::new(&Arc::new(files), &counters, &file_context, 7),
-            replies,
-        )
+        (FileBack::new(&Arc::new(files), &counters, &file_context, 7), replies)
     }
 
     /// Files that are always in memory.
@@ -663,10 +627,7 @@ mod tests {
         back.time_out(begun + 10 * SECOND);
         let (received, said) = said(&mut back);
         assert!(matches!(received, Received::Last(_)), "{received:?}");
-        assert!(
-            said.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
-            "{said}"
-        );
+        assert!(said.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{said}");
         assert!(said.contains("Connection: close\r\n"), "{said}");
         assert_eq!(back.fault(), Some(Reason::RequestTimeout));
         back.note_request(true, begun);

@@ -104,16 +104,10 @@ fn service(authority: &Authority, server: &str, places: Option<u32>) -> ServiceO
             connections_max: places,
         }],
         balance: Balance::RoundRobin,
-        passive: PassiveOptions {
-            failures: 3,
-            ejection_time: Duration::from_secs(10),
-        },
+        passive: PassiveOptions { failures: 3, ejection_time: Duration::from_secs(10) },
         check: None,
         slow_start: Duration::ZERO,
-        queue: QueueOptions {
-            length: 1,
-            timeout: Duration::from_secs(60),
-        },
+        queue: QueueOptions { length: 1, timeout: Duration::from_secs(60) },
     };
     ServiceOptions {
         name: "test".to_owned(),
@@ -127,10 +121,7 @@ fn service(authority: &Authority, server: &str, places: Option<u32>) -> ServiceO
             transport: Transport::default(),
             defer_accept: false,
             tls: FrontTls::Terminate(Box::new(tls)),
-            ktls: KtlsOptions {
-                mode: KtlsMode::Off,
-                from: u64::MAX,
-            },
+            ktls: KtlsOptions { mode: KtlsMode::Off, from: u64::MAX },
         },
         back: BackOptions::Servers(ServersOptions {
             pool,

@@ -95,11 +95,7 @@ impl Handshakes {
         }
         let has_credit = !self.credit.is_zero() || self.newcomers.0.is_empty();
         let resumes = has_credit && !self.resuming.0.is_empty();
-        let queue = if resumes {
-            &mut self.resuming
-        } else {
-            &mut self.newcomers
-        };
+        let queue = if resumes { &mut self.resuming } else { &mut self.newcomers };
         let id = queue.next(now)?;
         self.serving = Some((resumes, now));
         Some(id)
@@ -132,11 +128,7 @@ impl Handshakes {
 
 impl HandshakeQueue {
     fn next(&mut self, now: Instant) -> Option<ConnectionId> {
-        let next = if self.is_overrun(now) {
-            self.0.pop_back()
-        } else {
-            self.0.pop_front()
-        };
+        let next = if self.is_overrun(now) { self.0.pop_back() } else { self.0.pop_front() };
         next.map(|(id, _)| id)
     }
 

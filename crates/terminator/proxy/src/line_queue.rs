@@ -66,9 +66,8 @@ impl LineQueue {
         let mut waiting = self.lock();
         if std::mem::take(&mut waiting.is_writing) {
             self.is_written.notify_all();
-            let pause = self
-                .is_due
-                .wait_timeout_while(waiting, INTERVAL, |waiting| !waiting.is_urgent());
+            let pause =
+                self.is_due.wait_timeout_while(waiting, INTERVAL, |waiting| !waiting.is_urgent());
             waiting = pause.unwrap_or_else(PoisonError::into_inner).0;
         }
         while waiting.lines.is_empty() {
@@ -91,9 +90,7 @@ impl LineQueue {
         self.is_due.notify_one();
         let is_left = |waiting: &mut WaitingLines| waiting.is_writing || !waiting.lines.is_empty();
         // Whether they are is the caller's to see.
-        let _ = self
-            .is_written
-            .wait_timeout_while(waiting, time_max, is_left);
+        let _ = self.is_written.wait_timeout_while(waiting, time_max, is_left);
     }
 
     /// Ends the queue: the writer ends when it has written what waits.

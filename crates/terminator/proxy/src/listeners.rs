@@ -70,25 +70,14 @@ impl Listener {
         is_shared: bool,
     ) -> Self {
         let text = address.to_string().into();
-        Self {
-            fd,
-            service,
-            shared,
-            text,
-            address,
-            is_shared,
-            batch: 1,
-        }
+        Self { fd, service, shared, text, address, is_shared, batch: 1 }
     }
 
     /// The ends of a connection from here. The local address is asked for only if it is not known
     /// and a PROXY header shows it.
     pub(crate) fn route(&self, front: &Socket, peer: PeerAddress) -> Route {
         let PeerAddress::Ip(source) = peer else {
-            return Route {
-                source: None,
-                destination: None,
-            };
+            return Route { source: None, destination: None };
         };
         let destination = match &self.address {
             Address::Ip(address) if !address.ip().is_unspecified() => Some(*address),
@@ -98,10 +87,7 @@ impl Listener {
             },
             _ => None,
         };
-        Route {
-            source: Some(source),
-            destination,
-        }
+        Route { source: Some(source), destination }
     }
 }
 
@@ -133,20 +119,13 @@ impl WorkerListeners {
     /// queue empty is made seldom, and a long queue is emptied soon.
     pub(crate) fn batch(&self, ready: &ReadyListeners, place: usize) -> usize {
         let is_called = self.resumes.is_none() && !self.is_held && ready.has(place);
-        self.all
-            .get(place)
-            .filter(|_| is_called)
-            .map_or(0, |one| one.batch)
+        self.all.get(place).filter(|_| is_called).map_or(0, |one| one.batch)
     }
 
     /// Notes whether a listener had as many as its batch.
     pub(crate) fn took_batch(&mut self, place: usize, had_all: bool) {
         if let Some(one) = self.all.get_mut(place) {
-            let next = if had_all {
-                one.batch * 2
-            } else {
-                one.batch / 2
-            };
+            let next = if had_all { one.batch * 2 } else { one.batch / 2 };
             one.batch = next.clamp(1, ACCEPTS_PER_TURN);
         }
     }

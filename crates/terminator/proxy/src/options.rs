@@ -81,11 +81,7 @@ impl Options {
     pub fn sharers(&self) -> HashMap<&Address, Vec<usize>> {
         let mut sharers: HashMap<_, Vec<usize>> = HashMap::new();
         for (place, service) in self.services.iter().enumerate() {
-            let fixed = service
-                .front
-                .listen
-                .iter()
-                .filter(|one| !one.is_ephemeral());
+            let fixed = service.front.listen.iter().filter(|one| !one.is_ephemeral());
             fixed.for_each(|address| sharers.entry(address).or_default().push(place));
         }
         sharers
@@ -95,10 +91,7 @@ impl Options {
 impl FrontOptions {
     /// The clients that it is for, at an address that others may share.
     pub fn wish(&self) -> Wish<'_> {
-        Wish {
-            names: &self.names,
-            protocols: &self.protocols,
-        }
+        Wish { names: &self.names, protocols: &self.protocols }
     }
 
     /// How TLS is terminated, if it is.
@@ -166,8 +159,7 @@ impl BackOptions {
 
     /// The PROXY header that servers get.
     pub fn send_proxy(&self) -> &SendProxy {
-        self.servers()
-            .map_or(&SendProxy::Off, |servers| &servers.send_proxy)
+        self.servers().map_or(&SendProxy::Off, |servers| &servers.send_proxy)
     }
 
     /// The folder of files, if there is one.
@@ -315,9 +307,7 @@ impl Options {
             ),
             (self.workers.cpus.len(), buffer::WORKER_BYTES_MAX),
         ];
-        each.iter()
-            .map(|(count, bytes)| (count * bytes) as u64)
-            .sum()
+        each.iter().map(|(count, bytes)| (count * bytes) as u64).sum()
     }
 }
 

@@ -113,9 +113,7 @@ impl SharedPlaces {
                     let servers = limits.len();
                     let turn = places.join(caller, limits, queue.length);
                     *waiting = turn.map(|turn| self.waiting(turn, request.now, queue.timeout));
-                    waiting
-                        .as_ref()
-                        .map_or(Chosen::QueueFull(servers), |_| Chosen::Waits)
+                    waiting.as_ref().map_or(Chosen::QueueFull(servers), |_| Chosen::Waits)
                 }
             },
             Choice::Nothing => Chosen::Nothing,
@@ -149,13 +147,7 @@ impl SharedPlaces {
     }
 
     fn waiting(self: &Arc<Self>, turn: Turn, now: Instant, timeout: Duration) -> QueueTurn {
-        QueueTurn {
-            places: Arc::clone(self),
-            turn,
-            since: now,
-            until: now + timeout,
-            look_at: now,
-        }
+        QueueTurn { places: Arc::clone(self), turn, since: now, until: now + timeout, look_at: now }
     }
 
     /// A panic ends the whole process.
@@ -194,10 +186,7 @@ mod tests {
     use backend::options::{Balance, Options, PassiveOptions, ServerOptions};
     use backend::tried::Tried;
 
-    const QUEUE: QueueOptions = QueueOptions {
-        length: 9,
-        timeout: Duration::from_secs(60),
-    };
+    const QUEUE: QueueOptions = QueueOptions { length: 9, timeout: Duration::from_secs(60) };
 
     /// A worker with a pool of one server, which takes one connection.
     struct Worker {
@@ -217,20 +206,13 @@ mod tests {
             let options = Options {
                 servers: vec![server],
                 balance: Balance::RoundRobin,
-                passive: PassiveOptions {
-                    failures: 0,
-                    ejection_time: Duration::ZERO,
-                },
+                passive: PassiveOptions { failures: 0, ejection_time: Duration::ZERO },
                 check: None,
                 slow_start: Duration::ZERO,
                 queue: QUEUE,
             };
             let (calls, called) = Calls::new(&Arc::new(Waker::new().unwrap()));
-            Self {
-                pool: Pool::new(&options, number),
-                calls,
-                called,
-            }
+            Self { pool: Pool::new(&options, number), calls, called }
         }
 
         fn choose(
@@ -239,16 +221,8 @@ mod tests {
             waiting: &mut Option<QueueTurn>,
             token: u64,
         ) -> Chosen {
-            let request = Pick {
-                home: None,
-                now: Instant::now(),
-                key: 0,
-                tried: Tried::new(),
-            };
-            let caller = Caller {
-                calls: self.calls.clone(),
-                token,
-            };
+            let request = Pick { home: None, now: Instant::now(), key: 0, tried: Tried::new() };
+            let caller = Caller { calls: self.calls.clone(), token };
             places.choose(&mut self.pool, &request, waiting, &QUEUE, caller)
         }
 
@@ -265,10 +239,7 @@ mod tests {
             panic!("there is room");
         };
         let (mut first, mut second) = (None, None);
-        assert!(matches!(
-            other.choose(&places, &mut first, 2),
-            Chosen::Waits
-        ));
+        assert!(matches!(other.choose(&places, &mut first, 2), Chosen::Waits));
         assert!(matches!(one.choose(&places, &mut second, 3), Chosen::Waits));
         drop(held);
         assert_eq!((one.called(), other.called()), (vec![], vec![2]));

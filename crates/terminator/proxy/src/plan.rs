@@ -124,25 +124,14 @@ impl Plan {
     ) -> Result<(Self, Vec<Warning>), PlanError> {
         let mut warnings = Vec::new();
         let tables = route_tables(&options)?;
-        let Options {
-            services,
-            workers,
-            limits,
-            log,
-        } = options;
+        let Options { services, workers, limits, log } = options;
         let count = workers.cpus.len();
         let build =
             |service| ServicePlan::build(service, count, resumption, &mut warnings).map(Arc::new);
         let services: Arc<[_]> = services.into_iter().map(build).collect::<Result<_, _>>()?;
         let shared = tables.into_iter();
         let shared = shared.map(|(places, table)| Arc::new(Shared::new(places, table, &services)));
-        let plan = Self {
-            shared: shared.collect(),
-            services,
-            workers,
-            limits,
-            log,
-        };
+        let plan = Self { shared: shared.collect(), services, workers, limits, log };
         Ok((plan, warnings))
     }
 
@@ -394,11 +383,7 @@ impl ServicePlan {
             connections_max: options.connections_max,
             workers,
             open: OnceLock::new(),
-            server_names: pool
-                .servers
-                .iter()
-                .map(|one| one.endpoint.to_string())
-                .collect(),
+            server_names: pool.servers.iter().map(|one| one.endpoint.to_string()).collect(),
             is_limited: pool.servers.iter().any(|one| one.connections_max.is_some()),
             places: OnceLock::new(),
             pool,
@@ -462,18 +447,11 @@ fn back_tls(
     let (client, concerns) =
         Client::build(&options.client, service, &hosts, &SuiteOrder::of_this_cpu())?;
     warnings.extend(concerns);
-    Ok(Some(ServerTls {
-        client: Arc::new(client),
-        header_inside: options.header_inside,
-    }))
+    Ok(Some(ServerTls { client: Arc::new(client), header_inside: options.header_inside }))
 }
 
 fn offload_of(options: KtlsOptions, taken: &[(Version, Cipher)], rekeys: bool) -> Option<Offload> {
-    let offload = Offload {
-        from: options.from,
-        taken: taken.to_vec(),
-        rekeys,
-    };
+    let offload = Offload { from: options.from, taken: taken.to_vec(), rekeys };
     (options.mode != KtlsMode::Off).then_some(offload)
 }
 
@@ -481,15 +459,9 @@ fn no_servers() -> backend::options::Options {
     backend::options::Options {
         servers: Vec::new(),
         balance: Balance::RoundRobin,
-        passive: PassiveOptions {
-            failures: 0,
-            ejection_time: Duration::ZERO,
-        },
+        passive: PassiveOptions { failures: 0, ejection_time: Duration::ZERO },
         check: None,
         slow_start: Duration::ZERO,
-        queue: QueueOptions {
-            length: 0,
-            timeout: Duration::ZERO,
-        },
+        queue: QueueOptions { length: 0, timeout: Duration::ZERO },
     }
 }

@@ -68,9 +68,8 @@ impl Plane {
         let cpus = plan.workers.cpus.clone();
         let mut workers = Vec::with_capacity(count);
         let (started, starts) = channel();
-        let wakers: Vec<_> = (0..count)
-            .map(|_| Waker::new().map(Arc::new))
-            .collect::<io::Result<_>>()?;
+        let wakers: Vec<_> =
+            (0..count).map(|_| Waker::new().map(Arc::new)).collect::<io::Result<_>>()?;
         let allowances = Allowances::new(wakers.clone().into());
         let sources = Arc::clone(&allowances.sources);
         let file_threads = FileThreads::new(plan.workers.file_threads);
@@ -91,52 +90,26 @@ impl Plane {
                 if let Some(cpu) = cpu {
                     sys::cpu::pin_current_thread(cpu)?;
                 }
-                Worker::new(
-                    index,
-                    allowances,
-                    waker,
-                    received,
-                    file_context,
-                    counters,
-                    lines,
-                )
+                Worker::new(index, allowances, waker, received, file_context, counters, lines)
             };
             let body = move || serve(make(), started, (assignment, accepts), &drained);
-            let thread = std::thread::Builder::new()
-                .name(format!("worker-{index}"))
-                .spawn(body)?;
-            workers.push(Handle {
-                mailbox,
-                thread,
-                is_drained,
-            });
+            let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(body)?;
+            workers.push(Handle { mailbox, thread, is_drained });
         }
         drop(started);
         starts.into_iter().collect::<io::Result<()>>()?;
-        Ok(Self {
-            workers,
-            registry,
-            sources,
-            plan: Mutex::new(plan),
-        })
+        Ok(Self { workers, registry, sources, plan: Mutex::new(plan) })
     }
 
     /// Serves another plan from now on; returns when every worker does. Connections that are open
     /// stay with what they began with. The number of workers and their CPUs stay as they are.
     pub fn replace(&self, plan: Plan, listeners: Vec<Vec<BoundListener>>) {
-        assert_eq!(
-            listeners.len(),
-            self.workers.len(),
-            "each worker has its listeners"
-        );
+        assert_eq!(listeners.len(), self.workers.len(), "each worker has its listeners");
         plan.succeed(&self.plan());
         let (answer, answers) = channel();
         for (index, listeners) in listeners.into_iter().enumerate() {
             let assignment = assignment(&plan, index, listeners, &self.registry);
-            self.send(
-                index,
-                Command::Replace(Box::new(assignment), answer.clone()),
-            );
+            self.send(index, Command::Replace(Box::new(assignment), answer.clone()));
         }
         drop(answer);
         // Ends when every worker has answered or dropped its end.
@@ -163,10 +136,7 @@ impl Plane {
 
     /// The plan that is served.
     pub fn plan(&self) -> Plan {
-        self.plan
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How many workers there are.
@@ -219,9 +189,7 @@ impl Plane {
 
     /// Whether all workers have ended.
     pub fn is_finished(&self) -> bool {
-        self.workers
-            .iter()
-            .all(|worker| worker.thread.is_finished())
+        self.workers.iter().all(|worker| worker.thread.is_finished())
     }
 
     /// Waits until all workers have ended; returns how many connections a drain's deadline ended.
@@ -315,11 +283,7 @@ pub(crate) struct Pulse {
 
 impl Pulse {
     pub(crate) fn new(mailbox: Mailbox, is_drained: Arc<AtomicBool>) -> Self {
-        Self {
-            mailbox,
-            question: Arc::default(),
-            is_drained,
-        }
+        Self { mailbox, question: Arc::default(), is_drained }
     }
 
     fn is_open(&self) -> bool {
@@ -329,9 +293,7 @@ impl Pulse {
 
 impl Heartbeat {
     pub(crate) fn of(workers: impl Iterator<Item = Pulse>) -> Self {
-        Self {
-            workers: workers.collect(),
-        }
+        Self { workers: workers.collect() }
     }
 
     /// Asks every worker that has answered before; one that is stuck is not asked again, so that
@@ -347,10 +309,7 @@ impl Heartbeat {
 
     /// How many workers have not answered.
     pub fn unanswered(&self) -> usize {
-        self.workers
-            .iter()
-            .filter(|worker| worker.is_open())
-            .count()
+        self.workers.iter().filter(|worker| worker.is_open()).count()
     }
 
     /// How many workers there are.
@@ -388,10 +347,6 @@ mod heartbeat_tests {
         }
         assert_eq!(stuck.try_iter().count(), 1);
         is_drained.store(true, Ordering::Relaxed);
-        assert_eq!(
-            heartbeat.unanswered(),
-            0,
-            "an end by a drain is no standstill"
-        );
+        assert_eq!(heartbeat.unanswered(), 0, "an end by a drain is no standstill");
     }
 }

@@ -127,11 +127,7 @@ impl RouteTable {
         let wishes = wishes.enumerate();
         let overlaps = wishes.filter_map(|(place, wish)| table.add(place, wish).err());
         let overlaps: Vec<_> = overlaps.collect();
-        if overlaps.is_empty() {
-            Ok(table)
-        } else {
-            Err(overlaps)
-        }
+        if overlaps.is_empty() { Ok(table) } else { Err(overlaps) }
     }
 
     /// The service for a client that asks for `name` (lower case, without a closing dot) and offers
@@ -227,18 +223,12 @@ mod tests {
     impl Wishes {
         fn new(all: &[(&[&str], &[&str])]) -> Self {
             let bytes = |names: &[&str]| names.iter().map(|one| one.as_bytes().to_vec()).collect();
-            let each = all
-                .iter()
-                .map(|(names, protocols)| (patterns(names), bytes(protocols)));
+            let each = all.iter().map(|(names, protocols)| (patterns(names), bytes(protocols)));
             Self(each.collect())
         }
 
         fn build(&self) -> Result<RouteTable, Vec<Overlap>> {
-            RouteTable::build(
-                self.0
-                    .iter()
-                    .map(|(names, protocols)| Wish { names, protocols }),
-            )
+            RouteTable::build(self.0.iter().map(|(names, protocols)| Wish { names, protocols }))
         }
     }
 
@@ -270,11 +260,7 @@ mod tests {
             ("", &[], 4),
             ("", &["postgresql"], 3),
         ] {
-            assert_eq!(
-                choose(&table, name, protocols),
-                Some(place),
-                "{name} {protocols:?}"
-            );
+            assert_eq!(choose(&table, name, protocols), Some(place), "{name} {protocols:?}");
         }
     }
 
@@ -315,22 +301,10 @@ mod tests {
 
     #[test]
     fn only_names_that_hellos_may_carry_are_taken() {
-        for good in [
-            "a.test", "*.a.test", "_x.A", "xn--a.b.", "a-.b", "-a.b", "a.1",
-        ] {
+        for good in ["a.test", "*.a.test", "_x.A", "xn--a.b.", "a-.b", "-a.b", "a.1"] {
             assert!(good.parse::<NamePattern>().is_ok(), "{good}");
         }
-        for bad in [
-            "",
-            "*",
-            "*.",
-            "a*.test",
-            "*.*.test",
-            "a.*",
-            "b\u{fc}cher.test",
-            "a b",
-            "a\0",
-        ] {
+        for bad in ["", "*", "*.", "a*.test", "*.*.test", "a.*", "b\u{fc}cher.test", "a b", "a\0"] {
             assert!(bad.parse::<NamePattern>().is_err(), "{bad}");
         }
         for address in ["127.0.0.1", "::1", "a:1"] {

@@ -179,10 +179,7 @@ mod lingering_tests {
 
     #[test]
     fn each_is_read_once_and_not_before_its_client_had_time() {
-        let ids = [3, 4].map(|place| ConnectionId {
-            place,
-            generation: 0,
-        });
+        let ids = [3, 4].map(|place| ConnectionId { place, generation: 0 });
         let start = Instant::now();
         let mut lingering = Lingering::default();
         assert_eq!(lingering.wakes_at(), None);

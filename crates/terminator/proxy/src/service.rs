@@ -31,10 +31,7 @@ pub(crate) struct SharedServices {
 impl SharedServices {
     pub(crate) fn new(plan: Arc<Shared>, all: &[Rc<Service>]) -> Self {
         let services = plan.places.iter().map(|place| Rc::clone(&all[*place]));
-        Self {
-            services: services.collect(),
-            plan,
-        }
+        Self { services: services.collect(), plan }
     }
 
     /// The service that a connection's hello is for.
@@ -119,10 +116,7 @@ impl Service {
     /// Whether a connection from there begins with a PROXY header.
     pub(crate) fn expects_proxy_header(&self, peer: PeerAddress) -> bool {
         let ip = peer.ip();
-        self.plan
-            .accept_proxy
-            .iter()
-            .any(|network: &Network| network.contains(ip))
+        self.plan.accept_proxy.iter().any(|network: &Network| network.contains(ip))
     }
 
     /// Whether servers learn the address that a client connected to.

@@ -30,8 +30,7 @@ impl SlowClient {
         now: Instant,
         progress: impl Fn() -> SendProgress,
     ) {
-        self.window
-            .get_or_insert_with(|| (now + rate.window, progress()));
+        self.window.get_or_insert_with(|| (now + rate.window, progress()));
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -65,10 +64,7 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const RATE: RateMin = RateMin {
-        bytes_per_second: 100,
-        window: Duration::from_secs(10),
-    };
+    const RATE: RateMin = RateMin { bytes_per_second: 100, window: Duration::from_secs(10) };
 
     fn progress(sent: u64, acknowledged: u64) -> SendProgress {
         SendProgress { sent, acknowledged }
@@ -89,11 +85,7 @@ mod tests {
 
     #[test]
     fn a_client_is_too_slow_below_the_rate_on_an_average_of_a_window() {
-        let ends = [
-            progress(9000, 1000),
-            progress(9000, 2000),
-            progress(9500, 2999),
-        ];
+        let ends = [progress(9000, 1000), progress(9000, 2000), progress(9500, 2999)];
         assert_eq!(judged(progress(9000, 0), &ends), [false, false, true]);
         assert_eq!(judged(progress(9000, 0), &[progress(9000, 0)]), [true]);
     }

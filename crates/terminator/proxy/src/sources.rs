@@ -66,10 +66,7 @@ pub struct SourcePlace {
 
 impl Default for SourceTable {
     fn default() -> Self {
-        Self {
-            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
-        }
+        Self { parts: (0..PARTS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
     }
 }
 
@@ -129,9 +126,7 @@ impl SourceLimits {
     /// The pace: how long after one connection the next may come.
     fn apart(&self) -> Duration {
         let second = Duration::from_secs(1);
-        second
-            .checked_div(self.connections_per_second)
-            .unwrap_or_default()
+        second.checked_div(self.connections_per_second).unwrap_or_default()
     }
 }
 
@@ -169,11 +164,7 @@ impl Sources {
         let source = source_of(client, self.limits.ipv6_prefix_bits);
         let mut part = self.table.part(source);
         part.take(source, &self.limits, now)?;
-        Ok(Some(SourcePlace {
-            sources: Rc::clone(self),
-            source,
-            is_handshaking: true,
-        }))
+        Ok(Some(SourcePlace { sources: Rc::clone(self), source, is_handshaking: true }))
     }
 }
 
@@ -248,9 +239,7 @@ struct PerWorker {
 impl PerWorker {
     fn free(&self) -> u32 {
         let owed = self.owed.load(Ordering::Relaxed);
-        self.displaceable
-            .load(Ordering::Relaxed)
-            .saturating_sub(owed)
+        self.displaceable.load(Ordering::Relaxed).saturating_sub(owed)
     }
 }
 
@@ -283,9 +272,7 @@ impl Allowance {
     /// Says how many of a worker's places are of connections that have relayed nothing.
     pub(crate) fn publish(&self, worker: usize, displaceable: u32) {
         let of_worker = &self.0.workers[worker];
-        of_worker
-            .displaceable
-            .store(displaceable, Ordering::Relaxed);
+        of_worker.displaceable.store(displaceable, Ordering::Relaxed);
     }
 
     /// The worker that gives up a place for a newcomer on `worker`: that one itself unless another
@@ -298,11 +285,7 @@ impl Allowance {
         }
         let own = self.0.workers[worker].free();
         let (richest, count) = free().enumerate().max_by_key(|(_, count)| *count)?;
-        Some(if own >= count.div_ceil(2) {
-            worker
-        } else {
-            richest
-        })
+        Some(if own >= count.div_ceil(2) { worker } else { richest })
     }
 
     /// Takes one in the place of another that is given up: the limit may have been exceeded for a
@@ -320,8 +303,7 @@ impl Allowance {
     pub(crate) fn settle(&self, worker: usize) -> bool {
         let owed = &self.0.workers[worker].owed;
         let less = |owed: u32| owed.checked_sub(1);
-        owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
-            .is_ok()
+        owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 }
 
@@ -385,10 +367,7 @@ mod tests {
         let set = |networks: &[&str]| networks.iter().map(|one| one.parse().unwrap()).collect();
         let (sources, now) = (sources(SourceLimits::OFF), Instant::now());
         let is_in = |allow: &[&str], deny: &[&str], client: Option<&str>| {
-            let rules = SourceRules {
-                allow: set(allow),
-                deny: set(deny),
-            };
+            let rules = SourceRules { allow: set(allow), deny: set(deny) };
             let client = client.map(|client| client.parse().unwrap());
             sources.admit(&rules, client, now).is_ok()
         };
@@ -403,11 +382,7 @@ mod tests {
             (&["192.0.2.0/24", "unix"], &[], None, true),
             (&["192.0.2.0/24"], &["192.0.2.1"], Some("192.0.2.1"), false),
         ] {
-            assert_eq!(
-                is_in(allow, deny, client),
-                expected,
-                "{allow:?} {deny:?} {client:?}"
-            );
+            assert_eq!(is_in(allow, deny, client), expected, "{allow:?} {deny:?} {client:?}");
         }
     }
 
@@ -442,10 +417,7 @@ mod tests {
     /// Five at once, and one more for each fifth of a second.
     #[test]
     fn a_source_that_comes_too_often_is_refused_until_its_time() {
-        let limits = SourceLimits {
-            connections_per_second: 5,
-            ..SourceLimits::OFF
-        };
+        let limits = SourceLimits { connections_per_second: 5, ..SourceLimits::OFF };
         let (sources, start) = (sources(limits), Instant::now());
         let at = |ms: u64| start + Duration::from_millis(ms);
         let admitted = |now| admit(&sources, "192.0.2.1", now).is_ok();
@@ -480,10 +452,7 @@ mod tests {
     fn the_limits_of_another_plan_hold_for_what_was_counted_before() {
         let (sources, now) = (sources(LIMITS), Instant::now());
         let _held = admit(&sources, "192.0.2.1", now).unwrap();
-        let stricter = SourceLimits {
-            connections: 1,
-            ..LIMITS
-        };
+        let stricter = SourceLimits { connections: 1, ..LIMITS };
         let later = Rc::new(sources.with_limits(stricter));
         let refused = admit(&later, "192.0.2.1", now).unwrap_err();
         assert_eq!(refused, Reason::SourceConnectionLimit);
@@ -491,10 +460,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_sources_leaves_nothing_behind() {
-        let limits = SourceLimits {
-            connections_per_second: 1,
-            ..LIMITS
-        };
+        let limits = SourceLimits { connections_per_second: 1, ..LIMITS };
         let (sources, start) = (sources(limits), Instant::now());
         for number in 0..200_000_u32 {
             let now = start + Duration::from_millis(number.into());

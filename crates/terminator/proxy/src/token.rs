@@ -58,10 +58,7 @@ impl ConnectionId {
     }
 
     pub(crate) fn of(bits: u64) -> Self {
-        Self {
-            place: bits as u32,
-            generation: (bits >> 32) as u32 & GENERATION_MASK,
-        }
+        Self { place: bits as u32, generation: (bits >> 32) as u32 & GENERATION_MASK }
     }
 }
 
@@ -71,10 +68,7 @@ mod tests {
 
     #[test]
     fn tokens_name_what_they_were_made_of() {
-        let id = ConnectionId {
-            place: 7,
-            generation: GENERATION_MASK,
-        };
+        let id = ConnectionId { place: 7, generation: GENERATION_MASK };
         let all = [
             EventSource::Front(id),
             EventSource::Back(id),

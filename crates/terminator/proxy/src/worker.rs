@@ -120,15 +120,8 @@ impl Worker {
             schedule: Schedule::new(now),
             paces: <[BulkPace; 2]>::default(),
             lingering: Lingering::default(),
-            limits: Limits {
-                connections: 0,
-                handshakes: 0,
-                per_source: SourceLimits::OFF,
-            },
-            sources: Rc::new(Sources::new(
-                Arc::clone(&allowances.sources),
-                SourceLimits::OFF,
-            )),
+            limits: Limits { connections: 0, handshakes: 0, per_source: SourceLimits::OFF },
+            sources: Rc::new(Sources::new(Arc::clone(&allowances.sources), SourceLimits::OFF)),
             allowances,
             displaceable: RefCell::default(),
             reserve: Some(reserve),
@@ -181,10 +174,7 @@ impl Worker {
             self.drain_deadline,
             self.pool.has_excess().then(|| self.shed + SHED_INTERVAL),
         ];
-        let until = due
-            .into_iter()
-            .flatten()
-            .map(|due| due.saturating_duration_since(now));
+        let until = due.into_iter().flatten().map(|due| due.saturating_duration_since(now));
         until.chain(self.timers.next(now)).min()
     }
 
@@ -223,10 +213,8 @@ impl Worker {
             self.shed = self.now;
             self.pool.shed();
         }
-        self.counters
-            .set(WorkerGauge::BuffersInUse, self.pool.in_use() as u64);
-        self.counters
-            .set(WorkerGauge::BuffersPooled, self.pool.spare() as u64);
+        self.counters.set(WorkerGauge::BuffersInUse, self.pool.in_use() as u64);
+        self.counters.set(WorkerGauge::BuffersPooled, self.pool.spare() as u64);
     }
 
     /// Notes an event. A connection that has failed costs little and is served at once.
@@ -320,10 +308,7 @@ impl Worker {
                 source.end_handshake();
             }
             self.allowances.handshakes.give();
-            connection
-                .service
-                .counters
-                .lower(ServiceGauge::HandshakesInProgress);
+            connection.service.counters.lower(ServiceGauge::HandshakesInProgress);
             count_handshake(connection);
         }
         if connection.is_to_be_routed {
@@ -351,10 +336,7 @@ impl Worker {
             return;
         };
         let plan = &connection.service.plan;
-        let is_ample = self
-            .allowances
-            .connections
-            .is_ample(self.limits.connections)
+        let is_ample = self.allowances.connections.is_ample(self.limits.connections)
             && plan.open().is_ample(plan.connections_max());
         if is_ample && connection.may_linger() && self.driver.unwatch(&mut connection.front) {
             connection.lingers_since = Some(self.now);
@@ -471,17 +453,12 @@ impl Worker {
             service.counters.count(ServiceCounter::ConnectionsAccepted);
         }
         let accepted = connection.flow.facts().accepted;
-        let ended = connection
-            .lingers_since
-            .filter(|_| !connection.front.is_watched());
-        let open_for = ended
-            .unwrap_or(self.now)
-            .saturating_duration_since(accepted);
+        let ended = connection.lingers_since.filter(|_| !connection.front.is_watched());
+        let open_for = ended.unwrap_or(self.now).saturating_duration_since(accepted);
         service.counters.observe(Histogram::Connection, open_for);
-        service.counters.add(
-            ServiceCounter::KeyUpdates,
-            connection.flow.facts().key_updates.into(),
-        );
+        service
+            .counters
+            .add(ServiceCounter::KeyUpdates, connection.flow.facts().key_updates.into());
         if let Some(ending) = connection.flow.ending() {
             service.counters.ended(ending.reason);
             self.cut += u64::from(ending.reason == Reason::Drained);

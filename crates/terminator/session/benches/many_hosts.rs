@@ -41,11 +41,7 @@ const ROUNDS: usize = 20;
 fn main() {
     let given = std::env::args().skip(1);
     let hosts: Vec<usize> = given.filter_map(|word| word.parse().ok()).collect();
-    let hosts = if hosts.is_empty() {
-        vec![2, 4, 16, 100, 1000]
-    } else {
-        hosts
-    };
+    let hosts = if hosts.is_empty() { vec![2, 4, 16, 100, 1000] } else { hosts };
     println!("| {} |", HEADINGS.join(" | "));
     println!("|{}", "---|".repeat(HEADINGS.len()));
     for hosts in hosts {
@@ -132,9 +128,7 @@ fn moves(network: &mut Network) -> (f64, f64) {
     network.weather.lost = 10;
     let answered = |network: &Network| {
         let counters = network.hosts.iter().map(|host| host.0.counters());
-        counters
-            .map(|one| one.updates(ClusterUpdate::Answered))
-            .sum::<u64>()
+        counters.map(|one| one.updates(ClusterUpdate::Answered)).sum::<u64>()
     };
     let before = answered(network);
     let (mut missed, mut found) = (0, 0);
@@ -177,10 +171,7 @@ fn sign(network: &mut Network, host: usize) -> Vec<u8> {
     let moment = network.moment(host);
     let (mesh, cache) = &mut network.hosts[host];
     mesh.tick(moment, cache);
-    std::iter::from_fn(|| mesh.poll_transmit())
-        .last()
-        .unwrap()
-        .1
+    std::iter::from_fn(|| mesh.poll_transmit()).last().unwrap().1
 }
 
 /// A tenth of the hosts starts at once: datagrams that came in until they had all sessions, at

@@ -135,10 +135,7 @@ impl Blocks {
         let (mark, next) = (state & 0xffff, BlockSlot::from_number((state >> 32) as u32));
         match mark {
             NEVER => BlockState::Never,
-            FIRST => BlockState::First {
-                length: (state >> 16) as u16,
-                next,
-            },
+            FIRST => BlockState::First { length: (state >> 16) as u16, next },
             FURTHER => BlockState::Further { next },
             _ => BlockState::Free,
         }
@@ -158,12 +155,8 @@ impl Blocks {
     /// Writes an entry to these blocks, as many as its length takes.
     pub(crate) fn write(&self, slots: &[BlockSlot], header: &EntryHeader, value: &[u8]) {
         assert!(slots.len() == blocks_of(value.len()) && value.len() == usize::from(header.length));
-        slots
-            .iter()
-            .for_each(|slot| self.mark(*slot, FREE, 0, None));
-        let (&first, further) = slots
-            .split_first()
-            .expect("a value takes one block at least");
+        slots.iter().for_each(|slot| self.mark(*slot, FREE, 0, None));
+        let (&first, further) = slots.split_first().expect("a value takes one block at least");
         let (head, mut rest) = value.split_at(value.len().min(FIRST_WORDS.len() * WORD_BYTES));
         let nexts = || further.iter().skip(1).map(|slot| Some(*slot)).chain([None]);
         for (&slot, next) in further.iter().zip(nexts()) {
@@ -234,10 +227,7 @@ fn read_sealed(words: &[AtomicU64]) -> Sealed {
     }
     let (tag, rest) = bytes.split_first_chunk().expect("32 bytes have 16");
     let (nonce, _) = rest.split_first_chunk().expect("16 bytes have 12");
-    Sealed {
-        tag: *tag,
-        nonce: *nonce,
-    }
+    Sealed { tag: *tag, nonce: *nonce }
 }
 
 /// Writes bytes and, behind them, zeros to the end of the last word.
@@ -329,9 +319,7 @@ fn claim(blocks: &Blocks, one: &mut Survivor, is_claimed: &mut [bool]) -> bool {
     }
     let is_whole = one.further.len() == wanted;
     if is_whole {
-        one.further
-            .iter()
-            .for_each(|slot| is_claimed[slot.index()] = true);
+        one.further.iter().for_each(|slot| is_claimed[slot.index()] = true);
     }
     is_whole
 }

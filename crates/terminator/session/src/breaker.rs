@@ -37,12 +37,7 @@ enum BreakerState {
 impl Breaker {
     /// A closed one, which so many failures in a row open.
     pub fn new(failures_max: u32) -> Self {
-        Self {
-            state: BreakerState::Closed,
-            failures: 0,
-            failures_max,
-            last: None,
-        }
+        Self { state: BreakerState::Closed, failures: 0, failures_max, last: None }
     }
 
     pub fn is_closed(&self) -> bool {
@@ -94,9 +89,8 @@ impl Breaker {
     /// Notes that nothing can go through. Returns whether that is news.
     pub fn open(&mut self, now: Instant) -> bool {
         let was_closed = self.is_closed();
-        let recent = self
-            .last
-            .filter(|(pause, at)| now.saturating_duration_since(*at) < *pause + SOUND);
+        let recent =
+            self.last.filter(|(pause, at)| now.saturating_duration_since(*at) < *pause + SOUND);
         let pause = recent.map_or(PAUSE_MIN, |(pause, _)| (pause * 2).min(PAUSE_MAX));
         self.last = Some((pause, now));
         self.state = BreakerState::Open { until: now + pause };

@@ -26,12 +26,7 @@ struct Links {
 impl BlockRow {
     /// A row in no list.
     pub(crate) fn new(hash: u64, put_at_ms: u64) -> Self {
-        Self {
-            hash,
-            put_at_ms,
-            further: None,
-            links: [Links::default(); 2],
-        }
+        Self { hash, put_at_ms, further: None, links: [Links::default(); 2] }
     }
 }
 
@@ -83,12 +78,7 @@ pub(crate) struct EntryList {
 
 impl EntryList {
     pub(crate) fn new(thread: ListLinks) -> Self {
-        Self {
-            thread,
-            first: None,
-            last: None,
-            len: 0,
-        }
+        Self { thread, first: None, last: None, len: 0 }
     }
 
     pub(crate) fn first(&self) -> Option<BlockSlot> {

@@ -17,9 +17,7 @@ impl Key {
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut key = Self {
             bytes: [0; KEY_BYTES_MAX],
-            length: u8::try_from(bytes.len())
-                .ok()
-                .filter(|length| *length > 0)?,
+            length: u8::try_from(bytes.len()).ok().filter(|length| *length > 0)?,
         };
         key.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(key)
@@ -27,9 +25,7 @@ impl Key {
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        self.bytes
-            .get(..usize::from(self.length))
-            .unwrap_or_default()
+        self.bytes.get(..usize::from(self.length)).unwrap_or_default()
     }
 }
 

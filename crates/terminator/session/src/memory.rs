@@ -36,9 +36,7 @@ impl Options {
     pub(crate) fn blocks(&self) -> usize {
         let useful = self.entries_max.saturating_mul(VALUE_BLOCKS_MAX);
         // A place in the index has 32 bits.
-        (self.bytes_max / BLOCK_COST_BYTES)
-            .min(useful)
-            .min(u32::MAX as usize - 1)
+        (self.bytes_max / BLOCK_COST_BYTES).min(useful).min(u32::MAX as usize - 1)
     }
 }
 
@@ -65,23 +63,13 @@ impl Memory {
         hash_key: [u8; 16],
         zero: Instant,
     ) -> Self {
-        Self {
-            words,
-            seal,
-            hash_key,
-            zero,
-            machine: MachineWords::default(),
-            is_in_use: false,
-        }
+        Self { words, seal, hash_key, zero, machine: MachineWords::default(), is_in_use: false }
     }
 
     /// The same while another store lives in it, which will let go of it.
     #[must_use]
     pub fn in_use(self) -> Self {
-        Self {
-            is_in_use: true,
-            ..self
-        }
+        Self { is_in_use: true, ..self }
     }
 
     /// The same, where the machine can do this.
@@ -113,8 +101,6 @@ impl Memory {
 impl Debug for Memory {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let words = (*self.words).as_ref().len();
-        f.debug_struct("Memory")
-            .field("words", &words)
-            .finish_non_exhaustive()
+        f.debug_struct("Memory").field("words", &words).finish_non_exhaustive()
     }
 }

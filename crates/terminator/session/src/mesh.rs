@@ -146,8 +146,7 @@ impl Mesh {
         self.receiving.set_rate(options.receive_rate);
         self.sending.set_rate(options.send_rate);
         self.fetching.set_rate(options.fetch_rate);
-        self.senders
-            .relist(|address| options.listed(address).is_some());
+        self.senders.relist(|address| options.listed(address).is_some());
         self.replays.end_without(options.resync_rate);
         (self.options, self.cipher) = (options, cipher);
     }
@@ -158,10 +157,7 @@ impl Mesh {
 
     pub fn peers(&self) -> impl Iterator<Item = PeerFacts> {
         let to_all = self.sequences[Stream::All as usize];
-        self.senders.facts().map(move |peer| PeerFacts {
-            sent: peer.sent + to_all,
-            ..peer
-        })
+        self.senders.facts().map(move |peer| PeerFacts { sent: peer.sent + to_all, ..peer })
     }
 
     /// How far it is with the sessions that it has missed.
@@ -240,12 +236,7 @@ impl Mesh {
 
     pub fn deadline(&self) -> Instant {
         let replay = (!self.replays.is_empty()).then_some(self.replay_at);
-        let dues = [
-            self.flush_at,
-            self.fetches.due(),
-            replay,
-            Some(self.ping_at),
-        ];
+        let dues = [self.flush_at, self.fetches.due(), replay, Some(self.ping_at)];
         let dues = dues.into_iter().flatten();
         dues.fold(self.heartbeat_at, Instant::min)
     }
@@ -284,9 +275,8 @@ impl Mesh {
         if header.sender == self.sender {
             return Err(ClusterRejection::Reflected);
         }
-        let (bytes, sealed) = datagram
-            .split_first_chunk_mut::<HEADER_BYTES>()
-            .ok_or(ClusterRejection::Malformed)?;
+        let (bytes, sealed) =
+            datagram.split_first_chunk_mut::<HEADER_BYTES>().ok_or(ClusterRejection::Malformed)?;
         let body = self.cipher.open(&header, bytes, sealed)?;
         self.accepted_since_ms = moment.not_ahead(self.accepted_since_ms, self.started);
         let is_in_time = moment.unix_ms.abs_diff(header.time_ms) <= self.options.window_ms();
@@ -345,11 +335,7 @@ impl Mesh {
         sessions: &dyn LocalSessions,
     ) {
         match message {
-            Message::Session {
-                key,
-                lifetime_s,
-                value,
-            } => {
+            Message::Session { key, lifetime_s, value } => {
                 let lifetime = Duration::from_secs(lifetime_s.into());
                 if let Some(key) = Key::new(key) {
                     self.store(key, value, lifetime, moment, sessions);
@@ -593,8 +579,6 @@ impl Mesh {
 
 impl Debug for Mesh {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mesh")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
+        f.debug_struct("Mesh").field("options", &self.options).finish_non_exhaustive()
     }
 }

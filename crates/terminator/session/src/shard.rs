@@ -104,12 +104,7 @@ impl Shard {
         while self.len() == self.entries_max || self.room() < wanted {
             self.evict();
         }
-        let header = EntryHeader {
-            hash,
-            put_at_ms: now_ms,
-            length: value.len() as u16,
-            sealed,
-        };
+        let header = EntryHeader { hash, put_at_ms: now_ms, length: value.len() as u16, sealed };
         self.write(&header, value);
         true
     }
@@ -319,9 +314,7 @@ impl Shard {
     fn evict(&mut self) {
         let is_flooded = self.trial.len() * TRIAL_SHARE >= self.len();
         let on_trial = self.trial.first().filter(|_| is_flooded);
-        let least = on_trial
-            .or_else(|| self.least_proven())
-            .or_else(|| self.trial.first());
+        let least = on_trial.or_else(|| self.least_proven()).or_else(|| self.trial.first());
         if let Some(slot) = least {
             self.remove(slot);
             self.counts.evictions += 1;
@@ -361,8 +354,7 @@ impl Shard {
             self.free_len -= 1;
             return slot;
         }
-        self.push_row()
-            .expect("there is room for all of the entry's blocks")
+        self.push_row().expect("there is room for all of the entry's blocks")
     }
 
     fn push_row(&mut self) -> Option<BlockSlot> {
@@ -424,11 +416,8 @@ impl Shard {
     }
 
     fn recover(&mut self, now_ms: u64, is_ours: impl Fn(u64) -> bool) {
-        let wanted = SurvivorLimits {
-            now_ms,
-            lifetime_ms: self.lifetime_ms,
-            entries_max: self.entries_max,
-        };
+        let wanted =
+            SurvivorLimits { now_ms, lifetime_ms: self.lifetime_ms, entries_max: self.entries_max };
         let (used, found) = survivors(&self.blocks, wanted, is_ours);
         let mut is_taken = vec![false; used];
         (0..used).for_each(|_| {
@@ -437,12 +426,8 @@ impl Shard {
         for survivor in found {
             self.adopt(survivor, &mut is_taken);
         }
-        let rest = is_taken
-            .iter()
-            .enumerate()
-            .filter(|(_, is_taken)| !**is_taken);
-        rest.filter_map(|(index, _)| BlockSlot::new(index))
-            .for_each(|slot| self.give_back(slot));
+        let rest = is_taken.iter().enumerate().filter(|(_, is_taken)| !**is_taken);
+        rest.filter_map(|(index, _)| BlockSlot::new(index)).for_each(|slot| self.give_back(slot));
     }
 
     fn adopt(&mut self, survivor: Survivor, is_taken: &mut [bool]) {
@@ -514,10 +499,8 @@ mod tests {
         let range = 0..blocks * BLOCK_WORDS;
         let blocks = Blocks::new(MemoryWords::new(Arc::clone(words) as _, range, machine));
         let count = EntryTable::words_for(entries_max.min(blocks.len()));
-        let table = EntryTable::new(
-            MemoryWords::new((machine.words)(count), 0..count, machine),
-            MIXER,
-        );
+        let table =
+            EntryTable::new(MemoryWords::new((machine.words)(count), 0..count, machine), MIXER);
         let lifetime = Duration::from_millis(LIFETIME_MS);
         Shard::new(entries_max, lifetime, blocks, table, now, |_| true)
     }
@@ -529,10 +512,7 @@ mod tests {
 
     /// The shard takes a seal as it is.
     fn sealed(number: u8) -> Sealed {
-        Sealed {
-            nonce: [number; 12],
-            tag: [number; 16],
-        }
+        Sealed { nonce: [number; 12], tag: [number; 16] }
     }
 
     fn take(shard: &mut Shard, key: u64, now: u64) -> Option<Vec<u8>> {
@@ -614,12 +594,7 @@ mod tests {
             while self.len() == self.entries_max || self.blocks_used() + wanted > self.blocks {
                 self.evict();
             }
-            self.trial.push(Held {
-                key,
-                value,
-                put_at_ms: now,
-                is_used: false,
-            });
+            self.trial.push(Held { key, value, put_at_ms: now, is_used: false });
             true
         }
 
@@ -812,10 +787,7 @@ mod tests {
         shard.drop_damaged(&new);
         assert!(shard.get(1, 1000).is_none());
         let counts = shard.counters();
-        assert_eq!(
-            (counts.hits, counts.misses_damaged, counts.misses_unknown),
-            (0, 2, 1)
-        );
+        assert_eq!((counts.hits, counts.misses_damaged, counts.misses_unknown), (0, 2, 1));
     }
 
     #[test]

@@ -76,12 +76,7 @@ impl MemoryStore {
         let mixer = RandomState::new().hash_one(since_ms(memory.zero, now));
         let grounds = grounds(options, &memory, count, mixer);
         let nothing = grounds.iter().map(|_| Mutex::new(Shard::nothing(&memory)));
-        let store = Self {
-            shards: nothing.collect(),
-            options,
-            grounds,
-            memory,
-        };
+        let store = Self { shards: nothing.collect(), options, grounds, memory };
         if !store.memory.is_in_use {
             store.take_over(now);
         }
@@ -106,8 +101,7 @@ impl MemoryStore {
     /// Leaves its memory as it is to another store: when this returns, it holds nothing, takes
     /// nothing, and writes there no more.
     pub fn let_go(&self) {
-        self.each_shard()
-            .for_each(|mut shard| *shard = Shard::nothing(&self.memory));
+        self.each_shard().for_each(|mut shard| *shard = Shard::nothing(&self.memory));
     }
 
     /// Stores a value, in the place of an earlier one of that key. `false` if the key is longer
@@ -148,9 +142,7 @@ impl MemoryStore {
     /// other work to do meanwhile, waits for less: [`Self::prefetch`] comes between.
     pub fn expect(&self, key: &[u8]) -> ExpectedEntry {
         let hash = self.hash(key);
-        self.grounds[shard_index(hash, self.grounds.len())]
-            .table
-            .fetch(hash);
+        self.grounds[shard_index(hash, self.grounds.len())].table.fetch(hash);
         ExpectedEntry(hash)
     }
 
@@ -389,11 +381,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn options(entries_max: usize) -> Options {
-        Options {
-            entries_max,
-            bytes_max: 1 << 30,
-            lifetime: HOUR,
-        }
+        Options { entries_max, bytes_max: 1 << 30, lifetime: HOUR }
     }
 
     /// For one store, or for two, one after the other.
@@ -407,10 +395,7 @@ mod tests {
     }
 
     fn store(entries_max: usize) -> MemoryStore {
-        let few = Options {
-            bytes_max: entries_max * 2 * BLOCK_COST_BYTES,
-            ..options(entries_max)
-        };
+        let few = Options { bytes_max: entries_max * 2 * BLOCK_COST_BYTES, ..options(entries_max) };
         with(few, Instant::now())
     }
 
@@ -442,9 +427,7 @@ mod tests {
     fn walked(store: &MemoryStore, age_max: Duration, now: Instant) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut place = 0;
         let steps = std::iter::from_fn(|| store.walk(&mut place, age_max, now));
-        let found = steps
-            .flatten()
-            .map(|one| (one.key.to_vec(), one.value.to_vec()));
+        let found = steps.flatten().map(|one| (one.key.to_vec(), one.value.to_vec()));
         let mut found: Vec<_> = found.collect();
         found.sort();
         found
@@ -494,10 +477,7 @@ mod tests {
     #[test]
     fn a_full_store_stays_at_its_limits() {
         let now = Instant::now();
-        let limits = Options {
-            bytes_max: 100_000,
-            ..options(1000)
-        };
+        let limits = Options { bytes_max: 100_000, ..options(1000) };
         let store = with(limits, now);
         for number in 0..10_000u32 {
             assert!(store.put(&number.to_be_bytes(), vec![1; 180], now));
@@ -570,10 +550,7 @@ mod tests {
         let work = |thread: u8| {
             barrier.wait();
             for key in &shared {
-                takes.fetch_add(
-                    usize::from(store.take(key, now).is_some()),
-                    Ordering::Relaxed,
-                );
+                takes.fetch_add(usize::from(store.take(key, now).is_some()), Ordering::Relaxed);
             }
             for number in 0..KEYS {
                 let key = (number % 700).to_be_bytes();
@@ -599,10 +576,7 @@ mod tests {
 
     /// Sixty entries in as few blocks as the tests below take.
     fn small() -> Options {
-        Options {
-            bytes_max: 150 * BLOCK_COST_BYTES,
-            ..options(60)
-        }
+        Options { bytes_max: 150 * BLOCK_COST_BYTES, ..options(60) }
     }
 
     fn words(memory: &Memory) -> &[AtomicU64] {
@@ -633,10 +607,7 @@ mod tests {
         assert_eq!(second.counters().misses_damaged, 0);
         // Some shards were full: what they dropped is not there.
         let recovered = second.counters().recovered;
-        assert!(
-            recovered > held - 520 && recovered <= 499,
-            "{recovered} of {held}"
-        );
+        assert!(recovered > held - 520 && recovered <= 499, "{recovered} of {held}");
     }
 
     #[test]
@@ -664,16 +635,12 @@ mod tests {
         for number in 0..40u8 {
             assert!(store.put(&[number], vec![number; usize::from(number) * 20], now));
         }
-        let used = words(&memory)
-            .iter()
-            .rposition(|word| word.load(Ordering::Relaxed) != 0);
+        let used = words(&memory).iter().rposition(|word| word.load(Ordering::Relaxed) != 0);
         drop(store);
         for index in 0..=used.expect("there are entries") {
             let word = &words(&memory)[index];
-            let before: Vec<_> = words(&memory)
-                .iter()
-                .map(|one| one.load(Ordering::Relaxed))
-                .collect();
+            let before: Vec<_> =
+                words(&memory).iter().map(|one| one.load(Ordering::Relaxed)).collect();
             word.fetch_xor(1 << (index % 64), Ordering::Relaxed);
             let store = MemoryStore::new(limits, memory.clone(), now);
             let found = (0..40u8).filter(|number| {
@@ -699,14 +666,9 @@ mod tests {
         assert!(store.put(b"key", secret.clone(), now));
         let bytes = |memory: &Memory| -> Vec<u8> {
             let all = words(memory).iter();
-            all.flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
-                .collect()
+            all.flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect()
         };
-        assert!(
-            !bytes(&memory)
-                .windows(8)
-                .any(|window| window == b"masterky")
-        );
+        assert!(!bytes(&memory).windows(8).any(|window| window == b"masterky"));
         assert_eq!(store.take(b"key", now), Some(secret));
         let left = bytes(&memory).iter().filter(|byte| **byte != 0).count();
         // Two bytes of a mark in each of three blocks.
@@ -730,10 +692,7 @@ mod tests {
             for number in newcomers.by_ref().take(ENTRIES as usize) {
                 assert!(store.put(&number.to_be_bytes(), vec![2; 110], now));
             }
-            assert_eq!(
-                (0..REGULARS).filter(|number| visit(*number)).count(),
-                REGULARS as usize
-            );
+            assert_eq!((0..REGULARS).filter(|number| visit(*number)).count(), REGULARS as usize);
         }
         // A new client's session lives through as many other new ones as half of what is left to
         // them: two in five entries, less what the shards' shares differ.
@@ -767,10 +726,7 @@ mod tests {
         assert_eq!(store.len(), 1);
         let taken = store.take_if(b"k", now, |value| value == [7; 300]);
         assert_eq!(taken, Some(vec![7; 300]));
-        assert_eq!(
-            store.take_if(b"k", now, |_| panic!("nothing is there")),
-            None
-        );
+        assert_eq!(store.take_if(b"k", now, |_| panic!("nothing is there")), None);
         let counters = store.counters();
         assert_eq!((counters.hits, counters.misses_unknown), (2, 1));
     }
@@ -825,10 +781,7 @@ mod tests {
             assert!(store.get(&number.to_be_bytes(), now).is_some());
             // What the look-up itself asks for, too late for much.
             assert_eq!(entry, FETCHED.take());
-            assert!(
-                entry.len() == 1 && blocks.contains(&entry[0].0),
-                "{entry:?}"
-            );
+            assert!(entry.len() == 1 && blocks.contains(&entry[0].0), "{entry:?}");
         }
         store.prefetch(store.expect(b"unknown"));
         assert!(FETCHED.take().iter().all(|one| !blocks.contains(&one.0)));

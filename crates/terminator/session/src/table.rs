@@ -54,11 +54,7 @@ impl EntryTable {
 
     /// An empty table in [`Self::words_for`] words that are zero.
     pub(crate) fn new(words: MemoryWords, mixer: u64) -> Self {
-        Self {
-            lines: words.len() / LINE_WORDS,
-            words,
-            mixer: mixer | 1,
-        }
+        Self { lines: words.len() / LINE_WORDS, words, mixer: mixer | 1 }
     }
 
     pub(crate) fn clear(&self) {
@@ -144,9 +140,7 @@ impl EntryTable {
     #[cfg(test)]
     pub(crate) fn lines_before(&self, hash: u64, place: TablePlace) -> usize {
         let its_line = place.0 / LINE_WORDS;
-        self.lines_from(hash)
-            .take_while(|line| *line != its_line)
-            .count()
+        self.lines_from(hash).take_while(|line| *line != its_line).count()
     }
 
     /// All lines, from the one in which this hash belongs.
@@ -208,9 +202,7 @@ mod tests {
         let mut held = HashMap::new();
         let mut chance = 1u64;
         for _ in 0..20_000 {
-            chance = chance
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let index = (chance >> 33) as usize % ENTRIES;
             let found = table.find(hash(index), |one| one == slot(index));
             assert_eq!(found.is_some(), held.contains_key(&index));
@@ -253,11 +245,8 @@ mod tests {
 
     #[test]
     fn a_table_without_lines_holds_nothing() {
-        let words = MemoryWords::new(
-            (MachineWords::default().words)(0),
-            0..0,
-            MachineWords::default(),
-        );
+        let words =
+            MemoryWords::new((MachineWords::default().words)(0), 0..0, MachineWords::default());
         let table = EntryTable::new(words, 1);
         assert_eq!(table.find(7, |_| true), None);
         table.fetch(7);

@@ -86,8 +86,7 @@ impl Tiers {
         let mut state = self.lock();
         if !self.is_open() || state.waiting.len() >= WAITING_MAX {
             drop(state);
-            self.overflows
-                .fetch_add(u64::from(self.is_open()), Ordering::Relaxed);
+            self.overflows.fetch_add(u64::from(self.is_open()), Ordering::Relaxed);
             return request.give_up();
         }
         state.waiting.push_back(request);
@@ -132,9 +131,7 @@ impl Request {
 
 impl Debug for Tiers {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tiers")
-            .field("is_open", &self.is_open())
-            .finish_non_exhaustive()
+        f.debug_struct("Tiers").field("is_open", &self.is_open()).finish_non_exhaustive()
     }
 }
 
@@ -155,11 +152,7 @@ mod tests {
             assert_eq!(tier, SessionTier::Nowhere);
             answers.fetch_add(1, Ordering::Relaxed);
         };
-        Request::Fetch {
-            key: key(),
-            once: false,
-            answer: Box::new(answer),
-        }
+        Request::Fetch { key: key(), once: false, answer: Box::new(answer) }
     }
 
     #[test]

@@ -23,10 +23,7 @@ impl Default for MachineWords {
             let words = std::iter::repeat_with(|| AtomicU64::new(0));
             Arc::new(words.take(count).collect::<Vec<_>>()) as _
         };
-        Self {
-            words: zeros,
-            fetch: |_| {},
-        }
+        Self { words: zeros, fetch: |_| {} }
     }
 }
 
@@ -45,11 +42,7 @@ impl MemoryWords {
         machine: MachineWords,
     ) -> Self {
         let end = range.end.min((*all).as_ref().len());
-        Self {
-            all,
-            range: range.start.min(end)..end,
-            fetch: machine.fetch,
-        }
+        Self { all, range: range.start.min(end)..end, fetch: machine.fetch }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -70,8 +63,6 @@ impl MemoryWords {
 
 impl Debug for MemoryWords {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryWords")
-            .field("range", &self.range)
-            .finish_non_exhaustive()
+        f.debug_struct("MemoryWords").field("range", &self.range).finish_non_exhaustive()
     }
 }

@@ -289,11 +289,7 @@ impl Conversation {
         }
         self.stage = ConversationStage::Content(Box::new(Content {
             left,
-            interim: if request.expects_continue {
-                CONTINUE
-            } else {
-                &[]
-            },
+            interim: if request.expects_continue { CONTINUE } else { &[] },
             request,
         }));
     }

@@ -53,11 +53,7 @@ pub(crate) fn preferred(accept_encoding: &[u8]) -> [Option<Coding>; Coding::ALL.
     let least = weights.identity.unwrap_or(others).max(1);
     let brotli_if = (brotli >= least).then_some(Coding::Brotli);
     let gzip_if = (gzip >= least).then_some(Coding::Gzip);
-    if gzip > brotli {
-        [gzip_if, brotli_if]
-    } else {
-        [brotli_if, gzip_if]
-    }
+    if gzip > brotli { [gzip_if, brotli_if] } else { [brotli_if, gzip_if] }
 }
 
 impl Weights {
@@ -99,9 +95,7 @@ fn weight(text: &[u8]) -> Option<u16> {
         return None;
     }
     let places = decimals.iter().zip([100, 10, 1]);
-    let fraction: u16 = places
-        .map(|(digit, place)| u16::from(digit - b'0') * place)
-        .sum();
+    let fraction: u16 = places.map(|(digit, place)| u16::from(digit - b'0') * place).sum();
     let weight = u16::from(whole - b'0') * 1000 + fraction;
     (weight <= 1000).then_some(weight)
 }

@@ -58,9 +58,7 @@ impl Media {
         if let Some((_, media)) = OURS.iter().find(is_ours) {
             return Self(media);
         }
-        mime_guess::from_ext(extension)
-            .first_raw()
-            .map_or(UNKNOWN, Self)
+        mime_guess::from_ext(extension).first_raw().map_or(UNKNOWN, Self)
     }
 
     /// Whether compressed files beside it are worth looking for.

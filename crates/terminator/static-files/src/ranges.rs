@@ -67,35 +67,22 @@ fn satisfiable(field: &[u8], bytes: u64) -> Option<Vec<Part>> {
 }
 
 /// One range: `Some(None)` if it has no byte in the file, nothing if it is malformed.
-#[expect(
-    clippy::option_option,
-    reason = "malformed and not satisfiable are two things"
-)]
+#[expect(clippy::option_option, reason = "malformed and not satisfiable are two things")]
 fn part(range: &[u8], bytes: u64) -> Option<Option<Part>> {
     let dash = range.iter().position(|byte| *byte == b'-')?;
     let (first, last) = (&range[..dash], &range[dash + 1..]);
     let end = bytes.checked_sub(1);
     if first.is_empty() {
         let suffix = decimal(last)?;
-        let part = |end| Part {
-            first: bytes.saturating_sub(suffix),
-            last: end,
-        };
+        let part = |end| Part { first: bytes.saturating_sub(suffix), last: end };
         return Some(end.filter(|_| suffix > 0).map(part));
     }
     let first = decimal(first)?;
-    let last = if last.is_empty() {
-        u64::MAX
-    } else {
-        decimal(last)?
-    };
+    let last = if last.is_empty() { u64::MAX } else { decimal(last)? };
     if last < first {
         return None;
     }
-    let part = |end: u64| Part {
-        first,
-        last: last.min(end),
-    };
+    let part = |end: u64| Part { first, last: last.min(end) };
     Some(end.filter(|end| first <= *end).map(part))
 }
 
@@ -196,14 +183,8 @@ mod tests {
         };
         let several = select(field(RANGES_MAX).as_bytes(), 1000);
         assert!(matches!(several, Selection::Several(parts) if parts.len() == RANGES_MAX));
-        assert_eq!(
-            select(field(RANGES_MAX + 1).as_bytes(), 1000),
-            Selection::Whole
-        );
-        assert_eq!(
-            select(field(RANGES_MAX + 1).as_bytes(), 1),
-            Selection::Whole
-        );
+        assert_eq!(select(field(RANGES_MAX + 1).as_bytes(), 1000), Selection::Whole);
+        assert_eq!(select(field(RANGES_MAX + 1).as_bytes(), 1), Selection::Whole);
     }
 
     #[test]

@@ -97,11 +97,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn told(port: u16, host: Option<&str>, target: &str) -> Result<String, &'static str> {
-        let location = location(
-            Redirect { port },
-            host.map(str::as_bytes),
-            target.as_bytes(),
-        );
+        let location = location(Redirect { port }, host.map(str::as_bytes), target.as_bytes());
         let text = |bytes: Box<[u8]>| String::from_utf8(bytes.into()).expect("ASCII");
         location.map(text)
     }
@@ -177,11 +173,7 @@ mod tests {
     fn challenges_are_tokens_beneath_their_folder() {
         let is = |name: &str| is_challenge(format!(".well-known/acme-challenge{name}").as_bytes());
         assert!(is("/evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr_oA"));
-        assert!(
-            ["", "/", "/.a", "/a.txt", "/a/b", "s/a"]
-                .iter()
-                .all(|name| !is(name))
-        );
+        assert!(["", "/", "/.a", "/a.txt", "/a/b", "s/a"].iter().all(|name| !is(name)));
     }
 
     proptest! {

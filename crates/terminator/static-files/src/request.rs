@@ -97,19 +97,13 @@ pub(crate) const fn malformed(what: &'static str) -> Refusal {
 }
 
 const TARGET_TOO_LONG: Refusal = (Status::UriTooLong, "the target is longer than 4096 bytes");
-const HEAD_TOO_LARGE: Refusal = (
-    Status::HeaderFieldsTooLarge,
-    "the head has more than 8192 bytes or 100 fields",
-);
+const HEAD_TOO_LARGE: Refusal =
+    (Status::HeaderFieldsTooLarge, "the head has more than 8192 bytes or 100 fields");
 const TRANSFER_ENCODING: Refusal = malformed("a request with Transfer-Encoding");
 
 /// Refuses a head that has no end within [`HEAD_BYTES_MAX`].
 pub(crate) fn refuse_endless(bytes: &[u8]) -> Refusal {
-    if bytes.contains(&b'\n') {
-        HEAD_TOO_LARGE
-    } else {
-        TARGET_TOO_LONG
-    }
+    if bytes.contains(&b'\n') { HEAD_TOO_LARGE } else { TARGET_TOO_LONG }
 }
 
 fn refuse(fault: HeadFault) -> Refusal {
@@ -184,10 +178,7 @@ impl Fields {
             ("if-match", &mut self.conditions.if_match),
             ("if-none-match", &mut self.conditions.if_none_match),
             ("if-modified-since", &mut self.conditions.if_modified_since),
-            (
-                "if-unmodified-since",
-                &mut self.conditions.if_unmodified_since,
-            ),
+            ("if-unmodified-since", &mut self.conditions.if_unmodified_since),
         ];
         for (known, field) in kept {
             if name.eq_ignore_ascii_case(known) {
@@ -315,11 +306,7 @@ mod tests {
                 }
                 found => Some(found),
             });
-            assert_eq!(
-                piecewise.unwrap_or(Extent::Open(known)),
-                expected,
-                "{bytes:?}"
-            );
+            assert_eq!(piecewise.unwrap_or(Extent::Open(known)), expected, "{bytes:?}");
         }
     }
 
@@ -383,9 +370,7 @@ mod tests {
     fn only_content_is_invited() {
         let expects = |length: usize| {
             let fields = format!("{HOST}Expect: 100-continue\r\nContent-Length: {length}\r\n");
-            read("GET / HTTP/1.1", &fields)
-                .expect("a request")
-                .expects_continue
+            read("GET / HTTP/1.1", &fields).expect("a request").expects_continue
         };
         assert!(expects(1) && !expects(0));
     }

@@ -64,11 +64,9 @@ impl Response {
         };
         match (outcome, &request.target) {
             (SearchOutcome::File(chosen), _) => file(facts, request, &chosen),
-            (SearchOutcome::Redirect, Some(target)) => redirect(
-                facts,
-                Status::MovedPermanently,
-                &target.location_of_folder(),
-            ),
+            (SearchOutcome::Redirect, Some(target)) => {
+                redirect(facts, Status::MovedPermanently, &target.location_of_folder())
+            }
             (SearchOutcome::Elsewhere, _) => elsewhere(facts, request),
             (SearchOutcome::Refused(status), _) => refusal(facts, status, ""),
             (SearchOutcome::Redirect, None) => refusal(facts, Status::InternalServerError, ""),
@@ -77,12 +75,7 @@ impl Response {
 
     /// The answer to what is no request; the last one of its connection.
     pub(crate) fn to_fault((status, what): Refusal, now: SystemTime) -> Self {
-        let facts = RequestFacts {
-            now,
-            head: false,
-            is_http10: false,
-            persistent: false,
-        };
+        let facts = RequestFacts { now, head: false, is_http10: false, persistent: false };
         refusal(facts, status, what)
     }
 
@@ -95,10 +88,7 @@ impl Response {
         if self.sent < self.bytes.len() {
             Output::Bytes(&self.bytes[self.sent..])
         } else if self.range.bytes > 0 {
-            Output::File {
-                offset: self.range.offset,
-                bytes: self.range.bytes,
-            }
+            Output::File { offset: self.range.offset, bytes: self.range.bytes }
         } else {
             Output::Nothing
         }
@@ -137,10 +127,7 @@ impl Response {
 
 impl BodyRange {
     fn of(part: Part) -> Self {
-        Self {
-            offset: part.first,
-            bytes: part.bytes(),
-        }
+        Self { offset: part.first, bytes: part.bytes() }
     }
 }
 
@@ -177,11 +164,7 @@ struct HeadWriter {
 
 impl HeadWriter {
     fn begin(facts: RequestFacts, status: Status) -> Self {
-        let mut head = Self {
-            bytes: Vec::with_capacity(512),
-            status,
-            facts,
-        };
+        let mut head = Self { bytes: Vec::with_capacity(512), status, facts };
         let line = format_args!("HTTP/1.1 {} {}\r\n", status.code(), status.phrase());
         append(&mut head.bytes, line);
         head.field("Date", http_date(facts.now));
@@ -204,11 +187,7 @@ impl HeadWriter {
             status: self.status,
             bytes: self.bytes,
             sent: 0,
-            range: if self.facts.head {
-                BodyRange::default()
-            } else {
-                range
-            },
+            range: if self.facts.head { BodyRange::default() } else { range },
             parts: None,
         }
     }
@@ -257,11 +236,7 @@ fn elsewhere(facts: RequestFacts, request: &Request) -> Response {
         Method::Get | Method::Head => Status::MovedPermanently,
         Method::NotAllowed | Method::Unknown => Status::PermanentRedirect,
     };
-    redirect(
-        facts,
-        status,
-        request.location.as_deref().unwrap_or_default(),
-    )
+    redirect(facts, status, request.location.as_deref().unwrap_or_default())
 }
 
 fn file(facts: RequestFacts, request: &Request, chosen: &ChosenFile) -> Response {
@@ -289,11 +264,8 @@ fn file(facts: RequestFacts, request: &Request, chosen: &ChosenFile) -> Response
 
 /// RFC 9110 section 14.2: ranges are for GET alone, and last in the order of conditions.
 fn selection(request: &Request, chosen: &ChosenFile, validators: &Validators) -> Selection {
-    let meant = request
-        .fields
-        .if_range
-        .as_deref()
-        .is_none_or(|field| validators.is_meant_by(field));
+    let meant =
+        request.fields.if_range.as_deref().is_none_or(|field| validators.is_meant_by(field));
     match &request.fields.range {
         Some(range) if request.method == Method::Get && meant => {
             ranges::select(range, chosen.bytes)
@@ -332,10 +304,7 @@ fn whole(facts: RequestFacts, chosen: &ChosenFile, validators: &Validators) -> R
     let mut head = begin_content(facts, Status::Ok, chosen, validators);
     head.field("Content-Type", chosen.media);
     head.field("Content-Length", chosen.bytes);
-    head.end(BodyRange {
-        offset: 0,
-        bytes: chosen.bytes,
-    })
+    head.end(BodyRange { offset: 0, bytes: chosen.bytes })
 }
 
 fn one(facts: RequestFacts, chosen: &ChosenFile, validators: &Validators, part: Part) -> Response {
@@ -362,20 +331,14 @@ fn several(
     head.field("Content-Type", media);
     head.field("Content-Length", form.body_bytes(&parts));
     let mut response = head.end(BodyRange::default());
-    response.parts = Some(MultipartBody {
-        left: parts.into_iter(),
-        form,
-        closed: false,
-    });
+    response.parts = Some(MultipartBody { left: parts.into_iter(), form, closed: false });
     response
 }
 
 /// It changes with every nanosecond, so that nobody can write a file beforehand that holds it; a
 /// client that heeds the ranges of the parts is not confused by one that does.
 fn boundary(now: SystemTime, chosen: &ChosenFile) -> String {
-    let since = now
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let nanoseconds = since.as_nanos() as u64;
     let mixed = (nanoseconds ^ chosen.identity.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     format!("{mixed:016x}{nanoseconds:016x}")

@@ -79,11 +79,7 @@ impl FileSearch {
             Some(target) => folder_step(&target.path, 0, options),
             None => folder_step(&[], 0, options),
         };
-        Self {
-            request,
-            path,
-            step,
-        }
+        Self { request, path, step }
     }
 
     pub(crate) fn question(&self) -> Question<'_> {
@@ -106,11 +102,7 @@ impl FileSearch {
         });
         match (found, &self.step) {
             (
-                Found::File {
-                    bytes,
-                    modified,
-                    identity,
-                },
+                Found::File { bytes, modified, identity },
                 SearchStep::Named | SearchStep::Index(_),
             ) => {
                 let media = Media::of(&self.path);
@@ -176,12 +168,7 @@ impl FileSearch {
         found: &Found,
     ) -> Option<SearchOutcome> {
         let coding = codings[0].take();
-        if let Found::File {
-            bytes,
-            modified,
-            identity,
-        } = *found
-        {
+        if let Found::File { bytes, modified, identity } = *found {
             return Some(SearchOutcome::File(ChosenFile {
                 bytes: bytes.min(FILE_BYTES_MAX),
                 modified,
@@ -200,10 +187,9 @@ impl FileSearch {
 fn folder_step(folder: &[u8], number: usize, options: &Options) -> (Vec<u8>, SearchStep) {
     match (options.index.get(number), folder) {
         (Some(name), []) => (name.as_bytes().to_vec(), SearchStep::Index(number)),
-        (Some(name), folder) => (
-            [folder, b"/", name.as_bytes()].concat(),
-            SearchStep::Index(number),
-        ),
+        (Some(name), folder) => {
+            ([folder, b"/", name.as_bytes()].concat(), SearchStep::Index(number))
+        }
         (None, []) => (b".".to_vec(), SearchStep::Folder),
         (None, folder) => (folder.to_vec(), SearchStep::Folder),
     }

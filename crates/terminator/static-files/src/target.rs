@@ -32,10 +32,7 @@ impl RequestTarget {
     pub(crate) fn read(text: &[u8]) -> Result<Self, TargetFault> {
         let (_, text) = split(text).map_err(TargetFault::MalformedPercent)?;
         let (text, query) = cut(text, b'?');
-        let mut target = Self {
-            query: query.map(<[u8]>::to_vec),
-            ..Self::default()
-        };
+        let mut target = Self { query: query.map(<[u8]>::to_vec), ..Self::default() };
         // An absolute-form without a path means the root, as `/` does.
         let segments = text.strip_prefix(b"/").unwrap_or_default();
         for segment in segments.split(|byte| *byte == b'/') {
@@ -125,9 +122,7 @@ pub(crate) fn split(text: &[u8]) -> Result<(Option<&[u8]>, &[u8]), &'static str>
         .iter()
         .find_map(|scheme| {
             let (begin, rest) = text.split_at_checked(scheme.len())?;
-            begin
-                .eq_ignore_ascii_case(scheme.as_bytes())
-                .then_some(rest)
+            begin.eq_ignore_ascii_case(scheme.as_bytes()).then_some(rest)
         })
         .ok_or("the target is no path")?;
     let end = hierarchical.iter().position(|byte| b"/?".contains(byte));
@@ -230,12 +225,7 @@ mod tests {
 
     #[test]
     fn absolute_form_is_a_path_too() {
-        for text in [
-            "http://host",
-            "HTTPS://host:1",
-            "http://[::1]:1/",
-            "http://h?q",
-        ] {
+        for text in ["http://host", "HTTPS://host:1", "http://[::1]:1/", "http://h?q"] {
             assert_eq!(path(text).as_deref(), Ok("/"), "{text}");
         }
         assert_eq!(path("http://host/a/b").as_deref(), Ok("a/b"));
@@ -279,10 +269,7 @@ mod tests {
             "http:/a",
         ] {
             let fault = path(text);
-            assert!(
-                matches!(fault, Err(TargetFault::MalformedPercent(_))),
-                "{text}: {fault:?}"
-            );
+            assert!(matches!(fault, Err(TargetFault::MalformedPercent(_))), "{text}: {fault:?}");
         }
     }
 
@@ -301,11 +288,8 @@ mod tests {
 
     #[test]
     fn dots_hide_at_any_depth() {
-        let hidden = |text: &str| {
-            RequestTarget::read(text.as_bytes())
-                .expect("a target")
-                .is_hidden()
-        };
+        let hidden =
+            |text: &str| RequestTarget::read(text.as_bytes()).expect("a target").is_hidden();
         assert!(hidden("/.git/config") && hidden("/a/.htaccess") && hidden("/%2egit"));
         assert!(hidden("/..."));
         assert!(!hidden("/a.b/c.") && !hidden("/") && !hidden("/.git/../a"));
@@ -323,9 +307,8 @@ mod tests {
             ("http://evil.example/a?", "/a/?"),
         ];
         for (text, expected) in cases {
-            let location = RequestTarget::read(text.as_bytes())
-                .expect("a target")
-                .location_of_folder();
+            let location =
+                RequestTarget::read(text.as_bytes()).expect("a target").location_of_folder();
             assert_eq!(String::from_utf8_lossy(&location), expected, "{text}");
         }
     }

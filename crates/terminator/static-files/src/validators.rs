@@ -47,10 +47,7 @@ impl Validators {
     }
 
     fn opaque_tag(&self) -> String {
-        format!(
-            "{:x}-{:x}-{:08x}",
-            self.modified_ns, self.bytes, self.identity
-        )
+        format!("{:x}-{:x}-{:08x}", self.modified_ns, self.bytes, self.identity)
     }
 
     /// Whether an `If-Range` field means this version, for certain (RFC 9110 section 13.1.5).
@@ -118,10 +115,7 @@ fn next_tag(list: &[u8]) -> Option<(Tag<'_>, &[u8])> {
     let strong = list.strip_prefix(b"W/");
     let quoted = strong.unwrap_or(list).strip_prefix(b"\"")?;
     let end = quoted.iter().position(|byte| *byte == b'"')?;
-    let tag = Tag {
-        weak: strong.is_some(),
-        opaque: &quoted[..end],
-    };
+    let tag = Tag { weak: strong.is_some(), opaque: &quoted[..end] };
     Some((tag, &quoted[end + 1..]))
 }
 
@@ -213,9 +207,7 @@ mod tests {
     fn each_version_has_a_tag_of_its_own() {
         let now = modified() + SETTLED_AFTER;
         let tag = |bytes, modified, identity| {
-            Validators::of(bytes, modified, identity, now)
-                .entity_tag()
-                .to_string()
+            Validators::of(bytes, modified, identity, now).entity_tag().to_string()
         };
         let ours = tag(1000, modified(), 7);
         assert!(ours.starts_with('"') && ours.ends_with('"'), "{ours}");
@@ -228,19 +220,13 @@ mod tests {
     #[test]
     fn what_may_change_again_is_weak() {
         let fresh = fresh();
-        assert_eq!(
-            fresh.entity_tag().to_string(),
-            format!("W/{}", settled().entity_tag())
-        );
+        assert_eq!(fresh.entity_tag().to_string(), format!("W/{}", settled().entity_tag()));
         assert!(!fresh.is_meant_by(fresh.entity_tag().to_string().as_bytes()));
         assert!(!fresh.is_meant_by(settled().entity_tag().to_string().as_bytes()));
         assert!(!fresh.is_meant_by(MODIFIED.as_bytes()));
         let coming = Validators::of(1, modified(), 7, modified() - SETTLED_AFTER);
         assert!(coming.entity_tag().to_string().starts_with("W/"));
-        assert_eq!(
-            http_date(coming.last_modified()).to_string(),
-            "Sun, 06 Nov 1994 08:49:35 GMT"
-        );
+        assert_eq!(http_date(coming.last_modified()).to_string(), "Sun, 06 Nov 1994 08:49:35 GMT");
     }
 
     #[test]
@@ -270,17 +256,7 @@ mod tests {
         }
         let weak = format!("W/{tag}");
         assert!(settled().is_in(weak.as_bytes(), true) && !settled().is_in(weak.as_bytes(), false));
-        for list in [
-            "",
-            "\"x\"",
-            "x",
-            "\"",
-            "W/",
-            "W/\"",
-            ",,",
-            &tag[1..],
-            &format!("x {tag}"),
-        ] {
+        for list in ["", "\"x\"", "x", "\"", "W/", "W/\"", ",,", &tag[1..], &format!("x {tag}")] {
             assert!(!settled().is_in(list.as_bytes(), true), "{list}");
         }
     }
@@ -335,14 +311,8 @@ mod tests {
             // A date that speaks against it is not heard beside a tag that speaks for it.
             (all(field(&tag), None, None, field(BEFORE)), Verdict::Met),
             (all(None, field("\"x\""), field(AFTER), None), Verdict::Met),
-            (
-                all(field(&tag), field(&tag), None, None),
-                Verdict::NotModified,
-            ),
-            (
-                all(field("\"x\""), field(&tag), None, None),
-                Verdict::Failed,
-            ),
+            (all(field(&tag), field(&tag), None, None), Verdict::NotModified),
+            (all(field("\"x\""), field(&tag), None, None), Verdict::Failed),
             (all(None, field(&tag), None, field(BEFORE)), Verdict::Failed),
         ];
         for (conditions, verdict) in cases {
@@ -360,14 +330,8 @@ mod dates_tests {
         let day = Duration::from_secs(86_400);
         let cases = [
             (UNIX_EPOCH - day, "Thu, 01 Jan 1970 00:00:00 GMT"),
-            (
-                UNIX_EPOCH + Duration::from_millis(784_111_777_999),
-                "Sun, 06 Nov 1994 08:49:37 GMT",
-            ),
-            (
-                UNIX_EPOCH + Duration::from_secs(SECONDS_MAX + 1),
-                "Fri, 31 Dec 9999 23:59:59 GMT",
-            ),
+            (UNIX_EPOCH + Duration::from_millis(784_111_777_999), "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (UNIX_EPOCH + Duration::from_secs(SECONDS_MAX + 1), "Fri, 31 Dec 9999 23:59:59 GMT"),
         ];
         for (time, text) in cases {
             assert_eq!(http_date(time).to_string(), text);

@@ -594,18 +594,9 @@ mod tests {
     fn names_follow_the_conventions_of_prometheus() {
         for (_, family) in families() {
             let Family { name, help, .. } = family;
-            assert!(
-                ["lariat_", "process_"]
-                    .iter()
-                    .any(|of| name.starts_with(of)),
-                "{name}"
-            );
+            assert!(["lariat_", "process_"].iter().any(|of| name.starts_with(of)), "{name}");
             assert!(help.ends_with('.') || help.ends_with("built."), "{name}");
-            assert_eq!(
-                name.ends_with("_total"),
-                family.kind == Kind::Counter,
-                "{name}"
-            );
+            assert_eq!(name.ends_with("_total"), family.kind == Kind::Counter, "{name}");
             let unit = match family.unit {
                 Unit::Bytes => "_bytes",
                 Unit::Microseconds | Unit::Seconds => "_seconds",
@@ -633,16 +624,10 @@ mod tests {
             ServiceCounter::LogLinesSuppressed.slot() + 1,
             ServiceGauge::ConnectionsOpen.slot()
         );
-        assert_eq!(
-            ServiceGauge::CrlsExpired.slot() + 1,
-            Breakdown::Ended.slot()
-        );
+        assert_eq!(ServiceGauge::CrlsExpired.slot() + 1, Breakdown::Ended.slot());
         let groups = Breakdown::Groups.slot() + GROUPS.len();
         assert_eq!(groups, Histogram::HandshakeFull.slot());
-        assert_eq!(
-            Histogram::Connection.slot() + HISTOGRAM_SLOTS,
-            Service::SLOTS
-        );
+        assert_eq!(Histogram::Connection.slot() + HISTOGRAM_SLOTS, Service::SLOTS);
     }
 
     #[test]

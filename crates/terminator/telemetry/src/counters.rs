@@ -65,10 +65,7 @@ pub struct ServiceCounters {
 
 impl<S: Scope, const N: usize> Default for Cells<S, N> {
     fn default() -> Self {
-        Self {
-            values: std::array::from_fn(|_| AtomicU64::new(0)),
-            scope: PhantomData,
-        }
+        Self { values: std::array::from_fn(|_| AtomicU64::new(0)), scope: PhantomData }
     }
 }
 
@@ -166,10 +163,7 @@ impl ServiceCounters {
     pub fn handshake(&self, handshake: Handshake) {
         let kind = handshake.kind;
         for (breakdown, index) in [
-            (
-                Breakdown::Handshakes,
-                handshake_index(kind, handshake.version),
-            ),
+            (Breakdown::Handshakes, handshake_index(kind, handshake.version)),
             (Breakdown::Suites, suite_index(handshake.suite)),
             (Breakdown::Groups, group_index(handshake.group)),
         ] {
@@ -307,10 +301,7 @@ pub struct Durations {
 
 impl<S: Scope> Default for Counts<S> {
     fn default() -> Self {
-        Self {
-            values: vec![0; S::SLOTS],
-            scope: PhantomData,
-        }
+        Self { values: vec![0; S::SLOTS], scope: PhantomData }
     }
 }
 
@@ -333,11 +324,7 @@ impl<S: Scope> Counts<S> {
         rows.map(move |(family, labels)| {
             let values;
             (values, rest) = rest.split_at(family.row_slots());
-            Sample {
-                family,
-                labels,
-                values,
-            }
+            Sample { family, labels, values }
         })
     }
 
@@ -345,10 +332,8 @@ impl<S: Scope> Counts<S> {
     /// number within the row.
     pub fn from_fn(mut of: impl FnMut(&Family, &[&str], usize) -> u64) -> Self {
         let mut counts = Self::default();
-        let rows: Vec<_> = Self::default()
-            .samples()
-            .map(|sample| (sample.family, sample.labels))
-            .collect();
+        let rows: Vec<_> =
+            Self::default().samples().map(|sample| (sample.family, sample.labels)).collect();
         let mut values = counts.values.iter_mut();
         for (family, labels) in rows {
             for (number, value) in values.by_ref().take(family.row_slots()).enumerate() {

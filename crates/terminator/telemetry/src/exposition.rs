@@ -34,9 +34,7 @@ pub fn write_prometheus(
         let servers = service.servers.iter();
         servers.map(move |one| (vec![&*service.name, &one.name], &one.counts))
     }));
-    let numbers: Vec<_> = (0..snapshot.workers.len())
-        .map(|one| one.to_string())
-        .collect();
+    let numbers: Vec<_> = (0..snapshot.workers.len()).map(|one| one.to_string()).collect();
     let workers = numbers.iter().zip(&snapshot.workers);
     page.scope(workers.map(|(number, counts)| (vec![&**number], counts)));
     page.scope(std::iter::once((Vec::new(), process)));
@@ -64,22 +62,13 @@ impl ExpositionPage<'_> {
         &mut self,
         counted: impl Iterator<Item = (Vec<&'b str>, &'b Counts<S>)>,
     ) {
-        let mut counted: Vec<_> = counted
-            .map(|(values, counts)| (values, counts.samples().peekable()))
-            .collect();
-        for family in S::FAMILIES
-            .iter()
-            .copied()
-            .flatten()
-            .filter(|one| !one.rows.is_empty())
-        {
+        let mut counted: Vec<_> =
+            counted.map(|(values, counts)| (values, counts.samples().peekable())).collect();
+        for family in S::FAMILIES.iter().copied().flatten().filter(|one| !one.rows.is_empty()) {
             self.head(family);
             for (values, samples) in &mut counted {
-                while let Some(Sample {
-                    labels,
-                    values: numbers,
-                    ..
-                }) = samples.next_if(|sample| sample.family == family)
+                while let Some(Sample { labels, values: numbers, .. }) =
+                    samples.next_if(|sample| sample.family == family)
                 {
                     let of_scope = S::LABELS.iter().copied().zip(values.iter().copied());
                     let own = family.labels.iter().copied().zip(labels.iter().copied());
@@ -90,9 +79,7 @@ impl ExpositionPage<'_> {
     }
 
     fn head(&mut self, family: &Family) {
-        let Family {
-            name, kind, help, ..
-        } = family;
+        let Family { name, kind, help, .. } = family;
         self.put(format_args!("# HELP {name} {}\n", Escaped(help, false)));
         self.put(format_args!("# TYPE {name} {}\n", kind.name()));
     }
@@ -127,14 +114,10 @@ impl ExpositionPage<'_> {
         for (bucket, bound) in durations.buckets.iter().zip(BUCKETS_US) {
             below += bucket;
             let bound = Seconds(bound);
-            self.put(format_args!(
-                "{name}_bucket{{{labels},le=\"{bound}\"}} {below}\n"
-            ));
+            self.put(format_args!("{name}_bucket{{{labels},le=\"{bound}\"}} {below}\n"));
         }
         let (count, sum) = (durations.count(), Seconds(durations.sum_us));
-        self.put(format_args!(
-            "{name}_bucket{{{labels},le=\"+Inf\"}} {count}\n"
-        ));
+        self.put(format_args!("{name}_bucket{{{labels},le=\"+Inf\"}} {count}\n"));
         self.put(format_args!("{name}_sum{{{labels}}} {sum}\n"));
         self.put(format_args!("{name}_count{{{labels}}} {count}\n"));
     }
@@ -191,9 +174,7 @@ mod tests {
         web.ended(Reason::NotTls);
         web.observe(Histogram::Dial, Duration::from_micros(70));
         web.observe(Histogram::Dial, Duration::from_secs(100));
-        registry
-            .worker(1)
-            .add(WorkerCounter::BusyMicroseconds, 1_250_000);
+        registry.worker(1).add(WorkerCounter::BusyMicroseconds, 1_250_000);
         let mut process = Counts::default();
         process.set(ProcessMetric::Generation, 4);
         let labelled = [
@@ -203,11 +184,7 @@ mod tests {
                 vec!["web", "site.pem", "example.com", "RSA"],
                 1_900_000_000,
             ),
-            (
-                Labelled::CrlExpiry,
-                vec!["web", "ca.crl", "CN=CA"],
-                1_700_000_000,
-            ),
+            (Labelled::CrlExpiry, vec!["web", "ca.crl", "CN=CA"], 1_700_000_000),
         ];
         let labelled = labelled.map(|(family, labels, value)| LabelledValue {
             family,
@@ -234,10 +211,7 @@ mod tests {
             &page,
             r#"lariat_connections_ended_total{service="a \"web\"\\\n",reason="not-tls",fault="client"} 1"#,
         );
-        has(
-            &page,
-            r#"lariat_worker_busy_seconds_total{worker="1"} 1.25"#,
-        );
+        has(&page, r#"lariat_worker_busy_seconds_total{worker="1"} 1.25"#);
         has(&page, r#"lariat_build_info{version="1.2.3"} 1"#);
         has(&page, "lariat_config_generation 4");
         has(&page, r#"lariat_reloads_total{result="refused"} 0"#);
@@ -248,10 +222,7 @@ mod tests {
             has(&page, line);
         }
         assert!(!page.contains("lariat_ocsp_response_expiry_timestamp_seconds{"));
-        has(
-            &page,
-            r#"lariat_server_up{service="a \"web\"\\\n",server="192.0.2.1:80"} 1"#,
-        );
+        has(&page, r#"lariat_server_up{service="a \"web\"\\\n",server="192.0.2.1:80"} 1"#);
     }
 
     #[test]
@@ -259,26 +230,14 @@ mod tests {
         let page = page();
         let dial = |rest: &str| {
             let name = "lariat_dial_duration_seconds";
-            has(
-                &page,
-                &format!(
-                    r#"{name}{}"#,
-                    rest.replace("{", r#"{service="a \"web\"\\\n","#)
-                ),
-            );
+            has(&page, &format!(r#"{name}{}"#, rest.replace("{", r#"{service="a \"web\"\\\n","#)));
         };
         dial(r#"_bucket{le="0.00005"} 0"#);
         dial(r#"_bucket{le="0.0001"} 1"#);
         dial(r#"_bucket{le="60"} 1"#);
         dial(r#"_bucket{le="+Inf"} 2"#);
-        has(
-            &page,
-            r#"lariat_dial_duration_seconds_sum{service="a \"web\"\\\n"} 100.00007"#,
-        );
-        has(
-            &page,
-            r#"lariat_dial_duration_seconds_count{service="a \"web\"\\\n"} 2"#,
-        );
+        has(&page, r#"lariat_dial_duration_seconds_sum{service="a \"web\"\\\n"} 100.00007"#);
+        has(&page, r#"lariat_dial_duration_seconds_count{service="a \"web\"\\\n"} 2"#);
     }
 
     #[test]

@@ -129,8 +129,7 @@ impl Form for Text<'_> {
                 }
             }
         }
-        self.out
-            .extend_from_slice(if is_cut { b"...\"" } else { b"\"" });
+        self.out.extend_from_slice(if is_cut { b"...\"" } else { b"\"" });
     }
 
     fn out(&mut self) -> &mut Vec<u8> {
@@ -153,8 +152,7 @@ impl<'a> Json<'a> {
 impl Form for Json<'_> {
     fn key(&mut self, key: &'static str) {
         let is_begun = std::mem::replace(&mut self.is_begun, true);
-        self.out
-            .extend_from_slice(if is_begun { b",\"" } else { b"{\"" });
+        self.out.extend_from_slice(if is_begun { b",\"" } else { b"{\"" });
         self.out.extend_from_slice(key.as_bytes());
         self.out.extend_from_slice(b"\":");
     }
@@ -363,10 +361,7 @@ mod tests {
 
     /// A parameter as RFC 5424 has it: its value, and what follows; `None` = it is none.
     fn parameter<'a>(text: &'a str, key: &str) -> Option<(String, &'a str)> {
-        let mut rest = text
-            .strip_prefix(' ')?
-            .strip_prefix(key)?
-            .strip_prefix("=\"")?;
+        let mut rest = text.strip_prefix(' ')?.strip_prefix(key)?.strip_prefix("=\"")?;
         let mut value = String::new();
         loop {
             let c = rest.chars().next()?;
@@ -375,10 +370,7 @@ mod tests {
                 '"' => return Some((value, rest)),
                 ']' => return None,
                 '\\' => {
-                    let escaped = rest
-                        .chars()
-                        .next()
-                        .filter(|c| matches!(c, '"' | '\\' | ']'))?;
+                    let escaped = rest.chars().next().filter(|c| matches!(c, '"' | '\\' | ']'))?;
                     value.push(escaped);
                     rest = &rest[1..];
                 }
@@ -390,11 +382,7 @@ mod tests {
     fn shown(value: &[u8]) -> String {
         let (kept, is_cut) = cut(value);
         let text = kept.utf8_chunks().map(|chunk| {
-            let broken = if chunk.invalid().is_empty() {
-                ""
-            } else {
-                "\u{fffd}"
-            };
+            let broken = if chunk.invalid().is_empty() { "" } else { "\u{fffd}" };
             format!("{}{broken}", printable::line(chunk.valid()))
         });
         let text: String = text.collect();
@@ -432,10 +420,7 @@ mod tests {
             format!("LARIAT_C_D={second}"),
         ];
         assert_eq!(fields, expected);
-        assert!(
-            !fields.concat().chars().any(printable::is_control),
-            "{text}"
-        );
+        assert!(!fields.concat().chars().any(printable::is_control), "{text}");
     }
 
     #[test]

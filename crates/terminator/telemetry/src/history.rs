@@ -154,10 +154,7 @@ impl History {
         after_ms: u64,
         service: Option<&str>,
     ) -> impl Iterator<Item = IntervalCounts> {
-        let later = self
-            .intervals
-            .iter()
-            .filter(move |one| one.end_ms > after_ms);
+        let later = self.intervals.iter().filter(move |one| one.end_ms > after_ms);
         later.map(move |interval| {
             let mut counts = Counts::default();
             let services = interval.services.iter();
@@ -166,11 +163,7 @@ impl History {
                 let sum: &mut u64 = &mut counts.values[usize::from(*slot)];
                 *sum = sum.saturating_add(*value);
             }
-            IntervalCounts {
-                end_ms: interval.end_ms,
-                duration_ms: interval.duration_ms,
-                counts,
-            }
+            IntervalCounts { end_ms: interval.end_ms, duration_ms: interval.duration_ms, counts }
         })
     }
 }
@@ -178,10 +171,7 @@ impl History {
 impl Interval {
     /// The memory that it takes, but for what the allocator adds.
     fn bytes(&self) -> usize {
-        let of_services = self
-            .services
-            .iter()
-            .map(|(_, counted)| size_of_val(&**counted));
+        let of_services = self.services.iter().map(|(_, counted)| size_of_val(&**counted));
         let heads = self.services.len() * size_of::<(Arc<str>, Counted)>();
         size_of::<Self>() + heads + of_services.sum::<usize>()
     }
@@ -250,10 +240,7 @@ mod tests {
         let accepted = |one: &IntervalCounts| one.counts.get(ServiceCounter::ConnectionsAccepted);
         let second = one(Some("web"), 2000);
         assert_eq!(accepted(&second), 2);
-        assert_eq!(
-            second.counts.durations(Histogram::HandshakeFull).buckets[1],
-            1
-        );
+        assert_eq!(second.counts.durations(Histogram::HandshakeFull).buckets[1], 1);
         let ended = second.counts.by(Breakdown::Ended);
         let ended: Vec<_> = ended.filter(|(_, count)| *count > 0).collect();
         assert_eq!(ended, [(&["not-tls", "client"][..], 1)]);
@@ -261,19 +248,15 @@ mod tests {
         let open = |one: &IntervalCounts| one.counts.get(ServiceGauge::ConnectionsOpen);
         assert_eq!((open(&second), open(&one(None, 2000))), (0, 1));
         let third = one(None, 3500);
-        assert_eq!(
-            (accepted(&third), open(&third), third.duration_ms),
-            (0, 1, 1500)
-        );
+        assert_eq!((accepted(&third), open(&third), third.duration_ms), (0, 1, 1500));
         assert_eq!(history.intervals(2000, None).count(), 1);
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
         let registry = Registry::new(1);
-        let services: Vec<_> = (0..200)
-            .map(|number| registry.service(0, &format!("service {number}"), &[]))
-            .collect();
+        let services: Vec<_> =
+            (0..200).map(|number| registry.service(0, &format!("service {number}"), &[])).collect();
         let mut history = History::default();
         let mut ends = 0..;
         let mut step = |history: &mut History| {

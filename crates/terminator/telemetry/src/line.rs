@@ -180,10 +180,7 @@ impl Line for ConnectionLine<'_> {
         form.string("suite", self.suite.map(str::as_bytes));
         form.string("group", self.group.map(str::as_bytes));
         form.word("handshake", self.handshake.map(HandshakeKind::name));
-        form.word(
-            "resumption_miss",
-            self.resumption_miss.map(ResumptionMiss::name),
-        );
+        form.word("resumption_miss", self.resumption_miss.map(ResumptionMiss::name));
         form.word("session_tier", self.session_tier.map(SessionTier::name));
         form.word("early_data", self.early_data.map(EarlyData::name));
         form.string("alpn", self.alpn);
@@ -283,11 +280,8 @@ impl LineLimiter {
             allowance.since = Some(now);
             allowance.admitted = 0;
         }
-        let per_second = if reason.is_fault() {
-            self.failures_per_second
-        } else {
-            self.successes_per_second
-        };
+        let per_second =
+            if reason.is_fault() { self.failures_per_second } else { self.successes_per_second };
         let admitted = allowance.admitted < per_second;
         if admitted {
             allowance.admitted += 1;
@@ -409,20 +403,14 @@ mod tests {
         evil.detail = Some("");
         let shown = text(&evil);
         assert_eq!(shown.lines().count(), 1);
-        assert!(
-            shown.contains(r#" sni="a b\x0a\"=\\\xc2\x85\xe2\x80\xae\xc3\xa9" "#),
-            "{shown}"
-        );
+        assert!(shown.contains(r#" sni="a b\x0a\"=\\\xc2\x85\xe2\x80\xae\xc3\xa9" "#), "{shown}");
         for field in [r#" alpn="\xff\x00h2" "#, r#" client_cn="-" "#] {
             assert!(shown.contains(field), "{shown}");
         }
         assert!(shown.ends_with(" detail=\"\"\n"), "{shown}");
         let shown = json(&evil);
         assert_eq!(shown.lines().count(), 1);
-        assert!(
-            shown.contains("\"sni\":\"a b\\u000a\\\"=\\\\\\u0085\\u202eé\","),
-            "{shown}"
-        );
+        assert!(shown.contains("\"sni\":\"a b\\u000a\\\"=\\\\\\u0085\\u202eé\","), "{shown}");
         assert!(shown.contains("\"alpn\":\"\u{fffd}\\u0000h2\","), "{shown}");
     }
 
@@ -510,9 +498,7 @@ mod tests {
     fn lines_beyond_the_limit_are_counted_and_told_when_the_second_is_over() {
         let start = Instant::now();
         let mut limiter = LineLimiter::new(2, 3);
-        let admitted = (0..10)
-            .filter(|_| limiter.admit(Reason::NotTls, start))
-            .count();
+        let admitted = (0..10).filter(|_| limiter.admit(Reason::NotTls, start)).count();
         assert_eq!(admitted, 2);
         assert!(limiter.admit(Reason::ClientReset, start));
         let well = (0..10).filter(|_| limiter.admit(Reason::ClientClosed, start));

@@ -127,10 +127,7 @@ pub(crate) const JOURNAL_MESSAGE: &[u8] = b"MESSAGE=";
 
 /// The fields of every entry. No time is among them: the journal notes when an entry came.
 fn journal_fields(level: Level) -> [(&'static str, String); 2] {
-    [
-        ("PRIORITY", level.severity().to_string()),
-        ("SYSLOG_IDENTIFIER", "lariat".to_owned()),
-    ]
+    [("PRIORITY", level.severity().to_string()), ("SYSLOG_IDENTIFIER", "lariat".to_owned())]
 }
 
 /// The first fields of a line about a connection.
@@ -220,10 +217,7 @@ mod tests {
             complete("<27>1 2024-02-29T00:00:00.000042Z connection [x a=\"1\"] a=1"),
             "<27>1 2024-02-29T00:00:00.000042Z h lariat 1 connection [x a=\"1\"] a=1"
         );
-        assert_eq!(
-            complete("a=1 b=2"),
-            "<30>1 - h lariat 1 connection - a=1 b=2"
-        );
+        assert_eq!(complete("a=1 b=2"), "<30>1 - h lariat 1 connection - a=1 b=2");
         assert_eq!(complete("<27>"), "<30>1 - h lariat 1 connection - <27>");
         assert_eq!(complete(""), "<30>1 - h lariat 1 connection - ");
     }

@@ -70,12 +70,7 @@ impl Message<'_> {
                 Some(labelled) if number > 0 => labelled,
                 _ => (self.level, part),
             };
-            Message {
-                level,
-                text,
-                ..*self
-            }
-            .object()
+            Message { level, text, ..*self }.object()
         };
         parts.enumerate().map(object).collect()
     }
@@ -120,10 +115,7 @@ impl Message<'_> {
                 None => said.push(line),
             }
         }
-        (
-            said.join("\n"),
-            Some(hints.join("\n")).filter(|_| !hints.is_empty()),
-        )
+        (said.join("\n"), Some(hints.join("\n")).filter(|_| !hints.is_empty()))
     }
 
     /// Each line with its level, for forms that write the level before each.
@@ -154,50 +146,26 @@ mod tests {
 
     #[test]
     fn each_form_has_what_its_reader_needs() {
-        let message = |level, text| Message {
-            time_us: 1_709_164_800_000_042,
-            level,
-            text,
-        };
-        let one = message(
-            Level::Warning,
-            "service `a` is \"b\"\u{1b}\n   hint: look\n",
-        );
-        assert_eq!(
-            one.plain(),
-            "lariat: warning: service `a` is \"b\"\\u001b\n   hint: look\n"
-        );
+        let message = |level, text| Message { time_us: 1_709_164_800_000_042, level, text };
+        let one = message(Level::Warning, "service `a` is \"b\"\u{1b}\n   hint: look\n");
+        assert_eq!(one.plain(), "lariat: warning: service `a` is \"b\"\\u001b\n   hint: look\n");
         assert_eq!(
             one.text(),
             "2024-02-29T00:00:00.000042Z lariat: warning: service `a` is \"b\"\\u001b\n\
              2024-02-29T00:00:00.000042Z lariat: warning: hint: look\n"
         );
-        assert_eq!(
-            one.priority(),
-            "<4>service `a` is \"b\"\\u001b\n<4>hint: look\n"
-        );
+        assert_eq!(one.priority(), "<4>service `a` is \"b\"\\u001b\n<4>hint: look\n");
         assert_eq!(
             one.json(),
             "{\"time\":\"2024-02-29T00:00:00.000042Z\",\"level\":\"warning\",\
              \"message\":\"service `a` is \\\"b\\\"\\u001b\",\"hint\":\"look\"}\n"
         );
-        let refused = message(
-            Level::Error,
-            "refused:\nerror: a\n --> b\nwarning: c\nhint: d",
-        );
-        assert_eq!(
-            refused.priority(),
-            "<3>refused:\n<3>a\n<3> --> b\n<4>c\n<4>hint: d\n"
-        );
-        let refused = message(
-            Level::Error,
-            "refused:\nerror: a\n --> b\nhint: c\nwarning: d\nhint: c",
-        );
+        let refused = message(Level::Error, "refused:\nerror: a\n --> b\nwarning: c\nhint: d");
+        assert_eq!(refused.priority(), "<3>refused:\n<3>a\n<3> --> b\n<4>c\n<4>hint: d\n");
+        let refused =
+            message(Level::Error, "refused:\nerror: a\n --> b\nhint: c\nwarning: d\nhint: c");
         let objects = refused.json();
-        let objects: Vec<_> = objects
-            .lines()
-            .map(|one| one.split_once(",\"level\""))
-            .collect();
+        let objects: Vec<_> = objects.lines().map(|one| one.split_once(",\"level\"")).collect();
         assert_eq!(
             objects.iter().map(|one| one.unwrap().1).collect::<Vec<_>>(),
             [

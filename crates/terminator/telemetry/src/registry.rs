@@ -43,10 +43,7 @@ struct Named<T> {
 impl Registry {
     /// Counters for as many workers and for one control thread.
     pub fn new(workers: usize) -> Self {
-        Self {
-            workers: cells(workers, WorkerCounters::default),
-            names: Mutex::default(),
-        }
+        Self { workers: cells(workers, WorkerCounters::default), names: Mutex::default() }
     }
 
     /// How many workers there are.
@@ -70,14 +67,12 @@ impl Registry {
     pub fn service(&self, worker: usize, name: &str, servers: &[String]) -> Arc<ServiceCounters> {
         let slots = self.workers.len() + 1;
         let mut names = self.lock();
-        let service = find_or_make(&mut names.services, name, "", || {
-            cells(slots, ServiceCells::default)
-        });
+        let service =
+            find_or_make(&mut names.services, name, "", || cells(slots, ServiceCells::default));
         let service = Arc::clone(&service[worker]);
         let servers = servers.iter().map(|server| {
-            let of_all = find_or_make(&mut names.servers, name, server, || {
-                cells(slots, ServerCounters::up)
-            });
+            let of_all =
+                find_or_make(&mut names.servers, name, server, || cells(slots, ServerCounters::up));
             Arc::clone(&of_all[worker])
         });
         let counters = Arc::new(ServiceCounters::new(service, servers.collect()));
@@ -96,9 +91,7 @@ impl Registry {
             counts
         };
         Snapshot {
-            services: services
-                .map(|one| self.service_snapshot(one, &names))
-                .collect(),
+            services: services.map(|one| self.service_snapshot(one, &names)).collect(),
             workers: self.workers.iter().map(worker).collect(),
         }
     }
@@ -152,11 +145,7 @@ impl Registry {
         let cells = server.cells.iter();
         let addresses_down: BTreeSet<_> = cells.flat_map(|one| one.addresses_down()).collect();
         counts.set(ServerGauge::AddressesDown, addresses_down.len() as u64);
-        ServerSnapshot {
-            name: server.name.clone(),
-            addresses_down,
-            counts,
-        }
+        ServerSnapshot { name: server.name.clone(), addresses_down, counts }
     }
 
     /// A panic elsewhere leaves counts as good as they were.
@@ -184,11 +173,7 @@ fn find_or_make<'a, T>(
     let mut all = list.iter();
     let found = all.position(|one| one.service == service && one.name == name);
     let index = found.unwrap_or_else(|| {
-        list.push(Named {
-            service: service.to_owned(),
-            name: name.to_owned(),
-            cells: make(),
-        });
+        list.push(Named { service: service.to_owned(), name: name.to_owned(), cells: make() });
         list.len() - 1
     });
     &list[index].cells
@@ -222,10 +207,7 @@ mod tests {
 
     fn ended(counts: &Counts<Service>, reason: Reason) -> u64 {
         let mut reasons = counts.by(Breakdown::Ended);
-        reasons
-            .find(|(labels, _)| labels[0] == reason.name())
-            .unwrap()
-            .1
+        reasons.find(|(labels, _)| labels[0] == reason.name()).unwrap().1
     }
 
     #[test]
@@ -304,14 +286,8 @@ mod tests {
             web.observe(Histogram::Dial, Duration::from_micros(duration_us));
         }
         let snapshot = registry.snapshot();
-        let buckets = snapshot.services[0]
-            .counts
-            .durations(Histogram::Dial)
-            .buckets;
-        assert_eq!(
-            (buckets[0], buckets[1], buckets[18], buckets[19]),
-            (2, 1, 1, 1)
-        );
+        let buckets = snapshot.services[0].counts.durations(Histogram::Dial).buckets;
+        assert_eq!((buckets[0], buckets[1], buckets[18], buckets[19]), (2, 1, 1, 1));
     }
 
     #[test]
@@ -365,12 +341,7 @@ mod tests {
         let workers = [0, 1].map(|worker| registry.service(worker, "web", &list));
         let control = registry.service(registry.control(), "web", &list);
         control.server(0).count(ServerCounter::WentDown);
-        let is_up = || {
-            registry.snapshot().services[0].servers[0]
-                .counts
-                .get(ServerGauge::Up)
-                > 0
-        };
+        let is_up = || registry.snapshot().services[0].servers[0].counts.get(ServerGauge::Up) > 0;
         assert!(is_up());
         workers[0].server(0).set_up(false);
         assert!(is_up());

@@ -27,13 +27,9 @@ fn main() {
         while !client.is_established() || server.is_handshaking() {
             let mut plain = Vec::new();
             let to_server = client.take_wire();
-            server
-                .hear(&to_server, &mut plain)
-                .expect("it is a client's");
+            server.hear(&to_server, &mut plain).expect("it is a client's");
             let to_client = server.take_wire();
-            client
-                .receive(&to_client, &mut plain)
-                .expect("it is a server's");
+            client.receive(&to_client, &mut plain).expect("it is a server's");
         }
     };
     let spin = || {

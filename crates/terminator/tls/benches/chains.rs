@@ -44,10 +44,7 @@ fn main() {
 }
 
 fn sources(texts: Vec<String>) -> Vec<PemSource> {
-    let source = |pem: String| PemSource {
-        place: "a.pem".to_owned(),
-        pem: pem.into_bytes(),
-    };
+    let source = |pem: String| PemSource { place: "a.pem".to_owned(), pem: pem.into_bytes() };
     texts.into_iter().map(source).collect()
 }
 
@@ -73,24 +70,9 @@ fn rows() -> Vec<Row> {
     let of_x = |above: String| Authority::root("x").client("mallory").above(&above);
     let chain = |above: String| certificates(&of_x(above).chain_pem());
     let mut rows: Vec<Row> = vec![
-        (
-            "six intermediates, all right",
-            trusted.clone(),
-            vec![],
-            certificates(&good.chain_pem()),
-        ),
-        (
-            "200 of one name",
-            trusted.clone(),
-            vec![],
-            chain(flat(200, &[])),
-        ),
-        (
-            "3 of one name",
-            trusted.clone(),
-            vec![],
-            chain(flat(3, &[])),
-        ),
+        ("six intermediates, all right", trusted.clone(), vec![], certificates(&good.chain_pem())),
+        ("200 of one name", trusted.clone(), vec![], chain(flat(200, &[]))),
+        ("3 of one name", trusted.clone(), vec![], chain(flat(3, &[]))),
         ("3 pairs", trusted.clone(), vec![], chain(pairs(&[]))),
         (
             "3 pairs, full of extensions",
@@ -120,14 +102,8 @@ fn rows() -> Vec<Row> {
 /// All certificates name the authority as their issuer, so that each step costs a signature.
 fn at_the_authority() -> Vec<Row> {
     let keys = [
-        (
-            "ECDSA on P-256",
-            "-newkey ec -pkeyopt ec_paramgen_curve:P-256",
-        ),
-        (
-            "ECDSA on P-521",
-            "-newkey ec -pkeyopt ec_paramgen_curve:P-521",
-        ),
+        ("ECDSA on P-256", "-newkey ec -pkeyopt ec_paramgen_curve:P-256"),
+        ("ECDSA on P-521", "-newkey ec -pkeyopt ec_paramgen_curve:P-521"),
         ("RSA of 4096 bits", "-newkey rsa:4096"),
         ("RSA of 8192 bits", "-newkey rsa:8192"),
     ];
@@ -162,14 +138,7 @@ fn by_the_operator() -> Vec<Row> {
         vec![root.revocation_list_for(&serials, NOW - 60, NOW + 60)]
     };
     let alice = certificates(&root.client("alice").chain_pem());
-    let row = |what, count| {
-        (
-            what,
-            vec![root.pem().to_owned()],
-            list(count),
-            alice.clone(),
-        )
-    };
+    let row = |what, count| (what, vec![root.pem().to_owned()], list(count), alice.clone());
     vec![
         (
             "100 name constraints, 3,500 names",

@@ -38,10 +38,7 @@ const BATCH: u32 = 32;
 /// Look-ups between each two steps of one that is expected.
 const AHEAD: usize = 4;
 
-const MACHINE: MachineWords = MachineWords {
-    words: words::zeros,
-    fetch: words::fetch,
-};
+const MACHINE: MachineWords = MachineWords { words: words::zeros, fetch: words::fetch };
 
 /// The product's seal, which can be told to do nothing.
 #[derive(Debug)]
@@ -67,13 +64,8 @@ impl ValueCipher for Sealer {
     fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed> {
         let nonce = Nonce::assume_unique_for_key(NONCE);
         let additional = Aad::from(additional);
-        let tag = self
-            .key
-            .seal_in_place_separate_tag(nonce, additional, bytes);
-        Some(Sealed {
-            nonce: NONCE,
-            tag: tag.ok()?.as_ref().try_into().ok()?,
-        })
+        let tag = self.key.seal_in_place_separate_tag(nonce, additional, bytes);
+        Some(Sealed { nonce: NONCE, tag: tag.ok()?.as_ref().try_into().ok()? })
     }
 
     fn open(&self, additional: &[u8], sealed: Sealed, bytes: &mut Vec<u8>) -> bool {
@@ -132,13 +124,7 @@ impl Subject {
             assert!((0..2).all(|_| store.get(&id(number), now).is_some()));
         }
         assert_eq!(store.len(), entries as usize);
-        Self {
-            entries,
-            store,
-            seal,
-            words,
-            now,
-        }
+        Self { entries, store, seal, words, now }
     }
 
     fn find(&self, id: &[u8; 32]) {
@@ -204,10 +190,7 @@ struct Ids {
 impl Ids {
     fn number(&mut self) -> u32 {
         // A linear congruence (Knuth, TAOCP 3.3.4); its high bits are good enough.
-        self.chance = self
-            .chance
-            .wrapping_mul(1_664_525)
-            .wrapping_add(1_013_904_223);
+        self.chance = self.chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         ((u64::from(self.chance) * u64::from(self.entries)) >> 32) as u32
     }
 
@@ -226,12 +209,7 @@ struct Way {
 }
 
 const fn way(name: &'static str, work: fn(&Subject, &mut Ids, u32), opens: bool) -> Way {
-    Way {
-        name,
-        work,
-        opens,
-        after_work: false,
-    }
+    Way { name, work, opens, after_work: false }
 }
 
 const WAYS: [Way; 8] = [
@@ -241,24 +219,15 @@ const WAYS: [Way; 8] = [
     way("store alone, expected", Subject::expected, false),
     way("opened", Subject::plain, true),
     way("opened, expected", Subject::expected, true),
-    Way {
-        after_work: true,
-        ..way("opened, after other work", Subject::plain, true)
-    },
-    Way {
-        after_work: true,
-        ..way("opened, expected, after work", Subject::expected, true)
-    },
+    Way { after_work: true, ..way("opened, after other work", Subject::plain, true) },
+    Way { after_work: true, ..way("opened, expected, after work", Subject::expected, true) },
 ];
 
 /// Nanoseconds for a look-up, on average over many.
 fn measure(way: &Way, subject: &Subject, ids: &mut Ids, other: &[u64]) -> f64 {
     subject.seal.is_idle.store(!way.opens, Relaxed);
-    let (batches, batch) = if way.after_work {
-        (LOOK_UPS / BATCH / 20, BATCH)
-    } else {
-        (1, LOOK_UPS)
-    };
+    let (batches, batch) =
+        if way.after_work { (LOOK_UPS / BATCH / 20, BATCH) } else { (1, LOOK_UPS) };
     let mut used = Duration::ZERO;
     for _ in 0..batches {
         if way.after_work {
@@ -295,10 +264,7 @@ fn run(make: fn(usize) -> Words) {
     for _ in 0..ROUNDS {
         for (way, readings) in WAYS.iter().zip(&mut readings) {
             for (subject, readings) in subjects.iter().zip(readings) {
-                let mut ids = Ids {
-                    chance,
-                    entries: subject.entries,
-                };
+                let mut ids = Ids { chance, entries: subject.entries };
                 readings.push(measure(way, subject, &mut ids, &other));
                 chance = ids.chance;
             }

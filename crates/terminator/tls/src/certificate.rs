@@ -75,10 +75,7 @@ impl Certificate {
 
     /// The key and chain at `now` (Unix seconds): with the OCSP response only while that is good.
     pub(crate) fn key_at(&self, now: i64) -> &Arc<CertifiedKey> {
-        let good = self
-            .staple
-            .as_ref()
-            .filter(|one| one.validity.contains(now));
+        let good = self.staple.as_ref().filter(|one| one.validity.contains(now));
         good.map_or(&self.key, |staple| &staple.key)
     }
 
@@ -96,11 +93,8 @@ impl Certificate {
         let kinds: [fn(Span) -> Concern; 3] =
             [Concern::Expired, Concern::NotYetValid, Concern::ExpiresSoon];
         let of_itself = told(self.validity, kinds);
-        let kinds: [fn(Span) -> Concern; 3] = [
-            Concern::OcspExpired,
-            Concern::OcspNotYetValid,
-            Concern::OcspExpiresSoon,
-        ];
+        let kinds: [fn(Span) -> Concern; 3] =
+            [Concern::OcspExpired, Concern::OcspNotYetValid, Concern::OcspExpiresSoon];
         let staple = self.staple.as_ref();
         let of_staple = staple.and_then(|staple| told(staple.validity, kinds));
         let is_bare = |now| self.key_at(now).ocsp.is_none();
@@ -138,10 +132,7 @@ impl Certificate {
         check_key_is_supported(&chain)?;
         let key = load_key(key_der)?;
         let is_moved = put_leaf_first(&mut chain, &*key)?;
-        let leaf_der = chain
-            .first()
-            .ok_or(CertificateFault::NoCertificate)?
-            .clone();
+        let leaf_der = chain.first().ok_or(CertificateFault::NoCertificate)?.clone();
         let leaf = parse(0, &leaf_der)?;
         let validity = Validity {
             from: leaf.validity().not_before.timestamp(),
@@ -260,10 +251,7 @@ fn read_staple(
     let validity = ocsp::check(der, &certificate).map_err(CertificateFault::Ocsp)?;
     let mut key = certified.clone();
     key.ocsp = Some(der.clone());
-    Ok(Some(Staple {
-        key: Arc::new(key),
-        validity,
-    }))
+    Ok(Some(Staple { key: Arc::new(key), validity }))
 }
 
 /// Whether it has the TLS feature `status_request` (RFC 7633 section 4.2.3.1).
@@ -271,27 +259,20 @@ fn asks_for_staple(leaf: &X509Certificate<'_>) -> bool {
     const TLS_FEATURE: &str = "1.3.6.1.5.5.7.1.24";
     /// An INTEGER in DER: the number of the extension (RFC 6066 section 8).
     const STATUS_REQUEST: [u8; 3] = [2, 1, 5];
-    let features = leaf
-        .extensions()
-        .iter()
-        .find(|extension| extension.oid.to_id_string() == TLS_FEATURE);
+    let features =
+        leaf.extensions().iter().find(|extension| extension.oid.to_id_string() == TLS_FEATURE);
     features.is_some_and(|features| {
         // The header of the SEQUENCE goes first: it has as many bytes as one INTEGER, or is none.
         let numbers = features.value.get(2..).unwrap_or_default();
-        numbers
-            .chunks(STATUS_REQUEST.len())
-            .any(|one| one == STATUS_REQUEST)
+        numbers.chunks(STATUS_REQUEST.len()).any(|one| one == STATUS_REQUEST)
     })
 }
 
 fn names(leaf: &X509Certificate<'_>) -> Box<[Box<str>]> {
     match leaf.subject_alternative_name() {
-        Ok(Some(extension)) => extension
-            .value
-            .general_names
-            .iter()
-            .filter_map(alternative_name)
-            .collect(),
+        Ok(Some(extension)) => {
+            extension.value.general_names.iter().filter_map(alternative_name).collect()
+        }
         _ => leaf
             .subject()
             .iter_common_name()
@@ -346,10 +327,7 @@ impl PemContents {
     /// The fault that keeps it from being read; then nobody knows what is in it.
     pub fn of(bytes: &[u8]) -> Result<Self, PemFault> {
         let blocks = pem::read(bytes)?;
-        let mut contents = Self {
-            is_blank: blocks.is_empty(),
-            ..Self::default()
-        };
+        let mut contents = Self { is_blank: blocks.is_empty(), ..Self::default() };
         for block in blocks {
             match block.kind {
                 BlockKind::Certificate => {

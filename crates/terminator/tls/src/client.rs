@@ -97,11 +97,7 @@ impl Client {
         let mut concerns = Vec::new();
         Self::assemble(options, hosts, order, &mut concerns)
             .map(|client| (client, Warning::of_all(service, concerns)))
-            .map_err(|fault| BuildError {
-                service: service.into(),
-                is_front: false,
-                fault,
-            })
+            .map_err(|fault| BuildError { service: service.into(), is_front: false, fault })
     }
 
     fn assemble(
@@ -229,10 +225,8 @@ impl Client {
         let trust = self.verifier.chains().into_iter();
         let trust = trust.flat_map(move |chains| chains.concerns(moment));
         let own = self.own.iter().flat_map(move |own| {
-            own.concerns(moment).map(|concern| Concern::OwnCertificate {
-                place: own.place.to_string(),
-                concern,
-            })
+            own.concerns(moment)
+                .map(|concern| Concern::OwnCertificate { place: own.place.to_string(), concern })
         });
         trust.map(Concern::VerifyServers).chain(own)
     }
@@ -263,11 +257,7 @@ impl Server {
         }
         let mut config = client.config.clone();
         if client.options.resumption {
-            let names = if client.follows_client() {
-                NAMES_PER_SERVER
-            } else {
-                1
-            };
+            let names = if client.follows_client() { NAMES_PER_SERVER } else { 1 };
             config.resumption = Resumption::store(Arc::new(ServerSessions::new(names)));
         }
         let config = Arc::new(config);
@@ -285,12 +275,7 @@ fn configuration(
     verifier: &Arc<ServerVerifier>,
     own: Option<&Certificate>,
 ) -> Result<ClientConfig, BuildFault> {
-    let versions: Vec<_> = policy
-        .versions()
-        .iter()
-        .copied()
-        .map(library_version)
-        .collect();
+    let versions: Vec<_> = policy.versions().iter().copied().map(library_version).collect();
     let builder = ClientConfig::builder_with_provider(Arc::new(policy.client_provider()))
         .with_protocol_versions(&versions)?
         .dangerous()
@@ -344,10 +329,7 @@ struct KeptSessions {
 impl ServerSessions {
     /// A store for at most this number of names; of more, some are forgotten.
     pub(super) fn new(names_max: usize) -> Self {
-        Self {
-            names_max,
-            names: Mutex::default(),
-        }
+        Self { names_max, names: Mutex::default() }
     }
 
     /// Changes what is kept of a name.

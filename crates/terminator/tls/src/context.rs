@@ -85,10 +85,7 @@ thread_local! {
 
 /// Makes this the context of the thread until the guard is dropped, or gives it back.
 pub(crate) fn enter(context: HandshakeContext) -> Entered {
-    CURRENT.set(HandshakeContext {
-        lookups: 0,
-        ..context
-    });
+    CURRENT.set(HandshakeContext { lookups: 0, ..context });
     Entered
 }
 
@@ -122,10 +119,7 @@ impl Drop for Entered {
 
 impl HandshakeContext {
     pub(crate) fn of(hello: &ClientHello<'_>) -> Self {
-        Self {
-            hidden: HiddenExtensions::of(hello),
-            ..Self::default()
-        }
+        Self { hidden: HiddenExtensions::of(hello), ..Self::default() }
     }
 
     /// Whether another session may be looked up for this hello.
@@ -145,10 +139,7 @@ impl HandshakeContext {
 
     /// With what the sessions of this handshake begin.
     pub(crate) fn provenance(&self, now: u64) -> Provenance {
-        self.resumed.unwrap_or(Provenance {
-            authenticated: now,
-            certificate: self.shown,
-        })
+        self.resumed.unwrap_or(Provenance { authenticated: now, certificate: self.shown })
     }
 
     /// Whether the next session takes the place of the one that was resumed. Only one does: clients
@@ -234,10 +225,7 @@ impl Provenance {
         let (mut time, mut certificate) = ([0; TIME_BYTES], [0; FINGERPRINT_BYTES]);
         time.copy_from_slice(&bytes[..TIME_BYTES]);
         certificate.copy_from_slice(&bytes[TIME_BYTES..]);
-        Self {
-            authenticated: u64::from_be_bytes(time),
-            certificate,
-        }
+        Self { authenticated: u64::from_be_bytes(time), certificate }
     }
 
     /// Whether a session that began so is renewed no more.
@@ -362,14 +350,8 @@ mod tests {
     #[test]
     fn a_renewal_keeps_its_provenance_and_a_full_handshake_has_its_own() {
         let shown = [1; 8];
-        let of = |authenticated, certificate| Provenance {
-            authenticated,
-            certificate,
-        };
-        let mut context = HandshakeContext {
-            shown,
-            ..HandshakeContext::default()
-        };
+        let of = |authenticated, certificate| Provenance { authenticated, certificate };
+        let mut context = HandshakeContext { shown, ..HandshakeContext::default() };
         assert_eq!(context.provenance(7), of(7, shown));
         assert!(!context.take_renewal());
         let first = of(5, [9; 8]);
@@ -385,17 +367,10 @@ mod tests {
             (WantedSecrets::Traffic, [false, false, true, true]),
             (WantedSecrets::All, [true; 4]),
         ] {
-            let entered = enter(HandshakeContext {
-                wanted,
-                ..HandshakeContext::default()
-            });
-            for label in [
-                CLIENT_HANDSHAKE,
-                CLIENT_EARLY,
-                CLIENT_TRAFFIC,
-                SERVER_TRAFFIC,
-                CLIENT_RANDOM,
-            ] {
+            let entered = enter(HandshakeContext { wanted, ..HandshakeContext::default() });
+            for label in
+                [CLIENT_HANDSHAKE, CLIENT_EARLY, CLIENT_TRAFFIC, SERVER_TRAFFIC, CLIENT_RANDOM]
+            {
                 SecretListener.log(label, &[], &[7; 32]);
             }
             let secrets = entered.leave().secrets;
@@ -413,10 +388,7 @@ mod provenance_tests {
 
     #[test]
     fn it_is_read_as_it_was_written_and_ends_after_a_week() {
-        let began = Provenance {
-            authenticated: 0x0102_0304,
-            certificate: [9; FINGERPRINT_BYTES],
-        };
+        let began = Provenance { authenticated: 0x0102_0304, certificate: [9; FINGERPRINT_BYTES] };
         assert_eq!(Provenance::from_bytes(began.to_bytes()), began);
         let end = began.authenticated + AUTHENTICATED_SECONDS_MAX;
         assert!(!began.is_over(end) && began.is_over(end + 1) && !began.is_over(0));

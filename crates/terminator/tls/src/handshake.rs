@@ -120,10 +120,7 @@ impl Handshake {
             // A session was found and did not fit.
             self.context.resumed = None;
         }
-        if let Err(HandshakeFault {
-            alert: Some(alert), ..
-        }) = step
-        {
+        if let Err(HandshakeFault { alert: Some(alert), .. }) = step {
             self.driver.side.append_alert(suite, alert, outgoing);
         }
         step
@@ -188,9 +185,7 @@ impl HandshakeSide for ServerSide {
         // Once both sides have their keys all messages are encrypted (RFC 8446 section 2).
         let is_hidden = version == Some(Version::Tls13) && self.secret.is_some();
         if kind == HANDSHAKE && is_hidden {
-            return Err(unexpected(
-                "a handshake message that is not encrypted".into(),
-            ));
+            return Err(unexpected("a handshake message that is not encrypted".into()));
         }
         let Some(&[.., high, low]) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -200,9 +195,7 @@ impl HandshakeSide for ServerSide {
             return Err(unexpected("a record without content".into()));
         }
         let is_encrypted = kind == HIDDEN || self.has_client_changed;
-        let expansion = version
-            .filter(|_| is_encrypted)
-            .map_or(0, expansion_bytes_max);
+        let expansion = version.filter(|_| is_encrypted).map_or(0, expansion_bytes_max);
         if length > PLAINTEXT_BYTES_MAX + expansion {
             let detail = "a record is longer than TLS allows";
             let alert = Some(alert::RECORD_OVERFLOW);
@@ -307,9 +300,8 @@ impl HandshakeSide for ServerSide {
     ) -> HandshakeFault {
         let suite = suite_of(library);
         self.take_secrets(suite);
-        let alert = alert.map_or(LibraryAlert::Missing, |start| {
-            self.hold_back(suite, start, outgoing)
-        });
+        let alert =
+            alert.map_or(LibraryAlert::Missing, |start| self.hold_back(suite, start, outgoing));
         HandshakeFault::of(error, alert, version_of(library))
     }
 }
@@ -352,16 +344,11 @@ impl ServerSide {
         if !self.is_sealing {
             return outgoing.extend_from_slice(&alert::alert_record(description));
         }
-        let sealer = self
-            .sending_keys(suite)
-            .and_then(|keys| keys.sealer(self.sealed));
+        let sealer = self.sending_keys(suite).and_then(|keys| keys.sealer(self.sealed));
         if let Some(mut sealer) = sealer {
             let content = [FATAL, description];
             let start = outgoing.len();
-            if sealer
-                .append(ContentType::Alert, &content, outgoing)
-                .is_err()
-            {
+            if sealer.append(ContentType::Alert, &content, outgoing).is_err() {
                 outgoing.truncate(start);
             }
         }
@@ -480,12 +467,7 @@ pub(crate) enum RecordClass {
 
 impl Skipper {
     pub(crate) fn new() -> Self {
-        Self {
-            handshake: None,
-            early: None,
-            is_refused: false,
-            left: SKIPPED_BYTES_MAX,
-        }
+        Self { handshake: None, early: None, is_refused: false, left: SKIPPED_BYTES_MAX }
     }
 
     /// Takes up the secrets, if this step has logged them.
@@ -542,10 +524,7 @@ mod early_tests {
 
         let mut skipper = Skipper::new();
         assert_eq!(skipper.judge(&record), RecordClass::Early);
-        let secrets = Secrets {
-            handshake: Some(vec![7; 32].into()),
-            ..Secrets::default()
-        };
+        let secrets = Secrets { handshake: Some(vec![7; 32].into()), ..Secrets::default() };
         skipper.learn(Some(suite), &secrets);
         assert_eq!(skipper.judge(&record), RecordClass::Handshake);
         let early = vec![23; 16_000];

@@ -135,14 +135,9 @@ mod tests {
             .collect();
         let data = [&length(&list)[..], &list].concat();
         let extension = [&[0, 0][..], &length(&data), &data].concat();
-        let body = [
-            &[3, 3][..],
-            &[7; 32],
-            &[0, 0, 2, 0xc0, 0x2b, 1, 0],
-            &length(&extension),
-            &extension,
-        ]
-        .concat();
+        let body =
+            [&[3, 3][..], &[7; 32], &[0, 0, 2, 0xc0, 0x2b, 1, 0], &length(&extension), &extension]
+                .concat();
         [&[CLIENT_HELLO, 0][..], &length(&body), &body].concat()
     }
 
@@ -204,12 +199,8 @@ mod tests {
             // Malformed, which the library is to refuse.
             (extension(27, &[5, 0, 1, 0, 1]), 0),
             (
-                [
-                    extension(27, &[4, 0, 1, 0, 1]),
-                    extension(0xfe0d, &[3]),
-                    extension(0xfd00, &[]),
-                ]
-                .concat(),
+                [extension(27, &[4, 0, 1, 0, 1]), extension(0xfe0d, &[3]), extension(0xfd00, &[])]
+                    .concat(),
                 3,
             ),
         ] {
@@ -218,18 +209,10 @@ mod tests {
                 // The list of extensions is the last of the message, behind its length.
                 let (head, list) = named.split_at(MESSAGE_HEADER_BYTES + 2 + 32 + 1 + 4 + 2);
                 let list = [&list[2..], &extensions].concat();
-                let body = [
-                    &head[MESSAGE_HEADER_BYTES..],
-                    &(list.len() as u16).to_be_bytes(),
-                    &list,
-                ]
-                .concat();
-                [
-                    &[CLIENT_HELLO, 0][..],
-                    &(body.len() as u16).to_be_bytes(),
-                    &body,
-                ]
-                .concat()
+                let body =
+                    [&head[MESSAGE_HEADER_BYTES..], &(list.len() as u16).to_be_bytes(), &list]
+                        .concat();
+                [&[CLIENT_HELLO, 0][..], &(body.len() as u16).to_be_bytes(), &body].concat()
             };
             let mut shown = records(&message, 20);
             let hidden = HiddenExtensions::hide_in(&mut shown).expect("the name is refused");

@@ -72,29 +72,19 @@ impl AllowedIdentity {
     fn dns(text: &str) -> Result<Self, IdentityFault> {
         let name = some(text)?.to_ascii_lowercase();
         let host = name.strip_prefix("*.").unwrap_or(&name);
-        if host.split('.').all(is_label) {
-            Ok(Self::Dns(name))
-        } else {
-            Err(IdentityFault::Dns)
-        }
+        if host.split('.').all(is_label) { Ok(Self::Dns(name)) } else { Err(IdentityFault::Dns) }
     }
 
     fn uri(text: &str) -> Result<Self, IdentityFault> {
         let uri = some(text)?;
         let (scheme, rest) = uri.split_once(':').ok_or(IdentityFault::Uri)?;
         let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
         // A wildcard needs a host before it: `spiffe://*` would be every trust domain.
         let fixed = rest.strip_suffix("/*").unwrap_or(rest);
         let has_place = !fixed.trim_start_matches('/').is_empty();
         let is_text = fixed.chars().all(|c| c.is_ascii_graphic() && c != '*');
-        if is_scheme && has_place && is_text {
-            Ok(Self::Uri(uri))
-        } else {
-            Err(IdentityFault::Uri)
-        }
+        if is_scheme && has_place && is_text { Ok(Self::Uri(uri)) } else { Err(IdentityFault::Uri) }
     }
 
     fn email(text: &str) -> Result<Self, IdentityFault> {
@@ -111,9 +101,7 @@ impl AllowedIdentity {
     fn fingerprint(text: &str) -> Result<Self, IdentityFault> {
         let digits = some(text)?.replace(':', "");
         let byte = |pair: &[u8]| {
-            let digits = str::from_utf8(pair)
-                .ok()
-                .filter(|pair| !pair.contains('+'))?;
+            let digits = str::from_utf8(pair).ok().filter(|pair| !pair.contains('+'))?;
             u8::from_str_radix(digits, 16).ok()
         };
         let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
@@ -131,9 +119,7 @@ fn is_label(label: &str) -> bool {
 }
 
 fn some(text: &str) -> Result<String, IdentityFault> {
-    (!text.is_empty())
-        .then(|| text.to_owned())
-        .ok_or(IdentityFault::Empty)
+    (!text.is_empty()).then(|| text.to_owned()).ok_or(IdentityFault::Empty)
 }
 
 /// The identities of one certificate.
@@ -156,17 +142,12 @@ fn texts<'a>(read: &'a X509Certificate<'_>) -> impl Iterator<Item = (&'static st
     // The one that logs and PROXY headers show: of another nobody would know.
     let common_names = subject.iter_common_name().take(1);
     let common_names = common_names.map(|one| ("cn", one.as_str()));
-    let units = subject
-        .iter_organizational_unit()
-        .take(COMPARED_MAX)
-        .map(|one| ("ou", one.as_str()));
+    let units =
+        subject.iter_organizational_unit().take(COMPARED_MAX).map(|one| ("ou", one.as_str()));
     let of_subject = common_names.chain(units);
     // An extension that is there twice or does not parse has no names.
     let alternative = read.subject_alternative_name().ok().flatten();
-    let names = alternative
-        .into_iter()
-        .flat_map(|one| &one.value.general_names)
-        .take(COMPARED_MAX);
+    let names = alternative.into_iter().flat_map(|one| &one.value.general_names).take(COMPARED_MAX);
     let alternative = names.filter_map(|name| match name {
         GeneralName::DNSName(name) => Some(("dns", *name)),
         GeneralName::URI(uri) => Some(("uri", *uri)),
@@ -218,9 +199,7 @@ fn is_same_uri(listed: &str, shown: &str) -> bool {
     let Some(parent) = listed.strip_suffix("/*") else {
         return listed == shown;
     };
-    let below = shown
-        .strip_prefix(parent)
-        .and_then(|rest| rest.strip_prefix('/'));
+    let below = shown.strip_prefix(parent).and_then(|rest| rest.strip_prefix('/'));
     below.is_some_and(|below| {
         let is_plain = |segment| !["", ".", ".."].contains(&segment);
         let is_allowed = |c: char| c.is_ascii_graphic() && !"%?#\\".contains(c);
@@ -263,31 +242,15 @@ mod tests {
     use super::*;
 
     fn read(kind: &str, text: &str) -> Result<AllowedIdentity, IdentityFault> {
-        let found = AllowedIdentity::KINDS
-            .iter()
-            .find(|(name, _)| *name == kind);
+        let found = AllowedIdentity::KINDS.iter().find(|(name, _)| *name == kind);
         found.expect("a kind").1(text)
     }
 
     #[test]
     fn what_is_no_identity_of_its_kind_is_refused() {
         for (kind, texts) in [
-            (
-                "dns",
-                &["", "*", "*.", "a*.b", "*.*.b", "a..b", "a b", "https://a"][..],
-            ),
-            (
-                "uri",
-                &[
-                    "",
-                    "web",
-                    "spiffe://*",
-                    "spiffe://",
-                    "spiffe://a/*/b",
-                    "a://b c",
-                    "1a://b",
-                ],
-            ),
+            ("dns", &["", "*", "*.", "a*.b", "*.*.b", "a..b", "a b", "https://a"][..]),
+            ("uri", &["", "web", "spiffe://*", "spiffe://", "spiffe://a/*/b", "a://b c", "1a://b"]),
             ("email", &["", "a", "@b", "a@", "*@b"]),
             ("cn", &[""]),
             ("ou", &[""]),
@@ -297,19 +260,11 @@ mod tests {
                 assert!(read(kind, text).is_err(), "{kind} {text:?}");
             }
         }
-        for wrong in [
-            &"ab".repeat(31)[..],
-            &"ab".repeat(33),
-            &"+1".repeat(32),
-            &"gg".repeat(32),
-        ] {
+        for wrong in [&"ab".repeat(31)[..], &"ab".repeat(33), &"+1".repeat(32), &"gg".repeat(32)] {
             assert_eq!(read("fingerprint", wrong), Err(IdentityFault::Fingerprint));
         }
         let colons = vec!["Ab"; 32].join(":");
-        assert_eq!(
-            read("fingerprint", &colons),
-            Ok(AllowedIdentity::Fingerprint([0xab; 32]))
-        );
+        assert_eq!(read("fingerprint", &colons), Ok(AllowedIdentity::Fingerprint([0xab; 32])));
     }
 
     /// Whether a certificate with these names (the first is its CN) may enter by one rule.
@@ -322,11 +277,7 @@ mod tests {
 
     #[test]
     fn names_are_compared_by_the_rules_of_their_kind() {
-        let names = &[
-            "Web-1.A.example",
-            "spiffe://td/ns/web/1",
-            "Ann@Mail.example",
-        ];
+        let names = &["Web-1.A.example", "spiffe://td/ns/web/1", "Ann@Mail.example"];
         for (kind, listed) in [
             ("dns", "web-1.a.Example"),
             ("dns", "*.a.example"),
@@ -395,9 +346,7 @@ mod tests {
         let root = Authority::root("root");
         let (one, other) = (root.client("a"), root.client("a"));
         let digest = digest::digest(&digest::SHA256, one.certificate_der());
-        let allowed = [AllowedIdentity::Fingerprint(
-            digest.as_ref().try_into().unwrap(),
-        )];
+        let allowed = [AllowedIdentity::Fingerprint(digest.as_ref().try_into().unwrap())];
         let among = |shown: &Identities<'_>| shown.are_among(&allowed);
         assert!(with_identities(one.certificate_der(), among));
         assert!(!with_identities(other.certificate_der(), among));
@@ -407,23 +356,12 @@ mod tests {
     #[test]
     fn the_log_names_few_and_escapes_all() {
         let many: Vec<String> = (0..12).map(|n| format!("n{n}.example")).collect();
-        let names: Vec<&str> = ["a\", cn \"b\n"]
-            .into_iter()
-            .chain(many.iter().map(|n| &n[..]))
-            .collect();
-        let leaf = Authority::root("root")
-            .leaf(&names[1..])
-            .common_name(names[0])
-            .issue();
+        let names: Vec<&str> =
+            ["a\", cn \"b\n"].into_iter().chain(many.iter().map(|n| &n[..])).collect();
+        let leaf = Authority::root("root").leaf(&names[1..]).common_name(names[0]).issue();
         let said = with_identities(leaf.certificate_der(), |its| its.to_string());
-        assert!(
-            said.contains(", dns \"n0.example\"") && said.ends_with(" and 5 more"),
-            "{said}"
-        );
-        let leaf = Authority::root("root")
-            .leaf(&[])
-            .common_name(names[0])
-            .issue();
+        assert!(said.contains(", dns \"n0.example\"") && said.ends_with(" and 5 more"), "{said}");
+        let leaf = Authority::root("root").leaf(&[]).common_name(names[0]).issue();
         let said = with_identities(leaf.certificate_der(), |its| its.to_string());
         assert!(said.ends_with(r#", cn "a\", cn \"b\n""#), "{said}");
     }

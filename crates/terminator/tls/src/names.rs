@@ -163,9 +163,7 @@ impl Index {
 
     fn default_for(&self, usable: Usable, now: i64) -> Result<usize, NoCertificate> {
         let default = self.best(&self.default, usable, now);
-        default
-            .or_else(|| self.any_for(usable, now))
-            .ok_or(NoCertificate::KindUnusable)
+        default.or_else(|| self.any_for(usable, now)).ok_or(NoCertificate::KindUnusable)
     }
 
     /// Any certificate of a kind that the default has not; one that is valid if there is one.
@@ -200,9 +198,7 @@ impl Index {
         slots: &'s Slots,
         usable: Usable,
     ) -> impl Iterator<Item = usize> + 's {
-        let kinds = KeyKind::ALL
-            .into_iter()
-            .filter(move |kind| usable.contains(*kind));
+        let kinds = KeyKind::ALL.into_iter().filter(move |kind| usable.contains(*kind));
         kinds.flat_map(move |kind| {
             let is_of_kind = move |number: &usize| self.facts[*number].kind == kind;
             let others = slots.others.iter().map(|number| *number as usize);
@@ -217,27 +213,18 @@ impl Index {
         if validity.until < now {
             return rivals.any(|other| self.facts[other].validity.until > validity.until);
         }
-        let left = Validity {
-            from: validity.from.max(now),
-            ..validity
-        };
+        let left = Validity { from: validity.from.max(now), ..validity };
         let mut before = rivals.take_while(|other| *other != number);
         before.any(|other| self.facts[other].validity.covers(left))
     }
 
     fn find(&self, name: &str) -> [Option<&Slots>; 2] {
         let parent = name.split_once('.').map(|(_, parent)| parent);
-        [
-            self.exact.get(name),
-            parent.and_then(|parent| self.wildcard.get(parent)),
-        ]
+        [self.exact.get(name), parent.and_then(|parent| self.wildcard.get(parent))]
     }
 
     fn add(&mut self, number: usize, entry: NameEntry<'_>) {
-        let facts = IndexedFacts {
-            kind: entry.kind,
-            validity: entry.validity,
-        };
+        let facts = IndexedFacts { kind: entry.kind, validity: entry.validity };
         self.facts.push(facts);
         if self.any.at(entry.kind).is_none() {
             self.any.fill(&self.facts, number);
@@ -253,13 +240,10 @@ impl Index {
 
     /// The certificates that stand under the first name of this one.
     fn siblings(&self, entry: NameEntry<'_>) -> Slots {
-        let found = entry
-            .names
-            .first()
-            .and_then(|name| match wildcard_parent(name) {
-                Some(parent) => self.wildcard.get(parent),
-                None => self.exact.get(name),
-            });
+        let found = entry.names.first().and_then(|name| match wildcard_parent(name) {
+            Some(parent) => self.wildcard.get(parent),
+            None => self.exact.get(name),
+        });
         found.cloned().unwrap_or_else(|| {
             let mut only_itself = Slots::default();
             only_itself.fill(&self.facts, 0);
@@ -363,9 +347,7 @@ impl Usable {
     }
 
     fn by_suites(suites: impl Iterator<Item = u16>, ours: &[Suite]) -> Self {
-        let shared = suites
-            .filter_map(Suite::from_code)
-            .filter(|suite| ours.contains(suite));
+        let shared = suites.filter_map(Suite::from_code).filter(|suite| ours.contains(suite));
         shared.fold(Self::NONE, |usable, suite| match suite {
             Suite::EcdheRsaAes128GcmSha256
             | Suite::EcdheRsaAes256GcmSha384
@@ -386,19 +368,13 @@ impl Usable {
     fn by_groups(groups: impl Iterator<Item = u16>) -> Self {
         let free = Self::NONE.with(KeyKind::Rsa).with(KeyKind::Ed25519);
         let mut listed = false;
-        let curves = groups
-            .inspect(|_| listed = true)
-            .fold(free, |usable, group| match group {
-                0x0017 => usable.with(KeyKind::EcdsaP256),
-                0x0018 => usable.with(KeyKind::EcdsaP384),
-                0x0019 => usable.with(KeyKind::EcdsaP521),
-                _ => usable,
-            });
-        if listed {
-            curves
-        } else {
-            KeyKind::ALL.into_iter().fold(curves, Self::with)
-        }
+        let curves = groups.inspect(|_| listed = true).fold(free, |usable, group| match group {
+            0x0017 => usable.with(KeyKind::EcdsaP256),
+            0x0018 => usable.with(KeyKind::EcdsaP384),
+            0x0019 => usable.with(KeyKind::EcdsaP521),
+            _ => usable,
+        });
+        if listed { curves } else { KeyKind::ALL.into_iter().fold(curves, Self::with) }
     }
 }
 
@@ -432,28 +408,17 @@ mod tests {
     }
 
     const NOW: i64 = 1000;
-    const VALID: Validity = Validity {
-        from: 0,
-        until: 2000,
-    };
-    const EXPIRED: Validity = Validity {
-        from: 0,
-        until: 999,
-    };
+    const VALID: Validity = Validity { from: 0, until: 2000 };
+    const EXPIRED: Validity = Validity { from: 0, until: 999 };
 
     fn index(certificates: &[(&[&str], KeyKind, Validity)], unknown: UnknownName) -> Index {
         let names: Vec<Vec<Box<str>>> = certificates
             .iter()
             .map(|(names, ..)| names.iter().map(|name| Box::from(*name)).collect())
             .collect();
-        let entries = names
-            .iter()
-            .zip(certificates)
-            .map(|(names, (_, kind, validity))| NameEntry {
-                names,
-                kind: *kind,
-                validity: *validity,
-            });
+        let entries = names.iter().zip(certificates).map(|(names, (_, kind, validity))| {
+            NameEntry { names, kind: *kind, validity: *validity }
+        });
         Index::build(entries, unknown)
     }
 
@@ -512,10 +477,7 @@ mod tests {
         use KeyKind::{EcdsaP256, Rsa};
         let unknown = UnknownName::Default;
         let site = site(unknown);
-        let mixed = index(
-            &[(&["a.test"], EcdsaP256, VALID), (&["b.test"], Rsa, VALID)],
-            unknown,
-        );
+        let mixed = index(&[(&["a.test"], EcdsaP256, VALID), (&["b.test"], Rsa, VALID)], unknown);
         let nameless = index(&[(&[], Rsa, VALID)], unknown);
         for (site, name, usable, expected) in [
             (&site, None, BOTH, Ok(0)),
@@ -536,10 +498,7 @@ mod tests {
 
     #[test]
     fn a_renewed_certificate_takes_over_when_the_old_one_ends() {
-        let renewed = Validity {
-            from: 1500,
-            until: 3000,
-        };
+        let renewed = Validity { from: 1500, until: 3000 };
         for (old, new) in [(0, 1), (1, 0)] {
             let mut pair = [
                 (&["a.test", "*.a.test"][..], KeyKind::Rsa, VALID),

@@ -142,10 +142,7 @@ pub struct ReplacedCertificates {
 
 impl Default for ReplacedCertificates {
     fn default() -> Self {
-        Self {
-            revoked: Vec::new(),
-            resume: true,
-        }
+        Self { revoked: Vec::new(), resume: true }
     }
 }
 
@@ -200,9 +197,7 @@ impl Drop for CertificateSource {
 /// A private key must not reach a log.
 impl std::fmt::Debug for CertificateSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CertificateSource")
-            .field("place", &self.place)
-            .finish_non_exhaustive()
+        f.debug_struct("CertificateSource").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
@@ -281,11 +276,7 @@ named! {
 impl Suite {
     /// The one version that it is for: RFC 8446 B.4 gave TLS 1.3, and only it, 0x13xx.
     pub fn version(self) -> Version {
-        if self.code() >> 8 == 0x13 {
-            Version::Tls13
-        } else {
-            Version::Tls12
-        }
+        if self.code() >> 8 == 0x13 { Version::Tls13 } else { Version::Tls12 }
     }
 
     /// The cipher of its records.

@@ -59,10 +59,7 @@ impl PasswordKey {
         let key = PrivateDecryptingKey::generate(KeySize::Rsa2048).ok()?;
         let public: PublicKeyX509Der<'_> = key.public_key().as_der().ok()?;
         let public = pem_rfc7468::encode_string("PUBLIC KEY", LineEnding::LF, public.as_ref());
-        Some(Self {
-            public: public.ok()?,
-            key: OaepPrivateDecryptingKey::new(key).ok()?,
-        })
+        Some(Self { public: public.ok()?, key: OaepPrivateDecryptingKey::new(key).ok()? })
     }
 
     /// The plaintext that was encrypted for it; `None` = nothing was.

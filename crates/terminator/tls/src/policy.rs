@@ -139,9 +139,7 @@ impl Policy {
             follows_chacha: *suites == Suites::Auto,
         };
         let concerns = policy.drop_what_cannot_be();
-        policy
-            .suites
-            .retain(|suite| policy.versions.contains(&suite.version()));
+        policy.suites.retain(|suite| policy.versions.contains(&suite.version()));
         policy.check().map(|()| (policy, concerns))
     }
 
@@ -157,10 +155,7 @@ impl Policy {
 
     /// The groups that can be used in this version, most preferred first.
     pub fn groups(&self, version: Version) -> impl Iterator<Item = Group> + Clone {
-        self.groups
-            .iter()
-            .copied()
-            .filter(move |group| is_usable_in(*group, version))
+        self.groups.iter().copied().filter(move |group| is_usable_in(*group, version))
     }
 
     /// Whether this client is to be served with ChaCha20 first: it lists it before all other
@@ -174,9 +169,7 @@ impl Policy {
 
     /// The library's parts for connections that use this group.
     pub(crate) fn provider(&self, group: Group, chacha_first: bool) -> CryptoProvider {
-        self.provider_of(&[group], chacha_first, |suite| {
-            restoring_suite(suite.code())
-        })
+        self.provider_of(&[group], chacha_first, |suite| restoring_suite(suite.code()))
     }
 
     /// The library's parts for connections that we open: all groups.
@@ -264,11 +257,7 @@ mod tests {
     use super::*;
 
     fn options(suites: Suites, groups: &[Group]) -> ServerOptions {
-        ServerOptions {
-            suites,
-            groups: groups.to_vec(),
-            ..ServerOptions::new(Vec::new())
-        }
+        ServerOptions { suites, groups: groups.to_vec(), ..ServerOptions::new(Vec::new()) }
     }
 
     fn policy(options: &ServerOptions) -> Result<(Policy, Vec<PolicyConcern>), PolicyFault> {
@@ -318,12 +307,7 @@ mod tests {
         options.version_max = Version::Tls12;
         let (policy, _) = policy(&options).expect("a policy");
         assert_eq!(policy.versions(), [Version::Tls12]);
-        assert!(
-            policy
-                .suites()
-                .iter()
-                .all(|suite| suite.version() == Version::Tls12)
-        );
+        assert!(policy.suites().iter().all(|suite| suite.version() == Version::Tls12));
         assert_eq!(policy.suites().len(), 6);
     }
 
@@ -344,17 +328,12 @@ mod tests {
     fn a_policy_that_leaves_nothing_is_refused() {
         let fault = |options: &ServerOptions| policy(options).expect_err("no policy");
         assert_eq!(fault(&options(Suites::Auto, &[])), PolicyFault::NoGroup);
-        assert_eq!(
-            fault(&options(Suites::Listed(Vec::new()), Group::ALL)),
-            PolicyFault::NoSuite
-        );
+        assert_eq!(fault(&options(Suites::Listed(Vec::new()), Group::ALL)), PolicyFault::NoSuite);
         let mut reversed = options(Suites::Auto, Group::ALL);
         (reversed.version_min, reversed.version_max) = (Version::Tls13, Version::Tls12);
         assert_eq!(fault(&reversed), PolicyFault::VersionsReversed);
-        let mut of_another = options(
-            Suites::Listed(vec![Suite::EcdheRsaAes128GcmSha256]),
-            Group::ALL,
-        );
+        let mut of_another =
+            options(Suites::Listed(vec![Suite::EcdheRsaAes128GcmSha256]), Group::ALL);
         of_another.version_min = Version::Tls13;
         assert_eq!(fault(&of_another), PolicyFault::NoSuite);
     }

@@ -55,9 +55,7 @@ impl Probe {
         let server = match name {
             Some(name) => ServerName::try_from(name.to_owned()),
             // The library wants a name in any case; one that is an address is never sent.
-            None => Ok(ServerName::IpAddress(
-                std::net::Ipv4Addr::UNSPECIFIED.into(),
-            )),
+            None => Ok(ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())),
         };
         let server = server.map_err(|_| ProbeFault::NameInvalid)?;
         Self::by(configuration()?, server)
@@ -66,11 +64,7 @@ impl Probe {
     /// The same with this configuration.
     pub(crate) fn by(config: ClientConfig, name: ServerName<'static>) -> Result<Self, ProbeFault> {
         let connection = ClientConnection::new(Arc::new(config), name);
-        Ok(Self {
-            connection: connection.map_err(refused)?,
-            received: 0,
-            is_ended: false,
-        })
+        Ok(Self { connection: connection.map_err(refused)?, received: 0, is_ended: false })
     }
 
     /// Puts data behind the handshake.
@@ -188,10 +182,7 @@ mod tests {
 
     /// A server with a certificate that nobody would trust, for another name, and expired.
     fn server(versions: &[&'static SupportedProtocolVersion]) -> ServerConnection {
-        let leaf = Authority::root("nobody")
-            .leaf(&["other.example"])
-            .expired()
-            .issue();
+        let leaf = Authority::root("nobody").leaf(&["other.example"]).expired().issue();
         let chain = vec![CertificateDer::from(leaf.certificate_der().to_vec())];
         let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes()).unwrap();
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -246,9 +237,7 @@ mod tests {
     fn bytes_behind_the_servers_end_are_its_fault() {
         let (mut probe, mut server) = connected();
         let mut data = Vec::new();
-        probe
-            .data(&said(&mut server, b"answer"), &mut data)
-            .unwrap();
+        probe.data(&said(&mut server, b"answer"), &mut data).unwrap();
         server.send_close_notify();
         probe.data(&said(&mut server, b""), &mut data).unwrap();
         assert_eq!(data, b"answer");
@@ -299,15 +288,9 @@ mod tests {
             probe.input(bytes).unwrap_err()
         };
         assert_eq!(fault(b""), ProbeFault::Closed);
-        assert!(matches!(
-            fault(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
-            ProbeFault::Refused(_)
-        ));
+        assert!(matches!(fault(b"HTTP/1.1 400 Bad Request\r\n\r\n"), ProbeFault::Refused(_)));
         let alert = fault(&[21, 3, 3, 0, 2, 2, 40]).to_string();
         assert!(alert.contains("HandshakeFailure"), "{alert}");
-        assert_eq!(
-            Probe::new(Some("no name")).err(),
-            Some(ProbeFault::NameInvalid)
-        );
+        assert_eq!(Probe::new(Some("no name")).err(), Some(ProbeFault::NameInvalid));
     }
 }

@@ -89,10 +89,7 @@ pub struct RecordLayout {
 
 impl RecordLayout {
     /// The layout of all suites of TLS 1.3.
-    pub(crate) const TLS13: Self = Self {
-        head: HEADER_BYTES,
-        tail: 1 + TAG_BYTES,
-    };
+    pub(crate) const TLS13: Self = Self { head: HEADER_BYTES, tail: 1 + TAG_BYTES };
     /// The layout of what somebody else encrypts: the plaintext alone.
     pub(crate) const PLAIN: Self = Self { head: 0, tail: 0 };
 
@@ -104,10 +101,7 @@ impl RecordLayout {
             (Version::Tls12, Cipher::ChaCha20Poly1305) => 0,
             (Version::Tls12, Cipher::Aes128Gcm | Cipher::Aes256Gcm) => EXPLICIT_NONCE_BYTES,
         };
-        Self {
-            head: HEADER_BYTES + explicit,
-            tail: TAG_BYTES,
-        }
+        Self { head: HEADER_BYTES + explicit, tail: TAG_BYTES }
     }
 
     /// From one full record's start to the next one's, when they lie end to end.
@@ -187,10 +181,7 @@ impl KeySealer {
         // The handshake's own records, answers to early data among them, are taken for full ones.
         let spent = sequence.saturating_mul(RECORD_BLOCKS_MAX);
         allowance.blocks_left = allowance.blocks_left.saturating_sub(spent);
-        Some(Self {
-            key: DirectionKey::new(version, cipher, sequence, key, iv)?,
-            allowance,
-        })
+        Some(Self { key: DirectionKey::new(version, cipher, sequence, key, iv)?, allowance })
     }
 
     /// Appends a record with this content.
@@ -244,10 +235,7 @@ impl KeySealer {
     pub fn seal(&mut self, kind: ContentType, record: &mut [u8]) -> Result<(), KeyExhausted> {
         let layout = self.layout();
         let plain_bytes = record.len() - layout.head - layout.tail;
-        assert!(
-            plain_bytes <= PLAINTEXT_BYTES_MAX,
-            "a record holds 16 KiB of plaintext"
-        );
+        assert!(plain_bytes <= PLAINTEXT_BYTES_MAX, "a record holds 16 KiB of plaintext");
         self.allowance.spend_bytes(record.len())?;
         let key = &mut self.key;
         let sequence = key.next_sequence().ok_or(KeyExhausted)?;
@@ -358,9 +346,8 @@ impl KeyOpener {
         record: &[u8],
         plain: &mut [u8],
     ) -> Result<(ContentType, usize), RecordFault> {
-        let (header, body) = record
-            .split_first_chunk::<HEADER_BYTES>()
-            .ok_or(RecordFault::Underflow)?;
+        let (header, body) =
+            record.split_first_chunk::<HEADER_BYTES>().ok_or(RecordFault::Underflow)?;
         let outer = ContentType::from_code(header[0]).ok_or(RecordFault::Unexpected)?;
         match self.0.version {
             Version::Tls13 => self.open_13(sequence, outer, header, body, plain),
@@ -381,18 +368,13 @@ impl KeyOpener {
         if outer != ContentType::ApplicationData {
             return Err(RecordFault::Unexpected);
         }
-        let inner = self
-            .0
-            .open(self.0.nonce(sequence), Aad::from(*header), body, plain)?;
+        let inner = self.0.open(self.0.nonce(sequence), Aad::from(*header), body, plain)?;
         // Padding is no excuse for a longer record (RFC 8446 section 5.4).
         if inner.len() > PLAINTEXT_BYTES_MAX + 1 {
             return Err(RecordFault::Overflow);
         }
         // The type is the last byte that is not padding.
-        let end = inner
-            .iter()
-            .rposition(|&byte| byte != 0)
-            .ok_or(RecordFault::Unexpected)?;
+        let end = inner.iter().rposition(|&byte| byte != 0).ok_or(RecordFault::Unexpected)?;
         let kind = ContentType::from_code(inner[end]).ok_or(RecordFault::Unexpected)?;
         Ok((kind, end))
     }
@@ -407,18 +389,14 @@ impl KeyOpener {
         let mut nonce = self.0.nonce(sequence);
         let mut sealed = body;
         if self.0.cipher != Cipher::ChaCha20Poly1305 {
-            let (explicit, rest) = body
-                .split_first_chunk::<EXPLICIT_NONCE_BYTES>()
-                .ok_or(RecordFault::Underflow)?;
+            let (explicit, rest) =
+                body.split_first_chunk::<EXPLICIT_NONCE_BYTES>().ok_or(RecordFault::Underflow)?;
             let salt_bytes = NONCE_BYTES - EXPLICIT_NONCE_BYTES;
             nonce[..salt_bytes].copy_from_slice(&self.0.iv[..salt_bytes]);
             nonce[salt_bytes..].copy_from_slice(explicit);
             sealed = rest;
         }
-        let plain_bytes = sealed
-            .len()
-            .checked_sub(TAG_BYTES)
-            .ok_or(RecordFault::Underflow)?;
+        let plain_bytes = sealed.len().checked_sub(TAG_BYTES).ok_or(RecordFault::Underflow)?;
         if plain_bytes > PLAINTEXT_BYTES_MAX {
             return Err(RecordFault::Overflow);
         }
@@ -470,9 +448,7 @@ impl DirectionKey {
         sealed: &[u8],
         plain: &'p mut [u8],
     ) -> Result<&'p [u8], RecordFault> {
-        let (text, tag) = sealed
-            .split_last_chunk::<TAG_BYTES>()
-            .ok_or(RecordFault::Underflow)?;
+        let (text, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(RecordFault::Underflow)?;
         let plain = plain.get_mut(..text.len()).ok_or(RecordFault::Overflow)?;
         let nonce = Nonce::assume_unique_for_key(nonce);
         self.key
@@ -574,11 +550,7 @@ mod tests {
     }
 
     fn pairs() -> Vec<(KeySealer, KeyOpener)> {
-        let forms = [
-            (Version::Tls12, false),
-            (Version::Tls12, true),
-            (Version::Tls13, false),
-        ];
+        let forms = [(Version::Tls12, false), (Version::Tls12, true), (Version::Tls13, false)];
         let pair = |(version, is_chacha)| {
             let secrets = secrets(is_chacha);
             let sealer = KeySealer::new(version, 9, &secrets).unwrap();
@@ -608,11 +580,7 @@ mod tests {
             }
             let alert = sealed(&mut sealer, ContentType::Alert, &[1, 0]);
             assert_eq!(opener.open(&alert, &mut room), Ok((ContentType::Alert, 2)));
-            assert_eq!(
-                opener.open(&alert, &mut room),
-                Err(RecordFault::BadMac),
-                "a replay"
-            );
+            assert_eq!(opener.open(&alert, &mut room), Err(RecordFault::BadMac), "a replay");
         }
     }
 
@@ -640,11 +608,8 @@ mod tests {
                 let [high, low] = (length as u16).to_be_bytes();
                 opener.record_bytes(&[kind, major, 3, high, low])
             };
-            let most = if opener.0.version == Version::Tls13 {
-                16_384 + 256
-            } else {
-                16_384 + 2048
-            };
+            let most =
+                if opener.0.version == Version::Tls13 { 16_384 + 256 } else { 16_384 + 2048 };
             assert_eq!(header(23, 3, most), Ok(Some(HEADER_BYTES + most)));
             assert_eq!(header(23, 3, most + 1), Err(RecordFault::Overflow));
             assert_eq!(header(99, 3, 10), Err(RecordFault::Unexpected));
@@ -668,23 +633,16 @@ mod tests {
     fn padding_is_taken_off_and_a_record_of_nothing_else_refused() {
         let padded = |inner: &[u8]| {
             let sealer = KeySealer::new(Version::Tls13, 9, &secrets(false)).unwrap();
-            let header = header_of(
-                ContentType::ApplicationData,
-                (inner.len() + TAG_BYTES) as u16,
-            );
+            let header = header_of(ContentType::ApplicationData, (inner.len() + TAG_BYTES) as u16);
             let mut body = inner.to_vec();
             let nonce = Nonce::assume_unique_for_key(sealer.key.nonce(9));
             let key = &sealer.key.key;
-            key.seal_in_place_append_tag(nonce, Aad::from(header), &mut body)
-                .unwrap();
+            key.seal_in_place_append_tag(nonce, Aad::from(header), &mut body).unwrap();
             let (_, mut opener) = pairs().remove(2);
             let record = [&header[..], &body].concat();
             opener.open(&record, &mut vec![0; RECORD_BYTES_MAX])
         };
-        assert_eq!(
-            padded(b"abc\x17\0\0\0\0"),
-            Ok((ContentType::ApplicationData, 3))
-        );
+        assert_eq!(padded(b"abc\x17\0\0\0\0"), Ok((ContentType::ApplicationData, 3)));
         assert_eq!(padded(b"\x15\0"), Ok((ContentType::Alert, 0)));
         assert_eq!(padded(b"\0\0\0"), Err(RecordFault::Unexpected));
         assert_eq!(padded(b"abc\x63"), Err(RecordFault::Unexpected));
@@ -725,9 +683,6 @@ mod tests {
         assert!(sealer.allowance.is_key_limit_reached());
         sealed(&mut sealer, ContentType::ApplicationData, b"last");
         let mut record = [0; 40];
-        assert_eq!(
-            sealer.seal(ContentType::ApplicationData, &mut record),
-            Err(KeyExhausted)
-        );
+        assert_eq!(sealer.seal(ContentType::ApplicationData, &mut record), Err(KeyExhausted));
     }
 }

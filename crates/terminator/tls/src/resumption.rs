@@ -192,10 +192,7 @@ impl Resumption {
         };
         let renewed = self.renewed(&options.tickets);
         let tickets = renewed.keeping.tickets;
-        Self {
-            keeping: keeping(options, tickets, memory, now),
-            ..renewed
-        }
+        Self { keeping: keeping(options, tickets, memory, now), ..renewed }
     }
 
     /// The counters of the session store.
@@ -342,9 +339,7 @@ fn tickets(options: &TicketOptions, own_root: &Prk, before: Option<&Tickets>) ->
         }
     };
     // No longer than the key of a ticket made at an epoch's very end is known.
-    let wanted = options
-        .lifetime
-        .map_or(decrypts_seconds, |wanted| wanted.as_secs());
+    let wanted = options.lifetime.map_or(decrypts_seconds, |wanted| wanted.as_secs());
     let seconds = wanted.min(key_seconds).min(LIFETIME_SECONDS_MAX);
     Tickets::new(ring, u32::try_from(seconds).unwrap_or(u32::MAX))
 }
@@ -401,10 +396,8 @@ mod tests {
     fn a_renewed_session_keeps_its_provenance() {
         let resumption = resumption(9);
         let (tag, now) = (service_tag("web"), unix_seconds());
-        let began = Provenance {
-            authenticated: now - 6 * 24 * 3600,
-            certificate: fingerprint_of(b"leaf"),
-        };
+        let began =
+            Provenance { authenticated: now - 6 * 24 * 3600, certificate: fingerprint_of(b"leaf") };
         let web = tickets_of(&resumption, "web");
         let tickets = &resumption.keeping.tickets;
         let ticket = tickets.seal(SESSION, tag, began, now).unwrap();

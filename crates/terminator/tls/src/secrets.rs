@@ -80,19 +80,10 @@ impl SendingKeys {
         let key_bytes = suite.cipher().key_bytes();
         let explicit_bytes = NONCE_LEN - iv_bytes;
         let seed = [b"key expansion", server_random, client_random].concat();
-        let block = prf(
-            hash,
-            master,
-            &seed,
-            2 * key_bytes + 2 * iv_bytes + explicit_bytes,
-        );
+        let block = prf(hash, master, &seed, 2 * key_bytes + 2 * iv_bytes + explicit_bytes);
         let key = block.get(key_bytes..2 * key_bytes)?;
         let iv = block.get(2 * key_bytes + iv_bytes..)?;
-        Some(Self::Tls12(
-            suite,
-            Zeroizing::new(key.to_vec()),
-            iv.try_into().ok()?,
-        ))
+        Some(Self::Tls12(suite, Zeroizing::new(key.to_vec()), iv.try_into().ok()?))
     }
 
     /// Seals the record of this number.

@@ -152,11 +152,7 @@ impl Server {
         let mut concerns = Vec::new();
         Self::assemble(clock, options, service, resumption, order, &mut concerns)
             .map(|server| (server, Warning::of_all(service, concerns)))
-            .map_err(|fault| BuildError {
-                service: service.into(),
-                is_front: true,
-                fault,
-            })
+            .map_err(|fault| BuildError { service: service.into(), is_front: true, fault })
     }
 
     /// The configuration for this client, or how to refuse it.
@@ -268,11 +264,7 @@ impl Server {
         let parts = ServerParts {
             site: &site,
             policy: &policy,
-            versions: policy
-                .versions()
-                .iter()
-                .map(|version| library_version(*version))
-                .collect(),
+            versions: policy.versions().iter().map(|version| library_version(*version)).collect(),
             resuming: resumes.then(|| Ways::of(options, service, resumption, &resuming)),
             verifier: verifier.clone(),
             clock: clock.clone(),
@@ -361,11 +353,7 @@ impl Server {
         let now = seconds(self.clock.now());
         let found = self.site.index.choose(hello.server_name(), usable, now);
         let may_resume = version == Version::Tls12 && self.offers_session(hello);
-        if may_resume && found.is_ok() {
-            Ok(())
-        } else {
-            Err(refusal)
-        }
+        if may_resume && found.is_ok() { Ok(()) } else { Err(refusal) }
     }
 
     /// Whether the client offers a session of TLS 1.2, which may be one of ours.
@@ -403,11 +391,7 @@ impl Server {
         let ours = &self.site.suites;
         let mut offered = hello.cipher_suites().filter_map(Suite::from_code);
         let is_shared = offered.any(|suite| suite.version() == version && ours.contains(&suite));
-        if is_shared {
-            Ok(())
-        } else {
-            Err(Refusal::no_common("cipher suite"))
-        }
+        if is_shared { Ok(()) } else { Err(Refusal::no_common("cipher suite")) }
     }
 
     /// The first group of our preference for which a key share is at hand, so that no round trip
@@ -431,11 +415,7 @@ fn revoked_fingerprints(options: &ServerOptions) -> Result<Vec<Fingerprint>, Bui
     for source in &options.replaced.revoked {
         let fault = |fault| BuildFault::Revoked(CertificateError::of_file(source, fault));
         let certificates = read_chain(&source.pem).map_err(fault)?;
-        fingerprints.extend(
-            certificates
-                .iter()
-                .map(|certificate| fingerprint_of(certificate)),
-        );
+        fingerprints.extend(certificates.iter().map(|certificate| fingerprint_of(certificate)));
     }
     Ok(fingerprints)
 }
@@ -444,22 +424,15 @@ impl Variant {
     /// Every combination that [`Server::select`] can ask for.
     fn all(policy: &Policy, resumes: bool) -> impl Iterator<Item = Self> {
         policy.versions().iter().flat_map(move |&version| {
-            let ways = if resumes && version == Version::Tls12 {
-                2
-            } else {
-                1
-            };
+            let ways = if resumes && version == Version::Tls12 { 2 } else { 1 };
             policy.groups(version).flat_map(move |group| {
                 [false, true].into_iter().flat_map(move |chacha_first| {
-                    [false, true]
-                        .into_iter()
-                        .take(ways)
-                        .map(move |by_ticket| Self {
-                            version,
-                            group,
-                            chacha_first,
-                            by_ticket,
-                        })
+                    [false, true].into_iter().take(ways).map(move |by_ticket| Self {
+                        version,
+                        group,
+                        chacha_first,
+                        by_ticket,
+                    })
                 })
             })
         })
@@ -480,12 +453,10 @@ impl Ways {
         let tickets = resumption.tickets_of(service, sessions.clone());
         let tls13 = match options.tls13_sessions {
             Tls13Sessions::Tickets => Tls13Way::Tickets(Arc::clone(&tickets)),
-            Tls13Sessions::Cache {
-                early_data_bytes_max: 0,
-            } => Tls13Way::Tickets(resumption.stored_tickets_of(service, sessions.clone())),
-            Tls13Sessions::Cache {
-                early_data_bytes_max,
-            } => Tls13Way::Early(early_data_bytes_max),
+            Tls13Sessions::Cache { early_data_bytes_max: 0 } => {
+                Tls13Way::Tickets(resumption.stored_tickets_of(service, sessions.clone()))
+            }
+            Tls13Sessions::Cache { early_data_bytes_max } => Tls13Way::Early(early_data_bytes_max),
         };
         Self {
             tickets,

@@ -96,9 +96,7 @@ impl TicketIntake {
         let library = &mut self.library;
         self.reader.take(content, |ticket| {
             self.are_there = true;
-            let library = library
-                .as_mut()
-                .filter(|_| ticket.len() <= TICKET_BYTES_MAX);
+            let library = library.as_mut().filter(|_| ticket.len() <= TICKET_BYTES_MAX);
             library.is_none_or(|library| library.handle_new_session_ticket(ticket).is_ok())
         })
     }
@@ -168,17 +166,12 @@ impl Traffic {
     /// The length of the record at the start of `bytes`; `None` = its header is not yet there. A
     /// record that can never be valid is refused from its header alone.
     pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
-        self.opener
-            .record_bytes(bytes)
-            .map_err(TrafficFault::Record)
+        self.opener.record_bytes(bytes).map_err(TrafficFault::Record)
     }
 
     /// Opens one whole record into the start of `plain`, which is at least as long.
     pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<RecordContent, TrafficFault> {
-        let (kind, bytes) = self
-            .opener
-            .open(record, plain)
-            .map_err(TrafficFault::Record)?;
+        let (kind, bytes) = self.opener.open(record, plain).map_err(TrafficFault::Record)?;
         let tickets = self.tickets.as_ref();
         let has_ticket = tickets.is_some_and(|tickets| tickets.reader.is_waiting());
         let is_waiting = has_ticket || self.incoming_update.is_waiting();
@@ -351,16 +344,16 @@ impl Traffic {
     /// and control records go by [`Self::kernel_control`].
     pub fn hand_over(&mut self) {
         let unused = Sending::Kernel(KeyAllowance::NONE);
-        self.sending = match (
-            std::mem::replace(&mut self.sending, unused),
-            self.sending_keys.take(),
-        ) {
-            (Sending::Ours(sealer), _) => Sending::Kernel(sealer.into_allowance()),
-            (Sending::Kernel(allowance), keys) => {
-                let next = keys.as_ref().and_then(parts_of);
-                Sending::Kernel(next.map_or(allowance, |(cipher, ..)| KeyAllowance::fresh(cipher)))
-            }
-        };
+        self.sending =
+            match (std::mem::replace(&mut self.sending, unused), self.sending_keys.take()) {
+                (Sending::Ours(sealer), _) => Sending::Kernel(sealer.into_allowance()),
+                (Sending::Kernel(allowance), keys) => {
+                    let next = keys.as_ref().and_then(parts_of);
+                    Sending::Kernel(
+                        next.map_or(allowance, |(cipher, ..)| KeyAllowance::fresh(cipher)),
+                    )
+                }
+            };
     }
 
     /// Counts plaintext that the kernel was given to seal, past our buffers.
@@ -617,10 +610,6 @@ mod message_tests {
         let mut reader = TicketReader::default();
         assert_eq!(reader.take(&[4, 1, 0, 0, 7], |_| true), refused);
         let mut reader = TicketReader::default();
-        assert_eq!(
-            reader.take(&[4, 0, 0, 0], |_| true),
-            refused,
-            "an empty one"
-        );
+        assert_eq!(reader.take(&[4, 0, 0, 0], |_| true), refused, "an empty one");
     }
 }

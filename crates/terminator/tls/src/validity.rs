@@ -148,11 +148,7 @@ impl Ends {
         let mut seen = HashSet::new();
         all.retain(|one| seen.insert((one.file.clone(), one.name.clone(), one.key.clone())));
         all.truncate(EXPIRIES_MAX);
-        Self {
-            loaded: loaded as u64,
-            expired: expired as u64,
-            listed: all,
-        }
+        Self { loaded: loaded as u64, expired: expired as u64, listed: all }
     }
 
     #[must_use]
@@ -161,11 +157,7 @@ impl Ends {
         listed.append(&mut other.listed);
         listed.sort_by_key(|one| one.time);
         listed.truncate(EXPIRIES_MAX);
-        Self {
-            loaded: self.loaded + other.loaded,
-            expired: self.expired + other.expired,
-            listed,
-        }
+        Self { loaded: self.loaded + other.loaded, expired: self.expired + other.expired, listed }
     }
 
     /// The first end, in Unix seconds; `None` = none of them ends.
@@ -220,10 +212,7 @@ mod tests {
 
     #[test]
     fn a_long_validity_is_warned_of_30_and_7_days_and_1_day_before_its_end() {
-        let year = Validity {
-            from: 0,
-            until: 365 * DAY_SECONDS,
-        };
+        let year = Validity { from: 0, until: 365 * DAY_SECONDS };
         let [warned, again, last] = EXPIRY_WARNING_DAYS.map(|days| year.until - days * DAY_SECONDS);
         let left = |now| Standing::EndsSoon(year.until - now);
         for (now, standing, next) in [
@@ -243,10 +232,7 @@ mod tests {
 
     #[test]
     fn each_warning_is_news_once() {
-        let year = Validity {
-            from: 0,
-            until: 365 * DAY_SECONDS,
-        };
+        let year = Validity { from: 0, until: 365 * DAY_SECONDS };
         let mut since = None;
         let news = (0..=366).filter(|day| {
             let now = day * DAY_SECONDS + 1;
@@ -288,16 +274,10 @@ mod tests {
 
     #[test]
     fn an_end_that_never_comes_overflows_nothing() {
-        let endless = Validity {
-            from: 0,
-            until: Validity::ENDLESS,
-        };
+        let endless = Validity { from: 0, until: Validity::ENDLESS };
         assert_eq!(endless.at(i64::MAX - 1), Standing::EndsSoon(1));
         assert_eq!(endless.at(1 << 40), Standing::Good);
-        let nothing = Validity {
-            from: 5,
-            until: i64::MIN,
-        };
+        let nothing = Validity { from: 5, until: i64::MIN };
         assert!(matches!(nothing.at(5), Standing::Over(_)));
     }
 }

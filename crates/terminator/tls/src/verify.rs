@@ -129,9 +129,8 @@ pub fn concerns_of(authorities: &[PemSource]) -> Vec<VerifyConcern> {
 /// file.
 pub fn examine(authorities: &[PemSource], lists: &[PemSource]) -> Vec<VerifyFault> {
     let each = |source| std::slice::from_ref(source);
-    let authorities = authorities
-        .iter()
-        .map(|one| Authorities::read(each(one), PeerRole::Client).err());
+    let authorities =
+        authorities.iter().map(|one| Authorities::read(each(one), PeerRole::Client).err());
     let lists = lists.iter().map(|one| read_lists(each(one)).err());
     authorities.chain(lists).flatten().collect()
 }
@@ -151,11 +150,7 @@ impl BareVerifier {
         lists: &[PemSource],
         is_of_clients: bool,
     ) -> Result<Self, VerifyFault> {
-        let peer = if is_of_clients {
-            PeerRole::Client
-        } else {
-            PeerRole::Server
-        };
+        let peer = if is_of_clients { PeerRole::Client } else { PeerRole::Server };
         let authorities = Authorities::read(authorities, peer)?;
         ChainVerifier::new(authorities, lists, ExpiredLists::Refuse, peer).map(Self)
     }
@@ -165,10 +160,7 @@ impl BareVerifier {
     /// # Errors
     /// The reason why it is refused, as the log says it.
     pub fn verify(&self, chain: &[Vec<u8>], now: u64) -> Result<(), String> {
-        let chain: Vec<_> = chain
-            .iter()
-            .map(|one| CertificateDer::from(&**one))
-            .collect();
+        let chain: Vec<_> = chain.iter().map(|one| CertificateDer::from(&**one)).collect();
         let (leaf, others) = chain.split_first().ok_or("no certificate")?;
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
         let verified = self.0.verify(leaf, others, now);
@@ -247,9 +239,7 @@ impl ChainVerifier {
         if let Some(is_good) = self.authorities.own(leaf, now) {
             let is_listed = self.lists.place_of(&read).is_some();
             is_good?;
-            return (!is_listed)
-                .then_some(())
-                .ok_or_else(|| webpki::Error::CertRevoked.into());
+            return (!is_listed).then_some(()).ok_or_else(|| webpki::Error::CertRevoked.into());
         }
         self.verify_path(&read, &others, now, RevocationCheckDepth::Chain)?;
         if self.lists.is_empty() || self.lists.covers_all_of(read.issuer()) {
@@ -292,16 +282,8 @@ impl ChainVerifier {
         };
         let (algorithms, anchors) = (self.algorithms.all, self.authorities.anchors());
         let permit = |path: &VerifiedPath<'_>| self.authorities.permit(path, now);
-        leaf.verify_for_usage(
-            algorithms,
-            anchors,
-            others,
-            now,
-            usage,
-            options,
-            Some(&permit),
-        )
-        .map(drop)
+        leaf.verify_for_usage(algorithms, anchors, others, now, usage, options, Some(&permit))
+            .map(drop)
     }
 
     /// Says which certificate of the chain an error is about.
@@ -330,14 +312,11 @@ impl ChainVerifier {
             }),
             webpki::Error::CrlExpired { .. } => about(&|one| {
                 let place = self.lists.expired_of(one.issuer(), now)?;
-                Some(format!(
-                    "the revocation list in {place} is past its nextUpdate"
-                ))
+                Some(format!("the revocation list in {place} is past its nextUpdate"))
             }),
-            webpki::Error::UnknownRevocationStatus => Some((
-                leaf,
-                "no revocation list of its issuer is loaded".to_owned(),
-            )),
+            webpki::Error::UnknownRevocationStatus => {
+                Some((leaf, "no revocation list of its issuer is loaded".to_owned()))
+            }
             webpki::Error::UnknownIssuer
             | webpki::Error::CertExpired { .. }
             | webpki::Error::CertNotValidYet { .. } => {

@@ -23,9 +23,7 @@ fn document(finished: &Finished) -> Value {
 /// The names in a list of the document.
 fn names(document: &Value, list: &str) -> Vec<String> {
     let entries = document[list].as_array().unwrap().iter();
-    entries
-        .map(|entry| entry["name"].as_str().unwrap().to_owned())
-        .collect()
+    entries.map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// `operation algorithm size` of each row of a library whose name begins so.
@@ -65,10 +63,7 @@ fn what_the_kernel_can_do_is_told_with_the_reason() {
         assert!(!ability["why"].as_str().unwrap().is_empty(), "{ability}");
     }
     let cores = document["cores"].as_array().unwrap();
-    assert_eq!(
-        cores.len() as u64,
-        document["host"]["cpus"].as_u64().unwrap()
-    );
+    assert_eq!(cores.len() as u64, document["host"]["cpus"].as_u64().unwrap());
 }
 
 #[test]
@@ -92,16 +87,9 @@ fn without_openssl_our_own_library_is_measured() {
     assert_eq!(rows(&document, "aws-lc-rs ").len(), 11);
     assert!(rows(&document, "OpenSSL").is_empty());
     let surroundings = document["surroundings"].as_array().unwrap();
-    let said = surroundings
-        .iter()
-        .find(|fact| fact["name"] == "system's OpenSSL");
+    let said = surroundings.iter().find(|fact| fact["name"] == "system's OpenSSL");
     let said = said.unwrap();
-    assert!(
-        said["value"]
-            .as_str()
-            .unwrap()
-            .contains("no program `openssl`")
-    );
+    assert!(said["value"].as_str().unwrap().contains("no program `openssl`"));
     assert!(said["remedy"].as_str().unwrap().contains("install openssl"));
 }
 
@@ -115,12 +103,7 @@ fn an_openssl_that_says_nonsense_fails_no_report() {
     let path = format!("{}:/usr/bin:/bin", folder.path().display());
     let finished = run(host("--seconds 0.01 --json").env("PATH", path));
     assert!(finished.status.success(), "{finished:?}");
-    assert!(
-        finished
-            .stdout
-            .contains("said nothing that we know: Quantum 9"),
-        "{finished:?}"
-    );
+    assert!(finished.stdout.contains("said nothing that we know: Quantum 9"), "{finished:?}");
 }
 
 #[test]

@@ -31,11 +31,7 @@ fn a_run_that_was_stopped_is_taken_up() {
     let before = desk.of_kind("measured").len();
     assert!((1..16).contains(&before), "{before}");
     // As if it had been killed while it wrote.
-    fs::write(
-        desk.path("r.jsonl"),
-        format!("{}{{\"event\":\"re", desk.text()),
-    )
-    .unwrap();
+    fs::write(desk.path("r.jsonl"), format!("{}{{\"event\":\"re", desk.text())).unwrap();
     let finished = desk.run("--resume r.jsonl");
     assert_eq!(finished.code(), 0, "{finished:?}");
     let read = desk.of_kind("measured");

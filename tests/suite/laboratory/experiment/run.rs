@@ -18,33 +18,21 @@ fn every_configuration_is_measured_as_often_as_planned() {
     assert_eq!(finished.stdout, "");
     let events = desk.events();
     let (first, last) = (&events[0], events.last().unwrap());
-    assert_eq!(
-        (&first["event"], &first["mode"]),
-        (&"began".into(), &"quick".into())
-    );
+    assert_eq!((&first["event"], &first["mode"]), (&"began".into(), &"quick".into()));
     assert_eq!(first["command"][2], "./small.toml");
     assert_eq!(first["targets"].as_array().unwrap().len(), 2);
-    assert_eq!(
-        (&last["event"], &last["is_complete"]),
-        (&"ended".into(), &true.into())
-    );
+    assert_eq!((&last["event"], &last["is_complete"]), (&"ended".into(), &true.into()));
     let read = desk.of_kind("measured");
     assert_eq!((read.len(), measurements(&read).len()), (8, 8));
     for measurement in &read {
-        assert!(
-            measurement["counts"]["succeeded"].as_u64().unwrap() > 0,
-            "{measurement}"
-        );
+        assert!(measurement["counts"]["succeeded"].as_u64().unwrap() > 0, "{measurement}");
         assert_eq!(measurement["counts"]["failed"], 0, "{measurement}");
         for used in ["server_cpu_ns", "server_switches"] {
             assert!(measurement[used].as_u64().unwrap() > 0, "{measurement}");
         }
     }
     // Round by round: every configuration once before any is measured again.
-    let rounds: Vec<_> = read
-        .iter()
-        .map(|event| event["repeat"].as_u64().unwrap())
-        .collect();
+    let rounds: Vec<_> = read.iter().map(|event| event["repeat"].as_u64().unwrap()).collect();
     assert_eq!(rounds, [0, 0, 0, 0, 1, 1, 1, 1]);
     assert_said(&finished, &["[8/8, done]", "lariat-lab report r.jsonl"]);
 }
@@ -56,9 +44,8 @@ fn the_order_is_decided_by_the_seed() {
         let words = format!("--targets plain --repeats 3 --seed {seed}");
         assert_eq!(desk.small(&words).code(), 0);
         let read = desk.of_kind("measured");
-        let configurations = read
-            .iter()
-            .map(|event| event["configuration"].as_str().unwrap().to_owned());
+        let configurations =
+            read.iter().map(|event| event["configuration"].as_str().unwrap().to_owned());
         configurations.collect::<Vec<_>>()
     };
     let first = order("5");
@@ -74,10 +61,7 @@ fn configurations_are_chosen() {
     assert_eq!(finished.code(), 0, "{finished:?}");
     assert_eq!(desk.events()[0]["mode"], "own");
     let read = measurements(&desk.of_kind("measured"));
-    assert_eq!(
-        read,
-        BTreeSet::from([("target=plain size=some".to_owned(), 0)])
-    );
+    assert_eq!(read, BTreeSet::from([("target=plain size=some".to_owned(), 0)]));
 }
 
 #[test]
@@ -92,10 +76,7 @@ fn our_own_scenarios_can_be_listed_and_planned() {
         assert!(list.contains(&format!("{name}\n    ")), "{name}: {list}");
         assert!(plan.contains(&format!("\n{name}: ")), "{name}: {plan}");
     }
-    assert!(
-        list.contains("quick: ") && list.contains("full: "),
-        "{list}"
-    );
+    assert!(list.contains("quick: ") && list.contains("full: "), "{list}");
     assert_has(&plan, "lariat-lab load https://localhost/");
     assert!(!desk.path("r.jsonl").exists());
 }
@@ -105,47 +86,17 @@ fn slips_are_refused_before_anything_starts() {
     let desk = Desk::new();
     for (words, said) in [
         ("", ["there is no scenario", "--list` lists them"]),
-        (
-            "chipers",
-            ["no scenario `chipers`", "did you mean `ciphers`?"],
-        ),
-        (
-            "./none.toml",
-            ["cannot read ./none.toml", "docs/guide/lab.md"],
-        ),
-        (
-            "./small.toml --targets plian",
-            ["no target `plian`", "did you mean `plain`?"],
-        ),
-        (
-            "./small.toml --program lairat=/x",
-            ["no target `lairat`", "mean `lariat`?"],
-        ),
-        (
-            "./small.toml --only target=plian",
-            ["no target `plian`", "mean `plain`?"],
-        ),
-        (
-            "./small.toml --only sise=some",
-            ["no factor `sise`", "mean `size`?"],
-        ),
-        (
-            "./small.toml --only size=smoe",
-            ["no value of `size` `smoe`", "mean `some`?"],
-        ),
-        (
-            "./small.toml --server-cpus 4000",
-            ["may not use CPU 4000", "it may use"],
-        ),
-        (
-            "./small.toml --ful",
-            ["unexpected argument '--ful'", "exists: '--full'"],
-        ),
+        ("chipers", ["no scenario `chipers`", "did you mean `ciphers`?"]),
+        ("./none.toml", ["cannot read ./none.toml", "docs/guide/lab.md"]),
+        ("./small.toml --targets plian", ["no target `plian`", "did you mean `plain`?"]),
+        ("./small.toml --program lairat=/x", ["no target `lairat`", "mean `lariat`?"]),
+        ("./small.toml --only target=plian", ["no target `plian`", "mean `plain`?"]),
+        ("./small.toml --only sise=some", ["no factor `sise`", "mean `size`?"]),
+        ("./small.toml --only size=smoe", ["no value of `size` `smoe`", "mean `some`?"]),
+        ("./small.toml --server-cpus 4000", ["may not use CPU 4000", "it may use"]),
+        ("./small.toml --ful", ["unexpected argument '--ful'", "exists: '--full'"]),
         ("--resume none.jsonl", ["none.jsonl", "hint: "]),
-        (
-            "--scenario-folder none --list",
-            ["in none cannot be listed", "--scenario-folder"],
-        ),
+        ("--scenario-folder none --list", ["in none cannot be listed", "--scenario-folder"]),
         ("small --target-folder none", ["none", "--target-folder"]),
     ] {
         let finished = desk.run(words);
@@ -158,38 +109,14 @@ fn slips_are_refused_before_anything_starts() {
 #[test]
 fn a_file_that_is_wrong_is_told_with_its_place() {
     for (from, to, said) in [
-        (
-            "question",
-            "questoin",
-            ["small.toml:2:1", "did you mean `question`?"],
-        ),
-        (
-            "connections = 2",
-            "conections = 2",
-            ["small.toml:18:1", "mean `connections`?"],
-        ),
+        ("question", "questoin", ["small.toml:2:1", "did you mean `question`?"]),
+        ("connections = 2", "conections = 2", ["small.toml:18:1", "mean `connections`?"]),
         ("[\"1.3\"]", "[\"1.4\"]", ["small.toml:16", "no `1.4` here"]),
-        (
-            "\"plain\", ",
-            "\"plian\", ",
-            ["no target `plian`", "mean `plain`?"],
-        ),
+        ("\"plain\", ", "\"plian\", ", ["no target `plian`", "mean `plain`?"]),
         ("\"rate\"", "\"raet\"", ["no `raet` here", "mean `rate`?"]),
-        (
-            "\"1k\"",
-            "\"1k\", handshake = \"psk\", tls = \"1.2\"",
-            ["handshake", "hint: "],
-        ),
-        (
-            "\"1k\"",
-            "\"1k\", url = \"https://x/\"",
-            ["is not a scenario's", "[quick]"],
-        ),
-        (
-            "title = \"size\"",
-            "title = \"size",
-            ["small.toml:25", "docs/guide/lab.md"],
-        ),
+        ("\"1k\"", "\"1k\", handshake = \"psk\", tls = \"1.2\"", ["handshake", "hint: "]),
+        ("\"1k\"", "\"1k\", url = \"https://x/\"", ["is not a scenario's", "[quick]"]),
+        ("title = \"size\"", "title = \"size", ["small.toml:25", "docs/guide/lab.md"]),
     ] {
         let wrong = SMALL.replacen(from, to, 1);
         assert_ne!(wrong, SMALL, "{from}");
@@ -224,10 +151,7 @@ fn too_few_cpus_and_files_leave_the_other_configurations() {
     assert_eq!(desk.of_kind("measured").len(), 2);
     let missed = desk.of_kind("failed");
     assert_eq!(missed.len(), 2);
-    assert!(
-        missed.iter().all(|miss| miss["kind"] == "unsupported"),
-        "{missed:?}"
-    );
+    assert!(missed.iter().all(|miss| miss["kind"] == "unsupported"), "{missed:?}");
 }
 
 #[test]
@@ -253,16 +177,9 @@ fn a_target_that_is_missing_or_crashes_leaves_the_others() {
     let missed = desk.of_kind("failed");
     // Twice each; then it is given up.
     assert_eq!(missed.len(), 4, "{missed:?}");
-    assert!(
-        missed.iter().all(|miss| miss["kind"] == "failed"),
-        "{missed:?}"
-    );
+    assert!(missed.iter().all(|miss| miss["kind"] == "failed"), "{missed:?}");
     let hitch = &desk.events()[0]["targets"];
-    let hitch = hitch
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|target| target["name"] == "hitch");
+    let hitch = hitch.as_array().unwrap().iter().find(|target| target["name"] == "hitch");
     assert!(hitch.unwrap()["missing"].is_string());
 }
 
@@ -323,11 +240,7 @@ fn what_failed_is_read_again_when_all_else_was() {
     let read = desk.of_kind("measured");
     assert_eq!((read.len(), measurements(&read).len()), (8, 8));
     let told = run(lab::command().arg("report").arg(desk.path("r.jsonl")));
-    assert!(
-        told.stdout
-            .contains("8 of 8 measurements, 0 failed; complete"),
-        "{told:?}"
-    );
+    assert!(told.stdout.contains("8 of 8 measurements, 0 failed; complete"), "{told:?}");
     assert_said(&desk.run("--resume r.jsonl"), &["to its end already"]);
 }
 
@@ -351,25 +264,13 @@ fn what_cannot_be_taken_up_says_why() {
     let damaged = format!("{first}\n{{\"event\":\"measured\"}}\n");
     let current = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
     for (text, said) in [
-        (
-            whole.replacen("\"format\":3", "\"format\":0", 1),
-            "format 0; this build reads",
-        ),
+        (whole.replacen("\"format\":3", "\"format\":0", 1), "format 0; this build reads"),
         ("{\"format\":2}\n".to_owned(), "this is no record"),
         (String::new(), "this is no record"),
         (damaged, "line 2 is damaged"),
-        (
-            whole.replacen(&current, "\"version\":\"0.0.1\"", 1),
-            "lariat-lab 0.0.1 began it",
-        ),
-        (
-            whole.replacen("\"cpu\":\"", "\"cpu\":\"other ", 1),
-            "begun on another host",
-        ),
-        (
-            whole.replacen("\"from\":\"ours\"", "\"from\":\"found\"", 1),
-            "plain is another version",
-        ),
+        (whole.replacen(&current, "\"version\":\"0.0.1\"", 1), "lariat-lab 0.0.1 began it"),
+        (whole.replacen("\"cpu\":\"", "\"cpu\":\"other ", 1), "begun on another host"),
+        (whole.replacen("\"from\":\"ours\"", "\"from\":\"found\"", 1), "plain is another version"),
     ] {
         assert_ne!(text, whole, "{said}");
         fs::write(desk.path("r.jsonl"), &text).unwrap();
@@ -394,10 +295,7 @@ fn a_record_belongs_to_one_run() {
     assert_said(&second, &["another run writes to r.jsonl"]);
     let third = run(&mut desk.command("./small.toml --record r.jsonl"));
     assert_eq!(third.code(), 2, "{third:?}");
-    assert_said(
-        &third,
-        &["r.jsonl is there already", "--resume r.jsonl takes it up"],
-    );
+    assert_said(&third, &["r.jsonl is there already", "--resume r.jsonl takes it up"]);
     running.signal(Signal::TERM);
     assert_eq!(running.wait().code(), Some(6));
     // The reading that was under way is in no record.

@@ -9,11 +9,7 @@ use suite::prelude::*;
 use suite::starttls::{aiosmtpd, dovecot, inn, lariat, postgres, pyftpdlib, service, slapd};
 
 fn load(address: SocketAddr, protocol: &str, how: &str) -> Record {
-    Load::of(address)
-        .args("--no-request --count 20 --starttls")
-        .arg(protocol)
-        .args(how)
-        .record()
+    Load::of(address).args("--no-request --count 20 --starttls").arg(protocol).args(how).record()
 }
 
 /// What a probe finds there must be as this says.
@@ -73,10 +69,7 @@ fn servers_that_wait_to_be_asked_are_named() {
     let (_dovecot, [imap, pop3, _, sieve]) = dovecot();
     let (mail, files) = (aiosmtpd(&[]), pyftpdlib());
     let hba = "host all all 127.0.0.1/32 scram-sha-256";
-    let (plain, with_tls) = (
-        postgres(hba, &[], &site),
-        postgres(hba, &["-c", "ssl=on"], &site),
-    );
+    let (plain, with_tls) = (postgres(hba, &[], &site), postgres(hba, &["-c", "ssl=on"], &site));
     let (directory, mysql, news) = (slapd(""), Mariadb::start(&[]), inn(None));
     let echo = Server::start(Behaviour::Echo);
     let chat = service(&site, "chat", echo.address()).starting_tls("xmpp", "required");
@@ -124,15 +117,10 @@ fn servers_with_tls_are_asked_and_those_without_have_failed() {
         probe(&site, server, protocol, "modern = { version = 'TLSv1.3' }");
     }
     let (plain_mysql, plain_mail) = (Mariadb::start(&[]), aiosmtpd(&[]));
-    for (protocol, server) in [
-        ("mysql", plain_mysql.address),
-        ("smtp", plain_mail.address),
-        ("mysql", mail.address),
-    ] {
-        let loaded = Load::of(server)
-            .args("--no-request --count 4 --starttls")
-            .arg(protocol)
-            .run();
+    for (protocol, server) in
+        [("mysql", plain_mysql.address), ("smtp", plain_mail.address), ("mysql", mail.address)]
+    {
+        let loaded = Load::of(server).args("--no-request --count 4 --starttls").arg(protocol).run();
         assert_eq!(loaded.record().reason(), "starttls-failed", "{protocol}");
     }
 }

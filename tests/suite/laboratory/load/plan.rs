@@ -24,31 +24,14 @@ fn a_plan_that_cannot_be_is_refused_before_the_first_packet() {
     listener.set_nonblocking(true).unwrap();
     let url = format!("https://{}/1k", listener.local_addr().unwrap());
     let plans: [(&[&str], &str); 6] = [
+        (&["--handshake", "psk", "--tls", "1.2"], "resumption by PSK is of TLS 1.3"),
         (
-            &["--handshake", "psk", "--tls", "1.2"],
-            "resumption by PSK is of TLS 1.3",
-        ),
-        (
-            &[
-                "--tls",
-                "1.3",
-                "--suites",
-                "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-            ],
+            &["--tls", "1.3", "--suites", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"],
             "is of TLS 1.2, which is not offered",
         ),
-        (
-            &["--tls", "1.2", "--groups", "X25519MLKEM768"],
-            "X25519MLKEM768 is of TLS 1.3",
-        ),
-        (
-            &["--verify", "full"],
-            "full needs to know who issues certificates",
-        ),
-        (
-            &["--rate", "5", "--connections", "5"],
-            "this is closed load",
-        ),
+        (&["--tls", "1.2", "--groups", "X25519MLKEM768"], "X25519MLKEM768 is of TLS 1.3"),
+        (&["--verify", "full"], "full needs to know who issues certificates"),
+        (&["--rate", "5", "--connections", "5"], "this is closed load"),
         (&["--ca", "/nowhere/ca.pem"], "cannot read /nowhere/ca.pem"),
     ];
     for (flags, reason) in plans {
@@ -78,20 +61,11 @@ fn every_contradiction_is_told_at_once_where_it_stands() {
 #[test]
 fn a_slip_has_its_remedy() {
     for (words, remedy) in [
-        (
-            &["https://h/", "--handshaek", "full"][..],
-            "a similar argument exists: '--handshake'",
-        ),
-        (
-            &["https://h/", "--handshake", "tickets"],
-            "did you mean \"ticket\"?",
-        ),
+        (&["https://h/", "--handshaek", "full"][..], "a similar argument exists: '--handshake'"),
+        (&["https://h/", "--handshake", "tickets"], "did you mean \"ticket\"?"),
         (&["127.0.0.1:8443"], "https://"),
         (&[], "lariat-lab load https://"),
-        (
-            &["--plan", "/nowhere/plan.toml"],
-            "--plan names a TOML file",
-        ),
+        (&["--plan", "/nowhere/plan.toml"], "--plan names a TOML file"),
     ] {
         let answer = load(words);
         assert_eq!(answer.code(), 2, "{answer:?}");
@@ -109,22 +83,11 @@ fn flags_replace_what_the_plan_says_and_the_record_repeats_it() {
         origin.url("/1k")
     );
     let plan = directory.write("plan.toml", text);
-    let flags = [
-        "--plan",
-        plan.to_str().unwrap(),
-        "--connections",
-        "3",
-        "--count",
-        "20",
-    ];
+    let flags = ["--plan", plan.to_str().unwrap(), "--connections", "3", "--count", "20"];
     let answer = load(&flags);
     assert_eq!(answer.code(), 0, "{answer:?}");
     let path = directory.join("out.json");
-    assert!(
-        answer
-            .stderr
-            .contains(&format!("The record is {}", path.display()))
-    );
+    assert!(answer.stderr.contains(&format!("The record is {}", path.display())));
     let first = record(&path);
     assert_eq!(first["totals"]["succeeded"], 20, "{answer:?}");
     assert_eq!(first["plan"]["arrival"]["closed"], 3);
@@ -156,10 +119,7 @@ fn a_signal_ends_a_load_with_its_record() {
     let totals = &record["totals"];
     assert!(totals["attempted"].as_u64().unwrap() >= 50, "{totals}");
     let (succeeded, failed) = (totals["succeeded"].as_u64(), totals["failed"].as_u64());
-    assert_eq!(
-        totals["attempted"].as_u64().unwrap(),
-        succeeded.unwrap() + failed.unwrap()
-    );
+    assert_eq!(totals["attempted"].as_u64().unwrap(), succeeded.unwrap() + failed.unwrap());
 }
 
 #[test]
@@ -197,11 +157,6 @@ fn data_goes_to_the_standard_output() {
     assert_eq!(record["totals"]["attempted"], 5);
     answer.assert_stderr("/s succeeded of ");
     let told = load(&["--help"]);
-    assert!(
-        told.code() == 0
-            && told
-                .stdout
-                .contains("  --requests-per-session <N|unlimited>\n")
-    );
+    assert!(told.code() == 0 && told.stdout.contains("  --requests-per-session <N|unlimited>\n"));
     assert_eq!(told.stderr, "");
 }

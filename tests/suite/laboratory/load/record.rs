@@ -14,14 +14,7 @@ fn loads_that_begin_together_leave_a_record_each() {
     let start = |_| {
         let mut load = command();
         load.current_dir(directory.path())
-            .args([
-                "load",
-                &origin.url("/1k"),
-                "--count",
-                "20",
-                "--timeout",
-                "30s",
-            ])
+            .args(["load", &origin.url("/1k"), "--count", "20", "--timeout", "30s"])
             .args(["--quiet", "--threads", "1", "--cpus", "none"]);
         Running::start(&mut load)
     };
@@ -30,9 +23,8 @@ fn loads_that_begin_together_leave_a_record_each() {
         assert_eq!(load.wait().code(), Some(0), "{}", load.stderr());
     }
     let entries = fs::read_dir(directory.path()).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort_unstable();
     assert_eq!(names.len(), 4, "{names:?}");
     for name in names {
@@ -48,14 +40,7 @@ fn loads_that_begin_together_leave_a_record_each() {
 fn a_record_that_cannot_be_written_is_told_after_the_summary() {
     let origin = Origin::start();
     let mut load = command();
-    load.args([
-        "load",
-        &origin.url("/1k"),
-        "--count",
-        "5",
-        "--record",
-        "/dev/full",
-    ]);
+    load.args(["load", &origin.url("/1k"), "--count", "5", "--record", "/dev/full"]);
     let answer = run(load.args(["--timeout", "30s"]));
     assert_eq!(answer.code(), 1, "{answer:?}");
     answer.assert_stderr("cannot be written to /dev/full");
@@ -157,20 +142,15 @@ fn the_pods_of_a_job_make_one_record() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/kubernetes/load-job.yaml");
     let job = fs::read_to_string(path).unwrap();
     let words = words_of_container(&job);
-    assert!(
-        words.len() > 8 && job.contains("command: [\"lariat-lab\"]"),
-        "{words:?}"
-    );
+    assert!(words.len() > 8 && job.contains("command: [\"lariat-lab\"]"), "{words:?}");
     let directory = Directory::new();
     let pod = |index: usize, at: &str| {
         let mut pod = command();
-        pod.args(words.iter().map(|word| {
-            match *word {
-                "--rate=2000" => "--rate=40".to_owned(),
-                "--duration=60s" => "--duration=1s".to_owned(),
-                word => word
-                    .replace("START_AT", at)
-                    .replace("$(JOB_COMPLETION_INDEX)", &index.to_string()),
+        pod.args(words.iter().map(|word| match *word {
+            "--rate=2000" => "--rate=40".to_owned(),
+            "--duration=60s" => "--duration=1s".to_owned(),
+            word => {
+                word.replace("START_AT", at).replace("$(JOB_COMPLETION_INDEX)", &index.to_string())
             }
         }));
         pod.args(["--timeout=30s", &format!("--connect={}", service.address)]);

@@ -28,28 +28,16 @@ fn record(claimed: u16, fragment: &[u8]) -> Vec<u8> {
 fn other_protocols_are_named() {
     for (greeting, words) in [
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "HTTP"),
-        (
-            b"220 mail.example ESMTP\r\n",
-            "SMTP without TLS, did you mean --starttls smtp?",
-        ),
+        (b"220 mail.example ESMTP\r\n", "SMTP without TLS, did you mean --starttls smtp?"),
         (b"J\0\0\0\x0a8.0.36\0", "did you mean --starttls mysql?"),
         (b"* OK IMAP4rev1 ready\r\n", "did you mean --starttls imap?"),
         (b"SSH-2.0-x\r\n", "SSH"),
         (b"220 (vsFTPd 3.0.3)\r\n", "did you mean --starttls ftp?"),
         (b"+OK ready\r\n", "did you mean --starttls pop3?"),
         (b"200 news ready\r\n", "did you mean --starttls nntp?"),
-        (
-            b"\"IMPLEMENTATION\" \"x\"\r\nOK\r\n",
-            "did you mean --starttls sieve?",
-        ),
-        (
-            b"<?xml version='1.0'?><stream:stream>",
-            "did you mean --starttls xmpp?",
-        ),
-        (
-            b"EFATAL:  unsupported\0",
-            "did you mean --starttls postgres?",
-        ),
+        (b"\"IMPLEMENTATION\" \"x\"\r\nOK\r\n", "did you mean --starttls sieve?"),
+        (b"<?xml version='1.0'?><stream:stream>", "did you mean --starttls xmpp?"),
+        (b"EFATAL:  unsupported\0", "did you mean --starttls postgres?"),
         (b"\x01\x02\x03\x04\x05", "begins with the bytes 01 02 03"),
     ] {
         let (kind, text) = trouble(answer(greeting));
@@ -73,34 +61,14 @@ fn a_file_of_roots_without_one_is_refused() {
 fn what_breaks_the_protocol_has_its_reason() {
     let cut = [&[2, 0, 0, 4][..], &[3, 3, 0, 0]].concat();
     for (address, kind, words) in [
-        (
-            answer(record(0xffff, &[0; 10])),
-            "malformed",
-            "claims 65535 bytes",
-        ),
+        (answer(record(0xffff, &[0; 10])), "malformed", "claims 65535 bytes"),
         (answer(record(8, &cut)), "malformed", "ServerHello is cut"),
-        (
-            answer(record(4, &[11, 0, 0, 0])),
-            "malformed",
-            "no ServerHello",
-        ),
+        (answer(record(4, &[11, 0, 0, 0])), "malformed", "no ServerHello"),
         // It says that more comes, and nothing does.
-        (
-            answer(record(100, &[2, 0])),
-            "timeout",
-            "was not over within 1 s",
-        ),
+        (answer(record(100, &[2, 0])), "timeout", "was not over within 1 s"),
         (serve_by_hello(|_, _| {}), "closed", "closed the connection"),
-        (
-            serve_by_hello(|_, _| thread::park()),
-            "timeout",
-            "was not over within 1 s",
-        ),
-        (
-            answer([21, 3, 3, 0, 2, 2, 40]),
-            "refused",
-            "handshake_failure",
-        ),
+        (serve_by_hello(|_, _| thread::park()), "timeout", "was not over within 1 s"),
+        (answer([21, 3, 3, 0, 2, 2, 40]), "refused", "handshake_failure"),
     ] {
         let (found, text) = trouble(address);
         assert_eq!(found, kind, "{text}");
@@ -163,10 +131,7 @@ fn a_certificate_that_is_none_is_a_fault() {
     }
     let first = &report["verdicts"][0];
     assert_eq!(first["point"], "broken-answer", "{report}");
-    assert_has(
-        first["seen"].to_string(),
-        "no kind of client gets a handshake",
-    );
+    assert_has(first["seen"].to_string(), "no kind of client gets a handshake");
 }
 
 #[test]
@@ -190,10 +155,7 @@ fn expectations_and_slips_have_exit_codes() {
     let slip = expect("faults = { not = ['certificate-expird'] }");
     assert_eq!(slip.code(), 2);
     slip.assert_stderr("did you mean `certificate-expired`?");
-    assert_eq!(
-        expect("speaks-tls = false\nfaults = ['unreachable']").code(),
-        0
-    );
+    assert_eq!(expect("speaks-tls = false\nfaults = ['unreachable']").code(), 0);
     let slip = expect("[certificate]\ndays-lfet = 3");
     assert_eq!(slip.code(), 2);
     slip.assert_stderr("expect.toml:2:1");
@@ -217,9 +179,7 @@ fn mail_server(tls: SocketAddr) -> SocketAddr {
         };
         if say("220 localhost ESMTP\r\n") > 0 && say("250-localhost\r\n250 STARTTLS\r\n") > 0 {
             let _gone = stream.write_all(b"220 go ahead\r\n");
-            pass_on(stream, tls, |server, client| {
-                io::copy(server, client).map(drop)
-            });
+            pass_on(stream, tls, |server, client| io::copy(server, client).map(drop));
         }
     })
 }
@@ -238,31 +198,21 @@ fn a_server_may_greet_late_and_is_told_a_name() {
         let _gone = stream.write_all(b"220 mx\r\n");
         let mut line = [0; 512];
         let count = stream.read(&mut line).unwrap_or(0);
-        heard
-            .lock()
-            .unwrap()
-            .push(String::from_utf8_lossy(&line[..count]).into_owned());
+        heard.lock().unwrap().push(String::from_utf8_lossy(&line[..count]).into_owned());
         let _gone = stream.write_all(b"250 mx\r\n");
     });
-    for (more, wanted) in [
-        (&[][..], None),
-        (&["--ehlo-name", "mx.example"], Some("EHLO mx.example\r\n")),
-    ] {
+    for (more, wanted) in
+        [(&[][..], None), (&["--ehlo-name", "mx.example"], Some("EHLO mx.example\r\n"))]
+    {
         let report = report("100ms", mail, &[&["--starttls", "smtp"], more].concat());
         assert_has(probe::trouble(&report).1, "offers no STARTTLS");
         let said = told.lock().unwrap().pop().unwrap();
         let is_named = said.contains('.') || said.starts_with("EHLO [");
-        assert!(
-            is_named && wanted.is_none_or(|wanted| wanted == said),
-            "{said}"
-        );
+        assert!(is_named && wanted.is_none_or(|wanted| wanted == said), "{said}");
     }
     let load = Load::of(mail).args("--no-request --count 2 --timeout 100ms --starttls smtp");
     let record = load.args("--ehlo-name mx.example").run().record();
-    assert!(
-        record.failures().keys().eq(["starttls-failed"]),
-        "{record:?}"
-    );
+    assert!(record.failures().keys().eq(["starttls-failed"]), "{record:?}");
     assert_eq!(told.lock().unwrap().pop().unwrap(), "EHLO mx.example\r\n");
 }
 
@@ -273,10 +223,7 @@ fn tls_is_asked_for_in_words_of_the_protocol() {
     assert_has(trouble(mail).1, "did you mean --starttls smtp?");
     let flags = ["--starttls", "smtp", "--greeting-timeout", "10ms"];
     let silent = report(BRIEF, service.address, &flags);
-    assert_has(
-        probe::trouble(&silent).1,
-        "as no greeting came: TLS may begin there at once",
-    );
+    assert_has(probe::trouble(&silent).1, "as no greeting came: TLS may begin there at once");
     let report = report(BRIEF, mail, &["--starttls", "smtp"]);
     let node = &report["nodes"][0];
     assert_eq!(node["trouble"], Value::Null, "{report}");

@@ -51,24 +51,11 @@ fn flight(certificates: &[u8]) -> Vec<u8> {
 
 /// The same after this hello.
 fn flight_after(hello: Vec<u8>, certificates: &[u8]) -> Vec<u8> {
-    let share = [
-        &[3, 0, 29],
-        &*vector(1, &[9; 32]),
-        &[4, 3],
-        &vector(2, &[1; 8]),
-    ]
-    .concat();
-    let messages = [
-        hello,
-        message(11, &vector(3, certificates)),
-        message(12, &share),
-        message(14, &[]),
-    ];
+    let share = [&[3, 0, 29], &*vector(1, &[9; 32]), &[4, 3], &vector(2, &[1; 8])].concat();
+    let messages =
+        [hello, message(11, &vector(3, certificates)), message(12, &share), message(14, &[])];
     let messages = messages.concat();
-    messages
-        .chunks(1 << 14)
-        .flat_map(|part| record(22, part))
-        .collect()
+    messages.chunks(1 << 14).flat_map(|part| record(22, part)).collect()
 }
 
 #[test]
@@ -76,11 +63,7 @@ fn lies_about_lengths_have_their_reason() {
     let hello = |id: &[u8], extensions: &[u8]| record(22, &server_hello(id, extensions));
     for (what, bytes, words) in [
         ("a session id", hello(&[255, 1], &[]), "ServerHello is cut"),
-        (
-            "an extension",
-            hello(&[0], &[0, 6, 0xff, 1, 0xff, 0xff, 0, 0]),
-            "ServerHello is cut",
-        ),
+        ("an extension", hello(&[0], &[0, 6, 0xff, 1, 0xff, 0xff, 0, 0]), "ServerHello is cut"),
         (
             "a message of 16 MiB that never comes",
             record(22, &[2, 0xff, 0xff, 0xff, 3, 3]),
@@ -105,24 +88,9 @@ fn lies_about_lengths_have_their_reason() {
 #[test]
 fn what_never_ends_is_left() {
     for (what, before, again, words) in [
-        (
-            "alerts",
-            vec![],
-            record(21, &[1, 90]).repeat(9999),
-            "longer than 256 KiB",
-        ),
-        (
-            "empty records",
-            vec![],
-            record(22, &[]).repeat(9999),
-            "longer than 256 KiB",
-        ),
-        (
-            "messages",
-            vec![],
-            record(22, &message(99, &[])),
-            "no ServerHello",
-        ),
+        ("alerts", vec![], record(21, &[1, 90]).repeat(9999), "longer than 256 KiB"),
+        ("empty records", vec![], record(22, &[]).repeat(9999), "longer than 256 KiB"),
+        ("messages", vec![], record(22, &message(99, &[])), "no ServerHello"),
         (
             "certificates",
             record(22, &server_hello(&[0], &[])),
@@ -150,16 +118,8 @@ fn a_dialog_that_never_ends_or_makes_no_sense_is_left() {
         ("nntp", b"200 ", b"xxxxxxxxxxxx"),
         ("mysql", b"\xff\xff\xff\0\x0a8.0\0", b"\0\0\0\0\0\0\0"),
         ("postgres", b"", b"xxxxxxxxxxx"),
-        (
-            "ldap",
-            b"\x30\x84\x7f\xff\xff\xff\x02\x01\x01",
-            b"\0\0\0\0\0",
-        ),
-        (
-            "xmpp",
-            b"<?xml version='1.0'?><stream:stream>",
-            b"<a><a><a><a><a>",
-        ),
+        ("ldap", b"\x30\x84\x7f\xff\xff\xff\x02\x01\x01", b"\0\0\0\0\0"),
+        ("xmpp", b"<?xml version='1.0'?><stream:stream>", b"<a><a><a><a><a>"),
     ] {
         let again = again.repeat(999);
         let address = serve(move |stream| say_for_ever(stream, before, &again));
@@ -272,11 +232,7 @@ fn a_connection_that_breaks_at_any_stage_is_a_finding() {
         let node = node(BUSY, cutting(service.address, after));
         let kind = node["trouble"]["kind"].as_str().unwrap_or_default();
         // One that is reset at once may never have been connected for us.
-        let expected = if after == 0 {
-            &["closed", "connect"][..]
-        } else {
-            &["closed"]
-        };
+        let expected = if after == 0 { &["closed", "connect"][..] } else { &["closed"] };
         assert!(after > 40 || expected.contains(&kind), "{after}: {node}");
     }
 }
@@ -320,10 +276,9 @@ fn an_end_without_close_notify_is_advice() {
     let server = Server::start(Behaviour::Speak(reply.to_vec()));
     let service = Service::new(&site, &server).tls("versions = ['1.2']");
     let _lariat = Lariat::start(&service.toml());
-    for (address, end) in [
-        (service.address, "close-notify"),
-        (without_alerts(service.address), "truncated"),
-    ] {
+    for (address, end) in
+        [(service.address, "close-notify"), (without_alerts(service.address), "truncated")]
+    {
         let report = report(BUSY, address, &[]);
         assert_eq!(report["nodes"][0]["exchange"]["end"], end, "{report}");
         let verdicts = report["verdicts"].as_array().unwrap().iter();
@@ -378,10 +333,7 @@ fn a_chain_made_to_cost_seconds_is_a_finding() {
     let verdicts = report["verdicts"].as_array().unwrap();
     let broken = verdicts.iter().find(|one| one["point"] == "chain-broken");
     let words = "142 certificates were sent, and more than six of them lead on";
-    assert!(
-        broken.is_some_and(|one| one.to_string().contains(words)),
-        "{report}"
-    );
+    assert!(broken.is_some_and(|one| one.to_string().contains(words)), "{report}");
 }
 
 /// What a terminal and a browser would obey.
@@ -403,9 +355,7 @@ fn assert_harmless_page(text: &str) {
 fn words_of_servers_stay_words() {
     let site = Site::new();
     let leaf = site.authority.leaf(&["localhost", SPELL]);
-    leaf.common_name(SPELL)
-        .issue()
-        .write(&site.directory, "evil.pem");
+    leaf.common_name(SPELL).issue().write(&site.directory, "evil.pem");
     let server = SServer::start(&site, "evil.pem", &["-www"]);
     let reply = format!("HTTP/1.1 200 {SPELL}\r\nConnection: close\r\n\r\n");
     let behind = Server::start(Behaviour::Speak(reply.into_bytes()));
@@ -418,10 +368,7 @@ fn words_of_servers_stay_words() {
     for (address, flags) in [
         (server.address, &[][..]),
         (service.address, &[]),
-        (
-            banner,
-            &["--starttls", "smtp", "--greeting-timeout", "10ms"],
-        ),
+        (banner, &["--starttls", "smtp", "--greeting-timeout", "10ms"]),
         (banner, &[]),
     ] {
         let text = probe(BRIEF, address, flags);
@@ -429,20 +376,11 @@ fn words_of_servers_stay_words() {
         assert_harmless("messages", &text.stderr);
         let json = probe(BRIEF, address, &[flags, &["--json"]].concat());
         assert_harmless("JSON", &json.stdout);
-        probe(
-            BRIEF,
-            address,
-            &[flags, &["-o", page.to_str().unwrap()]].concat(),
-        )
-        .success();
+        probe(BRIEF, address, &[flags, &["-o", page.to_str().unwrap()]].concat()).success();
         assert_harmless_page(&fs::read_to_string(&page).unwrap());
     }
     let expect = site.write("expect.toml", "certificate.names = ['localhost']");
-    let unmet = probe(
-        BRIEF,
-        server.address,
-        &["--expect", expect.to_str().unwrap()],
-    );
+    let unmet = probe(BRIEF, server.address, &["--expect", expect.to_str().unwrap()]);
     assert_eq!(unmet.code(), 7, "{unmet:?}");
     assert_harmless("what is not as expected", &unmet.stderr);
     let list = site.write("sites.txt", format!("{}\n", server.address));

@@ -54,13 +54,10 @@ fn thirty_sites_have_a_row_each() {
     let site = Site::new();
     let server = Server::start(Behaviour::Http("ok".into()));
     let service = Service::new(&site, &server);
-    let good: Vec<String> = (1..=20)
-        .map(|host| format!("127.0.1.{host}:{}", service.address.port()))
-        .collect();
+    let good: Vec<String> =
+        (1..=20).map(|host| format!("127.0.1.{host}:{}", service.address.port())).collect();
     let _lariat = Lariat::start(&service.listen(&format!("{good:?}")).toml());
-    let plain: Vec<_> = (1..=6)
-        .map(|host| Plain::start(&format!("127.0.2.{host}")))
-        .collect();
+    let plain: Vec<_> = (1..=6).map(|host| Plain::start(&format!("127.0.2.{host}"))).collect();
     let hang = Server::start(Behaviour::Hang);
     let mut sites = good;
     sites.extend(plain.iter().map(|(address, _)| address.to_string()));
@@ -84,10 +81,7 @@ fn thirty_sites_have_a_row_each() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let hosts: Vec<&str> = reports
-        .iter()
-        .map(|one| one["hosts"][0].as_str().unwrap())
-        .collect();
+    let hosts: Vec<&str> = reports.iter().map(|one| one["hosts"][0].as_str().unwrap()).collect();
     assert_eq!(hosts, sites);
     let trouble = |index: usize| &reports[index]["nodes"][0]["trouble"];
     for report in &reports[..20] {
@@ -95,9 +89,7 @@ fn thirty_sites_have_a_row_each() {
         let resumed = report["resumption"].as_array().unwrap().iter();
         assert_eq!(resumed.filter(|one| one["resumed"] == 4).count(), 3);
     }
-    let kinds: Vec<&str> = (20..30)
-        .map(|one| trouble(one)["kind"].as_str().unwrap())
-        .collect();
+    let kinds: Vec<&str> = (20..30).map(|one| trouble(one)["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds[..6], ["not-tls"; 6]);
     assert_eq!(kinds[6..], ["connect", "connect", "connect", "timeout"]);
     for (address, counts) in &plain {

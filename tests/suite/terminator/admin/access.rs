@@ -16,13 +16,7 @@ fn a_web_page_under_another_name_reads_nothing() {
         assert!(!answer.stdout.contains("lariat_"), "{answer:?}");
     }
     let url = format!("http://localhost:{}/metrics", lariat.admin().port());
-    assert!(
-        curl()
-            .url(&url)
-            .run()
-            .success()
-            .contains("lariat_build_info")
-    );
+    assert!(curl().url(&url).run().success().contains("lariat_build_info"));
 }
 
 #[test]
@@ -37,13 +31,7 @@ fn requests_with_the_token_are_answered() {
         .arg(site.path("site.pem"))
         .arg("--status-socket")
         .arg(site.path("status.sock"))
-        .args([
-            "--admin",
-            &admin.to_string(),
-            "--admin-hosts",
-            "lariat.example",
-            "--admin-token",
-        ])
+        .args(["--admin", &admin.to_string(), "--admin-hosts", "lariat.example", "--admin-token"])
         .arg(&token);
     let mut lariat = Running::start(&mut serve);
     lariat.wait_for_listener(admin);
@@ -74,14 +62,7 @@ fn an_address_that_others_reach_takes_a_token() {
     let site = Site::new();
     let mut serve = command();
     serve
-        .args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--backend",
-            "127.0.0.1:9",
-            "--certificate",
-        ])
+        .args(["serve", "--listen", "127.0.0.1:0", "--backend", "127.0.0.1:9", "--certificate"])
         .arg(site.path("site.pem"))
         .args(["--admin", "0.0.0.0:0"]);
     let answer = run(&mut serve);

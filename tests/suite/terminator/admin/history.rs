@@ -11,9 +11,7 @@ fn history(lariat: &Lariat, question: &str) -> Vec<Value> {
 
 /// A count of the intervals, added, with that of its labels.
 fn sum(intervals: &[Value], pointer: &str) -> u64 {
-    let counts = intervals
-        .iter()
-        .filter_map(|one| one["metrics"].pointer(pointer)?.as_u64());
+    let counts = intervals.iter().filter_map(|one| one["metrics"].pointer(pointer)?.as_u64());
     counts.sum()
 }
 
@@ -26,9 +24,7 @@ fn it_adds_up_to_what_was_counted_and_keeps_each_peak() {
     // What is counted before the first interval has begun belongs to none.
     until("an interval", || history(&lariat, "").pop());
 
-    let held: Vec<_> = (0..7)
-        .map(|_| Client::new(&site).echo(web.address))
-        .collect();
+    let held: Vec<_> = (0..7).map(|_| Client::new(&site).echo(web.address)).collect();
     drop(held);
     drop(Client::new(&site).echo(other.address));
     lariat.wait_for_metric("lariat_connections_ended_total", &[], 8.0);
@@ -38,27 +34,16 @@ fn it_adds_up_to_what_was_counted_and_keeps_each_peak() {
             .then_some(all)
     });
     assert!(sum(&all, "/relayed_bytes/client-to-backend") >= 8);
-    let ends: Vec<_> = all
-        .iter()
-        .map(|one| one["end_ms"].as_u64().unwrap())
-        .collect();
+    let ends: Vec<_> = all.iter().map(|one| one["end_ms"].as_u64().unwrap()).collect();
     assert!(ends.is_sorted(), "{ends:?}");
 
     let of_web = history(&lariat, "?service=web");
     assert_eq!(sum(&of_web, "/connections_accepted"), 7);
-    let peaks = of_web
-        .iter()
-        .filter_map(|one| one["metrics"]["connections_open"].as_u64());
+    let peaks = of_web.iter().filter_map(|one| one["metrics"]["connections_open"].as_u64());
     assert_eq!(peaks.max(), Some(7));
     let of_other = history(&lariat, "?service=other");
     assert_eq!(sum(&of_other, "/connections_accepted"), 1);
-    assert_eq!(
-        sum(
-            &history(&lariat, "?service=nobody"),
-            "/connections_accepted"
-        ),
-        0
-    );
+    assert_eq!(sum(&history(&lariat, "?service=nobody"), "/connections_accepted"), 0);
 
     let last = ends[ends.len() - 2];
     let later = history(&lariat, &format!("?service=web&after={last}"));
@@ -89,11 +74,7 @@ fn the_document_says_since_when_a_server_is_as_it_is() {
     assert_eq!(up, "up");
     let name = format!("web/{}", server.address());
     lariat.ask_with("server", &["disable", &name]).success();
-    let down = until("the change", || {
-        state().filter(|(state, _)| state == "down")
-    });
-    until("the time of the change", || {
-        state().filter(|(_, since)| *since > at_start)
-    });
+    let down = until("the change", || state().filter(|(state, _)| state == "down"));
+    until("the time of the change", || state().filter(|(_, since)| *since > at_start));
     assert_eq!(down.0, "down");
 }

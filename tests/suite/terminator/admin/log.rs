@@ -13,13 +13,9 @@ use suite::prelude::*;
 
 #[test]
 fn a_line_tells_the_connections_story() {
-    let (site, server, service, lariat) = serve_as(Behaviour::Http("hello".into()), |service| {
-        service.tls("alpn = ['http/1.1']")
-    });
-    curl_tls(&site, service.address)
-        .args(&["--tls-max", "1.2"])
-        .run()
-        .success();
+    let (site, server, service, lariat) =
+        serve_as(Behaviour::Http("hello".into()), |service| service.tls("alpn = ['http/1.1']"));
+    curl_tls(&site, service.address).args(&["--tls-max", "1.2"]).run().success();
 
     let line = lariat.wait_for_line(&["\"web\""]);
     for (key, value) in [
@@ -33,22 +29,9 @@ fn a_line_tells_the_connections_story() {
     ] {
         assert_eq!(line[key], value, "{key}: {line}");
     }
-    assert!(
-        line["client"]
-            .as_str()
-            .is_some_and(|one| one.starts_with("127.0.0.1:")),
-        "{line}"
-    );
-    assert!(
-        line["suite"]
-            .as_str()
-            .is_some_and(|one| one.starts_with("TLS_ECDHE_")),
-        "{line}"
-    );
-    assert!(
-        line["bytes_down"].as_u64().is_some_and(|bytes| bytes > 5),
-        "{line}"
-    );
+    assert!(line["client"].as_str().is_some_and(|one| one.starts_with("127.0.0.1:")), "{line}");
+    assert!(line["suite"].as_str().is_some_and(|one| one.starts_with("TLS_ECDHE_")), "{line}");
+    assert!(line["bytes_down"].as_u64().is_some_and(|bytes| bytes > 5), "{line}");
 }
 
 #[test]
@@ -60,9 +43,7 @@ fn a_flood_of_failures_is_counted_not_printed() {
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     }
     lariat.wait_for_reason("plain-http", count);
-    let suppressed = lariat
-        .metrics()
-        .sum("lariat_log_lines_suppressed_total", &[]);
+    let suppressed = lariat.metrics().sum("lariat_log_lines_suppressed_total", &[]);
     assert!(suppressed > 0.0, "{suppressed}");
     let printed = lariat.log().matches("\"plain-http\"").count();
     assert!(printed > 0 && printed < 500, "{printed}");
@@ -100,16 +81,11 @@ fn successes_are_sampled_and_bounded_and_their_number_is_in_the_log() {
     lariat.wait_for_reason("plain-http", 1);
     lariat.signal(Signal::TERM);
     assert_eq!(lariat.wait().code(), Some(0));
-    let lines: Vec<Value> = lariat
-        .log()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<Value> =
+        lariat.log().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let sampled = |reason: &str| -> Vec<u64> {
         let of_reason = lines.iter().filter(|line| line["reason"] == reason);
-        of_reason
-            .map(|line| line["sampled"].as_u64().unwrap())
-            .collect()
+        of_reason.map(|line| line["sampled"].as_u64().unwrap()).collect()
     };
     assert_eq!(sampled("client-closed"), [5; 4]);
     assert_eq!(sampled("plain-http"), [1]);
@@ -126,10 +102,7 @@ fn messages_have_time_and_level_in_the_form_of_their_reader() {
         lariat.configure(&format!("messages = 'json'\n{service}\nnonsense = 1\n"));
         assert_eq!(lariat.reload().code(), 5);
         let said = said_of_refusal(&lariat);
-        let reloaded = said
-            .lines()
-            .find(|line| line.contains("is served"))
-            .unwrap();
+        let reloaded = said.lines().find(|line| line.contains("is served")).unwrap();
         let refused = said.lines().find(|line| line.contains("refused")).unwrap();
         match form {
             "plain" => assert_eq!(reloaded, "lariat: reloaded: configuration 2 is served"),
@@ -150,11 +123,7 @@ fn messages_have_time_and_level_in_the_form_of_their_reader() {
         }
         let is_timed = |line: &str| line.contains("Z lariat: ") || line.starts_with("{\"time\":");
         let timed = said.lines().filter(|line| is_timed(line)).count();
-        let all = if form == "plain" {
-            0
-        } else {
-            said.lines().count()
-        };
+        let all = if form == "plain" { 0 } else { said.lines().count() };
         assert_eq!(timed, all, "{said}");
     }
 }
@@ -173,10 +142,7 @@ fn for_journald_each_line_has_its_priority_and_no_time() {
     assert_eq!(lariat.reload().code(), 5);
     let said = said_of_refusal(&lariat);
     assert_has(&said, "<5>service `web` listens at");
-    assert_has(
-        &said,
-        "<3>reload refused, the old configuration is still served:\n<3>",
-    );
+    assert_has(&said, "<3>reload refused, the old configuration is still served:\n<3>");
     assert!(!said.contains("error: "), "{said}");
     assert!(said.lines().all(|line| line.starts_with('<')), "{said}");
 }
@@ -208,11 +174,7 @@ fn last_words(argument: &str, environment: &[(String, String)], heard: &[u8]) ->
     let mut command = command();
     command.arg(argument).envs(environment.iter().cloned());
     let mut running = Running::start_with(&mut command, OwnedFd::from(theirs).into());
-    Finished {
-        status: running.wait(),
-        stdout: running.stdout(),
-        stderr: running.stderr(),
-    }
+    Finished { status: running.wait(), stdout: running.stdout(), stderr: running.stderr() }
 }
 
 #[test]
@@ -226,23 +188,16 @@ fn processes_of_the_supervisor_use_its_form_and_end_with_it_without_a_word() {
     let environment = std::fs::read_to_string(format!("/proc/{worker_process}/environ")).unwrap();
     let variables = environment.split_terminator('\0');
     let variables = variables.map(|one| one.split_once('=').unwrap());
-    let environment: Vec<_> = variables
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
+    let environment: Vec<_> =
+        variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     for name in ["worker", "reader", "resolver", "watcher"] {
         let argument = format!("--{name}-process");
         let quiet = last_words(&argument, &environment, b"");
-        assert!(
-            quiet.status.success() && quiet.stderr.is_empty(),
-            "{quiet:?}"
-        );
+        assert!(quiet.status.success() && quiet.stderr.is_empty(), "{quiet:?}");
         let heard = b"\x03\0\0\0\0\0\0\0\"?\"";
         let said = last_words(&argument, &environment, heard).stderr;
         let said: Value = serde_json::from_str(&said).unwrap();
         assert_eq!(said["level"], "error", "{said}");
-        assert_has(
-            said["message"].as_str().unwrap(),
-            &format!("lariat: {name}: "),
-        );
+        assert_has(said["message"].as_str().unwrap(), &format!("lariat: {name}: "));
     }
 }

@@ -20,20 +20,14 @@ fn daemon(path: &Path) -> UnixDatagram {
 
 fn start(site: &Site, server: &Server, log: &str) -> (Lariat, Service) {
     let service = Service::new(site, server);
-    (
-        Lariat::start(&format!("{log}\n{}", service.toml())),
-        service,
-    )
+    (Lariat::start(&format!("{log}\n{}", service.toml())), service)
 }
 
 /// The fields of an entry, each once; all that the protocol does not allow is a failure.
 fn fields(mut entry: &[u8]) -> BTreeMap<String, String> {
     let mut fields = BTreeMap::new();
     while !entry.is_empty() {
-        let end = entry
-            .iter()
-            .position(|b| matches!(b, b'=' | b'\n'))
-            .unwrap();
+        let end = entry.iter().position(|b| matches!(b, b'=' | b'\n')).unwrap();
         let key = String::from_utf8(entry[..end].to_vec()).unwrap();
         let is_name = |c: char| c.is_ascii_uppercase() || c == '_';
         assert!(!key.is_empty() && key.chars().all(is_name), "{key}");
@@ -95,18 +89,12 @@ fn journald_gets_whole_entries_of_lines_and_messages() {
 
     // A message of several lines, with a file name that would be an entry of its own.
     let hostile = "a\\nPRIORITY=0\\nMESSAGE=forged\\n";
-    lariat.configure(&format!(
-        "[process]\npid-file = \"/nonexistent/{hostile}\"\n"
-    ));
+    lariat.configure(&format!("[process]\npid-file = \"/nonexistent/{hostile}\"\n"));
     assert_eq!(lariat.reload().code(), 5);
     let entry = wait_for(&socket, "MESSAGE", "reload refused");
     assert_eq!(entry["PRIORITY"], "3");
     assert!(entry["MESSAGE"].lines().count() > 1, "{entry:?}");
-    assert!(
-        !entry["MESSAGE"]
-            .lines()
-            .any(|line| line == "MESSAGE=forged")
-    );
+    assert!(!entry["MESSAGE"].lines().any(|line| line == "MESSAGE=forged"));
 
     // Why a program ends is said there, and to who started it.
     let other = format!("{log}\n{}", service.toml());
@@ -158,29 +146,17 @@ fn a_check_looks_for_the_daemon() {
     let said = format!("{}{}", away.stdout, away.stderr);
     assert_has(&said, "warning: ");
     assert_has(&said, "takes no entry now: No such file or directory");
-    assert_has(
-        &said,
-        "hint: start the daemon, or say in `log.syslog` where",
-    );
+    assert_has(&said, "hint: start the daemon, or say in `log.syslog` where");
     let _socket = daemon(&path);
     let there = check(&log);
     let said = format!("{}{}", there.stdout, there.stderr);
     assert!(!said.contains("takes no entry"), "{said}");
     let unused = check("syslog = '127.0.0.1:514'");
-    assert_has(
-        format!("{}{}", unused.stdout, unused.stderr),
-        "has no effect: nothing goes there",
-    );
+    assert_has(format!("{}{}", unused.stdout, unused.stderr), "has no effect: nothing goes there");
     for (wrong, words) in [
-        (
-            "syslog = { facility = 'kern' }\noutput = 'syslog'",
-            "facility",
-        ),
+        ("syslog = { facility = 'kern' }\noutput = 'syslog'", "facility"),
         ("syslog = '127.0.0.1:0'\noutput = 'syslog'", "port 0"),
-        (
-            "syslog = '*:514'\noutput = 'syslog'",
-            "no address to send to",
-        ),
+        ("syslog = '*:514'\noutput = 'syslog'", "no address to send to"),
         ("messages-output = 'syslogd'", "messages-output"),
     ] {
         let refused = check(wrong);

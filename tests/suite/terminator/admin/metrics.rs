@@ -6,39 +6,24 @@ use suite::prelude::*;
 
 #[test]
 fn connections_handshakes_and_bytes_are_counted() {
-    let (site, server) = (
-        Site::new(),
-        Server::start(Behaviour::Http(vec![b'x'; 5000])),
-    );
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http(vec![b'x'; 5000])));
     let service = Service::new(&site, &server);
     let lariat = Lariat::start(&service.toml());
     for version in ["1.2", "1.3", "1.3"] {
-        curl_tls(&site, service.address)
-            .args(&["--tls-max", version])
-            .run()
-            .success();
+        curl_tls(&site, service.address).args(&["--tls-max", version]).run().success();
     }
 
     let web = ("service", "web");
     lariat.wait_for_metric("lariat_connections_open", &[web], 0.0);
     let metrics = lariat.metrics();
-    assert_eq!(
-        metrics.sum("lariat_connections_accepted_total", &[web]),
-        3.0
-    );
+    assert_eq!(metrics.sum("lariat_connections_accepted_total", &[web]), 3.0);
     assert_eq!(metrics.sum("lariat_connections_ended_total", &[web]), 3.0);
     let full = [web, ("kind", "full")];
     assert_eq!(metrics.sum("lariat_handshakes_total", &full), 3.0);
-    assert_eq!(
-        metrics.sum("lariat_handshake_duration_seconds_count", &full),
-        3.0
-    );
+    assert_eq!(metrics.sum("lariat_handshake_duration_seconds_count", &full), 3.0);
     let down = [web, ("direction", "backend-to-client")];
     assert!(metrics.sum("lariat_relayed_bytes_total", &down) >= 15_000.0);
-    assert_eq!(
-        metrics.sum("lariat_dials_total", &[("server", server.address())]),
-        3.0
-    );
+    assert_eq!(metrics.sum("lariat_dials_total", &[("server", server.address())]), 3.0);
     assert!(metrics.sum("lariat_certificate_expiry_timestamp_seconds", &[web]) > 1.7e9);
     assert_eq!(metrics.sum("lariat_build_info", &[]), 1.0);
 }
@@ -48,16 +33,10 @@ fn each_family_has_its_help_and_type_once() {
     let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let url = format!("http://{}/metrics", lariat.admin());
     let text = curl().url(&url).args(&["--include"]).run().success();
-    assert!(
-        text.to_lowercase()
-            .contains("content-type: text/plain; version=0.0.4"),
-        "{text}"
-    );
+    assert!(text.to_lowercase().contains("content-type: text/plain; version=0.0.4"), "{text}");
     for comment in ["# HELP ", "# TYPE "] {
-        let mut names: Vec<&str> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix(comment)?.split(' ').next())
-            .collect();
+        let mut names: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix(comment)?.split(' ').next()).collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();
@@ -79,9 +58,7 @@ fn the_worker_process_reports_what_it_uses_of_the_host() {
     assert!((now - 600.0..=now).contains(&value("start_time_seconds")));
 
     let before = value("open_fds");
-    let held: Vec<_> = (0..50)
-        .map(|_| TcpStream::connect(service.address).unwrap())
-        .collect();
+    let held: Vec<_> = (0..50).map(|_| TcpStream::connect(service.address).unwrap()).collect();
     let web = [("service", "web")];
     lariat.wait_for_metric("lariat_connections_open", &web, 50.0);
     // The scrape itself is a connection as well, the one before it may not have ended yet.
@@ -95,13 +72,8 @@ fn limits_stand_beside_what_they_limit() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let limits = "\n[limits]\nconnections = 321\nhandshakes = 45\n\
                   [resumption]\nsession-cache = { entries = 1000 }\n";
-    let servers = format!(
-        "[{{ address = '{}', max-connections = 12 }}]",
-        server.address()
-    );
-    let service = Service::new(&site, &server)
-        .servers(&servers)
-        .back("queue = { length = 34 }");
+    let servers = format!("[{{ address = '{}', max-connections = 12 }}]", server.address());
+    let service = Service::new(&site, &server).servers(&servers).back("queue = { length = 34 }");
     let lariat = Lariat::start(&(service.toml() + limits));
     for (name, limit) in [
         ("lariat_connections_limit", 321.0),

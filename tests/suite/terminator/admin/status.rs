@@ -11,10 +11,7 @@ fn the_command_prints_a_table_or_the_document() {
     curl_tls(&site, service.address).run().success();
 
     let table = lariat.ask("status").success();
-    assert!(
-        table.contains("web") && table.contains(server.address()),
-        "{table}"
-    );
+    assert!(table.contains("web") && table.contains(server.address()), "{table}");
     let json = lariat.ask_with("status", &["--json"]).success();
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(document.is_object() && json.contains("\"web\""), "{json}");
@@ -39,10 +36,7 @@ fn without_a_running_lariat_the_command_fails_and_says_why() {
     let nowhere = site.path("nowhere.sock");
     let answer = run(command.arg("status").arg("--status-socket").arg(&nowhere));
     assert_eq!(answer.code(), 4);
-    assert!(
-        answer.stderr.contains(nowhere.to_str().unwrap()),
-        "{answer:?}"
-    );
+    assert!(answer.stderr.contains(nowhere.to_str().unwrap()), "{answer:?}");
     answer.assert_stderr("hint:");
     assert_eq!(answer.stdout, "");
 }

@@ -19,23 +19,13 @@ struct Bystander(Child);
 impl Bystander {
     fn start() -> Self {
         let mut cat = Command::new("cat");
-        Self(
-            cat.stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap(),
-        )
+        Self(cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
     fn assert_alive(&mut self) {
         self.0.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         let mut echoed = [0];
-        self.0
-            .stdout
-            .as_mut()
-            .unwrap()
-            .read_exact(&mut echoed)
-            .unwrap();
+        self.0.stdout.as_mut().unwrap().read_exact(&mut echoed).unwrap();
     }
 }
 
@@ -109,17 +99,10 @@ fn a_forged_document_does_nothing_to_the_terminal() {
     let table = ask(&["status"], &path);
     assert_harmless(&table);
     let table = table.success();
-    assert!(
-        table.contains(r"\u001b]0;owned\u0007\u009b2J\u007f\u202e"),
-        "{table}"
-    );
+    assert!(table.contains(r"\u001b]0;owned\u0007\u009b2J\u007f\u202e"), "{table}");
     // Nothing passes for a line of ours.
     let lines_of = |start: &str| table.lines().filter(|line| line.starts_with(start)).count();
-    assert_eq!(
-        (lines_of("service "), lines_of("reloads: ")),
-        (1, 1),
-        "{table}"
-    );
+    assert_eq!((lines_of("service "), lines_of("reloads: ")), (1, 1), "{table}");
     // The number is that of the process that made the socket.
     assert_has(&table, &format!("of supervisor {}\n", std::process::id()));
 

@@ -49,9 +49,7 @@ impl Farm {
     /// With these tables in the configuration of each terminator; `None` if we may not make it.
     pub(super) fn start(tables: &str) -> Option<Self> {
         let network = Network::new()?;
-        Some(Self::with(network, |_, _| {
-            (vec![tables.to_owned(); TERMINATORS], None)
-        }))
+        Some(Self::with(network, |_, _| (vec![tables.to_owned(); TERMINATORS], None)))
     }
 
     /// With terminators that send each other their sessions through this weather, by this seed and
@@ -64,18 +62,9 @@ impl Farm {
             let peers = |own: usize| {
                 let others = (0..addresses.len()).filter(|other| *other != own);
                 let others: Vec<_> = others.map(|other| relay.place(other).to_string()).collect();
-                format!(
-                    "listen = \"{}\"\nsend-to = {others:?}\n{more}",
-                    addresses[own]
-                )
+                format!("listen = \"{}\"\nsend-to = {others:?}\n{more}", addresses[own])
             };
-            (
-                (0..hosts.len())
-                    .map(peers)
-                    .map(|keys| cluster(&keys))
-                    .collect(),
-                Some(relay),
-            )
+            ((0..hosts.len()).map(peers).map(|keys| cluster(&keys)).collect(), Some(relay))
         }))
     }
 
@@ -104,11 +93,7 @@ impl Farm {
             let secret = format!("{:?}", site.path("secret"));
             let tables = tables.replace("SECRET", &secret);
             let configuration = format!("{plain}{tables}");
-            Node {
-                lariat: start(&node, &configuration),
-                host: node,
-                configuration,
-            }
+            Node { lariat: start(&node, &configuration), host: node, configuration }
         };
         let nodes = hosts.into_iter().zip(tables).map(node).collect();
         let balancer = network.host();
@@ -149,9 +134,7 @@ impl Farm {
 
     /// So many clients without tickets and without a session.
     pub(super) fn clients(&self, count: usize) -> Vec<Client> {
-        (0..count)
-            .map(|_| Client::without_tickets(&self.site))
-            .collect()
+        (0..count).map(|_| Client::without_tickets(&self.site)).collect()
     }
 
     /// Each connects to the terminator of this number, and not through the balancer: how many
@@ -163,8 +146,7 @@ impl Farm {
             connection.end();
             connection.kind() == HandshakeKind::Resumed
         };
-        self.clients
-            .within(|| clients.iter().filter(is_resumed).count())
+        self.clients.within(|| clients.iter().filter(is_resumed).count())
     }
 
     /// A metric of the terminator of this number.
@@ -215,11 +197,7 @@ impl Farm {
     }
 
     pub(super) fn start_again(&mut self, node: usize) {
-        let Node {
-            lariat,
-            host,
-            configuration,
-        } = &mut self.nodes[node];
+        let Node { lariat, host, configuration } = &mut self.nodes[node];
         *lariat = start(host, configuration);
     }
 

@@ -8,11 +8,7 @@ use super::farm::{CLIENTS, Farm, TRANSACTIONS, WAIT};
 /// Nothing failed but what was in progress at the node that died.
 pub(super) fn assert_few_failed(record: &Record) {
     let [attempted, _, failed] = record.totals();
-    assert!(
-        failed <= CLIENTS,
-        "{failed} of {attempted}: {:?}",
-        record.failures()
-    );
+    assert!(failed <= CLIENTS, "{failed} of {attempted}: {:?}", record.failures());
     assert_eq!(attempted, TRANSACTIONS);
 }
 
@@ -45,10 +41,7 @@ fn session_ids_of_the_living_are_kept_by_affinity() {
     let [full, by_id, by_ticket, by_psk] = record.kinds();
     assert_eq!((by_ticket, by_psk), (0, 0));
     // Each client's first, and once more for those of the node that died.
-    assert!(
-        (CLIENTS + 1..=2 * CLIENTS).contains(&full),
-        "{full} full, {by_id} resumed"
-    );
+    assert!((CLIENTS + 1..=2 * CLIENTS).contains(&full), "{full} full, {by_id} resumed");
 }
 
 /// Nobody but each client's first, and one where it was cut, made a full handshake.
@@ -75,10 +68,7 @@ fn session_ids_are_all_resumed_elsewhere_by_peers() {
 #[test]
 fn session_ids_are_resumed_elsewhere_by_peers_that_miss_datagrams() {
     for lost in [10, 100] {
-        let weather = Weather {
-            lost,
-            ..Weather::default()
-        };
+        let weather = Weather { lost, ..Weather::default() };
         let Some(farm) = Farm::with_peers(weather, 5, WAIT) else {
             return;
         };

@@ -130,9 +130,7 @@ fn a_host_that_starts_later_gets_what_it_missed_and_what_a_stopped_one_made_is_k
     let farm = Farm::new(3);
     let (mut first, second) = (farm.start(0), farm.start(1));
     hears(&first, 1.0);
-    let clients: Vec<_> = (0..20)
-        .map(|_| Client::without_tickets(&farm.site))
-        .collect();
+    let clients: Vec<_> = (0..20).map(|_| Client::without_tickets(&farm.site)).collect();
     for client in &clients {
         assert_eq!(farm.visit(client, 0), HandshakeKind::Full);
     }
@@ -183,9 +181,7 @@ fn the_share_of_sessions_that_resume_on_another_host_is_a_number() {
         let options = "--move-sessions --tls 1.2 --tickets off --handshake any --threads 1";
         let record = Load::bare()
             .arg("https://localhost/")
-            .args(&format!(
-                "--connect {connect} {options} --cpus none --connections 2 --count 40"
-            ))
+            .args(&format!("--connect {connect} {options} --cpus none --connections 2 --count 40"))
             .arg("--ca")
             .arg(farm.site.ca())
             .record();
@@ -210,19 +206,12 @@ fn a_session_with_a_clients_chain_goes_to_others_at_once_and_when_they_ask() {
     farm.more = "resync-rate = 0";
     let root = Authority::root("club");
     let (one, two) = (root.intermediate("of the club"), "of the intermediate");
-    let member = one
-        .intermediate(two)
-        .intermediate("of that")
-        .client("member");
+    let member = one.intermediate(two).intermediate("of that").client("member");
     let chain_bytes = member.chain_pem().len() * 3 / 4;
     assert!(chain_bytes > 1300, "{chain_bytes}");
     let ca = root.write(&farm.site.directory, "club.pem");
     let keys = format!("client-certificates = {{ mode = 'required', ca = [{ca:?}] }}");
-    farm.services = farm
-        .services
-        .into_iter()
-        .map(|one| one.tls(&keys))
-        .collect();
+    farm.services = farm.services.into_iter().map(|one| one.tls(&keys)).collect();
     let hosts = [farm.start(0), farm.start(1)];
     hosts.iter().for_each(|host| hears(host, 1.0));
     let client = Client::without_tickets_showing(&farm.site, &member);
@@ -310,28 +299,17 @@ fn nothing_that_an_attacker_sends_enters_a_cache_and_nothing_they_see_is_a_secre
     let hosts = [farm.start(0), farm.start(1)];
     hosts.iter().for_each(|host| hears(host, 1.0));
     let keys = farm.site.path("keys");
-    let options = [
-        "-tls1_2",
-        "-no_ticket",
-        "-keylogfile",
-        keys.to_str().unwrap(),
-    ];
+    let options = ["-tls1_2", "-no_ticket", "-keylogfile", keys.to_str().unwrap()];
     s_client(&farm.site, farm.services[0].address, &options).success();
     stored(&hosts[1], 1.0);
     let log = fs::read_to_string(keys).unwrap();
-    let line = log
-        .lines()
-        .find(|line| line.starts_with("CLIENT_RANDOM "))
-        .unwrap();
+    let line = log.lines().find(|line| line.starts_with("CLIENT_RANDOM ")).unwrap();
     let secret = bytes_of(line.rsplit_once(' ').unwrap().1);
     assert_eq!(secret.len(), 48, "a master secret");
     let seen = seen_until_session(&spy, farm.places[0]);
     for datagram in &seen {
         for part in secret.windows(8) {
-            assert!(
-                !datagram.windows(8).any(|here| here == part),
-                "it was sent in clear"
-            );
+            assert!(!datagram.windows(8).any(|here| here == part), "it was sent in clear");
         }
     }
 
@@ -419,9 +397,7 @@ fn a_flood_of_all_that_can_be_sent_disturbs_no_handshake_and_brings_nothing() {
     let quiet = farm.handshakes(1);
     // What the flood itself costs: nobody reads it there.
     let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let elsewhere = flooded(&spy, &sample, sink.local_addr().unwrap(), || {
-        farm.handshakes(1)
-    });
+    let elsewhere = flooded(&spy, &sample, sink.local_addr().unwrap(), || farm.handshakes(1));
     let here = flooded(&spy, &sample, farm.places[1], || {
         let times = farm.handshakes(1);
         // What others ask of the process is answered as well.
@@ -432,13 +408,7 @@ fn a_flood_of_all_that_can_be_sent_disturbs_no_handshake_and_brings_nothing() {
     eprintln!(
         "median and 99 % of handshakes: {quiet:?} alone, {elsewhere:?} beside a flood, {here:?} in it"
     );
-    for reason in [
-        "malformed",
-        "version",
-        "unknown-secret",
-        "forged",
-        "replayed",
-    ] {
+    for reason in ["malformed", "version", "unknown-secret", "forged", "replayed"] {
         rejected(&hosts[1], reason, 100.0);
     }
     // Its own and that of the other host; of the flood nothing.

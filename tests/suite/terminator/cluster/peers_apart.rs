@@ -11,12 +11,7 @@ const CLIENTS: usize = 300;
 
 /// Datagrams overtake each other and come twice, and so many of a thousand are lost.
 fn storm(lost: usize) -> Weather {
-    Weather {
-        lost,
-        repeated: 200,
-        delay: Duration::from_millis(3),
-        ..Weather::default()
-    }
+    Weather { lost, repeated: 200, delay: Duration::from_millis(3), ..Weather::default() }
 }
 
 /// How many of the sessions of a host that dies are resumed by the two others.
@@ -118,10 +113,7 @@ fn groups_of_multicast_share_sessions_and_a_host_that_starts_again_catches_up() 
 /// Hosts so far from each other, one of which has lost all that it had: how many of the sessions of
 /// another are resumed there.
 fn fetched_from_afar(way: Duration) -> Option<usize> {
-    let weather = Weather {
-        way,
-        ..Weather::default()
-    };
+    let weather = Weather { way, ..Weather::default() };
     let mut farm = Farm::with_peers(weather, 5, "resync-rate = 0")?;
     (0..3).for_each(|node| farm.hears(node, 2.0));
     let clients = farm.clients(60);
@@ -136,10 +128,7 @@ fn fetched_from_afar(way: Duration) -> Option<usize> {
         peers.len() == 2 && peers.iter().all(|peer| peer["round_trip_ms"].is_f64())
     });
     let resumed = farm.visit(&clients, 2);
-    eprintln!(
-        "{way:?}: {resumed} of 60 resumed: {}",
-        farm.status(2)["cluster"]
-    );
+    eprintln!("{way:?}: {resumed} of 60 resumed: {}", farm.status(2)["cluster"]);
     Some(resumed)
 }
 

@@ -157,18 +157,8 @@ fn what_each_kind_of_datagram_costs_that_is_dropped() {
     };
     cost(1, "malformed", "too short", &sample[..50]);
     cost(1, "version", "another version", &changed(0));
-    cost(
-        1,
-        "unknown-secret",
-        "a secret that is not known",
-        &changed(4),
-    );
-    cost(
-        1,
-        "forged",
-        "altered, of a start that is known",
-        &changed(last),
-    );
+    cost(1, "unknown-secret", "a secret that is not known", &changed(4));
+    cost(1, "forged", "altered, of a start that is known", &changed(last));
     cost(1, "forged", "a made-up start", &changed(16));
     cost(1, "replayed", "again", &sample);
     cost(0, "reflected", "its own", &sample);

@@ -124,21 +124,15 @@ fn a_host_that_a_poser_names_is_not_sent_the_password_unless_its_network_is_list
     let trap = trap();
     let place = trap.local_addr().unwrap();
     let (ip, port) = (place.ip().to_string(), place.port().to_string());
-    let master = format!(
-        "*2\r\n${}\r\n{ip}\r\n${}\r\n{port}\r\n",
-        ip.len(),
-        port.len()
-    );
+    let master = format!("*2\r\n${}\r\n{ip}\r\n${}\r\n{port}\r\n", ip.len(), port.len());
     for (answer, keys) in [
         (format!("-MOVED 1 {place}\r\n"), "nodes = [\"ADDRESS\"]"),
         (format!("-ASK 1 {place}\r\n"), "nodes = [\"ADDRESS\"]"),
         (master, "sentinel = \"sessions\""),
     ] {
         let poser = poser(&answer).to_string();
-        let keys = format!(
-            "url = \"redis://:secret@{poser}\"\n{}",
-            keys.replace("ADDRESS", &poser)
-        );
+        let keys =
+            format!("url = \"redis://:secret@{poser}\"\n{}", keys.replace("ADDRESS", &poser));
         let (host, ..) = start(&keys);
         host.wait_for_stderr(&format!("{place} is named as"));
         host.wait_for_stderr("`cluster.store` does not allow");
@@ -161,10 +155,7 @@ fn a_store_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
     hostile.above(&flat).write(&site.directory, "hostile.pem");
     let poser = SServer::start(&site, "hostile.pem", &[]);
     let ca = site.ca();
-    let (host, ..) = start(&format!(
-        "url = \"rediss://{}\"\nca = [{ca:?}]",
-        poser.address
-    ));
+    let (host, ..) = start(&format!("url = \"rediss://{}\"\nca = [{ca:?}]", poser.address));
     host.wait_for_stderr("of 141 certificates sent with its own, more than 6");
 }
 
@@ -184,10 +175,7 @@ fn what_is_no_store_or_another_kind_of_it_is_told_with_the_remedy() {
     let tls = SServer::start(&site, "site.pem", &[]);
     let moved = poser("-MOVED 1 127.0.0.1:7000\r\n");
     for (keys, hint) in [
-        (
-            format!("url = \"redis://{}\"", tls.address),
-            "hint: if it wants TLS, write rediss://",
-        ),
+        (format!("url = \"redis://{}\"", tls.address), "hint: if it wants TLS, write rediss://"),
         (
             format!("url = \"rediss://{moved}\"\nca = [{:?}]", site.ca()),
             "hint: if it speaks no TLS, write redis://",

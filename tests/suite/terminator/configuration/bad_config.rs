@@ -18,11 +18,7 @@ struct Desk {
 fn desk() -> Desk {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
-    Desk {
-        site,
-        service,
-        _server: server,
-    }
+    Desk { site, service, _server: server }
 }
 
 fn check(desk: &Desk, text: &str) -> Finished {
@@ -49,16 +45,9 @@ fn a_good_one_passes() {
 fn an_unknown_key_names_the_nearest_and_the_place() {
     let desk = desk();
     let text = desk.service.clone().back("balanse = 'source'").toml();
-    let line = text
-        .lines()
-        .position(|line| line.starts_with("balanse"))
-        .unwrap()
-        + 1;
+    let line = text.lines().position(|line| line.starts_with("balanse")).unwrap() + 1;
     let place = format!("lariat.toml:{line}:1");
-    assert_refused(
-        &check(&desk, &text),
-        &["balanse", &place, "hint:", "balance"],
-    );
+    assert_refused(&check(&desk, &text), &["balanse", &place, "hint:", "balance"]);
 }
 
 #[test]
@@ -94,10 +83,7 @@ fn a_missing_suite_is_told_once() {
     let desk = desk();
     for (suites, told) in [
         ("['TLS_AES_128_GCM_SHA256']", "has no suite for TLS 1.2"),
-        (
-            "['TLS_AES_128_GCM_SHA256', 'AES128-SHA']",
-            "forward secrecy",
-        ),
+        ("['TLS_AES_128_GCM_SHA256', 'AES128-SHA']", "forward secrecy"),
     ] {
         let tls = format!("suites = {suites}");
         let answer = check(&desk, &desk.service.clone().tls(&tls).toml());
@@ -110,10 +96,7 @@ fn a_missing_suite_is_told_once() {
 fn a_missing_file_is_named() {
     let desk = desk();
     let text = desk.service.clone().certificates("['missing.pem']").toml();
-    assert_refused(
-        &check(&desk, &text),
-        &["missing.pem", "No such file", "lariat.toml:"],
-    );
+    assert_refused(&check(&desk, &text), &["missing.pem", "No such file", "lariat.toml:"]);
 }
 
 #[test]
@@ -129,17 +112,10 @@ fn a_certificate_whose_key_is_missing_has_no_fault_of_its_own() {
 #[test]
 fn a_key_of_another_certificate_is_refused() {
     let desk = desk();
-    let (one, other) = (
-        desk.site.leaf(&["localhost"]),
-        desk.site.leaf(&["localhost"]),
-    );
+    let (one, other) = (desk.site.leaf(&["localhost"]), desk.site.leaf(&["localhost"]));
     let mixed = format!("{}{}", one.chain_pem(), other.key_pem());
     let file = desk.site.write("mixed.pem", mixed);
-    let text = desk
-        .service
-        .clone()
-        .certificates(&format!("[{file:?}]"))
-        .toml();
+    let text = desk.service.clone().certificates(&format!("[{file:?}]")).toml();
     assert_refused(&check(&desk, &text), &["mixed.pem", "key"]);
 }
 
@@ -148,40 +124,22 @@ fn an_expired_certificate_is_a_warning() {
     let desk = desk();
     let leaf = desk.site.authority.leaf(&["localhost"]).expired().issue();
     let file = leaf.write(&desk.site.directory, "old.pem");
-    let answer = check(
-        &desk,
-        &desk
-            .service
-            .clone()
-            .certificates(&format!("[{file:?}]"))
-            .toml(),
-    );
+    let answer = check(&desk, &desk.service.clone().certificates(&format!("[{file:?}]")).toml());
     assert_eq!(answer.code(), 0, "{answer:?}");
-    assert!(
-        answer.stderr.contains("warning") && answer.stderr.contains("expired"),
-        "{answer:?}"
-    );
+    assert!(answer.stderr.contains("warning") && answer.stderr.contains("expired"), "{answer:?}");
 }
 
 #[test]
 fn all_errors_are_told_at_once_each_where_it_was_written() {
     let desk = desk();
-    let (one, other) = (
-        desk.site.leaf(&["a.example"]),
-        desk.site.leaf(&["b.example"]),
-    );
+    let (one, other) = (desk.site.leaf(&["a.example"]), desk.site.leaf(&["b.example"]));
     let mixed = format!("{}{}", one.chain_pem(), other.key_pem());
     let mixed = desk.site.write("mixed.pem", mixed);
     let damaged = desk.site.leaf(&["c.example"]).pem().replacen("MI", "??", 1);
     let damaged = desk.site.write("damaged.pem", damaged);
     let files = format!("[{mixed:?}, {damaged:?}, \"missing.pem\"]");
     let text = desk.service.clone().certificates(&files).toml()
-        + &desk
-            .service
-            .clone()
-            .named("second")
-            .at(free_address())
-            .toml()
+        + &desk.service.clone().named("second").at(free_address()).toml()
         + &format!(
             "[[service]]\nname = 'ring'\nfront = {{ listen = ['{0}'], tls = 'off' }}\n\
              back = {{ servers = ['{0}'], balanse = 'source' }}\n",
@@ -190,13 +148,7 @@ fn all_errors_are_told_at_once_each_where_it_was_written() {
     let answer = check(&desk, &text);
     assert_refused(
         &answer,
-        &[
-            "mixed.pem:1: ",
-            "damaged.pem:1: ",
-            "missing.pem",
-            "in a ring",
-            "`balance`",
-        ],
+        &["mixed.pem:1: ", "damaged.pem:1: ", "missing.pem", "in a ring", "`balance`"],
     );
     let places = answer.stderr.matches("--> ").count();
     assert!(places >= 5, "{}", answer.stderr);
@@ -235,16 +187,12 @@ fn limits_of_the_host_are_shown_beside_what_is_wanted() {
     let text = "[limits]\nconnections = 1000000\n".to_owned() + &desk.service.toml();
     let file = desk.site.write("lariat.toml", text);
     let mut limited = Command::new("prlimit");
-    limited
-        .arg("--nofile=5000:5000")
-        .arg(command().get_program());
+    limited.arg("--nofile=5000:5000").arg(command().get_program());
     let answer = run(limited.args(["check", "--host"]).arg(&file));
     assert_eq!(answer.code(), 0, "{answer:?}");
-    for words in [
-        "open files (ulimit -Hn): 5000, wanted 200",
-        "LimitNOFILE=200",
-        "net.core.somaxconn: ",
-    ] {
+    for words in
+        ["open files (ulimit -Hn): 5000, wanted 200", "LimitNOFILE=200", "net.core.somaxconn: "]
+    {
         assert!(answer.stdout.contains(words), "{words}: {answer:?}");
     }
     let warned = "limits.connections: allows 1000000 connections";
@@ -252,11 +200,7 @@ fn limits_of_the_host_are_shown_beside_what_is_wanted() {
     let answer = run(command().args(["check", "--host", "--json"]).arg(&file));
     let document: Value = serde_json::from_str(&answer.stdout).unwrap();
     let limits = document["host"].as_array().unwrap();
-    assert!(
-        limits
-            .iter()
-            .all(|one| one["here"].is_string() && one["wanted"].is_string())
-    );
+    assert!(limits.iter().all(|one| one["here"].is_string() && one["wanted"].is_string()));
 }
 
 #[test]
@@ -266,10 +210,7 @@ fn the_standard_input_is_a_configuration() {
         let file = desk.site.write("input", text);
         let mut shell = Command::new("sh");
         let script = "exec \"$0\" check - < \"$1\"";
-        run(shell
-            .args(["-c", script])
-            .arg(command().get_program())
-            .arg(file))
+        run(shell.args(["-c", script]).arg(command().get_program()).arg(file))
     };
     assert_eq!(check(&desk.service.toml()).code(), 0);
     assert_refused(&check("x = 1\n"), &["--> <stdin>:1:1", "`x`"]);
@@ -315,11 +256,8 @@ fn one_value_at_fault_hides_nothing_that_only_this_host_can_tell() {
     );
     let words = ["drain", "gone.txt", "there is no user", "status-socket"];
     assert_refused(&check(&desk, &text), &words);
-    let text = format!(
-        "[admin]\nstatus-socket = {:?}\n{}",
-        nowhere.join("s.sock"),
-        desk.service.toml()
-    );
+    let text =
+        format!("[admin]\nstatus-socket = {:?}\n{}", nowhere.join("s.sock"), desk.service.toml());
     let file = desk.site.write("lariat.toml", &text);
     assert_refused(&run(command().arg("serve").arg(file)), &["status-socket"]);
     assert!(!nowhere.exists(), "no directory is made");
@@ -328,11 +266,6 @@ fn one_value_at_fault_hides_nothing_that_only_this_host_can_tell() {
 #[test]
 fn serve_refuses_what_check_refuses() {
     let desk = desk();
-    let file = desk
-        .site
-        .write("lariat.toml", "[[service]]\nname = 'web'\n");
-    assert_refused(
-        &run(command().arg("serve").arg(file)),
-        &["lariat.toml", "error"],
-    );
+    let file = desk.site.write("lariat.toml", "[[service]]\nname = 'web'\n");
+    assert_refused(&run(command().arg("serve").arg(file)), &["lariat.toml", "error"]);
 }

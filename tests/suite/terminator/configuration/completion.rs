@@ -62,10 +62,6 @@ fn of_the_laboratory() {
         (&["report", "-o", "l"], &["lariat.toml"]),
         (&["manual", "l"], &[]),
     ] {
-        assert_eq!(
-            proposed(lab::command(), "lariat-lab", words),
-            expected,
-            "{words:?}"
-        );
+        assert_eq!(proposed(lab::command(), "lariat-lab", words), expected, "{words:?}");
     }
 }

@@ -9,8 +9,7 @@ use suite::prelude::*;
 fn write_certificates(site: &Site) {
     let (place, authority) = (&site.directory, &site.authority);
     for name in ["site.pem", "db.pem", "ecdsa.pem", "more/another.pem"] {
-        site.leaf(&["localhost"])
-            .write(place, &format!("certs/{name}"));
+        site.leaf(&["localhost"]).write(place, &format!("certs/{name}"));
     }
     let rsa = authority.leaf(&["localhost"]).key(Key::Rsa2048).issue();
     rsa.write_apart(place, "certs/rsa");

@@ -23,9 +23,7 @@ fn three_flags_make_a_service() {
     });
 
     assert_eq!(curl_tls(&site, address).run().success(), "hello");
-    let line = until("a line", || {
-        lariat.stdout().lines().next().map(str::to_owned)
-    });
+    let line = until("a line", || lariat.stdout().lines().next().map(str::to_owned));
     for words in [" service=main ", " sni=localhost ", " fault=none "] {
         assert!(line.contains(words), "{words}: {line}");
     }
@@ -42,11 +40,7 @@ fn a_slip_is_named_with_its_remedy() {
 #[test]
 fn hints_about_a_flag_show_a_flag() {
     for (flag, value, hint) in [
-        (
-            "--listen",
-            "nowhere",
-            "--listen [::]:443,unix:/run/lariat/web.sock",
-        ),
+        ("--listen", "nowhere", "--listen [::]:443,unix:/run/lariat/web.sock"),
         ("--backend", "nowhere", "--backend app.internal:8080"),
         ("--weight", "many", "--weight 3"),
         ("--backup", "perhaps", "--backup on"),
@@ -81,11 +75,7 @@ fn a_certificate_is_needed_unless_only_this_host_connects_and_servers_get_tls() 
         }
         let answer = run(check);
         let is_missing = answer.stderr.contains("--certificate is missing");
-        assert_eq!(
-            (answer.code() == 0, is_missing),
-            (is_good, !is_good),
-            "{flags}: {answer:?}"
-        );
+        assert_eq!((answer.code() == 0, is_missing), (is_good, !is_good), "{flags}: {answer:?}");
     }
 }
 

@@ -8,8 +8,7 @@ fn a_new_certificate_is_served_and_old_connections_go_on() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let mut old = Client::new(&site).echo(service.address);
 
-    site.leaf(&["renewed.example", "localhost"])
-        .write(&site.directory, "site.pem");
+    site.leaf(&["renewed.example", "localhost"]).write(&site.directory, "site.pem");
     lariat.reload().success();
     let answer = s_client(&site, service.address, &[]);
     answer.assert_stdout("subject=CN = renewed.example");
@@ -26,10 +25,7 @@ fn a_service_comes_and_another_goes() {
 
     lariat.reload_with(&second.toml());
     assert_eq!(curl_tls(&site, second.address).run().success(), "two");
-    assert!(
-        std::net::TcpStream::connect(first.address).is_err(),
-        "the old address is closed"
-    );
+    assert!(std::net::TcpStream::connect(first.address).is_err(), "the old address is closed");
 }
 
 #[test]
@@ -85,10 +81,7 @@ fn an_expired_certificate_is_named_once() {
     assert_eq!(told.stderr.matches("expired").count(), 1, "{told:?}");
     let first = told.stderr.lines().next().unwrap();
     assert!(first.starts_with("error: service `"), "{told:?}");
-    assert!(
-        first.contains("site.pem: the certificate expired"),
-        "{told:?}"
-    );
+    assert!(first.contains("site.pem: the certificate expired"), "{told:?}");
     told.assert_stderr("\nhint: renew it");
 
     // What cannot be served is told as by a check.
@@ -97,11 +90,7 @@ fn an_expired_certificate_is_named_once() {
     assert_eq!(told.code(), 5, "{told:?}");
     let begin = "error: service.front.tls.certificates.chain: ";
     assert!(told.stderr.starts_with(begin), "{told:?}");
-    for words in [
-        "site.pem: holds no certificate\n",
-        " --> ",
-        "\nhint: it needs a BEGIN",
-    ] {
+    for words in ["site.pem: holds no certificate\n", " --> ", "\nhint: it needs a BEGIN"] {
         assert!(told.stderr.contains(words), "{words}: {told:?}");
     }
 }
@@ -112,10 +101,7 @@ fn a_bad_configuration_changes_nothing() {
 
     for bad in [
         service.clone().back("balance = 'by-faith'").toml(),
-        service
-            .clone()
-            .certificates("['/does/not/exist.pem']")
-            .toml(),
+        service.clone().certificates("['/does/not/exist.pem']").toml(),
         "nonsense".to_owned(),
     ] {
         lariat.configure(&bad);
@@ -149,10 +135,7 @@ fn one_bad_certificate_takes_the_others_down_unless_it_may_be_skipped() {
     let lariat = Lariat::start(&service.toml());
     let subject = |name: &str| {
         let answer = s_client(&site, service.address, &["-servername", name]);
-        let line = answer
-            .stdout
-            .lines()
-            .find(|line| line.starts_with("subject="));
+        let line = answer.stdout.lines().find(|line| line.starts_with("subject="));
         line.unwrap_or_default().to_owned()
     };
     assert_eq!(subject("b.example"), "subject=CN = b.example");

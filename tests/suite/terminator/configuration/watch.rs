@@ -26,13 +26,11 @@ fn reloads(lariat: &Lariat, result: &str) -> f64 {
 fn certificate_and_configuration_are_followed_and_connections_go_on() {
     let (site, _server, service, lariat) = serve_with(WATCHED, Behaviour::Echo);
     let mut old = Client::new(&site).connect(service.address);
-    site.leaf(&["renewed.example"])
-        .write(&site.directory, "site.pem");
+    site.leaf(&["renewed.example"]).write(&site.directory, "site.pem");
     wait_for(&site, &service, "renewed.example");
     old.echo();
 
-    site.leaf(&["other.example"])
-        .write(&site.directory, "other.pem");
+    site.leaf(&["other.example"]).write(&site.directory, "other.pem");
     let other = format!("[{:?}]", site.path("other.pem"));
     let text = |service: &Service| service.clone().certificates(&other).toml();
     lariat.configure(&(WATCHED.to_owned() + &text(&service)));
@@ -42,8 +40,7 @@ fn certificate_and_configuration_are_followed_and_connections_go_on() {
     // Not watched any more, it is read when somebody says so.
     lariat.configure(&text(&service));
     until_true("the last reload", || reloads(&lariat, "ok") > 2.0);
-    site.leaf(&["third.example"])
-        .write(&site.directory, "other.pem");
+    site.leaf(&["third.example"]).write(&site.directory, "other.pem");
     lariat.reload().success();
     assert!((reloads(&lariat, "ok") - 4.0).abs() < f64::EPSILON);
     wait_for(&site, &service, "third.example");
@@ -110,10 +107,7 @@ fn a_watcher_that_is_killed_is_started_again() {
     let watcher = lariat.process("lariat: watcher");
     rustix::process::kill_process(watcher, rustix::process::Signal::KILL).unwrap();
     let another = |now| (now != watcher).then_some(());
-    until("another watcher", || {
-        another(lariat.process("lariat: watcher"))
-    });
-    site.leaf(&["later.example"])
-        .write(&site.directory, "site.pem");
+    until("another watcher", || another(lariat.process("lariat: watcher")));
+    site.leaf(&["later.example"]).write(&site.directory, "site.pem");
     wait_for(&site, &service, "later.example");
 }

@@ -17,10 +17,7 @@ use suite::prelude::*;
 use suite::scripted::serve_in_turn;
 
 /// Runs `test` in a network namespace of its own, with these commands of `ip` first.
-#[allow(
-    deprecated,
-    reason = "its successor is unsafe for the sake of other flags"
-)]
+#[allow(deprecated, reason = "its successor is unsafe for the sake of other flags")]
 fn in_namespace(setup: &[&str], test: impl FnOnce() + Send + 'static) {
     let setup: Vec<String> = setup.iter().map(|line| (*line).to_owned()).collect();
     let thread = std::thread::spawn(move || {
@@ -54,9 +51,7 @@ fn seen_source(client: &Client, service: &Service) -> Option<IpAddr> {
 
 fn service_before(site: &Site, address: SocketAddr, source: &str) -> Service {
     let unused = Server::start(Behaviour::Hang);
-    Service::new(site, &unused)
-        .servers(&format!("[\"{address}\"]"))
-        .back(source)
+    Service::new(site, &unused).servers(&format!("[\"{address}\"]")).back(source)
 }
 
 #[test]
@@ -116,11 +111,7 @@ fn servers_see_the_clients_own_address() {
 
 #[test]
 fn clients_come_in_by_the_interface_that_is_set() {
-    let setup = [
-        LOOPBACK,
-        "link add one type veth peer name other",
-        "link set one up",
-    ];
+    let setup = [LOOPBACK, "link add one type veth peer name other", "link set one up"];
     in_namespace(&setup, || {
         let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
         let service = Service::new(&site, &server);
@@ -166,9 +157,8 @@ fn mptcp_count(name: &str) -> u64 {
 /// Bytes that came by an interface of this thread's namespace.
 fn received_by(interface: &str) -> u64 {
     let text = fs::read_to_string("/proc/thread-self/net/dev").unwrap();
-    let row = text
-        .lines()
-        .find_map(|row| row.trim_start().strip_prefix(interface)?.strip_prefix(':'));
+    let row =
+        text.lines().find_map(|row| row.trim_start().strip_prefix(interface)?.strip_prefix(':'));
     let first = row.unwrap().split_whitespace().next().unwrap();
     first.parse().unwrap()
 }
@@ -243,10 +233,7 @@ fn a_zone_names_the_interface_of_a_link_local_address_everywhere() {
             run(command.args(["probe", place, "--timeout", "10s"]))
         };
         assert_has(&probe(front).stdout, "TLSv1.3");
-        assert_has(
-            &probe("[fe80::77]:8443").stderr,
-            "is link-local and has no zone",
-        );
+        assert_has(&probe("[fe80::77]:8443").stderr, "is link-local and has no zone");
         drop(origin);
         for (wrong, words) in [
             ("[fe80::77]:8000", "is link-local and has no zone"),

@@ -84,17 +84,13 @@ fn a_plain_client_behind_a_proxy_header_is_admitted_first() {
     let front = "accept-proxy = ['127.0.0.0/8']\ndeny = ['192.0.2.0/24']";
     let (server, address, lariat) = serve_plain(Behaviour::Echo, front);
     let mut stream = connect(address);
-    stream
-        .write_all(b"PROXY TCP4 198.51.100.7 198.51.100.8 1 2\r\nhello")
-        .unwrap();
+    stream.write_all(b"PROXY TCP4 198.51.100.7 198.51.100.8 1 2\r\nhello").unwrap();
     let mut echo = [0; 5];
     stream.read_exact(&mut echo).unwrap();
     assert_eq!(&echo, b"hello");
     drop(stream);
     let mut denied = connect(address);
-    denied
-        .write_all(b"PROXY TCP4 192.0.2.7 198.51.100.8 1 2\r\nhello")
-        .unwrap();
+    denied.write_all(b"PROXY TCP4 192.0.2.7 198.51.100.8 1 2\r\nhello").unwrap();
     denied.read(&mut [0]).unwrap_err();
     lariat.wait_for_reason("source-denied", 1);
     assert_eq!(server.connections().len(), 1);
@@ -105,9 +101,8 @@ fn a_plain_client_behind_a_proxy_header_is_admitted_first() {
 fn a_passthrough_server_that_is_down_is_a_reset_with_its_reason() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let nobody = free_address();
-    let service = Service::new(&site, &server)
-        .mode("passthrough")
-        .servers(&format!("['{nobody}']"));
+    let service =
+        Service::new(&site, &server).mode("passthrough").servers(&format!("['{nobody}']"));
     let lariat = Lariat::start(&service.toml());
     let error = Client::new(&site).try_connect(service.address).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
@@ -154,15 +149,8 @@ fn hello(name: &str, protocols: &[&str]) -> Vec<u8> {
         let list: Vec<u8> = protocols.iter().flat_map(each).collect();
         extensions.extend([&[0, 16][..], &vector(&vector(&list))].concat());
     }
-    let body = [
-        &[3, 3][..],
-        &[7; 32],
-        &[0],
-        &vector(&[0xc0, 0x2f]),
-        &[1, 0],
-        &vector(&extensions),
-    ]
-    .concat();
+    let body = [&[3, 3][..], &[7; 32], &[0], &vector(&[0xc0, 0x2f]), &[1, 0], &vector(&extensions)]
+        .concat();
     let message = [&[1, 0][..], &vector(&body)].concat();
     [&[22, 3, 1][..], &vector(&message)].concat()
 }
@@ -175,9 +163,7 @@ fn what_a_plain_client_sends_with_its_proxy_header_and_its_end_is_relayed() {
     for _ in 0..20 {
         let mut stream = connect(address);
         rustix::net::sockopt::set_tcp_cork(&stream, true).unwrap();
-        stream
-            .write_all(b"PROXY TCP4 198.51.100.7 198.51.100.8 1 2\r\nhello")
-            .unwrap();
+        stream.write_all(b"PROXY TCP4 198.51.100.7 198.51.100.8 1 2\r\nhello").unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut echo = Vec::new();
         stream.read_to_end(&mut echo).unwrap();
@@ -194,11 +180,7 @@ fn urgent_data_holds_up_nothing_that_is_behind_it() {
     stream.read_exact(&mut [0]).unwrap();
     let worker_process = lariat.worker_process();
     kill_process(worker_process, Signal::STOP).unwrap();
-    until("it to stop", || {
-        status_line(worker_process, "State")
-            .starts_with('T')
-            .then_some(())
-    });
+    until("it to stop", || status_line(worker_process, "State").starts_with('T').then_some(()));
     stream.write_all(b"before").unwrap();
     rustix::net::send(&stream, b"!", rustix::net::SendFlags::OOB).unwrap();
     stream.write_all(b"behind").unwrap();
@@ -226,10 +208,7 @@ fn a_header_of_a_client_that_may_send_none_ends_the_connection() {
     let mut echo = Vec::new();
     short.read_to_end(&mut echo).unwrap();
     assert_eq!(echo, b"PROX");
-    for pieces in [
-        ["PROXY ", "TCP4 198.51.100.7 198.51.100.8 1 2\r\n"],
-        ["PRO", "XY T"],
-    ] {
+    for pieces in [["PROXY ", "TCP4 198.51.100.7 198.51.100.8 1 2\r\n"], ["PRO", "XY T"]] {
         let mut forger = connect(address);
         for piece in pieces {
             // The first may have ended it.

@@ -12,15 +12,9 @@ struct Wall {
 }
 
 fn wall(more: &str) -> Wall {
-    let (site, server, service, lariat) = serve_as(Behaviour::Http("hello".into()), |service| {
-        service.more(more)
-    });
-    Wall {
-        site,
-        service,
-        lariat,
-        server,
-    }
+    let (site, server, service, lariat) =
+        serve_as(Behaviour::Http("hello".into()), |service| service.more(more));
+    Wall { site, service, lariat, server }
 }
 
 /// What comes back for these bytes, to the end of the stream or its reset.
@@ -30,10 +24,7 @@ fn throw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let _closed_early = stream.write_all(bytes);
     let mut answer = Vec::new();
     let end = stream.read_to_end(&mut answer);
-    assert!(
-        !end.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock),
-        "no close"
-    );
+    assert!(!end.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "no close");
     answer
 }
 
@@ -58,30 +49,14 @@ fn each_kind_of_rubbish_has_its_reason() {
     let wall = wall("");
     let cut = &hello(3)[..30];
     let rubbish: &[(&str, &[u8], Option<u8>)] = &[
-        (
-            "plain-http",
-            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-            None,
-        ),
+        ("plain-http", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", None),
         ("not-tls", b"SSH-2.0-OpenSSH_9.2\r\n", None),
         ("version-too-old", &hello(0), Some(70)),
         ("version-too-old", &hello(1), Some(70)),
         ("version-too-old", &hello(2), Some(70)),
-        (
-            "version-too-old",
-            b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10\x07\0\xc0\x03",
-            None,
-        ),
-        (
-            "hello-malformed",
-            b"\x16\x03\x01\0\x05\x01\0\0\x01\x03",
-            Some(50),
-        ),
-        (
-            "hello-too-large",
-            b"\x16\x03\x01\x40\0\x01\xff\xff\xff",
-            None,
-        ),
+        ("version-too-old", b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10\x07\0\xc0\x03", None),
+        ("hello-malformed", b"\x16\x03\x01\0\x05\x01\0\0\x01\x03", Some(50)),
+        ("hello-too-large", b"\x16\x03\x01\x40\0\x01\xff\xff\xff", None),
     ];
     for (reason, bytes, alert) in rubbish {
         let before = wall.lariat.sum(ENDED, &[("reason", reason)]);
@@ -89,23 +64,15 @@ fn each_kind_of_rubbish_has_its_reason() {
         if let Some(alert) = alert {
             assert!(is_alert(&answer, *alert), "{reason}: {answer:?}");
         }
-        wall.lariat
-            .wait_for_metric(ENDED, &[("reason", reason)], before + 1.0);
+        wall.lariat.wait_for_metric(ENDED, &[("reason", reason)], before + 1.0);
     }
     let mut leaver = TcpStream::connect(wall.service.address).unwrap();
     leaver.write_all(cut).unwrap();
     drop(leaver);
     wall.lariat.wait_for_reason("client-disconnected", 1);
 
-    assert_eq!(
-        wall.server.connections().len(),
-        0,
-        "nobody was dialled for any of them"
-    );
-    assert_eq!(
-        curl_tls(&wall.site, wall.service.address).run().success(),
-        "hello"
-    );
+    assert_eq!(wall.server.connections().len(), 0, "nobody was dialled for any of them");
+    assert_eq!(curl_tls(&wall.site, wall.service.address).run().success(), "hello");
 }
 
 const ENDED: &str = "lariat_connections_ended_total";
@@ -137,8 +104,5 @@ fn each_cut_of_a_hello_is_survived() {
     }
     let count = hello.len() as f64;
     wall.lariat.wait_for_metric(ENDED, &[], count);
-    assert_eq!(
-        curl_tls(&wall.site, wall.service.address).run().success(),
-        "hello"
-    );
+    assert_eq!(curl_tls(&wall.site, wall.service.address).run().success(), "hello");
 }

@@ -14,10 +14,7 @@ fn an_answer_comes_after_the_clients_end() {
         connection.end();
         assert_eq!(connection.read_to_end().unwrap(), b"late");
         let seen = server.wait_for_end(count);
-        assert_eq!(
-            (seen.bytes.as_slice(), seen.failed),
-            (&b"question"[..], false)
-        );
+        assert_eq!((seen.bytes.as_slice(), seen.failed), (&b"question"[..], false));
     }
     lariat.wait_for_reason("client-closed", 2);
 }
@@ -27,20 +24,13 @@ fn a_client_still_speaks_after_the_servers_end() {
     let (site, server, service, lariat) = serve(Behaviour::Speak(b"bye".to_vec()));
     for (count, client) in [1, 2].into_iter().zip(Client::of_each_version(&site)) {
         let mut connection = client.connect(service.address);
-        assert_eq!(
-            connection.read_to_end().unwrap(),
-            b"bye",
-            "close_notify follows the end"
-        );
+        assert_eq!(connection.read_to_end().unwrap(), b"bye", "close_notify follows the end");
         connection.send(b"but ");
         server.wait_until(|seen| seen.iter().filter(|one| one.bytes == b"but ").count() == 1);
         connection.send(b"wait");
         connection.end();
         let seen = server.wait_for_end(count);
-        assert_eq!(
-            (seen.bytes.as_slice(), seen.failed),
-            (&b"but wait"[..], false)
-        );
+        assert_eq!((seen.bytes.as_slice(), seen.failed), (&b"but wait"[..], false));
     }
     lariat.wait_for_reason("backend-closed", 2);
 }
@@ -61,10 +51,7 @@ fn a_servers_reset_is_no_clean_end_for_the_client() {
     let (site, _server, service, lariat) = serve(Behaviour::Reset);
     let mut connection = Client::new(&site).connect(service.address);
     connection.send(b"x");
-    assert!(
-        connection.read_to_end().is_err(),
-        "no close_notify: the answer may be cut"
-    );
+    assert!(connection.read_to_end().is_err(), "no close_notify: the answer may be cut");
     lariat.wait_for_reason("backend-reset", 1);
 }
 
@@ -86,20 +73,12 @@ fn a_server_that_refuses_an_upload_is_heard_and_its_reset_is_no_clean_end() {
             stream.write_all(&ANSWER).unwrap();
         }
     });
-    for client in Client::of_each_version(&site)
-        .into_iter()
-        .cycle()
-        .take(rounds)
-    {
+    for client in Client::of_each_version(&site).into_iter().cycle().take(rounds) {
         let mut connection = client.connect(service.address);
         connection.send(&[1; 100_000]);
         assert_eq!(connection.receive(ANSWER.len()), ANSWER);
         let end = connection.read_to_end().unwrap_err();
-        assert_eq!(
-            end.kind(),
-            ErrorKind::UnexpectedEof,
-            "no close_notify: {end}"
-        );
+        assert_eq!(end.kind(), ErrorKind::UnexpectedEof, "no close_notify: {end}");
     }
     refusing.join().unwrap();
     lariat.wait_for_reason("backend-reset", 8);

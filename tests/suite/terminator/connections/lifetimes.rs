@@ -38,17 +38,9 @@ fn wait_for_probe(seconds: Option<u64>, is_it: impl Fn(u16, u16) -> bool) {
 fn both_sides_are_probed_after_the_times_that_are_set_and_a_reload_changes_them() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let keys = "keepalive = '1000s'";
-    let service = Service::new(&site, &server)
-        .front(keys)
-        .back("keepalive = '2000s'");
+    let service = Service::new(&site, &server).front(keys).back("keepalive = '2000s'");
     let lariat = Lariat::start(&service.toml());
-    let server_port: u16 = server
-        .address()
-        .rsplit(':')
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap();
+    let server_port: u16 = server.address().rsplit(':').next().unwrap().parse().unwrap();
     let is_front = |own: u16, _: u16| own == service.address.port();
     let is_back = |_: u16, other: u16| other == server_port;
 
@@ -72,9 +64,7 @@ fn deferred() -> u64 {
     let mut rows = table.lines().filter(|line| line.starts_with("TcpExt:"));
     let (names, values) = (rows.next().unwrap(), rows.next().unwrap());
     let mut both = names.split(' ').zip(values.split(' '));
-    let (_, value) = both
-        .find(|(name, _)| *name == "TCPDeferAcceptDrop")
-        .unwrap();
+    let (_, value) = both.find(|(name, _)| *name == "TCPDeferAcceptDrop").unwrap();
     value.parse().expect("a number")
 }
 
@@ -94,9 +84,8 @@ fn the_kernel_keeps_a_silent_client_for_a_while() {
 
 #[test]
 fn a_connection_ends_with_its_lifetime_and_a_further_one_begins_its_own() {
-    let (site, _server, service, lariat) = serve_as(Behaviour::Echo, |service| {
-        service.more("timeouts = { lifetime = '1s' }")
-    });
+    let (site, _server, service, lariat) =
+        serve_as(Behaviour::Echo, |service| service.more("timeouts = { lifetime = '1s' }"));
     for (client, ended) in Client::of_each_version(&site).iter().zip(1..) {
         let mut connection = client.echo(service.address);
         assert_eq!(connection.read_to_end().expect("close_notify"), b"");
@@ -109,10 +98,7 @@ fn a_connection_ends_with_its_lifetime_and_a_further_one_begins_its_own() {
 
 #[test]
 fn a_client_that_takes_nothing_for_too_long_is_given_up() {
-    let (site, server) = (
-        Site::new(),
-        Server::start(Behaviour::Speak(vec![7; 32 << 20])),
-    );
+    let (site, server) = (Site::new(), Server::start(Behaviour::Speak(vec![7; 32 << 20])));
     let service = Service::new(&site, &server).more("timeouts = { unacknowledged = '1s' }");
     let lariat = Lariat::start(&service.toml());
     let connection = Client::new(&site).connect(service.address);
@@ -142,9 +128,8 @@ fn a_plain_answer_that_its_lifetime_cuts_does_not_look_whole() {
 fn a_client_that_takes_what_the_kernel_has_for_it_is_not_idle() {
     const BYTES: usize = 32 << 20;
     let behaviour = Behaviour::Speak(vec![b'b'; BYTES]);
-    let (_site, _server, service, lariat) = serve_as(behaviour, |one| {
-        one.mode("off").more("timeouts = { idle = '2s' }")
-    });
+    let (_site, _server, service, lariat) =
+        serve_as(behaviour, |one| one.mode("off").more("timeouts = { idle = '2s' }"));
     let mut slow = TcpStream::connect(service.address).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&slow, 32 << 10).unwrap();
     slow.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -28,10 +28,8 @@ fn connections_beyond_the_limit_are_ended_and_counted() {
 
 #[test]
 fn a_newcomer_takes_the_place_of_a_handshake_that_does_not_go_on() {
-    let (site, _server, service, lariat) = serve_with(
-        "[workers]\nthreads = 1\n[limits]\nhandshakes = 1",
-        Behaviour::Echo,
-    );
+    let (site, _server, service, lariat) =
+        serve_with("[workers]\nthreads = 1\n[limits]\nhandshakes = 1", Behaviour::Echo);
 
     let mut first = TcpStream::connect(service.address).unwrap();
     first.write_all(b"\x16\x03\x01").unwrap();
@@ -73,10 +71,7 @@ fn attacked<A>(lariat: &Lariat, mut attacker: impl FnMut() -> A, mut client: imp
     }
     let labels = [("reason", "displaced")];
     let displaced = lariat.sum("lariat_connections_ended_total", &labels);
-    assert!(
-        displaced >= (ROUNDS * ATTACKERS_PER_ROUND / 2) as f64,
-        "{displaced}"
-    );
+    assert!(displaced >= (ROUNDS * ATTACKERS_PER_ROUND / 2) as f64, "{displaced}");
 }
 
 #[test]

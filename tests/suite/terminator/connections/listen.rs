@@ -11,22 +11,15 @@ fn ipv4_ipv6_and_unix_addresses_reach_one_service() {
     let (site, server) = (Site::new(), server("hello"));
     let (four, six) = (free_address(), free_address().port());
     let unix = site.path("front.sock");
-    let service = Service::new(&site, &server).listen(&format!(
-        "['{four}', '[::1]:{six}', 'unix:{}']",
-        unix.display()
-    ));
+    let service = Service::new(&site, &server)
+        .listen(&format!("['{four}', '[::1]:{six}', 'unix:{}']", unix.display()));
     let _lariat = Lariat::start(&service.toml());
 
     assert_eq!(curl_tls(&site, four).run().success(), "hello");
     let six = format!("[::1]:{six}").parse().unwrap();
     assert_eq!(curl_tls(&site, six).run().success(), "hello");
     let ca = site.ca();
-    let through_unix = [
-        "--unix-socket",
-        unix.to_str().unwrap(),
-        "--cacert",
-        ca.to_str().unwrap(),
-    ];
+    let through_unix = ["--unix-socket", unix.to_str().unwrap(), "--cacert", ca.to_str().unwrap()];
     let answer = curl().args(&through_unix).url("https://localhost/").run();
     assert_eq!(answer.success(), "hello");
 }

@@ -14,10 +14,7 @@ fn many_bytes_come_down_intact() {
     for version in ["--tlsv1.2", "--tlsv1.3"] {
         let file = site.path("got");
         let output = ["--output", file.to_str().unwrap(), version];
-        curl_tls(&site, service.address)
-            .args(&output)
-            .run()
-            .success();
+        curl_tls(&site, service.address).args(&output).run().success();
         assert!(std::fs::read(&file).unwrap() == body, "{version}");
     }
     let down = [("direction", "backend-to-client")];

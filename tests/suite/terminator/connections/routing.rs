@@ -21,16 +21,10 @@ struct Shared {
 impl Shared {
     fn new() -> Self {
         let (site, address) = (Site::new(), free_address());
-        site.leaf(&["shop.example", "*.shop.example"])
-            .write(&site.directory, "shop.pem");
-        site.leaf(&["mail.example"])
-            .write(&site.directory, "mail.pem");
+        site.leaf(&["shop.example", "*.shop.example"]).write(&site.directory, "shop.pem");
+        site.leaf(&["mail.example"]).write(&site.directory, "mail.pem");
         let http = |body: &str| Server::start(Behaviour::Http(body.into()));
-        let servers = [
-            http("shop"),
-            http("mail"),
-            Server::start(Behaviour::Swallow),
-        ];
+        let servers = [http("shop"), http("mail"), Server::start(Behaviour::Swallow)];
         let service = |name: &str, server| {
             let certificate = site.path(&format!("{name}.pem"));
             Service::new(&site, server)
@@ -41,20 +35,11 @@ impl Shared {
         let shop = service("shop", &servers[0]).front("names = ['Shop.example', '*.shop.example']");
         let mail = service("mail", &servers[1]).front("names = ['mail.example']");
         let blog = service("blog", &servers[2]).front("names = ['*.example']");
-        Self {
-            shop,
-            mail,
-            blog: blog.mode("passthrough"),
-            site,
-            address,
-            servers,
-        }
+        Self { shop, mail, blog: blog.mode("passthrough"), site, address, servers }
     }
 
     fn toml(&self) -> String {
-        [&self.shop, &self.mail, &self.blog]
-            .map(Service::toml)
-            .concat()
+        [&self.shop, &self.mail, &self.blog].map(Service::toml).concat()
     }
 
     fn start(&self) -> Lariat {
@@ -142,20 +127,14 @@ fn what_is_for_no_service_is_refused_and_by_a_default_it_is_taken() {
     let unknown = shared.connect(&["-servername", "other.test"]);
     unknown.assert_stderr("unrecognized name");
     lariat.wait_for_reason("name-unknown", 1);
-    shared
-        .connect(&["-noservername"])
-        .assert_stderr("unrecognized name");
+    shared.connect(&["-noservername"]).assert_stderr("unrecognized name");
     lariat.wait_for_reason("name-missing", 1);
 
-    let rest = Service::new(&shared.site, &shared.servers[0])
-        .named("rest")
-        .at(shared.address);
+    let rest = Service::new(&shared.site, &shared.servers[0]).named("rest").at(shared.address);
     lariat.reload_with(&(shared.toml() + &rest.toml()));
-    for arguments in [
-        &["-noservername"][..],
-        &["-servername", "other.test"],
-        &["-servername", "127.0.0.1"],
-    ] {
+    for arguments in
+        [&["-noservername"][..], &["-servername", "other.test"], &["-servername", "127.0.0.1"]]
+    {
         let answer = shared.connect(arguments);
         assert_has(&answer.stdout, "subject=CN = localhost");
     }
@@ -187,10 +166,7 @@ fn a_protocol_leads_elsewhere_than_the_name_alone() {
 #[test]
 fn a_session_of_one_service_opens_no_other_at_the_address() {
     for (sessions, versions) in [
-        (
-            "tickets",
-            &[&["-tls1_2"][..], &["-tls1_2", "-no_ticket"], &["-tls1_3"]][..],
-        ),
+        ("tickets", &[&["-tls1_2"][..], &["-tls1_2", "-no_ticket"], &["-tls1_3"]][..]),
         ("cache", &[&["-tls1_3"]]),
     ] {
         let mut shared = Shared::new();
@@ -219,10 +195,7 @@ fn a_session_of_one_service_opens_no_other_at_the_address() {
             let labels = [("service", "mail"), ("reason", "wrong-service")];
             lariat.wait_for_metric("lariat_resumption_misses_total", &labels, misses);
         }
-        let labels = [
-            ("service", "mail"),
-            ("reason", "client-certificate-missing"),
-        ];
+        let labels = [("service", "mail"), ("reason", "client-certificate-missing")];
         lariat.wait_for_metric("lariat_connections_ended_total", &labels, misses);
         assert!(shared.servers[1].connections().is_empty());
     }
@@ -240,16 +213,9 @@ fn limits_and_lists_are_those_of_the_chosen_service() {
     let denied = connect("mail.example");
     assert!(!denied.status.success(), "{denied:?}");
     let line = lariat.wait_for_line(&["source-denied"]);
-    assert_eq!(
-        (&line["service"], &line["sni"]),
-        (&"mail".into(), &"mail.example".into())
-    );
+    assert_eq!((&line["service"], &line["sni"]), (&"mail".into(), &"mail.example".into()));
 
-    let mut first = Talk::start(
-        &shared.site,
-        shared.address,
-        &["-servername", "shop.example"],
-    );
+    let mut first = Talk::start(&shared.site, shared.address, &["-servername", "shop.example"]);
     first.say("GET / HTTP/1.1\r\n\r");
     first.wait_for("200", 1);
     assert!(!connect("shop.example").status.success());
@@ -279,9 +245,7 @@ fn a_service_comes_and_goes_while_the_address_takes_every_client() {
         for _ in 0..3 {
             lariat.reload_with(&shared.mail.toml());
             assert_eq!(shared.ask("mail.example").success(), "mail");
-            shared
-                .connect(&["-servername", "shop.example"])
-                .assert_stderr("unrecognized name");
+            shared.connect(&["-servername", "shop.example"]).assert_stderr("unrecognized name");
             lariat.reload_with(&shared.toml());
             assert_eq!(shared.ask("shop.example").success(), "shop");
         }
@@ -302,14 +266,8 @@ fn bad_hellos_reach_no_server_and_others_are_served_meanwhile() {
     let cases: [(Vec<u8>, &str); 9] = [
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "plain-http"),
         (b"SSH-2.0-test\r\n".to_vec(), "not-tls"),
-        (
-            vec![0x80, 0x2e, 1, 0, 2, 0, 0x15, 0, 0, 0, 0x10],
-            "version-too-old",
-        ),
-        (
-            hello(&names(&[b"a.example", b"b.example"]), &[]),
-            "hello-malformed",
-        ),
+        (vec![0x80, 0x2e, 1, 0, 2, 0, 0x15, 0, 0, 0, 0x10], "version-too-old"),
+        (hello(&names(&[b"a.example", b"b.example"]), &[]), "hello-malformed"),
         // No service here is for clients without a name.
         (hello(&names(&[b"a\0.example"]), &[]), "name-missing"),
         (hello(&names(&[&long]), &[]), "name-missing"),
@@ -341,11 +299,8 @@ fn an_encrypted_hello_goes_by_its_outer_name_unchanged() {
     let shared = Shared::new();
     let _lariat = shared.start();
     // An outer hello: HKDF-SHA256 and AES-128-GCM, config 7, a key share and a payload.
-    let ech = [
-        &[0xfe, 0x0d, 0, 16][..],
-        &[0, 0, 1, 0, 1, 7, 0, 2, 9, 9, 0, 4, 1, 2, 3, 4],
-    ]
-    .concat();
+    let ech =
+        [&[0xfe, 0x0d, 0, 16][..], &[0, 0, 1, 0, 1, 7, 0, 2, 9, 9, 0, 4, 1, 2, 3, 4]].concat();
     let wire = hello(&names(&[b"public.example"]), &ech);
     shared.pass(&wire);
 }
@@ -355,12 +310,7 @@ fn an_encrypted_hello_goes_by_its_outer_name_unchanged() {
 fn closed_tls_is_routed_by_names_that_break_the_rules_of_hosts() {
     let shared = Shared::new();
     let _lariat = shared.start();
-    for name in [
-        &b"-a.example"[..],
-        b"a-.example",
-        b"1.2.example",
-        b"_.example",
-    ] {
+    for name in [&b"-a.example"[..], b"a-.example", b"1.2.example", b"_.example"] {
         shared.pass(&hello(&names(&[name]), &[]));
     }
 }
@@ -370,13 +320,7 @@ fn closed_tls_of_one_service_passes_whatever_stands_for_a_name() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
     let service = Service::new(&site, &server).mode("passthrough");
     let _lariat = Lariat::start(&service.toml());
-    for name in [
-        &b"a\0.example"[..],
-        b"\xff",
-        b"a.example:443",
-        b"192.0.2.1",
-        &[b'a'; 255],
-    ] {
+    for name in [&b"a\0.example"[..], b"\xff", b"a.example:443", b"192.0.2.1", &[b'a'; 255]] {
         let wire = hello(&names(&[name]), &[]);
         let _open = raw(service.address, &wire);
         server.wait_until(|all| all.iter().any(|one| one.bytes == wire));
@@ -386,9 +330,7 @@ fn closed_tls_of_one_service_passes_whatever_stands_for_a_name() {
 #[test]
 fn ten_thousand_names_are_checked_and_found() {
     let shared = Shared::new();
-    let all: Vec<_> = (0..10_000)
-        .map(|number| format!("'n{number}.names.example'"))
-        .collect();
+    let all: Vec<_> = (0..10_000).map(|number| format!("'n{number}.names.example'")).collect();
     let many = Service::new(&shared.site, &shared.servers[1])
         .named("many")
         .at(shared.address)

@@ -24,10 +24,7 @@ fn a_denied_network_is_reset_and_named() {
     assert!(Client::new(&site).try_connect(service.address).is_err());
     lariat.wait_for_reason("source-denied", 1);
     let line = lariat.wait_for_line(&["source-denied"]);
-    assert_eq!(
-        (&line["fault"], &line["bytes_up"]),
-        (&"client".into(), &0.into())
-    );
+    assert_eq!((&line["fault"], &line["bytes_up"]), (&"client".into(), &0.into()));
 }
 
 #[test]
@@ -70,9 +67,7 @@ fn a_list_is_read_again_and_a_broken_one_changes_nothing() {
 fn the_address_in_a_trusted_proxy_header_counts() {
     let (_site, _server, service, lariat) = serve_as(Behaviour::Echo, |service| {
         let trusted = "accept-proxy = ['127.0.0.0/8']";
-        service.front(&format!(
-            "{trusted}\nallow = ['2001:db8::/32', '192.0.2.1']"
-        ))
+        service.front(&format!("{trusted}\nallow = ['2001:db8::/32', '192.0.2.1']"))
     });
     for (denied, header) in [
         (1, "PROXY TCP4 192.0.2.2 198.51.100.1 1 443"),
@@ -145,10 +140,7 @@ fn the_addresses_of_an_ipv6_network_are_one_source() {
         &[("reason", "source-rate-limit")],
         1.0,
     );
-    let admitted = lariat.sum(
-        "lariat_connections_ended_total",
-        &[("reason", "plain-http")],
-    );
+    let admitted = lariat.sum("lariat_connections_ended_total", &[("reason", "plain-http")]);
     for (count, high) in (1..=10).zip(1..) {
         let client = format!("PROXY TCP6 2001:db8:{high:x}::1 2001:db8::1 1 443");
         through_a_balancer(service.address, &client);

@@ -42,14 +42,8 @@ const KINDS: &[Kind] = &[
         greeting: "* OK ready\r\n",
         // The tag of `openssl s_client`, and ours.
         replies: &[
-            (
-                ". CAPABILITY",
-                "* CAPABILITY IMAP4rev1 STARTTLS\r\n. OK\r\n",
-            ),
-            (
-                "A CAPABILITY",
-                "* CAPABILITY IMAP4rev1 STARTTLS\r\nA OK\r\n",
-            ),
+            (". CAPABILITY", "* CAPABILITY IMAP4rev1 STARTTLS\r\n. OK\r\n"),
+            ("A CAPABILITY", "* CAPABILITY IMAP4rev1 STARTTLS\r\nA OK\r\n"),
         ],
         list: ("A CAPABILITY", "A OK\r\n", "STARTTLS"),
         login: "A LOGIN ann secret",
@@ -104,9 +98,7 @@ impl Kind {
             let mut replies = self.replies.iter();
             let reply = replies.find(|(begin, _)| line.starts_with(begin));
             let said = format!("said {line}\r\n");
-            stream
-                .write_all(reply.map_or(said.as_str(), |(_, reply)| reply).as_bytes())
-                .ok()?;
+            stream.write_all(reply.map_or(said.as_str(), |(_, reply)| reply).as_bytes()).ok()?;
         }
         Some(())
     }
@@ -155,9 +147,7 @@ impl Plain {
         let mut text = String::new();
         let mut byte = [0];
         while !text.ends_with(end) {
-            self.0
-                .read_exact(&mut byte)
-                .unwrap_or_else(|error| panic!("{error} after {text}"));
+            self.0.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after {text}"));
             text.push(char::from(byte[0]));
         }
         text
@@ -207,10 +197,7 @@ fn openssl_starts_tls_before_a_server_is_needed_where_the_client_speaks_first() 
         assert!(!done.stdout.contains("ALPN protocol: "), "{done:?}");
     }
     let line = lariat.wait_for_line(&["starttls-malformed"]);
-    assert_has(
-        line["detail"].to_string(),
-        "application protocol postgresql",
-    );
+    assert_has(line["detail"].to_string(), "application protocol postgresql");
 }
 
 /// A request of PostgreSQL's to cancel, with the long key of protocol 3.2.
@@ -293,17 +280,9 @@ fn a_pair_makes_a_tunnel_that_its_ends_do_not_see() {
     for (kind, [_, back]) in KINDS.iter().zip(addresses) {
         let mut client = Plain::connect(back);
         // Lariat's own: what the server said before its TLS has no voucher.
-        let greeting = client.read_to(if kind.name == "sieve" {
-            "OK\r\n"
-        } else {
-            "\r\n"
-        });
+        let greeting = client.read_to(if kind.name == "sieve" { "OK\r\n" } else { "\r\n" });
         assert_eq!(greeting.get(..3), kind.greeting.get(..3), "{greeting}");
-        assert_eq!(
-            greeting == kind.greeting,
-            kind.name == "sieve",
-            "{greeting}"
-        );
+        assert_eq!(greeting == kind.greeting, kind.name == "sieve", "{greeting}");
         let (ask, end, hidden) = kind.list;
         client.say(ask);
         let list = client.read_to(end);
@@ -353,10 +332,7 @@ fn bytes_behind_the_request_are_never_taken_for_what_comes_under_tls() {
     client.say("STARTTLS\r\nMAIL FROM:<>");
     let mut rest = String::new();
     client.0.read_to_string(&mut rest).unwrap();
-    assert!(
-        rest.starts_with("554 5.5.0 ") && !rest.contains("said"),
-        "{rest}"
-    );
+    assert!(rest.starts_with("554 5.5.0 ") && !rest.contains("said"), "{rest}");
     lariat.wait_for_reason("starttls-injection", 1);
 }
 
@@ -365,10 +341,7 @@ fn bytes_behind_the_request_are_never_taken_for_what_comes_under_tls() {
 fn what_a_server_says_before_its_tls_reaches_no_client() {
     let site = Site::new();
     for (said, fault) in [
-        (
-            "220-x\r\n250 STARTTLS\r\n250 AUTH PLAIN\r\n220 y\r\n",
-            "several codes",
-        ),
+        ("220-x\r\n250 STARTTLS\r\n250 AUTH PLAIN\r\n220 y\r\n", "several codes"),
         ("220 x\r250 y\r\n", "a CR or NUL"),
         ("220 x\0\r\n", "a CR or NUL"),
     ] {
@@ -380,10 +353,7 @@ fn what_a_server_says_before_its_tls_reaches_no_client() {
         let service = service.asking("smtp", &site.ca()).mode("off");
         let lariat = Lariat::start(&service.toml());
         let mut client = Plain::connect(service.address);
-        assert_eq!(
-            client.read_to("\r\n"),
-            "421 4.3.2 No server is available\r\n"
-        );
+        assert_eq!(client.read_to("\r\n"), "421 4.3.2 No server is available\r\n");
         lariat.wait_for_line(&["server-starttls-failed", fault]);
     }
 }
@@ -391,10 +361,7 @@ fn what_a_server_says_before_its_tls_reaches_no_client() {
 #[test]
 fn a_server_is_told_a_name_that_is_not_localhost() {
     let site = Site::new();
-    for (flags, wanted) in [
-        ("", None),
-        ("ehlo-name = 'mx.example'", Some("EHLO mx.example\r\n")),
-    ] {
+    for (flags, wanted) in [("", None), ("ehlo-name = 'mx.example'", Some("EHLO mx.example\r\n"))] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (server, front) = (listener.local_addr().unwrap(), free_address());
         let toml = format!(
@@ -417,11 +384,7 @@ fn a_server_is_told_a_name_that_is_not_localhost() {
 fn a_server_that_greets_with_an_error_or_not_at_all_is_told_in_words() {
     let site = Site::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let [server, front, back] = [
-        listener.local_addr().unwrap(),
-        free_address(),
-        free_address(),
-    ];
+    let [server, front, back] = [listener.local_addr().unwrap(), free_address(), free_address()];
     let toml = format!(
         "[[service]]\nname = \"front\"\nfront = {{ listen = [\"{front}\"], starttls = \"imap\", \
          tls = {{ certificates = [{:?}] }} }}\nback = {{ servers = [\"{server}\"] }}\n\
@@ -434,20 +397,14 @@ fn a_server_that_greets_with_an_error_or_not_at_all_is_told_in_words() {
     let lariat = Lariat::start(&toml);
     // Its queue takes connections, and nobody greets.
     let mut client = Plain::connect(front);
-    assert_eq!(
-        client.read_to("\r\n"),
-        "* BYE [UNAVAILABLE] No server is available\r\n"
-    );
+    assert_eq!(client.read_to("\r\n"), "* BYE [UNAVAILABLE] No server is available\r\n");
     lariat.wait_for_line(&["\"service\":\"front\"", "did not answer in time"]);
     drop(client);
     let _silent = listener.accept().unwrap();
     let mut client = Plain::connect(back);
     let (mut stream, _) = listener.accept().unwrap();
     stream.write_all(b"* BYE too many connections\r\n").unwrap();
-    assert_eq!(
-        client.read_to("\r\n"),
-        "* BYE [UNAVAILABLE] No server is available\r\n"
-    );
+    assert_eq!(client.read_to("\r\n"), "* BYE [UNAVAILABLE] No server is available\r\n");
     lariat.wait_for_line(&["\"service\":\"back\"", "server-starttls-failed", "too many"]);
 }
 
@@ -464,11 +421,7 @@ fn a_new_key_is_answered_before_the_next_word_of_the_dialog() {
     let mut client = Client::new(&site).over(client.0).unwrap();
     client.send_behind_new_keys(b"STARTTLS\r\n");
     assert_eq!(client.receive(4), b"503 ");
-    assert!(
-        !lariat.stderr().contains("has ended"),
-        "{}",
-        lariat.stderr()
-    );
+    assert!(!lariat.stderr().contains("has ended"), "{}", lariat.stderr());
 }
 
 /// A server that speaks these words first, and then others for ever.

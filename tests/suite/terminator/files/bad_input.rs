@@ -26,12 +26,7 @@ impl Scene {
         base.write("public/.git/config", SECRET);
         let service = Service::files(&site, &base.join("public"));
         let lariat = Lariat::start(&service.toml());
-        Self {
-            site,
-            base,
-            service,
-            _lariat: lariat,
-        }
+        Self { site, base, service, _lariat: lariat }
     }
 
     /// All that comes as answer to these bytes, which are all that is sent.
@@ -51,9 +46,7 @@ impl Scene {
 
     fn assert_status(&self, request: &[u8], status: &[&str]) {
         let answer = self.answer(request);
-        let told = answer
-            .get("HTTP/1.1 ".len()..)
-            .and_then(|rest| rest.get(..3));
+        let told = answer.get("HTTP/1.1 ".len()..).and_then(|rest| rest.get(..3));
         assert!(
             told.is_some_and(|told| status.contains(&told)),
             "{}: {answer}",
@@ -103,16 +96,8 @@ fn no_path_leaves_the_folder() {
     for target in targets {
         scene.assert_target(target, &["400", "404"]);
     }
-    assert!(
-        scene
-            .answer_to_target(b"/folder/../file")
-            .contains("0123456789")
-    );
-    assert!(
-        scene
-            .answer_to_target(b"/%66ile?x=/../y")
-            .contains("0123456789")
-    );
+    assert!(scene.answer_to_target(b"/folder/../file").contains("0123456789"));
+    assert!(scene.answer_to_target(b"/%66ile?x=/../y").contains("0123456789"));
 }
 
 #[test]
@@ -125,13 +110,7 @@ fn no_link_leaves_the_folder() {
     symlink("../..", public("folder/further")).unwrap();
     symlink("/proc/self/root", public("magic")).unwrap();
     symlink("around", public("around")).unwrap();
-    for target in [
-        "/out",
-        "/absolute",
-        "/folder/further/secret",
-        "/magic/etc/passwd",
-        "/around",
-    ] {
+    for target in ["/out", "/absolute", "/folder/further/secret", "/magic/etc/passwd", "/around"] {
         scene.assert_target(target.as_bytes(), &["404"]);
     }
     let within = scene.answer_to_target(b"/folder/up/file");

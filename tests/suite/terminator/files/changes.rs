@@ -31,12 +31,7 @@ impl Scene {
         large.set_len(LARGE_BYTES).unwrap();
         let service = Service::files(&site, &base.join("files"));
         let lariat = start(&service.toml());
-        Self {
-            site,
-            base,
-            service,
-            lariat,
-        }
+        Self { site, base, service, lariat }
     }
 
     /// A connection that has been told that the large file comes.
@@ -53,26 +48,20 @@ impl Scene {
     }
 
     fn small(&self) -> String {
-        curl_tls_for(&self.site, self.service.address, &["small"])
-            .run()
-            .success()
+        curl_tls_for(&self.site, self.service.address, &["small"]).run().success()
     }
 
     /// The files that the worker process has open, the sockets not among them.
     fn open_files(&self) -> Vec<PathBuf> {
         let links = self.links().into_iter();
         let folder = self.base.join("files");
-        links
-            .filter(|target| target.starts_with(&folder) && *target != folder)
-            .collect()
+        links.filter(|target| target.starts_with(&folder) && *target != folder).collect()
     }
 
     fn links(&self) -> Vec<PathBuf> {
         let data = self.lariat.worker_process().as_raw_nonzero();
         let entries = fs::read_dir(format!("/proc/{data}/fd")).unwrap();
-        entries
-            .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
-            .collect()
+        entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()).collect()
     }
 }
 
@@ -80,9 +69,7 @@ impl Scene {
 fn a_file_that_becomes_shorter_cuts_the_connection() {
     let scene = Scene::new();
     let mut connection = scene.promised();
-    let large = File::options()
-        .write(true)
-        .open(scene.base.join("files/large"));
+    let large = File::options().write(true).open(scene.base.join("files/large"));
     large.unwrap().set_len(1 << 20).unwrap();
     let mut received = Vec::new();
     let error = connection.read_on(&mut received).unwrap_err();
@@ -97,11 +84,7 @@ fn a_file_that_is_replaced_is_sent_as_it_was() {
     let scene = Scene::new();
     let mut connection = scene.promised();
     scene.base.write("files/other", vec![1; 1000]);
-    fs::rename(
-        scene.base.join("files/other"),
-        scene.base.join("files/large"),
-    )
-    .unwrap();
+    fs::rename(scene.base.join("files/other"), scene.base.join("files/large")).unwrap();
     let mut left = LARGE_BYTES;
     while left > 0 {
         let count = left.min(1 << 20) as usize;
@@ -134,9 +117,7 @@ fn nobody_waits_for_a_client_that_reads_nothing() {
         let _whatever = connection.socket().read(&mut [0; 100]);
         drop(connection);
     }
-    scene
-        .lariat
-        .wait_for_metric("lariat_connections_open", &[], 0.0);
+    scene.lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
     assert_eq!(scene.small(), "small");
 }
 
@@ -172,9 +153,7 @@ fn no_descriptor_is_lost_where_they_are_few() {
     }
     let scene = Scene::of(|configuration| Lariat::start_within(256, configuration));
     assert_eq!(scene.small(), "small");
-    scene
-        .lariat
-        .wait_for_metric("lariat_connections_open", &[], 0.0);
+    scene.lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
     let before = scene.links().len();
     let mut refused = 0;
     for round in 0..3 {
@@ -189,9 +168,7 @@ fn no_descriptor_is_lost_where_they_are_few() {
             connection.ask("large");
             let status = connection.head();
             assert!(
-                ["HTTP/1.1 200 ", "HTTP/1.1 503 "]
-                    .iter()
-                    .any(|one| status.starts_with(one)),
+                ["HTTP/1.1 200 ", "HTTP/1.1 503 "].iter().any(|one| status.starts_with(one)),
                 "{status}"
             );
             refused += usize::from(status.starts_with("HTTP/1.1 503 "));
@@ -203,9 +180,7 @@ fn no_descriptor_is_lost_where_they_are_few() {
             set_socket_linger(connection.socket(), Some(std::time::Duration::ZERO)).unwrap();
         }
         drop(open);
-        until_true("descriptors to be given back", || {
-            scene.links().len() <= before
-        });
+        until_true("descriptors to be given back", || scene.links().len() <= before);
         assert_eq!(scene.small(), "small");
     }
 }
@@ -221,8 +196,6 @@ fn a_client_that_dribbles_is_answered() {
     let mut socket = connection.socket();
     // Not even TLS: the connection ends, the next one does not suffer.
     socket.write_all(&[0; 100]).unwrap();
-    scene
-        .lariat
-        .wait_for_metric("lariat_connections_open", &[], 0.0);
+    scene.lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
     assert_eq!(scene.small(), "small");
 }

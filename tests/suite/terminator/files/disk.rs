@@ -39,15 +39,7 @@ impl Scene {
             service.toml(),
             relay.toml()
         ));
-        Some(Self {
-            site,
-            service,
-            relay,
-            fuse,
-            lariat,
-            _folder: folder,
-            _server: server,
-        })
+        Some(Self { site, service, relay, fuse, lariat, _folder: folder, _server: server })
     }
 
     fn ask(&self, path: &str) -> Connection {
@@ -101,10 +93,7 @@ fn what_the_disk_does_not_give_in_time_is_not_waited_for() {
     };
     let mut stuck = scene.ask("far/stuck");
     let (head, _) = stuck.response();
-    assert!(
-        head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"),
-        "{head}"
-    );
+    assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{head}");
     stuck.send(get("words.txt").as_bytes());
     assert_eq!(stuck.response().1, b"0123456789", "the connection goes on");
     let mut slow = scene.ask("far/slow");
@@ -116,9 +105,7 @@ fn what_the_disk_does_not_give_in_time_is_not_waited_for() {
     assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
     scene.assert_others_go_on();
     let refused = [("kind", "refused")];
-    scene
-        .lariat
-        .wait_for_metric("lariat_file_task_failures_total", &refused, 1.0);
+    scene.lariat.wait_for_metric("lariat_file_task_failures_total", &refused, 1.0);
     scene.fuse.release();
     until_true("the disk to be used again", || {
         let (head, body) = scene.ask("far/prompt").response();

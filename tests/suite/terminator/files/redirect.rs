@@ -16,19 +16,14 @@ fn curl_follows_to_the_service_with_tls() {
     let web = Service::new(&site, &server);
     let port = web.address.port();
     let redirect = Service::files(&site, folder.path()).named("redirect");
-    let redirect = redirect
-        .mode("off")
-        .front(&format!("redirect = \"https:{port}\""));
+    let redirect = redirect.mode("off").front(&format!("redirect = \"https:{port}\""));
     let lariat = Lariat::start(&(web.toml() + &redirect.toml()));
     let ask = |path: &str, arguments: &[&str]| {
         let to = |port: u16| format!("localhost:{port}:127.0.0.1");
         let plain = redirect.address.port();
         let url = format!("http://localhost:{plain}/{path}");
         let ca = site.ca();
-        let curl = curl()
-            .url(&url)
-            .args(arguments)
-            .args(&["--resolve", &to(plain)]);
+        let curl = curl().url(&url).args(arguments).args(&["--resolve", &to(plain)]);
         let curl = curl.args(&["--resolve", &to(port), "--cacert", ca.to_str().unwrap()]);
         curl.run().success()
     };
@@ -38,18 +33,10 @@ fn curl_follows_to_the_service_with_tls() {
         ("a/b?c=%2F", &["--include"][..], 301, "/a/b?c=%2F"),
         ("x%20y", &["--include", "--data", "x=y"], 308, "/x%20y"),
         ("secret.txt", &["--head"], 301, "/secret.txt"),
-        (
-            ".well-known/acme-challenge/2",
-            &["--head"],
-            301,
-            "/.well-known/acme-challenge/2",
-        ),
+        (".well-known/acme-challenge/2", &["--head"], 301, "/.well-known/acme-challenge/2"),
     ] {
         let answer = ask(path, arguments);
-        assert!(
-            answer.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{answer}"
-        );
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
         let location = format!("\r\nLocation: https://localhost:{port}{words}\r\n");
         assert_has(&answer, &location);
     }
@@ -109,13 +96,7 @@ fn two_flags_redirect_and_refuse_what_is_hostile() {
         assert!(!answer.contains("Location"), "{hostile:?}: {answer}");
     }
     let head = b"GET / HTTP/1.1\r\nHost: a\r\n";
-    assert!(
-        ask(head, false).starts_with("HTTP/1.1 408 "),
-        "a time limit"
-    );
+    assert!(ask(head, false).starts_with("HTTP/1.1 408 "), "a time limit");
     let endless = [&head[..], &[b'x'; 9000]].concat();
-    assert!(
-        ask(&endless, false).starts_with("HTTP/1.1 431 "),
-        "a limit of length"
-    );
+    assert!(ask(&endless, false).starts_with("HTTP/1.1 431 "), "a limit of length");
 }

@@ -27,12 +27,7 @@ impl Scene {
         folder.write("deep/er/page.html", "deep");
         let service = Service::files(&site, folder.path()).serving(keys);
         let lariat = Lariat::start(&service.toml());
-        Self {
-            site,
-            folder,
-            service,
-            lariat,
-        }
+        Self { site, folder, service, lariat }
     }
 
     fn curl(&self, path: &str) -> Curl {
@@ -59,12 +54,7 @@ fn curl_fetches_files_of_any_size() {
     for version in [["--tls-max", "1.2"], ["--tls-max", "1.3"]] {
         let target = scene.site.path("fetched");
         let output = ["--output", target.to_str().unwrap()];
-        scene
-            .curl("large.bin")
-            .args(&version)
-            .args(&output)
-            .run()
-            .success();
+        scene.curl("large.bin").args(&version).args(&output).run().success();
         assert!(fs::read(&target).unwrap() == large, "{version:?}");
     }
 }
@@ -72,11 +62,7 @@ fn curl_fetches_files_of_any_size() {
 #[test]
 fn curl_sees_heads_as_they_should_be() {
     let scene = Scene::new();
-    let head = scene
-        .curl("deep/er/page.html")
-        .args(&["--head"])
-        .run()
-        .success();
+    let head = scene.curl("deep/er/page.html").args(&["--head"]).run().success();
     for line in [
         "HTTP/1.1 200 OK\r\n",
         "Content-Length: 4\r\n",
@@ -91,14 +77,8 @@ fn curl_sees_heads_as_they_should_be() {
     }
     let arguments = ["--no-fail", "--include"];
     let refused = scene.curl("missing").args(&arguments).run().success();
-    assert!(
-        refused.starts_with("HTTP/1.1 404 Not Found\r\n"),
-        "{refused}"
-    );
-    let posted = scene
-        .curl("words.txt")
-        .args(&arguments)
-        .args(&["--data", "x"]);
+    assert!(refused.starts_with("HTTP/1.1 404 Not Found\r\n"), "{refused}");
+    let posted = scene.curl("words.txt").args(&arguments).args(&["--data", "x"]);
     let posted = posted.run().success();
     assert!(posted.starts_with("HTTP/1.1 405 "), "{posted}");
     assert_has(&posted, "Allow: GET, HEAD\r\n");
@@ -110,13 +90,7 @@ fn curl_sees_heads_as_they_should_be() {
 #[test]
 fn curl_fetches_parts() {
     let scene = Scene::new();
-    let part = |range: &str| {
-        scene
-            .curl("words.txt")
-            .args(&["--range", range])
-            .run()
-            .success()
-    };
+    let part = |range: &str| scene.curl("words.txt").args(&["--range", range]).run().success();
     assert_eq!(part("2-5"), "2345");
     assert_eq!(part("7-"), "789");
     assert_eq!(part("-2"), "89");
@@ -156,22 +130,13 @@ fn what_a_client_has_is_not_sent_again() {
     let scene = Scene::new();
     let tag = scene.site.path("tag");
     let save = ["--etag-save", tag.to_str().unwrap()];
-    assert_eq!(
-        scene.curl("words.txt").args(&save).run().success(),
-        "0123456789"
-    );
+    assert_eq!(scene.curl("words.txt").args(&save).run().success(), "0123456789");
     let again = ["--include", "--etag-compare", tag.to_str().unwrap()];
     let again = scene.curl("words.txt").args(&again).run().success();
-    assert!(
-        again.starts_with("HTTP/1.1 304 Not Modified\r\n"),
-        "{again}"
-    );
+    assert!(again.starts_with("HTTP/1.1 304 Not Modified\r\n"), "{again}");
     scene.folder.write("words.txt", "others");
     let changed = ["--etag-compare", tag.to_str().unwrap()];
-    assert_eq!(
-        scene.curl("words.txt").args(&changed).run().success(),
-        "others"
-    );
+    assert_eq!(scene.curl("words.txt").args(&changed).run().success(), "others");
 }
 
 #[test]
@@ -197,12 +162,7 @@ fn siblings_that_are_compressed_are_sent_to_those_who_take_them() {
 #[test]
 fn requests_in_one_go_are_answered_in_their_order() {
     let scene = Scene::new();
-    let both = [
-        get("/words.txt"),
-        get("/missing"),
-        get("/deep/er/page.html"),
-    ]
-    .concat();
+    let both = [get("/words.txt"), get("/missing"), get("/deep/er/page.html")].concat();
     let last = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let requests = scene.site.write("requests", format!("{both}{last}"));
     let arguments = ["-quiet", "-ign_eof"];
@@ -210,10 +170,7 @@ fn requests_in_one_go_are_answered_in_their_order() {
     assert!(openssl.wait().success());
     let said = openssl.stdout();
     let places = ["0123456789", " 404 ", "deep", "<p>welcome</p>"].map(|words| said.find(words));
-    assert!(
-        places.iter().all(Option::is_some) && places.is_sorted(),
-        "{said}"
-    );
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{said}");
 }
 
 #[test]
@@ -243,14 +200,7 @@ fn a_request_in_early_data_is_answered() {
     let mut first = s_client_sending(&site, service.address, &arguments, &request);
     assert!(first.wait().success() && first.stdout().contains("<p>welcome</p>"));
     let request = request.display().to_string();
-    let arguments = [
-        "-tls1_3",
-        "-ign_eof",
-        "-sess_in",
-        &session,
-        "-early_data",
-        &request,
-    ];
+    let arguments = ["-tls1_3", "-ign_eof", "-sess_in", &session, "-early_data", &request];
     let second = s_client(&site, service.address, &arguments).success();
     assert_has(&second, "Early data was accepted");
     assert_has(&second, "\r\n\r\n<p>welcome</p>");

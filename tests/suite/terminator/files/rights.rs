@@ -21,18 +21,11 @@ impl Scene {
         base.write("files/name", "first");
         let service = Service::files(&site, &base.join("files"));
         let lariat = Lariat::start(&service.toml());
-        Self {
-            site,
-            base,
-            service,
-            lariat,
-        }
+        Self { site, base, service, lariat }
     }
 
     fn name(&self) -> String {
-        curl_tls_for(&self.site, self.service.address, &["name"])
-            .run()
-            .success()
+        curl_tls_for(&self.site, self.service.address, &["name"]).run().success()
     }
 
     /// The configuration with another folder, or with more keys.
@@ -46,10 +39,9 @@ impl Scene {
 #[test]
 fn a_reload_keeps_the_folder() {
     let scene = Scene::new();
-    scene.lariat.reload_with(&scene.with(
-        &scene.base.join("files"),
-        "[service.timeouts]\nidle = \"9m\"\n",
-    ));
+    scene
+        .lariat
+        .reload_with(&scene.with(&scene.base.join("files"), "[service.timeouts]\nidle = \"9m\"\n"));
     assert_eq!(scene.name(), "first");
     scene.base.write("files/name", "changed");
     assert_eq!(scene.name(), "changed");
@@ -59,16 +51,11 @@ fn a_reload_keeps_the_folder() {
 fn a_reload_brings_no_other_folder() {
     let scene = Scene::new();
     scene.base.write("others/name", "second");
-    scene
-        .lariat
-        .configure(&scene.with(&scene.base.join("others"), ""));
+    scene.lariat.configure(&scene.with(&scene.base.join("others"), ""));
     let refused = scene.lariat.reload();
     assert_eq!(refused.code(), 5, "{refused:?}");
     let said = format!("{}{}", refused.stderr, scene.lariat.stderr());
-    assert!(
-        said.contains("may not read") && said.contains("hint: restart"),
-        "{said}"
-    );
+    assert!(said.contains("may not read") && said.contains("hint: restart"), "{said}");
     assert_eq!(scene.name(), "first");
     // Not by the old name either.
     scene.lariat.configure(&scene.service.toml());
@@ -85,19 +72,14 @@ fn the_next_worker_process_serves_the_same_folder() {
     fs::rename(scene.base.join("files"), scene.base.join("moved")).unwrap();
     let first = scene.lariat.worker_process();
     kill_process(first, Signal::KILL).unwrap();
-    until_true("another worker process", || {
-        scene.lariat.worker_process() != first
-    });
+    until_true("another worker process", || scene.lariat.worker_process() != first);
     assert_eq!(scene.name(), "first");
 }
 
 #[test]
 fn a_folder_that_is_not_there_is_told_with_its_place() {
     let (site, base) = (Site::new(), Directory::new());
-    for (folder, words) in [
-        ("missing", "there is no folder"),
-        ("a-file", "is no folder"),
-    ] {
+    for (folder, words) in [("missing", "there is no folder"), ("a-file", "is no folder")] {
         base.write("a-file", "");
         let service = Service::files(&site, &base.join(folder));
         let file = base.write("lariat.toml", service.toml());
@@ -139,9 +121,7 @@ fn the_sandbox_stands_around_the_folder() {
         // The folder itself, and nothing beneath it while nobody asks.
         let links = fs::read_dir(format!("/proc/{data}/fd")).unwrap();
         let links = links.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-        let mut within: Vec<_> = links
-            .filter(|link| link.starts_with(scene.base.path()))
-            .collect();
+        let mut within: Vec<_> = links.filter(|link| link.starts_with(scene.base.path())).collect();
         within.dedup();
         assert_eq!(within, [scene.base.join("files")]);
     }

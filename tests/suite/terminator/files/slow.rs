@@ -15,10 +15,7 @@ fn a_request_that_does_not_end_is_answered_408() {
         connection.send(piece.as_bytes());
     }
     let (head, _) = connection.response();
-    assert!(
-        head.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
-        "{head}"
-    );
+    assert!(head.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{head}");
     assert_eq!(connection.read_to_end().expect("close_notify"), b"");
     drop(connection);
     lariat.wait_for_reason("request-timeout", 1);

@@ -27,9 +27,7 @@ fn nobody_is_refused_while_the_worker_process_is_replaced() {
         });
         let first = lariat.worker_process();
         kill_process(first, Signal::KILL).unwrap();
-        until_true("another worker process", || {
-            lariat.worker_process() != first
-        });
+        until_true("another worker process", || lariat.worker_process() != first);
         lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
         done.store(true, Ordering::Release);
     });
@@ -59,9 +57,7 @@ fn a_worker_process_that_cannot_be_started_is_tried_again() {
     let limit = |number: &str| {
         let pid = format!("--pid={}", lariat.supervisor().as_raw_nonzero());
         let limit = format!("--nofile={number}:");
-        let set = std::process::Command::new("prlimit")
-            .args([pid, limit])
-            .status();
+        let set = std::process::Command::new("prlimit").args([pid, limit]).status();
         assert!(set.unwrap().success());
     };
     limit("3");
@@ -151,7 +147,5 @@ fn without_its_supervisor_the_worker_process_ends() {
     let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let data = lariat.worker_process();
     lariat.signal(Signal::KILL);
-    until("the worker process to end", || {
-        test_kill_process(data).err()
-    });
+    until("the worker process to end", || test_kill_process(data).err());
 }

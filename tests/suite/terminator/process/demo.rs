@@ -19,10 +19,7 @@ fn the_printed_curl_line_works_and_ctrl_c_ends_it() {
     demo.wait_for_listener(address);
     let line = until("the curl line", || {
         let said = format!("{}{}", demo.stdout(), demo.stderr());
-        let found = said
-            .lines()
-            .map(str::trim)
-            .find(|line| line.starts_with("curl "));
+        let found = said.lines().map(str::trim).find(|line| line.starts_with("curl "));
         found.map(str::to_owned)
     });
     assert_has(&line, "--cacert");

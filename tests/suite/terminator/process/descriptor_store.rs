@@ -74,9 +74,7 @@ fn a_crash_closes_nothing_either() {
         let worker_process = lariat.worker_process();
         lariat.signal(Signal::KILL);
         lariat.wait();
-        until("the worker process to end", || {
-            test_kill_process(worker_process).err()
-        });
+        until("the worker process to end", || test_kill_process(worker_process).err());
         let waiting = TcpStream::connect(service.address).unwrap();
         lariat = started(&keeper, &service.toml());
         serves(&site, waiting);
@@ -138,10 +136,7 @@ fn a_server_stays_disabled() {
     });
     stop(lariat);
     let lariat = started(&keeper, &service.toml());
-    assert_eq!(
-        lariat.sum("lariat_server_disabled", &[("service", "web")]),
-        1.0
-    );
+    assert_eq!(lariat.sum("lariat_server_disabled", &[("service", "web")]), 1.0);
 }
 
 fn inode(fd: &OwnedFd) -> u64 {
@@ -164,16 +159,12 @@ fn a_new_program_has_its_sockets_kept_too() {
     lariat.configure(&with_workers(&first, 2));
     lariat.upgrade().wait();
     keeper.wait_for(&listener(second.address), 0);
-    until("the end of the one before", || {
-        TcpStream::connect(second.address).err()
-    });
+    until("the end of the one before", || TcpStream::connect(second.address).err());
     keeper.wait_for(STATE, 1);
     let worker_process = lariat.worker_process();
     lariat.signal(Signal::KILL);
     lariat.wait();
-    until("the worker process to end", || {
-        test_kill_process(worker_process).err()
-    });
+    until("the worker process to end", || test_kill_process(worker_process).err());
     let waiting = TcpStream::connect(first.address).unwrap();
     let after = started(&keeper, &with_workers(&first, 2));
     serves(&site, waiting);
@@ -204,10 +195,7 @@ fn a_state_that_is_strange_is_named_and_the_start_goes_on() {
     stop(started(&keeper, &service.toml()));
     let good = text_of(&keeper.copy(STATE));
     let newer = good.replace("\"format\":1", "\"format\":9");
-    let unknown = good.replace(
-        "\"must_understand\":[]",
-        "\"must_understand\":[\"colours\"]",
-    );
+    let unknown = good.replace("\"must_understand\":[]", "\"must_understand\":[\"colours\"]");
     let other_size = good.replace("\"bytes_max\":", "\"bytes_max\":1");
     for (text, is_sealed, words) in [
         (newer.as_str(), true, "in the format 9"),
@@ -257,14 +245,8 @@ fn what_is_kept_is_closed_to_other_programs() {
     let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let targets = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
     let names: Vec<_> = targets.map(|path| path.display().to_string()).collect();
-    assert!(
-        names.iter().any(|name| name.contains("socket:")),
-        "{names:?}"
-    );
-    assert!(
-        !names.iter().any(|name| name.contains("lariat state")),
-        "{names:?}"
-    );
+    assert!(names.iter().any(|name| name.contains("socket:")), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("lariat state")), "{names:?}");
     // Sealed: nobody who has it can change it.
     let state = keeper.copy(STATE);
     rustix::io::write(state.as_fd(), b"x").unwrap_err();

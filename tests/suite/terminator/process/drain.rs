@@ -12,9 +12,7 @@ fn an_open_connection_finishes_and_a_new_one_is_refused() {
     let mut connection = Client::new(&site).echo(service.address);
 
     lariat.signal(Signal::TERM);
-    until("the listener to close", || {
-        TcpStream::connect(service.address).err()
-    });
+    until("the listener to close", || TcpStream::connect(service.address).err());
     connection.echo();
     connection.end();
     assert_eq!(connection.read_to_end().unwrap(), b"");
@@ -32,9 +30,7 @@ fn a_client_of_files_whose_handshake_ends_in_a_drain_gets_one_answer() {
     let early = TcpStream::connect(service.address).unwrap();
     lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
     lariat.signal(Signal::TERM);
-    until("the listener to close", || {
-        TcpStream::connect(service.address).err()
-    });
+    until("the listener to close", || TcpStream::connect(service.address).err());
     let mut connection = Client::new(&site).over(early).unwrap();
     assert_eq!(connection.fetch("/small"), b"small");
     assert_eq!(connection.read_to_end().unwrap(), b"", "a proper end");

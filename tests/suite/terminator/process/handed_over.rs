@@ -111,11 +111,7 @@ fn one_is_listened_at_by_its_name() {
     };
     let plain = service("plain").mode("off");
     // Two sockets of one name, as a unit with two `ListenStream=` has them, and one worker.
-    let text = format!(
-        "[workers]\nthreads = 1\n{}{}",
-        service("web").toml(),
-        plain.toml()
-    );
+    let text = format!("[workers]\nthreads = 1\n{}{}", service("web").toml(), plain.toml());
     let fds: [&dyn AsFd; 3] = [&one, &other, &third];
     let (command, _kept) = handing_over(&fds, "LISTEN_FDNAMES=web:web:plain");
     let lariat = Lariat::start_by(command, &text);
@@ -194,20 +190,11 @@ fn what_is_no_listening_socket_is_named() {
 fn variables_that_say_nothing_are_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     for (variables, words) in [
-        (
-            "LISTEN_FDS=garbage",
-            "LISTEN_FDS is \"garbage\", which is no number",
-        ),
+        ("LISTEN_FDS=garbage", "LISTEN_FDS is \"garbage\", which is no number"),
         ("LISTEN_FDS=-1", "LISTEN_FDS is \"-1\", which is no number"),
         ("LISTEN_PID=me", "LISTEN_PID is \"me\", which is no number"),
-        (
-            "LISTEN_FDS=70000",
-            "LISTEN_FDS says more than 32768 descriptors",
-        ),
-        (
-            "LISTEN_FDS=2",
-            "descriptor 4 (unknown), which the service manager",
-        ),
+        ("LISTEN_FDS=70000", "LISTEN_FDS says more than 32768 descriptors"),
+        ("LISTEN_FDS=2", "descriptor 4 (unknown), which the service manager"),
     ] {
         let refused = refused(&[&listener], variables);
         assert_eq!(refused.code(), 2, "{refused:?}");

@@ -17,10 +17,7 @@ fn the_message_names_the_address() {
 
     let answer = run(command().arg("serve").arg(file));
     assert_eq!(answer.code(), 3, "{answer:?}");
-    assert!(
-        answer.stderr.contains(&address) && answer.stderr.contains("in use"),
-        "{answer:?}"
-    );
+    assert!(answer.stderr.contains(&address) && answer.stderr.contains("in use"), "{answer:?}");
     answer.assert_stderr("hint:");
 }
 
@@ -55,10 +52,7 @@ fn a_second_instance_with_a_status_socket_of_its_own_says_who_has_the_port() {
     let service = Service::new(&site, &server);
     let first = Lariat::start(&service.toml());
     let status = site.path("status.sock");
-    for listen in [
-        service.address.to_string(),
-        format!("*:{}", service.address.port()),
-    ] {
+    for listen in [service.address.to_string(), format!("*:{}", service.address.port())] {
         let service = service.clone().listen(&format!("['{listen}']"));
         let text = format!("[admin]\nstatus-socket = {status:?}\n{}", service.toml());
         let file = site.write("second.toml", text);

@@ -49,11 +49,7 @@ fn the_worker_process_has_the_groups_that_it_is_to_have() {
         let process = format!("[process]\nuser = 'nobody'\ngroup = {groups}\n");
         let lariat = Lariat::start(&(process + &service.toml()));
         let worker = lariat.worker_process();
-        assert!(
-            status_line(worker, "Gid")
-                .split_whitespace()
-                .all(|id| id == own)
-        );
+        assert!(status_line(worker, "Gid").split_whitespace().all(|id| id == own));
         assert_eq!(status_line(worker, "Groups").trim(), further);
     }
 }

@@ -33,9 +33,7 @@ fn a_drain_is_announced_before_connections_are_refused() {
     assert_eq!(asked(admin, "/ready"), answer("200", "ready"));
 
     lariat.signal(Signal::TERM);
-    until_true("/ready to say no", || {
-        asked(admin, "/ready") == answer("503", "draining")
-    });
+    until_true("/ready to say no", || asked(admin, "/ready") == answer("503", "draining"));
     assert_eq!(asked(admin, "/healthz"), answer("200", "healthy"));
     assert_eq!(lariat.status()["process"]["state"], "draining");
     let mut connection = Client::new(&site).connect(service.address);
@@ -57,9 +55,7 @@ fn connections_are_refused_when_the_delay_is_over() {
     lariat.wait_for_stderr(
         "notice: a drain begins in 300ms: /ready answers 503, ports stay open until then",
     );
-    until("the listener to close", || {
-        TcpStream::connect(service.address).err()
-    });
+    until("the listener to close", || TcpStream::connect(service.address).err());
     assert_eq!(asked(lariat.admin(), "/ready"), answer("503", "draining"));
     connection.echo();
     connection.end();
@@ -77,16 +73,12 @@ fn worker_threads(lariat: &Lariat) -> usize {
 
 #[test]
 fn a_worker_thread_that_has_drained_is_not_missed() {
-    let (site, _server, service, mut lariat) = serve_with(
-        "[workers]\nthreads = 2\n[process]\ndrain = '1h'",
-        Behaviour::Echo,
-    );
+    let (site, _server, service, mut lariat) =
+        serve_with("[workers]\nthreads = 2\n[process]\ndrain = '1h'", Behaviour::Echo);
     let mut connection = Client::new(&site).echo(service.address);
     assert_eq!(worker_threads(&lariat), 2);
     lariat.signal(Signal::TERM);
-    until_true("the thread without a connection to end", || {
-        worker_threads(&lariat) == 1
-    });
+    until_true("the thread without a connection to end", || worker_threads(&lariat) == 1);
     for _ in 0..2 {
         let healthy = answer("200", "healthy");
         assert_eq!(asked(lariat.admin(), "/healthz"), healthy);
@@ -161,10 +153,7 @@ fn a_worker_process_that_dies_again_and_again_is_started_later_and_later_and_not
         let words = format!("the next one is started in {pause}\n");
         assert_eq!(said.matches(&words).count(), 1, "{said}");
     }
-    assert_has(
-        said,
-        "8 worker processes died one after the other, the last so: signal: 9",
-    );
+    assert_has(said, "8 worker processes died one after the other, the last so: signal: 9");
     let words = "worker processes died one after the other until a minute ago";
     assert_eq!(ready(), answer("503", words));
     assert_has(lariat.ask("status").success(), "NOT READY: 11 worker");

@@ -47,16 +47,12 @@ impl Manager {
 
     /// Waits for a message with this line.
     fn hear_of(&self, line: &str) -> String {
-        until(line, || {
-            Some(self.hear()).filter(|message| message.lines().any(|one| one == line))
-        })
+        until(line, || Some(self.hear()).filter(|message| message.lines().any(|one| one == line)))
     }
 
     /// Waits for a message with these words.
     fn hear_words(&self, words: &str) -> String {
-        until(words, || {
-            Some(self.hear()).filter(|message| message.contains(words))
-        })
+        until(words, || Some(self.hear()).filter(|message| message.contains(words)))
     }
 }
 
@@ -70,13 +66,8 @@ fn it_hears_of_start_reload_and_drain() {
 
     lariat.signal(Signal::HUP);
     let begun = manager.hear_words("RELOADING=1");
-    let time = begun
-        .lines()
-        .find_map(|line| line.strip_prefix("MONOTONIC_USEC="));
-    assert!(
-        time.is_some_and(|time| time.parse::<u64>().is_ok()),
-        "{begun}"
-    );
+    let time = begun.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC="));
+    assert!(time.is_some_and(|time| time.parse::<u64>().is_ok()), "{begun}");
     manager.hear_of("READY=1");
 
     let mut connection = Client::new(&site).echo(service.address);
@@ -103,10 +94,7 @@ fn it_hears_of_start_reload_and_drain() {
 fn its_watchdog_is_fed_while_the_worker_process_runs() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let (manager, service) = (Manager::new(), Service::new(&site, &server));
-    let lariat = Lariat::start_by(
-        manager.command(&[("WATCHDOG_USEC", "40000")]),
-        &service.toml(),
-    );
+    let lariat = Lariat::start_by(manager.command(&[("WATCHDOG_USEC", "40000")]), &service.toml());
     for _ in 0..3 {
         manager.hear_of("WATCHDOG=1");
     }
@@ -147,12 +135,7 @@ fn one_that_is_gone_is_named_once_and_nothing_else_changes() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
     let text = format!("[process]\ndrain = '1s'\n{}", service.toml());
-    for name in [
-        "/no/such/socket",
-        "@no-such-socket",
-        "vsock:2:1",
-        "nonsense",
-    ] {
+    for name in ["/no/such/socket", "@no-such-socket", "vsock:2:1", "nonsense"] {
         let mut command = command();
         command.env("NOTIFY_SOCKET", name);
         command.env("WATCHDOG_USEC", "10000");

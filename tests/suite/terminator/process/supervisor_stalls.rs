@@ -53,11 +53,7 @@ fn a_full_pipe_on_the_standard_error_holds_nobody() {
     lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
     is_served(&site, &service);
     site.write("site.pem", "no certificate");
-    assert_eq!(
-        lariat.reload().code(),
-        5,
-        "it is refused, and that is heard"
-    );
+    assert_eq!(lariat.reload().code(), 5, "it is refused, and that is heard");
     is_served(&site, &service);
     lariat.signal(Signal::TERM);
     assert_eq!(lariat.wait().code(), Some(0));
@@ -105,11 +101,7 @@ fn a_log_that_blocks_does_not_hold_a_drain() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
     let full = FullPipe::new(site.path("log"));
-    let text = format!(
-        "output = {:?}\n[process]\ndrain = \"1h\"\n{}",
-        full.path,
-        service.toml()
-    );
+    let text = format!("output = {:?}\n[process]\ndrain = \"1h\"\n{}", full.path, service.toml());
     let mut lariat = Lariat::start(&text);
     is_served(&site, &service);
     lariat.wait_for_reason("client-closed", 1);

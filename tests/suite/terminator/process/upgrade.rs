@@ -27,10 +27,7 @@ fn every_session_resumes_after_it_and_open_connections_go_on() {
     for client in &clients {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
     }
-    let mut open: Vec<_> = clients
-        .iter()
-        .map(|one| one.echo(service.address))
-        .collect();
+    let mut open: Vec<_> = clients.iter().map(|one| one.echo(service.address)).collect();
     let before = lariat.upgrade();
     for client in &clients {
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
@@ -83,9 +80,7 @@ fn under_load<T>(site: &Site, service: &Service, work: impl FnOnce() -> T) -> T 
         }
         let worked = work();
         let then = visits.load(Ordering::Acquire) + 6;
-        until_true("clients after it", || {
-            visits.load(Ordering::Acquire) >= then
-        });
+        until_true("clients after it", || visits.load(Ordering::Acquire) >= then);
         done.store(true, Ordering::Release);
         worked
     })
@@ -225,9 +220,7 @@ fn a_disabled_server_stays_so_and_a_unix_socket_keeps_its_path() {
     lariat.upgrade().wait();
     assert_eq!(inode(&path), before);
     let mut plain = std::os::unix::net::UnixStream::connect(&path).unwrap();
-    plain
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+    plain.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     std::io::Write::write_all(&mut plain, b"no TLS").unwrap();
     let _ended = std::io::Read::read(&mut plain, &mut [0; 64]).unwrap();
     lariat.wait_for_metric_from("lariat_connections_ended_total", &disabled, 1.0);
@@ -288,9 +281,7 @@ fn what_was_seen_of_servers_and_connections_outlasts_it() {
 
     lariat.upgrade().wait();
     assert_eq!(count(&lariat, accepted), 1);
-    until_true("the same states, causes and times", || {
-        states(&lariat) == seen
-    });
+    until_true("the same states, causes and times", || states(&lariat) == seen);
     let _back = std::net::TcpListener::bind(dead).unwrap();
     lariat.wait_for_stderr(&format!("server {dead} is up again after "));
     let said = lariat.stderr();
@@ -323,9 +314,7 @@ fn the_first_process_of_a_container_stays_and_takes_note_of_orphans() {
     let mut orphan = std::process::Command::new("nsenter");
     orphan.args(["--target", &number, "--pid", "sh", "-c", "sleep 0.1 & "]);
     run(&mut orphan).success();
-    until_true("no orphan", || {
-        children(first_process).split_whitespace().count() == 1
-    });
+    until_true("no orphan", || children(first_process).split_whitespace().count() == 1);
     let open = Client::new(&site).echo(service.address);
     kill_process(first_process, Signal::TERM).unwrap();
     lariat.wait_for_stderr("draining for up to");

@@ -36,9 +36,7 @@ fn a_stop_also_ends_a_check_that_has_only_begun() {
     let (program, gate) = (site.path("lariat"), site.path("gate"));
     symlink(command().get_program(), &program).unwrap();
     let mut first = Command::new(&program);
-    first
-        .env("GATE", &gate)
-        .env("REAL", command().get_program());
+    first.env("GATE", &gate).env("REAL", command().get_program());
     let mut lariat = Lariat::start_by(first, &service.toml());
     // By a process of its own: no other that is started meanwhile has the script open.
     let mut replace = Command::new("sh");
@@ -54,11 +52,7 @@ fn a_stop_also_ends_a_check_that_has_only_begun() {
     until_true("the end of the check", || has_ended(check));
     TcpStream::connect(service.address).unwrap_err();
     // It drains, or has ended.
-    assert!(
-        matches!(upgrade.wait().code(), Some(1 | 5)),
-        "{}",
-        upgrade.stderr()
-    );
+    assert!(matches!(upgrade.wait().code(), Some(1 | 5)), "{}", upgrade.stderr());
 }
 
 #[test]
@@ -68,20 +62,13 @@ fn a_stop_while_worker_processes_take_turns_drains_both() {
     let before = running.lariat.worker_process();
     kill_process(before, Signal::STOP).unwrap();
     running.lariat.signal(Signal::USR2);
-    until_true("another worker process", || {
-        running.lariat.worker_process() != before
-    });
+    until_true("another worker process", || running.lariat.worker_process() != before);
     running.lariat.signal(Signal::TERM);
     kill_process(before, Signal::CONT).unwrap();
     running.lariat.wait_for_stderr("draining for up to");
     open.echo();
     drop(open);
-    assert_eq!(
-        running.lariat.wait().code(),
-        Some(0),
-        "{}",
-        running.lariat.stderr()
-    );
+    assert_eq!(running.lariat.wait().code(), Some(0), "{}", running.lariat.stderr());
     TcpStream::connect(running.service.address).unwrap_err();
 }
 
@@ -94,9 +81,7 @@ fn an_upgrade_waits_for_a_reload() {
     let both = format!("{}{}", running.service.toml(), more.toml());
     running.lariat.configure(&both);
     running.lariat.signal(Signal::HUP);
-    until("the plan to be asked for", || {
-        TcpStream::connect(more.address).ok()
-    });
+    until("the plan to be asked for", || TcpStream::connect(more.address).ok());
     running.lariat.signal(Signal::USR2);
     kill_process(worker_process, Signal::CONT).unwrap();
     running.lariat.wait_for_stderr("has taken over from");

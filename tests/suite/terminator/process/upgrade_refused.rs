@@ -22,19 +22,13 @@ pub(super) fn running() -> Stage {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
     let lariat = Lariat::start(&service.toml());
-    Stage {
-        site,
-        server,
-        service,
-        lariat,
-    }
+    Stage { site, server, service, lariat }
 }
 
 impl Stage {
     /// It serves, as it did, and has said this.
     pub(super) fn assert_goes_on(&mut self, words: &str) {
-        self.lariat
-            .wait_for_stderr("the new program has not taken over, and this one goes on");
+        self.lariat.wait_for_stderr("the new program has not taken over, and this one goes on");
         self.lariat.wait_for_stderr(words);
         assert_eq!(self.lariat.serving(), self.lariat.supervisor());
         Client::new(&self.site).visit(self.service.address);
@@ -74,10 +68,8 @@ fn a_bad_configuration_is_refused_before_anything_else_is_done() {
 fn an_upgrade_of_none_says_how_to_start_one() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let socket = site.path("status.sock");
-    let text = format!(
-        "[admin]\nstatus-socket = {socket:?}\n{}",
-        Service::new(&site, &server).toml()
-    );
+    let text =
+        format!("[admin]\nstatus-socket = {socket:?}\n{}", Service::new(&site, &server).toml());
     let file = site.write("lariat.toml", text);
     let asked = run(command().arg("upgrade").arg(file));
     asked.assert_stderr("no lariat runs with that configuration: its status socket would be ");
@@ -89,17 +81,9 @@ fn a_certificate_that_cannot_be_used_is_noticed_in_time() {
     let mut running = running();
     let file = running.site.path("other.pem");
     let (other, own) = (Site::new(), running.site.path("site.pem"));
-    let key = |path| {
-        fs::read_to_string(path)
-            .unwrap()
-            .replace("CERTIFICATE", "IGNORED")
-    };
+    let key = |path| fs::read_to_string(path).unwrap().replace("CERTIFICATE", "IGNORED");
     let certificate = fs::read_to_string(other.path("site.pem")).unwrap();
-    let certificate = certificate
-        .split("-----BEGIN PRIVATE")
-        .next()
-        .unwrap()
-        .to_owned();
+    let certificate = certificate.split("-----BEGIN PRIVATE").next().unwrap().to_owned();
     fs::write(&file, certificate + &key(own)).unwrap();
     let service = running.service.clone().certificates(&format!("[{file:?}]"));
     running.lariat.configure(&service.toml());
@@ -115,14 +99,8 @@ fn a_program_that_cannot_listen_becomes_the_one_before_again() {
     let both = format!("{}{}", running.service.toml(), more.toml());
     running.lariat.configure(&both);
     let name = format!("web/{}", running.server.address());
-    running
-        .lariat
-        .ask_with("server", &["disable", &name])
-        .success();
-    running
-        .lariat
-        .ask_with("server", &["enable", &name])
-        .success();
+    running.lariat.ask_with("server", &["disable", &name]).success();
+    running.lariat.ask_with("server", &["enable", &name]).success();
     for _ in 0..2 {
         running.assert_refuses("cannot listen at");
     }
@@ -130,9 +108,7 @@ fn a_program_that_cannot_listen_becomes_the_one_before_again() {
     running.lariat.configure(&running.service.toml());
     running.lariat.reload().success();
     running.lariat.kill_worker_process();
-    running
-        .lariat
-        .wait_for_stderr("the worker process serves again");
+    running.lariat.wait_for_stderr("the worker process serves again");
     drop(taken);
     running.lariat.configure(&both);
     running.lariat.upgrade().wait();
@@ -170,9 +146,7 @@ fn a_new_worker_process_whose_forerunner_died_serves() {
     let before = running.lariat.worker_process();
     kill_process(before, Signal::STOP).unwrap();
     running.lariat.signal(Signal::USR2);
-    until_true("another worker process", || {
-        running.lariat.worker_process() != before
-    });
+    until_true("another worker process", || running.lariat.worker_process() != before);
     kill_process(before, Signal::KILL).unwrap();
     running.lariat.wait_for_stderr("has taken over from");
     Client::new(&running.site).visit(running.service.address);
@@ -186,19 +160,11 @@ fn a_program_that_crashes_or_is_none_changes_nothing() {
     let program = site.path("lariat");
     std::os::unix::fs::symlink(command().get_program(), &program).unwrap();
     let lariat = Lariat::start_by(Command::new(&program), &service.toml());
-    let mut running = Stage {
-        site,
-        server,
-        service,
-        lariat,
-    };
+    let mut running = Stage { site, server, service, lariat };
     for (text, words) in [
         ("#!/bin/sh\nkill -SEGV $$\n", "signal: 11"),
         ("#!/bin/sh\nexit 0\n", "/lariat: ended: exit status: 0"),
-        (
-            "#!/bin/sh\nexec \"$0.none\" \"$@\"\n",
-            "ended: exit status: 127",
-        ),
+        ("#!/bin/sh\nexec \"$0.none\" \"$@\"\n", "ended: exit status: 127"),
         ("no program", "Exec format error"),
     ] {
         let new = running.site.path("new");

@@ -34,9 +34,7 @@ os.rename(place + ".new", place)
 fn install(place: &Path, release: Option<(&str, [u32; 2])>) {
     let (version, [oldest, newest]) = release.unwrap_or_default();
     let mut copy = Command::new("python3");
-    copy.args(["-c", COPY])
-        .arg(command().get_program())
-        .arg(place);
+    copy.args(["-c", COPY]).arg(command().get_program()).arg(place);
     run(copy.args([version, &format!("{oldest} to {newest}")])).success();
 }
 
@@ -57,14 +55,7 @@ fn running(release: Option<(&str, [u32; 2])>) -> Stage {
     let lariat = Lariat::start_by(Command::new(&program), &service.toml());
     let client = Client::without_tickets(&site);
     client.visit(service.address);
-    Stage {
-        site,
-        _server: server,
-        service,
-        program,
-        lariat,
-        client,
-    }
+    Stage { site, _server: server, service, program, lariat, client }
 }
 
 #[test]

@@ -25,13 +25,7 @@ fn club() -> Club {
             "client-certificates = {{ mode = 'required', ca = [{ca:?}], crl = [{list:?}] }}"
         ))
         .back("send-proxy = { version = 'v2', client-certificate = 'der' }");
-    Club {
-        member: authority.client("member"),
-        site,
-        authority,
-        service,
-        server,
-    }
+    Club { member: authority.client("member"), site, authority, service, server }
 }
 
 #[test]

@@ -19,9 +19,7 @@ fn a_flood_of_new_sessions_washes_itself_out() {
          [resumption]\nsession-cache = {{ entries = {ENTRIES}, bytes = '64KiB' }}\n{}",
         service.toml()
     ));
-    let regulars: Vec<_> = (0..REGULARS)
-        .map(|_| Client::without_tickets(&site))
-        .collect();
+    let regulars: Vec<_> = (0..REGULARS).map(|_| Client::without_tickets(&site)).collect();
     let resumed = || {
         let visit = |client: &&Client| {
             let connection = client.echo(service.address);
@@ -34,9 +32,7 @@ fn a_flood_of_new_sessions_washes_itself_out() {
     assert_eq!(resumed(), REGULARS);
 
     let flood = Load::of(service.address)
-        .args(&format!(
-            "--no-request --tls 1.2 --tickets off --count {FLOOD}"
-        ))
+        .args(&format!("--no-request --tls 1.2 --tickets off --count {FLOOD}"))
         .record();
     assert_eq!(flood.kinds(), [FLOOD, 0, 0, 0]);
     let metrics = lariat.metrics();

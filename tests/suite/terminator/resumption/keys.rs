@@ -29,14 +29,8 @@ fn hosts_with_the_same_secret_resume_each_others_sessions() {
     let (a, b) = (site.path("a"), site.path("b"));
     fs::write(&a, "q".repeat(64)).unwrap();
     fs::write(&b, "p".repeat(64)).unwrap();
-    let (a, b) = (
-        format!("{{ secret = {a:?} }}"),
-        format!("{{ secret = {b:?} }}"),
-    );
-    assert_eq!(
-        at_another_host(&site, [&a, &a]),
-        [HandshakeKind::Resumed; 2]
-    );
+    let (a, b) = (format!("{{ secret = {a:?} }}"), format!("{{ secret = {b:?} }}"));
+    assert_eq!(at_another_host(&site, [&a, &a]), [HandshakeKind::Resumed; 2]);
     assert_eq!(at_another_host(&site, [&a, &b]), [HandshakeKind::Full; 2]);
     assert_eq!(at_another_host(&site, [&a, "{}"]), [HandshakeKind::Full; 2]);
 }
@@ -53,18 +47,9 @@ fn keys_as_nginx_has_them_roll_over_without_a_full_handshake() {
     let both = format!("{{ keys = [{new:?}, {old:?}] }}");
     let before = format!("{{ keys = [{old:?}] }}");
     let after = format!("{{ keys = [{new:?}] }}");
-    assert_eq!(
-        at_another_host(&site, [&before, &both]),
-        [HandshakeKind::Resumed; 2]
-    );
-    assert_eq!(
-        at_another_host(&site, [&both, &after]),
-        [HandshakeKind::Resumed; 2]
-    );
-    assert_eq!(
-        at_another_host(&site, [&before, &after]),
-        [HandshakeKind::Full; 2]
-    );
+    assert_eq!(at_another_host(&site, [&before, &both]), [HandshakeKind::Resumed; 2]);
+    assert_eq!(at_another_host(&site, [&both, &after]), [HandshakeKind::Resumed; 2]);
+    assert_eq!(at_another_host(&site, [&before, &after]), [HandshakeKind::Full; 2]);
 }
 
 #[test]
@@ -81,18 +66,9 @@ fn of_keys_as_haproxy_has_them_the_last_but_one_encrypts() {
     let next = file("next", &["B", "C", "D"]);
     let penultimate = file("penultimate", &["B"]);
     let last = file("last", &["C"]);
-    assert_eq!(
-        at_another_host(&site, [&first, &next]),
-        [HandshakeKind::Resumed; 2]
-    );
-    assert_eq!(
-        at_another_host(&site, [&first, &penultimate]),
-        [HandshakeKind::Resumed; 2]
-    );
-    assert_eq!(
-        at_another_host(&site, [&first, &last]),
-        [HandshakeKind::Full; 2]
-    );
+    assert_eq!(at_another_host(&site, [&first, &next]), [HandshakeKind::Resumed; 2]);
+    assert_eq!(at_another_host(&site, [&first, &penultimate]), [HandshakeKind::Resumed; 2]);
+    assert_eq!(at_another_host(&site, [&first, &last]), [HandshakeKind::Full; 2]);
 }
 
 #[test]
@@ -116,12 +92,8 @@ fn a_reload_with_a_bad_file_keeps_the_keys() {
 fn as_many_tickets_come_as_are_asked_for_by_the_configuration() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
-    let configuration = |count| {
-        format!(
-            "[resumption]\ntickets = {{ count = {count} }}\n{}",
-            service.toml()
-        )
-    };
+    let configuration =
+        |count| format!("[resumption]\ntickets = {{ count = {count} }}\n{}", service.toml());
     let lariat = Lariat::start(&configuration(0));
     let client = Client::new(&site);
     assert_eq!(client.visit(service.address), HandshakeKind::Full);
@@ -129,10 +101,7 @@ fn as_many_tickets_come_as_are_asked_for_by_the_configuration() {
     lariat.reload_with(&configuration(2));
     assert_eq!(client.visit(service.address), HandshakeKind::Full);
     // Two that are open at once take a ticket each.
-    let both = [
-        client.connect(service.address),
-        client.connect(service.address),
-    ];
+    let both = [client.connect(service.address), client.connect(service.address)];
     assert_eq!(both.map(|one| one.kind()), [HandshakeKind::Resumed; 2]);
 }
 
@@ -145,8 +114,5 @@ fn the_ages_of_the_keys_are_told() {
     assert!((0.0..12.0 * hour).contains(&age), "{age}");
     // The next one, which is not yet in use, and four older ones.
     let others = page.sum("lariat_ticket_key_age_seconds", &[("purpose", "decrypt")]);
-    assert!(
-        (others - 4.0 * age - 12.0 * hour * 10.0).abs() < 5.0,
-        "{others}"
-    );
+    assert!((others - 4.0 * age - 12.0 * hour * 10.0).abs() < 5.0, "{others}");
 }

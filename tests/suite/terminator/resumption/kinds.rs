@@ -60,10 +60,8 @@ fn a_session_of_one_service_is_none_of_anothers() {
 
 #[test]
 fn sessions_of_tls13_in_the_cache_resume_once_after_whatever_happens() {
-    let (site, _server, service, lariat) = serve_with(
-        "[workers]\nthreads = 2\n[resumption]\ntls13 = 'cache'",
-        Behaviour::Echo,
-    );
+    let (site, _server, service, lariat) =
+        serve_with("[workers]\nthreads = 2\n[resumption]\ntls13 = 'cache'", Behaviour::Echo);
     let client = Client::new(&site);
     assert_eq!(client.visit(service.address), HandshakeKind::Full);
     for _ in 0..4 {
@@ -86,10 +84,8 @@ fn sessions_of_tls13_in_the_cache_resume_once_after_whatever_happens() {
 
 #[test]
 fn a_session_in_the_cache_is_good_for_one_connection() {
-    let (site, _server, service, lariat) = serve_with(
-        "[resumption]\ntls13 = 'cache'",
-        Behaviour::Speak(b"hi".to_vec()),
-    );
+    let (site, _server, service, lariat) =
+        serve_with("[resumption]\ntls13 = 'cache'", Behaviour::Speak(b"hi".to_vec()));
     let file = site.path("session");
     let file = file.to_str().unwrap();
     let visit = |options: &[&str]| {
@@ -106,11 +102,7 @@ fn a_session_in_the_cache_is_good_for_one_connection() {
 #[test]
 fn a_session_of_a_revoked_certificate_is_not_resumed() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
-    let clients = [
-        Client::tls12(&site),
-        Client::without_tickets(&site),
-        Client::new(&site),
-    ];
+    let clients = [Client::tls12(&site), Client::without_tickets(&site), Client::new(&site)];
     for client in &clients {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
@@ -136,11 +128,7 @@ fn a_session_of_a_revoked_certificate_is_not_resumed() {
 fn a_reload_changes_the_limits_of_the_cache() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let clients = [(); 2].map(|()| Client::without_tickets(&site));
-    let kinds = || {
-        clients
-            .each_ref()
-            .map(|client| client.visit(service.address))
-    };
+    let kinds = || clients.each_ref().map(|client| client.visit(service.address));
     assert_eq!(kinds(), [HandshakeKind::Full; 2]);
     assert_eq!(kinds(), [HandshakeKind::Resumed; 2]);
 

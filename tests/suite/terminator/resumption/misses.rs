@@ -19,12 +19,7 @@ impl Kept {
         fs::write(site.path("tickets.key"), [1; 80]).unwrap();
         let service = Service::new(&site, &server);
         let lariat = Lariat::start(&format!("{}{}", tickets_of(&site, tickets), service.toml()));
-        let kept = Self {
-            site,
-            service,
-            lariat,
-            _server: server,
-        };
+        let kept = Self { site, service, lariat, _server: server };
         let session = kept.session();
         let first = kept.connect(&["-sess_out", session.to_str().unwrap()]);
         assert_has(&first, "New, TLSv1.2");
@@ -44,17 +39,13 @@ impl Kept {
     fn resumes(&self, options: &[&str]) -> bool {
         let session = self.session();
         let answer = self.connect(&[&["-sess_in", session.to_str().unwrap()], options].concat());
-        assert!(
-            answer.contains("New, TLSv1.2") || answer.contains("Reused, TLSv1.2"),
-            "{answer}"
-        );
+        assert!(answer.contains("New, TLSv1.2") || answer.contains("Reused, TLSv1.2"), "{answer}");
         answer.contains("Reused")
     }
 
     fn wait_for_miss(&self, reason: &str) {
         let labels = [("service", "web"), ("reason", reason)];
-        self.lariat
-            .wait_for_metric("lariat_resumption_misses_total", &labels, 1.0);
+        self.lariat.wait_for_metric("lariat_resumption_misses_total", &labels, 1.0);
     }
 
     /// Changes a byte of the kept ticket, counted from its beginning.
@@ -84,10 +75,7 @@ impl Kept {
 
     /// The first bytes of the name of the key that encrypts.
     fn key_name(&self) -> Vec<u8> {
-        let page = curl()
-            .url(&format!("http://{}/metrics", self.lariat.admin()))
-            .run()
-            .success();
+        let page = curl().url(&format!("http://{}/metrics", self.lariat.admin())).run().success();
         let line = page
             .lines()
             .find(|line| line.starts_with("lariat_ticket_key_age") && line.contains("encrypt"))
@@ -109,8 +97,7 @@ fn a_session_that_fits_is_no_miss() {
     let kept = Kept::new("");
     assert!(kept.resumes(&[]));
     let ticket = [("kind", "ticket")];
-    kept.lariat
-        .wait_for_metric("lariat_handshakes_total", &ticket, 1.0);
+    kept.lariat.wait_for_metric("lariat_handshakes_total", &ticket, 1.0);
     let metrics = kept.lariat.metrics();
     assert_eq!(metrics.sum("lariat_resumption_misses_total", &[]), 0.0);
 }
@@ -121,8 +108,7 @@ fn a_ticket_that_was_changed_is_altered_or_foreign() {
     kept.change_ticket(40);
     assert!(!kept.resumes(&[]));
     kept.wait_for_miss("altered");
-    kept.lariat
-        .wait_for_line(&["\"resumption_miss\":\"altered\"", "\"handshake\":\"full\""]);
+    kept.lariat.wait_for_line(&["\"resumption_miss\":\"altered\"", "\"handshake\":\"full\""]);
     kept.change_ticket(40);
     assert!(kept.resumes(&[]), "the change was taken back");
     kept.change_ticket(6);

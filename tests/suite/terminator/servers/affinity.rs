@@ -24,9 +24,8 @@ struct Farm {
 impl Farm {
     fn start(keys: &str) -> Self {
         let site = Site::new();
-        let servers: Vec<_> = (0..3)
-            .map(|_| SServer::start(&site, "site.pem", &["-www"]))
-            .collect();
+        let servers: Vec<_> =
+            (0..3).map(|_| SServer::start(&site, "site.pem", &["-www"])).collect();
         let list: Vec<_> = servers.iter().map(|one| one.address.to_string()).collect();
         let plain = Server::start(Behaviour::Hang);
         let service = Service::new(&site, &plain)
@@ -34,12 +33,7 @@ impl Farm {
             .servers(&format!("{list:?}"))
             .back(keys);
         let lariat = Lariat::start(&format!("{}\n[workers]\nthreads = 2\n", service.toml()));
-        Self {
-            site,
-            service,
-            lariat,
-            servers,
-        }
+        Self { site, service, lariat, servers }
     }
 
     /// One visit; whether a session was resumed.
@@ -72,8 +66,7 @@ impl Farm {
     fn home(&self) -> usize {
         let dials = |index: &usize| {
             let address = self.servers[*index].address.to_string();
-            self.lariat
-                .sum("lariat_dials_total", &[("server", &address)]) as u64
+            self.lariat.sum("lariat_dials_total", &[("server", &address)]) as u64
         };
         (0..self.servers.len()).max_by_key(dials).unwrap()
     }
@@ -132,10 +125,7 @@ fn sessions_without_a_lasting_id_are_spread_and_not_counted() {
     let of_stranger = [BY_ID, &["-sess_out", path]].concat();
     s_client(&farm.site, stranger.address, &of_stranger).success();
     assert!(!farm.visit(&[BY_ID, &["-sess_in", path]].concat()));
-    assert_eq!(
-        (farm.connections("unknown"), farm.connections("")),
-        (1.0, 1.0)
-    );
+    assert_eq!((farm.connections("unknown"), farm.connections("")), (1.0, 1.0));
 }
 
 #[test]
@@ -144,10 +134,7 @@ fn affinity_is_for_tls_that_stays_closed() {
     let service = Service::new(&site, &Server::start(Behaviour::Echo));
     let lariat = Lariat::start(&service.back("affinity = 'session-id'").toml());
     assert_has(lariat.stderr(), "affinity");
-    assert_has(
-        lariat.stderr(),
-        "clients have no TLS session with the servers",
-    );
+    assert_has(lariat.stderr(), "clients have no TLS session with the servers");
 }
 
 /// Two balancers, and what a client does at the one is known at the other.

@@ -17,10 +17,7 @@ fn start(site: &Site, servers: &[Server], weights: &[u32], how: &str) -> (Lariat
     let service = Service::new(site, &servers[0])
         .servers(&format!("[{}]", entries.join(", ")))
         .back(&format!("balance = '{how}'"));
-    (
-        Lariat::start(&format!("{ONE_WORKER}{}", service.toml())),
-        service,
-    )
+    (Lariat::start(&format!("{ONE_WORKER}{}", service.toml())), service)
 }
 
 /// Makes connections one after the other, all of which stay open.
@@ -30,10 +27,7 @@ fn connect(site: &Site, service: &Service, count: usize) -> Vec<Connection> {
 }
 
 fn counts(servers: &[Server]) -> Vec<usize> {
-    servers
-        .iter()
-        .map(|server| server.connections().len())
-        .collect()
+    servers.iter().map(|server| server.connections().len()).collect()
 }
 
 #[test]
@@ -55,12 +49,7 @@ fn least_connections_fills_the_emptiest() {
         let before = servers[0].connections().len();
         let connection = client.echo(service.address);
         let went_first = servers[0].connections().len() > before;
-        if went_first {
-            &mut on_first
-        } else {
-            &mut on_others
-        }
-        .push(connection);
+        if went_first { &mut on_first } else { &mut on_others }.push(connection);
     }
     assert_eq!(counts(&servers), [2, 2, 2]);
 

@@ -33,17 +33,11 @@ fn a_backup_serves_only_while_the_others_are_down() {
     let service = Service::new(&site, &server).servers(&pool(server.address()));
     let lariat = Lariat::start(&service.toml());
     curl_tls(&site, service.address).run().success();
-    assert_eq!(
-        (server.connections().len(), backup.connections().len()),
-        (1, 0)
-    );
+    assert_eq!((server.connections().len(), backup.connections().len()), (1, 0));
 
     lariat.reload_with(&service.clone().servers(&pool(&dead.to_string())).toml());
     curl_tls(&site, service.address).run().success();
-    assert_eq!(
-        (server.connections().len(), backup.connections().len()),
-        (1, 1)
-    );
+    assert_eq!((server.connections().len(), backup.connections().len()), (1, 1));
 }
 
 #[test]
@@ -84,9 +78,7 @@ fn a_server_that_goes_down_and_comes_back_is_said_with_cause_and_time() {
     let state = || lariat.status()["services"][0]["servers"][0].clone();
     until("the first look", || state()["since_ms"].as_u64());
     drop(first);
-    say(&format!(
-        "warning: service `web`: server {address} is down: could not be dialled"
-    ));
+    say(&format!("warning: service `web`: server {address} is down: could not be dialled"));
     say("error: service `web`: no server is up");
     let down = state();
     let note = down["note"].as_str().unwrap();
@@ -97,9 +89,7 @@ fn a_server_that_goes_down_and_comes_back_is_said_with_cause_and_time() {
     assert_has(lariat.ask("status").success(), " s: could not be dialled");
 
     let _second = TcpListener::bind(address).unwrap();
-    say(&format!(
-        "notice: service `web`: server {address} is up again after "
-    ));
+    say(&format!("notice: service `web`: server {address} is up again after "));
     say("notice: service `web`: a server is up again after ");
     assert_eq!(state()["note"], Value::Null);
 }

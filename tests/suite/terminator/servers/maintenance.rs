@@ -20,16 +20,10 @@ impl Rig {
         let site = Site::new();
         let servers = [(); 2].map(|()| Server::start(Behaviour::Echo));
         let addresses = [servers[0].address(), servers[1].address()];
-        let service = Service::new(&site, &servers[0])
-            .servers(&format!("{addresses:?}"))
-            .back(back);
+        let service =
+            Service::new(&site, &servers[0]).servers(&format!("{addresses:?}")).back(back);
         let lariat = Lariat::start(&format!("{tables}{}", service.toml()));
-        Self {
-            site,
-            servers,
-            service,
-            lariat,
-        }
+        Self { site, servers, service, lariat }
     }
 
     fn change(&self, word: &str, server: usize) -> Finished {
@@ -69,26 +63,18 @@ fn a_disabled_server_gets_no_new_connections_and_keeps_the_open_ones() {
         connection.echo();
     }
     let first = rig.status_of(0);
-    assert_eq!(
-        (&first["disabled"], &first["state"]),
-        (&true.into(), &"down".into())
-    );
+    assert_eq!((&first["disabled"], &first["state"]), (&true.into(), &"down".into()));
     assert_eq!(rig.status_of(1)["disabled"], false);
     let address = [("server", rig.servers[0].address())];
-    rig.lariat
-        .wait_for_metric("lariat_server_disabled", &address, 1.0);
+    rig.lariat.wait_for_metric("lariat_server_disabled", &address, 1.0);
     rig.lariat.ask("status").assert_stdout("disabled  ");
 
     // Again is no mistake.
     rig.change("disable", 0).success();
     rig.change("enable", 0).assert_stdout(" is enabled");
     assert!(rig.gained(|rig| drop(rig.connect()))[0] > 0);
-    rig.lariat
-        .wait_for_metric("lariat_server_disabled", &address, 0.0);
-    assert_has(
-        rig.lariat.stderr(),
-        "is disabled: it gets no new connection",
-    );
+    rig.lariat.wait_for_metric("lariat_server_disabled", &address, 0.0);
+    assert_has(rig.lariat.stderr(), "is disabled: it gets no new connection");
 }
 
 #[test]
@@ -98,15 +84,13 @@ fn it_stays_disabled_over_reloads_and_the_death_of_the_worker_process() {
     rig.lariat.reload().success();
     assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
     rig.lariat.kill_worker_process();
-    rig.lariat
-        .wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
+    rig.lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
     assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
     assert_eq!(rig.status_of(0)["disabled"], true);
 
     // Once it has left the configuration it is a new server.
     let alone = format!("[{:?}]", rig.servers[1].address());
-    rig.lariat
-        .configure(&rig.service.clone().servers(&alone).toml());
+    rig.lariat.configure(&rig.service.clone().servers(&alone).toml());
     rig.lariat.reload().success();
     rig.lariat.reload_with(&rig.service.toml());
     assert!(rig.gained(|rig| drop(rig.connect()))[0] > 0);
@@ -116,12 +100,10 @@ fn it_stays_disabled_over_reloads_and_the_death_of_the_worker_process() {
 fn with_all_disabled_the_log_says_so() {
     let rig = Rig::start();
     rig.change("disable", 0).success();
-    rig.change("disable", 1)
-        .assert_stderr("warning: no server of web is up");
+    rig.change("disable", 1).assert_stderr("warning: no server of web is up");
     let mut refused = Client::new(&rig.site).connect(rig.service.address);
     let _ended_either_way = refused.read_to_end();
-    rig.lariat
-        .wait_for_line(&["no-server-available", "2 of 2 servers are disabled"]);
+    rig.lariat.wait_for_line(&["no-server-available", "2 of 2 servers are disabled"]);
 }
 
 #[test]
@@ -131,8 +113,7 @@ fn an_order_about_no_server_does_nothing() {
     // SIGRTMIN of the C library.
     let kill = format!("kill -34 {}", pid.as_raw_nonzero());
     run(std::process::Command::new("sh").args(["-c", &kill])).success();
-    rig.lariat
-        .wait_for_stderr("about a server that the served configuration does not have");
+    rig.lariat.wait_for_stderr("about a server that the served configuration does not have");
     assert!(!rig.gained(|rig| drop(rig.connect())).contains(&0));
 }
 
@@ -140,14 +121,10 @@ fn an_order_about_no_server_does_nothing() {
 fn a_server_that_there_is_not_is_an_error_that_names_the_nearest() {
     let rig = Rig::start();
     let address = rig.servers[0].address();
-    let near = rig
-        .lariat
-        .ask_with("server", &["disable", &format!("wep/{address}")]);
+    let near = rig.lariat.ask_with("server", &["disable", &format!("wep/{address}")]);
     near.assert_stderr(&format!("did you mean web/{address}?"));
     assert_eq!(near.code(), 2);
-    let other = rig
-        .lariat
-        .ask_with("server", &["enable", "other/unix:/nowhere"]);
+    let other = rig.lariat.ask_with("server", &["enable", "other/unix:/nowhere"]);
     other.assert_stderr("no service has the server other/unix:/nowhere");
     assert_eq!(other.code(), 2);
     assert_eq!(rig.status_of(0)["disabled"], false);
@@ -160,12 +137,7 @@ fn an_enabled_server_starts_slowly_if_asked_to() {
     assert_eq!(gained, [4, 4], "all are warm at the start");
     rig.change("disable", 0).success();
     rig.change("enable", 0).success();
-    rig.lariat
-        .ask("status")
-        .assert_stdout("slow start: it has its whole share in");
+    rig.lariat.ask("status").assert_stdout("slow start: it has its whole share in");
     let [first, second] = rig.gained(|rig| drop((rig.connect(), rig.connect())));
-    assert!(
-        first < 4 && second > 12,
-        "{first} and {second}, a tenth against the whole"
-    );
+    assert!(first < 4 && second > 12, "{first} and {second}, a tenth against the whole");
 }

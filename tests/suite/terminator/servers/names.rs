@@ -72,9 +72,7 @@ fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
     let path = site.path("resolv.conf");
     fs::write(&path, name_server.resolv_conf()).unwrap();
     let service = Service::new(&site, &servers[0])
-        .servers(&format!(
-            "[{{ address = 'srv:{SERVICE_NAME}', instances = 4 }}]"
-        ))
+        .servers(&format!("[{{ address = 'srv:{SERVICE_NAME}', instances = 4 }}]"))
         .back("resolve = '1s'");
     let toml = format!("{ONE_WORKER}{}", service.toml());
     let lariat = Lariat::start_with_file(&path, "/etc/resolv.conf", &toml);
@@ -94,18 +92,14 @@ fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
     up(2, 0.0);
     assert_eq!(replies(&site, &service, 3), "aaa");
     name_server.set(&[of_c, of_b, (1, 7, d, "d.test")]);
-    until_true("another server in the first one's place", || {
-        replies(&site, &service, 1) == "d"
-    });
+    until_true("another server in the first one's place", || replies(&site, &service, 1) == "d");
     assert_eq!(replies(&site, &service, 3), "ddd");
     lariat.reload().success();
     assert_eq!(replies(&site, &service, 3), "ddd");
 
     // The next priority serves when no server of the first one can.
     name_server.set(&[of_c, of_b]);
-    until_true("the server of the next priority", || {
-        replies(&site, &service, 1) == "c"
-    });
+    until_true("the server of the next priority", || replies(&site, &service, 1) == "c");
     lariat.ask_with("server", &["enable", &disabled]).success();
     up(2, 1.0);
     assert_eq!(replies(&site, &service, 3), "bbb");

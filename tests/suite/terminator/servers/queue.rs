@@ -26,16 +26,10 @@ impl Rig {
              {{ address = '{}', backup = true }}]",
             backup.address()
         );
-        let service = Service::new(&site, &server)
-            .servers(&servers)
-            .back(&format!("queue = {{ {queue} }}"));
+        let service =
+            Service::new(&site, &server).servers(&servers).back(&format!("queue = {{ {queue} }}"));
         let lariat = Lariat::start(&format!("{WORKERS}{}", service.toml()));
-        Self {
-            site,
-            server,
-            service,
-            lariat,
-        }
+        Self { site, server, service, lariat }
     }
 
     fn echo(&self) -> Connection {
@@ -51,8 +45,7 @@ impl Rig {
     }
 
     fn wait_for_queue(&self, length: u32) {
-        self.lariat
-            .wait_for_metric("lariat_queue_connections", &[], f64::from(length));
+        self.lariat.wait_for_metric("lariat_queue_connections", &[], f64::from(length));
     }
 
     fn open(&self) -> f64 {
@@ -71,10 +64,7 @@ fn a_reload_that_raises_the_limit_serves_those_who_wait() {
     let rig = Rig::start("timeout = '1h'");
     let _served = [rig.echo(), rig.echo()];
     let mut queue: Vec<_> = (0..3).map(|before| rig.waiting(before)).collect();
-    let toml = rig
-        .service
-        .toml()
-        .replace("max-connections = 2", "max-connections = 4");
+    let toml = rig.service.toml().replace("max-connections = 2", "max-connections = 4");
     rig.lariat.reload_with(&format!("{WORKERS}{toml}"));
     assert_eq!(queue[0].receive(1), b"w");
     assert_eq!(queue[1].receive(1), b"w");
@@ -90,9 +80,7 @@ fn connections_wait_in_order_and_get_the_places_that_others_leave() {
     let mut served = vec![rig.echo(), rig.echo()];
     let queue: Vec<_> = (0..6).map(|before| rig.waiting(before)).collect();
     assert_eq!(rig.server.connections().len(), 2);
-    rig.lariat
-        .ask("status")
-        .assert_stdout("6 wait for a server");
+    rig.lariat.ask("status").assert_stdout("6 wait for a server");
     for (index, mut next) in queue.into_iter().enumerate() {
         end(served.remove(0));
         assert_eq!(next.receive(1), b"w", "the {index}th in turn");
@@ -101,14 +89,11 @@ fn connections_wait_in_order_and_get_the_places_that_others_leave() {
         assert!(rig.open() <= 2.0);
         served.push(next);
     }
-    let waits = rig
-        .lariat
-        .sum("lariat_queue_wait_duration_seconds_count", &[]);
+    let waits = rig.lariat.sum("lariat_queue_wait_duration_seconds_count", &[]);
     assert!((waits - 6.0).abs() < f64::EPSILON, "{waits}");
     // With the last gone, all places are free.
     served.into_iter().for_each(end);
-    rig.lariat
-        .wait_for_metric("lariat_server_connections_open", &[], 0.0);
+    rig.lariat.wait_for_metric("lariat_server_connections_open", &[], 0.0);
     let _two = [rig.echo(), rig.echo()];
 }
 
@@ -120,8 +105,7 @@ fn a_full_queue_and_a_long_wait_have_their_reasons() {
     let mut refused = Client::new(&rig.site).connect(rig.service.address);
     let _ended_either_way = refused.read_to_end();
     rig.lariat.wait_for_reason("server-queue-full", 1);
-    rig.lariat
-        .wait_for_line(&["server-queue-full", "back.queue.length"]);
+    rig.lariat.wait_for_line(&["server-queue-full", "back.queue.length"]);
     drop(waiting);
 
     let rig = Rig::start("timeout = '50ms'");
@@ -138,9 +122,7 @@ fn plain_clients_that_wait_in_vain_are_reset() {
     let address = server.address();
     let service = Service::new(&site, &server)
         .mode("off")
-        .servers(&format!(
-            "[{{ address = '{address}', max-connections = 1 }}]"
-        ))
+        .servers(&format!("[{{ address = '{address}', max-connections = 1 }}]"))
         .back("queue = { timeout = '50ms' }");
     let lariat = Lariat::start(&service.toml());
     let connect = || TcpStream::connect(service.address).unwrap();
@@ -178,16 +160,10 @@ fn connections_count_on_over_a_reload() {
 
 #[test]
 fn a_disabled_server_that_is_enabled_is_found_by_those_that_wait() {
-    let (site, servers) = (
-        Site::new(),
-        [(); 2].map(|()| Server::start(Behaviour::Echo)),
-    );
-    let entries = servers.each_ref().map(|server| {
-        format!(
-            "{{ address = '{}', max-connections = 1 }}",
-            server.address()
-        )
-    });
+    let (site, servers) = (Site::new(), [(); 2].map(|()| Server::start(Behaviour::Echo)));
+    let entries = servers
+        .each_ref()
+        .map(|server| format!("{{ address = '{}', max-connections = 1 }}", server.address()));
     let service = Service::new(&site, &servers[0])
         .servers(&format!("[{}]", entries.join(", ")))
         .back("queue = { timeout = '1h' }");
@@ -214,6 +190,5 @@ fn many_clients_at_once_all_get_their_turn() {
     });
     assert_eq!(rig.server.connections().len(), 64);
     rig.wait_for_queue(0);
-    rig.lariat
-        .wait_for_metric("lariat_server_connections_open", &[], 0.0);
+    rig.lariat.wait_for_metric("lariat_server_connections_open", &[], 0.0);
 }

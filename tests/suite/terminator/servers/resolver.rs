@@ -63,11 +63,7 @@ fn one_that_hangs_holds_neither_a_reload_nor_the_end() {
     let resolver = lariat.process(NAME);
     kill_process(resolver, Signal::STOP).unwrap();
     let other = Server::start(Behaviour::Echo);
-    let text = format!(
-        "{}{}",
-        before.toml(),
-        service(&site, &other).named("new").toml()
-    );
+    let text = format!("{}{}", before.toml(), service(&site, &other).named("new").toml());
     lariat.reload_with(&text);
     Client::new(&site).echo(before.address);
     lariat.signal(Signal::TERM);

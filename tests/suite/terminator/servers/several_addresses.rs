@@ -85,9 +85,7 @@ fn a_black_hole_beside_a_live_address_is_known_dead_and_comes_back() {
     let status = lariat.status().to_string();
     let words = format!("1 of 2 addresses not used: {address}: last dials failed");
     assert!(status.contains(&words), "{status}");
-    lariat.wait_for_stderr(&format!(
-        "is not used at {address}: its last dials failed (timeout)"
-    ));
+    lariat.wait_for_stderr(&format!("is not used at {address}: its last dials failed (timeout)"));
     // Its trials harm no connection, and it is used again when one of them is accepted.
     let dials = || lariat.sum("lariat_dials_total", &[]);
     let before = dials();
@@ -140,11 +138,7 @@ fn checks_judge_each_address_and_a_new_one_begins_clean() {
     let before = failed();
     hello(&site, &service, 6);
     assert_eq!(failed(), before, "no connection is sent there");
-    fs::write(
-        site.path("hosts"),
-        "127.0.0.68 app.test\n127.0.0.1 app.test\n",
-    )
-    .unwrap();
+    fs::write(site.path("hosts"), "127.0.0.68 app.test\n127.0.0.1 app.test\n").unwrap();
     lariat.wait_for_stderr(&format!(
         "is not used at {}: could not be dialled",
         at_port_of(&server, "127.0.0.68")

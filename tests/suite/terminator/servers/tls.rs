@@ -61,36 +61,11 @@ fn a_server_that_cannot_prove_itself_is_refused() {
     let wrong_pin = format!("sha256//{}=", "A".repeat(43));
     let with_pin = format!("{}, pins = ['{wrong_pin}']", trusting(&site));
     for (certificate, keys, reason, words) in [
-        (
-            "expired.pem",
-            trusting(&site),
-            "server-certificate-expired",
-            "the chain has expired",
-        ),
-        (
-            "named.pem",
-            trusting(&site),
-            "server-certificate-name",
-            "other.example",
-        ),
-        (
-            "unknown.pem",
-            trusting(&site),
-            "server-certificate-untrusted",
-            "somebody else",
-        ),
-        (
-            "revoked.pem",
-            with_list,
-            "server-certificate-revoked",
-            "ca.crl",
-        ),
-        (
-            "site.pem",
-            with_pin,
-            "server-certificate-untrusted",
-            "none of `pins`",
-        ),
+        ("expired.pem", trusting(&site), "server-certificate-expired", "the chain has expired"),
+        ("named.pem", trusting(&site), "server-certificate-name", "other.example"),
+        ("unknown.pem", trusting(&site), "server-certificate-untrusted", "somebody else"),
+        ("revoked.pem", with_list, "server-certificate-revoked", "ca.crl"),
+        ("site.pem", with_pin, "server-certificate-untrusted", "none of `pins`"),
     ] {
         let server = SServer::start(&site, certificate, &["-www"]);
         let service = service(&site, &server, &keys);
@@ -123,24 +98,12 @@ fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
     let mute = "timeouts = { dial = '500ms' }";
     for (behaviour, reason) in [
         (Behaviour::Hang, "server-tls-timeout"),
-        (
-            Behaviour::Greet(b"220 plain text\r\n".to_vec()),
-            "server-tls-failed",
-        ),
-        (
-            Behaviour::Greet(vec![22, 3, 3, 255, 255, 0]),
-            "server-tls-failed",
-        ),
-        (
-            Behaviour::Greet(vec![21, 3, 3, 0, 2, 2, 40]),
-            "server-tls-failed",
-        ),
+        (Behaviour::Greet(b"220 plain text\r\n".to_vec()), "server-tls-failed"),
+        (Behaviour::Greet(vec![22, 3, 3, 255, 255, 0]), "server-tls-failed"),
+        (Behaviour::Greet(vec![21, 3, 3, 0, 2, 2, 40]), "server-tls-failed"),
         (Behaviour::Reset, "server-tls-failed"),
         // It ends amid its ServerHello.
-        (
-            Behaviour::Speak(vec![22, 3, 3, 0, 90, 2, 0, 0, 86, 3, 3]),
-            "server-tls-failed",
-        ),
+        (Behaviour::Speak(vec![22, 3, 3, 0, 90, 2, 0, 0, 86, 3, 3]), "server-tls-failed"),
     ] {
         let bad = Server::start(behaviour);
         let both = format!("['{}', '{}']", bad.address(), good.address);
@@ -153,10 +116,7 @@ fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
             assert_has(page(&site, &service), "TLSv1.3");
         }
         let failed = [("server", bad.address())];
-        assert!(
-            lariat.sum("lariat_dial_failures_total", &failed) >= 1.0,
-            "{reason}"
-        );
+        assert!(lariat.sum("lariat_dial_failures_total", &failed) >= 1.0, "{reason}");
 
         let alone = service.servers(&format!("['{}']", bad.address()));
         lariat.reload_with(&alone.toml());
@@ -191,10 +151,7 @@ fn sessions_are_resumed_until_the_certificate_or_the_policy_changes() {
         let leaf = stranger.leaf(&["127.0.0.1"]).issue();
         leaf.write(&site.directory, "stranger.pem");
         let server = SServer::start_at(address, &site, "stranger.pem", &["-www", version]);
-        assert!(
-            is_refused(&site, &service),
-            "another authority's certificate"
-        );
+        assert!(is_refused(&site, &service), "another authority's certificate");
         lariat.wait_for_line(&["server-certificate-untrusted"]);
         drop(server);
         let server = SServer::start_at(address, &site, "next.pem", &["-www", version]);
@@ -204,10 +161,7 @@ fn sessions_are_resumed_until_the_certificate_or_the_policy_changes() {
         let keys = format!("{}, pins = ['{pin}']", trusting(&site));
         let pinned = self::service(&site, &server, &keys).at(service.address);
         lariat.reload_with(&one_worker(&pinned));
-        assert!(
-            is_refused(&site, &service),
-            "no session of the former policy"
-        );
+        assert!(is_refused(&site, &service), "no session of the former policy");
     }
 }
 
@@ -220,15 +174,7 @@ fn our_certificate_is_shown_and_protocols_are_mirrored() {
     let server = SServer::start(
         &site,
         "site.pem",
-        &[
-            "-Verify",
-            "1",
-            "-verify_return_error",
-            "-CAfile",
-            &ca,
-            "-alpn",
-            "http/1.1,h2",
-        ],
+        &["-Verify", "1", "-verify_return_error", "-CAfile", &ca, "-alpn", "http/1.1,h2"],
     );
     let keys = format!("{}, certificate = {own:?}", trusting(&site));
     let service = service(&site, &server, &keys).tls("alpn = ['h2', 'http/1.1']");
@@ -314,17 +260,11 @@ fn the_proxy_header_goes_where_it_is_wanted() {
     let plain = Server::start(Behaviour::Swallow);
     let before = Service::new(&site, &plain)
         .more("timeouts = { dial = '300ms' }")
-        .back(&format!(
-            "send-proxy = 'v1'\ntls = {{ {} }}",
-            trusting(&site)
-        ));
+        .back(&format!("send-proxy = 'v1'\ntls = {{ {} }}", trusting(&site)));
     let _lariat = Lariat::start(&before.toml());
     assert!(is_refused(&site, &before));
     let got = plain.wait_for_end(1).bytes;
-    assert!(
-        got.starts_with(b"PROXY TCP4 127.0.0.1 127.0.0.1"),
-        "{got:?}"
-    );
+    assert!(got.starts_with(b"PROXY TCP4 127.0.0.1 127.0.0.1"), "{got:?}");
     let end = got.iter().position(|byte| *byte == b'\n').unwrap();
     assert_eq!(got[end + 1..end + 3], [22, 3], "a ClientHello follows");
 }
@@ -332,8 +272,7 @@ fn the_proxy_header_goes_where_it_is_wanted() {
 #[test]
 fn checks_judge_servers_as_connections_do() {
     let site = Site::new();
-    site.leaf(&["other.example"])
-        .write(&site.directory, "named.pem");
+    site.leaf(&["other.example"]).write(&site.directory, "named.pem");
     let good = SServer::start(&site, "site.pem", &["-www"]);
     let bad = SServer::start(&site, "named.pem", &["-www"]);
     let plain = Server::start(Behaviour::Hang);
@@ -370,10 +309,7 @@ fn a_servers_own_certificate_in_ca_is_trusted_for_it_alone() {
     let servers = ["good.pem", "other.pem"].map(|name| SServer::start(&site, name, &["-www"]));
     for (trusted, [good, other]) in [("good.pem", [1.0, 0.0]), ("other.pem", [0.0, 1.0])] {
         let service = Service::new(&site, &plain)
-            .servers(&format!(
-                "['{}', '{}']",
-                servers[0].address, servers[1].address
-            ))
+            .servers(&format!("['{}', '{}']", servers[0].address, servers[1].address))
             .back(
                 "check = { kind = 'tls', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }",
             )
@@ -439,9 +375,7 @@ fn the_status_says_why_a_server_is_down_by_now() {
 #[test]
 fn what_is_not_verified_is_said() {
     let site = Site::new();
-    let stranger = Authority::root("somebody else")
-        .leaf(&["x.example"])
-        .issue();
+    let stranger = Authority::root("somebody else").leaf(&["x.example"]).issue();
     stranger.write(&site.directory, "self.pem");
     let server = SServer::start(&site, "self.pem", &["-www"]);
     let pin = format!("sha256//{}", key_hash(&site, "self.pem"));
@@ -452,13 +386,8 @@ fn what_is_not_verified_is_said() {
         let service = service(&site, &server, &keys);
         let lariat = Lariat::start(&service.toml());
         assert_has(page(&site, &service), "TLSv1.3");
-        assert_has(
-            lariat.ask("status").success(),
-            &format!("server TLS    {status}"),
-        );
-        let warned = lariat
-            .stderr()
-            .contains("anyone on the way to the servers can pose as one");
+        assert_has(lariat.ask("status").success(), &format!("server TLS    {status}"));
+        let warned = lariat.stderr().contains("anyone on the way to the servers can pose as one");
         assert_eq!(warned, status == "NOT VERIFIED", "{}", lariat.stderr());
     }
 }

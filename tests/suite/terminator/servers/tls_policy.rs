@@ -12,9 +12,7 @@ use suite::prelude::*;
 fn service(site: &Site, server: &SServer, keys: &str) -> Service {
     let unused = Server::start(Behaviour::Hang);
     let tls = format!("tls = {{ ca = [{:?}], {keys} }}", site.ca());
-    Service::new(site, &unused)
-        .servers(&format!("['{}']", server.address))
-        .back(&tls)
+    Service::new(site, &unused).servers(&format!("['{}']", server.address)).back(&tls)
 }
 
 fn page(site: &Site, service: &Service) -> String {
@@ -47,9 +45,7 @@ fn where_no_authority_is_named_those_of_the_host_count() {
         if is_verified {
             assert_has(page(&site, &service), "TLSv1.3");
         } else {
-            curl_tls(&site, service.address)
-                .run()
-                .assert_stderr("alert");
+            curl_tls(&site, service.address).run().assert_stderr("alert");
             lariat.wait_for_line(&["server-certificate-untrusted"]);
         }
     }
@@ -71,8 +67,7 @@ fn a_server_proves_the_name_that_the_client_asked_for() {
     let site = Site::new();
     let names = ["a.example", "b.example", "c.example"];
     site.leaf(&names).write(&site.directory, "front.pem");
-    site.leaf(&["a.example", "b.example"])
-        .write(&site.directory, "back.pem");
+    site.leaf(&["a.example", "b.example"]).write(&site.directory, "back.pem");
     let server = SServer::start(&site, "back.pem", &["-www", "-tlsextdebug"]);
     let front = format!("[{:?}]", site.path("front.pem"));
     let service = service(&site, &server, "name = 'client'").certificates(&front);
@@ -106,9 +101,7 @@ fn versions_suites_and_groups_are_those_that_are_set() {
     let old = SServer::start(&site, "site.pem", &["-www", "-tls1_2"]);
     let service = service(&site, &old, "versions = ['1.3']");
     let lariat = Lariat::start(&service.toml());
-    curl_tls(&site, service.address)
-        .run()
-        .assert_stderr("alert");
+    curl_tls(&site, service.address).run().assert_stderr("alert");
     lariat.wait_for_line(&["server-tls-failed", "protocol_version"]);
 }
 
@@ -148,18 +141,14 @@ fn no_server_gets_early_data() {
         client.read_exact(&mut [0; 6]).unwrap();
         drop(client);
         lariat.wait_for_line(&[&format!("\"server_handshake\":\"{made}\"")]);
-        assert_eq!(
-            server.said().matches("No early data received").count(),
-            round
-        );
+        assert_eq!(server.said().matches("No early data received").count(), round);
     }
 }
 
 #[test]
 fn a_server_that_fails_sees_no_word_of_a_client_who_is_told() {
     let site = Site::new();
-    site.leaf(&["other.example"])
-        .write(&site.directory, "named.pem");
+    site.leaf(&["other.example"]).write(&site.directory, "named.pem");
     let server = SServer::start(&site, "named.pem", &[]);
     let (tls, plain) = (
         service(&site, &server, "").named("tls"),

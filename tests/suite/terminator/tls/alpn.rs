@@ -4,9 +4,8 @@ use suite::prelude::*;
 
 #[test]
 fn the_first_of_ours_that_the_client_offers() {
-    let (site, _server, service, lariat) = serve_as(Behaviour::Echo, |service| {
-        service.tls("alpn = ['h2', 'http/1.1']")
-    });
+    let (site, _server, service, lariat) =
+        serve_as(Behaviour::Echo, |service| service.tls("alpn = ['h2', 'http/1.1']"));
 
     for (offered, chosen) in [("http/1.1,h2", "h2"), ("http/1.1", "http/1.1")] {
         let answer = s_client(&site, service.address, &["-alpn", offered]);

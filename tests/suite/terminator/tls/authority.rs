@@ -11,9 +11,8 @@ fn welcoming(site: &Site, mode: &str, authorities: &[&str]) -> (Server, Service)
     let server = Server::start(Behaviour::Speak("welcome".into()));
     let ca = authorities.iter().map(|name| site.path(name));
     let ca: Vec<_> = ca.collect();
-    let service = Service::new(site, &server).tls(&format!(
-        "client-certificates = {{ mode = '{mode}', ca = {ca:?} }}"
-    ));
+    let service = Service::new(site, &server)
+        .tls(&format!("client-certificates = {{ mode = '{mode}', ca = {ca:?} }}"));
     (server, service)
 }
 
@@ -44,10 +43,7 @@ fn a_clients_own_certificate_in_ca_lets_it_in_and_nobody_else() {
         }
     }
     for said in shown(&site, &service, "admin.pem") {
-        assert!(
-            said.contains("unknown ca") && !said.contains("welcome"),
-            "{said}"
-        );
+        assert!(said.contains("unknown ca") && !said.contains("welcome"), "{said}");
     }
     lariat.wait_for_reason("client-certificate-refused", 2);
     lariat.wait_for_line(&["CN=admin", "bare.pem:1, may not sign certificates"]);
@@ -85,9 +81,7 @@ fn an_expired_authority_is_said_and_lets_nobody_in() {
 #[test]
 fn a_client_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
     let site = Site::new();
-    site.authority
-        .client("alice")
-        .write(&site.directory, "alice.pem");
+    site.authority.client("alice").write(&site.directory, "alice.pem");
     site.authority.write(&site.directory, "ca.pem");
     let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
     let mallory = Authority::root("x").client("mallory");
@@ -98,10 +92,7 @@ fn a_client_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
         assert!(said.contains("certificate unknown"), "{count} {said}");
     }
     lariat.wait_for_reason("client-chain-limit", 2);
-    lariat.wait_for_line(&[
-        "of 141 certificates sent with its own, more than 6",
-        "CN=mallory",
-    ]);
+    lariat.wait_for_line(&["of 141 certificates sent with its own, more than 6", "CN=mallory"]);
     for said in shown(&site, &service, "alice.pem") {
         assert_has(said, "welcome");
     }

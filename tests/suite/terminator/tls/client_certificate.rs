@@ -22,14 +22,7 @@ fn club(mode: &str) -> Club {
     let service = Service::new(&site, &server).tls(&format!(
         "client-certificates = {{ mode = '{mode}', ca = [{ca:?}], crl = [{list:?}] }}"
     ));
-    Club {
-        site,
-        authority,
-        service,
-        member,
-        revoked,
-        _server: server,
-    }
+    Club { site, authority, service, member, revoked, _server: server }
 }
 
 impl Club {
@@ -40,13 +33,11 @@ impl Club {
 
 /// Whether a client is served: in TLS 1.3 a refusal comes only after its own handshake is over.
 fn is_served(client: &Client, service: &Service) -> bool {
-    client
-        .try_connect(service.address)
-        .is_ok_and(|mut connection| {
-            connection.send(b"hi");
-            connection.end();
-            connection.read_to_end().is_ok_and(|echo| echo == b"hi")
-        })
+    client.try_connect(service.address).is_ok_and(|mut connection| {
+        connection.send(b"hi");
+        connection.end();
+        connection.read_to_end().is_ok_and(|echo| echo == b"hi")
+    })
 }
 
 #[test]
@@ -152,10 +143,7 @@ fn shown(site: &Site, service: &Service, leaf: &Leaf, more: &[&str]) -> String {
 
 #[test]
 fn a_certificate_enters_by_any_identity_that_is_listed_and_by_no_other() {
-    let (site, server) = (
-        Site::new(),
-        Server::start(Behaviour::Speak("welcome".into())),
-    );
+    let (site, server) = (Site::new(), Server::start(Behaviour::Speak("welcome".into())));
     let root = Authority::root("club");
     let exact = root.client("by fingerprint");
     let print = site.write("exact.pem", exact.certificate_pem());
@@ -174,32 +162,18 @@ fn a_certificate_enters_by_any_identity_that_is_listed_and_by_no_other() {
     let lariat = Lariat::start(&service.toml());
     let issue = |names: &[&str]| root.leaf(names).for_client().issue();
     let desk = root.leaf(&["x"]).unit("Desk").for_client().issue();
-    let evil = [
-        "spiffe://td/web/../ops",
-        "a.b.web.example",
-        "Ann@example.org",
-    ];
-    let mallory = root
-        .leaf(&evil)
-        .common_name("ops, night\", x")
-        .for_client()
-        .issue();
+    let evil = ["spiffe://td/web/../ops", "a.b.web.example", "Ann@example.org"];
+    let mallory = root.leaf(&evil).common_name("ops, night\", x").for_client().issue();
     let mut refused = 0;
     for version in ["-tls1_2", "-tls1_3"] {
         let is_served = |leaf: &Leaf| {
             let said = shown(&site, &service, leaf, &[version]);
-            assert_ne!(
-                said.contains("welcome"),
-                said.contains("access denied"),
-                "{said}"
-            );
+            assert_ne!(said.contains("welcome"), said.contains("access denied"), "{said}");
             said.contains("welcome")
         };
-        for names in [
-            &["a.web.example"][..],
-            &["x", "spiffe://td/web/a/1"],
-            &["y", "ann@Example.org"],
-        ] {
+        for names in
+            [&["a.web.example"][..], &["x", "spiffe://td/web/a/1"], &["y", "ann@Example.org"]]
+        {
             assert!(is_served(&issue(names)), "{names:?}");
         }
         assert!(is_served(&root.client("ops, night")));
@@ -229,31 +203,17 @@ fn where_certificates_are_optional_one_that_is_shown_must_be_allowed() {
 
 #[test]
 fn a_session_made_before_a_reload_that_allows_fewer_does_not_enter() {
-    let (site, server) = (
-        Site::new(),
-        Server::start(Behaviour::Speak("welcome".into())),
-    );
+    let (site, server) = (Site::new(), Server::start(Behaviour::Speak("welcome".into())));
     let root = Authority::root("club");
     let lists = [root.revocation_list(&[])];
-    let service = chained(
-        &site,
-        &server,
-        &root,
-        &lists,
-        "allow = { cn = ['ann', 'bob'] }",
-    );
+    let service = chained(&site, &server, &root, &lists, "allow = { cn = ['ann', 'bob'] }");
     let lariat = Lariat::start(&service.toml());
     let clients = ["ann", "bob"].map(|name| (name, root.client(name)));
     // By id and by ticket of TLS 1.2, and by PSK.
     let ways: [&[&str]; 3] = [&["-tls1_2", "-no_ticket"], &["-tls1_2"], &["-tls1_3"]];
     let visit = |way: usize, (name, leaf): &(&str, Leaf), option: &str| {
         let session = site.path(&format!("{name}.{way}")).display().to_string();
-        shown(
-            &site,
-            &service,
-            leaf,
-            &[ways[way], &[option, &session]].concat(),
-        )
+        shown(&site, &service, leaf, &[ways[way], &[option, &session]].concat())
     };
     for way in 0..ways.len() {
         for client in &clients {
@@ -266,10 +226,7 @@ fn a_session_made_before_a_reload_that_allows_fewer_does_not_enter() {
         let [ann, bob] = &clients;
         assert!(visit(way, ann, "-sess_in").contains("Reused, TLS"));
         let said = visit(way, bob, "-sess_in");
-        assert!(
-            said.contains("access denied") && !said.contains("welcome"),
-            "{said}"
-        );
+        assert!(said.contains("access denied") && !said.contains("welcome"), "{said}");
         lariat.wait_for_reason("client-certificate-not-allowed", refused);
         let labels = [("reason", "client-certificate")];
         lariat.wait_for_metric("lariat_resumption_misses_total", &labels, refused.into());
@@ -282,9 +239,7 @@ fn names_of_authorities_are_sent_unless_they_are_too_many_or_omitted() {
     let authority = Authority::root("club");
     let member = authority.client("member");
     let long = "n".repeat(600);
-    let more: Vec<_> = (0..120)
-        .map(|number| Authority::root(&format!("{number}{long}")))
-        .collect();
+    let more: Vec<_> = (0..120).map(|number| Authority::root(&format!("{number}{long}"))).collect();
     let many: String = more.iter().map(Authority::pem).collect();
     let few = site.write("few.pem", authority.pem());
     let all = site.write("all.pem", many + authority.pem());

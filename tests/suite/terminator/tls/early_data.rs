@@ -16,10 +16,7 @@ const EARLY_DATA: u8 = 0xe1;
 const RESULTS: &str = "lariat_early_data_total";
 
 fn told(service: &Service) -> Service {
-    service
-        .clone()
-        .tls("early-data = '16KiB'")
-        .back("send-proxy = 'v2'")
+    service.clone().tls("early-data = '16KiB'").back("send-proxy = 'v2'")
 }
 
 #[test]
@@ -62,9 +59,8 @@ fn openssl_sends_early_data_once_and_the_server_is_told() {
 #[test]
 fn a_load_of_early_data_is_taken_where_servers_do_not_mind() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http(b"x".to_vec())));
-    let service = Service::new(&site, &server)
-        .tls("early-data = '4KiB'")
-        .back("early-data-safe = true");
+    let service =
+        Service::new(&site, &server).tls("early-data = '4KiB'").back("early-data-safe = true");
     let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
     let load = Load::of(service.address)
         .args("--handshake psk --early-data --clients 2 --count 40")
@@ -118,16 +114,10 @@ fn a_captured_flight_is_worth_nothing_also_after_a_crash() {
     }
     let first = lariat.worker_process();
     kill_process(first, Signal::KILL).unwrap();
-    until_true("another worker process", || {
-        lariat.worker_process() != first
-    });
+    until_true("another worker process", || lariat.worker_process() != first);
     replay(&flight, &service);
     lariat.wait_for_metric(RESULTS, &[("result", "unknown-session")], 1.0);
-    assert_eq!(
-        server.connections().len(),
-        2,
-        "no replay reached the server"
-    );
+    assert_eq!(server.connections().len(), 2, "no replay reached the server");
 }
 
 #[test]
@@ -173,11 +163,7 @@ impl Visitor {
     fn new(choice: &ClientChoice, service: &Service) -> Self {
         let socket = TcpStream::connect(service.address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self {
-            client: choice.connect("localhost"),
-            socket,
-            got: Vec::new(),
-        }
+        Self { client: choice.connect("localhost"), socket, got: Vec::new() }
     }
 
     /// Sends this, ends, and waits for the server's end.

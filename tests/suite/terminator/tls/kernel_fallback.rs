@@ -31,11 +31,7 @@ fn refusals(lariat: &Lariat) -> f64 {
 /// Each of `connections` was long: the kernel took all of them, or none.
 fn assert_counted(lariat: &Lariat, connections: f64) {
     let taken = lariat.sum("lariat_ktls_connections_total", &[]);
-    let expected = if kernel_has_tls() {
-        (connections, 0.0)
-    } else {
-        (0.0, connections)
-    };
+    let expected = if kernel_has_tls() { (connections, 0.0) } else { (0.0, connections) };
     assert_eq!((taken, refusals(lariat)), expected);
 }
 
@@ -52,11 +48,7 @@ fn a_long_file_is_the_same_from_user_space() {
         }
     }
     assert_counted(&lariat, 2.0);
-    let path = if kernel_has_tls() {
-        "sendfile"
-    } else {
-        "user-space"
-    };
+    let path = if kernel_has_tls() { "sendfile" } else { "user-space" };
     assert!(sent(&lariat, path) >= 4.0 * LARGE as f64);
 }
 
@@ -95,11 +87,7 @@ fn what_is_required_and_not_had_refuses_to_serve() {
     let checked = run(command().arg("check").arg(file));
     let reloaded = running.reload();
     if kernel_has_tls() {
-        assert_eq!(
-            (checked.code(), reloaded.code()),
-            (0, 0),
-            "{checked:?} {reloaded:?}"
-        );
+        assert_eq!((checked.code(), reloaded.code()), (0, 0), "{checked:?} {reloaded:?}");
         return;
     }
     for refused in [checked, reloaded] {

@@ -18,11 +18,7 @@ fn a_version_can_be_left_out() {
     let answer = s_client(&site, service.address, &["-tls1_2"]);
     answer.assert_stderr("alert protocol version");
     lariat.wait_for_reason("version-too-old", 1);
-    assert!(
-        s_client(&site, service.address, &["-tls1_3"])
-            .status
-            .success()
-    );
+    assert!(s_client(&site, service.address, &["-tls1_3"]).status.success());
 }
 
 #[test]
@@ -31,10 +27,9 @@ fn suites_are_taken_in_the_configured_order() {
                   'TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384']";
     let (site, _server, service, _lariat) =
         serve_as(Behaviour::Echo, |service| service.tls(suites));
-    for (flag, suite) in [
-        ("-tls1_2", "ECDHE-ECDSA-AES256-GCM-SHA384"),
-        ("-tls1_3", "TLS_CHACHA20_POLY1305_SHA256"),
-    ] {
+    for (flag, suite) in
+        [("-tls1_2", "ECDHE-ECDSA-AES256-GCM-SHA384"), ("-tls1_3", "TLS_CHACHA20_POLY1305_SHA256")]
+    {
         let answer = s_client(&site, service.address, &[flag]);
         answer.assert_stdout(&format!("Cipher is {suite}\n"));
     }
@@ -42,9 +37,8 @@ fn suites_are_taken_in_the_configured_order() {
 
 #[test]
 fn groups_are_those_of_the_configuration() {
-    let (site, _server, service, lariat) = serve_as(Behaviour::Echo, |service| {
-        service.tls("groups = ['secp384r1']")
-    });
+    let (site, _server, service, lariat) =
+        serve_as(Behaviour::Echo, |service| service.tls("groups = ['secp384r1']"));
     let answer = s_client(&site, service.address, &["-groups", "P-256:P-384"]);
     answer.assert_stdout("Server Temp Key: ECDH, secp384r1");
     let none = s_client(&site, service.address, &["-groups", "X25519"]);

@@ -9,11 +9,8 @@ use suite::kernel::pattern;
 use suite::openssl::{Talk, s_client_sending};
 use suite::prelude::*;
 
-const TLS13: [&str; 3] = [
-    "TLS_AES_128_GCM_SHA256",
-    "TLS_AES_256_GCM_SHA384",
-    "TLS_CHACHA20_POLY1305_SHA256",
-];
+const TLS13: [&str; 3] =
+    ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 const TLS12: [&str; 6] = [
     "ECDHE-ECDSA-AES128-GCM-SHA256",
     "ECDHE-RSA-AES128-GCM-SHA256",
@@ -76,11 +73,8 @@ fn openssl_updates_keys_and_the_talk_goes_on() {
     let service = service(&site, &server);
     let lariat = start(&service);
     for suite in TLS13 {
-        let mut talk = Talk::start(
-            &site,
-            service.address,
-            &["-tls1_3", "-msg", "-ciphersuites", suite],
-        );
+        let mut talk =
+            Talk::start(&site, service.address, &["-tls1_3", "-msg", "-ciphersuites", suite]);
         talk.say("at first");
         talk.wait_for("at first", 1);
         for round in 1..=3 {
@@ -113,10 +107,7 @@ fn renegotiation_is_refused_with_a_warning() {
 
 #[test]
 fn the_end_is_told_by_close_notify() {
-    let (site, server) = (
-        Site::new(),
-        Server::start(Behaviour::Speak(b"all".to_vec())),
-    );
+    let (site, server) = (Site::new(), Server::start(Behaviour::Speak(b"all".to_vec())));
     let service = service(&site, &server);
     let _lariat = start(&service);
     for version in ["-tls1_2", "-tls1_3"] {
@@ -160,16 +151,8 @@ fn no_record_is_longer_than_a_service_allows() {
     for version in ["1.2", "1.3"] {
         let (address, tap) = tapped(&limited);
         let got = curl()
-            .args(&[
-                "--tls-max",
-                version,
-                "--cacert",
-                site.ca().to_str().unwrap(),
-            ])
-            .args(&[
-                "--resolve",
-                &format!("localhost:{}:127.0.0.1", address.port()),
-            ])
+            .args(&["--tls-max", version, "--cacert", site.ca().to_str().unwrap()])
+            .args(&["--resolve", &format!("localhost:{}:127.0.0.1", address.port())])
             .args(&["--output", site.path("got").to_str().unwrap()])
             .url(&format!("https://localhost:{}/", address.port()))
             .run();

@@ -15,25 +15,17 @@ fn names() -> Names {
         ("b.pem", &["*.shop.example"]),
         ("c.pem", &["eu.shop.example", "www.example"]),
     ] {
-        site.leaf(names)
-            .write(&site.directory, &format!("certs/{file}"));
+        site.leaf(names).write(&site.directory, &format!("certs/{file}"));
     }
     let server = Server::start(Behaviour::Echo);
     let service = Service::new(&site, &server);
     let service = service.certificates(&format!("[{:?}]", site.path("certs")));
-    Names {
-        site,
-        service,
-        _server: server,
-    }
+    Names { site, service, _server: server }
 }
 
 fn subject(names: &Names, server_name: &[&str]) -> String {
     let answer = s_client(&names.site, names.service.address, server_name);
-    let line = answer
-        .stdout
-        .lines()
-        .find_map(|line| line.strip_prefix("subject=CN = "));
+    let line = answer.stdout.lines().find_map(|line| line.strip_prefix("subject=CN = "));
     line.unwrap_or_else(|| panic!("{answer:?}")).to_owned()
 }
 
@@ -49,11 +41,7 @@ fn exact_then_wildcard_then_default() {
         ("a.us.shop.example", "default.example"),
         ("unknown.example", "default.example"),
     ] {
-        assert_eq!(
-            subject(&names, &["-servername", asked]),
-            answered,
-            "{asked}"
-        );
+        assert_eq!(subject(&names, &["-servername", asked]), answered, "{asked}");
     }
     assert_eq!(subject(&names, &["-noservername"]), "default.example");
 }
@@ -79,19 +67,13 @@ fn an_unknown_name_is_refused_if_so_configured() {
 #[test]
 fn what_is_no_host_name_gets_the_default_certificate() {
     let site = Site::new();
-    site.leaf(&["default.example"])
-        .write(&site.directory, "certs/a.pem");
-    site.leaf(&["odd-.example"])
-        .write(&site.directory, "certs/b.pem");
+    site.leaf(&["default.example"]).write(&site.directory, "certs/a.pem");
+    site.leaf(&["odd-.example"]).write(&site.directory, "certs/b.pem");
     let server = Server::start(Behaviour::Echo);
     let service = Service::new(&site, &server);
     let service = service.certificates(&format!("[{:?}]", site.path("certs")));
     let lariat = Lariat::start(&service.toml());
-    let names = Names {
-        site,
-        service,
-        _server: server,
-    };
+    let names = Names { site, service, _server: server };
     for (asked, answered) in [
         ("default.example:443", "default.example"),
         ("-x.example", "default.example"),
@@ -102,11 +84,7 @@ fn what_is_no_host_name_gets_the_default_certificate() {
         ("odd-.example", "odd-.example"),
     ] {
         // A group that makes a HelloRetryRequest, so that two hellos are in the transcript.
-        for how in [
-            &["-tls1_2"][..],
-            &["-tls1_3"],
-            &["-tls1_3", "-groups", "P-521:P-256"],
-        ] {
+        for how in [&["-tls1_2"][..], &["-tls1_3"], &["-tls1_3", "-groups", "P-521:P-256"]] {
             let arguments = [how, &["-servername", asked]].concat();
             assert_eq!(subject(&names, &arguments), answered, "{arguments:?}");
         }

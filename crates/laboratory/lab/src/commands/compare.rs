@@ -44,11 +44,7 @@ pub(super) fn run(arguments: CompareArguments, console: Console) -> Result<Exit,
     if records.len() < 2 {
         return Ok(Exit::Usage);
     }
-    let sinks = Sinks {
-        output: arguments.output,
-        svg: arguments.svg,
-        csv: None,
-    };
+    let sinks = Sinks { output: arguments.output, svg: arguments.svg, csv: None };
     // Of the figures of loads, the one that compares them.
     let written = write_all(&sinks, &compared(&records)?, "compar", console);
     Ok(ended(written, console))

@@ -88,10 +88,7 @@ mod tests {
 
     #[test]
     fn flags_mean_what_they_say() {
-        assert_eq!(
-            planned("").unwrap(),
-            Some(SpeedTiming::of(SpeedRows::Quick))
-        );
+        assert_eq!(planned("").unwrap(), Some(SpeedTiming::of(SpeedRows::Quick)));
         assert_eq!(planned("--speeds none").unwrap(), None);
         let long = planned("--speeds full --seconds 2.5s").unwrap().unwrap();
         let each = Duration::from_millis(2500);

@@ -78,9 +78,7 @@ impl FlagTable for LoadTable {
 
 /// The command with what its table does not say.
 pub(super) fn completed(command: clap::Command) -> clap::Command {
-    command
-        .mut_arg("url", |url| url.hide(true))
-        .mut_arg("quiet", |quiet| quiet.short('q'))
+    command.mut_arg("url", |url| url.hide(true)).mut_arg("quiet", |quiet| quiet.short('q'))
 }
 
 /// Makes a load, and reports its result.
@@ -151,18 +149,14 @@ fn prepare(
         return Err(refuse(report));
     };
     let now = SystemTime::now();
-    let start_at = options
-        .start_at_s
-        .map(|at| UNIX_EPOCH + Duration::from_secs(at));
+    let start_at = options.start_at_s.map(|at| UNIX_EPOCH + Duration::from_secs(at));
     if let Some(at) = start_at {
         let ahead = at.duration_since(now).ok();
         if ahead.is_none_or(|ahead| ahead > START_AHEAD_MAX) {
             let (at, now) = (RecordDate::of(at), RecordDate::of(now));
             let problem = Problem::new(format!("{at} is not within the day that follows {now}"));
-            Section::top(&TABLE, &root, &report).error(
-                "start-at",
-                problem.hint("a time in UTC that is yet to come"),
-            );
+            Section::top(&TABLE, &root, &report)
+                .error("start-at", problem.hint("a time in UTC that is yet to come"));
             return Err(refuse(report));
         }
     }
@@ -298,18 +292,14 @@ impl Watch {
         if !self.quiet {
             let Search { limit, step, .. } = search;
             let step = Nanoseconds(step.as_nanos() as f64);
-            self.console.say(format_args!(
-                "Searching the greatest rate with {limit}, {step} a rate."
-            ));
+            self.console
+                .say(format_args!("Searching the greatest rate with {limit}, {step} a rate."));
             self.console.say(self.line.header(plan));
         }
         let mut finder = Finder::new(plan.clone(), search);
         while let Some(next) = finder.next_plan() {
             if !self.quiet {
-                self.console.say(format_args!(
-                    "{}/s:",
-                    RoundedCount(next.arrival.first_per_s())
-                ));
+                self.console.say(format_args!("{}/s:", RoundedCount(next.arrival.first_per_s())));
             }
             let run = self.begin(next.clone())?;
             let outcome = self.follow(run, Some(next.duration))?;
@@ -328,18 +318,15 @@ impl Watch {
         self.console.error(fault);
         match fault {
             LoadStartFault::Tls(_) => {
-                self.console
-                    .hint("look at the files and names that the plan names");
+                self.console.hint("look at the files and names that the plan names");
                 Exit::Usage
             }
             LoadStartFault::Source(..) => {
-                self.console
-                    .hint("`ip address` lists the addresses of this host");
+                self.console.hint("`ip address` lists the addresses of this host");
                 Exit::Address
             }
             LoadStartFault::Kernel(_) => {
-                self.console
-                    .hint("look at the limits of this process (`ulimit -a`)");
+                self.console.hint("look at the limits of this process (`ulimit -a`)");
                 Exit::Failed
             }
         }
@@ -351,12 +338,7 @@ impl Watch {
             if self.quiet {
                 continue;
             }
-            let Second {
-                at_s,
-                attempted,
-                failed,
-                ..
-            } = progress.second;
+            let Second { at_s, attempted, failed, .. } = progress.second;
             let elapsed = Duration::from_secs(at_s + 1);
             let is_rest = planned.is_some_and(|planned| elapsed > planned) && attempted == 0;
             if is_rest && failed == 0 {

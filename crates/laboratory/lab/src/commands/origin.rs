@@ -127,11 +127,7 @@ fn options(arguments: OriginArguments) -> Result<OriginOptions, UsageError> {
         let message = format!("--cpus: this process may not use CPU {cpu}");
         return Err(UsageError::new(message, format!("it may use {allowed:?}")));
     }
-    let usual = if cpus.is_empty() {
-        allowed.len()
-    } else {
-        cpus.len()
-    };
+    let usual = if cpus.is_empty() { allowed.len() } else { cpus.len() };
     Ok(OriginOptions {
         listen,
         threads: arguments.threads.unwrap_or_else(|| clamp(usual)),
@@ -147,9 +143,8 @@ fn clamp(count: usize) -> u16 {
 }
 
 fn address(text: &str) -> Result<Address, String> {
-    let Zoned(address) = text
-        .parse()
-        .map_err(|error| format!("{error}\nhint: for example: 127.0.0.1:8000"))?;
+    let Zoned(address) =
+        text.parse().map_err(|error| format!("{error}\nhint: for example: 127.0.0.1:8000"))?;
     Ok(address)
 }
 

@@ -104,11 +104,7 @@ pub(super) struct ProbeConduct {
 
 impl ProbeConduct {
     pub(super) fn limits(&self, greeting: Duration) -> WaitLimits {
-        WaitLimits {
-            connection: self.timeout,
-            greeting,
-            address: self.max_time,
-        }
+        WaitLimits { connection: self.timeout, greeting, address: self.max_time }
     }
 
     /// The roots that are named, or those of the system.
@@ -120,10 +116,7 @@ impl ProbeConduct {
         let pem = file("ca", path)?;
         if TrustedRoots::read(&pem).is_none() {
             let text = format!("{} holds no certificate", path.display());
-            return Err(UsageError::new(
-                text,
-                "--ca names a file of PEM with the roots",
-            ));
+            return Err(UsageError::new(text, "--ca names a file of PEM with the roots"));
         }
         Ok(Some(pem))
     }
@@ -165,10 +158,7 @@ pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, U
     let options = options(arguments)?;
     if options.addresses.is_empty() {
         for (host, reason) in &options.unresolved {
-            console.fail(
-                format_args!("{host} has no address: {reason}"),
-                "is the name right?",
-            );
+            console.fail(format_args!("{host} has no address: {reason}"), "is the name right?");
         }
         return Ok(Exit::Address);
     }
@@ -225,10 +215,7 @@ fn expectations(path: &Path, console: Console) -> Result<Option<Expectations>, U
     console_tell(report, source, console);
     if read.as_ref().is_some_and(Expectations::is_empty) {
         // What a script has emptied by mistake must not pass.
-        return Err(UsageError::new(
-            format!("{} expects nothing", file.path),
-            hint,
-        ));
+        return Err(UsageError::new(format!("{} expects nothing", file.path), hint));
     }
     Ok(read)
 }
@@ -242,17 +229,10 @@ fn console_tell(report: Report<'_>, file: (&str, &str), console: Console) {
 
 fn tell_unmet(unmet: &[Unmet], console: Console) -> Exit {
     for one in unmet {
-        let Unmet {
-            fact,
-            address,
-            wanted,
-            found,
-        } = one;
+        let Unmet { fact, address, wanted, found } = one;
         // The server's words stay on their line.
         let found = line(found);
-        console.error(format_args!(
-            "{address}: {fact} is {found}, expected: {wanted}"
-        ));
+        console.error(format_args!("{address}: {fact} is {found}, expected: {wanted}"));
     }
     Exit::Unmet
 }
@@ -269,10 +249,7 @@ fn options(arguments: ProbeArguments) -> Result<ProbeOptions, UsageError> {
     };
     if addresses.len() > ADDRESSES_MAX {
         return Err(UsageError::new(
-            format!(
-                "{} addresses are more than {ADDRESSES_MAX}",
-                addresses.len()
-            ),
+            format!("{} addresses are more than {ADDRESSES_MAX}", addresses.len()),
             "name some of them by --connect",
         ));
     }
@@ -280,10 +257,7 @@ fn options(arguments: ProbeArguments) -> Result<ProbeOptions, UsageError> {
     let server_name = match arguments.server_name {
         Some(OrNone::This(asked)) => Some(asked),
         Some(OrNone::Nothing) => None,
-        None => name
-            .parse::<std::net::IpAddr>()
-            .is_err()
-            .then(|| name.clone()),
+        None => name.parse::<std::net::IpAddr>().is_err().then(|| name.clone()),
     };
     let authority = server_name.clone().unwrap_or_else(|| name.clone());
     Ok(ProbeOptions {
@@ -415,10 +389,7 @@ fn file(flag: &str, path: &Path) -> Result<Vec<u8>, UsageError> {
 
 fn client_certificate(path: &Path) -> Result<OwnCertificate, UsageError> {
     let pem = file("client-certificate", path)?;
-    Ok(OwnCertificate {
-        chain_pem: pem.clone(),
-        key_pem: pem,
-    })
+    Ok(OwnCertificate { chain_pem: pem.clone(), key_pem: pem })
 }
 
 /// The request that HTTP servers answer, and that ends the connection.
@@ -465,10 +436,7 @@ mod tests {
             ("http://127.0.0.1/", "write HOST or HOST:PORT"),
             ("unix:/run/a", "is a Unix socket"),
             ("srv:_a._tcp.example", "stands for several servers"),
-            (
-                "127.0.0.1 --starttls smpt",
-                "a similar value exists: 'smtp'",
-            ),
+            ("127.0.0.1 --starttls smpt", "a similar value exists: 'smtp'"),
             ("127.0.0.1 --timeout 0", "not a time from 10ms to 10m"),
             ("127.0.0.1 --attempts 0", "0 is not in 1..=100"),
             ("127.0.0.1 --send-proxy v3", "possible values: v1, v2"),

@@ -172,10 +172,7 @@ fn merge(
         fault.report("merge", console);
         return Ok(Err(Exit::Failed));
     }
-    Ok(Ok(NamedRecords {
-        names: vec!["sum".to_owned()],
-        records: vec![sum],
-    }))
+    Ok(Ok(NamedRecords { names: vec!["sum".to_owned()], records: vec![sum] }))
 }
 
 /// Refuses what cannot be meant, before anything is read.
@@ -233,10 +230,7 @@ mod tests {
 
     #[test]
     fn records_do_not_speak_to_the_terminal() {
-        let started = |text: &str| LoadRecord {
-            started: text.to_owned(),
-            ..LoadRecord::default()
-        };
+        let started = |text: &str| LoadRecord { started: text.to_owned(), ..LoadRecord::default() };
         let named = NamedRecords {
             names: Vec::new(),
             records: vec![started("\u{1b}[2J"), started("later")],

@@ -42,9 +42,7 @@ const ENDING: &str = "Ending; what was measured is in the record.";
 /// Runs scenarios, lists them, or prints what it would do.
 pub(super) fn run(request: RunArguments, console: Console) -> Result<Exit, UsageError> {
     let words = std::env::args_os().skip(2);
-    let words = words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
+    let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(path) = &request.resume {
         return Ok(resume(path, &request, words, console));
     }
@@ -59,11 +57,9 @@ pub(super) fn run(request: RunArguments, console: Console) -> Result<Exit, Usage
     }
     match prepare(&request, console) {
         Err(exit) => exit,
-        Ok(prepared) if request.dry_run => Ok(print(listing::plan(
-            &prepared.expanded,
-            &prepared.resolved,
-            &prepared.placement,
-        ))),
+        Ok(prepared) if request.dry_run => {
+            Ok(print(listing::plan(&prepared.expanded, &prepared.resolved, &prepared.placement)))
+        }
         Ok(prepared) => Ok(begin(prepared, &request, words, console)),
     }
 }
@@ -87,19 +83,11 @@ fn prepare(request: &RunArguments, console: Console) -> Result<Prepared, Refused
     let host = host::report(None);
     let placement = needs::place(&request.seating(), &host.cores).map_err(|denied| {
         let allowed: Vec<_> = host.cores.iter().map(|core| core.cpu.to_string()).collect();
-        Err(UsageError::new(
-            denied.to_string(),
-            format!("it may use {}", allowed.join(",")),
-        ))
+        Err(UsageError::new(denied.to_string(), format!("it may use {}", allowed.join(","))))
     })?;
     let builds = builds(request, &targets).map_err(Err)?;
     let expanded = expand(&listed, &targets, &builds, request, &host, console)?;
-    Ok(Prepared {
-        resolved: resolve(targets, &expanded, &builds)?,
-        expanded,
-        placement,
-        host,
-    })
+    Ok(Prepared { resolved: resolve(targets, &expanded, &builds)?, expanded, placement, host })
 }
 
 fn targets(request: &RunArguments, console: Console) -> Result<Vec<TestTarget>, Refused> {
@@ -113,10 +101,7 @@ fn targets(request: &RunArguments, console: Console) -> Result<Vec<TestTarget>, 
 
 fn builds(request: &RunArguments, targets: &[TestTarget]) -> Result<Builds, UsageError> {
     let programs = programs(&request.builds, targets)?;
-    let builds = Builds {
-        programs,
-        ..Builds::default()
-    };
+    let builds = Builds { programs, ..Builds::default() };
     with_root(builds, &request.builds)
 }
 
@@ -160,10 +145,8 @@ fn expand(
     console: Console,
 ) -> Result<Vec<Expanded>, Refused> {
     let asked = request.asked(host);
-    let contenders = targets.iter().map(|target| Contender {
-        target,
-        is_given: builds.is_other(target),
-    });
+    let contenders =
+        targets.iter().map(|target| Contender { target, is_given: builds.is_other(target) });
     let contenders: Vec<_> = contenders.collect();
     let mut forms = Vec::new();
     let mut is_wrong = false;
@@ -185,11 +168,7 @@ fn expand(
             Err(wrong) => report(one, wrong),
         }
     }
-    if is_wrong {
-        Err(Ok(Exit::Usage))
-    } else {
-        Ok(expanded)
-    }
+    if is_wrong { Err(Ok(Exit::Usage)) } else { Ok(expanded) }
 }
 
 fn list(request: &RunArguments, console: Console) -> Result<Exit, UsageError> {
@@ -226,14 +205,7 @@ fn begin(
         let first = RunEvent::Began(Box::new(plan.clone()));
         let written = journal.append(&first);
         written.map_err(|fault| refuse(&fault, console))?;
-        carry_out(
-            &prepared,
-            &plan,
-            journal,
-            RecordedPast::default(),
-            request,
-            &ground,
-        )
+        carry_out(&prepared, &plan, journal, RecordedPast::default(), request, &ground)
     });
     begun.unwrap_or_else(|exit| exit)
 }
@@ -266,11 +238,7 @@ impl Ground {
         }
         // Without it, few connections fit; configurations that want more say so.
         let _ = sys::limit::raise_open_files();
-        Ok(Self {
-            scratch,
-            interrupt,
-            console,
-        })
+        Ok(Self { scratch, interrupt, console })
     }
 }
 
@@ -311,11 +279,7 @@ fn plan(
         host: prepared.host.clone(),
         placement: prepared.placement.clone(),
         targets: recorded(prepared, ground.scratch.path()),
-        scenarios: prepared
-            .expanded
-            .iter()
-            .map(|one| one.scenario.clone())
-            .collect(),
+        scenarios: prepared.expanded.iter().map(|one| one.scenario.clone()).collect(),
     }
 }
 
@@ -392,15 +356,10 @@ fn resume(path: &Path, request: &RunArguments, words: Vec<String>, console: Cons
             return Err(Exit::Usage);
         }
         let is_complete = record.ended.as_ref().is_some_and(|ended| ended.is_complete);
-        let has_failed = record
-            .failures
-            .iter()
-            .any(|failure| failure.kind != FailureKind::Unsupported);
+        let has_failed =
+            record.failures.iter().any(|failure| failure.kind != FailureKind::Unsupported);
         if is_complete && !has_failed {
-            console.say(format_args!(
-                "{} has come to its end already",
-                path.display()
-            ));
+            console.say(format_args!("{} has come to its end already", path.display()));
             return Ok(Exit::Success);
         }
         let mut command = vec!["lariat-lab".to_owned(), "run".to_owned()];
@@ -440,10 +399,7 @@ fn carry_out(
     let tally = run.run(&mut journal, past).map_err(|fault| {
         console.fail(
             &fault,
-            format_args!(
-                "--resume {} takes it up when that is mended",
-                journal.path().display()
-            ),
+            format_args!("--resume {} takes it up when that is mended", journal.path().display()),
         );
         Exit::Failed
     })?;
@@ -474,9 +430,7 @@ fn conclude(tally: RunTally, journal: &Journal, request: &RunArguments, console:
     }
     if !request.quiet {
         console.say(format_args!("the record is {path}"));
-        console.hint(format_args!(
-            "lariat-lab report {path} -o page.html makes a page of it"
-        ));
+        console.hint(format_args!("lariat-lab report {path} -o page.html makes a page of it"));
     }
     match tally {
         RunTally { measured: 0, .. } => {

@@ -140,10 +140,7 @@ fn scenario_names() -> Vec<String> {
 
 impl RunArguments {
     pub(super) fn of_mode(full: bool) -> Self {
-        Self {
-            full,
-            ..Self::default()
-        }
+        Self { full, ..Self::default() }
     }
 
     /// The same as expansion takes it.
@@ -178,19 +175,12 @@ impl RunArguments {
 
     pub(super) fn seating(&self) -> Seating {
         let cpus = |list: &Option<CpuList>| list.clone().map(|CpuList(cpus)| cpus);
-        Seating {
-            server: cpus(&self.server_cpus),
-            client: cpus(&self.client_cpus),
-        }
+        Seating { server: cpus(&self.server_cpus), client: cpus(&self.client_cpus) }
     }
 
     /// Which keys and ciphers are measured first, if any.
     pub(super) fn speeds(&self) -> Option<SpeedRows> {
-        let usual = if self.full {
-            Speeds::Full
-        } else {
-            Speeds::Quick
-        };
+        let usual = if self.full { Speeds::Full } else { Speeds::Quick };
         self.speeds.unwrap_or(usual).rows()
     }
 
@@ -242,10 +232,7 @@ mod tests {
             ("--only key", "not NAME=VALUE"),
             ("--targets a,,b", "no list of names"),
             ("--quick --full", "cannot be used with"),
-            (
-                "--resume x keys",
-                "'--resume <RECORD.jsonl>' cannot be used with",
-            ),
+            ("--resume x keys", "'--resume <RECORD.jsonl>' cannot be used with"),
             ("--resume x --full", "cannot be used with"),
             ("--suite sid --root /x", "cannot be used with"),
             ("--server-cpus none", "not a list of CPUs"),

@@ -52,11 +52,7 @@ const SITES_MAX: usize = 1000;
 pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, UsageError> {
     check_page(arguments.output.output.as_deref(), &[])?;
     let conduct = arguments.conduct;
-    let sites = sites(
-        &arguments.file,
-        conduct.limits(GREETING_TIMEOUT),
-        conduct.roots()?,
-    )?;
+    let sites = sites(&arguments.file, conduct.limits(GREETING_TIMEOUT), conduct.roots()?)?;
     let count = sites.len();
     let reports = survey(sites, arguments.at_once.into());
     console.say(format_args!("{count} sites probed"));
@@ -105,10 +101,7 @@ fn sites(
         });
     }
     match sites.len() {
-        0 => Err(UsageError::new(
-            format!("{} names no site", file.path),
-            hint,
-        )),
+        0 => Err(UsageError::new(format!("{} names no site", file.path), hint)),
         1..=SITES_MAX => Ok(sites),
         many => Err(UsageError::new(
             format!("{} names {many} sites, more than {SITES_MAX}", file.path),

@@ -51,8 +51,7 @@ fn names() -> Vec<String> {
     let all = targets::load_all(None).unwrap_or_default();
     let scenarios = scenarios::list(None).unwrap_or_default();
     let all = all.into_iter().map(|target| target.name);
-    all.chain(scenarios.into_iter().map(|one| one.name))
-        .collect()
+    all.chain(scenarios.into_iter().map(|one| one.name)).collect()
 }
 
 struct Row<'p> {
@@ -68,10 +67,7 @@ pub(super) fn run(arguments: TargetsArguments, console: Console) -> Result<Exit,
         Err(fault) => return Ok(report_fault(&fault, console)),
     };
     let installs = arguments.install;
-    let builds = Builds {
-        programs: programs(&arguments.builds, &all)?,
-        ..Builds::default()
-    };
+    let builds = Builds { programs: programs(&arguments.builds, &all)?, ..Builds::default() };
     let chosen = chosen(&all, &arguments.words)?;
     if let Some(suite) = arguments.builds.suite.as_deref().filter(|_| installs)
         && !make_root(suite, &arguments, &chosen, &builds, console)?
@@ -93,11 +89,7 @@ pub(super) fn run(arguments: TargetsArguments, console: Console) -> Result<Exit,
     for hint in &hints {
         console.hint(hint);
     }
-    Ok(if hints.is_empty() {
-        exit
-    } else {
-        Exit::Partial
-    })
+    Ok(if hints.is_empty() { exit } else { Exit::Partial })
 }
 
 /// Programs that were named, of targets that there are.
@@ -129,11 +121,7 @@ pub(super) fn with_root(builds: Builds, arguments: &BuildArguments) -> Result<Bu
         (None, Some(path)) => Some(root::at(path)),
         (None, None) => None,
     };
-    Ok(Builds {
-        root: root.transpose().map_err(refused)?,
-        roots,
-        ..builds
-    })
+    Ok(Builds { root: root.transpose().map_err(refused)?, roots, ..builds })
 }
 
 fn roots(arguments: &BuildArguments) -> Result<PathBuf, UsageError> {
@@ -154,10 +142,7 @@ fn make_root(
 ) -> Result<bool, UsageError> {
     let folder = roots(&arguments.builds)?;
     let is_whole = |root: PackageRoot| {
-        let builds = Builds {
-            root: Some(root),
-            ..builds.clone()
-        };
+        let builds = Builds { root: Some(root), ..builds.clone() };
         chosen.iter().all(|target| builds.find(target).is_ok())
     };
     match root::of_suite(suite, &folder) {
@@ -165,17 +150,11 @@ fn make_root(
         Err(fault @ RootFault::Name(_)) => return Err(refused(fault)),
         _ => {}
     }
-    let mut packages: Vec<_> = chosen
-        .iter()
-        .flat_map(|one| one.form.packages.clone())
-        .collect();
+    let mut packages: Vec<_> = chosen.iter().flat_map(|one| one.form.packages.clone()).collect();
     packages.push("openssl".to_owned());
     packages.sort();
     packages.dedup();
-    console.say(format_args!(
-        "making a root of {suite} with {}",
-        packages.join(", ")
-    ));
+    console.say(format_args!("making a root of {suite} with {}", packages.join(", ")));
     let made = root::make(suite, &folder, &packages, &arguments.apt_option);
     if let Err(fault) = &made {
         console.fail(fault, fault.hint());
@@ -221,9 +200,7 @@ fn install_missing(targets: &[&TestTarget], builds: &Builds, console: Console) -
     let missing = targets.iter().filter(|target| {
         !builds.programs.contains_key(&target.name) && builds.find(target).is_err()
     });
-    let mut packages: Vec<_> = missing
-        .flat_map(|target| target.form.packages.clone())
-        .collect();
+    let mut packages: Vec<_> = missing.flat_map(|target| target.form.packages.clone()).collect();
     packages.sort();
     packages.dedup();
     if packages.is_empty() {
@@ -259,13 +236,8 @@ fn tables_of_roots(targets: &[&TestTarget], builds: &Builds) -> String {
     let mut text = String::new();
     for root in root::list(&builds.roots) {
         text += &format!("\nroot {} ({})\n", root.name, root.path.display());
-        let of_root = Builds {
-            root: Some(root),
-            ..Builds::default()
-        };
-        let packaged = targets
-            .iter()
-            .filter(|target| !target.form.packages.is_empty());
+        let of_root = Builds { root: Some(root), ..Builds::default() };
+        let packaged = targets.iter().filter(|target| !target.form.packages.is_empty());
         let rows = packaged.map(|target| Row {
             target,
             found: of_root.find(target).map(|program| (program, Vec::new())),

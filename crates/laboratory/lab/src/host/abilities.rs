@@ -32,12 +32,7 @@ pub(super) fn all() -> Vec<Ability> {
 }
 
 fn able(name: &str, why: impl Into<String>) -> Ability {
-    Ability {
-        name: name.to_owned(),
-        is_there: true,
-        why: why.into(),
-        remedy: None,
-    }
+    Ability { name: name.to_owned(), is_there: true, why: why.into(), remedy: None }
 }
 
 fn unable(name: &str, why: impl Into<String>, remedy: Option<&str>) -> Ability {
@@ -52,10 +47,7 @@ fn unable(name: &str, why: impl Into<String>, remedy: Option<&str>) -> Ability {
 /// There if anything of it is.
 fn cipher_ability(cipher: Cipher, tried: &[Tried]) -> Ability {
     let tried = || tried.iter().filter(|one| one.cipher == cipher);
-    let mut why: Vec<String> = tried()
-        .filter(|one| one.error.is_none())
-        .map(half_of)
-        .collect();
+    let mut why: Vec<String> = tried().filter(|one| one.error.is_none()).map(half_of).collect();
     let is_there = !why.is_empty();
     let refused: Vec<String> = tried()
         .filter_map(|one| {
@@ -138,13 +130,8 @@ pub(super) fn limits() -> Vec<HostFact> {
             conntrack(max, count.unwrap_or(0))
         }),
     ];
-    let own = [
-        open_files(descriptors(), number(path("fs.nr_open"))),
-        locked(locked_memory()),
-    ];
-    own.into_iter()
-        .chain(kernel.into_iter().flatten())
-        .collect()
+    let own = [open_files(descriptors(), number(path("fs.nr_open"))), locked(locked_memory())];
+    own.into_iter().chain(kernel.into_iter().flatten()).collect()
 }
 
 const PORTS: &str = "net.ipv4.ip_local_port_range";
@@ -157,10 +144,7 @@ fn path(setting: &str) -> String {
 }
 
 fn count(limit: Option<u64>) -> String {
-    limit.map_or_else(
-        || "unlimited".to_owned(),
-        |limit| RoundedCount(limit as f64).to_string(),
-    )
+    limit.map_or_else(|| "unlimited".to_owned(), |limit| RoundedCount(limit as f64).to_string())
 }
 
 /// The soft limit is no matter: we raise it ourselves.
@@ -183,10 +167,7 @@ fn open_files(limit: Limit, ceiling: Option<u64>) -> HostFact {
 
 fn locked(limit: Limit) -> HostFact {
     let bytes = |limit: Option<u64>| {
-        limit.map_or_else(
-            || "unlimited".to_owned(),
-            |limit| ByteCount(limit).to_string(),
-        )
+        limit.map_or_else(|| "unlimited".to_owned(), |limit| ByteCount(limit).to_string())
     };
     let value = format!("{} soft, {} hard", bytes(limit.soft), bytes(limit.hard));
     fact("locked memory", value)
@@ -200,9 +181,7 @@ fn at_least(setting: &str, least: u64) -> Option<HostFact> {
 
 /// First and last, with white space between: `32768 60999`.
 fn ports(range: &str) -> HostFact {
-    let mut ends = range
-        .split_whitespace()
-        .filter_map(|end| end.parse::<u64>().ok());
+    let mut ends = range.split_whitespace().filter_map(|end| end.parse::<u64>().ok());
     let (Some(first), Some(last)) = (ends.next(), ends.next()) else {
         return fact(PORTS, range.to_owned());
     };
@@ -265,12 +244,8 @@ mod tests {
 
     #[test]
     fn a_cipher_is_there_if_any_of_it_is() {
-        let tried = |half, error| Tried {
-            version: Version::Tls13,
-            cipher: Cipher::Aes128Gcm,
-            half,
-            error,
-        };
+        let tried =
+            |half, error| Tried { version: Version::Tls13, cipher: Cipher::Aes128Gcm, half, error };
         let ability = |send, receive| {
             let tried = [tried(Half::Send, send), tried(Half::Receive, receive)];
             cipher_ability(Cipher::Aes128Gcm, &tried)
@@ -303,25 +278,16 @@ mod limits_tests {
     use super::*;
 
     const fn limit(soft: u64, hard: u64) -> Limit {
-        Limit {
-            soft: Some(soft),
-            hard: Some(hard),
-        }
+        Limit { soft: Some(soft), hard: Some(hard) }
     }
 
     #[test]
     fn only_a_low_hard_limit_wants_a_remedy() {
         let low = open_files(limit(1024, 4096), Some(1_048_576));
-        assert_eq!(
-            low.value,
-            "1024 soft, 4096 hard, 1\u{202f}048\u{202f}576 at most (fs.nr_open)"
-        );
+        assert_eq!(low.value, "1024 soft, 4096 hard, 1\u{202f}048\u{202f}576 at most (fs.nr_open)");
         assert!(low.remedy.unwrap().contains("ulimit -Hn 65536"));
         assert_eq!(open_files(limit(1024, 524_288), None).remedy, None);
-        let unlimited = Limit {
-            soft: None,
-            hard: None,
-        };
+        let unlimited = Limit { soft: None, hard: None };
         let unlimited = open_files(unlimited, None);
         assert!(unlimited.value.starts_with("unlimited soft"));
         assert_eq!(unlimited.remedy, None);

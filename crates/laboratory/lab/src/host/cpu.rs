@@ -77,11 +77,7 @@ pub(super) fn of(cpuinfo: &str) -> Vec<Feature> {
     let feature = |row: &str| {
         let mut fields = row.splitn(3, " | ").map(str::to_owned);
         let mut next = || fields.next().unwrap_or_default();
-        Feature {
-            name: next(),
-            is_there: next().split(' ').all(has),
-            use_for: next(),
-        }
+        Feature { name: next(), is_there: next().split(' ').all(has), use_for: next() }
     };
     table.lines().map(feature).collect()
 }
@@ -124,10 +120,7 @@ mod features_tests {
 
     fn there(cpuinfo: &str) -> Vec<String> {
         let features = of(cpuinfo).into_iter();
-        features
-            .filter(|feature| feature.is_there)
-            .map(|feature| feature.name)
-            .collect()
+        features.filter(|feature| feature.is_there).map(|feature| feature.name).collect()
     }
 
     #[test]

@@ -37,12 +37,7 @@ pub(super) enum OpensslFault {
 pub(super) fn measure(rows: SpeedRows, seconds: u32, cpu: u16) -> Result<Vec<Speed>, OpensslFault> {
     let program = located().ok_or(OpensslFault::Missing)?;
     let run = |words: &[&str], rows: u32| {
-        run(
-            &program,
-            words,
-            cpu,
-            Duration::from_secs(u64::from(seconds * rows)),
-        )
+        run(&program, words, cpu, Duration::from_secs(u64::from(seconds * rows)))
     };
     let library = library(&run(&["version"], 1)?);
     let each = seconds.to_string();
@@ -127,10 +122,7 @@ fn run(
     let begun = Instant::now();
     while child.ended().is_none() {
         if begun.elapsed() > longest {
-            return Err(unusable(&format_args!(
-                "no end after {} s",
-                longest.as_secs()
-            )));
+            return Err(unusable(&format_args!("no end after {} s", longest.as_secs())));
         }
         thread::sleep(PAUSE);
     }
@@ -175,12 +167,10 @@ fn of_keys(said: &str, library: &str) -> Vec<Speed> {
         };
         let name = name(fields[0], fields.get(2).copied().unwrap_or_default());
         let operations = [("sign", signs), ("verify", verifies), ("agree", agrees)];
-        operations
-            .into_iter()
-            .filter_map(move |(operation, per_s)| {
-                let per_s: f64 = per_s?;
-                Some((operation, name.clone()?, per_s))
-            })
+        operations.into_iter().filter_map(move |(operation, per_s)| {
+            let per_s: f64 = per_s?;
+            Some((operation, name.clone()?, per_s))
+        })
     });
     rows.filter(|(_, _, per_s)| per_s.is_finite() && *per_s > 0.0)
         .map(|(operation, name, per_s)| speed(library, operation, &name, None, per_s))
@@ -241,11 +231,7 @@ mod tests {
     #[test]
     fn what_is_no_row_is_none() {
         assert!(
-            of_keys(
-                "speed: Unknown algorithm rsa2048\n\n+F2\n+F2:2:x:inf:-1\n",
-                "x"
-            )
-            .is_empty()
+            of_keys("speed: Unknown algorithm rsa2048\n\n+F2\n+F2:2:x:inf:-1\n", "x").is_empty()
         );
         assert_eq!(of_cipher("+H:64\n", 64), None);
         assert_eq!(of_cipher("+F:25:AES-128-GCM:nan\n", 64), None);

@@ -23,9 +23,7 @@ pub(super) fn all() -> Vec<HostFact> {
 pub(super) fn mitigations() -> Vec<HostFact> {
     const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
     let faults = names(FOLDER).into_iter();
-    faults
-        .filter_map(|name| Some(fact(&name, non_empty(Path::new(FOLDER).join(&name))?)))
-        .collect()
+    faults.filter_map(|name| Some(fact(&name, non_empty(Path::new(FOLDER).join(&name))?))).collect()
 }
 
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -58,10 +56,7 @@ fn governors() -> Vec<String> {
 
 fn governor(governors: &[String]) -> HostFact {
     if governors.is_empty() {
-        return fact(
-            "frequency governor",
-            "not reported; a hypervisor may decide it",
-        );
+        return fact("frequency governor", "not reported; a hypervisor may decide it");
     }
     let is_steady = governors.iter().all(|name| name == "performance");
     let remedy = (!is_steady).then(|| {
@@ -108,10 +103,7 @@ fn container() -> HostFact {
     let marks = [
         ("Docker", Path::new("/.dockerenv").exists()),
         ("Podman", Path::new("/run/.containerenv").exists()),
-        (
-            "Kubernetes",
-            env::var_os("KUBERNETES_SERVICE_HOST").is_some(),
-        ),
+        ("Kubernetes", env::var_os("KUBERNETES_SERVICE_HOST").is_some()),
     ];
     let seen = marks.iter().filter(|(_, is_there)| *is_there);
     let seen: Vec<_> = seen.map(|(name, _)| *name).collect();
@@ -129,9 +121,7 @@ fn quota() -> HostFact {
     let unified = group(&groups, "").map(|path| ("/sys/fs/cgroup", path));
     let legacy = group(&groups, "cpu").map(|path| ("/sys/fs/cgroup/cpu", path));
     let quotas = [unified, legacy].into_iter().flatten();
-    let least = quotas
-        .flat_map(|(root, path)| quotas_above(root, path))
-        .min();
+    let least = quotas.flat_map(|(root, path)| quotas_above(root, path)).min();
     quota_fact(least)
 }
 
@@ -140,18 +130,13 @@ fn group<'t>(groups: &'t str, controller: &str) -> Option<&'t str> {
     groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (_, names, path) = (fields.next()?, fields.next()?, fields.next()?);
-        names
-            .split(',')
-            .any(|name| name == controller)
-            .then_some(path)
+        names.split(',').any(|name| name == controller).then_some(path)
     })
 }
 
 fn quotas_above(root: &str, path: &str) -> Vec<u64> {
     let path = PathBuf::from(root).join(path.trim_start_matches('/'));
-    let folders = path
-        .ancestors()
-        .take_while(|folder| folder.starts_with(root));
+    let folders = path.ancestors().take_while(|folder| folder.starts_with(root));
     let quotas = folders.filter_map(|folder| {
         let unified = non_empty(folder.join("cpu.max"));
         unified.as_deref().and_then(quota_of).or_else(|| {
@@ -185,10 +170,7 @@ const CARDS: &str = "/sys/class/net";
 /// Cards with a driver of their own; loopback, bridges and tunnels have none.
 pub(super) fn networks(cpus: usize) -> Vec<HostFact> {
     let cards = names(CARDS).into_iter();
-    cards
-        .filter_map(|name| card(&name))
-        .map(|card| card.fact(cpus))
-        .collect()
+    cards.filter_map(|name| card(&name)).map(|card| card.fact(cpus)).collect()
 }
 
 struct NetworkCard {
@@ -208,16 +190,10 @@ fn card(name: &str) -> Option<NetworkCard> {
     let folder = Path::new(CARDS).join(name);
     let driver = fs::read_link(folder.join("device/driver")).ok()?;
     let queues = names(folder.join("queues"));
-    let of = |kind: &str| {
-        queues
-            .iter()
-            .filter(|queue| queue.starts_with(kind))
-            .count()
-    };
+    let of = |kind: &str| queues.iter().filter(|queue| queue.starts_with(kind)).count();
     let spread = |queue: &&String| {
         let cpus = read(folder.join("queues").join(queue.as_str()).join("rps_cpus"));
-        cpus.chars()
-            .any(|digit| digit.is_ascii_hexdigit() && digit != '0')
+        cpus.chars().any(|digit| digit.is_ascii_hexdigit() && digit != '0')
     };
     Some(NetworkCard {
         name: name.to_owned(),
@@ -256,18 +232,12 @@ fn members(list: &str) -> Vec<u32> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         Some((first.parse().ok()?, last.parse::<u32>().ok()?.min(CPUS_MAX)))
     });
-    ranges
-        .flat_map(|(first, last): (u32, u32)| first..=last)
-        .collect()
+    ranges.flat_map(|(first, last): (u32, u32)| first..=last).collect()
 }
 
 impl NetworkCard {
     fn fact(self, cpus: usize) -> HostFact {
-        HostFact {
-            value: self.value(),
-            remedy: self.remedy(cpus),
-            name: self.name,
-        }
+        HostFact { value: self.value(), remedy: self.remedy(cpus), name: self.name }
     }
 
     fn value(&self) -> String {
@@ -275,10 +245,8 @@ impl NetworkCard {
         if let Some(speed) = self.megabits_per_s {
             value += &format!(", {speed} Mbit/s");
         }
-        value += &format!(
-            ", queues: {} to receive, {} to send",
-            self.receive_queues, self.send_queues
-        );
+        value +=
+            &format!(", queues: {} to receive, {} to send", self.receive_queues, self.send_queues);
         if !self.interrupted.is_empty() {
             let cpus: Vec<_> = self.interrupted.iter().map(u32::to_string).collect();
             value += &format!(", interrupts at CPU {}", cpus.join(", "));
@@ -328,20 +296,11 @@ mod tests {
 
     #[test]
     fn what_makes_figures_unsteady_has_a_remedy() {
-        let named = |names: &[&str]| {
-            names
-                .iter()
-                .map(|&name| name.to_owned())
-                .collect::<Vec<_>>()
-        };
+        let named = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         assert_eq!(clock("tsc").remedy, None);
         assert!(clock("hpet").remedy.is_some());
         assert_eq!(governor(&named(&["performance"])).remedy, None);
-        assert!(
-            governor(&named(&["performance", "schedutil"]))
-                .remedy
-                .is_some()
-        );
+        assert!(governor(&named(&["performance", "schedutil"])).remedy.is_some());
         assert!(governor(&[]).value.starts_with("not reported"));
         assert!(turbo_fact(true, "x").remedy.is_some());
         assert_eq!(turbo_fact(false, "x").value, "off");
@@ -386,12 +345,7 @@ mod networks_tests {
 
     #[test]
     fn a_narrow_card_has_a_remedy_unless_it_is_down_or_spread() {
-        assert!(
-            card(1)
-                .remedy(4)
-                .unwrap()
-                .contains("ethtool -L eth0 combined 4")
-        );
+        assert!(card(1).remedy(4).unwrap().contains("ethtool -L eth0 combined 4"));
         let mut spread = card(1);
         spread.is_spread = true;
         assert_eq!(spread.remedy(4), None);

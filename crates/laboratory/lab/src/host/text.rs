@@ -15,11 +15,7 @@ pub(crate) fn with_remedy(
     value: impl Into<String>,
     remedy: Option<String>,
 ) -> HostFact {
-    HostFact {
-        name: name.to_owned(),
-        value: value.into(),
-        remedy,
-    }
+    HostFact { name: name.to_owned(), value: value.into(), remedy }
 }
 
 /// A file's text without its last line end; nothing if there is none for us.
@@ -39,9 +35,8 @@ pub(crate) fn number(path: impl AsRef<Path>) -> Option<u64> {
 /// The names in a folder, in order; none if it cannot be read.
 pub(crate) fn names(folder: impl AsRef<Path>) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }

@@ -124,11 +124,7 @@ impl Partial {
         let partial = PathBuf::from(name);
         File::create(&partial)?;
         fs::remove_file(&partial)?;
-        Ok(Self {
-            path: path.to_path_buf(),
-            partial,
-            gives_way,
-        })
+        Ok(Self { path: path.to_path_buf(), partial, gives_way })
     }
 
     fn write(self, record: &str) -> Result<PathBuf, DestinationFault> {
@@ -166,18 +162,12 @@ pub(crate) struct RecordDate(u64);
 impl RecordDate {
     /// A clock before 1970 says 1970.
     pub(crate) fn of(time: SystemTime) -> Self {
-        Self(
-            time.duration_since(UNIX_EPOCH)
-                .unwrap_or_default()
-                .as_secs(),
-        )
+        Self(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
     }
 
     /// `20261121-233245`, as a part of file names.
     pub(crate) fn compact(self) -> String {
-        self.to_string()
-            .replace(['-', ':', 'Z'], "")
-            .replace('T', "-")
+        self.to_string().replace(['-', ':', 'Z'], "").replace('T', "-")
     }
 }
 
@@ -186,10 +176,7 @@ impl fmt::Display for RecordDate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day) = civil_from_days(self.0 / 86_400);
         let (hour, minute, second) = (self.0 / 3600 % 24, self.0 / 60 % 60, self.0 % 60);
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
-        )
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
     }
 }
 
@@ -216,9 +203,7 @@ mod tests {
 
         fn names(&self) -> Vec<String> {
             let entries = fs::read_dir(&self.0).unwrap();
-            entries
-                .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-                .collect()
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
         }
     }
 
@@ -234,34 +219,18 @@ mod tests {
         let destination = folder.open("a.json").unwrap();
         assert!(folder.names().is_empty());
         let path = destination.write("{\"format\":1}").unwrap();
-        assert_eq!(
-            fs::read_to_string(path.unwrap()).unwrap(),
-            "{\"format\":1}\n"
-        );
+        assert_eq!(fs::read_to_string(path.unwrap()).unwrap(), "{\"format\":1}\n");
         assert_eq!(folder.names(), ["a.json"]);
-        folder
-            .open("a.json")
-            .unwrap()
-            .write("{\"format\": 1}")
-            .unwrap();
+        folder.open("a.json").unwrap().write("{\"format\": 1}").unwrap();
     }
 
     #[test]
     fn only_records_are_replaced() {
         let folder = TestFolder::new("foreign");
         fs::write(folder.0.join("key.pem"), "-----BEGIN").unwrap();
-        assert!(matches!(
-            folder.open("key.pem"),
-            Err(DestinationFault::Foreign(_))
-        ));
-        assert!(matches!(
-            folder.open("none/a.json"),
-            Err(DestinationFault::Refused(..))
-        ));
-        assert!(matches!(
-            folder.open("."),
-            Err(DestinationFault::Refused(..))
-        ));
+        assert!(matches!(folder.open("key.pem"), Err(DestinationFault::Foreign(_))));
+        assert!(matches!(folder.open("none/a.json"), Err(DestinationFault::Refused(..))));
+        assert!(matches!(folder.open("."), Err(DestinationFault::Refused(..))));
         let null = OrNone::This(PathBuf::from("/dev/null"));
         let device = Destination::open(Some(&null), RecordDate::of(UNIX_EPOCH)).unwrap();
         assert_eq!(device.write("{}").unwrap(), None);

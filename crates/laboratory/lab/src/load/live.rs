@@ -31,14 +31,8 @@ impl LiveLine {
     pub(crate) fn to_stderr(colour: bool) -> Self {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         // The order of setlocale(3).
-        let locale = set("LC_ALL")
-            .or_else(|| set("LC_CTYPE"))
-            .or_else(|| set("LANG"));
-        Self {
-            width: 80,
-            colour,
-            unicode: locale.is_some_and(|locale| is_utf8(&locale)),
-        }
+        let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG"));
+        Self { width: 80, colour, unicode: locale.is_some_and(|locale| is_utf8(&locale)) }
     }
 
     /// The plan in a line or more, and the heads of the columns of [`Self::text`].
@@ -115,12 +109,7 @@ impl LiveLine {
             let comma = if index == 0 { "" } else { "," };
             let word = format!("{comma} {reason} {}", RoundedCount(*times as f64));
             let more = ", …";
-            let room = self.width
-                - if index + 1 < count {
-                    more.chars().count()
-                } else {
-                    0
-                };
+            let room = self.width - if index + 1 < count { more.chars().count() } else { 0 };
             if index > 0 && columns(&line) + columns(&word) > room {
                 line += more;
                 break;
@@ -192,10 +181,7 @@ fn length(plan: &LoadPlan) -> String {
     let warm_up = if plan.warm_up.is_zero() {
         String::new()
     } else {
-        format!(
-            " after {} s of warm-up",
-            RoundedCount(plan.warm_up.as_secs_f64())
-        )
+        format!(" after {} s of warm-up", RoundedCount(plan.warm_up.as_secs_f64()))
     };
     match plan.count_max {
         Some(count) => {
@@ -211,19 +197,11 @@ fn arrival(plan: &LoadPlan) -> String {
         ArrivalModel::Closed { connections } => {
             return format!("{connections} connections at once");
         }
-        ArrivalModel::Open {
-            stretches, spacing, ..
-        } => (stretches.as_slice(), *spacing),
+        ArrivalModel::Open { stretches, spacing, .. } => (stretches.as_slice(), *spacing),
     };
     let rate = |per_s: f64| format!("{}/s", RoundedCount(per_s));
     let rates = match stretches {
-        [
-            Stretch {
-                from_per_s,
-                to_per_s,
-                ..
-            },
-        ] if from_per_s == to_per_s => rate(*from_per_s),
+        [Stretch { from_per_s, to_per_s, .. }] if from_per_s == to_per_s => rate(*from_per_s),
         [only] => format!("{} to {}", rate(only.from_per_s), rate(only.to_per_s)),
         [first, .., last] => {
             let (from, to) = (rate(first.from_per_s), rate(last.to_per_s));
@@ -242,20 +220,11 @@ fn clients(clients: &Clients, arrival: &ArrivalModel) -> String {
     let think = if clients.think.is_zero() {
         String::new()
     } else {
-        format!(
-            " that rest {}",
-            Nanoseconds(clients.think.as_nanos() as f64)
-        )
+        format!(" that rest {}", Nanoseconds(clients.think.as_nanos() as f64))
     };
     let same =
         matches!(arrival, ArrivalModel::Closed { connections } if *connections == clients.count);
-    let has_session_arrivals = matches!(
-        arrival,
-        ArrivalModel::Open {
-            session_arrivals: true,
-            ..
-        }
-    );
+    let has_session_arrivals = matches!(arrival, ArrivalModel::Open { session_arrivals: true, .. });
     let count = RoundedCount(clients.count.into());
     match (has_session_arrivals, same && think.is_empty()) {
         (true, _) => format!("new clients{think}, {count} at once at most"),
@@ -314,11 +283,7 @@ mod tests {
     use super::*;
     use load::plan::{ClientSelection, ConnectionEnding, PlannedRequest, PlannedTarget, Threads};
 
-    const PLAIN: LiveLine = LiveLine {
-        width: 80,
-        colour: false,
-        unicode: true,
-    };
+    const PLAIN: LiveLine = LiveLine { width: 80, colour: false, unicode: true };
 
     fn second() -> Second {
         Second {
@@ -337,9 +302,7 @@ mod tests {
     }
 
     fn text(line: LiveLine, second: &Second, failures: &[(&str, u64)]) -> String {
-        let failures = failures
-            .iter()
-            .map(|(name, count)| ((*name).to_owned(), *count));
+        let failures = failures.iter().map(|(name, count)| ((*name).to_owned(), *count));
         let (elapsed, planned) = (Duration::from_secs(7), Duration::from_secs(10));
         line.text(second, &failures.collect(), elapsed, Some(planned))
     }
@@ -376,10 +339,7 @@ mod tests {
             duration: Duration::from_secs(10),
             count_max: None,
             timeout: Duration::from_secs(5),
-            threads: Threads {
-                count: 1,
-                cpus: Vec::new(),
-            },
+            threads: Threads { count: 1, cpus: Vec::new() },
             seed: 1,
         }
     }
@@ -389,10 +349,7 @@ mod tests {
         let expected =
             "   7 s  ▕███████   ▏       512       512         0  3.10 ms  8.05 ms   75.0 %";
         assert_eq!(text(PLAIN, &second(), &[]), expected);
-        let ascii = LiveLine {
-            unicode: false,
-            ..PLAIN
-        };
+        let ascii = LiveLine { unicode: false, ..PLAIN };
         let expected =
             "   7 s  [#######   ]       512       512         0  3.10 ms  8.05 ms   75.0 %";
         assert_eq!(text(ascii, &second(), &[]), expected);
@@ -400,11 +357,7 @@ mod tests {
 
     #[test]
     fn nothing_is_no_figure() {
-        let nothing = Second {
-            attempted: 3,
-            failed: 3,
-            ..Second::default()
-        };
+        let nothing = Second { attempted: 3, failed: 3, ..Second::default() };
         let shown = text(PLAIN, &nothing, &[("connect-refused", 3)]);
         let mut lines = shown.lines();
         let figures: Vec<_> = lines.next().unwrap().split_whitespace().skip(4).collect();
@@ -430,35 +383,19 @@ mod tests {
         };
         for unicode in [true, false] {
             let shown = text(LiveLine { unicode, ..PLAIN }, &busy, &reasons);
-            assert!(
-                shown.contains("failed: resumption-not-offered 1"),
-                "{shown}"
-            );
+            assert!(shown.contains("failed: resumption-not-offered 1"), "{shown}");
             assert!(shown.lines().all(|line| columns(line) <= 80), "{shown}");
             assert_eq!(shown.is_ascii(), !unicode, "{shown}");
         }
         let narrow = LiveLine { width: 40, ..PLAIN };
-        let shown = text(
-            narrow,
-            &busy,
-            &[("alert-bad_certificate_status_response", 3)],
-        );
-        assert!(
-            shown.lines().skip(1).all(|line| columns(line) <= 40),
-            "{shown}"
-        );
+        let shown = text(narrow, &busy, &[("alert-bad_certificate_status_response", 3)]);
+        assert!(shown.lines().skip(1).all(|line| columns(line) <= 40), "{shown}");
     }
 
     #[test]
     fn colours_add_nothing_but_colours() {
-        let colour = LiveLine {
-            colour: true,
-            ..PLAIN
-        };
-        let failing = Second {
-            failed: 4,
-            ..second()
-        };
+        let colour = LiveLine { colour: true, ..PLAIN };
+        let failing = Second { failed: 4, ..second() };
         let shown = text(colour, &failing, &[("not-tls", 4)]);
         let mut bare = String::new();
         for (index, part) in shown.split('\u{1b}').enumerate() {
@@ -495,36 +432,23 @@ mod tests {
         );
         assert!(lines[2].ends_with(" mean      p99  resumed"), "{header}");
         let figures = text(PLAIN, &second(), &[]);
-        assert_eq!(
-            columns(lines[2]),
-            columns(&figures),
-            "columns stand under their heads"
-        );
+        assert_eq!(columns(lines[2]), columns(&figures), "columns stand under their heads");
     }
 
     #[test]
     fn open_load_is_told_by_its_rates() {
-        let stretch = |from_per_s, to_per_s| Stretch {
-            length: Duration::from_secs(5),
-            from_per_s,
-            to_per_s,
-        };
+        let stretch =
+            |from_per_s, to_per_s| Stretch { length: Duration::from_secs(5), from_per_s, to_per_s };
         let told = |stretches: &[Stretch], spacing, session_arrivals| {
-            let arrival = ArrivalModel::Open {
-                stretches: stretches.to_vec(),
-                spacing,
-                session_arrivals,
-            };
+            let arrival =
+                ArrivalModel::Open { stretches: stretches.to_vec(), spacing, session_arrivals };
             sentence(&LoadPlan { arrival, ..plan() })
         };
         let even = [stretch(500.0, 500.0)];
         let constant = told(&even, Spacing::Constant, false);
         assert!(constant.contains(": 500/s, 50 clients"), "{constant}");
         let users = told(&even, Spacing::Constant, true);
-        assert!(
-            users.contains(": 500/s, new clients, 50 at once at most"),
-            "{users}"
-        );
+        assert!(users.contains(": 500/s, new clients, 50 at once at most"), "{users}");
         let ramp = [stretch(10.0, 1000.0)];
         let ramp = told(&ramp, Spacing::Poisson, false);
         assert!(ramp.contains(": 10/s to 1000/s (Poisson)"), "{ramp}");

@@ -113,11 +113,7 @@ impl OriginReply {
         let mut say = |text: std::fmt::Arguments<'_>| {
             out.write_fmt(text).expect("memory takes what it is given");
         };
-        say(format_args!(
-            "HTTP/1.1 {} {}\r\n",
-            self.code,
-            reason(self.code)
-        ));
+        say(format_args!("HTTP/1.1 {} {}\r\n", self.code, reason(self.code)));
         match self.framing {
             BodyFraming::Length | BodyFraming::Absent => {
                 say(format_args!("Content-Length: {}\r\n", self.content.bytes()));
@@ -249,18 +245,12 @@ pub(super) const SLICES_MAX: usize = 16;
 impl Download {
     /// A body of that many bytes.
     pub(super) fn plain(bytes: u64) -> Self {
-        Self {
-            sent_bytes: 0,
-            form: DownloadForm::Plain { bytes },
-        }
+        Self { sent_bytes: 0, form: DownloadForm::Plain { bytes } }
     }
 
     pub(super) fn chunked(bytes: u64) -> Self {
         let last = ChunkEnd::new(bytes % CHUNK_BYTES);
-        Self {
-            sent_bytes: 0,
-            form: DownloadForm::Chunked { bytes, last },
-        }
+        Self { sent_bytes: 0, form: DownloadForm::Chunked { bytes, last } }
     }
 
     /// Counts bytes as sent.
@@ -295,13 +285,7 @@ impl Download {
                 let (index, within) = (at / FRAME_BYTES, at % FRAME_BYTES);
                 let full = bytes / CHUNK_BYTES;
                 if index < full {
-                    return framed(
-                        CHUNK_LINE,
-                        index * CHUNK_BYTES,
-                        CHUNK_BYTES,
-                        b"\r\n",
-                        within,
-                    );
+                    return framed(CHUNK_LINE, index * CHUNK_BYTES, CHUNK_BYTES, b"\r\n", within);
                 }
                 let ending: &[u8] = match last.line() {
                     [] => b"0\r\n\r\n",
@@ -329,10 +313,7 @@ fn framed<'a>(line: &'a [u8], offset: u64, bytes: u64, ending: &'a [u8], at: u64
 impl ChunkEnd {
     /// The line of a chunk of that many bytes, fewer than [`CHUNK_BYTES`].
     fn new(bytes: u64) -> Self {
-        let mut end = Self {
-            text: [0; 6],
-            length: 0,
-        };
+        let mut end = Self { text: [0; 6], length: 0 };
         if bytes == 0 {
             return end;
         }
@@ -444,16 +425,9 @@ mod tests {
             assert_eq!(answer.persistence, Persistence::Close);
             assert!(body_bytes(&answer) > 0);
         }
-        assert!(
-            head("DELETE /1k HTTP/1.1\nHost: a")
-                .0
-                .contains("\r\nAllow: GET")
-        );
+        assert!(head("DELETE /1k HTTP/1.1\nHost: a").0.contains("\r\nAllow: GET"));
         let unknown = answer("GET /index.html HTTP/1.1\nHost: a");
-        assert_eq!(
-            (unknown.code, unknown.persistence),
-            (404, Persistence::Keep)
-        );
+        assert_eq!((unknown.code, unknown.persistence), (404, Persistence::Keep));
         for (fault, code) in [
             (HeadFault::Malformed("no Host field"), 400),
             (HeadFault::TooLarge, 431),
@@ -491,10 +465,8 @@ mod download_tests {
         while !download.is_done() {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = download.fill(&mut slices);
-            let offered: Vec<u8> = slices[..count]
-                .iter()
-                .flat_map(|slice| slice.to_vec())
-                .collect();
+            let offered: Vec<u8> =
+                slices[..count].iter().flat_map(|slice| slice.to_vec()).collect();
             let taken = &offered[..taken.min(offered.len())];
             assert!(!taken.is_empty());
             all.extend(taken);
@@ -503,18 +475,8 @@ mod download_tests {
         all
     }
 
-    const SIZES: [usize; 10] = [
-        0,
-        1,
-        15,
-        16,
-        250,
-        4096,
-        65_535,
-        65_536,
-        65_537,
-        3 * 65_536 + 0xabc,
-    ];
+    const SIZES: [usize; 10] =
+        [0, 1, 15, 16, 250, 4096, 65_535, 65_536, 65_537, 3 * 65_536 + 0xabc];
 
     #[test]
     fn each_byte_tells_its_place() {

@@ -211,11 +211,7 @@ impl OriginConnection {
             }
             let waits = self.kept.is_empty() || self.kept_is_part;
             if waits && !self.readable {
-                return Ok(if self.ended {
-                    NextStep::Close
-                } else {
-                    NextStep::Wait
-                });
+                return Ok(if self.ended { NextStep::Close } else { NextStep::Wait });
             }
             if rounds == ROUNDS_MAX {
                 return Ok(NextStep::Again);
@@ -327,10 +323,7 @@ impl OriginConnection {
         self.active_at = now;
         let answer = *answer;
         let Ok(used) = upload.read(bytes) else {
-            self.refuse(
-                &OriginReply::refusal(400, "No well-formed chunks.\n"),
-                output,
-            );
+            self.refuse(&OriginReply::refusal(400, "No well-formed chunks.\n"), output);
             return bytes;
         };
         if upload.is_done() {
@@ -342,9 +335,7 @@ impl OriginConnection {
     /// Does what the last head wants. `is_alone` = nothing came with it.
     #[inline]
     fn begin(&mut self, is_alone: bool, output: &mut OriginOutput, now: Instant) {
-        let KnownHead {
-            request, answer, ..
-        } = output.last;
+        let KnownHead { request, answer, .. } = output.last;
         let upload = Upload::new(request.content);
         if upload.is_done() {
             if answer.delay.is_zero() {
@@ -357,9 +348,7 @@ impl OriginConnection {
             self.refuse(&answer, output);
         } else {
             if request.expects_continue && is_alone {
-                output
-                    .out
-                    .extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                output.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             }
             self.stage = OriginStage::Upload(upload, answer);
         }
@@ -379,10 +368,7 @@ impl OriginConnection {
     /// Replies, when it is time.
     fn reply(&mut self, answer: &OriginReply, output: &mut OriginOutput, now: Instant) {
         if !answer.delay.is_zero() {
-            let undelayed = OriginReply {
-                delay: Duration::ZERO,
-                ..*answer
-            };
+            let undelayed = OriginReply { delay: Duration::ZERO, ..*answer };
             self.stage = OriginStage::Delay(now + answer.delay, undelayed);
             return;
         }
@@ -397,10 +383,7 @@ impl OriginConnection {
     /// Replies before the request was read to its end, and reads no further one.
     fn refuse(&mut self, answer: &OriginReply, output: &mut OriginOutput) {
         output.totals.replies += 1;
-        let answer = OriginReply {
-            persistence: Persistence::Close,
-            ..*answer
-        };
+        let answer = OriginReply { persistence: Persistence::Close, ..*answer };
         self.download = write_beginning(&answer, &mut output.out);
         self.stage = OriginStage::Last { linger: true };
     }
@@ -429,11 +412,7 @@ impl OriginConnection {
         }
         self.unsent.append(&mut output.out);
         // A socket that takes less than it was offered is full, and will say when it is not.
-        Ok(if written < offered {
-            Sent::UpToTheRoom
-        } else {
-            Sent::UpToTheTurn
-        })
+        Ok(if written < offered { Sent::UpToTheRoom } else { Sent::UpToTheTurn })
     }
 
     /// One write, and how much was offered with it.

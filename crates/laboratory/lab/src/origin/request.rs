@@ -107,13 +107,7 @@ impl Query {
                 OriginContent::Pattern(size.ok_or(QueryFault::Unknown)?)
             }
         };
-        Ok(Self {
-            content,
-            delay: Duration::ZERO,
-            close: false,
-            chunked: false,
-            code: 200,
-        })
+        Ok(Self { content, delay: Duration::ZERO, close: false, chunked: false, code: 200 })
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), QueryFault> {
@@ -133,10 +127,7 @@ impl Query {
 
 /// `http://host/path` as `/path`: some clients speak to a server as to a proxy.
 fn without_authority(target: &str) -> &str {
-    let Some((_, rest)) = target
-        .split_once("://")
-        .filter(|_| !target.starts_with('/'))
-    else {
+    let Some((_, rest)) = target.split_once("://").filter(|_| !target.starts_with('/')) else {
         return target;
     };
     rest.find(['/', '?']).map_or("", |at| &rest[at..])
@@ -150,9 +141,7 @@ fn parse_size(text: &str) -> Option<u64> {
         b'g' | b'G' => (&text[..text.len() - 1], 1 << 30),
         _ => (text, 1),
     };
-    parse_number(digits)?
-        .checked_mul(unit)
-        .filter(|&bytes| bytes <= SIZE_BYTES_MAX)
+    parse_number(digits)?.checked_mul(unit).filter(|&bytes| bytes <= SIZE_BYTES_MAX)
 }
 
 /// 1 EiB: positions in a reply with its framing stay far from 64 bits.
@@ -230,11 +219,7 @@ mod query_tests {
         assert_eq!(size("/64K"), Ok(65_536));
         assert_eq!(size("/1m"), Ok(1 << 20));
         assert_eq!(size("/10g"), Ok(10 << 30));
-        assert_eq!(
-            size("/1k?n=7"),
-            Ok(1024),
-            "a number for the client's own use"
-        );
+        assert_eq!(size("/1k?n=7"), Ok(1024), "a number for the client's own use");
         assert_eq!(size("http://127.0.0.1:8000/1k"), Ok(1024));
         assert_eq!(size("http://origin?size=3"), Ok(3));
     }

@@ -99,11 +99,7 @@ impl OriginWorker {
 
     fn watch_listeners(&self) -> io::Result<()> {
         for (token, (listener, is_shared)) in (LISTENER..).zip(&self.options.listeners) {
-            let interest = if *is_shared {
-                Interest::ACCEPT_SHARED
-            } else {
-                Interest::READ
-            };
+            let interest = if *is_shared { Interest::ACCEPT_SHARED } else { Interest::READ };
             self.epoll.add(&**listener, token, interest)?;
         }
         Ok(())
@@ -303,8 +299,7 @@ impl OriginWorker {
         }
         self.sweep_at = self.now + self.sweep_interval();
         let (now, idle_timeout) = (self.now, self.options.idle_timeout);
-        self.slots
-            .retain(|_, slot| !slot.connection.is_overdue(now, idle_timeout));
+        self.slots.retain(|_, slot| !slot.connection.is_overdue(now, idle_timeout));
     }
 
     /// The idle are given up within an eighth of their time, and looking costs nothing.

@@ -127,9 +127,7 @@ impl ProcessTree {
         let members = self.members()?.into_iter();
         let tasks = members.filter_map(|id| fs::read_dir(format!("/proc/{id}/task")).ok());
         let names = tasks.flatten().flatten().map(|entry| entry.file_name());
-        Ok(names
-            .filter_map(|name| name.to_str()?.parse().ok())
-            .collect())
+        Ok(names.filter_map(|name| name.to_str()?.parse().ok()).collect())
     }
 
     /// How often its threads that live now have gone to sleep.

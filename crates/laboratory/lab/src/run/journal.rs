@@ -32,10 +32,7 @@ pub(crate) enum JournalFault {
     #[error("{}: {error}", path.display())]
     Refused { path: PathBuf, error: io::Error },
     #[error("{}: {fault}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        fault: LoadRecordFault,
-    },
+    Unreadable { path: PathBuf, fault: LoadRecordFault },
 }
 
 impl Journal {
@@ -73,18 +70,13 @@ impl Journal {
     pub(crate) fn resume(path: &Path) -> Result<(Experiment, Self), JournalFault> {
         let refused = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => JournalFault::Absent(path.to_owned()),
-            _ => JournalFault::Refused {
-                path: path.to_owned(),
-                error,
-            },
+            _ => JournalFault::Refused { path: path.to_owned(), error },
         };
         let file = OpenOptions::new().read(true).append(true).open(path);
         let mut journal = locked(file.map_err(refused)?, path.to_owned())?;
         let text = io::read_to_string(&journal.file).map_err(refused)?;
-        let experiment = Experiment::parse(&text).map_err(|fault| JournalFault::Unreadable {
-            path: path.to_owned(),
-            fault,
-        })?;
+        let experiment = Experiment::parse(&text)
+            .map_err(|fault| JournalFault::Unreadable { path: path.to_owned(), fault })?;
         let whole = text.rfind('\n').map_or(0, |end| end as u64 + 1);
         journal.file.set_len(whole).map_err(refused)?;
         journal.file.seek(SeekFrom::End(0)).map_err(refused)?;
@@ -97,9 +89,7 @@ impl Journal {
     /// [`JournalFault::Refused`]: a full disk, for one.
     pub(crate) fn append(&mut self, event: &RunEvent) -> Result<(), JournalFault> {
         let before = self.file.metadata().map(|facts| facts.len());
-        let written = self
-            .file
-            .write_all(format!("{}\n", event.to_line()).as_bytes());
+        let written = self.file.write_all(format!("{}\n", event.to_line()).as_bytes());
         written.map_err(|error| {
             // It was refused room; giving some back is not.
             let _ = match before {
@@ -107,10 +97,7 @@ impl Journal {
                 Ok(length) => self.file.set_len(length),
                 Err(_) => Ok(()),
             };
-            JournalFault::Refused {
-                path: self.path.clone(),
-                error,
-            }
+            JournalFault::Refused { path: self.path.clone(), error }
         })
     }
 

@@ -113,12 +113,7 @@ impl<'a> Bench<'a> {
         cpus: &CpuAssignment,
         cancel: &dyn Cancel,
     ) -> Result<Measurement, MeasurementFailure> {
-        let MeasuredSubject {
-            planned,
-            target,
-            program,
-            ..
-        } = subject;
+        let MeasuredSubject { planned, target, program, .. } = subject;
         let place = ServerPlace {
             cpus: &cpus.server,
             client_cpus: &cpus.client,
@@ -145,9 +140,7 @@ impl<'a> Bench<'a> {
         let mut session = Session {
             watched: WatchedProcesses {
                 server: server.tree(),
-                origin: origin
-                    .as_ref()
-                    .map_or_else(|| self.origin.tree(), TargetServer::tree),
+                origin: origin.as_ref().map_or_else(|| self.origin.tree(), TargetServer::tree),
                 cpus: cpus.all(),
                 background: None,
             },
@@ -171,10 +164,7 @@ impl<'a> Bench<'a> {
         }
         server.stop();
         origin.into_iter().for_each(TargetServer::stop);
-        Ok(Measurement {
-            at: begun.to_string(),
-            ..measured?
-        })
+        Ok(Measurement { at: begun.to_string(), ..measured? })
     }
 }
 
@@ -323,15 +313,7 @@ impl Session<'_, '_> {
     }
 
     fn measurement(&self, loaded: LoadResult, plan: &LoadPlan) -> Measurement {
-        let LoadResult {
-            record,
-            elapsed,
-            busiest,
-            carried,
-            used,
-            at_load,
-            ..
-        } = loaded;
+        let LoadResult { record, elapsed, busiest, carried, used, at_load, .. } = loaded;
         // Of open load, the server also did what the warm-up left over.
         let operations = record.totals.succeeded + carried;
         let mut warnings = record.warnings.clone();
@@ -356,11 +338,7 @@ impl Session<'_, '_> {
     }
 
     fn warning(&self, load: Duration, elapsed: Duration, used: Used) -> Option<RunWarning> {
-        let CpuAssignment {
-            server,
-            client,
-            is_shared,
-        } = self.cpus;
+        let CpuAssignment { server, client, is_shared } = self.cpus;
         let server_busy = used.server_busy(elapsed, server.len());
         let found = of_client(load + used.origin, elapsed, client.len(), server_busy);
         found.filter(|_| !is_shared)
@@ -460,11 +438,7 @@ impl Session<'_, '_> {
             let rows = rows.filter(move |row| (row.kind == Kind::Full) == is_full);
             rows.map(|row| row.count).sum()
         };
-        let second = Second {
-            full: count(true),
-            resumed: count(false),
-            ..Second::default()
-        };
+        let second = Second { full: count(true), resumed: count(false), ..Second::default() };
         let evidence = Evidence {
             handshakes: &requests.handshakes,
             seconds: &[second],
@@ -483,10 +457,7 @@ impl Session<'_, '_> {
         if counted.operations == 1 {
             response.record(elapsed);
         }
-        let at_load = LoadedUsage {
-            resident_bytes: fetched.server_bytes,
-            open_connections: 0,
-        };
+        let at_load = LoadedUsage { resident_bytes: fetched.server_bytes, open_connections: 0 };
         let client_busy = used.ended.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
         Measurement {
             counts: results::counts(counted),
@@ -494,10 +465,7 @@ impl Session<'_, '_> {
             client_cpu_ns: nanoseconds(used.ended),
             client_resident_bytes_max: fetched.client_bytes,
             response: results::called(&response, counted),
-            traffic: TrafficBytes {
-                body_bytes: counted.bytes,
-                ..TrafficBytes::default()
-            },
+            traffic: TrafficBytes { body_bytes: counted.bytes, ..TrafficBytes::default() },
             ..self.common(elapsed, used, at_load, client_busy)
         }
     }
@@ -517,9 +485,9 @@ impl Session<'_, '_> {
         let loaded = self.run(&plan)?;
         match loaded.record.totals.failed {
             0 => Ok(()),
-            failed => Err(MeasurementFailure::Failed(format!(
-                "{failed} of {count} sessions failed"
-            ))),
+            failed => {
+                Err(MeasurementFailure::Failed(format!("{failed} of {count} sessions failed")))
+            }
         }
     }
 
@@ -539,9 +507,7 @@ impl Session<'_, '_> {
 
     /// Reloads the server, and reads its memory meanwhile.
     fn reload(&self) -> Result<Option<Reload>, MeasurementFailure> {
-        let MeasuredSubject {
-            planned, target, ..
-        } = self.subject;
+        let MeasuredSubject { planned, target, .. } = self.subject;
         if !planned.reloads || target.form.reload.is_empty() {
             return Ok(None);
         }

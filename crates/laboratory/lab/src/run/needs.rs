@@ -32,10 +32,7 @@ const CONNECTIONS_DEFAULT: u64 = 50;
 impl Means {
     pub(crate) fn new(placement: &Placement, files: u64) -> Self {
         let both = placement.server.iter().chain(&placement.client);
-        Self {
-            cpus: both.collect::<BTreeSet<_>>().len(),
-            files,
-        }
+        Self { cpus: both.collect::<BTreeSet<_>>().len(), files }
     }
 
     /// The missing need because of which a configuration cannot be measured, and the remedy.
@@ -43,10 +40,7 @@ impl Means {
         let workers = usize::from(planned.spec.workers);
         if workers > self.cpus {
             return Some((
-                format!(
-                    "{workers} workers want a CPU each, and there are {}",
-                    self.cpus
-                ),
+                format!("{workers} workers want a CPU each, and there are {}", self.cpus),
                 "a host with more CPUs, or --server-cpus and --client-cpus with more of them"
                     .to_owned(),
             ));
@@ -57,10 +51,7 @@ impl Means {
         let files = files(&loading.settings) + FILES_SPARE;
         (files > self.files).then(|| {
             (
-                format!(
-                    "it wants {files} open files, and the limit is {}",
-                    self.files
-                ),
+                format!("it wants {files} open files, and the limit is {}", self.files),
                 format!("raise the limit of open files (`ulimit -n {files}`, perhaps as root)"),
             )
         })
@@ -93,11 +84,7 @@ pub(crate) struct ResolvedTarget {
 impl ResolvedTarget {
     /// Looks for the program of a target.
     pub(crate) fn find(target: TestTarget, builds: &Builds) -> Self {
-        Self {
-            program: builds.find(&target),
-            target,
-            version: Vec::new(),
-        }
+        Self { program: builds.find(&target), target, version: Vec::new() }
     }
 
     /// Asks the program for its version. `folder` is one that it may write to.
@@ -155,11 +142,7 @@ pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, Deni
     let rest = |taken: &[u16]| -> Vec<u16> {
         let left = cores.iter().map(|core| core.cpu);
         let left: Vec<_> = left.filter(|cpu| !taken.contains(cpu)).collect();
-        if left.is_empty() {
-            taken.to_vec()
-        } else {
-            left
-        }
+        if left.is_empty() { taken.to_vec() } else { left }
     };
     let chosen = |own: &Option<Vec<u16>>, other: &Option<Vec<u16>>, half: Vec<u16>| {
         let rest = || other.as_ref().map_or(half, |taken| rest(taken));
@@ -214,10 +197,7 @@ mod placement_tests {
 
     fn placed(server: &[u16], client: &[u16], cores: &[Core]) -> Result<[Vec<u16>; 2], DeniedCpu> {
         let some = |cpus: &[u16]| (!cpus.is_empty()).then(|| cpus.to_vec());
-        let seating = Seating {
-            server: some(server),
-            client: some(client),
-        };
+        let seating = Seating { server: some(server), client: some(client) };
         place(&seating, cores).map(|placement| [placement.server, placement.client])
     }
 

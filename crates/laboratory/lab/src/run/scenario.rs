@@ -94,10 +94,7 @@ pub(crate) fn list(folder: Option<&Path>) -> Result<Vec<ListedScenario>, Scenari
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(refused)? {
         let path = entry.map_err(refused)?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-        {
+        if path.extension().is_some_and(|extension| extension == "toml") {
             paths.push(path);
         }
     }
@@ -119,11 +116,7 @@ fn of_file(path: &Path) -> Result<ListedScenario, ScenariosFault> {
     let no_text = |_| ScenariosFault::Unreadable(format!("{shown} is no text"));
     let text = String::from_utf8(bytes).map_err(no_text)?;
     let name = path.file_stem().unwrap_or_default();
-    Ok(ListedScenario {
-        name: name.to_string_lossy().into_owned(),
-        path: shown,
-        text,
-    })
+    Ok(ListedScenario { name: name.to_string_lossy().into_owned(), path: shown, text })
 }
 
 /// The scenarios that were asked for, by name, by path (what has a `/` or ends in `.toml`), or
@@ -166,9 +159,7 @@ fn named(name: &str, known: &[ListedScenario]) -> Result<ListedScenario, Scenari
 impl ScenariosFault {
     pub(crate) fn hint(&self) -> String {
         match self {
-            Self::Unknown {
-                near: Some(near), ..
-            } => format!("did you mean `{near}`?"),
+            Self::Unknown { near: Some(near), .. } => format!("did you mean `{near}`?"),
             Self::Unknown { near: None, .. } => {
                 "`lariat-lab run --list` lists them; a file of your own is named by its path, as \
                  in ./mine.toml"

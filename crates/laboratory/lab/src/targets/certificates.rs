@@ -171,9 +171,7 @@ fn authority(name: &str, key: KeyPair) -> Result<(Issuer<'static, KeyPair>, Stri
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    params
-        .distinguished_name
-        .push(DnType::CommonName, format!("lariat-lab {name}"));
+    params.distinguished_name.push(DnType::CommonName, format!("lariat-lab {name}"));
     let pem = params.self_signed(&key)?.pem();
     Ok((Issuer::new(params, key), pem))
 }
@@ -212,11 +210,7 @@ const ED25519_SEED: &[u8] = &[0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 34, 4, 32];
 /// Readable for our own user alone; servers read keys before they change theirs.
 fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())
 }
 
@@ -231,10 +225,7 @@ mod tests {
         let key = generate(ServerKeyKind::Ed25519).unwrap();
         let pem = secret_pem(&key).unwrap();
         let (label, der) = pem_rfc7468::decode_vec(pem.as_bytes()).unwrap();
-        assert_eq!(
-            (label, der.len(), &der[..5]),
-            ("PRIVATE KEY", 48, &[0x30, 46, 2, 1, 0][..])
-        );
+        assert_eq!((label, der.len(), &der[..5]), ("PRIVATE KEY", 48, &[0x30, 46, 2, 1, 0][..]));
         let again = KeyPair::try_from(der.as_slice()).unwrap();
         assert_eq!(again.public_key_pem(), key.public_key_pem());
     }

@@ -167,21 +167,13 @@ impl TestTarget {
         if let Some(unknown) = conditions.find(|field| !known.contains(field)) {
             return Err(FormFault::UnknownField(unknown.clone()));
         }
-        if let Some(missing) = form
-            .files
-            .iter()
-            .find(|&file| !templates.contains_key(file))
-        {
+        if let Some(missing) = form.files.iter().find(|&file| !templates.contains_key(file)) {
             return Err(FormFault::NoTemplate(missing.clone()));
         }
         if form.start.is_empty() {
             return Err(FormFault::NoStart);
         }
-        Ok(Self {
-            name: name.to_owned(),
-            form,
-            templates,
-        })
+        Ok(Self { name: name.to_owned(), form, templates })
     }
 
     /// The reason why the target cannot be what is asked, if it cannot. `is_given`: the user gave
@@ -436,20 +428,13 @@ impl Number {
         let digits = match self {
             Self::After(marks) => {
                 let next = |text: &'t str, mark| text.split_once(mark).map(|(_, behind)| behind);
-                let behind = marks
-                    .iter()
-                    .try_fold(text, |text, mark| next(text, mark.as_str()))?;
+                let behind = marks.iter().try_fold(text, |text, mark| next(text, mark.as_str()))?;
                 let behind = behind.trim_start();
-                &behind[..behind
-                    .find(|letter| !is_digit(letter))
-                    .unwrap_or(behind.len())]
+                &behind[..behind.find(|letter| !is_digit(letter)).unwrap_or(behind.len())]
             }
             Self::Before(mark) => {
                 let (before, _) = text.split_once(mark)?;
-                before
-                    .trim_end()
-                    .rsplit(|letter| !is_digit(letter))
-                    .next()?
+                before.trim_end().rsplit(|letter| !is_digit(letter)).next()?
             }
         };
         digits.parse().ok()
@@ -484,25 +469,16 @@ mod tests {
         let plain = ServerSpec::default();
         let why = |spec: &ServerSpec, is_given| target.unsupported(spec, is_given);
         assert_eq!(why(&plain, false), None);
-        let two = ServerSpec {
-            workers: 2,
-            ..plain.clone()
-        };
+        let two = ServerSpec { workers: 2, ..plain.clone() };
         assert_eq!(why(&two, false), None, "both must hold");
-        let two = ServerSpec {
-            tickets: false,
-            ..two
-        };
+        let two = ServerSpec { tickets: false, ..two };
         assert_eq!(why(&two, false), Some("two".to_owned()));
         assert_eq!(why(&two, true), None, "another build may do it");
         let mut many = plain.clone();
         many.certificates = vec![ServerKeyKind::Rsa2048, ServerKeyKind::P256];
         assert_eq!(why(&many, false), Some("pair".to_owned()));
-        many.certificates = vec![
-            ServerKeyKind::Rsa2048,
-            ServerKeyKind::Rsa3072,
-            ServerKeyKind::Ed25519,
-        ];
+        many.certificates =
+            vec![ServerKeyKind::Rsa2048, ServerKeyKind::Rsa3072, ServerKeyKind::Ed25519];
         assert_eq!(why(&many, false), Some("three".to_owned()));
         let mut hybrid = plain;
         hybrid.groups = vec!["x25519".into(), "X25519MLKEM768".into()];
@@ -545,15 +521,10 @@ mod output_tests {
         assert_eq!(read(form, said), Some(counted(300, 2, 0, None)));
         let form = "bytes = { before = \" bytes\" }\nseconds = { after = [\"bytes in \"] }";
         let took = Some(Duration::from_millis(1250));
-        assert_eq!(
-            read(form, "1024 bytes in 1.25\n"),
-            Some(counted(1, 0, 1024, took))
-        );
+        assert_eq!(read(form, "1024 bytes in 1.25\n"), Some(counted(1, 0, 1024, took)));
         let form = "operations = { after = [\"queries:\"] }\np95-ms = { after = [\"95th:\"] }";
-        let timed = OutputNumbers {
-            p95: Some(Duration::from_micros(1640)),
-            ..counted(16, 0, 0, None)
-        };
+        let timed =
+            OutputNumbers { p95: Some(Duration::from_micros(1640)), ..counted(16, 0, 0, None) };
         assert_eq!(read(form, "queries:   16 (4)\n 95th:  1.64\n"), Some(timed));
         assert_eq!(read(form, "queries:   16 (4)\n"), None);
     }

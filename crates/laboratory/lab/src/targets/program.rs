@@ -92,11 +92,7 @@ fn find(
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let from = ProgramSource::Given;
         return if path.is_file() {
-            Ok(TargetProgram {
-                path,
-                from,
-                root: None,
-            })
+            Ok(TargetProgram { path, from, root: None })
         } else {
             Err(MissingProgram::Given(path))
         };
@@ -109,20 +105,14 @@ fn find(
         root: root.map(|root| root.name.clone()),
     };
     let outside = |path: &Path| root.map_or_else(|| path.to_owned(), |root| root.file(path));
-    let mut places = folders(form, root)
-        .into_iter()
-        .map(|folder| folder.join(&form.program));
+    let mut places = folders(form, root).into_iter().map(|folder| folder.join(&form.program));
     let path = places.find(|path| outside(path).is_file());
     let path = path.ok_or_else(|| lacks(None))?;
     let mut needs = form.needs.iter();
     if let Some(file) = needs.find(|file| !outside(Path::new(file)).exists()) {
         return Err(lacks(Some(file.clone())));
     }
-    let from = if form.packages.is_empty() {
-        ProgramSource::Ours
-    } else {
-        owner(&path, root)
-    };
+    let from = if form.packages.is_empty() { ProgramSource::Ours } else { owner(&path, root) };
     let root = root.cloned();
     Ok(TargetProgram { path, from, root })
 }
@@ -156,9 +146,7 @@ fn owner(path: &Path, root: Option<&PackageRoot>) -> ProgramSource {
 fn dpkg(root: Option<&PackageRoot>, arguments: &[&OsStr]) -> Option<String> {
     let mut command = std::process::Command::new("dpkg-query");
     if let Some(root) = root {
-        command
-            .arg("--admindir")
-            .arg(root.path.join("var/lib/dpkg"));
+        command.arg("--admindir").arg(root.path.join("var/lib/dpkg"));
     }
     let output = command.args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
@@ -177,9 +165,7 @@ pub(crate) fn version_lines(
     let mut lines: Vec<String> = Vec::new();
     for command in &target.form.version {
         let path = program.path.to_string_lossy();
-        let words = command
-            .iter()
-            .map(|word| OsString::from(word.replace("{{program}}", &path)));
+        let words = command.iter().map(|word| OsString::from(word.replace("{{program}}", &path)));
         let words = program.command(folder, folder, words.collect());
         let said = GuardedChild::run(&words, folder, PROBE_MAX)?;
         for line in chosen(&said, &target.form.version_lines) {
@@ -242,18 +228,12 @@ impl fmt::Display for MissingProgram {
             Self::Package { packages, .. } if packages.is_empty() => {
                 out.write_str("it does not lie beside lariat-lab, nor on PATH")
             }
-            Self::Package {
-                file,
-                packages,
-                root,
-            } => {
+            Self::Package { file, packages, root } => {
                 match file {
                     None => out.write_str("not installed")?,
                     Some(file) => write!(out, "{file} is missing")?,
                 }
-                let root = root
-                    .as_ref()
-                    .map_or_else(String::new, |root| format!(" of {root}"));
+                let root = root.as_ref().map_or_else(String::new, |root| format!(" of {root}"));
                 write!(out, " (package {}{root})", packages.join(", "))
             }
             Self::Root(name, folder) => {
@@ -291,10 +271,7 @@ mod tests {
         let said = "HAProxy version 2.6\nStatus: x\nRunning  on OpenSSL 3.0\n";
         assert_eq!(chosen(said, &[]), ["HAProxy version 2.6"]);
         let wanted = ["HAProxy version", "Running on OpenSSL"].map(str::to_owned);
-        assert_eq!(
-            chosen(said, &wanted),
-            ["HAProxy version 2.6", "Running on OpenSSL 3.0"]
-        );
+        assert_eq!(chosen(said, &wanted), ["HAProxy version 2.6", "Running on OpenSSL 3.0"]);
         assert_eq!(chosen("", &[]), [""; 0]);
     }
 }

@@ -66,10 +66,7 @@ pub(crate) fn list(folder: &Path) -> Vec<PackageRoot> {
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
     names.sort();
-    names
-        .iter()
-        .filter_map(|name| of_suite(name, folder).ok())
-        .collect()
+    names.iter().filter_map(|name| of_suite(name, folder).ok()).collect()
 }
 
 /// The root of a suite.
@@ -130,11 +127,7 @@ pub(crate) fn make(
         install(&["mmdebstrap".to_owned()])?;
     }
     let mut words: Vec<OsString> = vec![suite.into(), folder.into(), packages.join(",").into()];
-    words.extend(
-        apt_options
-            .iter()
-            .map(|option| format!("--aptopt={option}").into()),
-    );
+    words.extend(apt_options.iter().map(|option| format!("--aptopt={option}").into()));
     as_root(MAKE, &words)?;
     of_suite(suite, folder)
 }
@@ -166,16 +159,7 @@ impl PackageRoot {
         folder: &Path,
         command: Vec<OsString>,
     ) -> Vec<OsString> {
-        let head = [
-            "unshare",
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            RUN,
-            "chroot",
-        ];
+        let head = ["unshare", "--mount", "--propagation", "private", "sh", "-c", RUN, "chroot"];
         let mut words: Vec<OsString> = head.into_iter().map(OsString::from).collect();
         words.extend([&self.path, scratch, folder].map(|path: &Path| path.as_os_str().to_owned()));
         words.extend(command);
@@ -217,20 +201,12 @@ pub(crate) fn as_root(script: &str, arguments: &[OsString]) -> Result<(), Instal
     let shell = ["sudo", "sh", "-c", script, "lariat-lab"];
     let shell = &shell[usize::from(sys::process::is_root())..];
     let mut command = Command::new(shell[0]);
-    command
-        .args(&shell[1..])
-        .args(arguments)
-        .stdin(Stdio::null());
+    command.args(&shell[1..]).args(arguments).stdin(Stdio::null());
     // Ours is for data.
     command.stdout(io::stderr());
-    let status = command
-        .status()
-        .map_err(|error| InstallFault::NoCommand(shell[0].to_owned(), error))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(InstallFault::Failed(status))
-    }
+    let status =
+        command.status().map_err(|error| InstallFault::NoCommand(shell[0].to_owned(), error))?;
+    if status.success() { Ok(()) } else { Err(InstallFault::Failed(status)) }
 }
 
 #[cfg(test)]
@@ -245,18 +221,12 @@ mod tests {
             fs::create_dir_all(scratch.path().join(name).join("usr")).unwrap();
         }
         fs::create_dir(scratch.path().join("empty")).unwrap();
-        let names: Vec<_> = list(scratch.path())
-            .into_iter()
-            .map(|root| root.name)
-            .collect();
+        let names: Vec<_> = list(scratch.path()).into_iter().map(|root| root.name).collect();
         assert_eq!(names, ["sid", "trixie"]);
         let absent = of_suite("forky", scratch.path()).unwrap_err();
         assert!(absent.hint().contains("--install --suite forky"));
         for name in ["", "../sid", "a b", ".sid.new", "-x"] {
-            assert!(
-                matches!(of_suite(name, scratch.path()), Err(RootFault::Name(_))),
-                "{name}"
-            );
+            assert!(matches!(of_suite(name, scratch.path()), Err(RootFault::Name(_))), "{name}");
         }
         let root = at(&scratch.path().join("sid")).unwrap();
         let inside = root.file(Path::new("/usr/sbin/nginx"));

@@ -49,11 +49,7 @@ pub(crate) enum ServerStartFault {
         said: String,
     },
     #[error("{name} took no connection within {seconds} s{}", quoted(said))]
-    Silent {
-        name: String,
-        seconds: u64,
-        said: String,
-    },
+    Silent { name: String, seconds: u64, said: String },
     #[error("{0} relays, and there is no origin behind it")]
     NoOrigin(String),
     #[error(transparent)]
@@ -152,13 +148,10 @@ impl TargetServer {
     /// How it or its tunnel ended, if one did, and what it said.
     fn end(&mut self) -> Option<(String, String)> {
         let near = self.near.as_mut();
-        [Some(&mut self.child), near]
-            .into_iter()
-            .flatten()
-            .find_map(|child| {
-                let how = child.ended()?.to_owned();
-                Some((how, fault_lines(&child.output())))
-            })
+        [Some(&mut self.child), near].into_iter().flatten().find_map(|child| {
+            let how = child.ended()?.to_owned();
+            Some((how, fault_lines(&child.output())))
+        })
     }
 
     /// Ends it, and waits until all its processes are gone.
@@ -193,13 +186,7 @@ impl ServerLaunch<'_> {
             [] => None,
             words => Some(self.child(words, &values, self.place.client_cpus, "near.output")?),
         };
-        let mut server = TargetServer {
-            address,
-            folder,
-            begun,
-            child,
-            near,
-        };
+        let mut server = TargetServer { address, folder, begun, child, near };
         self.wait_until_listening(&mut server)?;
         bring_back_strays(server.tree(), self.place.cpus)?;
         Ok(server)

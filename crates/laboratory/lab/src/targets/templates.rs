@@ -119,11 +119,7 @@ pub(crate) struct TemplateFault {
 
 impl From<SocketAddr> for TemplateEndpoint {
     fn from(address: SocketAddr) -> Self {
-        Self {
-            address,
-            host: address.ip(),
-            port: address.port(),
-        }
+        Self { address, host: address.ip(), port: address.port() }
     }
 }
 
@@ -142,11 +138,7 @@ impl<'a> From<&'a ServerSpec> for TemplateTls<'a> {
                 .collect(),
             openssl_ciphersuites: suites().filter(is_of_13).map(String::as_str).collect(),
             groups: &spec.groups,
-            openssl_groups: spec
-                .groups
-                .iter()
-                .map(|group| openssl_group(group))
-                .collect(),
+            openssl_groups: spec.groups.iter().map(|group| openssl_group(group)).collect(),
             session_ids: spec.session_ids,
             tickets: spec.tickets,
             stateful_tickets: spec.stateful_tickets,
@@ -251,18 +243,9 @@ mod tests {
     #[test]
     fn openssl_has_names_of_its_own() {
         let names = [
-            (
-                "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-                "ECDHE-ECDSA-AES128-GCM-SHA256",
-            ),
-            (
-                "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-                "ECDHE-RSA-AES256-GCM-SHA384",
-            ),
-            (
-                "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-                "ECDHE-RSA-CHACHA20-POLY1305",
-            ),
+            ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+            ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
+            ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-RSA-CHACHA20-POLY1305"),
         ];
         for (standard, wanted) in names {
             assert_eq!(openssl_cipher(standard), wanted);
@@ -272,12 +255,9 @@ mod tests {
     #[test]
     fn suites_are_told_apart_by_version() {
         let spec = ServerSpec {
-            suites: [
-                "TLS_AES_128_GCM_SHA256",
-                "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
+            suites: ["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]
+                .map(str::to_owned)
+                .to_vec(),
             versions: vec![TargetTlsVersion::Tls13, TargetTlsVersion::Tls12],
             ..ServerSpec::default()
         };

@@ -47,20 +47,14 @@ impl TrustedRoots {
         }
         let provider = Arc::new(library::default_provider());
         let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
-        builder.build().ok().map(|verifier| Self {
-            verifier,
-            certificates,
-        })
+        builder.build().ok().map(|verifier| Self { verifier, certificates })
     }
 
     /// Looks for a way from the first certificate to a root, at a second of Unix time. For which
     /// name it is does not matter.
     #[must_use]
     pub fn path(&self, chain: &[Vec<u8>], at_s: u64) -> Path {
-        let chain: Vec<_> = chain
-            .iter()
-            .map(|one| CertificateDer::from(&**one))
-            .collect();
+        let chain: Vec<_> = chain.iter().map(|one| CertificateDer::from(&**one)).collect();
         let Some((leaf, above)) = chain.split_first() else {
             return Path::Broken;
         };
@@ -75,10 +69,7 @@ impl TrustedRoots {
         let name = ServerName::try_from("name.invalid").expect("it is a host name");
         let at = UnixTime::since_unix_epoch(Duration::from_secs(at_s));
         use CertificateError as Wrong;
-        match self
-            .verifier
-            .verify_server_cert(leaf, &above, &name, &[], at)
-        {
+        match self.verifier.verify_server_cert(leaf, &above, &name, &[], at) {
             Ok(_) => Path::Trusted,
             Err(Error::InvalidCertificate(wrong)) => match wrong {
                 Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => Path::Trusted,

@@ -182,9 +182,7 @@ pub(super) fn decrypted(
 fn ticket13(body: &[u8]) -> Option<Ticket> {
     let (lifetime, rest) = body.split_first_chunk()?;
     let (nonce_length, rest) = rest.get(4..)?.split_first()?;
-    let (length, rest) = rest
-        .get(usize::from(*nonce_length)..)?
-        .split_first_chunk()?;
+    let (length, rest) = rest.get(usize::from(*nonce_length)..)?.split_first_chunk()?;
     let bytes = usize::from(u16::from_be_bytes(*length));
     let mut extensions = rest.get(bytes..)?.get(2..)?;
     let mut early_data_max = 0;
@@ -196,11 +194,7 @@ fn ticket13(body: &[u8]) -> Option<Ticket> {
         }
         extensions = behind;
     }
-    Some(Ticket {
-        lifetime_s: u32::from_be_bytes(*lifetime),
-        bytes,
-        early_data_max,
-    })
+    Some(Ticket { lifetime_s: u32::from_be_bytes(*lifetime), bytes, early_data_max })
 }
 
 /// The extension (RFC 8446, section 4.2.10).
@@ -279,26 +273,16 @@ mod tests {
     #[test]
     fn records_are_whole_or_awaited_or_wrong() {
         assert_eq!(next(&[22, 3, 3, 0, 1]), Ok(None));
-        assert_eq!(
-            next(&[22, 3, 3, 0, 1, 7, 9]),
-            Ok(Some((22, &[7][..], &[9][..])))
-        );
+        assert_eq!(next(&[22, 3, 3, 0, 1, 7, 9]), Ok(Some((22, &[7][..], &[9][..]))));
         assert_eq!(next(b"HTTP/1.1"), Err(RecordBytesFault::NotTls));
-        assert_eq!(
-            next(&[22, 3, 3, 255, 255]),
-            Err(RecordBytesFault::TooLong(65535))
-        );
+        assert_eq!(next(&[22, 3, 3, 255, 255]), Err(RecordBytesFault::TooLong(65535)));
     }
 
     #[test]
     fn tickets_are_read() {
         let mut body = vec![0, 0, 0x1c, 0x20, 0, 0, 0, 9, 1, 5, 0, 2, 8, 8, 0, 8];
         body.extend([0, 42, 0, 4, 0, 0, 0x40, 0]);
-        let ticket = Ticket {
-            lifetime_s: 7200,
-            bytes: 2,
-            early_data_max: 16384,
-        };
+        let ticket = Ticket { lifetime_s: 7200, bytes: 2, early_data_max: 16384 };
         assert_eq!(ticket13(&body), Some(ticket));
         for length in 0..body.len() - 8 {
             let _none_panics = ticket13(&body[..length]);

@@ -45,10 +45,7 @@ pub(crate) fn arriving(options: &Options, top: &Section<'_>) -> Arriving {
     let step = options.step_duration.unwrap_or(STEP_DURATION_DEFAULT);
     if options.find_capacity {
         let search = search(options, step);
-        return Arriving {
-            search: Some(search),
-            ..of(vec![even(search.first_per_s, step)])
-        };
+        return Arriving { search: Some(search), ..of(vec![even(search.first_per_s, step)]) };
     }
     if let Some(ramp) = options.ramp {
         return of(ramp_stretches(ramp, options.duration, top));
@@ -60,19 +57,11 @@ pub(crate) fn arriving(options: &Options, top: &Section<'_>) -> Arriving {
     if let Some(rate_per_s) = options.rate_per_s {
         return of(vec![even(rate_per_s, duration)]);
     }
-    Arriving {
-        stretches: None,
-        duration,
-        search: None,
-    }
+    Arriving { stretches: None, duration, search: None }
 }
 
 fn even(rate_per_s: f64, length: Duration) -> Stretch {
-    Stretch {
-        length,
-        from_per_s: rate_per_s,
-        to_per_s: rate_per_s,
-    }
+    Stretch { length, from_per_s: rate_per_s, to_per_s: rate_per_s }
 }
 
 fn search(options: &Options, step: Duration) -> Search {
@@ -92,11 +81,8 @@ fn ramp_stretches(ramp: Ramp, duration: Option<Duration>, top: &Section<'_>) -> 
         "ends before the ramp does",
         "a longer --duration, a shorter ramp, or no --duration",
     );
-    let mut stretches = vec![Stretch {
-        length: ramp.time,
-        from_per_s: ramp.from_per_s,
-        to_per_s: ramp.to_per_s,
-    }];
+    let mut stretches =
+        vec![Stretch { length: ramp.time, from_per_s: ramp.from_per_s, to_per_s: ramp.to_per_s }];
     if let Some(rest) = rest.flatten().filter(|rest| !rest.is_zero()) {
         stretches.push(even(ramp.to_per_s, rest));
     }

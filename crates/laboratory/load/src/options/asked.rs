@@ -93,8 +93,7 @@ struct Optional<'s, 'a>(&'s Section<'a>);
 
 impl Optional<'_, '_> {
     fn text<T>(self, name: &str, read: fn(&str) -> Read<T>) -> Option<T> {
-        self.0
-            .if_written(name, |top, name| top.read_as(name, read))?
+        self.0.if_written(name, |top, name| top.read_as(name, read))?
     }
 
     fn texts<T: PartialEq>(self, name: &str, read: fn(&str) -> Read<T>) -> Vec<T> {
@@ -102,8 +101,7 @@ impl Optional<'_, '_> {
     }
 
     fn choice<T: Clone>(self, name: &str, named: &[(&str, T)]) -> Option<T> {
-        self.0
-            .if_written(name, |top, name| top.choice(name, named))?
+        self.0.if_written(name, |top, name| top.choice(name, named))?
     }
 
     fn choices<T: Clone + PartialEq>(self, name: &str, named: &[(&str, T)]) -> Vec<T> {
@@ -130,11 +128,7 @@ impl Optional<'_, '_> {
 fn unique<T: PartialEq>(mut list: Vec<T>) -> Vec<T> {
     let mut place = 0;
     while place < list.len() {
-        if list[..place].contains(&list[place]) {
-            drop(list.remove(place))
-        } else {
-            place += 1
-        }
+        if list[..place].contains(&list[place]) { drop(list.remove(place)) } else { place += 1 }
     }
     list
 }
@@ -165,9 +159,7 @@ impl Options {
             clients: written.count("clients"),
             selection: written.choice("client-selection", ClientSelection::NAMED),
             think: top.duration("think-time").unwrap_or_default(),
-            ending: top
-                .choice("close", ConnectionEnding::NAMED)
-                .unwrap_or(ConnectionEnding::Close),
+            ending: top.choice("close", ConnectionEnding::NAMED).unwrap_or(ConnectionEnding::Close),
             method: written.text("method", value::method),
             headers: top.read_all_as("header", value::header).unwrap_or_default(),
             body: top.text_if_written("body").flatten(),
@@ -189,14 +181,10 @@ impl Options {
             early_data: written.switch("early-data"),
             connections: written.count("connections"),
             rate_per_s: written.text("rate", value::some_rate),
-            spacing: written
-                .choice("spacing", Spacing::NAMED)
-                .unwrap_or(Spacing::Constant),
+            spacing: written.choice("spacing", Spacing::NAMED).unwrap_or(Spacing::Constant),
             session_arrivals: written.switch("session-arrivals"),
             ramp: written.text("ramp", value::ramp),
-            steps_per_s: top
-                .read_all_as("steps", value::some_rate)
-                .unwrap_or_default(),
+            steps_per_s: top.read_all_as("steps", value::some_rate).unwrap_or_default(),
             step_duration: written.time("step-duration"),
             duration: written.time("duration"),
             count: written.count("count"),

@@ -22,10 +22,7 @@ pub struct Search {
 }
 
 pub(super) fn parse(text: &str) -> Read<CapacityLimit> {
-    let mut limit = CapacityLimit {
-        mean_below_ns: None,
-        ..CapacityLimit::default()
-    };
+    let mut limit = CapacityLimit { mean_below_ns: None, ..CapacityLimit::default() };
     let time_ns = |bound| value::some_time(bound).map(nanoseconds);
     let mut error_rate_named = false;
     for part in text.split(',') {
@@ -68,17 +65,11 @@ mod tests {
     #[test]
     fn limits_read_and_show() {
         assert_eq!(read("mean<100ms,error-rate<0.1%"), CapacityLimit::default());
-        assert_eq!(
-            CapacityLimit::default().to_string(),
-            "mean < 100 ms, error rate < 0.1 %"
-        );
+        assert_eq!(CapacityLimit::default().to_string(), "mean < 100 ms, error rate < 0.1 %");
         let limit = read("p99.9 < 20ms, error-rate < 0.01 %");
         assert_eq!(limit.to_string(), "p99.9 < 20.0 ms, error rate < 0.01 %");
         assert_eq!(limit.mean_below_ns, None);
-        assert_eq!(
-            read("p50<1ms").error_rate_below,
-            CapacityLimit::default().error_rate_below
-        );
+        assert_eq!(read("p50<1ms").error_rate_below, CapacityLimit::default().error_rate_below);
     }
 
     #[test]

@@ -57,10 +57,7 @@ fn body(options: &Options, files: Files<'_>, top: &Section<'_>) -> Vec<u8> {
     top.refuse_if(
         options.early_data && body.len() > EARLY_BODY_BYTES_MAX,
         "early-data",
-        format!(
-            "a body of {} bytes is more than servers take early",
-            body.len()
-        ),
+        format!("a body of {} bytes is more than servers take early", body.len()),
         format!("a body of at most {EARLY_BODY_BYTES_MAX} bytes"),
     );
     body

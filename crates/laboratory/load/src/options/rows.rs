@@ -11,23 +11,13 @@ use options::{Foreign, Key, Kind, Table, key};
 use wire::starttls::Dialect;
 
 /// Every option, in the order of the reference.
-pub static TABLE: Table = Table {
-    keys: KEYS,
-    foreign: FOREIGN,
-    later: &[],
-    help: "lariat-lab load --help",
-};
+pub static TABLE: Table =
+    Table { keys: KEYS, foreign: FOREIGN, later: &[], help: "lariat-lab load --help" };
 
 /// Flags of curl, wrk, h2load, ab, vegeta and hey.
 const FOREIGN: &[Foreign] = &[
-    Foreign {
-        value: "off",
-        ..foreign("k", "curl", "verify")
-    },
-    Foreign {
-        value: "off",
-        ..foreign("insecure", "curl", "verify")
-    },
+    Foreign { value: "off", ..foreign("k", "curl", "verify") },
+    Foreign { value: "off", ..foreign("insecure", "curl", "verify") },
     foreign("cacert", "curl", "ca"),
     foreign("cert", "curl", "client-certificate"),
     foreign("E", "curl", "client-certificate"),
@@ -58,12 +48,7 @@ const FOREIGN: &[Foreign] = &[
 ];
 
 const fn foreign(name: &'static str, of: &'static str, now: &'static str) -> Foreign {
-    Foreign {
-        name,
-        of,
-        now,
-        value: "",
-    }
+    Foreign { name, of, now, value: "" }
 }
 
 /// Whether a key says something about TLS, so that `http://` has no place for it.

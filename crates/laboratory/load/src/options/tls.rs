@@ -33,10 +33,7 @@ pub(crate) fn offer(
     let checked = matches!(verification, Verification::Authority(_));
     PlannedTls {
         starttls: options.starttls,
-        ehlo_name: top
-            .text_if_written("ehlo-name")
-            .flatten()
-            .unwrap_or_else(process::own_name),
+        ehlo_name: top.text_if_written("ehlo-name").flatten().unwrap_or_else(process::own_name),
         versions,
         handshakes,
         suites: or_fitting(&options.suites, &Suite::ALL, |suite| {
@@ -67,11 +64,7 @@ fn or_fitting<T: Copy>(listed: &[T], all: &[T], fits: impl Fn(T) -> bool) -> Vec
 
 /// One word for lists that leave no version.
 fn refuse_lists(options: &Options, top: &Section<'_>) {
-    let about = if options.suites.is_empty() {
-        "groups"
-    } else {
-        "suites"
-    };
+    let about = if options.suites.is_empty() { "groups" } else { "suites" };
     top.refuse(
         about,
         "suites, groups and signatures together fit no version of TLS",
@@ -83,11 +76,7 @@ fn refuse_lists(options: &Options, top: &Section<'_>) {
 pub(crate) fn refuse(top: &Section<'_>) {
     let of_tls = TABLE.keys.iter().filter(|key| is_of_tls(key));
     for key in of_tls.filter(|key| top.has(key.path)) {
-        top.refuse(
-            key.path,
-            "http:// speaks no TLS",
-            "write https://, or leave it out",
-        );
+        top.refuse(key.path, "http:// speaks no TLS", "write https://, or leave it out");
     }
 }
 
@@ -99,10 +88,7 @@ struct Reach {
 
 impl Reach {
     fn of_versions(versions: Versions) -> Self {
-        Self {
-            tls12: versions != Versions::Tls13,
-            tls13: versions != Versions::Tls12,
-        }
+        Self { tls12: versions != Versions::Tls13, tls13: versions != Versions::Tls12 }
     }
 
     /// A kind whose version is not offered has been refused, and changes nothing here.
@@ -131,11 +117,7 @@ impl Reach {
     }
 
     fn has(self, suite: Suite) -> bool {
-        if suite.is_tls13() {
-            self.tls13
-        } else {
-            self.tls12
-        }
+        if suite.is_tls13() { self.tls13 } else { self.tls12 }
     }
 }
 
@@ -170,10 +152,7 @@ fn is_tls13_alone(group: Group) -> bool {
 
 /// PKCS#1 v1.5 signs certificates there, but no handshake (RFC 8446, section 4.2.3).
 fn signs_in_tls13(signature: Signature) -> bool {
-    !matches!(
-        signature,
-        Signature::RsaPkcs256 | Signature::RsaPkcs384 | Signature::RsaPkcs512
-    )
+    !matches!(signature, Signature::RsaPkcs256 | Signature::RsaPkcs384 | Signature::RsaPkcs512)
 }
 
 const LEAVE_ONE: &str = "--tickets on, --session-ids on or --tls 1.3";
@@ -235,10 +214,7 @@ fn check_resumption(options: &Options, kinds: &[Handshake], reach: Reach, top: &
     ] {
         let is_needed = kinds == [kind];
         let remedy = format!("--{name} on, or another --handshake");
-        let why = format!(
-            "off leaves nothing to resume by --handshake {}",
-            kind.name()
-        );
+        let why = format!("off leaves nothing to resume by --handshake {}", kind.name());
         top.refuse_if(!is_on && is_needed, name, why, remedy);
         top.refuse_if(
             !is_on && !is_needed && !reach.tls12,
@@ -372,17 +348,9 @@ fn client_certificate(
         "a PEM file with the chain, leaf first",
     );
     if holds(&key_pem, ENCRYPTED_KEY) {
-        top.refuse(
-            key_name,
-            "the key is encrypted",
-            "`openssl pkey` writes it without",
-        );
+        top.refuse(key_name, "the key is encrypted", "`openssl pkey` writes it without");
     } else if !holds(&key_pem, PRIVATE_KEY) {
-        top.refuse(
-            key_name,
-            "the file holds no private key as PEM",
-            "--client-key PATH names it",
-        );
+        top.refuse(key_name, "the file holds no private key as PEM", "--client-key PATH names it");
     }
     Some(OwnCertificate { chain_pem, key_pem })
 }

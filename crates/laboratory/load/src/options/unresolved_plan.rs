@@ -113,10 +113,7 @@ fn check_session_arrivals(options: &Options, top: &Section<'_>) {
     let (about, times) = if resumes {
         ("requests-per-session", options.requests_per_session)
     } else {
-        (
-            "requests-per-connection",
-            Some(options.requests_per_connection),
-        )
+        ("requests-per-connection", Some(options.requests_per_connection))
     };
     let bound = times.and_then(Times::bound);
     top.refuse_if(
@@ -204,10 +201,7 @@ fn check_family(sources: &[IpAddr], target: &Address) -> Result<(), Problem> {
         let wrong = Problem::new("a Unix socket is reached from no address").hint("leave it out");
         return sources.first().map_or(Ok(()), |_| Err(wrong));
     };
-    match sources
-        .iter()
-        .find(|source| source.is_ipv4() != target.is_ipv4())
-    {
+    match sources.iter().find(|source| source.is_ipv4() != target.is_ipv4()) {
         None => Ok(()),
         Some(source) => Err(Problem::new(format!(
             "{source} cannot reach {target}: one is IPv4, the other IPv6"
@@ -232,11 +226,7 @@ impl UnresolvedPlan {
     /// How long it will take, the warm-up not included; `None` = until a count is reached.
     #[must_use]
     pub fn planned(&self) -> Option<Duration> {
-        let Arriving {
-            stretches,
-            duration,
-            search,
-        } = &self.arriving;
+        let Arriving { stretches, duration, search } = &self.arriving;
         let is_timed = self.asked.count.is_none()
             || self.asked.duration.is_some()
             || stretches.as_ref().is_some_and(|all| all.len() > 1);
@@ -313,16 +303,9 @@ impl UnresolvedPlan {
             _ if targets.iter().any(is_here) => all / 2,
             _ => all,
         };
-        let client_pool = self
-            .asked
-            .clients
-            .into_iter()
-            .chain(self.asked.connections)
-            .min();
+        let client_pool = self.asked.clients.into_iter().chain(self.asked.connections).min();
         let most = client_pool.unwrap_or(u32::MAX).min(u16::MAX.into());
-        u16::try_from(count)
-            .unwrap_or(u16::MAX)
-            .clamp(1, u16::try_from(most).unwrap_or(u16::MAX))
+        u16::try_from(count).unwrap_or(u16::MAX).clamp(1, u16::try_from(most).unwrap_or(u16::MAX))
     }
 
     fn connection_count(&self, threads: u16) -> u32 {
@@ -334,17 +317,11 @@ impl UnresolvedPlan {
     /// Open load without a number of clients has more than it needs, so that none is wanting: not
     /// all are to begin sessions. Where kinds are mixed, each client has one, and all take part.
     fn selection(&self) -> ClientSelection {
-        let has_one_kind = self
-            .tls
-            .as_ref()
-            .is_none_or(|tls| tls.handshakes.len() == 1);
+        let has_one_kind = self.tls.as_ref().is_none_or(|tls| tls.handshakes.len() == 1);
         let is_open_by_request = self.arriving.stretches.is_some() && !self.asked.session_arrivals;
         let few_suffice = self.asked.clients.is_none() && is_open_by_request && has_one_kind;
-        let default = if few_suffice {
-            ClientSelection::Fewest
-        } else {
-            ClientSelection::RoundRobin
-        };
+        let default =
+            if few_suffice { ClientSelection::Fewest } else { ClientSelection::RoundRobin };
         self.asked.selection.unwrap_or(default)
     }
 
@@ -396,9 +373,7 @@ mod tests {
         let mut given = vec![("url", words[0])];
         let mut words = words[1..].iter().peekable();
         while let Some(flag) = words.next() {
-            let value = words
-                .next_if(|word| !word.starts_with("--"))
-                .unwrap_or(&"true");
+            let value = words.next_if(|word| !word.starts_with("--")).unwrap_or(&"true");
             given.push((&flag[2..], value));
         }
         let report = Report::new(None);
@@ -544,10 +519,7 @@ mod tests {
         assert_eq!(lists, (Group::ALL.to_vec(), Signature::ALL.to_vec()));
         assert!(tls.tickets && tls.session_ids && !tls.early_data);
         let request = plan.request.unwrap();
-        assert_eq!(
-            (request.method.as_str(), request.path.as_str()),
-            ("GET", "/1k")
-        );
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("GET", "/1k"));
         let named = planned("https://www.example.org./").tls.unwrap();
         assert_eq!(named.server_name.unwrap(), "www.example.org");
     }
@@ -617,11 +589,7 @@ mod tests {
     #[test]
     fn suites_groups_and_signatures_belong_to_versions() {
         let tls = planned("--tls 1.2 --signatures rsa").tls.unwrap();
-        assert!(
-            tls.suites
-                .iter()
-                .all(|suite| suite.name().contains("_RSA_"))
-        );
+        assert!(tls.suites.iter().all(|suite| suite.name().contains("_RSA_")));
         assert_eq!(tls.suites.len(), 3);
         assert!(!tls.groups.contains(&Group::X25519MlKem768));
         let ecdsa = planned("--signatures ecdsa").tls.unwrap();
@@ -633,10 +601,7 @@ mod tests {
     fn requests_and_certificates_are_as_asked() {
         let plan = planned("--handshake psk --requests-per-session 4 --requests-per-connection 2");
         assert_eq!(plan.clients.requests_per_session, Some(4));
-        assert_eq!(
-            planned("--handshake psk").clients.requests_per_session,
-            None
-        );
+        assert_eq!(planned("--handshake psk").clients.requests_per_session, None);
         let nothing = planned("--no-request --requests-per-connection 1 --alpn h2");
         assert!(nothing.request.is_none());
         assert_eq!(nothing.tls.unwrap().alpn, [b"h2"]);
@@ -659,10 +624,7 @@ mod tests {
     fn stretches_fill_the_duration() {
         let of = |flags: &str| {
             let plan = planned(flags);
-            let ArrivalModel::Open {
-                stretches, spacing, ..
-            } = plan.arrival
-            else {
+            let ArrivalModel::Open { stretches, spacing, .. } = plan.arrival else {
                 panic!("{flags} is open load");
             };
             let sum: Duration = stretches.iter().map(|stretch| stretch.length).sum();
@@ -672,10 +634,7 @@ mod tests {
         assert_eq!(of("--rate 5"), (1, 10, 1000, Spacing::Constant));
         assert_eq!(of("--rate 5 --count 3").1, 3600);
         assert_eq!(of("--ramp 1:5:30s"), (1, 30, 1000, Spacing::Constant));
-        assert_eq!(
-            of("--ramp 1:5:30s --duration 1m --clients 9"),
-            (2, 60, 9, Spacing::Constant)
-        );
+        assert_eq!(of("--ramp 1:5:30s --duration 1m --clients 9"), (2, 60, 9, Spacing::Constant));
         assert_eq!(
             of("--steps 1,2,3 --step-duration 2s --spacing poisson"),
             (3, 6, 1000, Spacing::Poisson)
@@ -692,10 +651,7 @@ mod tests {
         assert_eq!(each(kept), Some(7));
         let resumed = "--steps 1,5 --session-arrivals --handshake psk --requests-per-session 4";
         assert_eq!(each(resumed), Some(4));
-        assert_eq!(
-            planned(resumed).clients.selection,
-            ClientSelection::RoundRobin
-        );
+        assert_eq!(planned(resumed).clients.selection, ClientSelection::RoundRobin);
         let plain = "http://127.0.0.1/ --rate 5 --session-arrivals --requests-per-connection 3";
         assert_eq!(planned(plain).requests_per_arrival(), Some(3));
     }
@@ -706,10 +662,7 @@ mod tests {
         let search = draft.search().unwrap();
         assert_eq!((search.first_per_s, search.precision), (40.0, 0.05));
         assert_eq!(search.limit.quantile(), 0.99);
-        assert_eq!(
-            (search.step, draft.planned()),
-            (Duration::from_secs(5), None)
-        );
+        assert_eq!((search.step, draft.planned()), (Duration::from_secs(5), None));
         assert_eq!(drafted("--count 5").unwrap().1.planned(), None);
         let timed = drafted(HTTPS).unwrap().1.planned();
         assert_eq!(timed, Some(Duration::from_secs(10)));
@@ -717,11 +670,9 @@ mod tests {
 
     #[test]
     fn every_thread_has_something_to_do() {
-        for (line, threads) in [
-            ("--connections 1", 1),
-            ("--rate 5 --clients 1", 1),
-            ("--cpus 0,2,3", 3),
-        ] {
+        for (line, threads) in
+            [("--connections 1", 1), ("--rate 5 --clients 1", 1), ("--cpus 0,2,3", 3)]
+        {
             assert_eq!(planned(line).threads.count, threads, "{line}");
         }
         for (line, connections) in [("--threads 60", 60), ("--clients 8", 8)] {
@@ -731,24 +682,14 @@ mod tests {
         let plan = drafted("https://host/").unwrap().1.plan(vec![far]).unwrap();
         assert_eq!((plan.threads.count, plan.threads.cpus.len()), (4, 4));
         let named = drafted("https://localhost/ --source ::1").unwrap().1;
-        assert!(
-            named
-                .plan(vec![local()])
-                .unwrap_err()
-                .message
-                .contains("cannot reach")
-        );
+        assert!(named.plan(vec![local()]).unwrap_err().message.contains("cannot reach"));
     }
 
     /// A few values of each option; those of one name may contradict those of another.
     fn samples(key: &options::Key) -> Vec<String> {
         let of = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         match key.path {
-            "url" => of(&[
-                "https://127.0.0.1:8443/",
-                "https://h/1k",
-                "http://[::1]:80/",
-            ]),
+            "url" => of(&["https://127.0.0.1:8443/", "https://h/1k", "http://[::1]:80/"]),
             "connect" => of(&["unix:@a", "127.0.0.1:1", "name:2"]),
             "source" => of(&["127.0.0.2", "::1"]),
             "handshake" => of(&["full", "session-id", "ticket", "psk", "any", "mixed"]),
@@ -787,10 +728,9 @@ mod tests {
             let (tls12, tls13) = match kind {
                 Handshake::SessionId | Handshake::Ticket => (true, false),
                 Handshake::Psk => (false, true),
-                Handshake::Full | Handshake::Any => (
-                    tls.versions != Versions::Tls13,
-                    tls.versions != Versions::Tls12,
-                ),
+                Handshake::Full | Handshake::Any => {
+                    (tls.versions != Versions::Tls13, tls.versions != Versions::Tls12)
+                }
             };
             let hybrid = Group::X25519MlKem768;
             assert!(!tls12 || tls.suites.iter().any(|suite| !suite.is_tls13()));

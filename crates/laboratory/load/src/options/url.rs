@@ -90,10 +90,7 @@ fn endpoint(authority: &str, tls: bool) -> Read<Endpoint> {
         return refused("has no host", EXAMPLE);
     }
     if !authority.is_ascii() {
-        return refused(
-            "has a host name beyond ASCII",
-            "take its form that begins with xn--",
-        );
+        return refused("has a host name beyond ASCII", "take its form that begins with xn--");
     }
     let has_port = match authority.rsplit_once(']') {
         Some((_, after)) => after.starts_with(':'),
@@ -136,11 +133,7 @@ fn checked_path(path: &str) -> Read<String> {
             "write %20 for a space, others likewise",
         );
     }
-    Ok(if path.starts_with('/') {
-        path.to_owned()
-    } else {
-        format!("/{path}")
-    })
+    Ok(if path.starts_with('/') { path.to_owned() } else { format!("/{path}") })
 }
 
 fn refused<T>(why: &str, hint: &str) -> Read<T> {
@@ -152,28 +145,21 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Url {
-        text.parse()
-            .unwrap_or_else(|fault| panic!("{text}: {fault:?}"))
+        text.parse().unwrap_or_else(|fault| panic!("{text}: {fault:?}"))
     }
 
     #[test]
     fn parts_are_found() {
         let url = read("https://Example.org/1k?a=b");
         assert_eq!(url.endpoint.to_string(), "example.org:443");
-        assert_eq!(
-            (url.authority.as_str(), url.path.as_str()),
-            ("Example.org", "/1k?a=b")
-        );
+        assert_eq!((url.authority.as_str(), url.path.as_str()), ("Example.org", "/1k?a=b"));
         assert_eq!(url.host_name(), Some("example.org"));
         let url = read("http://[::1]");
         assert_eq!(url.endpoint.to_string(), "[::1]:80");
         assert_eq!((url.authority.as_str(), url.path.as_str()), ("[::1]", "/"));
         assert!(!url.tls && url.host_name().is_none() && url.host_address().is_some());
         assert_eq!(read("HTTPS://127.0.0.1:8443?size=1").path, "/?size=1");
-        assert_eq!(
-            read("https://[2001:db8::1]:8443/").authority,
-            "[2001:db8::1]:8443"
-        );
+        assert_eq!(read("https://[2001:db8::1]:8443/").authority, "[2001:db8::1]:8443");
     }
 
     #[test]

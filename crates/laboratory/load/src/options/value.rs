@@ -93,9 +93,7 @@ fn rate(text: &str) -> Read<f64> {
 
 /// Digits, and a point among them.
 fn decimal(text: &str) -> Option<f64> {
-    let is_plain = text
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     is_plain.then(|| text.parse().ok()).flatten()
 }
 
@@ -112,11 +110,7 @@ pub(crate) fn ramp(text: &str) -> Read<Ramp> {
     let [from, to, time] = parts[..] else {
         return not(text, "FROM:TO:TIME, two rates and a time");
     };
-    let ramp = Ramp {
-        from_per_s: rate(from)?,
-        to_per_s: rate(to)?,
-        time: some_time(time)?,
-    };
+    let ramp = Ramp { from_per_s: rate(from)?, to_per_s: rate(to)?, time: some_time(time)? };
     if ramp.from_per_s == 0.0 && ramp.to_per_s == 0.0 {
         return problem(text, "begins and ends with no load");
     }
@@ -125,9 +119,7 @@ pub(crate) fn ramp(text: &str) -> Read<Ramp> {
 
 /// `5%`: a share, above 0 and below 1.
 pub(crate) fn percentage(text: &str) -> Read<f64> {
-    let number = text
-        .strip_suffix('%')
-        .and_then(|number| decimal(number.trim_end()));
+    let number = text.strip_suffix('%').and_then(|number| decimal(number.trim_end()));
     match number.filter(|number| *number > 0.0 && *number < 100.0) {
         Some(number) => Ok(number / 100.0),
         None => not(text, "a percentage above 0% and below 100%"),
@@ -165,14 +157,9 @@ pub(crate) fn moment(text: &str) -> Read<u64> {
 pub(crate) fn signatures() -> Vec<(&'static str, Vec<Signature>)> {
     let of = |kind: &'static str| {
         let all = Signature::ALL.iter().copied();
-        (
-            kind,
-            all.filter(|one| one.name().starts_with(kind)).collect(),
-        )
+        (kind, all.filter(|one| one.name().starts_with(kind)).collect())
     };
-    let each = Signature::NAMED
-        .iter()
-        .map(|(name, one)| (*name, vec![*one]));
+    let each = Signature::NAMED.iter().map(|(name, one)| (*name, vec![*one]));
     [of("rsa"), of("ecdsa")].into_iter().chain(each).collect()
 }
 
@@ -205,11 +192,7 @@ pub(crate) fn endpoint(text: &str) -> Read<Endpoint> {
     let endpoint = match text.parse() {
         Ok(Zoned(endpoint)) => endpoint,
         Err(error) => {
-            return refused(
-                text,
-                &wire::address::AddressError::to_string(&error),
-                wanted,
-            );
+            return refused(text, &wire::address::AddressError::to_string(&error), wanted);
         }
     };
     let port = match &endpoint {
@@ -248,9 +231,7 @@ pub(crate) fn header(text: &str) -> Read<(String, String)> {
     if !is_token(name) || value.chars().any(|c| c.is_control() && c != '\t') {
         return not(text, "a header: NAME: VALUE");
     }
-    let own = OWN_HEADERS
-        .iter()
-        .find(|(own, _)| name.eq_ignore_ascii_case(own));
+    let own = OWN_HEADERS.iter().find(|(own, _)| name.eq_ignore_ascii_case(own));
     if let Some((_, hint)) = own {
         return refused(text, "is written by the client itself", hint);
     }
@@ -283,10 +264,7 @@ mod tests {
         let read = ramp("100:2k:1m").unwrap();
         assert_eq!((read.from_per_s, read.to_per_s), (100.0, 2000.0));
         assert_eq!(read.time, Duration::from_secs(60));
-        refuses(
-            ramp,
-            &["", "1:2", "1::3s", "0:0:3s", "1:2:0s", "1:2:3", "1:2:3s:4"],
-        );
+        refuses(ramp, &["", "1:2", "1::3s", "0:0:3s", "1:2:0s", "1:2:3", "1:2:3s:4"]);
         assert_eq!(percentage("0.1%"), Ok(0.001));
         refuses(percentage, &["5", "0%", "100%", "%", "5%%"]);
     }
@@ -304,18 +282,9 @@ mod tests {
     #[test]
     fn names_of_tls() {
         let all = signatures();
-        let of = |word| {
-            all.iter()
-                .find(|(known, _)| *known == word)
-                .unwrap()
-                .1
-                .len()
-        };
+        let of = |word| all.iter().find(|(known, _)| *known == word).unwrap().1.len();
         assert_eq!((of("ecdsa"), of("rsa"), of("ed25519")), (3, 6, 1));
-        assert_eq!(
-            server_name("A.example"),
-            Ok(OrNone::This("a.example".to_owned()))
-        );
+        assert_eq!(server_name("A.example"), Ok(OrNone::This("a.example".to_owned())));
         refuses(server_name, &["", "::1", "192.0.2.1", "a b"]);
     }
 
@@ -332,13 +301,7 @@ mod tests {
 
     #[test]
     fn places_to_connect_to() {
-        for text in [
-            "127.0.0.1:8443",
-            "[::1]:1",
-            "unix:/run/a",
-            "unix:@a",
-            "localhost:443",
-        ] {
+        for text in ["127.0.0.1:8443", "[::1]:1", "unix:/run/a", "unix:@a", "localhost:443"] {
             assert_eq!(endpoint(text).unwrap().to_string(), text);
         }
         refuses(endpoint, &["localhost", "*:443", "127.0.0.1:0", "unix:"]);

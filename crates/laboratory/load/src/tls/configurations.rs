@@ -58,12 +58,7 @@ impl Configurations {
                 kinds.push((*kind, Arc::new(config)));
             }
         }
-        Ok(Self {
-            kinds,
-            name: server_name(tls)?,
-            sessions,
-            presented,
-        })
+        Ok(Self { kinds, name: server_name(tls)?, sessions, presented })
     }
 
     pub(crate) fn of(&self, kind: Handshake) -> &Arc<ClientConfig> {
@@ -79,9 +74,7 @@ pub(crate) fn server_name(tls: &PlannedTls) -> Result<ServerName<'static>, TlsFa
             ServerName::try_from(name.clone()).map_err(|_| TlsFault::ServerName(name.clone()))
         }
         // The library wants a name in any case; one that is an address is never sent.
-        None => Ok(ServerName::IpAddress(
-            std::net::Ipv4Addr::UNSPECIFIED.into(),
-        )),
+        None => Ok(ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())),
     }
 }
 
@@ -148,9 +141,7 @@ fn versions(asked: Versions, kind: Handshake) -> &'static [&'static SupportedPro
 /// Makes this thread's generator of random numbers ready, which takes some 30 ms of CPU: it would
 /// stand in the times of the thread's first handshake. What is wrong with it, that one will tell.
 pub(crate) fn warm_thread() {
-    let _ = aws_lc_rs::default_provider()
-        .secure_random
-        .fill(&mut [0; 32]);
+    let _ = aws_lc_rs::default_provider().secure_random.fill(&mut [0; 32]);
 }
 
 fn provider(tls: &PlannedTls) -> CryptoProvider {
@@ -203,9 +194,7 @@ fn scheme_of(signature: Signature) -> SignatureScheme {
 
 /// The standard name of a scheme, as in the plan.
 pub(crate) fn scheme_name(scheme: SignatureScheme) -> String {
-    let known = Signature::ALL
-        .iter()
-        .find(|known| scheme_of(**known) == scheme);
+    let known = Signature::ALL.iter().find(|known| scheme_of(**known) == scheme);
     match known {
         Some(known) => known.name().to_owned(),
         None => format!("{:#06x}", u16::from(scheme)),
@@ -225,11 +214,7 @@ fn verifier(
     };
     Ok(PlanVerifier {
         check,
-        offered: tls
-            .signatures
-            .iter()
-            .map(|known| scheme_of(*known))
-            .collect(),
+        offered: tls.signatures.iter().map(|known| scheme_of(*known)).collect(),
         algorithms: provider.signature_verification_algorithms,
         presented: Arc::clone(presented),
     })
@@ -239,9 +224,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|error| TlsFault::Authority(error.to_string()))?;
     if all.is_empty() {
-        Err(TlsFault::Authority(
-            "there is no certificate in it".to_owned(),
-        ))
+        Err(TlsFault::Authority("there is no certificate in it".to_owned()))
     } else {
         Ok(all)
     }

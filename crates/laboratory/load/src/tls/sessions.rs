@@ -33,10 +33,7 @@ impl ThreadSessions {
     /// Sessions of so many clients, who have none yet.
     pub(crate) fn new(clients: usize) -> Self {
         let clients = (0..clients).map(|_| KeptSession::default()).collect();
-        Self {
-            turn: AtomicUsize::new(0),
-            clients: Mutex::new(clients),
-        }
+        Self { turn: AtomicUsize::new(0), clients: Mutex::new(clients) }
     }
 
     /// Makes the library's calls from now on concern this client.

@@ -25,10 +25,7 @@ pub(crate) struct Presented {
 impl Presented {
     /// One that keeps staples as well.
     pub(crate) fn with_staple() -> Self {
-        Self {
-            staple: Some(Mutex::default()),
-            ..Self::default()
-        }
+        Self { staple: Some(Mutex::default()), ..Self::default() }
     }
 
     /// The scheme since the last call, if there was a signature.
@@ -42,8 +39,7 @@ impl Presented {
 
     /// The stapled OCSP response since the last call; empty if there was none.
     pub(crate) fn take_staple(&self) -> Vec<u8> {
-        self.staple_slot()
-            .map_or_else(Vec::new, |mut slot| mem::take(&mut *slot))
+        self.staple_slot().map_or_else(Vec::new, |mut slot| mem::take(&mut *slot))
     }
 
     fn staple_slot(&self) -> Option<MutexGuard<'_, Vec<u8>>> {

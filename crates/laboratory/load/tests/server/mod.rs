@@ -35,10 +35,7 @@ impl Sub for Counts {
     type Output = Self;
 
     fn sub(self, before: Self) -> Self {
-        Self {
-            full: self.full - before.full,
-            resumed: self.resumed - before.resumed,
-        }
+        Self { full: self.full - before.full, resumed: self.resumed - before.resumed }
     }
 }
 
@@ -73,11 +70,7 @@ impl Server {
                 thread::spawn(move || serve(stream.expect("loopback"), config, &shared));
             }
         });
-        Self {
-            address,
-            authority_pem: authority.pem().to_owned(),
-            shared,
-        }
+        Self { address, authority_pem: authority.pem().to_owned(), shared }
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -89,10 +82,7 @@ impl Server {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        Counts {
-            full: self.shared.full.load(SeqCst),
-            resumed: self.shared.resumed.load(SeqCst),
-        }
+        Counts { full: self.shared.full.load(SeqCst), resumed: self.shared.resumed.load(SeqCst) }
     }
 }
 

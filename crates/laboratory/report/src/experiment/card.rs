@@ -40,10 +40,7 @@ pub struct CardSubject<'s> {
 }
 
 fn refusal(seen: impl Into<String>, hint: impl Into<String>) -> CardRefusal {
-    CardRefusal {
-        seen: seen.into(),
-        hint: hint.into(),
-    }
+    CardRefusal { seen: seen.into(), hint: hint.into() }
 }
 
 /// The card as SVG.
@@ -64,12 +61,8 @@ pub fn card(experiment: &Experiment, subject: CardSubject<'_>) -> Result<String,
         |study| study.scenario.name.clone(),
         ("scenario", "--scenario"),
     )?;
-    let combination = one_of(
-        &study.combinations,
-        subject.context,
-        Combination::title,
-        ("context", "--context"),
-    )?;
+    let combination =
+        one_of(&study.combinations, subject.context, Combination::title, ("context", "--context"))?;
     let claim = Claim::of(study, combination, &ranking)?;
     Ok(format!("{}\n", claim.draw(experiment, study, combination)))
 }
@@ -114,10 +107,7 @@ impl Claim {
         ranking: &Ranking,
     ) -> Result<Self, CardRefusal> {
         let (Some(metric), Some(first)) = (study.main(), study.targets.first()) else {
-            return Err(refusal(
-                "the scenario has no metric",
-                "choose another scenario",
-            ));
+            return Err(refusal("the scenario has no metric", "choose another scenario"));
         };
         let others = study.targets.iter().skip(1);
         let others = others.filter(|target| do_same_work(target, first));
@@ -161,10 +151,7 @@ impl Claim {
             nearest: (*nearest).to_owned(),
             others: found.len(),
             metric: metric.title(&study.scenario.operation),
-            found: Comparison {
-                effect: inverse(comparison.effect),
-                ..*comparison
-            },
+            found: Comparison { effect: inverse(comparison.effect), ..*comparison },
         })
     }
 
@@ -218,10 +205,7 @@ impl Claim {
             .with("viewBox", format!("0 0 {width} {height}"))
             .child(element("style").ours(include_str!("../style/card.css")))
             .child(
-                element("rect")
-                    .with("class", "page")
-                    .with("width", width)
-                    .with("height", height),
+                element("rect").with("class", "page").with("width", width).with("height", height),
             )
             .children(shapes)
     }

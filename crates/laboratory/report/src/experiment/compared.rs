@@ -38,10 +38,7 @@ pub fn configurations_in_common(a: &Experiment, b: &Experiment) -> usize {
 pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocument {
     let pairs = pairs(a.1, b.1);
     let named = |letter: &str, (name, experiment): (&str, &Experiment)| {
-        ReportFact::new(
-            letter,
-            format!("{name}, {}", host::line(&experiment.plan.host.host)),
-        )
+        ReportFact::new(letter, format!("{name}, {}", host::line(&experiment.plan.host.host)))
     };
     let mut differing = ReportTable::new("In what they differ", ["<", "<A", "<B"]);
     for row in differences(a.1, b.1) {
@@ -61,9 +58,7 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocumen
         ..ReportDocument::default()
     };
     let differing = differing.block().into_iter().collect();
-    document
-        .blocks
-        .extend(section(SectionKind::Card, "In what they differ", differing));
+    document.blocks.extend(section(SectionKind::Card, "In what they differ", differing));
     for pair in &pairs {
         let id = format!("c-{}", pair.name());
         document.links.push((id.clone(), pair.name().to_owned()));
@@ -96,18 +91,14 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocumen
 fn pairs<'e>(a: &'e Experiment, b: &'e Experiment) -> Vec<ScenarioPair<'e>> {
     let mut others = studies(b, 2);
     let pair = |a: Study<'e>| {
-        let index = others
-            .iter()
-            .position(|b| b.scenario.name == a.scenario.name)?;
+        let index = others.iter().position(|b| b.scenario.name == a.scenario.name)?;
         let b = others.swap_remove(index);
         let metrics = a.metrics.iter().copied();
         let metrics = metrics.filter(|it| b.metrics.contains(it)).collect();
         Some(ScenarioPair { a, b, metrics })
     };
     let pairs = studies(a, 1).into_iter().filter_map(pair);
-    pairs
-        .filter(|pair| pair.changes().next().is_some())
-        .collect()
+    pairs.filter(|pair| pair.changes().next().is_some()).collect()
 }
 
 impl<'e> ScenarioPair<'e> {
@@ -149,10 +140,7 @@ fn headline(pairs: &[ScenarioPair<'_>]) -> String {
     let changes = pairs.iter().flat_map(|pair| pair.changes().flatten());
     let verdicts: Vec<ComparisonVerdict> = changes.map(|change| change.verdict).collect();
     let count = |verdict| verdicts.iter().filter(|it| **it == verdict).count();
-    let (better, worse) = (
-        count(ComparisonVerdict::Better),
-        count(ComparisonVerdict::Worse),
-    );
+    let (better, worse) = (count(ComparisonVerdict::Better), count(ComparisonVerdict::Worse));
     let same = count(ComparisonVerdict::NoDifference);
     let all = better + same + worse;
     let others = match verdicts.len() - all {
@@ -183,12 +171,7 @@ fn changes(pair: &ScenarioPair<'_>, metric: Metric) -> ReportTable {
         for entry in &combination.entries {
             let name = Cell::from(&entry.target.name);
             let Some((a, b, change)) = pair.change(combination, entry, metric) else {
-                table.row([
-                    name,
-                    NONE.into(),
-                    NONE.into(),
-                    "not measured in both".into(),
-                ]);
+                table.row([name, NONE.into(), NONE.into(), "not measured in both".into()]);
                 continue;
             };
             let change = change.map_or_else(String::new, |it| it.as_change());
@@ -208,11 +191,7 @@ fn loss_percent(change: &Comparison) -> Option<f64> {
         EffectScale::Difference if change.metric.is_share() => effect.value * 100.0,
         EffectScale::Difference => return None,
     };
-    Some(if change.metric.is_less_better() {
-        percent
-    } else {
-        -percent
-    })
+    Some(if change.metric.is_less_better() { percent } else { -percent })
 }
 
 /// The losses of the second against the first, in percent; `None` if there is nothing to compare.
@@ -245,10 +224,7 @@ fn chart(pair: &ScenarioPair<'_>, palette: Palette<'_>) -> Option<Chart> {
         series.push(Series::new(&target.name, palette.colour(target), shape).of(points));
     }
     let points = series.iter().flat_map(|line| &line.points);
-    let values: Vec<f64> = points
-        .map(|point| point.1)
-        .filter(|it| it.is_finite())
-        .collect();
+    let values: Vec<f64> = points.map(|point| point.1).filter(|it| it.is_finite()).collect();
     values.first()?;
     let least = values.iter().copied().fold(0.0, f64::min);
     let greatest = values.iter().copied().fold(0.0, f64::max);
@@ -258,20 +234,14 @@ fn chart(pair: &ScenarioPair<'_>, palette: Palette<'_>) -> Option<Chart> {
     } else {
         format!("Loss against the first, {title}, % (below 0: a gain)")
     };
-    let mut panel = Panel::new(
-        Axis::range(&axis, AxisUnit::Count, least, greatest, 5),
-        series,
-    );
+    let mut panel = Panel::new(Axis::range(&axis, AxisUnit::Count, least, greatest, 5), series);
     panel.limits.push((0.0, "as the first".to_owned()));
     let factor = study.scenario.factors.last();
     let names = study.combinations.iter().map(Combination::title);
     Some(Chart {
         title: format!("{}: loss of {title} against the first, %", pair.name()),
         description: texts.join(" "),
-        x: Axis::places(
-            factor.map_or("", |factor| factor.title.as_str()),
-            names.collect(),
-        ),
+        x: Axis::places(factor.map_or("", |factor| factor.title.as_str()), names.collect()),
         panels: vec![panel],
         columns: Vec::new(),
     })
@@ -288,26 +258,14 @@ fn differences(a: &Experiment, b: &Experiment) -> Vec<[String; 3]> {
             ("CPU", host.cpu.clone()),
             ("CPUs", host.cpus.to_string()),
             ("kernel", host.kernel.clone()),
-            (
-                "hypervisor",
-                host.hypervisor
-                    .clone()
-                    .unwrap_or_else(|| "none seen".to_owned()),
-            ),
-            (
-                "tool",
-                format!("{} {}, {}", tool.name, tool.version, tool.tls),
-            ),
+            ("hypervisor", host.hypervisor.clone().unwrap_or_else(|| "none seen".to_owned())),
+            ("tool", format!("{} {}, {}", tool.name, tool.version, tool.tls)),
         ]
     };
     let rows = conditions(a).into_iter().zip(conditions(b));
     let rows = rows.map(|((name, a), (_, b))| [name.to_owned(), a, b]);
     let targets = a.plan.targets.iter().filter_map(|target| {
-        let other = b
-            .plan
-            .targets
-            .iter()
-            .find(|other| other.name == target.name)?;
+        let other = b.plan.targets.iter().find(|other| other.name == target.name)?;
         let version = |target: &TargetDescription| match &target.missing {
             Some(_) => "missing".to_owned(),
             None => target.version.join(", "),
@@ -323,24 +281,15 @@ fn warnings(a: &Experiment, b: &Experiment, pairs: &[ScenarioPair<'_>]) -> Vec<R
         let (a, b) = (pair.a.scenario, pair.b.scenario);
         (&a.question, &a.method, &a.operation) != (&b.question, &b.method, &b.operation)
     };
-    let changed = pairs
-        .iter()
-        .filter(is_changed)
-        .map(|pair| pair.name().to_owned());
-    let names = [a, b]
-        .into_iter()
-        .flat_map(|experiment| &experiment.plan.scenarios);
+    let changed = pairs.iter().filter(is_changed).map(|pair| pair.name().to_owned());
+    let names = [a, b].into_iter().flat_map(|experiment| &experiment.plan.scenarios);
     let names: BTreeSet<&str> = names.map(|scenario| scenario.name.as_str()).collect();
     let is_paired = |name: &str| pairs.iter().any(|pair| pair.name() == name);
-    let omitted = names
-        .into_iter()
-        .filter(|name| !is_paired(name))
-        .map(str::to_owned);
+    let omitted = names.into_iter().filter(|name| !is_paired(name)).map(str::to_owned);
     let all: [(&str, Vec<String>); 2] = [
         ("defined otherwise in B than in A", changed.collect()),
         ("omitted, since not measured in both", omitted.collect()),
     ];
     let all = all.into_iter().filter(|(_, names)| !names.is_empty());
-    all.map(|(what, names)| ReportWarning::new(format!("{what}: {}", listed(&names))))
-        .collect()
+    all.map(|(what, names)| ReportWarning::new(format!("{what}: {}", listed(&names)))).collect()
 }

@@ -88,9 +88,7 @@ pub(crate) fn effect_of_pairs(metric: Metric, pairs: &[(f64, f64)]) -> Option<Ef
 /// The effect of samples of two runs, which have no rounds in common.
 pub(crate) fn effect_of_samples(metric: Metric, above: &[f64], below: &[f64]) -> Option<Effect> {
     let is_nothing = above.iter().chain(below).all(|sample| *sample == 0.0);
-    effect(metric, is_nothing, |scale| {
-        Effect::of_samples(above, below, scale)
-    })
+    effect(metric, is_nothing, |scale| Effect::of_samples(above, below, scale))
 }
 
 /// An entry against the one it is compared with, in rounds in which both were measured; `None`
@@ -118,11 +116,7 @@ pub(crate) fn compare(
     } else {
         verdict([entry, base], metric, &effect, is_judged)
     };
-    Some(Comparison {
-        metric,
-        effect,
-        verdict,
-    })
+    Some(Comparison { metric, effect, verdict })
 }
 
 /// The same of two runs.
@@ -236,12 +230,7 @@ impl Comparison {
     pub(crate) fn parts(&self) -> (String, Option<String>) {
         /// From here on it is a multiple.
         const MULTIPLE_FROM: f64 = 2.0;
-        let Effect {
-            value,
-            interval,
-            means,
-            ..
-        } = self.effect;
+        let Effect { value, interval, means, .. } = self.effect;
         if self.effect.scale == EffectScale::Difference {
             let amount = |mean| self.metric.amount(mean);
             let words = format!("{} against {}", amount(means.0), amount(means.1));
@@ -253,11 +242,7 @@ impl Comparison {
             let words = format!("{} times as much", digits(value));
             return (words, shown_interval(interval, digits, ""));
         }
-        let (sign, word) = if value < 1.0 {
-            (-1.0, "less")
-        } else {
-            (1.0, "more")
-        };
+        let (sign, word) = if value < 1.0 { (-1.0, "less") } else { (1.0, "more") };
         let percent = |ratio: f64| percentage((ratio - 1.0) * sign * 100.0);
         let interval = match interval {
             Some((from, to)) if value < 1.0 => Some((to, from)),
@@ -345,24 +330,13 @@ mod tests {
     use super::*;
 
     fn of(metric: Metric, effect: Effect) -> Comparison {
-        Comparison {
-            metric,
-            effect,
-            verdict: ComparisonVerdict::OtherWork,
-        }
+        Comparison { metric, effect, verdict: ComparisonVerdict::OtherWork }
     }
 
     fn ratio(value: f64, from: f64, to: f64) -> Comparison {
         let effect = Effect::of_pairs(&[(1.0, 1.0)], EffectScale::Ratio).unwrap();
         let interval = (from < to).then_some((from, to));
-        of(
-            Metric::Rate,
-            Effect {
-                value,
-                interval,
-                ..effect
-            },
-        )
+        of(Metric::Rate, Effect { value, interval, ..effect })
     }
 
     #[test]
@@ -406,10 +380,7 @@ mod tests {
         let metric = Metric::ConnectionMemory;
         let pairs = [(2048.0, 1024.0), (2048.0, 1024.0), (0.0, 1024.0)];
         let found = of(metric, effect_of_pairs(metric, &pairs).unwrap());
-        assert_eq!(
-            (found.effect.count, found.short().as_str()),
-            (3, "+0.3 KiB")
-        );
+        assert_eq!((found.effect.count, found.short().as_str()), (3, "+0.3 KiB"));
         assert!(!found.effect.is_proven());
         let effect = effect_of_samples(metric, &[0.0, 0.0], &[1024.0, 1024.0]).unwrap();
         let wanted = "\u{2212}1.0 KiB (\u{2212}1.0 to \u{2212}1.0)";

@@ -46,17 +46,11 @@ pub(crate) fn plot(study: &Study<'_>, palette: Palette<'_>) -> Option<Plot> {
     let panels = match study.combinations.as_slice() {
         [combination] => {
             let metrics = study.metrics.iter().take(METRICS_MAX);
-            metrics
-                .map(|metric| panel(study, combination, *metric))
-                .collect()
+            metrics.map(|metric| panel(study, combination, *metric)).collect()
         }
         combinations => {
             let panels = combinations.iter();
-            same_scale(
-                panels
-                    .map(|combination| panel(study, combination, main))
-                    .collect(),
-            )
+            same_scale(panels.map(|combination| panel(study, combination, main)).collect())
         }
     };
     Some(Plot::Bars(bars(study, main, panels)))
@@ -76,11 +70,7 @@ pub(crate) fn files(study: &Study<'_>, palette: Palette<'_>) -> Vec<(String, Plo
     match plot {
         Plot::Chart(_) => files.extend(study.main().map(|main| (name(main.id()), plot))),
         Plot::Bars(_) => {
-            let count = if study.combinations.len() == 1 {
-                usize::MAX
-            } else {
-                1
-            };
+            let count = if study.combinations.len() == 1 { usize::MAX } else { 1 };
             let metrics = study.metrics.iter().take(count);
             files.extend(
                 metrics.map(|metric| (name(metric.id()), Plot::Bars(single(study, *metric)))),
@@ -153,22 +143,11 @@ pub(crate) fn panel(study: &Study<'_>, combination: &Combination<'_>, metric: Me
         title if !title.is_empty() && study.combinations.len() > 1 => title,
         _ => heading(study, metric),
     };
-    let entries = combination
-        .entries
-        .iter()
-        .filter(|entry| entry.configuration.is_some());
-    let bars: Vec<Bar> = entries
-        .map(|entry| bar(entry, combination, metric))
-        .collect();
+    let entries = combination.entries.iter().filter(|entry| entry.configuration.is_some());
+    let bars: Vec<Bar> = entries.map(|entry| bar(entry, combination, metric)).collect();
     let ends = bars.iter().filter_map(|bar| bar.value);
-    let full = ends.fold(0.0, |most: f64, (value, _, greatest)| {
-        most.max(value).max(greatest)
-    });
-    BarPanel {
-        heading,
-        full: if full > 0.0 { full } else { 1.0 },
-        bars,
-    }
+    let full = ends.fold(0.0, |most: f64, (value, _, greatest)| most.max(value).max(greatest));
+    BarPanel { heading, full: if full > 0.0 { full } else { 1.0 }, bars }
 }
 
 /// The one that others are compared with stands out.
@@ -197,10 +176,7 @@ fn title(study: &Study<'_>, metric: Metric) -> String {
 fn description(study: &Study<'_>, metric: Metric) -> String {
     let medians = study.entries().filter_map(|(combination, entry)| {
         let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
-        Some(format!(
-            "{name}: {}.",
-            metric.amount(entry.spread(metric)?.median)
-        ))
+        Some(format!("{name}: {}.", metric.amount(entry.spread(metric)?.median)))
     });
     medians.collect::<Vec<_>>().join(" ")
 }
@@ -215,17 +191,14 @@ fn lines(study: &Study<'_>, main: Metric, palette: Palette<'_>) -> Option<Chart>
         }
         several => several.iter().map(|one| (*one, main)).collect(),
     };
-    let panels = drawn
-        .into_iter()
-        .enumerate()
-        .map(|(index, (combinations, metric))| {
-            let mut panel = line_panel(study, combinations, metric, palette);
-            // The legend stands in the first panel alone.
-            if index > 0 {
-                panel.series.iter_mut().for_each(|line| line.name.clear());
-            }
-            panel
-        });
+    let panels = drawn.into_iter().enumerate().map(|(index, (combinations, metric))| {
+        let mut panel = line_panel(study, combinations, metric, palette);
+        // The legend stands in the first panel alone.
+        if index > 0 {
+            panel.series.iter_mut().for_each(|line| line.name.clear());
+        }
+        panel
+    });
     let values = study.last_values();
     let names = values.iter().map(|value| value.title.clone()).collect();
     Some(Chart {
@@ -293,15 +266,10 @@ fn line(
 /// Neighbours that all have a spread: places with their spreads.
 fn runs(spreads: &[Option<Spread>]) -> Vec<Vec<(f64, Spread)>> {
     let places = spreads.iter().enumerate();
-    let places: Vec<_> = places
-        .map(|(place, spread)| (place as f64, *spread))
-        .collect();
+    let places: Vec<_> = places.map(|(place, spread)| (place as f64, *spread)).collect();
     let runs = places.split(|(_, spread)| spread.is_none());
-    let runs = runs.map(|run| {
-        run.iter()
-            .filter_map(|(x, spread)| Some((*x, (*spread)?)))
-            .collect()
-    });
+    let runs =
+        runs.map(|run| run.iter().filter_map(|(x, spread)| Some((*x, (*spread)?))).collect());
     runs.filter(|run: &Vec<_>| run.len() > 1).collect()
 }
 
@@ -317,11 +285,8 @@ pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
             Some(_) => ("transactions and response time", along_time(timeline)?),
             None => ("handshakes", handshakes_along_time(timeline)?),
         };
-        let chart = Chart {
-            title: format!("{name}: {what} over time"),
-            columns: Vec::new(),
-            ..chart
-        };
+        let chart =
+            Chart { title: format!("{name}: {what} over time"), columns: Vec::new(), ..chart };
         Some((name, chart))
     };
     study.entries().filter_map(course).collect()
@@ -358,24 +323,14 @@ pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
     if served.len() < 2 {
         return None;
     }
-    served.insert(
-        0,
-        Series::new("offered", "grey", SeriesShape::Line("1 4")).of(offered),
-    );
+    served.insert(0, Series::new("offered", "grey", SeriesShape::Line("1 4")).of(offered));
     let values = |all: &[Series]| -> Vec<f64> {
         let points = all.iter().flat_map(|series| &series.points);
-        points
-            .map(|point| point.1)
-            .filter(|y| y.is_finite())
-            .collect()
+        points.map(|point| point.1).filter(|y| y.is_finite()).collect()
     };
     let greatest = values(&served).into_iter().fold(0.0, f64::max);
-    let share = Axis::from_zero(
-        "succeeded per second, % of its capacity",
-        AxisUnit::Count,
-        greatest,
-        4,
-    );
+    let share =
+        Axis::from_zero("succeeded per second, % of its capacity", AxisUnit::Count, greatest, 4);
     let response = Axis::durations("mean response time", values(&responses).into_iter());
     let ends = served.iter().filter_map(|series| series.points.last());
     let end = ends.map(|point| point.0 + 0.5).fold(1.0, f64::max);

@@ -113,19 +113,15 @@ impl Ranking {
                 let line = found.entry((verdict, weight)).or_default();
                 line.push((combination.title(), comparison));
             }
-            self.lines.extend(
-                found
-                    .into_iter()
-                    .map(|((verdict, weight), found)| RankingLine {
-                        verdict,
-                        weight,
-                        scenario: study.scenario.name.clone(),
-                        anchor: study.anchor(),
-                        metric: metric.title(&study.scenario.operation),
-                        target: study.targets[index].name.clone(),
-                        found,
-                    }),
-            );
+            self.lines.extend(found.into_iter().map(|((verdict, weight), found)| RankingLine {
+                verdict,
+                weight,
+                scenario: study.scenario.name.clone(),
+                anchor: study.anchor(),
+                metric: metric.title(&study.scenario.operation),
+                target: study.targets[index].name.clone(),
+                found,
+            }));
         }
     }
 
@@ -138,9 +134,8 @@ impl Ranking {
             let Some(gap) = first.gap() else {
                 continue;
             };
-            let did = others
-                .iter()
-                .filter(|it| !it.measurements.is_empty() && first.does_same_work(it));
+            let did =
+                others.iter().filter(|it| !it.measurements.is_empty() && first.does_same_work(it));
             let did: Vec<&str> = did.map(|entry| entry.target.name.as_str()).collect();
             if did.is_empty() {
                 continue;
@@ -182,9 +177,7 @@ impl Ranking {
     }
 
     fn count(&self, verdict: ComparisonVerdict, weight: Weight) -> usize {
-        self.lines(verdict, weight)
-            .map(|line| line.found.len())
-            .sum()
+        self.lines(verdict, weight).map(|line| line.found.len()).sum()
     }
 
     /// How many comparisons are counted: better, no difference, worse. What differs by its own
@@ -195,11 +188,7 @@ impl Ranking {
         let same = of(ComparisonVerdict::NoDifference)
             + alone(ComparisonVerdict::Better)
             + alone(ComparisonVerdict::Worse);
-        [
-            of(ComparisonVerdict::Better),
-            same,
-            of(ComparisonVerdict::Worse),
-        ]
+        [of(ComparisonVerdict::Better), same, of(ComparisonVerdict::Worse)]
     }
 
     /// All of it in a sentence, and how it is counted.
@@ -215,10 +204,7 @@ impl Ranking {
             1 => format!("A target is better than {first} in 1 of {all} comparisons"),
             _ => format!("Targets are better than {first} in {better} of {all} comparisons"),
         };
-        let alone = [
-            (ComparisonVerdict::Better, "better"),
-            (ComparisonVerdict::Worse, "worse"),
-        ];
+        let alone = [(ComparisonVerdict::Better, "better"), (ComparisonVerdict::Worse, "worse")];
         let alone = alone.map(|(verdict, word)| match self.count(verdict, Weight::Alone) {
             0 => String::new(),
             count => format!("{word} in {count} more"),
@@ -267,11 +253,8 @@ impl Ranking {
     }
 
     fn not_counted(&self) -> Vec<ListItem> {
-        let lines = || {
-            self.lines
-                .iter()
-                .filter(|line| line.verdict == ComparisonVerdict::LoadLimited)
-        };
+        let lines =
+            || self.lines.iter().filter(|line| line.verdict == ComparisonVerdict::LoadLimited);
         let mut names: Vec<String> = Vec::new();
         for line in lines() {
             let name = format!("{} ({})", line.scenario, line.metric);
@@ -286,29 +269,18 @@ impl Ranking {
             (1.0 - BUSY_MIN) * 100.0,
             listed(&names)
         );
-        let others = self
-            .other_work
-            .iter()
-            .map(|(name, why)| format!("{name} {why}"));
+        let others = self.other_work.iter().map(|(name, why)| format!("{name} {why}"));
         let others = others.collect::<Vec<_>>().join("; ");
         let others = format!("targets that do other work: {others}");
         let texts = [(all > 0, limited), (!self.other_work.is_empty(), others)];
         let texts = texts.into_iter().filter(|(is_there, _)| *is_there);
-        texts
-            .map(|(_, head)| ListItem {
-                head,
-                ..ListItem::default()
-            })
-            .collect()
+        texts.map(|(_, head)| ListItem { head, ..ListItem::default() }).collect()
     }
 
     /// The beginning of a report: the finding, and how it is counted.
     pub(crate) fn finding(&self) -> Vec<ReportBlock> {
         let (headline, counted) = self.headline();
-        let head = [
-            ReportBlock::Headline(headline),
-            ReportBlock::Counts(self.counts()),
-        ];
+        let head = [ReportBlock::Headline(headline), ReportBlock::Counts(self.counts())];
         let counted = counted.map(ReportBlock::Paragraph);
         head.into_iter().chain(counted).collect()
     }
@@ -362,11 +334,7 @@ impl Ranking {
             let is_it = |item: &&mut ListItem| item.link == line.anchor && item.head == head;
             match items.iter_mut().find(is_it) {
                 Some(item) => item.parts.push(part),
-                None => items.push(ListItem {
-                    link: line.anchor.clone(),
-                    head,
-                    parts: vec![part],
-                }),
+                None => items.push(ListItem { link: line.anchor.clone(), head, parts: vec![part] }),
             }
         }
         items

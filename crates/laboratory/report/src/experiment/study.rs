@@ -49,29 +49,17 @@ pub(crate) struct Gap {
 pub(crate) fn studies(experiment: &Experiment, number: usize) -> Vec<Study<'_>> {
     let mut measurements: BTreeMap<_, BTreeMap<u32, &Measurement>> = BTreeMap::new();
     for measurement in &experiment.measurements {
-        let key = (
-            measurement.scenario.as_str(),
-            measurement.configuration.as_str(),
-        );
-        measurements
-            .entry(key)
-            .or_default()
-            .insert(measurement.repeat, measurement);
+        let key = (measurement.scenario.as_str(), measurement.configuration.as_str());
+        measurements.entry(key).or_default().insert(measurement.repeat, measurement);
     }
     let mut failures: BTreeMap<_, Vec<&FailedRepeat>> = BTreeMap::new();
     for failure in &experiment.failures {
         let key = (failure.scenario.as_str(), failure.configuration.as_str());
         failures.entry(key).or_default().push(failure);
     }
-    let found = StudyResults {
-        number,
-        measurements,
-        failures,
-    };
+    let found = StudyResults { number, measurements, failures };
     let scenarios = experiment.plan.scenarios.iter();
-    scenarios
-        .map(|scenario| found.study(scenario, &experiment.plan.targets))
-        .collect()
+    scenarios.map(|scenario| found.study(scenario, &experiment.plan.targets)).collect()
 }
 
 struct StudyResults<'e> {
@@ -83,10 +71,7 @@ struct StudyResults<'e> {
 impl<'e> StudyResults<'e> {
     fn study(&self, scenario: &'e Scenario, targets: &'e [TargetDescription]) -> Study<'e> {
         let takes_part = |target: &&TargetDescription| {
-            scenario
-                .configurations
-                .iter()
-                .any(|configuration| configuration.target == target.name)
+            scenario.configurations.iter().any(|configuration| configuration.target == target.name)
         };
         let targets: Vec<&TargetDescription> = targets.iter().filter(takes_part).collect();
         let combinations = combinations(&scenario.factors);
@@ -94,15 +79,11 @@ impl<'e> StudyResults<'e> {
         let combinations = combinations.map(|values| self.combination(scenario, &targets, values));
         let combinations: Vec<Combination<'_>> =
             combinations.filter(Combination::is_planned).collect();
-        let mut entries = combinations
-            .iter()
-            .flat_map(|combination| &combination.entries);
+        let mut entries = combinations.iter().flat_map(|combination| &combination.entries);
         let is_ramp = entries.any(|entry| {
             let mut measurements = entry.measurements.values();
             measurements.any(|measurement| {
-                measurement
-                    .read_offs
-                    .is_some_and(|read| read.peak_per_s.is_some())
+                measurement.read_offs.is_some_and(|read| read.peak_per_s.is_some())
             })
         });
         Study {
@@ -137,11 +118,7 @@ impl<'e> StudyResults<'e> {
             }
         };
         let entries = targets.iter().map(entry).collect();
-        Combination {
-            factors: &scenario.factors,
-            values,
-            entries,
-        }
+        Combination { factors: &scenario.factors, values, entries }
     }
 }
 
@@ -165,12 +142,8 @@ fn combinations(factors: &[Factor]) -> Vec<Vec<&RecordedValue>> {
 }
 
 /// The four of a rising load, the main one of the founding method first.
-const READ_OFFS: [Metric; 4] = [
-    Metric::Under100Ms,
-    Metric::Under500Ms,
-    Metric::FewErrors,
-    Metric::Peak,
-];
+const READ_OFFS: [Metric; 4] =
+    [Metric::Under100Ms, Metric::Under500Ms, Metric::FewErrors, Metric::Peak];
 
 /// Metrics that a scenario reports of each configuration, the main one first.
 fn metrics(scenario: &Scenario, is_ramp: bool) -> Vec<Metric> {
@@ -198,16 +171,12 @@ impl<'e> Study<'e> {
         &self,
     ) -> impl Iterator<Item = (&Combination<'e>, &MeasuredConfiguration<'e>)> {
         self.combinations.iter().flat_map(|combination| {
-            combination
-                .entries
-                .iter()
-                .map(move |entry| (combination, entry))
+            combination.entries.iter().map(move |entry| (combination, entry))
         })
     }
 
     pub(crate) fn is_measured(&self) -> bool {
-        self.entries()
-            .any(|(_, entry)| !entry.measurements.is_empty())
+        self.entries().any(|(_, entry)| !entry.measurements.is_empty())
     }
 
     /// Whether the values of the last factor are numbers, so that plots are lines over them.
@@ -229,9 +198,7 @@ impl<'e> Study<'e> {
             return Vec::new();
         };
         let is_planned = |value: &&RecordedValue| {
-            self.combinations
-                .iter()
-                .any(|combination| combination.is_last(value))
+            self.combinations.iter().any(|combination| combination.is_last(value))
         };
         factor.values.iter().filter(is_planned).collect()
     }
@@ -253,11 +220,7 @@ impl<'e> Combination<'e> {
         let pairs = self.values.iter().zip(self.factors).take(count);
         let titles = pairs.map(|(value, factor)| {
             let is_bare = !value.title.contains(char::is_alphabetic);
-            if is_bare {
-                format!("{} {}", factor.title, value.title)
-            } else {
-                value.title.clone()
-            }
+            if is_bare { format!("{} {}", factor.title, value.title) } else { value.title.clone() }
         });
         titles.collect::<Vec<_>>().join(", ")
     }
@@ -294,9 +257,7 @@ impl<'e> Combination<'e> {
     }
 
     fn is_planned(&self) -> bool {
-        self.entries
-            .iter()
-            .any(|entry| entry.configuration.is_some())
+        self.entries.iter().any(|entry| entry.configuration.is_some())
     }
 }
 
@@ -309,9 +270,7 @@ impl MeasuredConfiguration<'_> {
     /// A metric of each repeat, in the unit of the record.
     pub(crate) fn samples(&self, metric: Metric) -> Vec<f64> {
         let values = self.measurements.values();
-        values
-            .filter_map(|measurement| metric.of(*measurement))
-            .collect()
+        values.filter_map(|measurement| metric.of(*measurement)).collect()
     }
 
     /// Their spread, if there are any.
@@ -365,10 +324,7 @@ impl Gap {
     }
 
     fn of(kind: &'static str, why: &str) -> Self {
-        Self {
-            kind,
-            why: why.to_owned(),
-        }
+        Self { kind, why: why.to_owned() }
     }
 }
 
@@ -403,9 +359,7 @@ mod tests {
         ];
         let targets: Vec<&TargetDescription> = targets.iter().collect();
         let bases = |targets: &[&TargetDescription]| -> Vec<Option<usize>> {
-            (0..targets.len())
-                .map(|index| base(targets, index))
-                .collect()
+            (0..targets.len()).map(|index| base(targets, index)).collect()
         };
         assert_eq!(bases(&targets), [None, Some(0), None, Some(2)]);
         // A target with other work than the first program is shown beside the first.

@@ -63,9 +63,7 @@ fn bases<'s>(study: &'s Study<'_>) -> Vec<&'s str> {
     let targets = &study.targets;
     let all = (0..targets.len()).filter_map(|index| base(targets, index));
     let all: BTreeSet<_> = all.collect();
-    all.iter()
-        .map(|index| targets[*index].name.as_str())
-        .collect()
+    all.iter().map(|index| targets[*index].name.as_str()).collect()
 }
 
 /// As a sentence of a caption goes on.
@@ -83,10 +81,7 @@ fn to_bases(study: &Study<'_>) -> String {
 fn fitting(study: &Study<'_>, width: usize, bases: &[&str]) -> Vec<Metric> {
     const COMPARISON: usize = 26;
     let name = bases.iter().map(|name| name.chars().count() + 4).max();
-    let names = study
-        .targets
-        .iter()
-        .map(|target| target.name.chars().count());
+    let names = study.targets.iter().map(|target| target.name.chars().count());
     let mut left = width.saturating_sub(names.max().unwrap_or(0) + COMPARISON + 4);
     left = left.saturating_sub(name.unwrap_or(0));
     let fits = |metric: &&Metric| {
@@ -104,11 +99,7 @@ fn words(gap: &Gap) -> String {
 
 /// The head of a metric's column: its name with its unit.
 pub(crate) fn heading(study: &Study<'_>, metric: Metric) -> String {
-    let better = if metric.is_less_better() {
-        "less"
-    } else {
-        "more"
-    };
+    let better = if metric.is_less_better() { "less" } else { "more" };
     let title = titled(&metric.title(&study.scenario.operation));
     format!("{title}, {} ({better} is better)", metric.unit().name())
 }
@@ -161,18 +152,11 @@ fn by_target<'s, 'e: 's>(
     caption: &str,
     rows: impl Iterator<Item = (&'s Combination<'e>, Vec<Cell>)>,
 ) -> ReportTable {
-    let factors = study
-        .scenario
-        .factors
-        .iter()
-        .map(|factor| format!("<{}", factor.title));
+    let factors = study.scenario.factors.iter().map(|factor| format!("<{}", factor.title));
     let targets = study.targets.iter().map(|target| target.name.clone());
     let mut table = ReportTable::new(caption, factors.chain(targets));
     for (combination, cells) in rows {
-        let values = combination
-            .values
-            .iter()
-            .map(|value| Cell::from(&value.title));
+        let values = combination.values.iter().map(|value| Cell::from(&value.title));
         table.row(values.chain(cells));
     }
     table
@@ -185,25 +169,13 @@ fn cell(
     metric: Metric,
 ) -> Cell {
     if let Some(gap) = entry.gap() {
-        let text = if gap.is_not_planned() {
-            NONE.to_owned()
-        } else {
-            words(&gap)
-        };
-        return Cell {
-            is_gap: true,
-            ..Cell::from(text)
-        };
+        let text = if gap.is_not_planned() { NONE.to_owned() } else { words(&gap) };
+        return Cell { is_gap: true, ..Cell::from(text) };
     }
     let Some(spread) = entry.spread(metric) else {
         return Cell::from(NONE);
     };
-    let id = [
-        &study.anchor(),
-        &combination.id(),
-        &entry.target.name,
-        metric.id(),
-    ];
+    let id = [&study.anchor(), &combination.id(), &entry.target.name, metric.id()];
     let id = joined(&id, "-").replace(char::is_whitespace, "-");
     let mut notes = Vec::new();
     if spread.count > 1 {
@@ -215,26 +187,17 @@ fn cell(
         let note = Cell::from(found.signed()).id(format!("{id}-ratio"), found.effect.value);
         notes.push((found.verdict.id(), note));
     }
-    Cell {
-        notes,
-        ..Cell::from(metric.number(spread.median)).id(id, spread.median)
-    }
+    Cell { notes, ..Cell::from(metric.number(spread.median)).id(id, spread.median) }
 }
 
 /// The gains by the last factor within each target: every value against the first one. With a
 /// column per target for the page, and for a terminal with a row.
 pub(crate) fn gains(study: &Study<'_>) -> Option<[ReportTable; 2]> {
     let (metric, first) = (study.main()?, *study.last_values().first()?);
-    let how = if metric.is_share() {
-        "less"
-    } else {
-        "as a multiple of"
-    };
+    let how = if metric.is_share() { "less" } else { "as a multiple of" };
     let title = titled(&metric.title(&study.scenario.operation));
-    let caption = format!(
-        "{title} {how} that at {}, by round, with its 95 % interval",
-        first.title
-    );
+    let caption =
+        format!("{title} {how} that at {}, by round, with its 95 % interval", first.title);
     let mut rows: Vec<(&Combination<'_>, Vec<Cell>)> = Vec::new();
     for series in study.series() {
         let Some((base, others)) = series.split_first() else {
@@ -299,9 +262,7 @@ fn printed(metric: Metric, value: f64) -> String {
 /// Number, least, greatest, median, mean and deviation of a metric; and the difference of means
 /// from the first target's by Student's t.
 pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> ReportTable {
-    let heads = [
-        "<", "N", "min", "max", "median", "mean", "stddev", "<at 95 %",
-    ];
+    let heads = ["<", "N", "min", "max", "median", "mean", "stddev", "<at 95 %"];
     let unit = match metric {
         Metric::Bandwidth => "kB/s",
         _ => metric.unit().name(),
@@ -309,17 +270,12 @@ pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> ReportTable {
     let caption = format!(
         "{}, {unit}, as ministat(1) prints it; differences from {} by Student's t",
         titled(&metric.title(&study.scenario.operation)),
-        study
-            .targets
-            .first()
-            .map_or("", |target| target.name.as_str()),
+        study.targets.first().map_or("", |target| target.name.as_str()),
     );
     let mut table = ReportTable::new(caption, heads);
     for combination in &study.combinations {
         let rows = combination.entries.iter();
-        let rows: Vec<_> = rows
-            .filter_map(|it| spread_row(it, combination, metric))
-            .collect();
+        let rows: Vec<_> = rows.filter_map(|it| spread_row(it, combination, metric)).collect();
         if !rows.is_empty() {
             table.head(combination.title());
         }
@@ -333,14 +289,7 @@ fn spread_row(
     combination: &Combination<'_>,
     metric: Metric,
 ) -> Option<Vec<Cell>> {
-    let Spread {
-        count,
-        min,
-        max,
-        median,
-        mean,
-        deviation,
-    } = entry.spread(metric)?;
+    let Spread { count, min, max, median, mean, deviation } = entry.spread(metric)?;
     let values = [min, max, median, mean, deviation];
     let mut cells = vec![Cell::from(&entry.target.name), Cell::from(count)];
     cells.extend(values.map(|value| Cell::from(printed(metric, value))));
@@ -453,10 +402,7 @@ fn configuration(
         found.map_or("", |it| it.verdict.id()).to_owned(),
         gap.map_or_else(String::new, |gap| joined(&[gap.kind, &gap.why], ": ")),
     ];
-    names(study, combination, entry)
-        .into_iter()
-        .chain(fields)
-        .collect()
+    names(study, combination, entry).into_iter().chain(fields).collect()
 }
 
 fn names(
@@ -466,9 +412,7 @@ fn names(
 ) -> [String; 4] {
     [
         study.scenario.name.clone(),
-        entry
-            .configuration
-            .map_or_else(String::new, |it| it.key.clone()),
+        entry.configuration.map_or_else(String::new, |it| it.key.clone()),
         entry.target.name.clone(),
         combination.title(),
     ]
@@ -486,12 +430,8 @@ const COUNTS: [CountColumn; 16] = [
     ("server_cpu_ns", |it| it.server_cpu_ns as f64),
     ("client_cpu_ns", |it| it.client_cpu_ns as f64),
     ("origin_cpu_ns", |it| it.origin_cpu_ns as f64),
-    ("resident_bytes_before", |it| {
-        it.resident_bytes_before as f64
-    }),
-    ("resident_bytes_loaded", |it| {
-        it.resident_bytes_loaded as f64
-    }),
+    ("resident_bytes_before", |it| it.resident_bytes_before as f64),
+    ("resident_bytes_loaded", |it| it.resident_bytes_loaded as f64),
     ("open_connections", |it| it.open_connections as f64),
     ("body_bytes", |it| it.traffic.body_bytes as f64),
     ("foreign", |it| it.noise.foreign),

@@ -17,10 +17,8 @@ const FOREIGN_MAX: f64 = 0.05;
 const STOLEN_MAX: f64 = 0.02;
 
 pub(crate) fn warnings(study: &Study<'_>) -> Vec<ReportWarning> {
-    let measurements: Vec<&Measurement> = study
-        .entries()
-        .flat_map(|(_, entry)| entry.measurements.values().copied())
-        .collect();
+    let measurements: Vec<&Measurement> =
+        study.entries().flat_map(|(_, entry)| entry.measurements.values().copied()).collect();
     let mut all = Vec::new();
     all.extend(shared(&measurements));
     all.extend(idle_servers(study));
@@ -43,10 +41,7 @@ pub(crate) fn warnings(study: &Study<'_>) -> Vec<ReportWarning> {
 }
 
 fn shared(measurements: &[&Measurement]) -> Option<String> {
-    let shared = measurements
-        .iter()
-        .filter(|measurement| measurement.noise.is_shared)
-        .count();
+    let shared = measurements.iter().filter(|measurement| measurement.noise.is_shared).count();
     (shared > 0).then(|| {
         format!(
             "in {shared} of {} measurements server and client had to share CPUs: rates are those of both, \
@@ -99,10 +94,7 @@ fn idle_servers(study: &Study<'_>) -> Option<String> {
         let Some(busy) = busy(entry) else { continue };
         if busy < BUSY_MIN {
             least = least.min(busy);
-            configurations
-                .entry(entry.target.name.clone())
-                .or_default()
-                .push(combination.title());
+            configurations.entry(entry.target.name.clone()).or_default().push(combination.title());
         }
     }
     let named = |(target, combinations): (&String, &Vec<String>)| match combinations.len() {
@@ -124,28 +116,18 @@ fn idle_servers(study: &Study<'_>) -> Option<String> {
 
 fn named(target: &str, combinations: &[String]) -> String {
     let titles = joined(combinations, ", ");
-    if titles.is_empty() {
-        target.to_owned()
-    } else {
-        format!("{target} ({titles})")
-    }
+    if titles.is_empty() { target.to_owned() } else { format!("{target} ({titles})") }
 }
 
 /// The load's own warnings, once for each remedy.
 fn of_load(measurements: &[&Measurement]) -> Vec<String> {
     let mut seen: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
-    for warning in measurements
-        .iter()
-        .flat_map(|measurement| &measurement.warnings)
-    {
+    for warning in measurements.iter().flat_map(|measurement| &measurement.warnings) {
         let entry = seen.entry(&warning.hint).or_insert((0, &warning.seen));
         entry.0 += 1;
     }
     let say = |(hint, (count, seen)): (&&str, &(usize, &str))| {
-        format!(
-            "{count} of {} measurements: {seen}; {hint}",
-            measurements.len()
-        )
+        format!("{count} of {} measurements: {seen}; {hint}", measurements.len())
     };
     seen.iter().map(say).collect()
 }

@@ -27,13 +27,7 @@ pub(crate) enum AxisUnit {
 
 impl Axis {
     fn new(title: &str, unit: AxisUnit, scale: AxisScale, ticks: usize) -> Self {
-        Self {
-            title: title.to_owned(),
-            unit,
-            scale,
-            ticks,
-            names: Vec::new(),
-        }
+        Self { title: title.to_owned(), unit, scale, ticks, names: Vec::new() }
     }
 
     /// An axis that begins at 0 and ends at a tick.
@@ -49,12 +43,7 @@ impl Axis {
 
     /// An axis from one value to another.
     pub(crate) fn exact(title: &str, unit: AxisUnit, from: f64, to: f64, ticks: usize) -> Self {
-        Self::new(
-            title,
-            unit,
-            AxisScale::new(Spacing::Linear, from, to),
-            ticks,
-        )
+        Self::new(title, unit, AxisScale::new(Spacing::Linear, from, to), ticks)
     }
 
     /// An axis of places with names, one after the other: the values 0, 1, 2, …
@@ -91,9 +80,7 @@ impl Axis {
     pub(crate) fn named_ticks(&self, about: usize) -> Vec<(f64, String)> {
         if !self.names.is_empty() {
             let names = self.names.iter().enumerate();
-            return names
-                .map(|(place, name)| (place as f64, name.clone()))
-                .collect();
+            return names.map(|(place, name)| (place as f64, name.clone())).collect();
         }
         let AxisScale { from, to, .. } = self.scale;
         let ticks = match self.unit {
@@ -147,9 +134,8 @@ fn clock(seconds: f64) -> String {
 }
 
 fn clock_step(range: f64, about: usize) -> f64 {
-    const STEPS: [f64; 13] = [
-        1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0,
-    ];
+    const STEPS: [f64; 13] =
+        [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0];
     let raw = range / about.max(1) as f64;
     let found = STEPS.into_iter().find(|step| *step >= raw * 0.75);
     found.unwrap_or_else(|| (raw / 3600.0).ceil() * 3600.0)
@@ -167,11 +153,7 @@ fn percentile(nines: f64) -> String {
         ..1.0 => "50 %".to_owned(),
         _ => {
             let digits = nines.round() as usize;
-            format!(
-                "{:.*} %",
-                digits.saturating_sub(2),
-                100.0 - 10.0_f64.powf(2.0 - nines)
-            )
+            format!("{:.*} %", digits.saturating_sub(2), 100.0 - 10.0_f64.powf(2.0 - nines))
         }
     }
 }
@@ -227,9 +209,7 @@ impl AxisScale {
             Spacing::Linear => (value - self.from) / (self.to - self.from),
             Spacing::Log => (value / self.from).ln() / (self.to / self.from).ln(),
         };
-        (-1e-9..=1.0 + 1e-9)
-            .contains(&share)
-            .then(|| share.clamp(0.0, 1.0))
+        (-1e-9..=1.0 + 1e-9).contains(&share).then(|| share.clamp(0.0, 1.0))
     }
 
     /// Round values in its range, about `about` of them.
@@ -269,20 +249,14 @@ fn multiples(step: f64, from: f64, to: f64) -> Vec<f64> {
     let first = (from / step - 1e-9).ceil();
     let last = (to / step + 1e-9).floor();
     let count = (last - first + 1.0).clamp(0.0, TICKS_MAX) as usize;
-    (0..count)
-        .map(|index| (first + index as f64) * step)
-        .collect()
+    (0..count).map(|index| (first + index as f64) * step).collect()
 }
 
 /// 1, 2 or 5 times a power of ten, so that about `count` steps fill the range.
 fn nice_step(range: f64, count: usize) -> f64 {
     let raw = range / count.max(1) as f64;
     let nice = nice_above(raw * 0.75);
-    if nice.is_finite() && nice > 0.0 {
-        nice
-    } else {
-        1.0
-    }
+    if nice.is_finite() && nice > 0.0 { nice } else { 1.0 }
 }
 
 fn exponent(value: f64) -> i32 {
@@ -297,9 +271,7 @@ fn power(exponent: i32) -> f64 {
 fn nice_above(value: f64) -> f64 {
     let power = power(exponent(value));
     let factors = [1.0, 2.0, 5.0, 10.0];
-    let found = factors
-        .iter()
-        .find(|factor| power * **factor >= value * (1.0 - 1e-9));
+    let found = factors.iter().find(|factor| power * **factor >= value * (1.0 - 1e-9));
     power * found.copied().unwrap_or(10.0)
 }
 
@@ -307,9 +279,7 @@ fn nice_above(value: f64) -> f64 {
 fn nice_below(value: f64) -> f64 {
     let power = power(exponent(value));
     let factors = [5.0, 2.0, 1.0];
-    let found = factors
-        .iter()
-        .find(|factor| power * **factor <= value * (1.0 + 1e-9));
+    let found = factors.iter().find(|factor| power * **factor <= value * (1.0 + 1e-9));
     power * found.copied().unwrap_or(1.0)
 }
 
@@ -327,10 +297,7 @@ mod tests {
         let axis = Axis::from_zero("", AxisUnit::Duration, 1.9e6, 4);
         assert_eq!(names(&axis, 4), ["0", "500 µs", "1 ms", "1.5 ms", "2 ms"]);
         let axis = Axis::from_zero("", AxisUnit::Count, 15_000.0, 4);
-        assert_eq!(
-            names(&axis, 4),
-            ["0", "5000", "10\u{202f}000", "15\u{202f}000"]
-        );
+        assert_eq!(names(&axis, 4), ["0", "5000", "10\u{202f}000", "15\u{202f}000"]);
         let axis = Axis::from_zero("", AxisUnit::Count, 0.6, 3);
         assert_eq!(names(&axis, 3), ["0", "0.2", "0.4", "0.6"]);
     }
@@ -338,14 +305,8 @@ mod tests {
     #[test]
     fn times_are_shown_as_on_clocks() {
         let axis = |to| Axis::exact("", AxisUnit::Clock, 0.0, to, 4);
-        assert_eq!(
-            names(&axis(40.0), 4),
-            ["0 s", "10 s", "20 s", "30 s", "40 s"]
-        );
-        assert_eq!(
-            names(&axis(120.0), 4),
-            ["0:00", "0:30", "1:00", "1:30", "2:00"]
-        );
+        assert_eq!(names(&axis(40.0), 4), ["0 s", "10 s", "20 s", "30 s", "40 s"]);
+        assert_eq!(names(&axis(120.0), 4), ["0:00", "0:30", "1:00", "1:30", "2:00"]);
         assert_eq!(names(&axis(9000.0), 2), ["0:00", "1:00:00", "2:00:00"]);
         assert_eq!(names(&axis(100_000.0), 2), ["0:00", "14:00:00"]);
     }
@@ -389,12 +350,7 @@ mod tests {
 
     #[test]
     fn scales_of_nothing_are_scales() {
-        for (from, to) in [
-            (0.0, 0.0),
-            (5.0, 5.0),
-            (f64::NAN, 1.0),
-            (0.0, f64::INFINITY),
-        ] {
+        for (from, to) in [(0.0, 0.0), (5.0, 5.0), (f64::NAN, 1.0), (0.0, f64::INFINITY)] {
             for spacing in [Spacing::Linear, Spacing::Log] {
                 let scale = AxisScale::rounded(spacing, from, to, 5);
                 assert!(scale.from < scale.to && scale.to.is_finite(), "{scale:?}");

@@ -69,30 +69,17 @@ pub(crate) struct AxisStretch {
 impl Series {
     /// A series without points yet.
     pub(crate) fn new(name: &str, colour: &'static str, shape: SeriesShape) -> Self {
-        Self {
-            name: name.to_owned(),
-            colour,
-            shape,
-            points: Vec::new(),
-        }
+        Self { name: name.to_owned(), colour, shape, points: Vec::new() }
     }
 
     pub(crate) fn of(self, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        Self {
-            points: points.into_iter().collect(),
-            ..self
-        }
+        Self { points: points.into_iter().collect(), ..self }
     }
 }
 
 impl Panel {
     /// Series over an axis, without limits or callouts.
     pub(crate) fn new(y: Axis, series: Vec<Series>) -> Self {
-        Self {
-            y,
-            series,
-            limits: Vec::new(),
-            callouts: Vec::new(),
-        }
+        Self { y, series, limits: Vec::new(), callouts: Vec::new() }
     }
 }

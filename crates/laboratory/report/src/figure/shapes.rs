@@ -51,14 +51,7 @@ impl PanelLayout {
         let horizontal = chart.x.ticks.min(((right - left) / NAME) as usize).max(2);
         let (legend, baseline) = legend(panel);
         let top = baseline + 12.0;
-        Self {
-            left,
-            right,
-            top,
-            bottom: top + HEIGHT,
-            ticks: (horizontal, vertical),
-            legend,
-        }
+        Self { left, right, top, bottom: top + HEIGHT, ticks: (horizontal, vertical), legend }
     }
 }
 
@@ -69,11 +62,8 @@ fn legend(panel: &Panel) -> (Vec<Option<(f64, f64)>>, f64) {
     let all: f64 = entries.iter().flatten().map(|width| width + APART).sum();
     let after_title = text_width(&panel.y.title) * BOLD + APART;
     // Beside the title if all have room there, else below it.
-    let (mut x, mut baseline) = if after_title + all - APART <= WIDTH {
-        (after_title, TITLE)
-    } else {
-        (0.0, TITLE + LINE)
-    };
+    let (mut x, mut baseline) =
+        if after_title + all - APART <= WIDTH { (after_title, TITLE) } else { (0.0, TITLE + LINE) };
     let mut legend = Vec::new();
     for entry in entries {
         let Some(width) = entry else {
@@ -105,11 +95,7 @@ pub(crate) fn text_width(text: &str) -> f64 {
 /// Every shape of a panel from the back to the front, and how high it is.
 pub(crate) fn all(chart: &Chart, panel: &Panel) -> (Vec<MarkupElement>, f64) {
     let layout = &PanelLayout::new(chart, panel);
-    let draw = Draw {
-        x: chart.x.scale,
-        y: panel.y.scale,
-        layout,
-    };
+    let draw = Draw { x: chart.x.scale, y: panel.y.scale, layout };
     let mut shapes = draw.grid(chart, panel);
     shapes.extend(draw.heads(panel));
     shapes.extend(panel.limits.iter().map(|limit| draw.limit(limit)));
@@ -170,11 +156,7 @@ impl Draw<'_> {
             return group;
         };
         let (left, right) = (self.layout.left, self.layout.right);
-        let baseline = if y - LINE > self.layout.top {
-            y - 5.0
-        } else {
-            y + LINE - 4.0
-        };
+        let baseline = if y - LINE > self.layout.top { y - 5.0 } else { y + LINE - 4.0 };
         group.child(line("edge", (left, y), (right, y))).child(text(
             "tick",
             (left + 5.0, baseline),
@@ -314,9 +296,7 @@ fn path(
 }
 
 fn path_of(class: &str, dashes: &str, colour: &str, data: String) -> MarkupElement {
-    let path = element("path")
-        .with("class", format!("{class} {colour}"))
-        .with("d", data);
+    let path = element("path").with("class", format!("{class} {colour}")).with("d", data);
     match dashes {
         "" => path,
         dashes => path.with("stroke-dasharray", dashes),
@@ -341,11 +321,7 @@ fn line(class: &'static str, from: (f64, f64), to: (f64, f64)) -> MarkupElement 
 }
 
 pub(crate) fn text(class: &'static str, (x, y): (f64, f64), text: &str) -> MarkupElement {
-    element("text")
-        .with("class", class)
-        .with("x", pixels(x))
-        .with("y", pixels(y))
-        .text(text)
+    element("text").with("class", class).with("x", pixels(x)).with("y", pixels(y)).text(text)
 }
 
 /// With one decimal at most.

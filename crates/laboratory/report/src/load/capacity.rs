@@ -86,43 +86,14 @@ pub(crate) fn read_offs(record: &LoadRecord) -> Vec<ReadOff> {
     let is_rising = points.last().map(|point| point.succeeded_per_s) == read.peak_per_s;
     let row = |metric, name, short, per_s: Option<f64>, is_broken: fn(&RatePoint) -> bool| {
         let is_open = is_rising && !points.iter().any(is_broken);
-        ReadOff {
-            metric,
-            name,
-            short,
-            rate: per_s.map(|per_s| Reached { per_s, is_open }),
-        }
+        ReadOff { metric, name, short, rate: per_s.map(|per_s| Reached { per_s, is_open }) }
     };
     let (slow, fast) = (read.under_500_ms_per_s, read.under_100_ms_per_s);
     let (peak, few) = (read.peak_per_s, read.few_errors_per_s);
     vec![
-        row(
-            Metric::Peak,
-            "peak, whatever it takes",
-            "peak",
-            peak,
-            |_| false,
-        ),
-        row(
-            Metric::Under500Ms,
-            "mean < 500 ms",
-            "< 500 ms",
-            slow,
-            |it| it.mean_ns >= 500e6,
-        ),
-        row(
-            Metric::Under100Ms,
-            "mean < 100 ms",
-            "< 100 ms",
-            fast,
-            |it| it.mean_ns >= 100e6,
-        ),
-        row(
-            Metric::FewErrors,
-            "errors < 0.01 %",
-            "few errors",
-            few,
-            |it| it.error_rate >= 1e-4,
-        ),
+        row(Metric::Peak, "peak, whatever it takes", "peak", peak, |_| false),
+        row(Metric::Under500Ms, "mean < 500 ms", "< 500 ms", slow, |it| it.mean_ns >= 500e6),
+        row(Metric::Under100Ms, "mean < 100 ms", "< 100 ms", fast, |it| it.mean_ns >= 100e6),
+        row(Metric::FewErrors, "errors < 0.01 %", "few errors", few, |it| it.error_rate >= 1e-4),
     ]
 }

@@ -33,10 +33,8 @@ pub(crate) fn along_time(timeline: Timeline<'_>) -> Option<Chart> {
         (Metric::Rate, "succeeded", "teal", ""),
         (Metric::FailedRate, "failed", "rose", "2 3"),
     ];
-    let times = [
-        (Metric::MeanResponse, "mean", "blue", ""),
-        (Metric::P99Response, "p99", "violet", "7 3"),
-    ];
+    let times =
+        [(Metric::MeanResponse, "mean", "blue", ""), (Metric::P99Response, "p99", "violet", "7 3")];
     let (rates, times) = (rates.map(line), times.map(line));
     let greatest = drawn(&rates).fold(0.0, f64::max);
     let transactions = Axis::from_zero("transactions per second", AxisUnit::Count, greatest, 4);
@@ -48,10 +46,7 @@ pub(crate) fn along_time(timeline: Timeline<'_>) -> Option<Chart> {
         title: "Transactions and response time over time".to_owned(),
         description: description(timeline),
         x: Axis::exact("time since the beginning", AxisUnit::Clock, 0.0, end, 12),
-        panels: [panel(transactions, &rates)]
-            .into_iter()
-            .chain(response)
-            .collect(),
+        panels: [panel(transactions, &rates)].into_iter().chain(response).collect(),
         columns: columns(timeline),
     })
 }
@@ -109,10 +104,7 @@ fn panel(y: Axis, lines: &[RoughLine]) -> Panel {
 /// A line as it is, or dotted behind its moving average; and behind both what was put together.
 fn series(line: &RoughLine) -> Vec<Series> {
     let points = |samples: &[SeriesSample]| -> Vec<(f64, f64)> {
-        samples
-            .iter()
-            .map(|sample| (sample.at_s, sample.value))
-            .collect()
+        samples.iter().map(|sample| (sample.at_s, sample.value)).collect()
     };
     let mut series = band(line);
     let shape = SeriesShape::Line(line.dashes);
@@ -167,11 +159,7 @@ fn columns(timeline: Timeline<'_>) -> Vec<AxisStretch> {
             RoundedCount(sum(|second| second.failed) as f64),
             Nanoseconds(longest.unwrap_or(0) as f64),
         );
-        AxisStretch {
-            from: from as f64,
-            to: from as f64 + length_s as f64,
-            text,
-        }
+        AxisStretch { from: from as f64, to: from as f64 + length_s as f64, text }
     };
     groups.into_iter().map(column).collect()
 }
@@ -259,10 +247,7 @@ fn without_repeats(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
 
 fn curve_figure(title: &str, axis: &str, curves: Vec<Curve>) -> Option<Chart> {
     const NINES_MIN: f64 = 2.0;
-    let nines = curves
-        .iter()
-        .map(|curve| curve.nines)
-        .fold(NINES_MIN, f64::max);
+    let nines = curves.iter().map(|curve| curve.nines).fold(NINES_MIN, f64::max);
     let values = curves.iter().flat_map(|curve| &curve.series.points);
     let y = Axis::durations(axis, values.map(|point| point.1));
     let texts: Vec<&str> = curves.iter().map(|curve| curve.text.as_str()).collect();
@@ -304,10 +289,7 @@ pub(crate) fn capacity(record: &LoadRecord) -> Option<Chart> {
             last.offered_per_s.max(first.offered_per_s),
             12,
         ),
-        panels: vec![
-            goodput(&points, callouts),
-            response(&points, limit.unwrap_or_default()),
-        ],
+        panels: vec![goodput(&points, callouts), response(&points, limit.unwrap_or_default())],
         columns: Vec::new(),
     })
 }
@@ -329,24 +311,11 @@ fn add_callout(callouts: &mut Vec<Callout>, points: &[RatePoint], rate: Reached,
 }
 
 fn goodput(points: &[RatePoint], callouts: Vec<Callout>) -> Panel {
-    let greatest = points
-        .iter()
-        .map(|point| point.succeeded_per_s)
-        .fold(0.0, f64::max);
-    let y = Axis::from_zero(
-        "transactions per second",
-        AxisUnit::Count,
-        greatest * 1.1,
-        4,
-    );
-    let end = points
-        .last()
-        .map_or(0.0, |point| point.offered_per_s)
-        .min(y.scale.to);
+    let greatest = points.iter().map(|point| point.succeeded_per_s).fold(0.0, f64::max);
+    let y = Axis::from_zero("transactions per second", AxisUnit::Count, greatest * 1.1, 4);
+    let end = points.last().map_or(0.0, |point| point.offered_per_s).min(y.scale.to);
     let of = |value: fn(&RatePoint) -> f64| {
-        points
-            .iter()
-            .map(move |point| (point.offered_per_s, value(point)))
+        points.iter().map(move |point| (point.offered_per_s, value(point)))
     };
     let series = vec![
         Series::new("all that was offered", "grey", SeriesShape::Line("1 4"))
@@ -356,10 +325,7 @@ fn goodput(points: &[RatePoint], callouts: Vec<Callout>) -> Panel {
         Series::new("failed", "rose", SeriesShape::Marked("2 3"))
             .of(of(|point| point.offered_per_s * point.error_rate)),
     ];
-    Panel {
-        callouts,
-        ..Panel::new(y, series)
-    }
+    Panel { callouts, ..Panel::new(y, series) }
 }
 
 fn response(points: &[RatePoint], limit: CapacityLimit) -> Panel {
@@ -374,18 +340,10 @@ fn response(points: &[RatePoint], limit: CapacityLimit) -> Panel {
         let line = Series::new(&name, "violet", SeriesShape::Marked("7 3"));
         series.push(line.of(of(|point| point.quantile_ns)));
     }
-    let values = series
-        .iter()
-        .flat_map(|series| &series.points)
-        .map(|point| point.1);
-    let bound = limit
-        .mean_below_ns
-        .or_else(|| limit.quantile_below_ns.map(|(_, ns)| ns));
+    let values = series.iter().flat_map(|series| &series.points).map(|point| point.1);
+    let bound = limit.mean_below_ns.or_else(|| limit.quantile_below_ns.map(|(_, ns)| ns));
     let bound = bound.map(|ns| ns as f64);
     let y = Axis::durations("response time", values.chain(bound));
     let limits = bound.map(|ns| (ns, format!("limit {}", Nanoseconds(ns))));
-    Panel {
-        limits: limits.into_iter().collect(),
-        ..Panel::new(y, series)
-    }
+    Panel { limits: limits.into_iter().collect(), ..Panel::new(y, series) }
 }

@@ -97,12 +97,7 @@ pub(crate) const PARTS: [TransactionPart; 3] = [
         title: "Time to the first byte",
         of: |it| &it.first_byte,
     },
-    TransactionPart {
-        name: "total",
-        id: "total",
-        title: "Response time",
-        of: |it| &it.total,
-    },
+    TransactionPart { name: "total", id: "total", title: "Response time", of: |it| &it.total },
 ];
 
 /// The conditions of a run: names and values.
@@ -154,18 +149,13 @@ pub(crate) fn names(records: &[&LoadRecord]) -> Vec<String> {
     let all: Vec<RunConditions> = records.iter().map(|record| conditions(record)).collect();
     let mut keys: Vec<&str> = Vec::new();
     for (key, _) in all.iter().flatten() {
-        let values: BTreeSet<_> = all
-            .iter()
-            .map(|conditions| value_of(conditions, key))
-            .collect();
+        let values: BTreeSet<_> = all.iter().map(|conditions| value_of(conditions, key)).collect();
         if values.len() > 1 && !keys.contains(&key.as_str()) {
             keys.push(key);
         }
     }
     let names = records.iter().zip(&all);
-    names
-        .map(|(record, conditions)| name(record, conditions, &keys))
-        .collect()
+    names.map(|(record, conditions)| name(record, conditions, &keys)).collect()
 }
 
 fn name(record: &LoadRecord, conditions: &RunConditions, keys: &[&str]) -> String {
@@ -179,11 +169,7 @@ fn name(record: &LoadRecord, conditions: &RunConditions, keys: &[&str]) -> Strin
         (_, value) => Some(format!("{key} {value}")),
     };
     let parts: Vec<String> = shown.into_iter().filter_map(part).collect();
-    if parts.is_empty() {
-        record.target.url.clone()
-    } else {
-        parts.join(", ")
-    }
+    if parts.is_empty() { record.target.url.clone() } else { parts.join(", ") }
 }
 
 /// Names and values; options that say nothing in this plan are left out.
@@ -209,10 +195,7 @@ pub(crate) fn rows(plan: &RecordedPlan) -> Vec<(&'static str, String)> {
         ("clients", plan.clients.to_string()),
         ("client-selection", plan.client_selection.name().to_owned()),
         ("requests-per-session", shown(plan.requests_per_session)),
-        (
-            "requests-per-connection",
-            or_unlimited(plan.requests_per_connection),
-        ),
+        ("requests-per-connection", or_unlimited(plan.requests_per_connection)),
         ("think-time", time(plan.think_time_ns)),
         ("close", plan.ending.name().to_owned()),
         ("duration", time(plan.duration_ns)),
@@ -243,21 +226,12 @@ fn of_tls(tls: &RecordedTls) -> Vec<(&'static str, String)> {
     vec![
         ("starttls", shown(tls.starttls.as_ref())),
         ("tls", tls.versions.name().to_owned()),
-        (
-            "handshake",
-            list(&tls.handshakes, |it| it.name().to_owned()),
-        ),
+        ("handshake", list(&tls.handshakes, |it| it.name().to_owned())),
         ("suites", list(&tls.suites, |it| it.name().to_owned())),
         ("groups", list(&tls.groups, |it| it.name().to_owned())),
-        (
-            "signatures",
-            list(&tls.signatures, |it| it.name().to_owned()),
-        ),
+        ("signatures", list(&tls.signatures, |it| it.name().to_owned())),
         ("alpn", list(&tls.alpn, Clone::clone)),
-        (
-            "server-name",
-            tls.server_name.clone().unwrap_or_else(|| "none".to_owned()),
-        ),
+        ("server-name", tls.server_name.clone().unwrap_or_else(|| "none".to_owned())),
         ("client-certificate", on_off(tls.client_certificate)),
         ("verify", tls.verify.name().to_owned()),
         ("tickets", on_off(tls.tickets)),

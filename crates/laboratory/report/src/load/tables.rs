@@ -23,10 +23,7 @@ pub(crate) fn shown(metric: Metric, value: Option<f64>) -> Cell {
 }
 
 pub(crate) fn failed_share(counts: measure::record::TransactionCounts) -> Percentage {
-    Percentage {
-        part: counts.failed,
-        whole: counts.attempted,
-    }
+    Percentage { part: counts.failed, whole: counts.attempted }
 }
 
 /// A column of a spread, with its name.
@@ -52,14 +49,10 @@ pub(crate) fn spreads(record: &LoadRecord) -> ReportTable {
             cell = cell.id(metric.id(), whole);
         }
         let spread = spread(record, metric);
-        let parts = SPREAD
-            .iter()
-            .map(|(name, of)| match spread.as_ref().map(of) {
-                Some(value) => {
-                    shown(metric, Some(value)).id(format!("{}-{name}", metric.id()), value)
-                }
-                None => Cell::from(NONE),
-            });
+        let parts = SPREAD.iter().map(|(name, of)| match spread.as_ref().map(of) {
+            Some(value) => shown(metric, Some(value)).id(format!("{}-{name}", metric.id()), value),
+            None => Cell::from(NONE),
+        });
         table.row([title(metric).into(), cell].into_iter().chain(parts));
     }
     table
@@ -107,11 +100,7 @@ pub(crate) fn latency_sheet(record: &LoadRecord) -> Sheet {
         numbers.extend(SHEET_QUANTILES.map(|share| histogram.quantile_ns(share)));
         numbers.push(histogram.max_ns());
         let names = [kind.to_owned(), part.id.to_owned()].into_iter();
-        rows.push(
-            names
-                .chain(numbers.iter().map(ToString::to_string))
-                .collect(),
-        );
+        rows.push(names.chain(numbers.iter().map(ToString::to_string)).collect());
     });
     sheet("latencies", heads, rows)
 }
@@ -132,11 +121,7 @@ fn each_part(
 
 /// The heads stand between blanks.
 fn sheet(name: &str, heads: &'static str, rows: Vec<Vec<String>>) -> Sheet {
-    Sheet {
-        name: name.to_owned(),
-        heads: heads.split(' ').collect(),
-        rows,
-    }
+    Sheet { name: name.to_owned(), heads: heads.split(' ').collect(), rows }
 }
 
 pub(crate) fn handshakes(record: &LoadRecord) -> ReportTable {
@@ -211,10 +196,7 @@ pub(crate) fn seconds(record: &LoadRecord, rows_max: usize) -> ReportTable {
         1 => "Second by second".to_owned(),
         _ => format!("{length_s} s per row: sums of counts, the longest of times"),
     };
-    let columns = SECOND_COUNTS
-        .iter()
-        .chain(&SECOND_TIMES)
-        .map(|column| column.0);
+    let columns = SECOND_COUNTS.iter().chain(&SECOND_TIMES).map(|column| column.0);
     let mut table = ReportTable::new(caption, ["s"].into_iter().chain(columns).chain(["open"]));
     for seconds in groups {
         let greatest = |of: fn(&Second) -> u64| seconds.iter().map(of).max().unwrap_or(0);
@@ -232,10 +214,7 @@ pub(crate) fn seconds(record: &LoadRecord, rows_max: usize) -> ReportTable {
 
 /// The same as a sheet, a row per second.
 pub(crate) fn second_sheet(record: &LoadRecord) -> Sheet {
-    let columns = SECOND_COUNTS
-        .iter()
-        .chain(&SECOND_TIMES)
-        .map(|column| column.1);
+    let columns = SECOND_COUNTS.iter().chain(&SECOND_TIMES).map(|column| column.1);
     let row = |second: &Second| {
         let counts = SECOND_COUNTS.map(|(_, _, of)| of(second).to_string());
         // Of none that succeeded there is no time.
@@ -244,30 +223,18 @@ pub(crate) fn second_sheet(record: &LoadRecord) -> Sheet {
             _ => of(second).to_string(),
         });
         let (at, open) = (second.at_s.to_string(), second.open.to_string());
-        [at].into_iter()
-            .chain(counts)
-            .chain(times)
-            .chain([open])
-            .collect()
+        [at].into_iter().chain(counts).chain(times).chain([open]).collect()
     };
     Sheet {
         name: "seconds".to_owned(),
-        heads: ["at_s"]
-            .into_iter()
-            .chain(columns)
-            .chain(["open"])
-            .collect(),
+        heads: ["at_s"].into_iter().chain(columns).chain(["open"]).collect(),
         rows: record.seconds.iter().map(row).collect(),
     }
 }
 
 /// Steps in the order in which they were made; none if there is one rate only.
 pub(crate) fn steps(record: &LoadRecord) -> ReportTable {
-    let limit = record
-        .capacity
-        .as_ref()
-        .map(|it| it.limit)
-        .unwrap_or_default();
+    let limit = record.capacity.as_ref().map(|it| it.limit).unwrap_or_default();
     let quantile = limit.quantile_name();
     let heads = "from length offered/s succeeded/s failed mean".split(' ');
     let heads = heads.chain([quantile.as_str()]);

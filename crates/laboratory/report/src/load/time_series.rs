@@ -40,11 +40,7 @@ pub(crate) struct Timeline<'r> {
 
 impl<'r> From<&'r LoadRecord> for Timeline<'r> {
     fn from(record: &'r LoadRecord) -> Self {
-        Self {
-            seconds: &record.seconds,
-            elapsed_ns: record.elapsed_ns,
-            totals: record.totals,
-        }
+        Self { seconds: &record.seconds, elapsed_ns: record.elapsed_ns, totals: record.totals }
     }
 }
 
@@ -63,9 +59,7 @@ impl<'r> Timeline<'r> {
     pub(crate) fn while_attempted(self) -> Self {
         let last = self.seconds.iter().rposition(|it| it.attempted > 0);
         let seconds = &self.seconds[..last.map_or(0, |last| last + 1)];
-        let end_s = seconds
-            .last()
-            .map_or(0, |second| second.at_s.saturating_add(1));
+        let end_s = seconds.last().map_or(0, |second| second.at_s.saturating_add(1));
         Self {
             seconds,
             elapsed_ns: self.elapsed_ns.min(end_s.saturating_mul(1_000_000_000)),
@@ -106,11 +100,7 @@ impl<'r> Timeline<'r> {
         }
         let left = self.elapsed_ns as f64 / 1e9 - second.at_s as f64;
         // What the load had begun may end after it: that is no rate of the load.
-        let length = if self.seconds.len() == 1 && left <= 0.0 {
-            1.0
-        } else {
-            left.min(1.0)
-        };
+        let length = if self.seconds.len() == 1 && left <= 0.0 { 1.0 } else { left.min(1.0) };
         let is_only = self.seconds.len() == 1;
         (is_only || length >= SHORTEST_S).then(|| (value / length, 1.0))
     }
@@ -118,13 +108,8 @@ impl<'r> Timeline<'r> {
 
 fn sample(at_s: f64, values: impl Iterator<Item = (f64, f64)>) -> SeriesSample {
     let mut sum = 0.0;
-    let mut sample = SeriesSample {
-        at_s,
-        value: f64::NAN,
-        least: f64::NAN,
-        greatest: f64::NAN,
-        weight: 0.0,
-    };
+    let mut sample =
+        SeriesSample { at_s, value: f64::NAN, least: f64::NAN, greatest: f64::NAN, weight: 0.0 };
     for (value, weight) in values {
         sum += value * weight;
         sample.weight += weight;
@@ -146,11 +131,7 @@ fn averaged(samples: &[SeriesSample], window: usize) -> Vec<SeriesSample> {
         let (sum, weight) = near.fold((0.0, 0.0), |(sum, weight), sample| {
             (sum + sample.value * sample.weight, weight + sample.weight)
         });
-        let value = if sample.value.is_finite() {
-            sum / weight
-        } else {
-            f64::NAN
-        };
+        let value = if sample.value.is_finite() { sum / weight } else { f64::NAN };
         SeriesSample { value, ..*sample }
     };
     samples.iter().enumerate().map(average).collect()
@@ -176,16 +157,9 @@ pub(crate) fn smoothed(samples: &[SeriesSample]) -> Option<(Vec<SeriesSample>, u
 fn roughness(samples: &[SeriesSample]) -> Option<f64> {
     let off =
         |near: &[SeriesSample]| (near[1].value - f64::midpoint(near[0].value, near[2].value)).abs();
-    let mut off: Vec<f64> = samples
-        .windows(3)
-        .map(off)
-        .filter(|off| off.is_finite())
-        .collect();
+    let mut off: Vec<f64> = samples.windows(3).map(off).filter(|off| off.is_finite()).collect();
     off.sort_by(f64::total_cmp);
-    let values = samples
-        .iter()
-        .map(|sample| sample.value)
-        .filter(|value| value.is_finite());
+    let values = samples.iter().map(|sample| sample.value).filter(|value| value.is_finite());
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
     let quarter = off.get(off.len() * 3 / 4)?;
     (sum > 0.0).then(|| quarter / (sum / count))
@@ -208,19 +182,12 @@ mod tests {
 
     #[test]
     fn rough_samples_are_smoothed_and_edges_are_not() {
-        let noise: Vec<f64> = (0..60)
-            .map(|index| 100.0 + f64::from(index % 2) * 20.0)
-            .collect();
+        let noise: Vec<f64> = (0..60).map(|index| 100.0 + f64::from(index % 2) * 20.0).collect();
         let (average, window) = smoothed(&of(&noise)).unwrap();
         assert_eq!((average.len(), window), (60, 5));
-        assert!(
-            average[10..50]
-                .iter()
-                .all(|sample| (sample.value - 110.0).abs() < 3.0)
-        );
-        let outage: Vec<f64> = (0..60)
-            .map(|index| if (20..30).contains(&index) { 0.0 } else { 9.0 })
-            .collect();
+        assert!(average[10..50].iter().all(|sample| (sample.value - 110.0).abs() < 3.0));
+        let outage: Vec<f64> =
+            (0..60).map(|index| if (20..30).contains(&index) { 0.0 } else { 9.0 }).collect();
         assert_eq!(smoothed(&of(&outage)), None);
         assert_eq!(smoothed(&of(&noise[..20])), None);
     }
@@ -231,13 +198,7 @@ mod tests {
         values[30] = f64::NAN;
         let (average, _) = smoothed(&of(&values)).unwrap();
         assert!(average[30].value.is_nan());
-        assert!(
-            average
-                .iter()
-                .filter(|sample| sample.value.is_nan())
-                .count()
-                == 1
-        );
+        assert!(average.iter().filter(|sample| sample.value.is_nan()).count() == 1);
         assert_eq!(smoothed(&of(&[f64::NAN; 40])), None);
     }
 
@@ -259,10 +220,7 @@ mod tests {
         assert_eq!((cut.seconds.len(), cut.elapsed_ns), (3, 3_000_000_000));
         let samples = cut.samples(Metric::AttemptedRate, 9);
         assert_eq!(samples.last().map(|sample| sample.value), Some(30.0));
-        let nothing = Timeline {
-            seconds: &seconds[3..],
-            ..timeline
-        };
+        let nothing = Timeline { seconds: &seconds[3..], ..timeline };
         assert!(nothing.while_attempted().seconds.is_empty());
     }
 

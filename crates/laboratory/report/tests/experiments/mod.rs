@@ -21,10 +21,7 @@ pub(crate) fn elsewhere() -> Experiment {
     other.plan.started = text("2026-11-23T03:04:05Z");
     other.plan.host.host.hypervisor = Some(text("Xen"));
     other.plan.targets[1].version = vec![text("haproxy 3.0")];
-    other
-        .plan
-        .scenarios
-        .retain(|scenario| scenario.name != "ramp");
+    other.plan.scenarios.retain(|scenario| scenario.name != "ramp");
     for measurement in &mut other.measurements {
         let per_s = measurement.counts.succeeded as f64 / 2.0;
         let slower = 1.0 - (per_s / 40_000.0).min(0.5);
@@ -73,8 +70,6 @@ pub(crate) fn hostile() -> Experiment {
 
 pub(crate) fn one_round() -> Experiment {
     let mut experiment = whole();
-    experiment
-        .measurements
-        .retain(|measurement| measurement.repeat == 0);
+    experiment.measurements.retain(|measurement| measurement.repeat == 0);
     experiment
 }

@@ -81,21 +81,11 @@ pub(crate) fn tiny() -> LoadRecord {
     let mut record = empty();
     record.ending = RunEnding::Completed;
     record.elapsed_ns = 1_000_000_000;
-    record.totals = TransactionCounts {
-        attempted: 3,
-        succeeded: 2,
-        failed: 1,
-    };
+    record.totals = TransactionCounts { attempted: 3, succeeded: 2, failed: 1 };
     record.failures = split(1, &["handshake-reset"]);
-    record
-        .handshakes
-        .extend(handshakes((Kind::Full, 1.0), record.totals));
-    record.traffic = TrafficBytes {
-        connections: 3,
-        received_bytes: 4570,
-        sent_bytes: 1260,
-        body_bytes: 2048,
-    };
+    record.handshakes.extend(handshakes((Kind::Full, 1.0), record.totals));
+    record.traffic =
+        TrafficBytes { connections: 3, received_bytes: 4570, sent_bytes: 1260, body_bytes: 2048 };
     record.latencies.insert(
         Kind::Full,
         Latencies {
@@ -120,11 +110,7 @@ pub(crate) fn tiny() -> LoadRecord {
     record.client = ClientUsage {
         cpu_ns: 1_900_000,
         resident_bytes_max: 9 << 20,
-        threads: vec![LoadThread {
-            cpu: Some(1),
-            cpu_ns: 1_900_000,
-            lag: histogram([12, 31]),
-        }],
+        threads: vec![LoadThread { cpu: Some(1), cpu_ns: 1_900_000, lag: histogram([12, 31]) }],
     };
     record.warnings = vec![RunWarning {
         seen: "one of 3 transactions failed: handshake-reset 1".to_owned(),
@@ -158,12 +144,7 @@ pub(crate) fn resumed(kind: Kind, seed: u64) -> LoadRecord {
     for _ in 0..20 {
         let attempted = run.noisy(2000.0, 0.015) as u64;
         let mean_ms = run.noisy(1.9, 0.08);
-        run.second(
-            attempted,
-            u64::from(attempted.is_multiple_of(7)),
-            mean_ms,
-            4.0,
-        );
+        run.second(attempted, u64::from(attempted.is_multiple_of(7)), mean_ms, 4.0);
     }
     run.set("requests-per-session", "4");
     run.finish(&[(Kind::Full, 0.25), (kind, 0.75)])
@@ -199,10 +180,7 @@ pub(crate) fn ramp() -> LoadRecord {
         broken_at_per_s: Some(845.0),
         read_offs,
     });
-    record.failures = split(
-        record.totals.failed,
-        &["timeout", "connect-refused", "reset"],
-    );
+    record.failures = split(record.totals.failed, &["timeout", "connect-refused", "reset"]);
     record.warnings = vec![RunWarning {
         seen: "the client's threads were busy for 93 % of the last 30 s".to_owned(),
         hint: "give it more threads with --threads, or another host".to_owned(),
@@ -212,11 +190,7 @@ pub(crate) fn ramp() -> LoadRecord {
 
 /// The same as it is without a search: no steps, only seconds.
 pub(crate) fn plain_ramp() -> LoadRecord {
-    LoadRecord {
-        steps: Vec::new(),
-        capacity: None,
-        ..ramp()
-    }
+    LoadRecord { steps: Vec::new(), capacity: None, ..ramp() }
 }
 
 /// Numbers that no load brings: none, infinite, or as great as can be.
@@ -252,10 +226,7 @@ pub(crate) fn failing() -> LoadRecord {
         run.second(attempted, if is_down { attempted } else { 0 }, mean_ms, 3.0);
     }
     let mut record = run.finish(&[(Kind::Full, 0.1), (Kind::Psk, 0.9)]);
-    record.failures = split(
-        record.totals.failed,
-        &["connect-refused", "reset", "handshake"],
-    );
+    record.failures = split(record.totals.failed, &["connect-refused", "reset", "handshake"]);
     record
 }
 
@@ -265,12 +236,7 @@ pub(crate) fn long(seconds: u32) -> LoadRecord {
     for second in 0..seconds {
         let attempted = run.noisy(1000.0, 0.05) as u64;
         let mean_ms = run.noisy(3.0, 0.1);
-        run.second(
-            attempted,
-            if second == seconds / 2 { 777 } else { 0 },
-            mean_ms,
-            2.0,
-        );
+        run.second(attempted, if second == seconds / 2 { 777 } else { 0 }, mean_ms, 2.0);
     }
     run.finish(&[(Kind::Full, 1.0)])
 }
@@ -334,10 +300,7 @@ pub(crate) fn hostile() -> LoadRecord {
         broken_at_per_s: None,
         read_offs: ReadOffs::default(),
     });
-    record.warnings = vec![RunWarning {
-        seen: evil.to_owned(),
-        hint: evil.to_owned(),
-    }];
+    record.warnings = vec![RunWarning { seen: evil.to_owned(), hint: evil.to_owned() }];
     record
 }
 
@@ -413,11 +376,7 @@ impl Run {
         for second in &mut self.seconds {
             for (kind, share) in kinds.iter().filter(|(kind, _)| kind.is_handshake()) {
                 let count = (second.succeeded as f64 * share).round() as u64;
-                if kind.is_resumption() {
-                    second.resumed += count
-                } else {
-                    second.full += count
-                }
+                if kind.is_resumption() { second.resumed += count } else { second.full += count }
             }
         }
         let elapsed_ns = self.seconds.len() as u64 * 1_000_000_000;
@@ -425,21 +384,14 @@ impl Run {
         record.command.extend(self.flags.into_iter().flatten());
         // Each run has a record of its own.
         let seed = self.chance % 1000;
-        record
-            .command
-            .extend(["--record".to_owned(), format!("{seed}.json")]);
+        record.command.extend(["--record".to_owned(), format!("{seed}.json")]);
         record.ending = RunEnding::Completed;
         record.elapsed_ns = elapsed_ns;
         record.totals = totals;
         let mean: f64 = kinds.iter().map(|(kind, share)| cost(*kind) * share).sum();
-        record.latencies = kinds
-            .iter()
-            .map(|kind| latencies(*kind, &self.total, cost(kind.0) / mean))
-            .collect();
-        record.handshakes = kinds
-            .iter()
-            .filter_map(|kind| handshakes(*kind, totals))
-            .collect();
+        record.latencies =
+            kinds.iter().map(|kind| latencies(*kind, &self.total, cost(kind.0) / mean)).collect();
+        record.handshakes = kinds.iter().filter_map(|kind| handshakes(*kind, totals)).collect();
         record.traffic = TrafficBytes {
             connections: record.handshakes.iter().map(|row| row.count).sum(),
             received_bytes: totals.succeeded * 2300,
@@ -476,11 +428,8 @@ fn cost(kind: Kind) -> f64 {
 }
 
 fn latencies((kind, share): (Kind, f64), total: &Histogram, factor: f64) -> (Kind, Latencies) {
-    let handshake = if kind.is_handshake() {
-        scaled(total, factor * 0.6, share)
-    } else {
-        Histogram::default()
-    };
+    let handshake =
+        if kind.is_handshake() { scaled(total, factor * 0.6, share) } else { Histogram::default() };
     let latencies = Latencies {
         handshake,
         first_byte: scaled(total, factor * 0.96, share),
@@ -535,11 +484,7 @@ fn steps_of(record: &LoadRecord, length_s: usize) -> Vec<PlanStep> {
         PlanStep {
             from_ns: (index * length_s) as u64 * 1_000_000_000,
             length_ns: seconds.len() as u64 * 1_000_000_000,
-            counts: TransactionCounts {
-                attempted,
-                succeeded,
-                failed: attempted - succeeded,
-            },
+            counts: TransactionCounts { attempted, succeeded, failed: attempted - succeeded },
             point: RatePoint {
                 offered_per_s: attempted as f64 / length,
                 succeeded_per_s: succeeded as f64 / length,
@@ -557,11 +502,7 @@ fn split(count: u64, reasons: &[&str]) -> BTreeMap<String, u64> {
     let mut left = count;
     let mut failures = BTreeMap::new();
     for (index, reason) in reasons.iter().enumerate() {
-        let part = if index + 1 == reasons.len() {
-            left
-        } else {
-            left * 3 / 4
-        };
+        let part = if index + 1 == reasons.len() { left } else { left * 3 / 4 };
         left -= part;
         if part > 0 {
             failures.insert((*reason).to_owned(), part);

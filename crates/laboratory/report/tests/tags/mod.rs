@@ -17,10 +17,7 @@ pub(crate) fn tags(page: &str) -> Vec<(String, Vec<(String, String)>)> {
             continue;
         }
         let is_closed = inside.ends_with('/');
-        let (name, words) = inside
-            .trim_end_matches('/')
-            .split_once(' ')
-            .unwrap_or((inside, ""));
+        let (name, words) = inside.trim_end_matches('/').split_once(' ').unwrap_or((inside, ""));
         tags.push((name.to_owned(), attributes(words)));
         if name == "style" {
             rest = rest.split_once("</style>").unwrap().1;
@@ -48,17 +45,11 @@ pub(crate) fn assert_whole(name: &str, page: &str) {
     let mut ids = BTreeSet::new();
     let mut ends = Vec::new();
     for (tag, attributes) in tags(page) {
-        assert!(
-            !["script", "link", "img", "iframe"].contains(&tag.as_str()),
-            "{name}: {tag}"
-        );
+        assert!(!["script", "link", "img", "iframe"].contains(&tag.as_str()), "{name}: {tag}");
         for (key, value) in attributes {
             assert!(!key.starts_with("on") && key != "src", "{name}: {key}");
             assert!(key != "href" || value.starts_with('#'), "{name}: {value}");
-            assert!(
-                key != "id" || ids.insert(value.clone()),
-                "{name}: {value} twice"
-            );
+            assert!(key != "id" || ids.insert(value.clone()), "{name}: {value} twice");
             match key.as_str() {
                 "aria-labelledby" => ends.extend(value.split(' ').map(str::to_owned)),
                 "href" => ends.push(value[1..].to_owned()),
@@ -69,10 +60,7 @@ pub(crate) fn assert_whole(name: &str, page: &str) {
     for end in ends {
         assert!(ids.contains(&end), "{name}: {end} is nowhere");
     }
-    assert!(
-        !page.contains("@import") && !page.contains("url("),
-        "{name}"
-    );
+    assert!(!page.contains("@import") && !page.contains("url("), "{name}");
 }
 
 /// Whether all that must be a number is one.

@@ -49,11 +49,7 @@ pub enum Lack {
 }
 
 pub fn probe() -> Found {
-    let lack = |lack| Found {
-        lack: Some(lack),
-        tried: Vec::new(),
-        rekeys: false,
-    };
+    let lack = |lack| Found { lack: Some(lack), tried: Vec::new(), rekeys: false };
     let pair = match connection() {
         Ok(pair) => pair,
         Err(error) => return lack(Lack::Untried(number_of(&error))),
@@ -65,12 +61,7 @@ pub fn probe() -> Found {
     for (version, cipher) in PAIRS {
         for half in [Half::Send, Half::Receive] {
             let error = offer(version, cipher, half, 1).err();
-            tried.push(Tried {
-                version,
-                cipher,
-                half,
-                error: error.as_ref().map(number_of),
-            });
+            tried.push(Tried { version, cipher, half, error: error.as_ref().map(number_of) });
         }
     }
     Found {
@@ -85,13 +76,7 @@ fn offer(version: Version, cipher: Cipher, half: Half, times: usize) -> io::Resu
     let (ours, _theirs) = connection()?;
     attach(ours.as_fd())?;
     let key = vec![0; cipher.key_bytes()];
-    let keys = Keys {
-        version,
-        cipher,
-        key: &key,
-        iv: [0; IV_BYTES],
-        sequence: 0,
-    };
+    let keys = Keys { version, cipher, key: &key, iv: [0; IV_BYTES], sequence: 0 };
     (0..times).try_for_each(|_| install(ours.as_fd(), half, &keys))
 }
 
@@ -143,9 +128,7 @@ impl Found {
         if let Some(lack) = self.lack {
             return lack.remedy();
         }
-        self.sending()
-            .any(|one| one.error == Some(libc::ENOENT))
-            .then_some(CIPHER_REMEDY)
+        self.sending().any(|one| one.error == Some(libc::ENOENT)).then_some(CIPHER_REMEDY)
     }
 
     fn sending(&self) -> impl Iterator<Item = &Tried> {
@@ -305,12 +288,7 @@ mod tests {
     }
 
     fn found(error_of_chacha_12: Option<i32>, rekeys: bool) -> Found {
-        let tried = |version, cipher, error| Tried {
-            version,
-            cipher,
-            half: Half::Send,
-            error,
-        };
+        let tried = |version, cipher, error| Tried { version, cipher, half: Half::Send, error };
         Found {
             lack: None,
             tried: vec![

@@ -61,10 +61,7 @@ pub(super) fn set_flags(fd: &impl AsFd, flags: OFlags) -> io::Result<()> {
 /// At its beginning, whatever its flags (`RWF_NOAPPEND`, Linux 6.9).
 pub(super) fn overwrite(fd: &impl AsFd) -> io::Result<()> {
     const RWF_NOAPPEND: libc::c_int = 0x20;
-    let bytes = libc::iovec {
-        iov_base: b"xxxx".as_ptr().cast_mut().cast(),
-        iov_len: 4,
-    };
+    let bytes = libc::iovec { iov_base: b"xxxx".as_ptr().cast_mut().cast(), iov_len: 4 };
     let fd = fd.as_fd().as_raw_fd();
     // SAFETY: the bytes are read alone, and outlive the call.
     let wrote = unsafe { libc::pwritev2(fd, &raw const bytes, 1, 0, RWF_NOAPPEND) };
@@ -92,10 +89,7 @@ fn answered(answer: libc::c_int) -> io::Result<()> {
 
 pub(super) fn limit_files() -> io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    Ok(rustix::process::setrlimit(
-        rustix::process::Resource::Nofile,
-        limit,
-    )?)
+    Ok(rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?)
 }
 
 pub(super) fn executable_memory() -> io::Result<()> {
@@ -110,11 +104,7 @@ pub(super) fn executable_memory() -> io::Result<()> {
 
 /// A stream socket of this protocol.
 pub(super) fn stream(protocol: Protocol) -> io::Result<OwnedFd> {
-    Ok(net::socket(
-        AddressFamily::INET,
-        SocketType::STREAM,
-        Some(protocol),
-    )?)
+    Ok(net::socket(AddressFamily::INET, SocketType::STREAM, Some(protocol))?)
 }
 
 /// Connects without connect(2): by the first bytes.
@@ -124,11 +114,5 @@ pub(super) fn send_to(socket: &OwnedFd, address: &SocketAddr) -> io::Result<usiz
 
 pub(super) fn send_message_to(socket: &OwnedFd, address: &SocketAddr) -> io::Result<usize> {
     let (bytes, mut control) = ([IoSlice::new(b"x")], SendAncillaryBuffer::default());
-    Ok(net::sendmsg_addr(
-        socket,
-        address,
-        &bytes,
-        &mut control,
-        FAST_OPEN,
-    )?)
+    Ok(net::sendmsg_addr(socket, address, &bytes, &mut control, FAST_OPEN)?)
 }

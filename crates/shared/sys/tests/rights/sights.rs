@@ -21,9 +21,7 @@ pub(super) fn capabilities() -> Vec<String> {
 
 pub(super) fn seccomp_filters() -> String {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("Seccomp_filters:"));
+    let line = status.lines().find(|line| line.starts_with("Seccomp_filters:"));
     line.unwrap().to_owned()
 }
 

@@ -165,21 +165,13 @@ fn is_outer_hello(mut data: Cursor<'_>) -> bool {
 }
 
 fn flag(data: Cursor<'_>, name: &'static str) -> Result<bool, HelloFault> {
-    if data.is_empty() {
-        Ok(true)
-    } else {
-        Err(Malformed(name))
-    }
+    if data.is_empty() { Ok(true) } else { Err(Malformed(name)) }
 }
 
 /// The vector that fills the extension to its end.
 fn whole16<'a>(mut data: Cursor<'a>, name: &'static str) -> Result<Cursor<'a>, HelloFault> {
     let list = data.vector16().ok_or(Malformed(name))?;
-    if data.is_empty() {
-        Ok(list)
-    } else {
-        Err(Malformed(name))
-    }
+    if data.is_empty() { Ok(list) } else { Err(Malformed(name)) }
 }
 
 fn even(list: Cursor<'_>, name: &'static str) -> Result<HelloSpan, HelloFault> {
@@ -198,11 +190,7 @@ fn numbers16(data: Cursor<'_>, name: &'static str) -> Result<HelloSpan, HelloFau
 fn supported_versions(mut data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
     const NAME: &str = "supported_versions";
     let list = data.vector8().ok_or(Malformed(NAME))?;
-    if data.is_empty() {
-        even(list, NAME)
-    } else {
-        Err(Malformed(NAME))
-    }
+    if data.is_empty() { even(list, NAME) } else { Err(Malformed(NAME)) }
 }
 
 /// RFC 6066 section 3. Names of other types than host_name are skipped: each begins with its
@@ -308,11 +296,7 @@ pub(super) enum HostName {
 pub(super) fn judge_host_name(bytes: &[u8]) -> HostName {
     let name = bytes.strip_suffix(b".").unwrap_or(bytes);
     let is_name = name.len() <= 253 && name.split(|byte| *byte == b'.').all(is_label);
-    if is_name && !is_address(name) {
-        HostName::Valid(name.len())
-    } else {
-        HostName::Other
-    }
+    if is_name && !is_address(name) { HostName::Valid(name.len()) } else { HostName::Other }
 }
 
 fn is_label(label: &[u8]) -> bool {
@@ -391,10 +375,7 @@ mod host_name_tests {
             &format!("{long}a"),
             &"a".repeat(64),
         ] {
-            assert!(
-                matches!(judge_host_name(other.as_bytes()), HostName::Other),
-                "{other:?}"
-            );
+            assert!(matches!(judge_host_name(other.as_bytes()), HostName::Other), "{other:?}");
         }
     }
 }

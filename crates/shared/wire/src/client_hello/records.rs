@@ -96,11 +96,7 @@ fn next_record(bytes: &[u8]) -> Result<Option<HelloRecord<'_>>, HelloFault> {
     }
     let length = usize::from(length);
     let (fragment, rest) = body.split_at_checked(length).unwrap_or((body, &[]));
-    Ok(Some(HelloRecord {
-        length,
-        fragment,
-        rest,
-    }))
+    Ok(Some(HelloRecord { length, fragment, rest }))
 }
 
 /// How long the message is with its header, once `known` bytes of it reach that far.
@@ -143,10 +139,7 @@ fn check_legacy_version(body: Option<&[u8]>) -> Result<(), HelloFault> {
 fn message(bytes: &[u8], wire_bytes: usize, joined: usize) -> HelloMessage<'_> {
     let wire = bytes.get(..wire_bytes).unwrap_or(bytes);
     let body = if wire_bytes == RECORD_HEADER_BYTES + joined {
-        Cow::Borrowed(
-            wire.get(RECORD_HEADER_BYTES + HANDSHAKE_HEADER_BYTES..)
-                .unwrap_or(&[]),
-        )
+        Cow::Borrowed(wire.get(RECORD_HEADER_BYTES + HANDSHAKE_HEADER_BYTES..).unwrap_or(&[]))
     } else {
         Cow::Owned(join_fragments(wire, joined))
     };

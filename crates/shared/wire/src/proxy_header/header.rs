@@ -38,16 +38,10 @@ pub enum Addresses<'a> {
     #[default]
     Unknown,
     /// TCP. Both ends are of one family; [`Addresses::tcp`] makes them so.
-    Tcp {
-        source: SocketAddr,
-        destination: SocketAddr,
-    },
+    Tcp { source: SocketAddr, destination: SocketAddr },
     /// A Unix stream socket: names without the padding, an abstract one with its leading NUL,
     /// unnamed ones empty. At most 108 bytes.
-    Unix {
-        source: &'a [u8],
-        destination: &'a [u8],
-    },
+    Unix { source: &'a [u8], destination: &'a [u8] },
 }
 
 impl Addresses<'_> {
@@ -58,10 +52,7 @@ impl Addresses<'_> {
         let plain =
             |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         let (source, destination) = one_family(plain(source), plain(destination));
-        Self::Tcp {
-            source,
-            destination,
-        }
+        Self::Tcp { source, destination }
     }
 
     /// The client's IP address and port, if told.
@@ -83,11 +74,7 @@ impl Addresses<'_> {
 
 /// Both as IPv6 unless they are of one family already.
 pub(super) fn one_family(a: SocketAddr, b: SocketAddr) -> (SocketAddr, SocketAddr) {
-    if a.is_ipv4() == b.is_ipv4() {
-        (a, b)
-    } else {
-        (mapped(a), mapped(b))
-    }
+    if a.is_ipv4() == b.is_ipv4() { (a, b) } else { (mapped(a), mapped(b)) }
 }
 
 fn mapped(address: SocketAddr) -> SocketAddr {
@@ -165,9 +152,7 @@ impl<'a> Tlvs<'a> {
 
     /// The bytes of the first field of that type.
     pub fn find(&self, kind: u8) -> Option<&'a [u8]> {
-        self.iter()
-            .find(|tlv| tlv.kind == kind)
-            .map(|tlv| tlv.value)
+        self.iter().find(|tlv| tlv.kind == kind).map(|tlv| tlv.value)
     }
 
     /// The checksum and how many bytes of fields follow it; two of them are a fault, since each
@@ -205,11 +190,7 @@ impl Tlv<'_> {
             kind::SSL => return Ssl::read(self.value).map(drop),
             _ => true,
         };
-        if valid {
-            Ok(())
-        } else {
-            Err(ProxyFault::Tlv(self.kind))
-        }
+        if valid { Ok(()) } else { Err(ProxyFault::Tlv(self.kind)) }
     }
 }
 
@@ -242,11 +223,7 @@ impl<'a> Ssl<'a> {
         while !fields.is_empty() {
             next(&mut fields).ok_or(ProxyFault::Tlv(kind::SSL))?;
         }
-        Ok(Self {
-            flags,
-            verify,
-            fields: Tlvs(cursor.rest()),
-        })
+        Ok(Self { flags, verify, fields: Tlvs(cursor.rest()) })
     }
 
     /// Whether the client speaks TLS.
@@ -313,19 +290,13 @@ mod tests {
 
     fn tcp(source: &str, destination: &str) -> (String, String) {
         let addresses = Addresses::tcp(source.parse().unwrap(), destination.parse().unwrap());
-        (
-            addresses.source().unwrap().to_string(),
-            addresses.destination().unwrap().to_string(),
-        )
+        (addresses.source().unwrap().to_string(), addresses.destination().unwrap().to_string())
     }
 
     #[test]
     fn families_are_made_one() {
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        assert_eq!(
-            tcp("1.2.3.4:5", "6.7.8.9:10"),
-            pair("1.2.3.4:5", "6.7.8.9:10")
-        );
+        assert_eq!(tcp("1.2.3.4:5", "6.7.8.9:10"), pair("1.2.3.4:5", "6.7.8.9:10"));
         assert_eq!(
             tcp("[::ffff:1.2.3.4]:5", "[::ffff:6.7.8.9]:10"),
             pair("1.2.3.4:5", "6.7.8.9:10")

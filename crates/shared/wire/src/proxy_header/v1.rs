@@ -14,9 +14,7 @@ const PROTOCOLS: [&[u8]; 3] = [b"TCP4 ", b"TCP6 ", b"UNKNOWN"];
 
 /// The header and its bytes; `None` while the line has no end.
 pub(super) fn read(bytes: &[u8]) -> Result<Option<(Header<'_>, usize)>, ProxyFault> {
-    let (head, tail) = bytes
-        .split_at_checked(SIGNATURE.len())
-        .unwrap_or((bytes, &[]));
+    let (head, tail) = bytes.split_at_checked(SIGNATURE.len()).unwrap_or((bytes, &[]));
     if !SIGNATURE.starts_with(head) {
         return Err(ProxyFault::NotProxy);
     }
@@ -82,9 +80,7 @@ fn tcp<I: FromStr + Into<IpAddr>>(fields: &str) -> Result<Addresses<'static>, Pr
 
 fn ip<I: FromStr + Into<IpAddr>>(text: &str) -> Result<IpAddr, ProxyFault> {
     let address: Result<I, _> = text.parse();
-    address
-        .map(Into::into)
-        .map_err(|_| ProxyFault::Line("address"))
+    address.map(Into::into).map_err(|_| ProxyFault::Line("address"))
 }
 
 /// Digits only and no leading zero, which `parse` alone would let through.
@@ -100,19 +96,12 @@ fn port(text: &str) -> Result<u16, ProxyFault> {
 /// Appends the line for these addresses; version 1 calls all but TCP `UNKNOWN`.
 pub fn write_v1(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
     let written = match addresses {
-        Addresses::Tcp {
-            source,
-            destination,
-        } => {
+        Addresses::Tcp { source, destination } => {
             let (source, destination) = one_family(*source, *destination);
             let protocol = if source.is_ipv4() { "TCP4" } else { "TCP6" };
             let (from, to) = (Text(source.ip()), Text(destination.ip()));
             let ports = (source.port(), destination.port());
-            write!(
-                out,
-                "PROXY {protocol} {from} {to} {} {}\r\n",
-                ports.0, ports.1
-            )
+            write!(out, "PROXY {protocol} {from} {to} {} {}\r\n", ports.0, ports.1)
         }
         _ => out.write_all(b"PROXY UNKNOWN\r\n"),
     };
@@ -148,14 +137,8 @@ mod tests {
     fn the_example_of_the_specification() {
         let addresses =
             parsed("PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\nGET / HTTP/1.1\r\n").unwrap();
-        assert_eq!(
-            addresses.source(),
-            Some("192.168.0.1:56324".parse().unwrap())
-        );
-        assert_eq!(
-            addresses.destination(),
-            Some("192.168.0.11:443".parse().unwrap())
-        );
+        assert_eq!(addresses.source(), Some("192.168.0.1:56324".parse().unwrap()));
+        assert_eq!(addresses.destination(), Some("192.168.0.11:443".parse().unwrap()));
     }
 
     #[test]
@@ -183,14 +166,8 @@ mod tests {
             ("PROXY TCP4 1.1.1.1 2.2.2.2 1 2\n", Line("line end")),
             ("PROXY TCP4 1.1.1.1 2.2.2.2 1 2\rx", Line("line end")),
             ("PROXY TCP4 1.1.1.1 2.2.2.2 1\r\n", Line("number of fields")),
-            (
-                "PROXY TCP4 1.1.1.1 2.2.2.2 1 2 3\r\n",
-                Line("number of fields"),
-            ),
-            (
-                "PROXY TCP4 1.1.1.1 2.2.2.2 1 2 \r\n",
-                Line("number of fields"),
-            ),
+            ("PROXY TCP4 1.1.1.1 2.2.2.2 1 2 3\r\n", Line("number of fields")),
+            ("PROXY TCP4 1.1.1.1 2.2.2.2 1 2 \r\n", Line("number of fields")),
             ("PROXY TCP4  1.1.1.1 2.2.2.2 1 2\r\n", Line("address")),
             ("PROXY TCP4 01.1.1.1 2.2.2.2 1 2\r\n", Line("address")),
             ("PROXY TCP4 1.1.1 2.2.2.2 1 2\r\n", Line("address")),
@@ -216,18 +193,9 @@ mod tests {
             write_v1(&Addresses::tcp(source, destination), &mut out);
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(
-            line("1.2.3.4:0", "5.6.7.8:65535"),
-            "PROXY TCP4 1.2.3.4 5.6.7.8 0 65535\r\n"
-        );
-        assert_eq!(
-            line("[::1]:1", "[2001:db8::]:2"),
-            "PROXY TCP6 ::1 2001:db8:: 1 2\r\n"
-        );
-        assert_eq!(
-            line("1.2.3.4:1", "[::1]:2"),
-            "PROXY TCP6 ::ffff:102:304 ::1 1 2\r\n"
-        );
+        assert_eq!(line("1.2.3.4:0", "5.6.7.8:65535"), "PROXY TCP4 1.2.3.4 5.6.7.8 0 65535\r\n");
+        assert_eq!(line("[::1]:1", "[2001:db8::]:2"), "PROXY TCP6 ::1 2001:db8:: 1 2\r\n");
+        assert_eq!(line("1.2.3.4:1", "[::1]:2"), "PROXY TCP6 ::ffff:102:304 ::1 1 2\r\n");
         let mut out = b"kept ".to_vec();
         write_v1(&Addresses::Unknown, &mut out);
         assert_eq!(out, b"kept PROXY UNKNOWN\r\n");

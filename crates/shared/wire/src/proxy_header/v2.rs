@@ -27,11 +27,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<(Header<'_>, usize)>, ProxyFau
     let Some(command) = head.u8().map(command).transpose()? else {
         return Ok(None);
     };
-    let Some(family) = head
-        .u8()
-        .map(|byte| Family::of(command, byte))
-        .transpose()?
-    else {
+    let Some(family) = head.u8().map(|byte| Family::of(command, byte)).transpose()? else {
         return Ok(None);
     };
     let Some(length) = head.u16() else {
@@ -45,12 +41,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<(Header<'_>, usize)>, ProxyFau
     let body = Cursor::new(whole.get(HEAD_BYTES..).unwrap_or(&[]));
     let (addresses, tlvs) = family.body(body, length)?;
     check_checksum(whole, &tlvs)?;
-    let header = Header {
-        version: Version::V2,
-        command,
-        addresses,
-        tlvs,
-    };
+    let header = Header { version: Version::V2, command, addresses, tlvs };
     Ok(Some((header, wire_bytes)))
 }
 
@@ -106,11 +97,7 @@ impl Family {
         if length < addresses {
             return Err(ProxyFault::AddressesCut(length));
         }
-        if whole <= HEADER_BYTES_MAX {
-            Ok(())
-        } else {
-            Err(ProxyFault::TooLarge(whole))
-        }
+        if whole <= HEADER_BYTES_MAX { Ok(()) } else { Err(ProxyFault::TooLarge(whole)) }
     }
 
     /// The addresses and the fields behind them.
@@ -167,15 +154,9 @@ fn check_checksum(whole: &[u8], tlvs: &Tlvs<'_>) -> Result<(), ProxyFault> {
     };
     let after_at = whole.len().saturating_sub(bytes_after);
     let (before, after) = whole.split_at_checked(after_at).unwrap_or((whole, &[]));
-    let before = before
-        .split_last_chunk::<4>()
-        .map_or(before, |(before, _)| before);
+    let before = before.split_last_chunk::<4>().map_or(before, |(before, _)| before);
     let crc = crc32c::crc32c_append(crc32c::crc32c(before), &[0; 4]);
-    if crc32c::crc32c_append(crc, after) == expected {
-        Ok(())
-    } else {
-        Err(ProxyFault::Checksum)
-    }
+    if crc32c::crc32c_append(crc, after) == expected { Ok(()) } else { Err(ProxyFault::Checksum) }
 }
 
 /// A version 2 header to be written. What is `None` or empty is left out.
@@ -256,9 +237,8 @@ impl HeaderV2<'_> {
         if self.checksum {
             append_field(kind::CRC32C, &[0; 4], out)?;
         }
-        let unique_id = self
-            .unique_id
-            .map(|id| id.get(..header::UNIQUE_ID_BYTES_MAX).unwrap_or(id));
+        let unique_id =
+            self.unique_id.map(|id| id.get(..header::UNIQUE_ID_BYTES_MAX).unwrap_or(id));
         append_some(kind::ALPN, self.alpn, out)?;
         append_some(kind::AUTHORITY, self.authority.map(str::as_bytes), out)?;
         append_some(kind::UNIQUE_ID, unique_id, out)?;
@@ -279,13 +259,7 @@ impl HeaderV2<'_> {
         match (self.command, &self.addresses) {
             (Command::Local, _) => out.extend_from_slice(&head(0, 0)),
             (Command::Proxy, Addresses::Unknown) => out.extend_from_slice(&head(1, 0)),
-            (
-                Command::Proxy,
-                Addresses::Tcp {
-                    source,
-                    destination,
-                },
-            ) => {
+            (Command::Proxy, Addresses::Tcp { source, destination }) => {
                 let (source, destination) = one_family(*source, *destination);
                 let family = if source.is_ipv4() { 0x11 } else { 0x21 };
                 out.extend_from_slice(&head(1, family));
@@ -294,13 +268,7 @@ impl HeaderV2<'_> {
                 out.extend_from_slice(&source.port().to_be_bytes());
                 out.extend_from_slice(&destination.port().to_be_bytes());
             }
-            (
-                Command::Proxy,
-                Addresses::Unix {
-                    source,
-                    destination,
-                },
-            ) => {
+            (Command::Proxy, Addresses::Unix { source, destination }) => {
                 out.extend_from_slice(&head(1, 0x31));
                 append_unix_name(source, out);
                 append_unix_name(destination, out);
@@ -314,10 +282,7 @@ impl ClientTls<'_> {
         let start = out.len();
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = Ssl::TLS
-            | flag(
-                self.certificate_on_connection,
-                Ssl::CERTIFICATE_ON_CONNECTION,
-            )
+            | flag(self.certificate_on_connection, Ssl::CERTIFICATE_ON_CONNECTION)
             | flag(self.certificate_in_session, Ssl::CERTIFICATE_IN_SESSION);
         out.extend_from_slice(&[kind::SSL, 0, 0, flags]);
         out.extend_from_slice(&self.verify.to_be_bytes());

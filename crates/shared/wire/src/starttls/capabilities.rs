@@ -15,11 +15,7 @@ pub(super) struct CapabilityLists {
 impl CapabilityLists {
     /// Whether the client does not see a capability of the server.
     fn is_hidden(&self, word: &[u8]) -> bool {
-        let before: &[&str] = if self.must_use_tls {
-            self.words.hidden_before
-        } else {
-            &[]
-        };
+        let before: &[&str] = if self.must_use_tls { self.words.hidden_before } else { &[] };
         let hidden = self.words.hidden.iter().chain(before);
         hidden
             .into_iter()

@@ -85,15 +85,11 @@ impl Ldap {
             }
             self.client.drain(..bytes);
             if is_start && self.client.is_empty() {
-                out.to_client
-                    .extend(response(&id, EXTENDED_RESPONSE, 0, "", Some(START_TLS)));
+                out.to_client.extend(response(&id, EXTENDED_RESPONSE, 0, "", Some(START_TLS)));
                 out.next = Next::StartClientTls;
             } else if is_start {
                 let what = "more behind its request for TLS";
-                out.fail(
-                    Fault::Injection(self.client.len()),
-                    &notice(PROTOCOL_ERROR, what),
-                );
+                out.fail(Fault::Injection(self.client.len()), &notice(PROTOCOL_ERROR, what));
             } else {
                 self.refuse(&id, operation, out);
             }
@@ -120,8 +116,7 @@ impl Ldap {
             }
             Some((_, answer)) => {
                 let words = "use StartTLS first";
-                out.to_client
-                    .extend(response(id, *answer, CONFIDENTIALITY_REQUIRED, words, None));
+                out.to_client.extend(response(id, *answer, CONFIDENTIALITY_REQUIRED, words, None));
             }
             None if operation == ABANDON_REQUEST => {}
             None => {
@@ -188,8 +183,7 @@ impl Steps for Ldap {
         if !self.has_server_tls {
             self.answer.clear();
             let request = element(0x80, START_TLS);
-            out.to_server
-                .extend(envelope(&[1], &element(EXTENDED_REQUEST, &request)));
+            out.to_server.extend(envelope(&[1], &element(EXTENDED_REQUEST, &request)));
         }
     }
 
@@ -238,12 +232,7 @@ impl<'a> LdapMessage<'a> {
         if !(1..=4).contains(&id.len()) {
             return Err("an LDAP message with an odd number");
         }
-        Ok(Some(Self {
-            id,
-            operation,
-            content,
-            bytes: bytes.len() - rest.len(),
-        }))
+        Ok(Some(Self { id, operation, content, bytes: bytes.len() - rest.len() }))
     }
 
     fn is_start_tls(&self) -> bool {
@@ -275,9 +264,7 @@ fn take(bytes: &[u8]) -> Result<Option<Element<'_>>, &'static str> {
             let Some((length, rest)) = rest.split_at_checked(long - 0x80) else {
                 return Ok(None);
             };
-            let length = length
-                .iter()
-                .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+            let length = length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
             (length, rest)
         }
         _ => return Err("an element of an impossible length"),
@@ -292,11 +279,7 @@ fn take(bytes: &[u8]) -> Result<Option<Element<'_>>, &'static str> {
 /// An element of less than 256 bytes, as all of ours are.
 fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = u8::try_from(content.len()).expect("our own elements are short");
-    let head: &[u8] = if length < 0x80 {
-        &[tag, length]
-    } else {
-        &[tag, 0x81, length]
-    };
+    let head: &[u8] = if length < 0x80 { &[tag, length] } else { &[tag, 0x81, length] };
     [head, content].concat()
 }
 
@@ -314,11 +297,5 @@ fn response(id: &[u8], tag: u8, code: u8, words: &str, name: Option<&[u8]>) -> V
 
 /// A server's notice that it ends a connection (RFC 4511 section 4.4.1).
 fn notice(code: u8, words: &str) -> Vec<u8> {
-    response(
-        &[0],
-        EXTENDED_RESPONSE,
-        code,
-        words,
-        Some(NOTICE_OF_DISCONNECTION),
-    )
+    response(&[0], EXTENDED_RESPONSE, code, words, Some(NOTICE_OF_DISCONNECTION))
 }

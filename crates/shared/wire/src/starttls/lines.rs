@@ -73,11 +73,7 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(words: &'static Words, sides: Sides, names: HostNames<'_>) -> Self {
-        let phase = if sides.back {
-            LinesPhase::Greeting
-        } else {
-            LinesPhase::Open
-        };
+        let phase = if sides.back { LinesPhase::Greeting } else { LinesPhase::Open };
         Self {
             words,
             sides,
@@ -199,10 +195,7 @@ impl Lines {
         let is_one_of = |all: &[&str]| all.iter().any(|one| is_command(&command, one));
         let has_literal =
             matches!(words.framing, Framing::Tagged | Framing::Sieve) && command.ends_with('}');
-        let answer = words
-            .answered
-            .iter()
-            .find(|(name, _)| is_command(&command, name));
+        let answer = words.answered.iter().find(|(name, _)| is_command(&command, name));
         if self.sides.front.is_some() && is_one_of(words.start) {
             self.start_tls(out);
         } else if let (true, Some((_, answer))) = (self.has_client_tls, answer) {
@@ -417,9 +410,7 @@ impl Lines {
             }
             Framing::Tagged => {
                 expected == ExpectedReply::Greeting
-                    || text
-                        .strip_prefix(&self.tag[..])
-                        .is_some_and(|rest| rest.starts_with(b" "))
+                    || text.strip_prefix(&self.tag[..]).is_some_and(|rest| rest.starts_with(b" "))
             }
             Framing::Sieve => [&b"OK"[..], b"NO", b"BYE"]
                 .iter()
@@ -460,10 +451,7 @@ impl Steps for Lines {
 
     fn server_connected(&mut self, _out: &mut Output) {
         if self.phase != LinesPhase::Open {
-            let names = HostNames {
-                own: &self.own_name,
-                server: Some(&self.greeting_name),
-            };
+            let names = HostNames { own: &self.own_name, server: Some(&self.greeting_name) };
             *self = Self {
                 has_client_tls: self.has_client_tls,
                 client: std::mem::take(&mut self.client),

@@ -142,10 +142,7 @@ impl Mysql {
 
     /// The same, and no client will say anything.
     pub(super) fn asking(sides: Sides) -> Self {
-        Self {
-            is_alone: true,
-            ..Self::new(sides)
-        }
+        Self { is_alone: true, ..Self::new(sides) }
     }
 
     /// Goes on as far as the packets that are there allow.
@@ -351,11 +348,7 @@ impl Mysql {
         let turn = self.stage;
         self.stage = LoginStage::Exchange(LoginTurn::Server);
         if turn == LoginStage::Exchange(LoginTurn::ClientEncrypts) {
-            self.start(
-                PasswordTask::Decrypt(payload),
-                PasswordPath::MixedToServer,
-                out,
-            );
+            self.start(PasswordTask::Decrypt(payload), PasswordPath::MixedToServer, out);
         } else if is_password_due && self.encrypts_for_server() && self.is_password(&payload) {
             let request = [self.plugin.key_request()];
             self.server.put(&request, &mut out.to_server);
@@ -481,10 +474,7 @@ impl Steps for Mysql {
     }
 
     fn expects_server(&self) -> bool {
-        matches!(
-            self.stage,
-            LoginStage::Greeting | LoginStage::Exchange(LoginTurn::Server)
-        )
+        matches!(self.stage, LoginStage::Greeting | LoginStage::Exchange(LoginTurn::Server))
     }
 
     fn is_holding(&self) -> bool {

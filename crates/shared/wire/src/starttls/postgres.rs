@@ -64,11 +64,7 @@ impl Postgres {
             has_asked_gss: false,
             has_asked_tls: false,
             has_refused: false,
-            server: if sides.back {
-                Server::Asked
-            } else {
-                Server::Open
-            },
+            server: if sides.back { Server::Asked } else { Server::Open },
             client: Vec::new(),
             answer: Vec::new(),
             has_begun: false,
@@ -107,10 +103,7 @@ impl Postgres {
                     let fault = Fault::ClientMalformed("a second request for encryption");
                     out.fail(
                         fault,
-                        &error(
-                            "08P01",
-                            "unsupported frontend protocol: encryption is active",
-                        ),
+                        &error("08P01", "unsupported frontend protocol: encryption is active"),
                     );
                 }
                 // A server takes them without TLS too, whatever it demands of others, and older
@@ -286,9 +279,7 @@ impl Steps for Postgres {
 }
 
 fn number(bytes: &[u8]) -> u32 {
-    bytes
-        .iter()
-        .fold(0, |sum, byte| sum << 8 | u32::from(*byte))
+    bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte))
 }
 
 /// A packet's length and its code, if both have come.

@@ -159,10 +159,7 @@ pub(super) const FTP: Words = Words {
     answered: &[
         ("PBSZ", "200 PBSZ=0"),
         ("PROT C", "200 Data connections are not protected"),
-        (
-            "PROT",
-            "536 Only the control connection is protected: use PROT C",
-        ),
+        ("PROT", "536 Only the control connection is protected: use PROT C"),
         ("CCC", "534 The control connection stays protected"),
     ],
     lasting: Some("USER"),

@@ -12,12 +12,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:xmpp-tls";
 
 /// Errors of a stream that are due to the domain it is for (RFC 6120 section 4.9.3).
-const OF_DOMAIN: &[&str] = &[
-    "bad-format",
-    "host-gone",
-    "host-unknown",
-    "improper-addressing",
-];
+const OF_DOMAIN: &[&str] = &["bad-format", "host-gone", "host-unknown", "improper-addressing"];
 
 /// The longest domain, in bytes (RFC 7622 section 3.2).
 const DOMAIN_BYTES_MAX: usize = 1023;
@@ -49,11 +44,7 @@ pub(super) struct Xmpp {
 impl Xmpp {
     pub(super) fn new(sides: Sides, domain: Option<&str>) -> Self {
         let phase = |speaks| {
-            if speaks {
-                XmppPhase::Head
-            } else {
-                XmppPhase::Open
-            }
+            if speaks { XmppPhase::Head } else { XmppPhase::Open }
         };
         Self {
             front: phase(sides.front.is_some()),
@@ -77,9 +68,7 @@ impl Xmpp {
                 to.clone_into(&mut self.domain);
                 self.is_domain_of_client = true;
             }
-            let namespace = attribute(&tag, "xmlns")
-                .unwrap_or("jabber:client")
-                .to_owned();
+            let namespace = attribute(&tag, "xmlns").unwrap_or("jabber:client").to_owned();
             self.client.drain(..end);
             self.passed = 0;
             self.front = XmppPhase::Request;
@@ -88,10 +77,7 @@ impl Xmpp {
                 format!(
                     "{}<stream:features><starttls xmlns='{NAMESPACE}'><required/></starttls>\
                  </stream:features>",
-                    head(
-                        &namespace,
-                        &format!("id='before-tls' from='{}'", self.domain)
-                    ),
+                    head(&namespace, &format!("id='before-tls' from='{}'", self.domain)),
                 )
                 .into_bytes(),
             );
@@ -104,8 +90,7 @@ impl Xmpp {
             let rest = rest.unwrap_or_else(|| &self.client[end..]).trim_ascii();
             if rest.is_empty() {
                 self.client.clear();
-                out.to_client
-                    .extend(format!("<proceed xmlns='{NAMESPACE}'/>").into_bytes());
+                out.to_client.extend(format!("<proceed xmlns='{NAMESPACE}'/>").into_bytes());
                 out.next = Next::StartClientTls;
             } else {
                 let fault = Fault::Injection(rest.len());
@@ -123,10 +108,7 @@ impl Xmpp {
         let is_markup = text.is_empty() || text.starts_with(b"<");
         if !is_markup || self.client.len() > HEAD_BYTES_MAX {
             let what = "no stream of XMPP, or one with a head of more than 16 KiB";
-            return out.fail(
-                Fault::ClientMalformed(what),
-                &stream_error("not-well-formed"),
-            );
+            return out.fail(Fault::ClientMalformed(what), &stream_error("not-well-formed"));
         }
         let is_other = self.front == XmppPhase::Request && text.contains(&b'>');
         if is_other {
@@ -149,8 +131,7 @@ impl Xmpp {
                 }
                 self.server.clear();
                 self.back = XmppPhase::Request;
-                out.to_server
-                    .extend(format!("<starttls xmlns='{NAMESPACE}'/>").into_bytes());
+                out.to_server.extend(format!("<starttls xmlns='{NAMESPACE}'/>").into_bytes());
             }
             XmppPhase::Request => {
                 let Some((end, _)) = element(&self.server, &mut 0, "proceed") else {
@@ -211,8 +192,7 @@ impl Xmpp {
                 let end = if rest[..tag_end].ends_with('/') {
                     tag_end + 1
                 } else {
-                    rest.find("</starttls>")
-                        .map_or(rest.len(), |at| at + "</starttls>".len())
+                    rest.find("</starttls>").map_or(rest.len(), |at| at + "</starttls>".len())
                 };
                 [&features[..begin], &rest[end..]].concat()
             }
@@ -237,10 +217,7 @@ impl Steps for Xmpp {
         }
         if self.client.len() > 64 << 10 {
             let what = "more than 64 KiB before the server was connected";
-            out.fail(
-                Fault::ClientMalformed(what),
-                &stream_error("policy-violation"),
-            );
+            out.fail(Fault::ClientMalformed(what), &stream_error("policy-violation"));
         }
     }
 
@@ -269,18 +246,13 @@ impl Steps for Xmpp {
             self.back = XmppPhase::Head;
             self.server.clear();
             let to = format!("to='{}'", self.domain);
-            out.to_server
-                .extend(head("jabber:client", &to).into_bytes());
+            out.to_server.extend(head("jabber:client", &to).into_bytes());
         }
     }
 
     fn unavailable(&self) -> Vec<u8> {
         let error = stream_error("remote-connection-failed");
-        [
-            head("jabber:client", "id='unavailable'").into_bytes(),
-            error,
-        ]
-        .concat()
+        [head("jabber:client", "id='unavailable'").into_bytes(), error].concat()
     }
 
     fn has_refused(&self) -> bool {
@@ -333,14 +305,8 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     let mut parts = tag.match_indices(name);
     parts.find_map(|(at, _)| {
         let before = tag[..at].chars().next_back()?;
-        let value = tag[at + name.len()..]
-            .trim_start()
-            .strip_prefix('=')?
-            .trim_start();
-        let quote = value
-            .chars()
-            .next()
-            .filter(|quote| ['\'', '"'].contains(quote))?;
+        let value = tag[at + name.len()..].trim_start().strip_prefix('=')?.trim_start();
+        let quote = value.chars().next().filter(|quote| ['\'', '"'].contains(quote))?;
         let (value, _) = value[1..].split_once(quote)?;
         let ends = |c: char| c.is_control() || ['\'', '"', '<', '&'].contains(&c);
         let is_safe = value.len() <= DOMAIN_BYTES_MAX && !value.contains(ends);

@@ -26,10 +26,7 @@ impl Build {
     /// A default hello with these extensions.
     pub(crate) fn with(extensions: &[(u16, &[u8])]) -> Self {
         let owned = |(kind, data): &(u16, &[u8])| (*kind, data.to_vec());
-        Self {
-            extensions: extensions.iter().map(owned).collect(),
-            ..Self::default()
-        }
+        Self { extensions: extensions.iter().map(owned).collect(), ..Self::default() }
     }
 
     /// The handshake message, header included; no extensions leave no length of theirs either.
@@ -56,10 +53,8 @@ impl Build {
 }
 
 pub(crate) fn handshake(kind: u8, body: &[u8]) -> Vec<u8> {
-    let mut message = u32::try_from(body.len())
-        .expect("test data fits its length field")
-        .to_be_bytes()
-        .to_vec();
+    let mut message =
+        u32::try_from(body.len()).expect("test data fits its length field").to_be_bytes().to_vec();
     message[0] = kind;
     message.extend(body);
     message
@@ -96,10 +91,8 @@ pub(crate) fn vector8(bytes: &[u8]) -> Vec<u8> {
 
 /// The bytes behind two bytes of length.
 pub(crate) fn vector16(bytes: &[u8]) -> Vec<u8> {
-    let mut vector = u16::try_from(bytes.len())
-        .expect("test data fits its length field")
-        .to_be_bytes()
-        .to_vec();
+    let mut vector =
+        u16::try_from(bytes.len()).expect("test data fits its length field").to_be_bytes().to_vec();
     vector.extend(bytes);
     vector
 }

@@ -35,9 +35,7 @@ captured![
 
 fn bytes(name: &str) -> &'static [u8] {
     let mut all = CAPTURED.iter();
-    all.find(|(n, _)| *n == name)
-        .expect("a capture of that name")
-        .1
+    all.find(|(n, _)| *n == name).expect("a capture of that name").1
 }
 
 fn said(name: &str) -> Said {
@@ -45,9 +43,8 @@ fn said(name: &str) -> Said {
 }
 
 /// OpenSSL's default groups: X25519, P-256, X448, P-521, P-384 and, in TLS 1.3, ffdhe.
-const OPENSSL_GROUPS: [u16; 10] = [
-    0x001d, 0x0017, 0x001e, 0x0019, 0x0018, 0x0100, 0x0101, 0x0102, 0x0103, 0x0104,
-];
+const OPENSSL_GROUPS: [u16; 10] =
+    [0x001d, 0x0017, 0x001e, 0x0019, 0x0018, 0x0100, 0x0101, 0x0102, 0x0103, 0x0104];
 
 #[test]
 fn openssl_by_default() {
@@ -55,10 +52,7 @@ fn openssl_by_default() {
     let said = said("openssl-default");
     assert_eq!(said.name.as_deref(), Some("www.example.com"));
     assert_eq!(said.alpn, [&b"h2"[..], b"http/1.1"]);
-    assert_eq!(
-        said.versions,
-        (0x0303, 0x0304, vec![0x0304, 0x0303, 0x0302, 0x0301])
-    );
+    assert_eq!(said.versions, (0x0303, 0x0304, vec![0x0304, 0x0303, 0x0302, 0x0301]));
     assert_eq!(said.suites[..4], [0x1302, 0x1303, 0x1301, 0xc02c]);
     assert_eq!((said.suites.len(), said.suites.last()), (31, Some(&0x00ff)));
     assert_eq!(said.groups, (OPENSSL_GROUPS.to_vec(), vec![0x001d]));
@@ -99,22 +93,11 @@ fn each_way_to_resume() {
     let by_ticket = said("openssl-ticket"); // -tls1_2
     assert_eq!(by_ticket.ticket.map(|ticket| ticket.len()), Some(176));
     let by_psk = said("openssl-psk"); // -tls1_3
-    assert_eq!(
-        by_psk.identities.iter().map(Vec::len).collect::<Vec<_>>(),
-        [208]
-    );
+    assert_eq!(by_psk.identities.iter().map(Vec::len).collect::<Vec<_>>(), [208]);
     assert_eq!(by_psk.flags, (false, true));
     let offers = |name: &&str| hello(bytes(name)).offers_session();
-    assert!(
-        ["openssl-session-id", "openssl-ticket", "openssl-psk"]
-            .iter()
-            .all(offers)
-    );
-    assert!(
-        !["openssl-default", "openssl-tls12", "rustls-tls12"]
-            .iter()
-            .any(offers)
-    );
+    assert!(["openssl-session-id", "openssl-ticket", "openssl-psk"].iter().all(offers));
+    assert!(!["openssl-default", "openssl-tls12", "rustls-tls12"].iter().any(offers));
 }
 
 #[test]
@@ -156,10 +139,7 @@ fn curl_and_python() {
 fn chromium_with_grease_and_a_hybrid_share() {
     let said = said("chromium"); // chromium --headless https://chromium.example/
     assert_eq!(said.name.as_deref(), Some("chromium.example"));
-    assert_eq!(
-        said.versions,
-        (0x0303, 0x0304, vec![0xbaba, 0x0304, 0x0303])
-    );
+    assert_eq!(said.versions, (0x0303, 0x0304, vec![0xbaba, 0x0304, 0x0303]));
     assert_eq!(said.suites[..4], [0xbaba, 0x1301, 0x1302, 0x1303]);
     assert_eq!(said.groups.0, [0x1a1a, 0x11ec, 0x001d, 0x0017, 0x0018]);
     assert_eq!(said.groups.1, [0x1a1a, 0x11ec, 0x001d]);
@@ -170,10 +150,7 @@ fn chromium_with_grease_and_a_hybrid_share() {
 fn rustls_whole_and_in_six_records() {
     // rustls 0.23, default versions; max_fragment_size 256; TLS 1.2 alone
     let whole = said("rustls");
-    assert_eq!(
-        whole.groups,
-        (vec![0x11ec, 0x001d, 0x0017, 0x0018], vec![0x11ec, 0x001d])
-    );
+    assert_eq!(whole.groups, (vec![0x11ec, 0x001d, 0x0017, 0x0018], vec![0x11ec, 0x001d]));
     assert_eq!(whole.versions.2, [0x0304, 0x0303]);
     let fragmented = said("rustls-fragmented");
     assert_eq!(fragmented.name, whole.name);
@@ -181,10 +158,7 @@ fn rustls_whole_and_in_six_records() {
     assert_eq!(fragmented.body.len(), whole.body.len());
     let records = 1 + (bytes("rustls-fragmented").len() - bytes("rustls").len()) / 5;
     assert_eq!(records, 6);
-    assert_eq!(
-        said("rustls-tls12").versions,
-        (0x0303, 0x0303, vec![0x0303])
-    );
+    assert_eq!(said("rustls-tls12").versions, (0x0303, 0x0303, vec![0x0303]));
 }
 
 #[test]
@@ -193,19 +167,13 @@ fn every_prefix_is_incomplete() {
         let wire_bytes = match read(bytes) {
             Ok(Peek::Hello(hello)) => hello.wire_bytes(),
             other => {
-                assert!(
-                    matches!(other, Err(HelloFault::VersionTooOld { .. })),
-                    "{name}"
-                );
+                assert!(matches!(other, Err(HelloFault::VersionTooOld { .. })), "{name}");
                 bytes.len()
             }
         };
         for cut in 0..wire_bytes {
             let prefix = read(&bytes[..cut]);
-            assert!(
-                matches!(prefix, Ok(Peek::Incomplete)),
-                "{name} at {cut}: {prefix:?}"
-            );
+            assert!(matches!(prefix, Ok(Peek::Incomplete)), "{name} at {cut}: {prefix:?}");
         }
     }
 }

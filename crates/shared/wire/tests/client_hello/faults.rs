@@ -10,26 +10,13 @@ use wire::client_hello::{HELLO_BYTES_MAX, HelloFault, Peek, Reader, alert_record
 /// The fault of these bytes; it must not show before the last of them.
 fn fault_of(bytes: &[u8]) -> HelloFault {
     let before = read(&bytes[..bytes.len() - 1]);
-    assert!(
-        matches!(before, Ok(Peek::Incomplete)),
-        "too early: {before:?} in {bytes:02x?}"
-    );
+    assert!(matches!(before, Ok(Peek::Incomplete)), "too early: {before:?} in {bytes:02x?}");
     read(bytes).expect_err("a fault")
 }
 
 #[test]
 fn other_protocols_are_recognized_by_their_first_bytes() {
-    for bytes in [
-        &b"\0"[..],
-        b"S",
-        b"\n",
-        b"\r",
-        b"\x7f",
-        b"\x19",
-        b"GEX",
-        b"PROX",
-        b"g",
-    ] {
+    for bytes in [&b"\0"[..], b"S", b"\n", b"\r", b"\x7f", b"\x19", b"GEX", b"PROX", b"g"] {
         assert_eq!(fault_of(bytes), HelloFault::NotTls, "{bytes:?}");
     }
     assert_eq!(fault_of(&[22, 2, 0, 0, 5, 2]), HelloFault::NotTls);
@@ -39,19 +26,10 @@ fn other_protocols_are_recognized_by_their_first_bytes() {
 
 #[test]
 fn plaintext_http_is_named() {
-    for method in [
-        "GET", "POST", "HEAD", "PUT", "OPTIONS", "CONNECT", "PRI", "DELETE", "PATCH",
-    ] {
-        assert_eq!(
-            fault_of(format!("{method} ").as_bytes()),
-            HelloFault::PlainHttp,
-            "{method}"
-        );
+    for method in ["GET", "POST", "HEAD", "PUT", "OPTIONS", "CONNECT", "PRI", "DELETE", "PATCH"] {
+        assert_eq!(fault_of(format!("{method} ").as_bytes()), HelloFault::PlainHttp, "{method}");
     }
-    assert_eq!(
-        read(b"GET / HTTP/1.1\r\n\r\n").unwrap_err(),
-        HelloFault::PlainHttp
-    );
+    assert_eq!(read(b"GET / HTTP/1.1\r\n\r\n").unwrap_err(), HelloFault::PlainHttp);
     assert_eq!(HelloFault::PlainHttp.alert(), None);
 }
 
@@ -65,33 +43,17 @@ fn sslv2_hellos_are_named() {
 #[test]
 fn headers_are_judged_when_they_are_there() {
     let unexpected = |bytes: &[u8]| {
-        assert_eq!(
-            fault_of(bytes).alert(),
-            Some(alert::UNEXPECTED_MESSAGE),
-            "{bytes:?}"
-        );
+        assert_eq!(fault_of(bytes).alert(), Some(alert::UNEXPECTED_MESSAGE), "{bytes:?}");
     };
     unexpected(&[21, 3]);
     unexpected(&[20, 3]);
     unexpected(&[22, 3, 1, 0, 100, 2]);
     unexpected(&[22, 3, 1, 0, 100, 0]);
     unexpected(&[22, 3, 1, 0, 100, 1, 0, 0, 95]);
-    assert_eq!(
-        fault_of(&[22, 3, 1, 0, 0]),
-        HelloFault::Unexpected("a record without content")
-    );
-    assert_eq!(
-        fault_of(&[22, 3, 1, 0x40, 1]),
-        HelloFault::RecordTooLarge(0x4001)
-    );
-    assert_eq!(
-        fault_of(&[22, 3, 1, 0, 44, 1, 0, 0, 40]).alert(),
-        Some(alert::DECODE_ERROR)
-    );
-    assert_eq!(
-        fault_of(&[22, 3, 1, 0x40, 0, 1, 0, 0x40, 1]),
-        HelloFault::TooLarge(0x4001)
-    );
+    assert_eq!(fault_of(&[22, 3, 1, 0, 0]), HelloFault::Unexpected("a record without content"));
+    assert_eq!(fault_of(&[22, 3, 1, 0x40, 1]), HelloFault::RecordTooLarge(0x4001));
+    assert_eq!(fault_of(&[22, 3, 1, 0, 44, 1, 0, 0, 40]).alert(), Some(alert::DECODE_ERROR));
+    assert_eq!(fault_of(&[22, 3, 1, 0x40, 0, 1, 0, 0x40, 1]), HelloFault::TooLarge(0x4001));
     assert_eq!(
         fault_of(&[22, 3, 0, 0, 100, 1, 0, 0, 96, 3, 0]),
         HelloFault::VersionTooOld { highest: 0x0300 }
@@ -107,10 +69,7 @@ fn a_hello_of_the_limit_is_read_and_no_larger_one() {
     assert_eq!(hello(&wire).body().len(), HELLO_BYTES_MAX);
     build.extensions[0].1.push(0);
     let fault = read(&records(&build.message(), &[1 << 14])).unwrap_err();
-    assert_eq!(
-        fault,
-        HelloFault::TooLarge(u32::try_from(HELLO_BYTES_MAX + 1).unwrap())
-    );
+    assert_eq!(fault, HelloFault::TooLarge(u32::try_from(HELLO_BYTES_MAX + 1).unwrap()));
 }
 
 #[test]
@@ -151,54 +110,21 @@ fn nothing_else_comes_amid_the_hello_or_in_its_last_record() {
 
 #[test]
 fn fields_outside_the_extensions() {
-    let alert_of = |build: Build| {
-        read(&build.wire())
-            .map(drop)
-            .map_err(|f| f.alert().unwrap())
-    };
+    let alert_of = |build: Build| read(&build.wire()).map(drop).map_err(|f| f.alert().unwrap());
     let build = Build::default;
     assert_eq!(alert_of(build()), Ok(()));
     let decode_error = Err(alert::DECODE_ERROR);
     let session_id = vec![0; 33];
-    assert_eq!(
-        alert_of(Build {
-            session_id,
-            ..build()
-        }),
-        decode_error
-    );
-    assert_eq!(
-        alert_of(Build {
-            suites: vec![],
-            session_id: vec![0; 2],
-            ..build()
-        }),
-        decode_error
-    );
+    assert_eq!(alert_of(Build { session_id, ..build() }), decode_error);
+    assert_eq!(alert_of(Build { suites: vec![], session_id: vec![0; 2], ..build() }), decode_error);
     let compression = vec![];
-    assert_eq!(
-        alert_of(Build {
-            compression,
-            session_id: vec![0],
-            ..build()
-        }),
-        decode_error
-    );
+    assert_eq!(alert_of(Build { compression, session_id: vec![0], ..build() }), decode_error);
     let compression = vec![1];
-    assert_eq!(
-        alert_of(Build {
-            compression,
-            ..build()
-        }),
-        Err(alert::ILLEGAL_PARAMETER)
-    );
+    assert_eq!(alert_of(Build { compression, ..build() }), Err(alert::ILLEGAL_PARAMETER));
     let mut message = build().message();
     message.push(0);
     message[3] += 1;
-    assert_eq!(
-        read(&record(&message)).unwrap_err().alert(),
-        Some(alert::DECODE_ERROR)
-    );
+    assert_eq!(read(&record(&message)).unwrap_err().alert(), Some(alert::DECODE_ERROR));
     let mut message = Build::with(&[(0x1234, &[])]).message();
     message.push(0);
     message[3] += 1;
@@ -213,10 +139,7 @@ fn versions_count_by_the_extension_where_there_is_one() {
         if versions.is_empty() {
             build.extensions.clear();
         }
-        let build = Build {
-            legacy_version,
-            ..build
-        };
+        let build = Build { legacy_version, ..build };
         match read(&build.wire()) {
             Ok(Peek::Hello(hello)) => Ok(hello.highest_version()),
             Ok(Peek::Incomplete) => panic!("incomplete"),
@@ -229,10 +152,7 @@ fn versions_count_by_the_extension_where_there_is_one() {
     assert_eq!(highest(0x0302, &[]), too_old(0x0302));
     assert_eq!(highest(0x0303, &[0x0304]), Ok(0x0304));
     assert_eq!(highest(0x0301, &[0x0303]), Ok(0x0303));
-    assert_eq!(
-        highest(0x0303, &[0x0a0a, 0x7f1c, 0x0305, 0x0304]),
-        Ok(0x0304)
-    );
+    assert_eq!(highest(0x0303, &[0x0a0a, 0x7f1c, 0x0305, 0x0304]), Ok(0x0304));
     assert_eq!(highest(0x0303, &[0x0302, 0x0301]), too_old(0x0302));
     assert_eq!(highest(0x0303, &[0x0a0a]), too_old(0));
 }
@@ -254,15 +174,7 @@ fn server_names_are_host_names() {
         assert_eq!(name(unusual), Ok(Some(unusual.into())));
     }
     // They are kept apart, for the log.
-    for other in [
-        "192.0.2.1",
-        "a b",
-        "a\0",
-        "..",
-        "*.example.com",
-        "ex\u{e4}mple",
-        "a.b:443",
-    ] {
+    for other in ["192.0.2.1", "a b", "a\0", "..", "*.example.com", "ex\u{e4}mple", "a.b:443"] {
         assert_eq!(name(other), Ok(None), "{other:?}");
         let wire = Build::with(&[(0, &server_name(other.as_bytes()))]).wire();
         assert_eq!(hello(&wire).other_name(), Some(other.as_bytes()));
@@ -314,23 +226,14 @@ fn each_extension_has_its_form() {
         let fault = read(&Build::with(&[(kind, data)]).wire()).expect_err("malformed");
         assert_eq!(fault.alert(), Some(alert::DECODE_ERROR), "{kind} {data:?}");
     }
-    assert_eq!(
-        hello(&Build::with(&[(51, &[0, 0])]).wire())
-            .key_share_groups()
-            .count(),
-        0
-    );
+    assert_eq!(hello(&Build::with(&[(51, &[0, 0])]).wire()).key_share_groups().count(), 0);
 }
 
 #[test]
 fn rules_between_extensions() {
     let illegal = |extensions: &[(u16, &[u8])]| {
         let fault = read(&Build::with(extensions).wire()).expect_err("illegal");
-        assert_eq!(
-            fault.alert(),
-            Some(alert::ILLEGAL_PARAMETER),
-            "{extensions:?}"
-        );
+        assert_eq!(fault.alert(), Some(alert::ILLEGAL_PARAMETER), "{extensions:?}");
     };
     illegal(&[(23, &[]), (23, &[])]);
     illegal(&[(35, &[]), (0x1a1a, &[]), (35, &[1])]);

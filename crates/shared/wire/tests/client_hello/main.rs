@@ -45,20 +45,14 @@ impl From<&ClientHello<'_>> for Said {
             suites: hello.cipher_suites().collect(),
             name: hello.server_name().map(str::to_owned),
             alpn: hello.alpn_protocols().map(<[u8]>::to_vec).collect(),
-            groups: (
-                hello.supported_groups().collect(),
-                hello.key_share_groups().collect(),
-            ),
+            groups: (hello.supported_groups().collect(), hello.key_share_groups().collect()),
             signatures: (
                 hello.signature_algorithms().collect(),
                 hello.signature_algorithms_cert().collect(),
             ),
             ticket: hello.session_ticket().map(<[u8]>::to_vec),
             identities: hello.psk_identities().map(<[u8]>::to_vec).collect(),
-            flags: (
-                hello.offers_early_data(),
-                hello.offers_extended_master_secret(),
-            ),
+            flags: (hello.offers_early_data(), hello.offers_extended_master_secret()),
             body: hello.body().to_vec(),
         }
     }

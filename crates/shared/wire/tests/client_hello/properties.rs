@@ -124,9 +124,7 @@ fn answer(bytes: &[u8]) -> Answer {
         Ok(Peek::Incomplete) => Answer::Incomplete,
         Ok(Peek::Hello(hello)) => {
             assert!(Said::from(&hello).versions.1 >= 0x0303);
-            Answer::Hello {
-                wire_bytes: hello.wire_bytes(),
-            }
+            Answer::Hello { wire_bytes: hello.wire_bytes() }
         }
         Err(fault) => Answer::Fault(fault),
     }

@@ -22,9 +22,7 @@ fn two(words: &str) -> (&str, &str) {
 fn started(words: &str, lines: &[&str]) -> Dialog {
     let (dialect, sides) = two(words);
     let mut all = Dialect::ALL.iter();
-    let (_, dialect) = all
-        .find(|(name, _)| *name == dialect)
-        .expect("a name of a dialect");
+    let (_, dialect) = all.find(|(name, _)| *name == dialect).expect("a name of a dialect");
     let sides = match sides {
         "required" => REQUIRED,
         "optional" => OPTIONAL,
@@ -151,21 +149,16 @@ fn replies_under_tls_that_nothing_is_rewritten_in_are_passed_on() {
         let (mut dialog, piece) = (started(words, before), unescaped(again));
         for _ in 0..100_000 {
             let out = dialog.server_sent(&piece);
-            assert_eq!(
-                (out.to_client, out.next),
-                (piece.clone(), Next::More),
-                "{row}"
-            );
+            assert_eq!((out.to_client, out.next), (piece.clone(), Next::More), "{row}");
         }
     }
 }
 
 #[test]
 fn a_client_that_asks_for_more_answers_than_it_reads_is_refused() {
-    for (dialect, greeting, again) in [
-        (Dialect::Smtp, "220 x\r\n", "STARTTLS\r\n"),
-        (Dialect::Ftp, "220 x\r\n", "PROT P\r\n"),
-    ] {
+    for (dialect, greeting, again) in
+        [(Dialect::Smtp, "220 x\r\n", "STARTTLS\r\n"), (Dialect::Ftp, "220 x\r\n", "PROT P\r\n")]
+    {
         let mut dialog = Dialog::new(dialect, REQUIRED, NAMES);
         dialog.server_sent(greeting.as_bytes());
         dialog.client_tls_up();

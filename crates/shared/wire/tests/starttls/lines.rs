@@ -4,22 +4,10 @@ use wire::starttls::{Dialect, Dialog, Fault, Next, Policy, Sides};
 
 use crate::script::{NAMES, play};
 
-const REQUIRED: Sides = Sides {
-    front: Some(Policy::Required),
-    back: false,
-};
-const OPTIONAL: Sides = Sides {
-    front: Some(Policy::Optional),
-    back: false,
-};
-const BACK: Sides = Sides {
-    front: None,
-    back: true,
-};
-const BOTH: Sides = Sides {
-    front: Some(Policy::Required),
-    back: true,
-};
+const REQUIRED: Sides = Sides { front: Some(Policy::Required), back: false };
+const OPTIONAL: Sides = Sides { front: Some(Policy::Optional), back: false };
+const BACK: Sides = Sides { front: None, back: true };
+const BOTH: Sides = Sides { front: Some(Policy::Required), back: true };
 
 #[test]
 fn a_mail_client_that_has_to_use_tls_gets_it_and_sees_no_offer_of_it_then() {
@@ -260,11 +248,7 @@ fn a_client_that_may_speak_without_tls_is_relayed() {
         (Dialect::Sieve, "OK \"x\"", "AUTHENTICATE \"PLAIN\""),
     ];
     for (dialect, greeting, command) in plain {
-        let offer = if dialect == Dialect::Sieve {
-            "C< \"STARTTLS\"\n"
-        } else {
-            ""
-        };
+        let offer = if dialect == Dialect::Sieve { "C< \"STARTTLS\"\n" } else { "" };
         let script =
             format!("S> {greeting}\n{offer}C< {greeting}\nC> {command}\nS< {command}\n= Relay");
         play(dialect, OPTIONAL, &script);
@@ -379,38 +363,14 @@ fn both_sides_have_tls_of_their_own() {
 #[test]
 fn a_server_without_tls_or_room_fails_in_its_own_words() {
     let refused = [
-        (
-            Dialect::Smtp,
-            "421 too busy",
-            "the server answered \"421 too busy\"",
-        ),
-        (
-            Dialect::Imap,
-            "* BYE full",
-            "the server answered \"* BYE full\"",
-        ),
-        (
-            Dialect::Imap,
-            "* PREAUTH hello",
-            "the server answered \"* PREAUTH hello\"",
-        ),
-        (
-            Dialect::Pop3,
-            "-ERR [SYS/TEMP] full",
-            "the server answered \"-ERR [SYS/TEMP] full\"",
-        ),
+        (Dialect::Smtp, "421 too busy", "the server answered \"421 too busy\""),
+        (Dialect::Imap, "* BYE full", "the server answered \"* BYE full\""),
+        (Dialect::Imap, "* PREAUTH hello", "the server answered \"* PREAUTH hello\""),
+        (Dialect::Pop3, "-ERR [SYS/TEMP] full", "the server answered \"-ERR [SYS/TEMP] full\""),
         (Dialect::Ftp, "530 no", "the server answered \"530 no\""),
-        (
-            Dialect::Sieve,
-            "BYE \"full\"",
-            "the server answered \"BYE \"full\"\"",
-        ),
+        (Dialect::Sieve, "BYE \"full\"", "the server answered \"BYE \"full\"\""),
         (Dialect::Nntp, "502 no", "the server answered \"502 no\""),
-        (
-            Dialect::Nntp,
-            "SSH-2.0-\\x01x",
-            "the server answered \"SSH-2.0- x\"",
-        ),
+        (Dialect::Nntp, "SSH-2.0-\\x01x", "the server answered \"SSH-2.0- x\""),
     ];
     for (dialect, greeting, fault) in refused {
         play(dialect, BACK, &format!("S> {greeting}\n= fail: {fault}"));
@@ -436,19 +396,9 @@ fn a_server_without_tls_or_room_fails_in_its_own_words() {
 #[test]
 fn what_comes_behind_a_request_is_never_taken_for_what_comes_under_tls() {
     let injected = [
-        (
-            Dialect::Smtp,
-            "220 x\r\n",
-            "STARTTLS\r\nRSET\r\n",
-            "554 5.5.0 ",
-        ),
+        (Dialect::Smtp, "220 x\r\n", "STARTTLS\r\nRSET\r\n", "554 5.5.0 "),
         (Dialect::Lmtp, "220 x\r\n", "STARTTLS\r\nR", "554 5.5.0 "),
-        (
-            Dialect::Imap,
-            "* OK x\r\n",
-            "a STARTTLS\nb NOOP\r\n",
-            "* BYE ",
-        ),
+        (Dialect::Imap, "* OK x\r\n", "a STARTTLS\nb NOOP\r\n", "* BYE "),
         (Dialect::Pop3, "+OK x\r\n", "STLS\r\n\x16\x03\x01", "-ERR "),
         (Dialect::Ftp, "220 x\r\n", "AUTH TLS\r\nUSER a\r\n", "421 "),
         (Dialect::Sieve, "OK\r\n", "STARTTLS\r\nNOOP\r\n", "BYE "),
@@ -458,14 +408,8 @@ fn what_comes_behind_a_request_is_never_taken_for_what_comes_under_tls() {
         let mut dialog = Dialog::new(dialect, OPTIONAL, NAMES);
         dialog.server_sent(greeting.as_bytes());
         let out = dialog.client_sent(bytes.as_bytes());
-        assert!(
-            matches!(out.next, Next::Fail(Fault::Injection(_))),
-            "{dialect:?} {out:?}"
-        );
-        assert!(
-            out.to_client.starts_with(words.as_bytes()),
-            "{dialect:?} {out:?}"
-        );
+        assert!(matches!(out.next, Next::Fail(Fault::Injection(_))), "{dialect:?} {out:?}");
+        assert!(out.to_client.starts_with(words.as_bytes()), "{dialect:?} {out:?}");
         assert_eq!(out.to_server, b"", "{dialect:?}");
     }
     let mut dialog = Dialog::new(Dialect::Pop3, BACK, NAMES);
@@ -482,20 +426,11 @@ fn another_server_is_asked_anew() {
     let mut dialog = Dialog::new(Dialect::Smtp, BOTH, NAMES);
     dialog.server_sent(b"220 one\r\n250-");
     dialog.server_connected();
-    assert_eq!(
-        dialog.server_sent(b"220 two\r\n").to_server,
-        b"EHLO own.example\r\n"
-    );
+    assert_eq!(dialog.server_sent(b"220 two\r\n").to_server, b"EHLO own.example\r\n");
     dialog.server_sent(b"250-two\r\n250 STARTTLS\r\n");
     assert_eq!(dialog.server_sent(b"220 go\r\n").next, Next::StartServerTls);
-    assert_eq!(
-        dialog.server_tls_up().to_client,
-        b"220 own.example ESMTP\r\n"
-    );
-    assert_eq!(
-        dialog.unavailable(),
-        b"421 4.3.2 No server is available\r\n"
-    );
+    assert_eq!(dialog.server_tls_up().to_client, b"220 own.example ESMTP\r\n");
+    assert_eq!(dialog.unavailable(), b"421 4.3.2 No server is available\r\n");
 }
 
 #[test]
@@ -543,10 +478,9 @@ fn an_ftp_client_that_logs_in_without_tls_is_left_alone() {
 /// A server may swallow as many bytes of what comes under TLS as a literal before it has.
 #[test]
 fn a_command_with_a_literal_decides_against_tls() {
-    for (dialect, greeting, offer) in [
-        (Dialect::Imap, "* OK ready", ""),
-        (Dialect::Sieve, "OK", "C< \"STARTTLS\"\n"),
-    ] {
+    for (dialect, greeting, offer) in
+        [(Dialect::Imap, "* OK ready", ""), (Dialect::Sieve, "OK", "C< \"STARTTLS\"\n")]
+    {
         let tag = if dialect == Dialect::Imap { "a " } else { "" };
         let script = format!(
             "S> {greeting}\n{offer}C< {greeting}\nC> {tag}CAPABILITY {{9+}}\n\

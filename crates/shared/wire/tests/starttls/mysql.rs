@@ -25,9 +25,7 @@ const fn sides(front: Option<Policy>, back: bool) -> Sides {
 }
 
 fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len())
-        .expect("it is short")
-        .to_le_bytes();
+    let length = u32::try_from(payload.len()).expect("it is short").to_le_bytes();
     [&length[..3], &[sequence], payload].concat()
 }
 
@@ -60,16 +58,7 @@ fn login(capabilities: u32, answer: &[u8], plugin: &str) -> Vec<u8> {
     let length = u8::try_from(answer.len()).expect("it is short");
     let head = request(capabilities);
     let plugin = plugin.as_bytes();
-    [
-        &head,
-        b"tom\0".as_slice(),
-        &[length],
-        answer,
-        b"db\0",
-        plugin,
-        b"\0attributes",
-    ]
-    .concat()
+    [&head, b"tom\0".as_slice(), &[length], answer, b"db\0", plugin, b"\0attributes"].concat()
 }
 
 fn switch(plugin: &str) -> Vec<u8> {
@@ -113,12 +102,8 @@ fn run(sides: Sides, steps: &[Step], piece: usize) {
             }
         };
         match step {
-            Client(bytes) => bytes
-                .chunks(piece)
-                .for_each(|part| note(dialog.client_sent(part))),
-            Server(bytes) => bytes
-                .chunks(piece)
-                .for_each(|part| note(dialog.server_sent(part))),
+            Client(bytes) => bytes.chunks(piece).for_each(|part| note(dialog.client_sent(part))),
+            Server(bytes) => bytes.chunks(piece).for_each(|part| note(dialog.server_sent(part))),
             Local => dialog.server_is_local(true),
             ClientTls => note(dialog.client_tls_up()),
             ServerTls => note(dialog.server_tls_up()),
@@ -128,18 +113,12 @@ fn run(sides: Sides, steps: &[Step], piece: usize) {
             Then(wanted) => assert_eq!(&next, wanted, "step {index}"),
         }
     }
-    assert_eq!(
-        (to_client, to_server),
-        (Vec::new(), Vec::new()),
-        "left over"
-    );
+    assert_eq!((to_client, to_server), (Vec::new(), Vec::new()), "left over");
 }
 
 fn check(sides: Sides, steps: impl IntoIterator<Item = Step>) {
     let steps: Vec<_> = steps.into_iter().collect();
-    [usize::MAX, 1, 7]
-        .into_iter()
-        .for_each(|piece| run(sides, &steps, piece));
+    [usize::MAX, 1, 7].into_iter().for_each(|piece| run(sides, &steps, piece));
 }
 
 /// The client's TLS is up, and its login is at the server.
@@ -384,32 +363,17 @@ fn refused(sides: Sides, steps: Vec<Step>, fault: Fault, begins: &[u8]) {
                 _ => continue,
             };
             for part in bytes.chunks(piece) {
-                let new = if is_client {
-                    dialog.client_sent(part)
-                } else {
-                    dialog.server_sent(part)
-                };
-                output = output
-                    .filter(|old: &Output| old.next != Next::More)
-                    .or(Some(new));
-                if matches!(
-                    output,
-                    Some(Output {
-                        next: Next::ClientTlsBegun(_),
-                        ..
-                    })
-                ) {
+                let new =
+                    if is_client { dialog.client_sent(part) } else { dialog.server_sent(part) };
+                output = output.filter(|old: &Output| old.next != Next::More).or(Some(new));
+                if matches!(output, Some(Output { next: Next::ClientTlsBegun(_), .. })) {
                     output = None;
                 }
             }
         }
         let output = output.expect("bytes were fed");
         assert_eq!(output.next, Next::Fail(fault.clone()));
-        assert_eq!(
-            output.to_client.get(3..3 + begins.len()),
-            Some(begins),
-            "{fault:?}"
-        );
+        assert_eq!(output.to_client.get(3..3 + begins.len()), Some(begins), "{fault:?}");
         assert_eq!(output.to_server, b"", "{fault:?}");
     }
 }
@@ -422,32 +386,16 @@ fn faults_of_clients_are_told_in_words_of_mysql() {
     let large = [&[0xff, 0xff, 0xff, 1][..], &request(b"")].concat();
     let state = "#08S01";
     let refused = |bytes, fault, begins: &[u8]| refused(TERMINATE, opened(bytes), fault, begins);
-    refused(
-        packet(1, &plain),
-        Fault::TlsRequired,
-        &error(2, 3159, "#HY000"),
-    );
-    refused(
-        packet(1, &request(b"x")),
-        CLIENT_PACKET,
-        &error(2, 1043, state),
-    );
+    refused(packet(1, &plain), Fault::TlsRequired, &error(2, 3159, "#HY000"));
+    refused(packet(1, &request(b"x")), CLIENT_PACKET, &error(2, 1043, state));
     refused(packet(1, b""), CLIENT_PACKET, &error(2, 1043, state));
-    refused(
-        packet(1, &plain[..31]),
-        CLIENT_PACKET,
-        &error(2, 1043, state),
-    );
+    refused(packet(1, &plain[..31]), CLIENT_PACKET, &error(2, 1043, state));
     refused(
         packet(2, &request(b"")),
         Fault::ClientMalformed("a packet out of order"),
         &error(1, 1156, state),
     );
-    refused(
-        large,
-        Fault::ClientMalformed("a login of more than 64 KiB"),
-        &error(1, 1153, state),
-    );
+    refused(large, Fault::ClientMalformed("a login of more than 64 KiB"), &error(1, 1153, state));
     let hello = b"\x16\x03\x01\x01\xfc".to_vec();
     refused(hello, Fault::TlsUnasked, &error(1, 1153, state));
 }
@@ -471,12 +419,7 @@ fn faults_of_servers_are_told_in_words_of_mysql() {
     let blocked_fault = Fault::ServerRefused(words.to_owned());
     let blocked = b"\xff\x69\x04Host 'a' is blocked";
     let cases = [
-        (
-            TERMINATE,
-            packet(0, blocked),
-            blocked_fault,
-            error(0, 1129, "Host 'a'"),
-        ),
+        (TERMINATE, packet(0, blocked), blocked_fault, error(0, 1129, "Host 'a'")),
         (
             TERMINATE,
             packet(0, b"\x095.0\0"),
@@ -484,24 +427,9 @@ fn faults_of_servers_are_told_in_words_of_mysql() {
             error(0, 1043, "Bad h"),
         ),
         (TERMINATE, packet(0, b""), SERVER_PACKET, malformed.clone()),
-        (
-            TERMINATE,
-            packet(0, b"\x0a8.0.36"),
-            SERVER_PACKET,
-            malformed.clone(),
-        ),
-        (
-            TERMINATE,
-            packet(1, b"\x0a"),
-            SERVER_PACKET,
-            malformed.clone(),
-        ),
-        (
-            TERMINATE,
-            b"HTTP/1.1 400".to_vec(),
-            SERVER_PACKET,
-            malformed,
-        ),
+        (TERMINATE, packet(0, b"\x0a8.0.36"), SERVER_PACKET, malformed.clone()),
+        (TERMINATE, packet(1, b"\x0a"), SERVER_PACKET, malformed.clone()),
+        (TERMINATE, b"HTTP/1.1 400".to_vec(), SERVER_PACKET, malformed),
     ];
     for (sides, bytes, fault, begins) in cases {
         refused(sides, vec![Server(bytes)], fault, &begins);
@@ -537,10 +465,7 @@ fn another_server_may_greet_while_the_client_was_not_greeted() {
     assert_eq!((output.to_client, dialog.unavailable()), (Vec::new(), full));
     assert_eq!(dialog.server_connected(), Output::default());
     let output = dialog.server_sent(&greeting(CAPABILITIES));
-    assert_eq!(
-        output.next,
-        Next::Fail(Fault::ServerWithoutTls("TLS (CLIENT_SSL)"))
-    );
+    assert_eq!(output.next, Next::Fail(Fault::ServerWithoutTls("TLS (CLIENT_SSL)")));
     assert_eq!(dialog.unavailable()[3..][..7], error(0, 3159, "Con"));
     assert_eq!(dialog.server_connected(), Output::default());
     let output = dialog.server_sent(&greeting(CAPABILITIES | TLS));
@@ -583,10 +508,7 @@ fn a_check_knows_which_errors_are_of_the_server() {
     let plain = Check::new(true).from_server(&greeting(CAPABILITIES));
     assert_eq!(plain, down("the server offers no TLS (CLIENT_SSL)"));
     let cases: [(&[u8], CheckStep); 2] = [
-        (
-            b"\xff\x15\x04#28000Access denied",
-            CheckStep::Up(Vec::new()),
-        ),
+        (b"\xff\x15\x04#28000Access denied", CheckStep::Up(Vec::new())),
         (b"\xff\x1d\x04#08S01Shutdown", down("error 1053: Shutdown")),
     ];
     for (reply, step) in cases {

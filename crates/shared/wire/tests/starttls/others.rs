@@ -4,27 +4,12 @@ use wire::starttls::{Dialect, Dialog, Fault, HostNames, Next, Policy, Sides};
 
 use crate::script::{NAMES, play};
 
-const CHAT: HostNames<'static> = HostNames {
-    server: Some("chat.example"),
-    ..NAMES
-};
+const CHAT: HostNames<'static> = HostNames { server: Some("chat.example"), ..NAMES };
 
-const REQUIRED: Sides = Sides {
-    front: Some(Policy::Required),
-    back: false,
-};
-const OPTIONAL: Sides = Sides {
-    front: Some(Policy::Optional),
-    back: false,
-};
-const BACK: Sides = Sides {
-    front: None,
-    back: true,
-};
-const BOTH: Sides = Sides {
-    front: Some(Policy::Required),
-    back: true,
-};
+const REQUIRED: Sides = Sides { front: Some(Policy::Required), back: false };
+const OPTIONAL: Sides = Sides { front: Some(Policy::Optional), back: false };
+const BACK: Sides = Sides { front: None, back: true };
+const BOTH: Sides = Sides { front: Some(Policy::Required), back: true };
 
 const SSL: &str = "\\x00\\x00\\x00\\x08\\x04\\xd2\\x16\\x2f\\";
 const GSS: &str = "\\x00\\x00\\x00\\x08\\x04\\xd2\\x16\\x30\\";
@@ -33,9 +18,8 @@ const STARTUP: &str = "\\x00\\x00\\x00\\x10\\x00\\x03\\x00\\x00user\\x00\\x00\\x
 /// Bytes by the form of a script.
 fn pg(script: &str) -> String {
     let words = [("SSL", SSL), ("GSS", GSS), ("STARTUP", STARTUP)];
-    let replaced = words.iter().fold(script.to_owned(), |text, (word, bytes)| {
-        text.replace(word, bytes)
-    });
+    let replaced =
+        words.iter().fold(script.to_owned(), |text, (word, bytes)| text.replace(word, bytes));
     replaced.replace("\\\\x", "\\x").replace("\\\\", "\\")
 }
 
@@ -55,11 +39,7 @@ fn a_client_of_postgresql_gets_tls_and_its_startup_is_passed_on() {
                  = Relay"),
         );
     }
-    play(
-        Dialect::Postgres,
-        OPTIONAL,
-        &pg("C> STARTUP\nS< STARTUP\n= Relay"),
-    );
+    play(Dialect::Postgres, OPTIONAL, &pg("C> STARTUP\nS< STARTUP\n= Relay"));
     let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, NAMES);
     let out = dialog.client_sent(b"\x16\x03\x01\x02");
     assert_eq!(out.next, Next::ClientTlsBegun(b"\x16\x03\x01\x02".to_vec()));
@@ -133,20 +113,11 @@ fn a_client_without_tls_is_not_offered_what_only_tls_can_have() {
         (offer(&[]), offer(&[])),
         (unknown.clone(), unknown),
         (other.to_vec(), other.to_vec()),
-        (
-            b"E\x00\x00\x00\x08no\0\0".to_vec(),
-            b"E\x00\x00\x00\x08no\0\0".to_vec(),
-        ),
+        (b"E\x00\x00\x00\x08no\0\0".to_vec(), b"E\x00\x00\x00\x08no\0\0".to_vec()),
         // Too long to be an offer, or no message.
         (b"R\x7f\xff\xff\xff".to_vec(), b"R\x7f\xff\xff\xff".to_vec()),
-        (
-            b"R\x00\x00\x00\x00x".to_vec(),
-            b"R\x00\x00\x00\x00x".to_vec(),
-        ),
-        (
-            b"N\x00\x00\x00\x03x".to_vec(),
-            b"N\x00\x00\x00\x03x".to_vec(),
-        ),
+        (b"R\x00\x00\x00\x00x".to_vec(), b"R\x00\x00\x00\x00x".to_vec()),
+        (b"N\x00\x00\x00\x03x".to_vec(), b"N\x00\x00\x00\x03x".to_vec()),
     ] {
         let stream = [&notice[..], &came, &ready[..]].concat();
         let expected = [&notice[..], &went, &ready[..]].concat();
@@ -238,10 +209,10 @@ fn a_client_of_postgresql_that_does_not_fit_gets_an_error_of_its_protocol() {
         let mut dialog = Dialog::new(Dialect::Postgres, sides, NAMES);
         let outs: Vec<_> = bytes.iter().map(|one| dialog.client_sent(one)).collect();
         let last = outs.into_iter().next_back().unwrap();
-        let length = last.to_client.get(1..5).map(|one| {
-            one.iter()
-                .fold(0, |sum, byte| sum << 8 | usize::from(*byte))
-        });
+        let length = last
+            .to_client
+            .get(1..5)
+            .map(|one| one.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)));
         assert_eq!(length, Some(last.to_client.len() - 1), "{last:?}");
         assert!(last.to_client.starts_with(b"E"), "{last:?}");
         let text = String::from_utf8_lossy(&last.to_client).into_owned();
@@ -250,28 +221,16 @@ fn a_client_of_postgresql_that_does_not_fit_gets_an_error_of_its_protocol() {
     let ssl = b"\x00\x00\x00\x08\x04\xd2\x16\x2f";
     let startup = b"\x00\x00\x00\x09\x00\x03\x00\x00\x00";
     let (text, next) = answer(REQUIRED, &[startup]);
-    assert!(
-        text.contains("C28000") && next == Next::Fail(Fault::TlsRequired),
-        "{text}"
-    );
+    assert!(text.contains("C28000") && next == Next::Fail(Fault::TlsRequired), "{text}");
     let (_, next) = answer(REQUIRED, &[&[&ssl[..], startup].concat()]);
     assert_eq!(next, Next::Fail(Fault::Injection(9)));
-    for bytes in [
-        &b"\x00\x00\x00\x04"[..],
-        b"\xff\xff\xff\xff",
-        b"GET / HTTP/1.1\r\n",
-    ] {
+    for bytes in [&b"\x00\x00\x00\x04"[..], b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n"] {
         let (_, next) = answer(OPTIONAL, &[bytes]);
-        assert!(
-            matches!(next, Next::Fail(Fault::ClientMalformed(_))),
-            "{bytes:?}"
-        );
+        assert!(matches!(next, Next::Fail(Fault::ClientMalformed(_))), "{bytes:?}");
     }
-    for (protocol, is_served) in [
-        (Some(&b"postgresql"[..]), true),
-        (Some(b"h2"), false),
-        (None, false),
-    ] {
+    for (protocol, is_served) in
+        [(Some(&b"postgresql"[..]), true), (Some(b"h2"), false), (None, false)]
+    {
         let mut dialog = Dialog::new(Dialect::Postgres, OPTIONAL, NAMES);
         let begun = dialog.client_sent(b"\x16\x03\x01").next;
         assert!(matches!(begun, Next::ClientTlsBegun(_)), "{begun:?}");
@@ -284,10 +243,7 @@ fn a_client_of_postgresql_that_does_not_fit_gets_an_error_of_its_protocol() {
     // One that asks for TLS need not say for what.
     dialog.client_agreed(None);
     assert_eq!(dialog.client_tls_up().next, Next::More);
-    assert!(matches!(
-        dialog.client_sent(ssl).next,
-        Next::Fail(Fault::ClientMalformed(_))
-    ));
+    assert!(matches!(dialog.client_sent(ssl).next, Next::Fail(Fault::ClientMalformed(_))));
 }
 
 #[test]
@@ -295,16 +251,8 @@ fn a_server_of_postgresql_is_asked_before_the_client_s_startup() {
     let asked = |answer: &[u8]| {
         let mut dialog = Dialog::new(Dialect::Postgres, BACK, NAMES);
         // Where it is not known to be without TLS to us, the client may ask for it.
-        assert_eq!(
-            dialog
-                .client_sent(b"\x00\x00\x00\x08\x04\xd2\x16\x2f")
-                .to_client,
-            b"N"
-        );
-        assert_eq!(
-            dialog.server_connected().to_server,
-            b"\x00\x00\x00\x08\x04\xd2\x16\x2f"
-        );
+        assert_eq!(dialog.client_sent(b"\x00\x00\x00\x08\x04\xd2\x16\x2f").to_client, b"N");
+        assert_eq!(dialog.server_connected().to_server, b"\x00\x00\x00\x08\x04\xd2\x16\x2f");
         let next = dialog.server_sent(answer).next;
         (dialog, next)
     };
@@ -316,27 +264,15 @@ fn a_server_of_postgresql_is_asked_before_the_client_s_startup() {
     assert_eq!(dialog.server_sent(b"Z").next, Next::Relay);
     for (answer, words) in [
         (&b"N"[..], "the server offers no TLS"),
-        (
-            b"Sx",
-            "the server sent bytes behind its answer to the request for TLS",
-        ),
-        (
-            b"E\x00\x00\x00\x0dMtoo many\x00\x00",
-            "the server answered \"too many\"",
-        ),
+        (b"Sx", "the server sent bytes behind its answer to the request for TLS"),
+        (b"E\x00\x00\x00\x0dMtoo many\x00\x00", "the server answered \"too many\""),
         (b"SSH-2", "the server sent bytes behind"),
-        (
-            b"HTTP",
-            "the server sent something that is no answer to a request for TLS",
-        ),
+        (b"HTTP", "the server sent something that is no answer to a request for TLS"),
     ] {
         let Next::Fail(fault) = asked(answer).1 else {
             panic!("{answer:?}");
         };
-        assert!(
-            fault.is_of_server() && fault.to_string().starts_with(words),
-            "{fault}"
-        );
+        assert!(fault.is_of_server() && fault.to_string().starts_with(words), "{fault}");
     }
 }
 
@@ -357,26 +293,16 @@ fn a_client_of_ldap_gets_tls_by_the_extended_operation() {
         let mut dialog = Dialog::new(Dialect::Ldap, sides, NAMES);
         let out = dialog.client_sent(&request(7, START_TLS));
         assert_eq!(out.next, Next::StartClientTls);
-        assert_eq!(
-            out.to_client[..12],
-            *b"\x30\x24\x02\x01\x07\x78\x1f\x0a\x01\x00\x04\x00"
-        );
+        assert_eq!(out.to_client[..12], *b"\x30\x24\x02\x01\x07\x78\x1f\x0a\x01\x00\x04\x00");
         assert_eq!(dialog.client_tls_up().next, Next::Relay);
         let mut dialog = Dialog::new(Dialect::Ldap, sides, NAMES);
         let out = dialog.client_sent(&[request(1, START_TLS), request(2, BIND)].concat());
-        assert!(
-            matches!(out.next, Next::Fail(Fault::Injection(14))),
-            "{out:?}"
-        );
+        assert!(matches!(out.next, Next::Fail(Fault::Injection(14))), "{out:?}");
     }
     let mut dialog = Dialog::new(Dialect::Ldap, REQUIRED, NAMES);
     for (operation, answer) in [(BIND, 0x61), (SEARCH, 0x65)] {
         let out = dialog.client_sent(&request(3, operation));
-        assert_eq!(
-            (out.to_client[5], out.to_client[9]),
-            (answer, 13),
-            "{out:?}"
-        );
+        assert_eq!((out.to_client[5], out.to_client[9]), (answer, 13), "{out:?}");
         assert_eq!((out.to_server.len(), out.next), (0, Next::More));
     }
     let mut dialog = Dialog::new(Dialect::Ldap, OPTIONAL, NAMES);
@@ -400,10 +326,7 @@ fn odd_ber_is_answered_by_a_notice_of_disconnection() {
     ] {
         let mut dialog = Dialog::new(Dialect::Ldap, REQUIRED, NAMES);
         let out = dialog.client_sent(bytes);
-        assert!(
-            matches!(out.next, Next::Fail(Fault::ClientMalformed(_))),
-            "{bytes:?} {out:?}"
-        );
+        assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))), "{bytes:?} {out:?}");
         let notice = b"1.3.6.1.4.1.1466.20036";
         assert!(out.to_client.ends_with(notice), "{out:?}");
     }
@@ -445,27 +368,18 @@ fn a_stream_of_xmpp_begins_anew_under_tls() {
     assert_eq!(dialog.client_sent(begin.as_bytes()).to_client, b"");
     let out = dialog.client_sent(end.as_bytes());
     let text = String::from_utf8(out.to_client).unwrap();
-    assert!(
-        text.contains("from='x.example'") && text.contains("<required/>"),
-        "{text}"
-    );
+    assert!(text.contains("from='x.example'") && text.contains("<required/>"), "{text}");
     let out = dialog.client_sent(ASK.as_bytes());
     assert_eq!(out.next, Next::StartClientTls);
     assert!(out.to_client.starts_with(b"<proceed "));
     assert_eq!(dialog.client_tls_up().to_server, b"");
-    assert_eq!(
-        dialog.client_sent(STREAM.as_bytes()).to_server,
-        STREAM.as_bytes()
-    );
+    assert_eq!(dialog.client_sent(STREAM.as_bytes()).to_server, STREAM.as_bytes());
     let offers = "<stream:stream id='1'><stream:features><starttls xmlns='urn:ietf:params:xml:ns:\
                   xmpp-tls'><required/></starttls><mechanisms/></stream:features>";
     assert_eq!(dialog.server_sent(&offers.as_bytes()[..80]).to_client, b"");
     let out = dialog.server_sent(&offers.as_bytes()[80..]);
     let seen = "<stream:stream id='1'><stream:features><mechanisms/></stream:features>";
-    assert_eq!(
-        (String::from_utf8(out.to_client).unwrap().as_str(), out.next),
-        (seen, Next::Relay)
-    );
+    assert_eq!((String::from_utf8(out.to_client).unwrap().as_str(), out.next), (seen, Next::Relay));
 }
 
 #[test]
@@ -473,17 +387,11 @@ fn an_xmpp_client_that_does_not_ask_gets_a_stream_error() {
     let fault = |more: &str| {
         let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
         let out = dialog.client_sent(format!("{STREAM}{more}").as_bytes());
-        assert!(
-            out.to_client.ends_with(b"</stream:error></stream:stream>"),
-            "{out:?}"
-        );
+        assert!(out.to_client.ends_with(b"</stream:error></stream:stream>"), "{out:?}");
         out.next
     };
     assert!(matches!(fault("<auth/>"), Next::Fail(Fault::TlsRequired)));
-    assert!(matches!(
-        fault(&format!("{ASK}<iq/>")),
-        Next::Fail(Fault::Injection(_))
-    ));
+    assert!(matches!(fault(&format!("{ASK}<iq/>")), Next::Fail(Fault::Injection(_))));
     let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
     let out = dialog.client_sent(b"GET / HTTP/1.1\r\n");
     assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))));
@@ -496,10 +404,7 @@ fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
         let stream = String::from_utf8(dialog.server_connected().to_server).unwrap();
         assert!(stream.contains("to='chat.example'"), "{stream}");
         let offers = format!("<stream:stream><stream:features>{ASK}</stream:features>");
-        assert_eq!(
-            dialog.server_sent(offers.as_bytes()).to_server,
-            ASK.as_bytes()
-        );
+        assert_eq!(dialog.server_sent(offers.as_bytes()).to_server, ASK.as_bytes());
         let out = dialog.server_sent(b"<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
         assert_eq!(out.next, Next::StartServerTls);
         dialog.server_tls_up();
@@ -530,11 +435,7 @@ fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
     }
     let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, CHAT);
     let out = dialog.client_sent(b"<stream:stream to='\x1b[31m'>");
-    assert!(
-        String::from_utf8(out.to_client)
-            .unwrap()
-            .contains("from='chat.example'")
-    );
+    assert!(String::from_utf8(out.to_client).unwrap().contains("from='chat.example'"));
 }
 
 #[test]

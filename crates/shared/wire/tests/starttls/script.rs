@@ -7,10 +7,7 @@
 use wire::starttls::{Dialect, Dialog, HostNames, Next, Output, Sides};
 
 /// No server is known by name.
-pub(crate) const NAMES: HostNames<'static> = HostNames {
-    own: "own.example",
-    server: None,
-};
+pub(crate) const NAMES: HostNames<'static> = HostNames { own: "own.example", server: None };
 
 /// Plays it with pieces as they stand, and byte by byte.
 pub(crate) fn play(dialect: Dialect, sides: Sides, script: &str) {
@@ -37,16 +34,12 @@ impl Play {
     }
 
     fn run(mut self, script: &str) {
-        let lines = script
-            .lines()
-            .map(str::trim_start)
-            .filter(|line| !line.is_empty());
+        let lines = script.lines().map(str::trim_start).filter(|line| !line.is_empty());
         let lines: Vec<_> = lines.map(|line| line.split_at(line.len().min(2))).collect();
         for group in lines.chunk_by(|one, other| one.0 == other.0 && one.0 != "= ") {
             let (kind, first) = group[0];
-            let texts = group
-                .iter()
-                .map(|(_, text)| unescaped(text.strip_prefix(' ').unwrap_or(text)));
+            let texts =
+                group.iter().map(|(_, text)| unescaped(text.strip_prefix(' ').unwrap_or(text)));
             let bytes = texts.collect::<Vec<_>>().concat();
             match kind {
                 "C>" | "S>" => self.feed(kind, &bytes),
@@ -56,33 +49,17 @@ impl Play {
                 other => panic!("{other} is not of a script"),
             }
         }
-        assert_eq!(
-            self.got.to_client.escape_ascii().to_string(),
-            "",
-            "{}",
-            self.context
-        );
-        assert_eq!(
-            self.got.to_server.escape_ascii().to_string(),
-            "",
-            "{}",
-            self.context
-        );
+        assert_eq!(self.got.to_client.escape_ascii().to_string(), "", "{}", self.context);
+        assert_eq!(self.got.to_server.escape_ascii().to_string(), "", "{}", self.context);
         assert_eq!(self.got.next, Next::More, "{}", self.context);
     }
 
     fn feed(&mut self, kind: &str, bytes: &[u8]) {
         for piece in bytes.chunks(self.size.min(bytes.len()).max(1)) {
             let out = if self.got.next == Next::Relay && kind == "C>" {
-                Output {
-                    to_server: piece.to_vec(),
-                    ..Output::default()
-                }
+                Output { to_server: piece.to_vec(), ..Output::default() }
             } else if self.got.next == Next::Relay {
-                Output {
-                    to_client: piece.to_vec(),
-                    ..Output::default()
-                }
+                Output { to_client: piece.to_vec(), ..Output::default() }
             } else if kind == "C>" {
                 self.dialog.client_sent(piece)
             } else {
@@ -102,10 +79,7 @@ impl Play {
 
     fn expect(&mut self, bytes: &[u8], side: fn(&mut Output) -> &mut Vec<u8>) {
         let got = std::mem::take(side(&mut self.got));
-        let (got, wanted) = (
-            got.escape_ascii().to_string(),
-            bytes.escape_ascii().to_string(),
-        );
+        let (got, wanted) = (got.escape_ascii().to_string(), bytes.escape_ascii().to_string());
         assert_eq!(got, wanted, "{}", self.context);
     }
 

@@ -5,37 +5,14 @@ use wire::starttls::{Dialect, Dialog, Next, Output, Policy, Sides};
 
 use crate::script::{NAMES, play};
 
-const BACK: Sides = Sides {
-    front: None,
-    back: true,
-};
-const BOTH: Sides = Sides {
-    front: Some(Policy::Required),
-    back: true,
-};
-const REQUIRED: Sides = Sides {
-    front: Some(Policy::Required),
-    back: false,
-};
+const BACK: Sides = Sides { front: None, back: true };
+const BOTH: Sides = Sides { front: Some(Policy::Required), back: true };
+const REQUIRED: Sides = Sides { front: Some(Policy::Required), back: false };
 
 /// A server's words before its TLS, piece by piece, with a mark in all that could be kept.
 const MARKED: &[(&str, &[&str])] = &[
-    (
-        "smtp",
-        &[
-            "220-MARK\r\n220 MARK ESMTP\r\n",
-            "250-MARK\r\n250 STARTTLS\r\n",
-            "220 MARK\r\n",
-        ],
-    ),
-    (
-        "lmtp",
-        &[
-            "220 MARK\r\n",
-            "250-MARK\r\n250 STARTTLS\r\n",
-            "220 MARK\r\n",
-        ],
-    ),
+    ("smtp", &["220-MARK\r\n220 MARK ESMTP\r\n", "250-MARK\r\n250 STARTTLS\r\n", "220 MARK\r\n"]),
+    ("lmtp", &["220 MARK\r\n", "250-MARK\r\n250 STARTTLS\r\n", "220 MARK\r\n"]),
     (
         "imap",
         &[
@@ -44,25 +21,10 @@ const MARKED: &[(&str, &[&str])] = &[
         ],
     ),
     ("pop3", &["+OK <MARK@MARK>\r\n", "+OK MARK\r\n"]),
-    (
-        "ftp",
-        &[
-            "120 MARK\r\n220-MARK\r\n250 MARK\r\n220 MARK\r\n",
-            "234 MARK\r\n",
-        ],
-    ),
-    (
-        "sieve",
-        &[
-            "\"SASL\" \"MARK\"\r\n\"STARTTLS\"\r\nOK \"MARK\"\r\n",
-            "OK \"MARK\"\r\n",
-        ],
-    ),
+    ("ftp", &["120 MARK\r\n220-MARK\r\n250 MARK\r\n220 MARK\r\n", "234 MARK\r\n"]),
+    ("sieve", &["\"SASL\" \"MARK\"\r\n\"STARTTLS\"\r\nOK \"MARK\"\r\n", "OK \"MARK\"\r\n"]),
     ("nntp", &["201 MARK\r\n", "382 MARK\r\n"]),
-    (
-        "ldap",
-        &["\x30\x10\x02\x01\x01\x78\x0b\x0a\x01\x00\x04\x00\x04\x04MARK"],
-    ),
+    ("ldap", &["\x30\x10\x02\x01\x01\x78\x0b\x0a\x01\x00\x04\x00\x04\x04MARK"]),
     (
         "xmpp",
         &[
@@ -92,24 +54,16 @@ fn nothing_of_a_server_s_plaintext_reaches_client_or_server_under_tls() {
             outs.extend(pieces.iter().map(|one| dialog.server_sent(one.as_bytes())));
             let last = outs.last().map(|out| &out.next);
             assert_eq!(last, Some(&Next::StartServerTls), "{name} {sides:?}");
-            let told = outs
-                .iter()
-                .any(|out| is_marked(&out.to_client) || is_marked(&out.to_server));
+            let told =
+                outs.iter().any(|out| is_marked(&out.to_client) || is_marked(&out.to_server));
             assert!(!told, "{name} {sides:?}: {outs:?}");
             let up = dialog.server_tls_up();
             let mut all = vec![up.to_client, up.to_server];
             if up.next == Next::More {
-                let Output {
-                    to_client,
-                    to_server,
-                    ..
-                } = dialog.client_sent(b"x\r\n");
+                let Output { to_client, to_server, .. } = dialog.client_sent(b"x\r\n");
                 all.extend([to_client, to_server]);
             }
-            assert!(
-                !all.iter().any(|one| is_marked(one)),
-                "{name} {sides:?}: {all:?}"
-            );
+            assert!(!all.iter().any(|one| is_marked(one)), "{name} {sides:?}: {all:?}");
         }
     }
 }
@@ -128,11 +82,7 @@ fn a_mail_server_s_reply_has_one_code() {
         play(Dialect::Smtp, BACK, &format!("{before}{lines}\n= {fault}"));
     }
     // Others allow it (RFC 959 section 4.2).
-    play(
-        Dialect::Ftp,
-        BACK,
-        "S> 220-x\nS> 331 y\nS> 220 z\nS< AUTH TLS",
-    );
+    play(Dialect::Ftp, BACK, "S> 220-x\nS> 331 y\nS> 220 z\nS< AUTH TLS");
 }
 
 #[test]
@@ -164,16 +114,8 @@ fn lines_of_any_length_pass_under_tls() {
     for (dialect, greeting, line) in [
         (Dialect::Smtp, "220 x", format!("AUTH XOAUTH2 {token}")),
         (Dialect::Pop3, "+OK x", format!("AUTH XOAUTH2 {token}")),
-        (
-            Dialect::Imap,
-            "* OK x",
-            format!("a AUTHENTICATE XOAUTH2 {literal}"),
-        ),
-        (
-            Dialect::Sieve,
-            "OK",
-            format!("AUTHENTICATE \"XOAUTH2\" \"{literal}\""),
-        ),
+        (Dialect::Imap, "* OK x", format!("a AUTHENTICATE XOAUTH2 {literal}")),
+        (Dialect::Sieve, "OK", format!("AUTHENTICATE \"XOAUTH2\" \"{literal}\"")),
     ] {
         let mut dialog = Dialog::new(dialect, REQUIRED, NAMES);
         dialog.server_sent(format!("{greeting}\r\n").as_bytes());
@@ -191,11 +133,7 @@ fn lines_of_any_length_pass_under_tls() {
             assert_eq!(out.next, Next::More, "{dialect:?}");
         }
         passed.extend(pieces.flatten());
-        assert!(
-            passed == line.as_bytes(),
-            "{dialect:?}: {} bytes",
-            passed.len()
-        );
+        assert!(passed == line.as_bytes(), "{dialect:?}: {} bytes", passed.len());
     }
 }
 
@@ -204,10 +142,8 @@ fn what_waits_for_a_reply_under_tls_passes_where_it_grows_too_long() {
     let mut dialog = Dialog::new(Dialect::Imap, REQUIRED, NAMES);
     dialog.server_sent(b"* OK x\r\n");
     dialog.client_tls_up();
-    let (first, long) = (
-        b"a NOOP\r\n",
-        [&b"b APPEND x {99999+}\r\n"[..], &[b'z'; 99_999]].concat(),
-    );
+    let (first, long) =
+        (b"a NOOP\r\n", [&b"b APPEND x {99999+}\r\n"[..], &[b'z'; 99_999]].concat());
     assert_eq!(dialog.client_sent(first).to_server, first);
     let out = dialog.client_sent(&long);
     assert_eq!((out.to_server == long, out.next), (true, Next::Relay));

@@ -32,10 +32,7 @@ pub(super) enum Denied {
 
 impl Access {
     pub(crate) fn of(control: &ControlOptions) -> Self {
-        Self {
-            hosts: control.hosts.clone(),
-            token: control.token.clone(),
-        }
+        Self { hosts: control.hosts.clone(), token: control.token.clone() }
     }
 
     /// Whether a request with this target and these fields is answered.
@@ -125,9 +122,8 @@ mod tests {
     }
 
     fn checked(access: &Access, fields: &[(&'static str, &str)]) -> Result<(), Denied> {
-        let pairs = fields
-            .iter()
-            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        let pairs =
+            fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let mut map = HeaderMap::new();
         pairs.for_each(|(name, value): (hyper::header::HeaderName, _)| {
             map.append(name, value);
@@ -180,20 +176,11 @@ mod tests {
             let fields = [("host", "localhost"), ("authorization", given)];
             assert_eq!(checked(&access(true), &fields), Ok(()), "{given}");
         }
-        for wrong in [
-            "",
-            "Bearer",
-            "Bearer ",
-            "Bearer correct-horse-batterz",
-            TOKEN,
-            "Basic bGFyaWF0Og==",
-        ] {
+        for wrong in
+            ["", "Bearer", "Bearer ", "Bearer correct-horse-batterz", TOKEN, "Basic bGFyaWF0Og=="]
+        {
             let fields = [("host", "localhost"), ("authorization", wrong)];
-            assert_eq!(
-                checked(&access(true), &fields),
-                Err(Denied::Token),
-                "{wrong}"
-            );
+            assert_eq!(checked(&access(true), &fields), Err(Denied::Token), "{wrong}");
         }
         let none = checked(&access(true), &[("host", "localhost")]);
         assert_eq!(none, Err(Denied::Token));

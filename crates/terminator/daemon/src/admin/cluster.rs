@@ -46,10 +46,7 @@ pub(crate) struct ClusterSnapshot {
 impl ClusterFacts {
     /// Nothing yet. `tiers` are those that workers ask.
     pub(crate) fn of(tiers: Arc<Tiers>) -> Self {
-        Self {
-            tiers,
-            ..Self::default()
-        }
+        Self { tiers, ..Self::default() }
     }
 
     /// A session was looked for, and was there.
@@ -69,10 +66,8 @@ impl ClusterFacts {
     pub(super) fn status(&self) -> Option<ClusterStatus> {
         let peers = self.lock().as_ref().map(ClusterSnapshot::status);
         let store = self.store.status();
-        (peers.is_some() || store.is_some()).then(|| ClusterStatus {
-            store,
-            ..peers.unwrap_or_default()
-        })
+        (peers.is_some() || store.is_some())
+            .then(|| ClusterStatus { store, ..peers.unwrap_or_default() })
     }
 
     pub(super) fn count(&self, counts: &mut Counts<Process>) {
@@ -113,12 +108,7 @@ impl ClusterSnapshot {
     }
 
     fn resync(&self) -> ResyncStatus {
-        let CatchUp {
-            state,
-            peer,
-            sent,
-            all,
-        } = self.catch_up;
+        let CatchUp { state, peer, sent, all } = self.catch_up;
         let mut peers = self.peers.iter().map(|(peer, _)| peer);
         let from = peers.find(|one| Some(one.sender) == peer);
         ResyncStatus {

@@ -47,9 +47,7 @@ fn store_text(store: &StoreStatus, now: &StatusDocument) -> String {
     };
     let why = store.why.iter().map(|why| format!(" ({})", why));
     let sum = |metrics: &[Metric]| {
-        let each = metrics
-            .iter()
-            .map(|metric| now.process.metrics.get(*metric));
+        let each = metrics.iter().map(|metric| now.process.metrics.get(*metric));
         Count(each.sum())
     };
     format!(
@@ -111,9 +109,7 @@ fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
         let count = now.process.metrics.get(rejection(*why));
         (!is_usual && count > 0).then_some((why, count))
     });
-    let reasons = rejected
-        .clone()
-        .map(|(why, count)| format!("{} {}", Count(count), why.name()));
+    let reasons = rejected.clone().map(|(why, count)| format!("{} {}", Count(count), why.name()));
     let reasons: Vec<_> = reasons.collect();
     let rejected = Count(rejected.map(|(_, count)| count).sum());
     let mut text = format!(
@@ -140,11 +136,7 @@ fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
         count(Metric::ClusterDatagramsSent),
         count(Metric::ClusterDatagramsReceived),
         count(Metric::ClusterDatagramsLost),
-        if reasons.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", reasons.join(", "))
-        },
+        if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) },
     );
     if !cluster.peers.is_empty() || !cluster.unheard.is_empty() {
         let mut table = Table::new(&COLUMNS);
@@ -184,8 +176,7 @@ fn row(peer: &PeerStatus) -> Vec<String> {
         state.to_owned(),
         format!("{:.1} s ago", peer.silent_ms as f64 / 1e3),
         format!("{} ms", peer.lag_ms),
-        peer.round_trip_ms
-            .map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms")),
+        peer.round_trip_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms")),
         Count(peer.sent).to_string(),
         Count(peer.received).to_string(),
         Count(peer.lost).to_string(),

@@ -138,9 +138,7 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths: Vec<_> = (0..self.align.len())
-            .map(|column| self.width(column))
-            .collect();
+        let widths: Vec<_> = (0..self.align.len()).map(|column| self.width(column)).collect();
         for row in &self.rows {
             let mut line = String::new();
             for ((cell, width), align) in row.iter().zip(&widths).zip(&self.align) {

@@ -316,9 +316,7 @@ impl ServerState {
 
 /// What of these counts is not 0, as [`metrics`] has them.
 pub(super) fn metrics_counted<S: Scope>(counts: &Counts<S>) -> Value {
-    metrics::object(counts, |sample| {
-        sample.values.iter().any(|value| *value > 0)
-    })
+    metrics::object(counts, |sample| sample.values.iter().any(|value| *value > 0))
 }
 
 /// A service's counts, to be read from what [`metrics_counted`] has written.

@@ -56,11 +56,7 @@ pub(super) fn handed_over(history: &History) -> String {
     for recorded in history.recorded().rev() {
         let services = recorded.services.iter();
         let services = services.map(|(name, counts)| (name.to_string(), metrics_counted(counts)));
-        let line = json!([
-            recorded.end_ms,
-            recorded.duration_ms,
-            services.collect::<Map<_, _>>()
-        ]);
+        let line = json!([recorded.end_ms, recorded.duration_ms, services.collect::<Map<_, _>>()]);
         let line = line.to_string();
         bytes += line.len() + 1;
         if bytes > HISTORY_BYTES_MAX {
@@ -80,9 +76,7 @@ pub(super) fn take_over(history: &mut History, handed_over: &str) {
         Some(Recorded {
             end_ms,
             duration_ms,
-            services: services
-                .map(|(name, counts)| (name.into(), counts.0))
-                .collect(),
+            services: services.map(|(name, counts)| (name.into(), counts.0)).collect(),
         })
     });
     if let Some(intervals) = lines.collect::<Option<Vec<_>>>() {
@@ -129,10 +123,7 @@ mod tests {
         take_over(&mut next, &handed);
         for service in [None, Some("web"), Some("mail")] {
             let all = |history| {
-                let question = Question {
-                    service,
-                    after_ms: 0,
-                };
+                let question = Question { service, after_ms: 0 };
                 String::from_utf8(answer(history, &question, &[])).unwrap()
             };
             assert_eq!(all(&next), all(&history));

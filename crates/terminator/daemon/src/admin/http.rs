@@ -131,11 +131,7 @@ async fn answer(request: &Request<Incoming>, state: &AdminState, paths: Paths) -
         _ => None,
     };
     if let Some(verdict) = verdict {
-        return if is_read(request) {
-            of_verdict(verdict)
-        } else {
-            not_read()
-        };
+        return if is_read(request) { of_verdict(verdict) } else { not_read() };
     }
     if paths == Paths::Health {
         return refusal(
@@ -147,14 +143,8 @@ async fn answer(request: &Request<Incoming>, state: &AdminState, paths: Paths) -
         return denial(denied);
     }
     let (kind, body) = match request.uri().path() {
-        "/" => (
-            "text/html; charset=utf-8",
-            Bytes::from_static(page::HTML.as_bytes()),
-        ),
-        "/metrics" => (
-            telemetry::exposition::CONTENT_TYPE,
-            state.prometheus().into(),
-        ),
+        "/" => ("text/html; charset=utf-8", Bytes::from_static(page::HTML.as_bytes())),
+        "/metrics" => (telemetry::exposition::CONTENT_TYPE, state.prometheus().into()),
         "/history" => match Question::read(request.uri().query().unwrap_or_default()) {
             Some(question) => ("application/json", state.history_document(&question).into()),
             None => {
@@ -172,11 +162,7 @@ async fn answer(request: &Request<Incoming>, state: &AdminState, paths: Paths) -
             );
         }
     };
-    if is_read(request) {
-        response(StatusCode::OK, kind, body)
-    } else {
-        not_read()
-    }
+    if is_read(request) { response(StatusCode::OK, kind, body) } else { not_read() }
 }
 
 /// For load balancers, which look at the status code, and those who ask them why.
@@ -213,9 +199,7 @@ fn denial(denied: Denied) -> Answer {
             );
             for challenge in ["Basic realm=\"lariat\"", "Bearer realm=\"lariat\""] {
                 let challenge = HeaderValue::from_static(challenge);
-                response
-                    .headers_mut()
-                    .append(header::WWW_AUTHENTICATE, challenge);
+                response.headers_mut().append(header::WWW_AUTHENTICATE, challenge);
             }
             response
         }
@@ -232,17 +216,12 @@ fn response(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
     let fields = [
         (header::CONTENT_TYPE, kind),
         (header::CACHE_CONTROL, "no-store"),
-        (
-            header::CONTENT_SECURITY_POLICY,
-            page::content_security_policy(),
-        ),
+        (header::CONTENT_SECURITY_POLICY, page::content_security_policy()),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     for (name, value) in fields {
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
 }
@@ -266,9 +245,7 @@ mod tests {
 
     /// The same beside so many connections that are served before, and never end.
     fn exchange_beside(others: usize, request: &[u8]) -> String {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
@@ -282,18 +259,12 @@ mod tests {
                 rights: RightsStatus::default(),
             };
             let state = AdminState::new(Arc::new(Registry::new(1)), start);
-            state.plan_served(Served {
-                access: Some(Access::default()),
-                ..Served::default()
-            });
+            state.plan_served(Served { access: Some(Access::default()), ..Served::default() });
             tokio::spawn(serve_http(listener, Arc::new(state)));
             let mut kept = Vec::new();
             for _ in 0..others {
                 let mut other = TcpStream::connect(address).await.unwrap();
-                other
-                    .write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-                    .await
-                    .unwrap();
+                other.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
                 // It has a place when it is answered.
                 other.read_exact(&mut [0; 12]).await.unwrap();
                 kept.push(other);
@@ -318,20 +289,11 @@ mod tests {
     fn the_paths_are_answered() {
         let page = get("/");
         assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
-        assert!(
-            page.contains("\r\ncontent-security-policy: default-src 'none'; "),
-            "{page}"
-        );
+        assert!(page.contains("\r\ncontent-security-policy: default-src 'none'; "), "{page}");
         assert!(page.ends_with(page::HTML));
         let metrics = get("/metrics");
-        assert!(
-            metrics.contains("\r\ncontent-type: text/plain; version=0.0.4; "),
-            "{metrics}"
-        );
-        assert!(
-            metrics.contains("\nlariat_build_info{version=\"1.2.3\"} 1\n"),
-            "{metrics}"
-        );
+        assert!(metrics.contains("\r\ncontent-type: text/plain; version=0.0.4; "), "{metrics}");
+        assert!(metrics.contains("\nlariat_build_info{version=\"1.2.3\"} 1\n"), "{metrics}");
         let status = get("/status");
         let (_, body) = status.split_once("\r\n\r\n").unwrap();
         let document = StatusDocument::from_json(body.as_bytes()).unwrap();
@@ -373,10 +335,7 @@ mod tests {
             "x".repeat(HEADER_BYTES_MAX)
         );
         assert!(exchange(long.as_bytes()).starts_with("HTTP/1.1 431 "));
-        let many = format!(
-            "GET / HTTP/1.1\r\n{}\r\n",
-            "X: y\r\n".repeat(HEADER_FIELDS_MAX + 1)
-        );
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(HEADER_FIELDS_MAX + 1));
         assert!(exchange(many.as_bytes()).starts_with("HTTP/1.1 431 "));
     }
 
@@ -394,9 +353,6 @@ mod tests {
     #[test]
     fn head_has_no_body() {
         let answer = exchange(b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        assert!(
-            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n"),
-            "{answer}"
-        );
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n"), "{answer}");
     }
 }

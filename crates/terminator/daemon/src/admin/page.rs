@@ -44,11 +44,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         for place in 0..4 {
             let digit = DIGITS[(bits >> (18 - 6 * place) & 63) as usize];
-            out.push(if place <= group.len() {
-                char::from(digit)
-            } else {
-                '='
-            });
+            out.push(if place <= group.len() { char::from(digit) } else { '=' });
         }
     }
     out
@@ -62,9 +58,7 @@ mod tests {
     fn base64_is_that_of_rfc_4648() {
         let encoded =
             ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|t| base64(t.as_bytes()));
-        let expected = [
-            "", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy",
-        ];
+        let expected = ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"];
         assert_eq!(encoded, expected);
     }
 
@@ -74,15 +68,9 @@ mod tests {
             assert_eq!(HTML.matches(&format!("<{element}")).count(), 1);
             assert!(content_security_policy().contains(&hash_of(element)));
         }
-        for forbidden in [
-            " style=",
-            " onclick=",
-            " onload=",
-            "rel=\"stylesheet",
-            "src=",
-            "innerHTML",
-            "@import",
-        ] {
+        for forbidden in
+            [" style=", " onclick=", " onload=", "rel=\"stylesheet", "src=", "innerHTML", "@import"]
+        {
             assert!(!HTML.contains(forbidden), "the policy forbids {forbidden}");
         }
     }

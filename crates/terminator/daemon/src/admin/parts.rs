@@ -54,10 +54,7 @@ pub(super) fn ktls(options: KtlsOptions) -> KtlsStatus {
         KtlsMode::Auto => "auto",
         KtlsMode::Require => "require",
     };
-    KtlsStatus {
-        mode: mode.to_owned(),
-        min_bytes: options.from,
-    }
+    KtlsStatus { mode: mode.to_owned(), min_bytes: options.from }
 }
 
 /// An end before the epoch is over as well.
@@ -73,21 +70,9 @@ pub(super) fn count_expiries(
     let counts = &mut service.counts;
     use telemetry::catalogue::ServiceGauge as Gauge;
     for (loaded, expired, ends) in [
-        (
-            Gauge::Certificates,
-            Gauge::CertificatesExpired,
-            &expiries.certificates,
-        ),
-        (
-            Gauge::OcspResponses,
-            Gauge::OcspResponsesExpired,
-            &expiries.staples,
-        ),
-        (
-            Gauge::Authorities,
-            Gauge::AuthoritiesExpired,
-            &expiries.authorities,
-        ),
+        (Gauge::Certificates, Gauge::CertificatesExpired, &expiries.certificates),
+        (Gauge::OcspResponses, Gauge::OcspResponsesExpired, &expiries.staples),
+        (Gauge::Authorities, Gauge::AuthoritiesExpired, &expiries.authorities),
         (Gauge::Crls, Gauge::CrlsExpired, &expiries.lists),
     ] {
         counts.set(loaded, ends.loaded);

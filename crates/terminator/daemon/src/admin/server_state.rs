@@ -46,10 +46,8 @@ impl ServerStates {
             let known = before.get(&service.name);
             let servers = service.servers.iter().map(|server| {
                 let state = state(server, workers);
-                let name = ServerName {
-                    service: service.name.clone(),
-                    server: server.name.clone(),
-                };
+                let name =
+                    ServerName { service: service.name.clone(), server: server.name.clone() };
                 let observed = self.observed.remove(&name);
                 let known = known.and_then(|known| known.get(&server.name));
                 let since_ms = known.filter(|(before, _)| *before == state);
@@ -138,10 +136,7 @@ pub(super) fn server(
 fn part(counted: &ServerSnapshot, checked: Option<&str>) -> Option<String> {
     let (down, all) = (&counted.addresses_down, ServerGauge::Addresses);
     let all = counted.counts.get(all);
-    let (count, down) = (
-        down.len(),
-        down.iter().map(String::as_str).collect::<Vec<_>>(),
-    );
+    let (count, down) = (down.len(), down.iter().map(String::as_str).collect::<Vec<_>>());
     let failed = || format!("{}: last dials failed", down.join(", "));
     let why = checked.map_or_else(failed, str::to_owned);
     (count > 0 && all > 1).then(|| format!("{count} of {all} addresses not used: {why}"))

@@ -71,10 +71,7 @@ impl ServerWatch {
         for one in observed {
             let lasted = Duration::from_millis(now_ms.saturating_sub(one.since_ms));
             let since = now.checked_sub(lasted).unwrap_or(now);
-            let new = || WatchedService {
-                change: Change::down(since),
-                servers: BTreeMap::new(),
-            };
+            let new = || WatchedService { change: Change::down(since), servers: BTreeMap::new() };
             let service = self.services.entry(one.service.clone());
             let service = service.or_insert_with(new);
             service.change.since = service.change.since.max(since);
@@ -105,10 +102,7 @@ impl ServerWatch {
         let mut said = Vec::new();
         let mut before = std::mem::take(&mut self.services);
         for service in services.iter().filter(|one| !one.servers.is_empty()) {
-            let new = || WatchedService {
-                change: Change::new(now),
-                servers: BTreeMap::new(),
-            };
+            let new = || WatchedService { change: Change::new(now), servers: BTreeMap::new() };
             let mut watched = before.remove(&service.name).unwrap_or_else(new);
             watched.look(service, workers, now, &mut said);
             self.services.insert(service.name.clone(), watched);
@@ -127,10 +121,7 @@ impl WatchedService {
             let addresses = watched.look_at_addresses(server, now);
             let text = watched.look(server, workers, now);
             said.extend(addresses.into_iter().chain(text).map(|(level, text)| {
-                (
-                    level,
-                    format!("service `{name}`: server {} {text}", server.name),
-                )
+                (level, format!("service `{name}`: server {} {text}", server.name))
             }));
             self.servers.insert(server.name.clone(), watched);
         }
@@ -145,20 +136,13 @@ impl WatchedService {
             ),
             Some(Seen::Up(after)) => (
                 Level::Notice,
-                format!(
-                    "service `{name}`: a server is up again after {}",
-                    shown(after)
-                ),
+                format!("service `{name}`: a server is up again after {}", shown(after)),
             ),
             Some(Seen::Flapped(times)) => (
                 Level::Warning,
                 format!(
                     "service `{name}`: {} now, after {times} changes that were not said",
-                    if is_up {
-                        "a server is up"
-                    } else {
-                        "no server is up"
-                    }
+                    if is_up { "a server is up" } else { "no server is up" }
                 ),
             ),
             None => return,
@@ -249,10 +233,7 @@ impl WatchedServer {
             said.extend(seen.map(|seen| match (seen, is_up) {
                 (Seen::Up(after), _) => {
                     let after = shown(after);
-                    (
-                        Level::Notice,
-                        format!("is used at {address} again after {after}"),
-                    )
+                    (Level::Notice, format!("is used at {address} again after {after}"))
                 }
                 (Seen::Flapped(_), true) => (Level::Notice, format!("is used at {address} again")),
                 (Seen::Down | Seen::Flapped(_), _) => {
@@ -292,9 +273,7 @@ impl WatchedServer {
 /// Why a server is not used at an address: what its check says, or else dials.
 fn cause_at(server: &ServerStatus, address: &str, kinds: &str) -> String {
     let note = server.note.as_deref().unwrap_or_default();
-    let checks = note
-        .split_once("not used: ")
-        .map_or(note, |(_, checks)| checks);
+    let checks = note.split_once("not used: ").map_or(note, |(_, checks)| checks);
     let of_it = |check: &str| Some(check.strip_prefix(address)?.strip_prefix(' ')?.to_owned());
     let found = checks.split("; ").find_map(of_it);
     found.unwrap_or_else(|| format!("its last dials failed{kinds}"))
@@ -323,19 +302,11 @@ enum Seen {
 
 impl Change {
     fn new(now: Instant) -> Self {
-        Self {
-            is_up: true,
-            since: now,
-            said: VecDeque::new(),
-            unsaid: 0,
-        }
+        Self { is_up: true, since: now, said: VecDeque::new(), unsaid: 0 }
     }
 
     fn down(since: Instant) -> Self {
-        Self {
-            is_up: false,
-            ..Self::new(since)
-        }
+        Self { is_up: false, ..Self::new(since) }
     }
 
     fn seen(&mut self, is_up: bool, now: Instant) -> Option<Seen> {
@@ -400,13 +371,8 @@ mod tests {
         let (mut watch, start) = (ServerWatch::default(), Instant::now());
         let mut look = |seconds, servers: &[_]| {
             let said = watch.look(&service(servers), WORKERS, at(start, seconds));
-            let said = said
-                .into_iter()
-                .map(|(level, text)| format!("{}: {text}", level.name()));
-            (
-                said.collect::<Vec<_>>(),
-                watch.of("web", "a").map(str::to_owned),
-            )
+            let said = said.into_iter().map(|(level, text)| format!("{}: {text}", level.name()));
+            (said.collect::<Vec<_>>(), watch.of("web", "a").map(str::to_owned))
         };
         let why = Some("answered with status 503");
         let both = [("a", 2, None), ("b", 2, None)];
@@ -419,10 +385,7 @@ mod tests {
         assert_eq!(look(3, &[("a", 0, why), ("b", 2, None)]).0, [""; 0]);
         let (said, _) = look(4, &[("a", 0, why), ("b", 0, Some("gone"))]);
         assert_eq!(said[0], "warning: service `web`: server b is down: gone");
-        assert!(
-            said[1].starts_with("error: service `web`: no server is up"),
-            "{said:?}"
-        );
+        assert!(said[1].starts_with("error: service `web`: no server is up"), "{said:?}");
         let (said, _) = look(14, &[("a", 1, None), ("b", 0, Some("gone"))]);
         assert_eq!(
             said,
@@ -431,17 +394,11 @@ mod tests {
                 "notice: service `web`: a server is up again after 10 s"
             ]
         );
-        assert_eq!(
-            look(15, &[("a", 2, None), ("b", 0, Some("gone"))]).0,
-            [""; 0]
-        );
+        assert_eq!(look(15, &[("a", 2, None), ("b", 0, Some("gone"))]).0, [""; 0]);
         // What stays doubtful for some workers is said as well.
         assert_eq!(look(16, &[("a", 1, why), ("b", 0, None)]).0, [""; 0]);
         let (said, _) = look(17, &[("a", 1, why), ("b", 0, None)]);
-        assert!(
-            said[0].contains("server a is down for 1 of 2 workers"),
-            "{said:?}"
-        );
+        assert!(said[0].contains("server a is down for 1 of 2 workers"), "{said:?}");
         // A server of another configuration is new.
         assert_eq!(look(18, &[("c", 2, None)]).0, [""; 0]);
     }
@@ -451,9 +408,7 @@ mod tests {
         let (mut watch, start) = (ServerWatch::default(), Instant::now());
         watch.look(&service(&[("a", 2, None)]), WORKERS, start);
         let mut now = service(&[("a", 0, Some("its last dials failed"))]);
-        now[0].servers[0]
-            .metrics
-            .set(ServerCounter::DialsRefused, 3);
+        now[0].servers[0].metrics.set(ServerCounter::DialsRefused, 3);
         watch.look(&now, WORKERS, at(start, 1));
         let cause = |watch: &ServerWatch| watch.of("web", "a").map(str::to_owned);
         let refused = "its last dials failed (refused)";
@@ -521,14 +476,10 @@ mod tests {
     fn a_server_that_flaps_is_said_a_few_times_and_then_summed_up() {
         let start = Instant::now();
         let mut change = Change::new(start);
-        let said: Vec<_> = (1..=20)
-            .filter_map(|second| change.seen(second % 2 == 0, at(start, second)))
-            .collect();
+        let said: Vec<_> =
+            (1..=20).filter_map(|second| change.seen(second % 2 == 0, at(start, second))).collect();
         let once = Duration::from_secs(1);
-        assert_eq!(
-            said,
-            [Seen::Down, Seen::Up(once), Seen::Down, Seen::Up(once)]
-        );
+        assert_eq!(said, [Seen::Down, Seen::Up(once), Seen::Down, Seen::Up(once)]);
         assert_eq!(change.seen(true, at(start, 60)), None);
         assert_eq!(change.seen(true, at(start, 61)), Some(Seen::Flapped(16)));
         assert_eq!(change.seen(true, at(start, 62)), None);

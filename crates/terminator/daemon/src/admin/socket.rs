@@ -61,9 +61,7 @@ mod tests {
 
     #[test]
     fn a_client_gets_the_document_and_is_not_read() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
             let directory = testkit::directory::Directory::new();
             let path = directory.join("status");

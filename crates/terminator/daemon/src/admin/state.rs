@@ -170,9 +170,7 @@ impl AdminState {
     /// Connections of clients that are open now.
     pub(crate) fn connections_open(&self) -> u64 {
         let services = self.registry.snapshot().services;
-        let counts = services
-            .iter()
-            .map(|one| one.counts.get(ServiceGauge::ConnectionsOpen));
+        let counts = services.iter().map(|one| one.counts.get(ServiceGauge::ConnectionsOpen));
         counts.fold(0, u64::saturating_add)
     }
 
@@ -242,11 +240,7 @@ impl AdminState {
             facts.notes.insert(key, (is_down, report.why.clone()))
         };
         if before.is_some_and(|(was_down, _)| was_down) != is_down {
-            let change = if is_down {
-                ServerCounter::WentDown
-            } else {
-                ServerCounter::WentUp
-            };
+            let change = if is_down { ServerCounter::WentDown } else { ServerCounter::WentUp };
             let servers = [server.to_owned()];
             let control = self.registry.control();
             let counters = self.registry.service(control, &report.service, &servers);
@@ -323,12 +317,8 @@ impl AdminState {
             last_reload: facts.reload.last.as_ref().map(last_reload),
             last_upgrade: facts.reload.last_upgrade.as_ref().map(last_upgrade),
             log_failure: facts.log_failure.clone(),
-            workers: workers
-                .map(|(metrics, cpu)| WorkerStatus { cpu, metrics })
-                .collect(),
-            services: services
-                .map(|one| service(one, &facts, workers_count))
-                .collect(),
+            workers: workers.map(|(metrics, cpu)| WorkerStatus { cpu, metrics }).collect(),
+            services: services.map(|one| service(one, &facts, workers_count)).collect(),
             kernel_tls: facts.served.kernel_tls.as_ref().map(kernel_status),
             cluster: facts.cluster.status(),
             bounds_us: BUCKETS_US.to_vec(),
@@ -341,17 +331,12 @@ impl AdminState {
         let mut counted = self.registry.snapshot();
         let mut services = Vec::new();
         for plan in &facts.served.services {
-            let at = counted
-                .services
-                .iter()
-                .position(|one| one.name == plan.name);
+            let at = counted.services.iter().position(|one| one.name == plan.name);
             let mut service =
                 at.map_or_else(ServiceSnapshot::default, |at| counted.services.remove(at));
             service.name.clone_from(&plan.name);
             count_expiries(&mut service, &plan.expiries);
-            service
-                .counts
-                .set(ServiceGauge::QueueLimit, plan.queue_limit);
+            service.counts.set(ServiceGauge::QueueLimit, plan.queue_limit);
             for server in &mut service.servers {
                 let limit = plan.server_limits.get(&server.name).copied();
                 let limit = limit.unwrap_or(0);
@@ -362,23 +347,16 @@ impl AdminState {
         services.append(&mut counted.services);
         for service in &mut services {
             for server in &mut service.servers {
-                let name = ServerName {
-                    service: service.name.clone(),
-                    server: server.name.clone(),
-                };
+                let name =
+                    ServerName { service: service.name.clone(), server: server.name.clone() };
                 let disabled = facts.disabled.contains(&name);
-                server
-                    .counts
-                    .set(ServerGauge::Disabled, u64::from(disabled));
+                server.counts.set(ServerGauge::Disabled, u64::from(disabled));
                 let since_ms = facts.states.since_ms(&name.service, &name.server);
                 let since = since_ms.unwrap_or(0) / 1000;
                 server.counts.set(ServerGauge::Changed, since);
             }
         }
-        Snapshot {
-            services,
-            ..counted
-        }
+        Snapshot { services, ..counted }
     }
 
     fn process_counts(&self, facts: &Facts) -> Counts<Process> {
@@ -387,24 +365,14 @@ impl AdminState {
         let reload = &facts.reload;
         let is_refused = |last: &EndedReload| last.refused.is_some();
         let last_ok = reload.last_ok.unwrap_or(self.start.supervisor_start);
-        let Limits {
-            connections,
-            handshakes,
-            session_entries,
-            session_bytes,
-        } = facts.served.limits;
+        let Limits { connections, handshakes, session_entries, session_bytes } =
+            facts.served.limits;
         for (metric, value) in [
             (Metric::StartTime, milliseconds(self.start_time) / 1000),
-            (
-                Metric::SupervisorStartTime,
-                milliseconds(self.start.supervisor_start) / 1000,
-            ),
+            (Metric::SupervisorStartTime, milliseconds(self.start.supervisor_start) / 1000),
             (Metric::Restarts, self.start.restarts),
             (Metric::Generation, facts.served.generation),
-            (
-                Metric::LastReloadOk,
-                u64::from(!reload.last.as_ref().is_some_and(is_refused)),
-            ),
+            (Metric::LastReloadOk, u64::from(!reload.last.as_ref().is_some_and(is_refused))),
             (Metric::LastReloadOkTime, milliseconds(last_ok) / 1000),
             (Metric::ReloadsOk, reload.ok),
             (Metric::ReloadsRefused, reload.refused),
@@ -450,10 +418,7 @@ impl AdminState {
             (Metric::CpuMicroseconds, cpu_us),
             (Metric::ResidentMemory, memory(|one| one.resident_bytes)),
             (Metric::VirtualMemory, memory(|one| one.virtual_bytes)),
-            (
-                Metric::OpenDescriptors,
-                self.usage.open_descriptors().unwrap_or(0),
-            ),
+            (Metric::OpenDescriptors, self.usage.open_descriptors().unwrap_or(0)),
             (Metric::MostDescriptors, sys::limit::open_files()),
         ] {
             counts.set(metric, value);
@@ -464,35 +429,18 @@ impl AdminState {
         let mut all = Vec::new();
         let mut add = |family: Labelled, labels: &[&str], value| {
             let labels = labels.iter().map(|&label| label.to_owned()).collect();
-            all.push(LabelledValue {
-                family,
-                labels,
-                value,
-            });
+            all.push(LabelledValue { family, labels, value });
         };
         add(Labelled::BuildInfo, &[self.start.program], 1);
-        let keys = facts
-            .served
-            .resumption
-            .as_deref()
-            .map(Resumption::ticket_keys);
+        let keys = facts.served.resumption.as_deref().map(Resumption::ticket_keys);
         for key in keys.into_iter().flatten() {
             let is_encrypting = key.purpose == KeyPurpose::Encrypt;
             let purpose = if is_encrypting { "encrypt" } else { "decrypt" };
-            add(
-                Labelled::TicketKeyAge,
-                &[&key.name, purpose],
-                key.age_seconds,
-            );
+            add(Labelled::TicketKeyAge, &[&key.name, purpose], key.age_seconds);
         }
         for service in &facts.served.services {
-            let Expiries {
-                certificates,
-                staples,
-                authorities,
-                lists,
-                skipped: _,
-            } = &service.expiries;
+            let Expiries { certificates, staples, authorities, lists, skipped: _ } =
+                &service.expiries;
             for (family, ends) in [
                 (Labelled::CertificateExpiry, certificates),
                 (Labelled::OcspResponseExpiry, staples),
@@ -512,11 +460,7 @@ impl AdminState {
     fn process(&self, facts: &Facts) -> ProcessStatus {
         ProcessStatus {
             program: self.start.program.to_owned(),
-            state: if facts.is_draining {
-                RunState::Draining
-            } else {
-                RunState::Serving
-            },
+            state: if facts.is_draining { RunState::Draining } else { RunState::Serving },
             pid: std::process::id(),
             supervisor_pid: self.start.supervisor_pid,
             start_ms: milliseconds(self.start_time),
@@ -536,11 +480,7 @@ impl AdminState {
 }
 
 fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStatus {
-    let ServiceSnapshot {
-        name,
-        counts,
-        servers,
-    } = counted;
+    let ServiceSnapshot { name, counts, servers } = counted;
     let plan = facts.served.services.iter().find(|plan| plan.name == name);
     let plan = plan.cloned().unwrap_or_default();
     let servers = servers.into_iter().map(|one| {

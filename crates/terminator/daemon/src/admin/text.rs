@@ -57,18 +57,12 @@ impl<'a> Past<'a> {
     fn new(now: &StatusDocument, document: &'a StatusDocument) -> Option<Self> {
         let is_same = now.process.start_ms == document.process.start_ms;
         let passed_ms = now.time_ms.saturating_sub(document.time_ms);
-        (is_same && passed_ms > 0).then(|| Self {
-            document,
-            seconds: passed_ms as f64 / 1e3,
-        })
+        (is_same && passed_ms > 0).then(|| Self { document, seconds: passed_ms as f64 / 1e3 })
     }
 
     fn service(&self, name: &str) -> Option<Before<'a>> {
         let found = self.document.services.iter().find(|s| s.name == name);
-        found.map(|service| Before {
-            service,
-            seconds: self.seconds,
-        })
+        found.map(|service| Before { service, seconds: self.seconds })
     }
 }
 
@@ -103,10 +97,7 @@ fn header(now: &StatusDocument) -> String {
         push(&mut text, format_args!("NOT READY: {dying}\n"));
     }
     if !process.rights.sentence.is_empty() {
-        push(
-            &mut text,
-            format_args!("the worker process {}\n", process.rights.sentence),
-        );
+        push(&mut text, format_args!("the worker process {}\n", process.rights.sentence));
     }
     text
 }
@@ -134,12 +125,7 @@ fn ends(service: &ServiceStatus) -> [(&'static str, u64, u64, Option<u64>); 4] {
             get(ServiceGauge::AuthoritiesExpired),
             expiry.authorities_seconds,
         ),
-        (
-            "CRL",
-            get(ServiceGauge::Crls),
-            get(ServiceGauge::CrlsExpired),
-            expiry.crls_seconds,
-        ),
+        ("CRL", get(ServiceGauge::Crls), get(ServiceGauge::CrlsExpired), expiry.crls_seconds),
     ]
 }
 
@@ -148,16 +134,11 @@ fn reloads(now: &StatusDocument) -> String {
     let indented = |text: &str| text.replace('\n', "\n    ");
     let warned = |text: &Option<String>| {
         let text = text.as_deref().map(indented);
-        text.map(|text| format!(" with warnings:\n    {text}"))
-            .unwrap_or_default()
+        text.map(|text| format!(" with warnings:\n    {text}")).unwrap_or_default()
     };
     let Some(last) = &now.last_reload else {
         let warnings = warned(&now.process.start_warnings);
-        return if warnings.is_empty() {
-            warnings
-        } else {
-            format!("started{warnings}\n")
-        };
+        return if warnings.is_empty() { warnings } else { format!("started{warnings}\n") };
     };
     let time = Time(last.time_ms / 1000);
     let count = |metric| now.process.metrics.get(metric);
@@ -253,20 +234,14 @@ fn connections(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
         0 => String::new(),
         waiting => format!(", {} wait for a server", Count(waiting)),
     };
-    format!(
-        "{open} open, {accepted} accepted{}{waiting}",
-        per_second(rate)
-    )
+    format!("{open} open, {accepted} accepted{}{waiting}", per_second(rate))
 }
 
 fn handshakes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
     let rate = before.map(|b| b.rate(service.handshakes(), ServiceStatus::handshakes));
     let in_progress = Count(service.metrics.get(ServiceGauge::HandshakesInProgress));
     let finished = Count(service.handshakes());
-    format!(
-        "{in_progress} in progress, {finished} finished{}",
-        per_second(rate)
-    )
+    format!("{in_progress} in progress, {finished} finished{}", per_second(rate))
 }
 
 /// How the finished handshakes were made, and the share that was resumed.
@@ -281,9 +256,8 @@ fn kinds(service: &ServiceStatus) -> String {
         of_kind.fold(0u64, |sum, (_, count)| sum.saturating_add(count))
     };
     let kinds = HandshakeKind::ALL.iter().filter(|kind| count(**kind) > 0);
-    let kinds: Vec<_> = kinds
-        .map(|kind| format!("{} {}", kind.name(), Count(count(*kind))))
-        .collect();
+    let kinds: Vec<_> =
+        kinds.map(|kind| format!("{} {}", kind.name(), Count(count(*kind)))).collect();
     let resumed = finished.saturating_sub(count(HandshakeKind::Full));
     let resumed = 100.0 * resumed as f64 / finished as f64;
     format!("{}; {resumed:.1} % resumed", kinds.join(", "))
@@ -303,10 +277,7 @@ fn latency(service: &ServiceStatus) -> String {
 }
 
 fn bytes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
-    let directions = [
-        ("up", ServiceCounter::BytesUp),
-        ("down", ServiceCounter::BytesDown),
-    ];
+    let directions = [("up", ServiceCounter::BytesUp), ("down", ServiceCounter::BytesDown)];
     let texts = directions.map(|(name, counter)| {
         let now = service.metrics.get(counter);
         let rate = before.map(|b| b.rate(now, |one| one.metrics.get(counter)));
@@ -358,10 +329,7 @@ fn ktls(service: &ServiceStatus) -> String {
     }
     for (reason, count) in service.metrics.by(Breakdown::OffloadRefusals) {
         if count > 0 {
-            push(
-                &mut text,
-                format_args!(", {} not ({})", Count(count), reason.join(" ")),
-            );
+            push(&mut text, format_args!(", {} not ({})", Count(count), reason.join(" ")));
         }
     }
     text
@@ -393,14 +361,11 @@ fn failures(service: &ServiceStatus) -> String {
         .collect();
     faults.sort_by_key(|(reason, count)| (std::cmp::Reverse(*count), *reason));
     let (shown, others) = faults.split_at(faults.len().min(REASONS_MAX));
-    let others = others
-        .iter()
-        .fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
+    let others = others.iter().fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
     let others = (others > 0).then_some(("others", others));
     let shown = shown.iter().copied().chain(others);
-    let mut texts: Vec<_> = shown
-        .map(|(reason, count)| format!("{reason} {}", Count(count)))
-        .collect();
+    let mut texts: Vec<_> =
+        shown.map(|(reason, count)| format!("{reason} {}", Count(count))).collect();
     if texts.is_empty() && service.metrics.get(ServiceCounter::ConnectionsAccepted) > 0 {
         texts.push("none".into());
     }
@@ -472,9 +437,7 @@ fn workers_text(now: &StatusDocument, past: Option<&Past<'_>>) -> String {
         let seconds = past.map_or(0.0, |past| past.seconds);
         table.row(vec![
             index.to_string(),
-            worker
-                .cpu
-                .map_or_else(|| "any".into(), |cpu| cpu.to_string()),
+            worker.cpu.map_or_else(|| "any".into(), |cpu| cpu.to_string()),
             Count(worker.metrics.get(WorkerGauge::ConnectionsOpen)).to_string(),
             busy(worker, before, seconds, now),
             Count(worker.metrics.get(WorkerCounter::Events)).to_string(),
@@ -502,13 +465,11 @@ fn busy(
 }
 
 fn per_second(rate: Option<f64>) -> String {
-    rate.map(|rate| format!(" ({}/s)", Rate(rate)))
-        .unwrap_or_default()
+    rate.map(|rate| format!(" ({}/s)", Rate(rate))).unwrap_or_default()
 }
 
 fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
-    text.write_fmt(more)
-        .expect("a String takes all that is written");
+    text.write_fmt(more).expect("a String takes all that is written");
 }
 
 #[cfg(test)]
@@ -666,9 +627,6 @@ service web
         let counts = &mut now.services[0].metrics;
         counts.set(ServiceGauge::CertificatesExpired, 1);
         let text = render_status_text(&now, None);
-        assert!(
-            text.contains("3, 1 EXPIRED, the first 1970-01-01"),
-            "{text}"
-        );
+        assert!(text.contains("3, 1 EXPIRED, the first 1970-01-01"), "{text}");
     }
 }

@@ -43,12 +43,7 @@ pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String
         }
         _ => console.say(format_args!("{name}: {}", findings.counts())),
     }
-    for limit in findings
-        .limits
-        .into_iter()
-        .flatten()
-        .filter(|_| options.host)
-    {
+    for limit in findings.limits.into_iter().flatten().filter(|_| options.host) {
         print(format_args!("{limit}\n"));
     }
     Ok(exit)
@@ -97,13 +92,7 @@ struct Findings {
 
 impl Findings {
     fn of_nothing(diagnostics: Vec<Diagnostic>) -> Self {
-        Self {
-            diagnostics,
-            is_taken: false,
-            summary: None,
-            note: String::new(),
-            limits: None,
-        }
+        Self { diagnostics, is_taken: false, summary: None, note: String::new(), limits: None }
     }
 
     fn of(source: &Source, binds: bool) -> Self {
@@ -223,11 +212,7 @@ fn summary(settings: &Settings) -> String {
     };
     let parts = [
         counted(services.len(), "service", "services"),
-        counted(
-            sum(|service| service.front.listen.len()),
-            "address",
-            "addresses",
-        ),
+        counted(sum(|service| service.front.listen.len()), "address", "addresses"),
         counted(
             sum(|service| {
                 let tls = service.front.terminated();
@@ -236,11 +221,7 @@ fn summary(settings: &Settings) -> String {
             "certificate",
             "certificates",
         ),
-        counted(
-            sum(|service| service.back.server_list().len()),
-            "server",
-            "servers",
-        ),
+        counted(sum(|service| service.back.server_list().len()), "server", "servers"),
     ];
     let folders = sum(|service| usize::from(service.back.folder().is_some()));
     let folders = (folders > 0).then(|| counted(folders, "folder", "folders"));

@@ -74,12 +74,7 @@ pub(super) enum ControlError {
          no signal",
         .path.display()
     )]
-    NoSupervisor {
-        path: PathBuf,
-        pid: u32,
-        user: u32,
-        why: String,
-    },
+    NoSupervisor { path: PathBuf, pid: u32, user: u32, why: String },
     /// The supervisor is not among the processes that we see.
     #[error("the supervisor of {} runs in another PID namespace", .path.display())]
     Unseen { path: PathBuf },
@@ -218,18 +213,10 @@ fn ask_within(path: &Path, time: Duration) -> Result<Answer, ControlError> {
         let stream = connected(path, until)?;
         let owner = credentials(stream.as_fd())?;
         listener = owner.pid;
-        Ok(Answer {
-            path: path.to_owned(),
-            owner,
-            bytes: read_all(&stream, until)?,
-            stream,
-        })
+        Ok(Answer { path: path.to_owned(), owner, bytes: read_all(&stream, until)?, stream })
     };
     answer().map_err(|error| match unheard(path, error) {
-        ControlError::Mute { path, .. } => ControlError::Mute {
-            path,
-            pid: listener,
-        },
+        ControlError::Mute { path, .. } => ControlError::Mute { path, pid: listener },
         other => other,
     })
 }
@@ -295,10 +282,8 @@ impl Answer {
     /// The status document. The supervisor's number in it is the kernel's word.
     pub(super) fn document(&self) -> Result<StatusDocument, ControlError> {
         let read = StatusDocument::from_json(&self.bytes);
-        let mut document = read.map_err(|error| ControlError::Strange {
-            path: self.path.clone(),
-            error,
-        })?;
+        let mut document =
+            read.map_err(|error| ControlError::Strange { path: self.path.clone(), error })?;
         document.process.supervisor_pid = self.owner.pid;
         Ok(document)
     }
@@ -326,12 +311,9 @@ impl Answer {
         let users = process.users().map_err(ended)?;
         match no_supervisor(&name, &users, user) {
             None => Ok(Supervisor(process)),
-            Some(why) => Err(ControlError::NoSupervisor {
-                path: self.path.clone(),
-                pid,
-                user,
-                why,
-            }),
+            Some(why) => {
+                Err(ControlError::NoSupervisor { path: self.path.clone(), pid, user, why })
+            }
         }
     }
 }
@@ -414,10 +396,7 @@ mod tests {
         assert!(matches!(mute, ControlError::Mute { .. }), "{mute}");
         let own = format!("process {}, ", std::process::id());
         assert!(mute.hint().is_some_and(|hint| hint.contains(&own)));
-        assert!(
-            matches!(left_behind, ControlError::Silent { .. }),
-            "{left_behind}"
-        );
+        assert!(matches!(left_behind, ControlError::Silent { .. }), "{left_behind}");
         let closed = unheard(&path, io::ErrorKind::PermissionDenied.into());
         assert!(closed.to_string().starts_with("no right to ask"));
         assert!(closed.hint().is_some_and(|hint| hint.contains("root")));

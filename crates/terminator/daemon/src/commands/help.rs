@@ -30,9 +30,7 @@ pub(super) fn text(name: Option<&str>) -> Result<String, String> {
         None => "`lariat help` and `lariat help serve` list them".to_owned(),
     };
     let name = name.escape_debug();
-    Err(format!(
-        "there is no command, key or flag `{name}`\nhint: {hint}"
-    ))
+    Err(format!("there is no command, key or flag `{name}`\nhint: {hint}"))
 }
 
 /// A page of the manual, as roff.

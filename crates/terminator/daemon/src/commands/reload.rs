@@ -67,9 +67,7 @@ fn reloaded(path: &Path, console: Console) -> Result<Option<StatusDocument>, Con
 pub(super) fn unless_draining(document: &StatusDocument) -> Result<(), ControlError> {
     match document.process.state {
         RunState::Serving => Ok(()),
-        RunState::Draining => Err(ControlError::Draining {
-            pid: document.process.supervisor_pid,
-        }),
+        RunState::Draining => Err(ControlError::Draining { pid: document.process.supervisor_pid }),
     }
 }
 
@@ -83,18 +81,12 @@ fn outcome(document: &StatusDocument, console: Console) -> Exit {
     match last.and_then(|last| last.refused.as_ref()) {
         None => {
             let generation = document.process.metrics.get(ProcessMetric::Generation);
-            print(format_args!(
-                "reloaded: configuration {generation} is served\n"
-            ));
+            print(format_args!("reloaded: configuration {generation} is served\n"));
             let warnings = last.and_then(|last| last.warnings.as_ref());
             if let Some(warnings) = warnings {
                 console.say(warnings);
             }
-            if warnings.is_some() {
-                Exit::Warned
-            } else {
-                Exit::Success
-            }
+            if warnings.is_some() { Exit::Warned } else { Exit::Success }
         }
         Some(why) => {
             console.refusal(why);

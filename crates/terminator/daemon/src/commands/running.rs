@@ -61,8 +61,7 @@ pub(crate) fn listening_at(address: SocketAddr) -> Option<Process> {
 fn listeners(table: &str, address: SocketAddr) -> Vec<String> {
     let words = |bytes: &[u8]| -> String {
         let each = bytes.as_chunks().0.iter();
-        each.map(|word| format!("{:08X}", u32::from_ne_bytes(*word)))
-            .collect()
+        each.map(|word| format!("{:08X}", u32::from_ne_bytes(*word))).collect()
     };
     let own = match address {
         SocketAddr::V4(v4) => words(&v4.ip().octets()),
@@ -92,11 +91,7 @@ mod tests {
 
     #[test]
     fn a_listening_socket_is_found_by_its_address() {
-        for (at, table) in [
-            ("127.0.0.1:0", "tcp"),
-            ("[::1]:0", "tcp6"),
-            ("0.0.0.0:0", "tcp"),
-        ] {
+        for (at, table) in [("127.0.0.1:0", "tcp"), ("[::1]:0", "tcp6"), ("0.0.0.0:0", "tcp")] {
             let Ok(listener) = TcpListener::bind(at) else {
                 // A host without IPv6.
                 continue;

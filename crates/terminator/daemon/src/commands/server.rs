@@ -87,15 +87,8 @@ fn is_done(server: &ServerStatus, change: Change) -> bool {
 fn warn_of_last(document: &StatusDocument, name: &ServerName, console: Console) {
     let mut services = document.services.iter();
     let its = services.find(|one| one.name == name.service);
-    if its.is_some_and(|one| {
-        one.servers
-            .iter()
-            .all(|server| server.state == ServerState::Down)
-    }) {
-        console.warn(format_args!(
-            "no server of {} is up: its clients are refused",
-            name.service
-        ));
+    if its.is_some_and(|one| one.servers.iter().all(|server| server.state == ServerState::Down)) {
+        console.warn(format_args!("no server of {} is up: its clients are refused", name.service));
         console.hint("`lariat status` says of each why");
     }
 }
@@ -117,10 +110,7 @@ fn find<'d>(
     });
     let names: Vec<String> = names.collect();
     let near = config::nearest(&name.to_string(), names.iter().map(String::as_str));
-    Err(ControlError::NoServer {
-        name: name.to_string(),
-        near: near.map(str::to_owned),
-    })
+    Err(ControlError::NoServer { name: name.to_string(), near: near.map(str::to_owned) })
 }
 
 #[cfg(test)]
@@ -130,10 +120,7 @@ mod tests {
 
     #[test]
     fn an_unknown_server_has_a_neighbour() {
-        let server = |name: &str| ServerStatus {
-            name: name.to_owned(),
-            ..ServerStatus::default()
-        };
+        let server = |name: &str| ServerStatus { name: name.to_owned(), ..ServerStatus::default() };
         let service = |name: &str, servers: &[&str]| ServiceStatus {
             name: name.to_owned(),
             servers: servers.iter().map(|name| server(name)).collect(),

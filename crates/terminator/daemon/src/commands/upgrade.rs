@@ -96,9 +96,7 @@ fn tell(document: &StatusDocument, console: Console) -> Exit {
         None => {
             let program = last.map_or("", |last| &last.program);
             let pid = document.process.supervisor_pid;
-            print(format_args!(
-                "process {pid}, lariat {program}, has taken over\n"
-            ));
+            print(format_args!("process {pid}, lariat {program}, has taken over\n"));
             Exit::Success
         }
         Some(why) => {

@@ -41,9 +41,7 @@ fn authority() -> anyhow::Result<CertificateParams> {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.distinguished_name.remove(DnType::CommonName);
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "Lariat demo authority");
+    params.distinguished_name.push(DnType::CommonName, "Lariat demo authority");
     Ok(params)
 }
 
@@ -53,13 +51,9 @@ fn leaf(address: IpAddr, key: &KeyPair, issuer: &Issuer<'_, KeyPair>) -> anyhow:
     if !address.is_unspecified() && !addresses.contains(&address) {
         addresses.push(address);
     }
-    params
-        .subject_alt_names
-        .extend(addresses.into_iter().map(SanType::IpAddress));
+    params.subject_alt_names.extend(addresses.into_iter().map(SanType::IpAddress));
     params.distinguished_name.remove(DnType::CommonName);
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "localhost");
+    params.distinguished_name.push(DnType::CommonName, "localhost");
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;

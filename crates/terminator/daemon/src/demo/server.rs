@@ -27,14 +27,9 @@ const TITLE: &str = "Lariat terminated TLS for this connection";
 /// Serves in a thread of its own until the process ends.
 pub(super) fn start(listener: TcpListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let serve = move || runtime.block_on(accept(listener));
-    thread::Builder::new()
-        .name("demo server".into())
-        .spawn(serve)
-        .map(drop)
+    thread::Builder::new().name("demo server".into()).spawn(serve).map(drop)
 }
 
 async fn accept(listener: TcpListener) -> io::Result<()> {
@@ -56,9 +51,7 @@ async fn serve(mut stream: TcpStream, peer: SocketAddr) {
         async { Ok::<_, Infallible>(response) }
     });
     // A client that leaves early misses the rest.
-    let _ = http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// What the server knows of a connection, as pairs of a name and a value.
@@ -92,10 +85,7 @@ fn facts(header: &Header<'_>, peer: SocketAddr) -> Facts {
         facts.push(("Cipher suite", field(kind::SSL_CIPHER)));
         facts.push(("Our key", field(kind::SSL_KEY_ALG)));
     }
-    let protocol = header
-        .tlvs
-        .find(kind::ALPN)
-        .and_then(|name| std::str::from_utf8(name).ok());
+    let protocol = header.tlvs.find(kind::ALPN).and_then(|name| std::str::from_utf8(name).ok());
     facts.push(("Protocol (ALPN)", text(protocol)));
     facts.push(("We were dialled by", peer.to_string()));
     facts
@@ -113,17 +103,11 @@ fn answer(request: &Request<Incoming>, facts: &Facts) -> Response<Full<Bytes>> {
         "/" => (StatusCode::OK, plain, text(facts)),
         "/1k" => (StatusCode::OK, plain, filler(1 << 10)),
         "/64k" => (StatusCode::OK, plain, filler(64 << 10)),
-        _ => (
-            StatusCode::NOT_FOUND,
-            plain,
-            "404: there are /, /1k and /64k\n".to_owned(),
-        ),
+        _ => (StatusCode::NOT_FOUND, plain, "404: there are /, /1k and /64k\n".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
@@ -157,9 +141,7 @@ fn page(facts: &Facts) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// Lines of 64 bytes.

@@ -34,11 +34,7 @@ pub(crate) struct Said {
 
 impl Said {
     pub(crate) fn message(&self) -> Message<'_> {
-        Message {
-            time_us: self.time_us,
-            level: self.level,
-            text: &self.text,
-        }
+        Message { time_us: self.time_us, level: self.level, text: &self.text }
     }
 }
 
@@ -76,23 +72,12 @@ impl MessageSender {
     ) -> io::Result<Self> {
         let (queue, messages) = sync_channel(WAITING_MAX);
         let unsent = Unsent::default();
-        let mut way = Way {
-            daemon: daemon.clone(),
-            collector: None,
-            last: None,
-            diverted: 0,
-            otherwise,
-        };
+        let mut way =
+            Way { daemon: daemon.clone(), collector: None, last: None, diverted: 0, otherwise };
         let of_thread = unsent.clone();
         let work = move || way.send_all(&messages, &of_thread);
-        thread::Builder::new()
-            .name("messages".to_owned())
-            .spawn(work)?;
-        Ok(Self {
-            daemon,
-            queue,
-            unsent,
-        })
+        thread::Builder::new().name("messages".to_owned()).spawn(work)?;
+        Ok(Self { daemon, queue, unsent })
     }
 
     /// Leaves a message to the thread.
@@ -181,11 +166,7 @@ impl<F: FnMut(&Said)> Way<F> {
         if diverted > 0 {
             let text = format!("{diverted} messages went to the standard error: it was away");
             // That they did has been said there.
-            let _ = self.send(&Said {
-                time_us,
-                level: Level::Notice,
-                text,
-            });
+            let _ = self.send(&Said { time_us, level: Level::Notice, text });
         }
     }
 
@@ -215,11 +196,7 @@ impl<F: FnMut(&Said)> Way<F> {
             None => connect(&self.daemon)?,
         };
         // One that had no room just now is not waited for again.
-        let time_max = if self.diverted == 0 {
-            ROOM_TIME_MAX
-        } else {
-            Duration::ZERO
-        };
+        let time_max = if self.diverted == 0 { ROOM_TIME_MAX } else { Duration::ZERO };
         let until = Instant::now() + time_max;
         let mut sent = loop {
             let sent = collector.send_message(&said.message());
@@ -243,19 +220,13 @@ fn connect(daemon: &LogDaemon) -> Result<Collector, Refusal> {
         connected?;
         Ok(Collector::new(daemon, socket))
     });
-    connected.map_err(|why| Refusal::Away {
-        why,
-        is_late: false,
-    })
+    connected.map_err(|why| Refusal::Away { why, is_late: false })
 }
 
 /// Of the message itself, not of the one before.
 fn not_late(refusal: Refusal) -> Refusal {
     match refusal {
-        Refusal::Away { why, .. } => Refusal::Away {
-            why,
-            is_late: false,
-        },
+        Refusal::Away { why, .. } => Refusal::Away { why, is_late: false },
         other => other,
     }
 }
@@ -285,11 +256,7 @@ mod tests {
     }
 
     fn say(sender: &MessageSender, text: &str) -> Result<(), Said> {
-        sender.send(Said {
-            time_us: 0,
-            level: Level::Notice,
-            text: text.to_owned(),
-        })
+        sender.send(Said { time_us: 0, level: Level::Notice, text: text.to_owned() })
     }
 
     fn received(socket: &UnixDatagram) -> String {

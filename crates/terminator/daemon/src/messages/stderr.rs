@@ -95,9 +95,7 @@ impl Queue {
                 let _ = target.write_all(line.as_bytes());
             }
         };
-        thread::Builder::new()
-            .name("stderr".to_owned())
-            .spawn(write)?;
+        thread::Builder::new().name("stderr".to_owned()).spawn(write)?;
         Ok(queue)
     }
 

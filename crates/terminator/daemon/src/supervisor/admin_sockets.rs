@@ -20,12 +20,8 @@ use crate::handover::Role;
 use crate::status_socket;
 
 /// Operators come one at a time, scrapers a few.
-const LISTEN: ListenOptions = ListenOptions {
-    backlog: 64,
-    fast_open: 0,
-    reuse_port: false,
-    unix_mode: None,
-};
+const LISTEN: ListenOptions =
+    ListenOptions { backlog: 64, fast_open: 0, reuse_port: false, unix_mode: None };
 
 /// From one look for a log daemon to the next, however often the worker process asks for one.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
@@ -180,10 +176,7 @@ impl AdminSockets {
 
     /// Each descriptor with its role.
     pub(super) fn roles(&self) -> Vec<(Role, BorrowedFd<'_>)> {
-        let log_and_status = [
-            (Role::Log, self.log()),
-            (Role::StatusSocket, self.status.as_fd()),
-        ];
+        let log_and_status = [(Role::Log, self.log()), (Role::StatusSocket, self.status.as_fd())];
         let admin = self.admin().map(|fd| (Role::AdminListener, fd));
         log_and_status.into_iter().chain(admin).collect()
     }
@@ -210,10 +203,7 @@ impl Drop for AdminSockets {
 fn open_status(path: &Path) -> Result<OwnedFd, Failure> {
     status_socket::make_directory(path)?;
     let address = Address::Unix(UnixName::Path(path.to_owned()));
-    let options = ListenOptions {
-        unix_mode: Some(STATUS_MODE),
-        ..LISTEN
-    };
+    let options = ListenOptions { unix_mode: Some(STATUS_MODE), ..LISTEN };
     listen("the status socket", &address, &options)
 }
 
@@ -242,9 +232,7 @@ fn log_of(output: &LogOutput, opened: Option<OwnedFd>) -> Result<OwnedFd, Failur
         }
         (LogOutput::File(_), Some(file)) => return Ok(file),
         (LogOutput::File(path), None) => {
-            return Err(Failure::file("open the log", path)(
-                io::ErrorKind::NotFound.into(),
-            ));
+            return Err(Failure::file("open the log", path)(io::ErrorKind::NotFound.into()));
         }
     };
     handed.map_err(Failure::host("open the log"))

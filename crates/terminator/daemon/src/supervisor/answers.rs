@@ -35,14 +35,12 @@ impl Supervisor<'_> {
             }
             Heard::Answer(answer) if !self.phase.expects(&answer) => Ok(Next::Continue),
             Heard::Answer(Answer::Stuck(message)) => self.stuck(printable(&message)),
-            Heard::Answer(Answer::Ready {
-                generation,
-                warnings,
-            }) => self.ready(generation, &warnings),
-            Heard::Answer(Answer::Refused {
-                generation,
-                message,
-            }) => self.refused(generation, printable(&message)),
+            Heard::Answer(Answer::Ready { generation, warnings }) => {
+                self.ready(generation, &warnings)
+            }
+            Heard::Answer(Answer::Refused { generation, message }) => {
+                self.refused(generation, printable(&message))
+            }
             Heard::Answer(Answer::Note(message)) => {
                 say(printable(&message));
                 Ok(Next::Continue)
@@ -141,10 +139,7 @@ impl Supervisor<'_> {
             listeners: self.listeners.addresses(&self.served.summary.listen),
             admin: self.admin_sockets.admin_address(),
             status_socket: self.admin_sockets.status_path().to_owned(),
-            rights: self
-                .rights
-                .map(|rights| rights.to_string())
-                .unwrap_or_default(),
+            rights: self.rights.map(|rights| rights.to_string()).unwrap_or_default(),
         }
     }
 
@@ -204,10 +199,7 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn died(&self, how: String) -> Failure {
-        Failure::Died {
-            how,
-            restarts: self.restarts(),
-        }
+        Failure::Died { how, restarts: self.restarts() }
     }
 
     pub(super) fn restart(&mut self, how: String) -> Result<Next, Failure> {
@@ -265,12 +257,8 @@ impl Supervisor<'_> {
                 let ended = format!("the worker process before (pid {pid}) has ended");
                 match cut {
                     0 => say(format_args!("{ended}; every connection had ended before")),
-                    1 => warn(format_args!(
-                        "{ended}; 1 connection was cut at the deadline"
-                    )),
-                    _ => warn(format_args!(
-                        "{ended}; {cut} connections were cut at the deadline"
-                    )),
+                    1 => warn(format_args!("{ended}; 1 connection was cut at the deadline")),
+                    _ => warn(format_args!("{ended}; {cut} connections were cut at the deadline")),
                 }
                 return Ok(self.end_if_last());
             }
@@ -284,15 +272,10 @@ impl Supervisor<'_> {
     }
 
     fn earlier_is_gone(&mut self, place: usize) -> Next {
-        let Earlier {
-            mut child,
-            drains_until,
-        } = self.earlier.remove(place);
+        let Earlier { mut child, drains_until } = self.earlier.remove(place);
         child.keep();
         let pid = child.pid();
-        let how = child
-            .end()
-            .map_or_else(|| "killed".to_owned(), |status| status.to_string());
+        let how = child.end().map_or_else(|| "killed".to_owned(), |status| status.to_string());
         say(format_args!(
             "error: the worker process before (pid {pid}) ended by itself, and its connections with \
              it: {how}"

@@ -37,10 +37,7 @@ impl ClusterSocket {
             }
             _ => open(network),
         };
-        Ok(Self {
-            served: network.map(take).transpose()?,
-            proposed: None,
-        })
+        Ok(Self { served: network.map(take).transpose()?, proposed: None })
     }
 
     /// The socket that is served, as it is handed on, with what tells it from others.
@@ -53,10 +50,7 @@ impl ClusterSocket {
     pub(super) fn propose(&mut self, network: Option<&PeerNetwork>) -> Result<(), Failure> {
         let wanted = match (network, &self.served) {
             (Some(network), Some(served)) if is_same(network, &served.network) => {
-                let fd = served
-                    .fd
-                    .try_clone()
-                    .map_err(Failure::host("keep a socket"))?;
+                let fd = served.fd.try_clone().map_err(Failure::host("keep a socket"))?;
                 let network = network.clone();
                 Some(Open { network, fd })
             }
@@ -97,11 +91,7 @@ fn is_same(one: &PeerNetwork, other: &PeerNetwork) -> bool {
 fn name_of(network: &PeerNetwork) -> String {
     match network {
         PeerNetwork::Unicast { listen, .. } => listen.to_string(),
-        PeerNetwork::Multicast {
-            group,
-            interface,
-            hops,
-        } => {
+        PeerNetwork::Multicast { group, interface, hops } => {
             let interface = interface.as_deref().unwrap_or("any interface");
             format!("{group} on {interface}, {hops} hops")
         }
@@ -111,11 +101,9 @@ fn name_of(network: &PeerNetwork) -> String {
 fn open(network: &PeerNetwork) -> Result<Open, Failure> {
     let (address, opened) = match network {
         PeerNetwork::Unicast { listen, .. } => (*listen, datagram::open(*listen)),
-        PeerNetwork::Multicast {
-            group,
-            interface,
-            hops,
-        } => (*group, datagram::join(*group, interface.as_deref(), *hops)),
+        PeerNetwork::Multicast { group, interface, hops } => {
+            (*group, datagram::join(*group, interface.as_deref(), *hops))
+        }
     };
     let failed = |error| ListenFailure {
         who: "the cluster's peers".to_owned(),
@@ -151,20 +139,14 @@ mod tests {
         let any = network("127.0.0.1:0", "127.0.0.9:1");
         let mut socket = ClusterSocket::open(Some(&any), None).unwrap();
         let first = address(&socket).unwrap();
-        socket
-            .propose(Some(&network("127.0.0.1:0", "127.0.0.9:2")))
-            .unwrap();
+        socket.propose(Some(&network("127.0.0.1:0", "127.0.0.9:2"))).unwrap();
         socket.accept();
         assert_eq!(address(&socket), Some(first), "only the list is another");
-        socket
-            .propose(Some(&network("127.0.0.2:0", "127.0.0.9:1")))
-            .unwrap();
+        socket.propose(Some(&network("127.0.0.2:0", "127.0.0.9:1"))).unwrap();
         assert_ne!(address(&socket), Some(first));
         socket.withdraw();
         assert_eq!(address(&socket), Some(first));
-        socket
-            .propose(Some(&network(&first.to_string(), "127.0.0.9:1")))
-            .unwrap_err();
+        socket.propose(Some(&network(&first.to_string(), "127.0.0.9:1"))).unwrap_err();
         socket.propose(None).unwrap();
         socket.accept();
         assert_eq!(address(&socket), None);

@@ -43,17 +43,11 @@ pub(super) struct DescriptorStore {
 pub(super) fn names_of(inherited: &Inherited) -> Vec<String> {
     let own = inherited.listeners.iter().map(|(listener, _)| listener);
     let own = own.filter(|listener| !listener.handed_over);
-    let admin = inherited
-        .admin
-        .iter()
-        .map(|(address, _)| admin_name(address));
+    let admin = inherited.admin.iter().map(|(address, _)| admin_name(address));
     let state = [SESSIONS, STATE].map(str::to_owned);
     let state = state.into_iter().filter(|_| inherited.secret.is_some());
     let kept = inherited.kept.iter().cloned();
-    kept.chain(own.filter_map(listener_name))
-        .chain(admin)
-        .chain(state)
-        .collect()
+    kept.chain(own.filter_map(listener_name)).chain(admin).chain(state).collect()
 }
 
 /// What an [`SupervisorState`] says, and the memory that holds it.
@@ -66,10 +60,7 @@ impl DescriptorStore {
     /// The manager may have descriptors by these names.
     pub(super) fn knowing(names: impl IntoIterator<Item = String>) -> Self {
         let kept = names.into_iter().map(|name| (name, Vec::new())).collect();
-        Self {
-            kept,
-            ..Self::default()
-        }
+        Self { kept, ..Self::default() }
     }
 
     /// The last number that a worker process of this supervisor may have, if the last one so far
@@ -90,9 +81,7 @@ impl DescriptorStore {
         state: Secret,
     ) {
         let (state, _before) = self.next_state(state);
-        let of_state = state
-            .iter()
-            .map(|(_, fd)| (STATE.to_owned(), vec![fd.as_fd()]));
+        let of_state = state.iter().map(|(_, fd)| (STATE.to_owned(), vec![fd.as_fd()]));
         let of_sessions = sessions.map(|fd| (SESSIONS.to_owned(), vec![fd]));
         let all = wanted.into_iter().chain(of_sessions).chain(of_state);
         self.tell(notifier, all.collect());
@@ -120,10 +109,8 @@ impl DescriptorStore {
     fn tell(&mut self, notifier: &mut Notifier, wanted: Vec<Named<'_>>) {
         let wanted: BTreeMap<_, _> = wanted.into_iter().collect();
         let numbers = |fds: &[BorrowedFd<'_>]| fds.iter().map(AsRawFd::as_raw_fd).collect();
-        let now: BTreeMap<String, Vec<RawFd>> = wanted
-            .iter()
-            .map(|(name, fds)| (name.clone(), numbers(fds)))
-            .collect();
+        let now: BTreeMap<String, Vec<RawFd>> =
+            wanted.iter().map(|(name, fds)| (name.clone(), numbers(fds))).collect();
         // The state first, which says what the sessions are: one without the other is of no use,
         // and one with another's would be wrong.
         for (name, fds) in self.kept.iter().rev() {
@@ -213,10 +200,7 @@ fn take_socket(inherited: &mut Inherited, name: &str, fd: OwnedFd) -> Result<(),
     let mut listener = listener.ok_or("has a name that this one does not know")?;
     let is_same = |one: &ListenerState| {
         let sockets = one.sockets;
-        let with_as_many = ListenerState {
-            sockets,
-            ..listener.clone()
-        };
+        let with_as_many = ListenerState { sockets, ..listener.clone() };
         *one == with_as_many
     };
     let found = inherited.listeners.iter_mut();
@@ -323,24 +307,14 @@ mod tests {
     fn a_name_says_which_listener_it_is() {
         let plain = listener("[::]:443");
         let others = [
-            ListenerState {
-                interface: Some("ppp=;0".to_owned()),
-                ..plain.clone()
-            },
-            ListenerState {
-                mptcp: true,
-                place: 3,
-                ..plain.clone()
-            },
+            ListenerState { interface: Some("ppp=;0".to_owned()), ..plain.clone() },
+            ListenerState { mptcp: true, place: 3, ..plain.clone() },
             listener("unix:/run/ä b%3A.sock"),
             plain,
         ];
         for one in others {
             let name = listener_name(&one).unwrap();
-            assert!(
-                name.bytes()
-                    .all(|byte| byte.is_ascii_graphic() && byte != b':')
-            );
+            assert!(name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':'));
             assert_eq!(listener_of(name.strip_prefix(LISTEN).unwrap()), Some(one));
         }
         assert_eq!(

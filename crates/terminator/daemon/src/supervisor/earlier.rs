@@ -61,11 +61,7 @@ impl Earlier {
         self.drains_until = Some(Instant::now() + time + DRAIN_GRACE);
         let is_replaced = true;
         // One that takes no order ends, which is heard.
-        if self
-            .child
-            .send(&Order::Drain { time, is_replaced }, &[])
-            .is_err()
-        {
+        if self.child.send(&Order::Drain { time, is_replaced }, &[]).is_err() {
             self.child.kill();
         }
     }

@@ -90,10 +90,7 @@ impl EventQueue {
         Ok(Self {
             signals,
             queue,
-            sender: EventSender {
-                queue: sender,
-                waker,
-            },
+            sender: EventSender { queue: sender, waker },
             epoll,
             events: Events::with_capacity(2),
             waiting: VecDeque::new(),
@@ -143,9 +140,7 @@ impl EventQueue {
 
     /// Puts news back that somebody took too early, before all others.
     pub(super) fn put_back(&mut self, news: Vec<Event>) {
-        news.into_iter()
-            .rev()
-            .for_each(|one| self.waiting.push_front(one));
+        news.into_iter().rev().for_each(|one| self.waiting.push_front(one));
     }
 
     /// Sends this process the signals once more that have been read and are not yet news. They are
@@ -208,14 +203,8 @@ mod tests {
                 }
             }
             assert!(events.next(Some(Instant::now())).unwrap().is_none());
-            events.put_back(vec![
-                Event::Heard(7, Heard::End),
-                Event::Heard(8, Heard::End),
-            ]);
-            assert!(matches!(
-                events.next(None).unwrap(),
-                Some(Event::Heard(7, _))
-            ));
+            events.put_back(vec![Event::Heard(7, Heard::End), Event::Heard(8, Heard::End)]);
+            assert!(matches!(events.next(None).unwrap(), Some(Event::Heard(7, _))));
         });
         test.join().unwrap();
     }

@@ -49,11 +49,7 @@ pub(crate) enum Failure {
         "cannot {what} {}: {error}\nhint: its directory must exist and be writable, as must the file",
         .path.display()
     )]
-    File {
-        what: &'static str,
-        path: PathBuf,
-        error: io::Error,
-    },
+    File { what: &'static str, path: PathBuf, error: io::Error },
     /// A folder of files cannot be opened.
     #[error("cannot open the folder {}: {error}\nhint: name a folder that exists", .path.display())]
     Folder { path: PathBuf, error: io::Error },
@@ -79,10 +75,7 @@ pub(crate) enum Failure {
     ReadersStuck(usize),
     /// The host denies something that the supervisor needs: what was tried, and the answer.
     #[error("cannot {what}: {error}{}", without_proc(.error))]
-    Host {
-        what: &'static str,
-        error: io::Error,
-    },
+    Host { what: &'static str, error: io::Error },
     /// The worker process could not give up its rights.
     #[error("the worker process cannot give up its rights: {}", with_hint(.0))]
     Rights(String),
@@ -266,19 +259,12 @@ impl Failure {
 
     /// For `map_err`: a folder of files.
     pub(super) fn folder(path: &Path) -> impl Fn(io::Error) -> Self {
-        move |error| Self::Folder {
-            path: path.to_owned(),
-            error,
-        }
+        move |error| Self::Folder { path: path.to_owned(), error }
     }
 
     /// For `map_err`: the host denied this with a file that the configuration names.
     pub(super) fn file(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
-        move |error| Self::File {
-            what,
-            path: path.to_owned(),
-            error,
-        }
+        move |error| Self::File { what, path: path.to_owned(), error }
     }
 }
 
@@ -296,10 +282,7 @@ mod tests {
             holder: String::new(),
         });
         let text = failure.to_string();
-        assert!(
-            text.starts_with("service `web` cannot listen at [::]:443: "),
-            "{text}"
-        );
+        assert!(text.starts_with("service `web` cannot listen at [::]:443: "), "{text}");
         assert!(text.contains("\nhint: "), "{text}");
     }
 
@@ -313,16 +296,8 @@ mod tests {
             error: io::ErrorKind::AddrInUse.into(),
             holder: String::new(),
         };
-        assert!(
-            failure
-                .hint()
-                .is_some_and(|hint| hint.starts_with("a file "))
-        );
+        assert!(failure.hint().is_some_and(|hint| hint.starts_with("a file ")));
         std::fs::remove_file(&path).unwrap();
-        assert!(
-            failure
-                .hint()
-                .is_some_and(|hint| hint.starts_with("another process "))
-        );
+        assert!(failure.hint().is_some_and(|hint| hint.starts_with("another process ")));
     }
 }

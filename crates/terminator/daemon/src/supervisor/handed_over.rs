@@ -50,13 +50,9 @@ pub(super) fn given() -> Result<Vec<Given>, Failure> {
         return Ok(Vec::new());
     }
     let count = number("LISTEN_FDS")?.unwrap_or(0);
-    let count = u16::try_from(count)
-        .ok()
-        .filter(|it| *it <= DESCRIPTORS_MAX);
+    let count = u16::try_from(count).ok().filter(|it| *it <= DESCRIPTORS_MAX);
     let count = count.ok_or_else(|| {
-        Failure::HandedOver(format!(
-            "LISTEN_FDS says more than {DESCRIPTORS_MAX} descriptors"
-        ))
+        Failure::HandedOver(format!("LISTEN_FDS says more than {DESCRIPTORS_MAX} descriptors"))
     })?;
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let names = names.split(':').chain(std::iter::repeat("unknown"));
@@ -110,11 +106,7 @@ impl HandedOverSockets {
             Address::Inherited(name) => name,
             Address::Ip(_) | Address::Unix(_) => name.unwrap_or("of the program before"),
         };
-        self.0.extend(taken.map(|(fd, address)| HandedOver {
-            name: name.to_owned(),
-            address,
-            fd,
-        }));
+        self.0.extend(taken.map(|(fd, address)| HandedOver { name: name.to_owned(), address, fd }));
     }
 
     /// Whether the address was handed over.
@@ -129,9 +121,7 @@ impl HandedOverSockets {
     /// What was handed over, as a part of a sentence.
     pub(super) fn list(&self) -> String {
         let each = self.0.iter();
-        let each: Vec<_> = each
-            .map(|one| format!("`{}` ({})", one.name, one.address))
-            .collect();
+        let each: Vec<_> = each.map(|one| format!("`{}` ({})", one.name, one.address)).collect();
         match each.as_slice() {
             [] => "no socket was handed over".to_owned(),
             _ => format!("handed over: {}", each.join(", ")),

@@ -103,13 +103,7 @@ impl OwnState {
         found: Found,
         bundle: &Secret,
     ) -> Self {
-        Self {
-            generation,
-            workers,
-            reloads,
-            found,
-            bundle: bundle.bytes().to_vec(),
-        }
+        Self { generation, workers, reloads, found, bundle: bundle.bytes().to_vec() }
     }
 
     /// As it is handed on.
@@ -190,10 +184,7 @@ impl Return {
 
 impl WayBack {
     fn new(fds: &[OwnedFd]) -> io::Result<Self> {
-        fds.iter()
-            .map(OwnedFd::try_clone)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        fds.iter().map(OwnedFd::try_clone).collect::<Result<_, _>>().map(Self)
     }
 
     /// Becomes the program before again, which goes on and says why. Returns why that could not be.

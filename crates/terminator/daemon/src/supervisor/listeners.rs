@@ -56,13 +56,7 @@ impl Listeners {
     /// None yet. Those that were `handed_over` are not opened anew; `remove` removes the paths of
     /// sockets that are closed.
     pub(super) fn new(handed_over: HandedOverSockets, remove: fn(Vec<PathBuf>)) -> Self {
-        Self {
-            open: BTreeMap::new(),
-            handed_over,
-            remove,
-            lent: Vec::new(),
-            is_kept: false,
-        }
+        Self { open: BTreeMap::new(), handed_over, remove, lent: Vec::new(), is_kept: false }
     }
 
     /// Takes what the program before listened on, or had the service manager keep. Paths stay its
@@ -78,10 +72,7 @@ impl Listeners {
                     let name = state.name.as_deref();
                     self.handed_over.inherit(&address, name, &fds);
                 }
-                let transport = Transport {
-                    interface: state.interface,
-                    mptcp: state.mptcp,
-                };
+                let transport = Transport { interface: state.interface, mptcp: state.mptcp };
                 let key = (address, transport, state.place);
                 self.open.entry(key).or_default().extend(fds);
             }
@@ -120,9 +111,7 @@ impl Listeners {
 
     /// The paths among what is open.
     pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
-        self.open
-            .keys()
-            .filter_map(|(address, ..)| path_of(address))
+        self.open.keys().filter_map(|(address, ..)| path_of(address))
     }
 
     /// Leaves these paths where they are, and no others.
@@ -155,10 +144,7 @@ impl Listeners {
             if let (Address::Inherited(_), false) = (&key.0, self.handed_over.has(&key.0)) {
                 return Err(failed(io::Error::new(
                     io::ErrorKind::NotFound,
-                    format!(
-                        "no socket was handed over by that name; {}",
-                        self.handed_over.list()
-                    ),
+                    format!("no socket was handed over by that name; {}", self.handed_over.list()),
                 )));
             }
             let is_ours = self.open.keys().any(|(ours, ..)| overlap(ours, &key.0));
@@ -183,10 +169,7 @@ impl Listeners {
     /// Closes all that are not wanted. Those that are get what an earlier plan has set otherwise.
     pub(super) fn keep(&mut self, wanted: &[Wanted]) {
         for (key, one) in keyed(wanted) {
-            self.open
-                .get(&key)
-                .into_iter()
-                .for_each(|fds| set(fds, one));
+            self.open.get(&key).into_iter().for_each(|fds| set(fds, one));
         }
         let keys: BTreeSet<_> = keyed(wanted).map(|(key, _)| key).collect();
         let open = std::mem::take(&mut self.open).into_iter();
@@ -213,11 +196,7 @@ impl Listeners {
             let count = self.open.get(&key).map_or(0, Vec::len);
             fds.enumerate().flat_map(move |(number, fd)| {
                 let is_for_all = number >= workers || count < workers;
-                let its = if is_for_all {
-                    0..workers
-                } else {
-                    number..number + 1
-                };
+                let its = if is_for_all { 0..workers } else { number..number + 1 };
                 its.map(move |worker| {
                     let role = Role::Listener {
                         // There are as many as CPUs, or as a configuration says.
@@ -363,12 +342,8 @@ mod tests {
     use std::net::TcpStream;
     use testkit::directory::Directory;
 
-    const OPTIONS: ListenOptions = ListenOptions {
-        backlog: 16,
-        fast_open: 0,
-        reuse_port: true,
-        unix_mode: None,
-    };
+    const OPTIONS: ListenOptions =
+        ListenOptions { backlog: 16, fast_open: 0, reuse_port: true, unix_mode: None };
 
     fn listeners() -> Listeners {
         Listeners::new(HandedOverSockets::default(), |paths| {
@@ -403,22 +378,12 @@ mod tests {
         listeners.open(&wanted, 3, &OPTIONS).unwrap();
         let roles = listeners.roles(&wanted, 3);
         assert_eq!(roles.len(), 3);
-        let ports = roles
-            .iter()
-            .map(|(_, fd)| socket::local_address(fd).unwrap());
+        let ports = roles.iter().map(|(_, fd)| socket::local_address(fd).unwrap());
         let mut ports: Vec<_> = ports.map(|at| format!("{at:?}")).collect();
         ports.dedup();
         assert_eq!(ports.len(), 1);
-        let worker = |worker| Role::Listener {
-            worker,
-            service: 0,
-            address: 0,
-            is_shared: false,
-        };
-        assert_eq!(
-            roles.iter().map(|(role, _)| *role).collect::<Vec<_>>(),
-            [0, 1, 2].map(worker)
-        );
+        let worker = |worker| Role::Listener { worker, service: 0, address: 0, is_shared: false };
+        assert_eq!(roles.iter().map(|(role, _)| *role).collect::<Vec<_>>(), [0, 1, 2].map(worker));
     }
 
     #[test]
@@ -469,10 +434,7 @@ mod tests {
                 Role::Listener { service, .. } => *service,
                 other => panic!("{other:?}"),
             };
-            roles
-                .iter()
-                .map(|(role, _)| service(role))
-                .collect::<Vec<_>>()
+            roles.iter().map(|(role, _)| service(role)).collect::<Vec<_>>()
         };
         assert_eq!(services(&both), [0, 0], "one a worker, for the first");
         assert_eq!(services(&both[1..]), [1, 1]);
@@ -495,20 +457,12 @@ mod tests {
         let path = directory.join("socket");
         let unix = format!("unix:{}", path.display());
         let over = |transport: &Transport| {
-            [wanted(0, &at), wanted(0, &unix)].map(|one| Wanted {
-                transport: transport.clone(),
-                ..one
-            })
+            [wanted(0, &at), wanted(0, &unix)]
+                .map(|one| Wanted { transport: transport.clone(), ..one })
         };
         let plain = Transport::default();
-        let by_loopback = Transport {
-            interface: Some("lo".to_owned()),
-            mptcp: false,
-        };
-        let several_paths = Transport {
-            interface: None,
-            mptcp: true,
-        };
+        let by_loopback = Transport { interface: Some("lo".to_owned()), mptcp: false };
+        let several_paths = Transport { interface: None, mptcp: true };
         for transport in [&plain, &by_loopback, &plain, &several_paths, &plain] {
             let wanted = over(transport);
             listeners.open(&wanted, 2, &OPTIONS).unwrap();
@@ -540,11 +494,7 @@ mod tests {
         let directory = Directory::new();
         let path = directory.join("socket");
         let unix = format!("unix:{}", path.display());
-        let wanted = [
-            wanted(0, "127.0.0.1:0"),
-            wanted(1, "127.0.0.1:0"),
-            wanted(2, &unix),
-        ];
+        let wanted = [wanted(0, "127.0.0.1:0"), wanted(1, "127.0.0.1:0"), wanted(2, &unix)];
         for (before, after) in [(1, 1), (1, 3), (3, 1), (3, 2), (2, 3)] {
             let mut first = listeners();
             first.open(&wanted, before, &OPTIONS).unwrap();
@@ -567,14 +517,7 @@ mod tests {
                 assert_eq!(named(2, worker), 1, "a Unix socket is one");
             }
             let shared = roles.iter().filter(|(role, _)| {
-                matches!(
-                    role,
-                    Role::Listener {
-                        is_shared: true,
-                        service: 0,
-                        ..
-                    }
-                )
+                matches!(role, Role::Listener { is_shared: true, service: 0, .. })
             });
             assert_eq!(shared.count(), before.saturating_sub(after) * after);
             // One that fails takes no path with it.

@@ -142,9 +142,7 @@ impl Lookups {
     pub(super) fn known(&self, names: &BTreeMap<Name, Duration>) -> Vec<Resolved> {
         let known = self.known.iter();
         let known = known.filter(|(name, _)| names.contains_key(name));
-        known
-            .map(|(name, instances)| resolved(name, instances))
-            .collect()
+        known.map(|(name, instances)| resolved(name, instances)).collect()
     }
 
     /// Those of the names that nobody has been asked for yet.
@@ -205,9 +203,7 @@ fn placed(
     let mut new = Vec::new();
     for mut one in found {
         let is_same = |old: &Instance| (&old.host, old.port) == (&one.host, one.port);
-        let place = before
-            .iter()
-            .position(|old| old.as_ref().is_some_and(is_same));
+        let place = before.iter().position(|old| old.as_ref().is_some_and(is_same));
         let Some(place) = place.filter(|place| *place < count) else {
             new.push(one);
             continue;
@@ -225,10 +221,7 @@ fn placed(
 }
 
 fn resolved(name: &Name, instances: &[Option<Instance>]) -> Resolved {
-    Resolved {
-        name: name.clone(),
-        instances: instances.to_vec(),
-    }
+    Resolved { name: name.clone(), instances: instances.to_vec() }
 }
 
 #[cfg(test)]
@@ -236,20 +229,11 @@ mod tests {
     use super::*;
 
     fn name(host: &str) -> Name {
-        Name {
-            host: host.to_owned(),
-            port: Port::Number(80),
-        }
+        Name { host: host.to_owned(), port: Port::Number(80) }
     }
 
     fn instance(host: &str, addresses: Vec<SocketAddr>) -> Instance {
-        Instance {
-            priority: 0,
-            weight: 1,
-            host: host.to_owned(),
-            port: 80,
-            addresses,
-        }
+        Instance { priority: 0, weight: 1, host: host.to_owned(), port: 80, addresses }
     }
 
     const INTERVAL: Duration = Duration::from_secs(10);
@@ -294,28 +278,19 @@ mod tests {
             now = lookups.due().unwrap();
             assert_eq!(lookups.over(now), Over::LookUp(vec![name("app")]));
         }
-        assert_eq!(
-            lookups.known(&names(&["app"])),
-            [resolved(&name("app"), &known(&[3]))]
-        );
+        assert_eq!(lookups.known(&names(&["app"])), [resolved(&name("app"), &known(&[3]))]);
     }
 
     #[test]
     fn a_server_of_records_keeps_its_place_as_long_as_it_is_named() {
         let (mut lookups, mut now) = (Lookups::default(), Instant::now());
-        let name = Name {
-            host: "_app._tcp".to_owned(),
-            port: Port::Records(3),
-        };
+        let name = Name { host: "_app._tcp".to_owned(), port: Port::Records(3) };
         lookups.want(BTreeMap::from([(name.clone(), INTERVAL)]), now);
         let one = |host: &str| {
             let last = host.bytes().last().unwrap_or(0);
             let known = host.chars().all(char::is_lowercase);
             let address = SocketAddr::from(([10, 0, 0, last], 80));
-            instance(
-                &host.to_lowercase(),
-                known.then_some(address).into_iter().collect(),
-            )
+            instance(&host.to_lowercase(), known.then_some(address).into_iter().collect())
         };
         // In upper case: the host of a record that has no address now.
         for (answer, expected) in [
@@ -338,11 +313,7 @@ mod tests {
                 Some(Resolution::Changed(resolved)) => Some(resolved.instances.clone()),
                 _ => None,
             };
-            assert_eq!(
-                news.as_ref().map(changed),
-                Ok(expected.map(places)),
-                "{answer}"
-            );
+            assert_eq!(news.as_ref().map(changed), Ok(expected.map(places)), "{answer}");
             now = lookups.due().unwrap();
             lookups.over(now);
         }
@@ -371,22 +342,14 @@ mod tests {
                 lookups.answered(name, Ok(addresses(&[1])), due).unwrap();
             }
         }
-        let times = |host| {
-            asked
-                .iter()
-                .filter(move |(one, _)| one == host)
-                .map(|(_, at)| *at)
-        };
+        let times = |host| asked.iter().filter(move |(one, _)| one == host).map(|(_, at)| *at);
         assert!(times("fast").eq((3..60).step_by(3)));
         assert!(times("slow").eq((10..60).step_by(10)));
         assert_eq!(times("dead").count(), 0);
         assert!(matches!(lookups.over(after(60)), Over::Stuck(_)));
         // A shorter interval holds at once.
         lookups.start_again(begin, Duration::from_secs(90));
-        lookups.want(
-            BTreeMap::from([(name("slow"), Duration::from_secs(1))]),
-            begin,
-        );
+        lookups.want(BTreeMap::from([(name("slow"), Duration::from_secs(1))]), begin);
         assert_eq!(lookups.due(), Some(after(1)));
     }
 
@@ -401,10 +364,7 @@ mod tests {
         lookups.want(names(&["c"]), now);
         let late = lookups.answered(name("b"), Ok(addresses(&[2])), now);
         assert_eq!(late, Ok(None), "it was asked for, and is wanted no more");
-        assert_eq!(
-            lookups.answered(name("c"), Ok(addresses(&[3])), now),
-            Ok(news("c", &[3]))
-        );
+        assert_eq!(lookups.answered(name("c"), Ok(addresses(&[3])), now), Ok(news("c", &[3])));
         assert_eq!(lookups.want(BTreeMap::new(), now), []);
         assert_eq!(lookups.due(), None);
     }
@@ -413,9 +373,7 @@ mod tests {
     fn without_an_answer_the_names_are_asked_for_again() {
         let (mut lookups, now) = (Lookups::default(), Instant::now());
         lookups.want(names(&["a", "b"]), now);
-        lookups
-            .answered(name("a"), Ok(addresses(&[1])), now)
-            .unwrap();
+        lookups.answered(name("a"), Ok(addresses(&[1])), now).unwrap();
         assert_eq!(lookups.due(), Some(now + INTERVAL), "the other goes on");
         let due = now + ANSWER_TIME_MAX;
         let stuck = failed("b", "no answer within 60 s").into_iter().collect();
@@ -423,10 +381,7 @@ mod tests {
         lookups.start_again(due, Duration::from_secs(1));
         let again = due + Duration::from_secs(1);
         assert_eq!(lookups.due(), Some(again));
-        assert_eq!(
-            lookups.over(again),
-            Over::LookUp(vec![name("a"), name("b")])
-        );
+        assert_eq!(lookups.over(again), Over::LookUp(vec![name("a"), name("b")]));
         assert!(!lookups.known(&names(&["a"])).is_empty());
     }
 
@@ -445,9 +400,7 @@ mod tests {
         assert_eq!(lookups.answered(name("a"), Ok(port), now), Err(Nonsense));
         lookups.start_again(now, Duration::ZERO);
         lookups.over(now);
-        lookups
-            .answered(name("a"), Ok(addresses(&[1])), now)
-            .unwrap();
+        lookups.answered(name("a"), Ok(addresses(&[1])), now).unwrap();
         let twice = lookups.answered(name("a"), Ok(addresses(&[1])), now);
         assert_eq!(twice, Err(Nonsense));
     }

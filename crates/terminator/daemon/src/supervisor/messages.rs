@@ -37,10 +37,7 @@ pub(super) fn say_failed(name: &Name, why: &str) {
 }
 
 pub(super) fn say_kept_log(failure: &Failure) {
-    messages::say(
-        Level::Error,
-        format_args!("{failure}; the log goes where it went"),
-    );
+    messages::say(Level::Error, format_args!("{failure}; the log goes where it went"));
 }
 
 /// Names what the kernel cannot take from the worker process.

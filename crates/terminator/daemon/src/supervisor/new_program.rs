@@ -118,11 +118,7 @@ pub(super) struct Upgrading {
 
 impl Upgrading {
     pub(super) fn new(program_before: Option<String>) -> Self {
-        Self {
-            program: program(),
-            program_before,
-            ..Self::default()
-        }
+        Self { program: program(), program_before, ..Self::default() }
     }
 
     /// Has the file that this process was started from, as it is now, say whether it would serve.
@@ -161,11 +157,7 @@ impl Upgrading {
         };
         let thread = thread::Builder::new().name("check".to_owned());
         thread.spawn(attend).map_err(|error| error.to_string())?;
-        Ok(Check {
-            number,
-            pid: None,
-            until: Instant::now() + EXECUTE_TIME_MAX,
-        })
+        Ok(Check { number, pid: None, until: Instant::now() + EXECUTE_TIME_MAX })
     }
 }
 
@@ -195,11 +187,9 @@ fn check(
         Some(match (verdict.refused, fds.into_iter().next()) {
             (Some(why), _) => Err(why),
             (None, None) => Err("it does not say which file it is".to_owned()),
-            (None, Some(fd)) => Ok(NewProgram {
-                fd,
-                version: release.program,
-                format: state.format,
-            }),
+            (None, Some(fd)) => {
+                Ok(NewProgram { fd, version: release.program, format: state.format })
+            }
         })
     })();
     if verdict.is_some() {
@@ -209,9 +199,7 @@ fn check(
     let status = process.wait();
     verdict.unwrap_or_else(|| {
         let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-        Err(format!(
-            "ended: {how}, and did not say whether it would serve"
-        ))
+        Err(format!("ended: {how}, and did not say whether it would serve"))
     })
 }
 
@@ -239,8 +227,5 @@ pub(crate) fn answer_check(errors: impl FnOnce() -> Option<String>) -> io::Resul
     let state = decode::<SupervisorState>(&bytes).and_then(|state| state.check());
     let refused = state.err().or_else(errors);
     let program = image::own_program()?;
-    channel.send(
-        encode(&UpgradeVerdict { refused }).bytes(),
-        &[program.as_fd()],
-    )
+    channel.send(encode(&UpgradeVerdict { refused }).bytes(), &[program.as_fd()])
 }

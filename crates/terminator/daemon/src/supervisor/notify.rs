@@ -53,11 +53,9 @@ impl fmt::Display for Notice {
         match self {
             Self::Ready => f.write_str("READY=1"),
             // The manager tells by the time whether it is the reload that it asked for.
-            Self::Reloading => write!(
-                f,
-                "RELOADING=1\nMONOTONIC_USEC={}",
-                clock::monotonic().as_micros()
-            ),
+            Self::Reloading => {
+                write!(f, "RELOADING=1\nMONOTONIC_USEC={}", clock::monotonic().as_micros())
+            }
             Self::Stopping(time) => {
                 write!(f, "STOPPING=1\nEXTEND_TIMEOUT_USEC={}", time.as_micros())
             }
@@ -65,9 +63,7 @@ impl fmt::Display for Notice {
                 f.write_str("STATUS=")?;
                 // A line is one assignment.
                 let one_line = text.chars().map(|c| if is_control(c) { ' ' } else { c });
-                one_line
-                    .take(STATUS_CHARACTERS_MAX)
-                    .try_for_each(|c| f.write_char(c))
+                one_line.take(STATUS_CHARACTERS_MAX).try_for_each(|c| f.write_char(c))
             }
             Self::Watchdog => f.write_str("WATCHDOG=1"),
         }

@@ -60,12 +60,7 @@ mod tests {
 
     #[test]
     fn an_unexpected_answer_does_not_end_the_supervisor() {
-        let phases = [
-            Phase::Starting,
-            Phase::Restarting,
-            Phase::Serving,
-            Phase::Draining,
-        ];
+        let phases = [Phase::Starting, Phase::Restarting, Phase::Serving, Phase::Draining];
         for (answer, expected) in [
             (Answer::Stuck(String::new()), [true, true, false, false]),
             (Answer::Drained { cut: 0 }, [false, false, false, true]),

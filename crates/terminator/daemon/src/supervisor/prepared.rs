@@ -62,17 +62,15 @@ impl ConfigSummary {
         let workers = &settings.plane.workers;
         let services = || (0..).zip(&settings.plane.services);
         let listen = services().flat_map(|(service_index, service)| {
-            (0..)
-                .zip(&service.front.listen)
-                .map(move |(address_index, address)| Wanted {
-                    address: address.clone(),
-                    service: service.name.clone(),
-                    service_index,
-                    address_index,
-                    liveness: service.front.liveness,
-                    transport: service.front.transport.clone(),
-                    defer_accept: service.front.defer_accept,
-                })
+            (0..).zip(&service.front.listen).map(move |(address_index, address)| Wanted {
+                address: address.clone(),
+                service: service.name.clone(),
+                service_index,
+                address_index,
+                liveness: service.front.liveness,
+                transport: service.front.transport.clone(),
+                defer_accept: service.front.defer_accept,
+            })
         });
         let folders = services().filter_map(|(service_index, service)| {
             Some(Served {
@@ -95,9 +93,7 @@ impl ConfigSummary {
             Some((service.name.clone(), sources))
         });
         let sources = sources.collect();
-        let cluster = settings
-            .cluster
-            .map(|cluster| (cluster.peers, cluster.store));
+        let cluster = settings.cluster.map(|cluster| (cluster.peers, cluster.store));
         let (peers, store) = cluster.unwrap_or_default();
         let store = store.map_or_else(Vec::new, |store| store.nodes);
         Self {
@@ -156,10 +152,7 @@ impl ConfigSummary {
     /// Where a worker process that is started for it can connect to.
     pub(super) fn reach(&self) -> Reach {
         let is_abstract = |(_, server): &(String, Endpoint)| {
-            matches!(
-                server,
-                Endpoint::Address(Address::Unix(UnixName::Abstract(_)))
-            )
+            matches!(server, Endpoint::Address(Address::Unix(UnixName::Abstract(_))))
         };
         let is_limited = self.process.sandbox.files;
         let ports = self.process.connect_ports.clone();
@@ -177,15 +170,10 @@ impl ConfigSummary {
             let service = service.clone();
             return Err(ReachFailure::Source { service });
         }
-        match self
-            .servers
-            .iter()
-            .find(|(_, server)| !reach.includes(server))
-        {
-            Some((service, server)) => Err(ReachFailure::Server {
-                service: service.clone(),
-                server: server.clone(),
-            }),
+        match self.servers.iter().find(|(_, server)| !reach.includes(server)) {
+            Some((service, server)) => {
+                Err(ReachFailure::Server { service: service.clone(), server: server.clone() })
+            }
             None => self.store_is_within(reach),
         }
     }
@@ -202,22 +190,13 @@ impl ConfigSummary {
         let (workers, process, control) = (&self.workers, &self.process, &self.control);
         let changes = [
             ("workers.threads", workers.cpus != new.workers.cpus),
-            (
-                "workers.file-threads",
-                workers.file_threads != new.workers.file_threads,
-            ),
+            ("workers.file-threads", workers.file_threads != new.workers.file_threads),
             ("process.user", process.user != new.process.user),
             ("process.group", process.groups != new.process.groups),
             ("process.sandbox", process.sandbox != new.process.sandbox),
-            (
-                "process.connect-ports",
-                process.connect_ports != new.process.connect_ports,
-            ),
+            ("process.connect-ports", process.connect_ports != new.process.connect_ports),
             ("process.pid-file", process.pid_file != new.process.pid_file),
-            (
-                "admin.status-socket",
-                control.status_socket != new.control.status_socket,
-            ),
+            ("admin.status-socket", control.status_socket != new.control.status_socket),
             ("admin.listen", control.listen != new.control.listen),
         ];
         let changed = changes.into_iter().filter(|(_, changed)| *changed);
@@ -228,17 +207,9 @@ impl ConfigSummary {
     /// files say.
     pub(super) fn keep_fixed_parts(&mut self, before: &Self) {
         self.workers.clone_from(&before.workers);
-        let ProcessOptions {
-            drain_delay, drain, ..
-        } = self.process;
-        self.process = ProcessOptions {
-            drain_delay,
-            drain,
-            ..before.process.clone()
-        };
-        self.control
-            .status_socket
-            .clone_from(&before.control.status_socket);
+        let ProcessOptions { drain_delay, drain, .. } = self.process;
+        self.process = ProcessOptions { drain_delay, drain, ..before.process.clone() };
+        self.control.status_socket.clone_from(&before.control.status_socket);
         self.control.listen = before.control.listen;
     }
 }
@@ -278,12 +249,8 @@ mod tests {
     fn summary(listen: &str, flag: (&str, &str)) -> ConfigSummary {
         let mut files = Recording::default();
         files.insert("/site.pem", certificate().into_bytes());
-        let flags = [
-            ("listen", listen),
-            ("certificate", "/site.pem"),
-            ("backend", "127.0.0.1:9"),
-            flag,
-        ];
+        let flags =
+            [("listen", listen), ("certificate", "/site.pem"), ("backend", "127.0.0.1:9"), flag];
         let flags = flags.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let loaded = config::load(&Source::Flags(flags.to_vec()), &mut files).unwrap();
         ConfigSummary::of(loaded.settings, None)
@@ -294,11 +261,7 @@ mod tests {
         for (flag, [before, after], named) in [
             ("file-threads", ["2", "3"], vec!["workers.file-threads"]),
             ("sandbox", ["on", "off"], vec!["process.sandbox"]),
-            (
-                "admin",
-                ["127.0.0.1:1", "127.0.0.1:2"],
-                vec!["admin.listen"],
-            ),
+            ("admin", ["127.0.0.1:1", "127.0.0.1:2"], vec!["admin.listen"]),
             ("drain-timeout", ["1s", "2s"], vec![]),
         ] {
             let of = |value| summary("127.0.0.1:0", (flag, value));

@@ -143,9 +143,7 @@ fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Resul
             }
             Reply::Opened => {
                 let log = fds.into_iter().next();
-                return log
-                    .map(Done::Log)
-                    .ok_or_else(|| Failure::ReaderDied(step.clone()));
+                return log.map(Done::Log).ok_or_else(|| Failure::ReaderDied(step.clone()));
             }
             Reply::Removed => return Ok(Done::Removed),
             Reply::Refused(refusal) => return Err(refusal.into()),
@@ -161,10 +159,7 @@ fn next(channel: &Channel) -> io::Result<channel::Message> {
 /// Makes of a bundle what the supervisor must know of it: the same as the worker process does.
 pub(super) fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Read, Failure> {
     let unpack = |error| Failure::host("unpack the configuration")(io::Error::other(error));
-    let Bundle {
-        source,
-        mut recording,
-    } = decode(bundle.bytes()).map_err(unpack)?;
+    let Bundle { source, mut recording } = decode(bundle.bytes()).map_err(unpack)?;
     let loaded = config::load(&source, &mut recording).map_err(Failure::Config)?;
     let summary = ConfigSummary::of(loaded.settings, found.kernel_tls);
     drop((source, recording));
@@ -231,10 +226,7 @@ mod tests {
         let steps = ["reading /a.toml", "reading /mnt/x.pem"];
         let steps = steps.map(|step| Reply::Step(step.to_owned()));
         let said = failure_of(&steps, false);
-        assert!(
-            said.starts_with("reading /mnt/x.pem took more than 10 s"),
-            "{said}"
-        );
+        assert!(said.starts_with("reading /mnt/x.pem took more than 10 s"), "{said}");
         assert!(said.contains("\nhint: "), "{said}");
     }
 
@@ -245,10 +237,7 @@ mod tests {
         assert!(said.contains("while reading /a.toml"), "{said}");
         let (ours, theirs) = channel::pair().unwrap();
         Channel::from(theirs).send(&[0xff; 9], &[]).unwrap();
-        assert!(matches!(
-            outcome(&ours, b"", &mut None),
-            Err(Failure::ReaderDied(_))
-        ));
+        assert!(matches!(outcome(&ours, b"", &mut None), Err(Failure::ReaderDied(_))));
         // A log without a descriptor.
         assert!(failure_of(&[step(), Reply::Opened], false).contains("/a.toml"));
     }
@@ -257,22 +246,15 @@ mod tests {
     fn refusals_are_what_they_were_in_the_reader() {
         let refused = Refusal::Log("/nonexistent/x.log".into(), 2);
         let said = failure_of(&[Reply::Refused(refused)], false);
-        assert!(
-            said.starts_with("cannot open the log /nonexistent/x.log: No such file"),
-            "{said}"
-        );
+        assert!(said.starts_with("cannot open the log /nonexistent/x.log: No such file"), "{said}");
         assert!(said.contains("\nhint: "), "{said}");
     }
 
     #[test]
     fn stuck_readers_are_few() {
         let readers = Readers::default();
-        let _stuck: Vec<_> = (0..READERS_MAX)
-            .map(|_| Arc::clone(&readers.living))
-            .collect();
-        let refused = readers
-            .start(&Task::Remove(Vec::new()), |_, _| {})
-            .unwrap_err();
+        let _stuck: Vec<_> = (0..READERS_MAX).map(|_| Arc::clone(&readers.living)).collect();
+        let refused = readers.start(&Task::Remove(Vec::new()), |_, _| {}).unwrap_err();
         assert!(matches!(refused, Failure::ReadersStuck(READERS_MAX)));
     }
 }

@@ -38,10 +38,7 @@ impl Supervisor<'_> {
         self.tell_manager_reloading();
         let sender = self.events.sender();
         let hear = move |done, looked| sender.send(Event::Read(done, looked));
-        match self
-            .readers
-            .start(&Task::Read(self.request.config.clone()), hear)
-        {
+        match self.readers.start(&Task::Read(self.request.config.clone()), hear) {
             Ok(()) => {
                 self.is_reading = true;
                 Ok(Next::Continue)
@@ -95,8 +92,7 @@ impl Supervisor<'_> {
         new.summary.is_within(&self.reach)?;
         self.roots.admit(&new.summary.folders, read.folders)?;
         let workers = self.workers;
-        self.listeners
-            .open(&new.summary.listen, workers, &new.summary.listen_options)?;
+        self.listeners.open(&new.summary.listen, workers, &new.summary.listen_options)?;
         self.admin_sockets.propose_log(&new.summary, read.log)?;
         self.cluster_socket.propose(new.summary.peers.as_ref())?;
         let mut both = self.names.wanted().clone();
@@ -127,10 +123,7 @@ impl Supervisor<'_> {
         self.keep_descriptors();
         self.reload_ended(None);
         let generation = self.generation;
-        say(
-            Level::Notice,
-            format_args!("reloaded: configuration {generation} is served"),
-        );
+        say(Level::Notice, format_args!("reloaded: configuration {generation} is served"));
         self.after_reload()
     }
 

@@ -27,19 +27,11 @@ impl Supervisor<'_> {
         // What it has opened itself it keeps in any case.
         let own = states.filter(|(listener, _)| !listener.handed_over);
         let named = own.filter_map(|(listener, fds)| Some((listener_name(&listener)?, fds)));
-        let admin = self
-            .admin_sockets
-            .kept()
-            .zip(self.served.summary.control.listen);
+        let admin = self.admin_sockets.kept().zip(self.served.summary.control.listen);
         let admin = admin.map(|(fd, at)| (admin_name(&at.to_string()), vec![fd]));
         let sessions = self.sessions.handed_on().map(|(_, fd)| fd);
         let manager = &mut self.manager;
-        manager.store.keep(
-            &mut manager.notifier,
-            named.chain(admin).collect(),
-            sessions,
-            state,
-        );
+        manager.store.keep(&mut manager.notifier, named.chain(admin).collect(), sessions, state);
         manager.look_for_failure();
         self.listeners.set_kept(true);
     }
@@ -70,8 +62,7 @@ impl Supervisor<'_> {
     /// It ends, within so long.
     pub(super) fn tell_manager_stopping(&mut self, time: Duration) {
         let status = format!("draining for up to {} s", time.as_secs());
-        self.manager
-            .say_status(vec![Notice::Stopping(time)], status);
+        self.manager.say_status(vec![Notice::Stopping(time)], status);
     }
 
     pub(super) fn tend_manager(&mut self, now: Instant) {
@@ -106,9 +97,7 @@ impl Supervisor<'_> {
         };
         if let (Some(time), Some(child)) = (missed, &self.child) {
             let (pid, seconds) = (child.pid(), time.as_secs());
-            say(format_args!(
-                "the worker process (pid {pid}) answers again, after {seconds} s"
-            ));
+            say(format_args!("the worker process (pid {pid}) answers again, after {seconds} s"));
         }
         self.manager.connections = Some(connections);
         self.feed_watchdog();

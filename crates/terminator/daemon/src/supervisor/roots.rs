@@ -91,9 +91,7 @@ impl Roots {
     /// The folders that a plan wants, each with its role.
     pub(super) fn roles(&self, served: &[Served]) -> Vec<(Role, BorrowedFd<'_>)> {
         let each = served.iter().filter_map(|one| {
-            let role = Role::FilesRoot {
-                service: one.service_index,
-            };
+            let role = Role::FilesRoot { service: one.service_index };
             Some((role, self.find(&one.folder)?.root.as_fd()))
         });
         each.collect()
@@ -109,21 +107,13 @@ mod tests {
     fn opened(folders: &[&Path]) -> Vec<Open> {
         let open = |folder: &&Path| {
             let root = Root::open(folder).unwrap();
-            Open {
-                identity: root.identity().unwrap(),
-                folder: folder.to_path_buf(),
-                root,
-            }
+            Open { identity: root.identity().unwrap(), folder: folder.to_path_buf(), root }
         };
         folders.iter().map(open).collect()
     }
 
     fn served(folder: &Path, service_index: u32) -> Served {
-        Served {
-            folder: folder.to_owned(),
-            service: format!("s{service_index}"),
-            service_index,
-        }
+        Served { folder: folder.to_owned(), service: format!("s{service_index}"), service_index }
     }
 
     #[test]

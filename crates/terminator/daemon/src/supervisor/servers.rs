@@ -32,10 +32,9 @@ impl Supervisor<'_> {
             return;
         };
         let (has_changed, outcome) = match change {
-            Change::Disable => (
-                self.disabled.insert(name.clone()),
-                "disabled: it gets no new connection",
-            ),
+            Change::Disable => {
+                (self.disabled.insert(name.clone()), "disabled: it gets no new connection")
+            }
             Change::Enable => (self.disabled.remove(&name), "enabled"),
         };
         if has_changed {

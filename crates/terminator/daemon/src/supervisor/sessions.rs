@@ -40,22 +40,12 @@ impl Sessions {
     ) -> Result<Self, Failure> {
         let key = || random().map(SessionKey);
         let memory = match inherited {
-            Some((state, fd)) => Memory {
-                limits: Some(state.limits()),
-                key: state.key,
-                fd: Some(fd),
-            },
-            None => Memory {
-                limits: None,
-                key: key()?,
-                fd: None,
-            },
+            Some((state, fd)) => {
+                Memory { limits: Some(state.limits()), key: state.key, fd: Some(fd) }
+            }
+            None => Memory { limits: None, key: key()?, fd: None },
         };
-        Ok(Self {
-            secret: secret.map_or_else(key, Ok)?,
-            memory,
-            proposed: None,
-        })
+        Ok(Self { secret: secret.map_or_else(key, Ok)?, memory, proposed: None })
     }
 
     pub(super) fn secret(&self) -> SessionKey {
@@ -104,11 +94,8 @@ impl Sessions {
                  be made that outlives it: {error}"
             ));
         }
-        self.proposed = Some(Memory {
-            limits: Some(limits),
-            key: SessionKey(random()?),
-            fd: fd.ok(),
-        });
+        self.proposed =
+            Some(Memory { limits: Some(limits), key: SessionKey(random()?), fd: fd.ok() });
         Ok(())
     }
 
@@ -159,11 +146,7 @@ mod tests {
     use sys::shared::SharedMemory;
 
     fn limits(entries_max: usize, bytes_max: usize) -> session::Options {
-        session::Options {
-            entries_max,
-            bytes_max,
-            lifetime: Duration::from_secs(1),
-        }
+        session::Options { entries_max, bytes_max, lifetime: Duration::from_secs(1) }
     }
 
     #[test]
@@ -197,10 +180,7 @@ mod tests {
         let fd = fd.try_clone_to_owned().unwrap();
         let mut after = Sessions::new(Some(before.secret()), Some((state, fd))).unwrap();
         after.fit(limits(100, 32_000)).unwrap();
-        assert_eq!(
-            (after.secret(), after.key()),
-            (before.secret(), before.key())
-        );
+        assert_eq!((after.secret(), after.key()), (before.secret(), before.key()));
         let map = |sessions: &Sessions| SharedMemory::map(sessions.role().unwrap().1).unwrap();
         map(&before).as_ref()[63].store(7, Relaxed);
         assert_eq!(map(&after).as_ref()[63].load(Relaxed), 7);
@@ -226,9 +206,7 @@ mod tests {
     fn without_memory_it_goes_on() {
         let mut sessions = Sessions::new(None, None).unwrap();
         let unknown_call = |_| Err(io::ErrorKind::Unsupported.into());
-        sessions
-            .propose_by(limits(100, 32_000), unknown_call)
-            .unwrap();
+        sessions.propose_by(limits(100, 32_000), unknown_call).unwrap();
         sessions.accept();
         assert!(sessions.role().is_none());
         sessions.fit(limits(200, 32_000)).unwrap();

@@ -60,13 +60,8 @@ impl<'a> Supervisor<'a> {
         let (served, own) = (read.prepared, own.as_ref());
         let summary = &served.summary;
         let calls_forbidden_by = forbid_system_calls(summary, &inherited)?;
-        let (listeners, admin_sockets, cluster_socket) = open_sockets(
-            summary,
-            read.log,
-            origin.handed_over,
-            &mut inherited,
-            own.is_some(),
-        )?;
+        let (listeners, admin_sockets, cluster_socket) =
+            open_sockets(summary, read.log, origin.handed_over, &mut inherited, own.is_some())?;
         let fences = summary.fences(read.become_user);
         let (earlier, program_before, reloads) = before(inherited.image.take(), own)?;
         let mut watched = Watched::new(events.sender());
@@ -198,12 +193,7 @@ fn before(
     let Some(image) = image else {
         return Ok((Vec::new(), None, reloads));
     };
-    let InheritedImage {
-        program,
-        state,
-        workers,
-        ..
-    } = image;
+    let InheritedImage { program, state, workers, .. } = image;
     let earlier = Earlier::all(&state.workers, workers);
     reloads.last_upgrade = state.last_upgrade;
     let earlier = earlier.map_err(Failure::host("hear a process"))?;
@@ -220,9 +210,7 @@ fn open_sockets(
 ) -> Result<(Listeners, AdminSockets, ClusterSocket), Failure> {
     handed_over.warn_of_unused(|address| summary.listens_at(address));
     let address = summary.control.listen.map(Address::Ip);
-    let shared = address
-        .as_ref()
-        .and_then(|at| handed_over.share(at, 1)?.pop());
+    let shared = address.as_ref().and_then(|at| handed_over.share(at, 1)?.pop());
     let is_handed_over = shared.is_some();
     let admin = address.and_then(|admin| inherited.take_admin(&admin).or(shared));
     let mut listeners = Listeners::new(handed_over, reading::remove);

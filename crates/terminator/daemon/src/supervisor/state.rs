@@ -19,11 +19,8 @@ use crate::maintenance::ServerName;
 /// newest. Another number means that one who knows only those before it would go wrong.
 ///
 /// It is read from these bytes, so that tests can make a copy of the program that has others.
-static RELEASE: &str = concat!(
-    "lariat ",
-    env!("CARGO_PKG_VERSION"),
-    " hands over in the formats 1 to 1"
-);
+static RELEASE: &str =
+    concat!("lariat ", env!("CARGO_PKG_VERSION"), " hands over in the formats 1 to 1");
 
 /// Ten thousand listeners, with their names.
 pub(crate) const STATE_BYTES_MAX: usize = 4 << 20;
@@ -169,10 +166,7 @@ impl Release {
     /// Ours.
     pub(crate) fn own() -> Self {
         let (version, formats) = release();
-        Self {
-            formats,
-            program: version.to_owned(),
-        }
+        Self { formats, program: version.to_owned() }
     }
 
     /// The newest format that both sides speak. An error is a sentence.
@@ -208,9 +202,7 @@ impl SupervisorState {
             None => Ok(()),
             Some(name) => {
                 let name = line(name);
-                Err(format!(
-                    "lariat {program} hands over `{name}`, which this one does not know"
-                ))
+                Err(format!("lariat {program} hands over `{name}`, which this one does not know"))
             }
         }
     }
@@ -235,9 +227,7 @@ impl SupervisorState {
         self.check()?;
         if self.descriptors() != descriptors {
             let program = line(&self.program);
-            return Err(format!(
-                "lariat {program} hands over other descriptors than it names"
-            ));
+            return Err(format!("lariat {program} hands over other descriptors than it names"));
         }
         Ok(())
     }
@@ -272,13 +262,9 @@ mod tests {
 
     #[test]
     fn both_sides_take_the_newest_format_that_both_know() {
-        for (formats, expected) in [
-            ([1, 1], Some(1)),
-            ([0, 7], Some(1)),
-            ([0, 0], None),
-            ([2, 9], None),
-            ([9, 0], None),
-        ] {
+        for (formats, expected) in
+            [([1, 1], Some(1)), ([0, 7], Some(1)), ([0, 0], None), ([2, 9], None), ([9, 0], None)]
+        {
             let program = "7.7".to_owned();
             let chosen = Release { formats, program }.format();
             assert_eq!(chosen.clone().ok(), expected, "{formats:?}");

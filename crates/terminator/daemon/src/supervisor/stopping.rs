@@ -61,10 +61,7 @@ impl Supervisor<'_> {
         // Ours first: the kernel must send no connection to a socket that nobody accepts from.
         self.listeners.close();
         let time = self.served.summary.process.drain;
-        say(format_args!(
-            "draining for up to {} s; a second signal ends at once",
-            time.as_secs()
-        ));
+        say(format_args!("draining for up to {} s; a second signal ends at once", time.as_secs()));
         self.due = Some((Instant::now() + time + DRAIN_GRACE, Due::Drained));
         let is_replaced = false;
         self.tell(&Order::Drain { time, is_replaced });
@@ -76,9 +73,7 @@ impl Supervisor<'_> {
         match cut {
             0 => say("ended; every connection had ended before"),
             1 => warn("ended; 1 connection was cut at the deadline"),
-            _ => warn(format_args!(
-                "ended; {cut} connections were cut at the deadline"
-            )),
+            _ => warn(format_args!("ended; {cut} connections were cut at the deadline")),
         }
         self.end()
     }
@@ -86,9 +81,7 @@ impl Supervisor<'_> {
     /// A worker process that has not drained is killed, with its connections.
     pub(super) fn end_at_once(&mut self, why: &str) -> Next {
         if self.child.is_some() || !self.earlier.is_empty() {
-            warn(format_args!(
-                "ended; connections that were open are cut: {why}"
-            ));
+            warn(format_args!("ended; connections that were open are cut: {why}"));
         }
         self.end()
     }

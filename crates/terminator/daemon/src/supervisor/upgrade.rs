@@ -81,10 +81,7 @@ impl Supervisor<'_> {
             return;
         };
         let why = match check.pid {
-            None => format!(
-                "it took more than {} s to open the file",
-                EXECUTE_TIME_MAX.as_secs()
-            ),
+            None => format!("it took more than {} s to open the file", EXECUTE_TIME_MAX.as_secs()),
             Some(pid) => {
                 let _ = signal::kill(pid);
                 let time = CHECK_TIME_MAX.as_secs();
@@ -116,9 +113,7 @@ impl Supervisor<'_> {
         let why = printable(why.trim_end());
         // As it stands on a standard error.
         let why = Level::split(&why).map_or(&*why, |(_, text)| text);
-        say(format_args!(
-            "error: the new program has not taken over, and this one goes on: {why}"
-        ));
+        say(format_args!("error: the new program has not taken over, and this one goes on: {why}"));
         let own = Release::own().program;
         self.reloads.upgrade_ended(own, Some(why.to_owned()));
         self.tell(&Order::Reloads(self.reloads.clone()));
@@ -268,12 +263,7 @@ impl Supervisor<'_> {
     fn handed_on_descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let sessions = self.sessions.handed_on();
         let mut fds: Vec<_> = sessions.iter().map(|(_, fd)| *fd).collect();
-        fds.extend(
-            self.listeners
-                .handed_on()
-                .into_iter()
-                .flat_map(|(_, fds)| fds),
-        );
+        fds.extend(self.listeners.handed_on().into_iter().flat_map(|(_, fds)| fds));
         fds.extend(self.admin_sockets.admin());
         fds.extend(self.cluster_socket.handed_on().map(|(_, fd)| fd));
         fds.push(self.admin_sockets.status());
@@ -353,9 +343,7 @@ impl Supervisor<'_> {
         self.earlier.iter_mut().for_each(|one| one.drain(drain));
         let before = self.upgrading.program_before.take().unwrap_or_default();
         let (before, own) = (line(&before), Release::own().program);
-        say(format_args!(
-            "lariat {own} has taken over from lariat {before}"
-        ));
+        say(format_args!("lariat {own} has taken over from lariat {before}"));
         self.reloads.upgrade_ended(own, None);
         self.tell(&Order::Reloads(self.reloads.clone()));
     }

@@ -85,11 +85,7 @@ impl Watched {
         let (number, sender) = (self.processes, self.sender.clone());
         let hear = move |heard| sender.send(Event::Watched(number, heard));
         let process = Child::start(number, &WATCHER, hear)?;
-        let ask = Ask {
-            files: self.files.clone(),
-            debounce,
-            pause: self.pause,
-        };
+        let ask = Ask { files: self.files.clone(), debounce, pause: self.pause };
         self.process.insert(process).send(&ask, &[])
     }
 
@@ -115,9 +111,7 @@ impl Watched {
                     0 => String::new(),
                     more => format!(" and {more} more"),
                 };
-                say(format_args!(
-                    "files have changed, and are read again: {files}{more}"
-                ));
+                say(format_args!("files have changed, and are read again: {files}{more}"));
                 true
             }
             Heard::End | Heard::Stopped => {

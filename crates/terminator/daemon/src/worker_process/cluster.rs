@@ -125,8 +125,7 @@ impl Cluster {
         if let Port::Number(port) = resolved.name.port {
             let found = resolved.instances.iter().flatten();
             let addresses = found.flat_map(|instance| instance.addresses.clone());
-            self.names
-                .set(&resolved.name.host, port, addresses.collect());
+            self.names.set(&resolved.name.host, port, addresses.collect());
         }
     }
 
@@ -155,11 +154,7 @@ impl Cluster {
             orders: received,
             waker: Arc::clone(&waker),
             epoll,
-            tiers_below: TiersBelow {
-                peers: None,
-                store: None,
-                facts: self.facts.clone(),
-            },
+            tiers_below: TiersBelow { peers: None, store: None, facts: self.facts.clone() },
             around: StoreSurroundings {
                 names: self.names.clone(),
                 notes: self.facts.store.clone(),
@@ -167,9 +162,7 @@ impl Cluster {
                 say: Arc::clone(&self.say),
             },
         };
-        std::thread::Builder::new()
-            .name("cluster".to_owned())
-            .spawn(move || thread.run())?;
+        std::thread::Builder::new().name("cluster".to_owned()).spawn(move || thread.run())?;
         Ok((orders, waker))
     }
 }
@@ -326,12 +319,7 @@ impl TiersBelow {
     /// One request of a worker, which has looked into memory itself: peers come next.
     fn ask(&mut self, request: Request, moment: Moment) {
         match request {
-            Request::Publish {
-                key,
-                once,
-                value,
-                lifetime,
-            } => {
+            Request::Publish { key, once, value, lifetime } => {
                 if let Some(node) = &mut self.peers {
                     node.mesh.publish(key, &value, lifetime, moment);
                     node.has_news = true;
@@ -436,14 +424,9 @@ impl Node {
             }
             Err(_) => return,
         };
-        let lag_ms = moment
-            .unix_ms
-            .cast_signed()
-            .wrapping_sub(header.time_ms.cast_signed());
+        let lag_ms = moment.unix_ms.cast_signed().wrapping_sub(header.time_ms.cast_signed());
         let window_ms = u64::try_from(self.time_window.as_millis()).unwrap_or(u64::MAX);
-        let said = self
-            .watch
-            .rejected(why, from, (lag_ms, window_ms), moment.now);
+        let said = self.watch.rejected(why, from, (lag_ms, window_ms), moment.now);
         said.into_iter().for_each(|text| (self.say)(true, text));
     }
 
@@ -477,8 +460,7 @@ impl Node {
         let mut said = self.watch.look(&peers, now);
         said.extend(self.watch.judge(&peers, self.mesh.longest_wait()));
         said.extend(self.watch.caught_up(&catch_up));
-        said.into_iter()
-            .for_each(|(warns, text)| (self.say)(warns, text));
+        said.into_iter().for_each(|(warns, text)| (self.say)(warns, text));
         facts.set(Some(ClusterSnapshot {
             address: match &self.network {
                 PeerNetwork::Unicast { listen, .. } => listen.to_string(),
@@ -516,8 +498,5 @@ fn random() -> [u8; 8] {
 
 fn moment() -> Moment {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    Moment {
-        now: Instant::now(),
-        unix_ms: since.map_or(0, |since| since.as_millis() as u64),
-    }
+    Moment { now: Instant::now(), unix_ms: since.map_or(0, |since| since.as_millis() as u64) }
 }

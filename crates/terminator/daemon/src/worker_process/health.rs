@@ -67,9 +67,7 @@ impl CheckedService {
 
     /// `None` if the service asks for no checks.
     pub(crate) fn of(service: &ServiceOptions) -> Option<Self> {
-        let ServersOptions {
-            pool, send_proxy, ..
-        } = service.back.servers()?;
+        let ServersOptions { pool, send_proxy, .. } = service.back.servers()?;
         let servers = pool.servers.iter().map(|server| server.endpoint.clone());
         Some(Self {
             name: service.name.clone(),
@@ -90,13 +88,8 @@ fn preface_of(send_proxy: &SendProxy) -> Vec<u8> {
         SendProxy::Off => {}
         SendProxy::V1 => proxy_header::write_v1(&Addresses::Unknown, &mut bytes),
         SendProxy::Pass | SendProxy::V2(_) => {
-            let header = HeaderV2 {
-                command: Command::Local,
-                ..HeaderV2::default()
-            };
-            header
-                .write(&mut bytes)
-                .expect("a header without fields fits");
+            let header = HeaderV2 { command: Command::Local, ..HeaderV2::default() };
+            header.write(&mut bytes).expect("a header without fields fits");
         }
     }
     bytes
@@ -148,11 +141,7 @@ pub(crate) fn run(
     report: impl Fn(HealthReport) + Send + Sync + 'static,
 ) -> Checks {
     let permits = Arc::new(Semaphore::new(PROBES_MAX));
-    let mut checks = Checks {
-        report: Arc::new(report),
-        permits,
-        watched: HashMap::new(),
-    };
+    let mut checks = Checks { report: Arc::new(report), permits, watched: HashMap::new() };
     checks.replace(services);
     checks
 }
@@ -226,20 +215,13 @@ impl Checks {
             report: Arc::clone(&self.report),
         };
         let task = tokio::spawn(watch.run());
-        Watched {
-            endpoint: endpoint.clone(),
-            addresses,
-            known,
-            task,
-        }
+        Watched { endpoint: endpoint.clone(), addresses, known, task }
     }
 }
 
 impl Drop for Checks {
     fn drop(&mut self) {
-        self.watched
-            .values()
-            .for_each(|watched| watched.task.abort());
+        self.watched.values().for_each(|watched| watched.task.abort());
     }
 }
 
@@ -268,9 +250,7 @@ impl Watch {
     async fn run(mut self) {
         let known = self.known.borrow().clone();
         let check = |up| Check::new(&self.service.check, up);
-        let checks = known
-            .iter()
-            .map(|one| (one.address.clone(), check(Some(one.up))));
+        let checks = known.iter().map(|one| (one.address.clone(), check(Some(one.up))));
         let mut checks: HashMap<_, _> = checks.collect();
         if !known.is_empty() {
             self.tell(&known);
@@ -414,10 +394,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     fn http() -> CheckKind {
-        CheckKind::Http {
-            path: "/health".to_owned(),
-            host: None,
-        }
+        CheckKind::Http { path: "/health".to_owned(), host: None }
     }
 
     #[test]
@@ -429,17 +406,9 @@ mod tests {
     }
 
     fn service(kind: CheckKind, servers: &[&str]) -> CheckedService {
-        let check = CheckOptions {
-            kind,
-            interval: INTERVAL_MIN,
-            timeout: PATIENCE,
-            fall: 2,
-            rise: 2,
-        };
-        let servers = servers
-            .iter()
-            .map(|server| server.parse().unwrap())
-            .collect();
+        let check =
+            CheckOptions { kind, interval: INTERVAL_MIN, timeout: PATIENCE, fall: 2, rise: 2 };
+        let servers = servers.iter().map(|server| server.parse().unwrap()).collect();
         CheckedService {
             name: "web".to_owned(),
             check,
@@ -514,19 +483,13 @@ mod tests {
         let busy = speak(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
         assert_eq!(why(http(), busy.address()), "answered with status 503");
         let other = speak(b"SSH-2.0-OpenSSH_9.9\r\n");
-        assert_eq!(
-            why(http(), other.address()),
-            "answered with something that is not HTTP/1"
-        );
+        assert_eq!(why(http(), other.address()), "answered with something that is not HTTP/1");
         let no_tls = why(tls, other.address());
         assert!(no_tls.starts_with("no TLS handshake"), "{no_tls}");
         let hanging = Server::start(Behaviour::Hang);
         let mut hurried = service(http(), &[hanging.address()]);
         hurried.check.timeout = Duration::from_millis(20);
-        assert_eq!(
-            first(hurried),
-            (false, "did not answer within 20ms".to_owned())
-        );
+        assert_eq!(first(hurried), (false, "did not answer within 20ms".to_owned()));
     }
 
     #[test]
@@ -536,10 +499,7 @@ mod tests {
         let mut service = service(CheckKind::Tls { name: None }, &[server.address()]);
         service.starttls = Some(Starttls {
             dialect: Dialect::Imap,
-            sides: Sides {
-                front: None,
-                back: true,
-            },
+            sides: Sides { front: None, back: true },
             server_name: None,
             own_name: "own.example".to_owned(),
         });
@@ -549,10 +509,9 @@ mod tests {
 
     #[test]
     fn a_greeting_may_come_later_than_all_else() {
-        for (greeting, why) in [
-            (PATIENCE, None),
-            (INTERVAL_MIN, Some("did not answer within 20ms")),
-        ] {
+        for (greeting, why) in
+            [(PATIENCE, None), (INTERVAL_MIN, Some("did not answer within 20ms"))]
+        {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap().to_string();
             let mut service = service(CheckKind::Tcp, &[&address]);
@@ -560,10 +519,7 @@ mod tests {
             service.greeting = greeting;
             service.starttls = Some(Starttls {
                 dialect: Dialect::Smtp,
-                sides: Sides {
-                    front: Some(Policy::Required),
-                    back: false,
-                },
+                sides: Sides { front: Some(Policy::Required), back: false },
                 server_name: None,
                 own_name: String::new(),
             });
@@ -575,9 +531,7 @@ mod tests {
                     let _ = stream.read(&mut [0]);
                 } else {
                     // Longer than the check's own limit, and silent for all of it.
-                    stream
-                        .set_read_timeout(Some(Duration::from_millis(60)))
-                        .unwrap();
+                    stream.set_read_timeout(Some(Duration::from_millis(60))).unwrap();
                     stream.read(&mut [0]).unwrap_err();
                     stream.write_all(b"220 mx\r\n").unwrap();
                 }
@@ -595,10 +549,7 @@ mod tests {
         service.check.timeout = Duration::from_millis(20);
         service.starttls = Some(Starttls {
             dialect: Dialect::Smtp,
-            sides: Sides {
-                front: Some(Policy::Required),
-                back: false,
-            },
+            sides: Sides { front: Some(Policy::Required), back: false },
             server_name: None,
             own_name: String::new(),
         });
@@ -626,10 +577,7 @@ mod tests {
     fn an_address_that_is_silent_holds_up_no_check_of_the_names_other() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let greeted = Server::start(Behaviour::Greet(b"220 mx\r\n".to_vec()));
-        let addresses = [
-            silent.local_addr().unwrap(),
-            greeted.address().parse().unwrap(),
-        ];
+        let addresses = [silent.local_addr().unwrap(), greeted.address().parse().unwrap()];
         block_on(async {
             let mut running = Running::new(vec![silent_mail(&["mx.example:25"])]);
             running.checks.set_addresses("mail", 0, &addresses);
@@ -645,26 +593,10 @@ mod tests {
     #[test]
     fn a_server_without_tls_is_heard_before_its_clients_are() {
         for (dialect, greeting, expected) in [
-            (
-                Dialect::Imap,
-                "* BYE full\r\n",
-                "the server answered \"* BYE full\"",
-            ),
-            (
-                Dialect::Smtp,
-                "554 not now\r\n",
-                "the server answered \"554 not now\"",
-            ),
-            (
-                Dialect::Nntp,
-                "502 no\r\n",
-                "the server answered \"502 no\"",
-            ),
-            (
-                Dialect::Imap,
-                "* OK [CAPABILITY IMAP4rev1] ready\r\n",
-                "greeted",
-            ),
+            (Dialect::Imap, "* BYE full\r\n", "the server answered \"* BYE full\""),
+            (Dialect::Smtp, "554 not now\r\n", "the server answered \"554 not now\""),
+            (Dialect::Nntp, "502 no\r\n", "the server answered \"502 no\""),
+            (Dialect::Imap, "* OK [CAPABILITY IMAP4rev1] ready\r\n", "greeted"),
             (Dialect::Smtp, "220-mx\r\n220 ESMTP\r\n", "greeted"),
             (Dialect::Sieve, "\"SIEVE\" \"\"\r\nOK\r\n", "greeted"),
         ] {
@@ -672,10 +604,7 @@ mod tests {
             let mut service = service(CheckKind::Tcp, &[server.address()]);
             service.starttls = Some(Starttls {
                 dialect,
-                sides: Sides {
-                    front: Some(Policy::Required),
-                    back: false,
-                },
+                sides: Sides { front: Some(Policy::Required), back: false },
                 server_name: None,
                 own_name: "own.example".to_owned(),
             });
@@ -687,10 +616,7 @@ mod tests {
     #[test]
     fn a_tls_check_takes_any_certificate() {
         let directory = Directory::new();
-        let leaf = Authority::root("nobody")
-            .leaf(&["other.example"])
-            .expired()
-            .issue();
+        let leaf = Authority::root("nobody").leaf(&["other.example"]).expired().issue();
         let certificate = leaf.write(&directory, "leaf.pem");
         let mut server = Process::new("openssl")
             .args(["s_server", "-accept", "127.0.0.1:0", "-cert"])
@@ -719,10 +645,7 @@ mod tests {
             let mut service = service(CheckKind::Tcp, &[server.address()]);
             service.starttls = Some(Starttls {
                 dialect: Dialect::Mysql,
-                sides: Sides {
-                    front: Some(Policy::Required),
-                    back: false,
-                },
+                sides: Sides { front: Some(Policy::Required), back: false },
                 server_name: None,
                 own_name: "own.example".to_owned(),
             });
@@ -781,12 +704,7 @@ mod tests {
             let mut running = Running::new(vec![service(http(), &["app.example:80"])]);
             running.checks.set_addresses("web", 0, &addresses[..1]);
             let first = running.next().await;
-            assert!(
-                !first.up
-                    && first
-                        .why
-                        .starts_with(&format!("{} could not", addresses[0]))
-            );
+            assert!(!first.up && first.why.starts_with(&format!("{} could not", addresses[0])));
             running.checks.set_addresses("web", 0, &addresses);
             let told_again = running.next().await;
             assert!(told_again.up, "nothing is known of the new one");
@@ -812,18 +730,9 @@ mod tests {
         let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
         let endless = |line: &str| line.repeat(200_000).into_bytes();
         for (answer, expected) in [
-            (
-                format!("{early}{early}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab"),
-                "status 200",
-            ),
-            (
-                format!("{early}HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"),
-                "status 503",
-            ),
-            (
-                "HTTP/1.0 200 OK\r\n\r\nuntil it closes".to_owned(),
-                "status 200",
-            ),
+            (format!("{early}{early}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab"), "status 200"),
+            (format!("{early}HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"), "status 503"),
+            ("HTTP/1.0 200 OK\r\n\r\nuntil it closes".to_owned(), "status 200"),
             ("HTTP/1.1 101 Switching\r\n\r\n".to_owned(), "status 101"),
             (
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"
@@ -840,27 +749,17 @@ mod tests {
         ] {
             // One whose content ends with the connection stays open.
             let is_open = answer.contains("until");
-            let timeout = if is_open {
-                Duration::from_millis(50)
-            } else {
-                PATIENCE
-            };
+            let timeout = if is_open { Duration::from_millis(50) } else { PATIENCE };
             let (up, why) = answered(answer.as_bytes(), timeout);
             assert_eq!(up, expected.starts_with("status 20"), "{answer}: {why}");
             assert!(why.contains(expected), "{answer}: {why}");
         }
         let (up, why) = answered(&endless(early), PATIENCE);
-        assert_eq!(
-            (up, why.as_str()),
-            (false, "answered with a head of more than 65536 bytes")
-        );
+        assert_eq!((up, why.as_str()), (false, "answered with a head of more than 65536 bytes"));
         let body = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), endless("0123456789")].concat();
         assert!(answered(&body, PATIENCE).0, "what is enough is enough");
         let slow = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n";
-        assert!(
-            answered(slow, Duration::from_millis(50)).0,
-            "its status has come in time"
-        );
+        assert!(answered(slow, Duration::from_millis(50)).0, "its status has come in time");
     }
 
     #[test]
@@ -875,13 +774,10 @@ mod tests {
             block_on(async {
                 let _running = Running::new(vec![service]);
                 let seen = |all: &[testkit::server::Connection]| {
-                    all.iter()
-                        .any(|connection| connection.bytes.starts_with(begin))
+                    all.iter().any(|connection| connection.bytes.starts_with(begin))
                 };
                 let server = Arc::clone(&server);
-                tokio::task::spawn_blocking(move || server.wait_until(seen))
-                    .await
-                    .unwrap();
+                tokio::task::spawn_blocking(move || server.wait_until(seen)).await.unwrap();
             });
         }
         assert_eq!(preface_of(&SendProxy::Off), b"");

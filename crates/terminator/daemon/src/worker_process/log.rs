@@ -64,10 +64,9 @@ impl Target {
     /// The descriptor of an output.
     pub(super) fn of(output: &LogOutput, fd: OwnedFd) -> Self {
         match output {
-            LogOutput::Daemon(daemon) => Self::Daemon {
-                name: daemon.to_string(),
-                collector: Collector::new(daemon, fd),
-            },
+            LogOutput::Daemon(daemon) => {
+                Self::Daemon { name: daemon.to_string(), collector: Collector::new(daemon, fd) }
+            }
             LogOutput::File(_) | LogOutput::Stderr | LogOutput::Stdout => {
                 Self::Stream(File::from(fd))
             }
@@ -97,10 +96,7 @@ impl Aim {
     /// Waits until it is another, or for so long.
     fn wait_for_other(&self, than: &Arc<Target>, time_max: Duration) {
         let is_same = |target: &mut Arc<Target>| Arc::ptr_eq(target, than);
-        let waited = self
-            .0
-            .1
-            .wait_timeout_while(lock(&self.0.0), time_max, is_same);
+        let waited = self.0.1.wait_timeout_while(lock(&self.0.0), time_max, is_same);
         drop(waited);
     }
 }
@@ -129,12 +125,7 @@ impl Log {
             drop(end);
         };
         thread::Builder::new().name("log".to_owned()).spawn(work)?;
-        Ok(Self {
-            queue,
-            aim,
-            ended,
-            stall,
-        })
+        Ok(Self { queue, aim, ended, stall })
     }
 
     pub(super) fn queue(&self) -> &Arc<LineQueue> {
@@ -544,9 +535,7 @@ mod tests {
             messages += usize::from(losses.recovered().is_some());
         }
         assert_eq!(messages, 2);
-        let said = losses
-            .failed(1, ("full", "make room"), now + MESSAGE_INTERVAL)
-            .unwrap();
+        let said = losses.failed(1, ("full", "make room"), now + MESSAGE_INTERVAL).unwrap();
         assert!(said.contains("; 100 bytes"), "{said}");
     }
 }

@@ -189,12 +189,7 @@ fn sort(
             Role::StatusSocket => descriptors.status = Some(fd),
             Role::AdminListener => descriptors.admin = Some(fd),
             Role::FilesRoot { service } => descriptors.roots.push((service as usize, fd.into())),
-            Role::Listener {
-                worker,
-                service,
-                address,
-                is_shared,
-            } => {
+            Role::Listener { worker, service, address, is_shared } => {
                 let place = (service as usize, address as usize);
                 let bound = bound_listener(settings, &sharers, place, (fd, is_shared));
                 if let (Some(list), Some(bound)) = (listeners.get_mut(worker as usize), bound) {
@@ -212,13 +207,7 @@ fn bound_listener(
     (service, address): (usize, usize),
     (fd, is_shared): (OwnedFd, bool),
 ) -> Option<BoundListener> {
-    let configured = settings
-        .plane
-        .services
-        .get(service)?
-        .front
-        .listen
-        .get(address)?;
+    let configured = settings.plane.services.get(service)?.front.listen.get(address)?;
     let services = sharers.get(configured);
     let services = services.cloned().unwrap_or_else(|| vec![service]);
     let address = match socket::local_address(&fd) {
@@ -226,12 +215,7 @@ fn bound_listener(
         Ok(PeerAddress::Ip(ip)) => Address::Ip(ip),
         Ok(PeerAddress::Unix) | Err(_) => configured.clone(),
     };
-    Some(BoundListener {
-        services,
-        address,
-        fd,
-        is_shared,
-    })
+    Some(BoundListener { services, address, fd, is_shared })
 }
 
 fn facts(settings: &Settings, listeners: &[Vec<BoundListener>]) -> Vec<ServiceFacts> {
@@ -293,14 +277,9 @@ impl Servers {
             let servers = service.back.server_list().iter();
             let endpoints = servers.map(|server| server.endpoint.clone()).collect();
             let family = service.back.servers().map(|servers| servers.resolve_family);
-            (
-                service.name.clone(),
-                (family.unwrap_or_default(), endpoints),
-            )
+            (service.name.clone(), (family.unwrap_or_default(), endpoints))
         });
-        Self {
-            endpoints: endpoints.collect(),
-        }
+        Self { endpoints: endpoints.collect() }
     }
 
     pub(super) fn label(&self, service: &str, server: usize) -> Option<String> {
@@ -312,10 +291,7 @@ impl Servers {
         self.endpoints.iter().flat_map(|(service, (_, endpoints))| {
             let each = endpoints.iter().enumerate();
             each.map(move |(server, endpoint)| {
-                let name = ServerName {
-                    service: service.clone(),
-                    server: endpoint.to_string(),
-                };
+                let name = ServerName { service: service.clone(), server: endpoint.to_string() };
                 (service.as_str(), server, name)
             })
         })
@@ -326,34 +302,24 @@ impl Servers {
         &'s self,
         resolved: &'s Resolved,
     ) -> impl Iterator<Item = (&'s str, usize, Target)> {
-        self.endpoints
-            .iter()
-            .flat_map(move |(service, (family, endpoints))| {
-                let each = endpoints.iter().enumerate();
-                each.filter_map(move |(server, endpoint)| {
-                    let (name, place) = Name::of(endpoint)?;
-                    let target = || target(&name, resolved.instances.get(place)?.as_ref());
-                    (name == resolved.name).then(|| {
-                        let mut target = target().unwrap_or_default();
-                        target.addresses.retain(|address| family.has(address));
-                        (service.as_str(), server, target)
-                    })
+        self.endpoints.iter().flat_map(move |(service, (family, endpoints))| {
+            let each = endpoints.iter().enumerate();
+            each.filter_map(move |(server, endpoint)| {
+                let (name, place) = Name::of(endpoint)?;
+                let target = || target(&name, resolved.instances.get(place)?.as_ref());
+                (name == resolved.name).then(|| {
+                    let mut target = target().unwrap_or_default();
+                    target.addresses.retain(|address| family.has(address));
+                    (service.as_str(), server, target)
                 })
             })
+        })
     }
 }
 
 /// What one of the servers is that a name stands for; `None` = none is at this place.
 fn target(name: &Name, instance: Option<&Instance>) -> Option<Target> {
-    let Instance {
-        priority,
-        weight,
-        addresses,
-        ..
-    } = instance?.clone();
+    let Instance { priority, weight, addresses, .. } = instance?.clone();
     let record = Record { priority, weight };
-    Some(Target {
-        addresses,
-        record: matches!(name.port, Port::Records(_)).then_some(record),
-    })
+    Some(Target { addresses, record: matches!(name.port, Port::Records(_)).then_some(record) })
 }

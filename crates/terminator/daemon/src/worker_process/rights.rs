@@ -30,9 +30,8 @@ pub(super) fn give_up(fences: &Fences, reach: &Reach, roots: &[OwnedFd]) -> Resu
         fast_open: reach.tcp_ports.is_none(),
         bind: reach.sources > Sources::Any,
     };
-    let (files, system_calls) = give_up_by(fences, reach.sources, enter_landlock, || {
-        restrict_system_calls(calls)
-    })?;
+    let (files, system_calls) =
+        give_up_by(fences, reach.sources, enter_landlock, || restrict_system_calls(calls))?;
     let Identity { user, group } = process::identity();
     Ok(Rights {
         user: User { user, group },
@@ -55,11 +54,7 @@ pub(crate) fn give_up_by(
     if keeps_right {
         process::keep_over_change_of_user().map_err(failed("keeping CAP_NET_RAW"))?;
     }
-    if let Some(WorkerUser {
-        user: User { user, group },
-        further_groups,
-    }) = &fences.become_user
-    {
+    if let Some(WorkerUser { user: User { user, group }, further_groups }) = &fences.become_user {
         let (user, group) = (*user, *group);
         process::drop_user(Identity { user, group }, further_groups).map_err(|error| {
             format!(

@@ -91,35 +91,24 @@ impl Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         let left = self.0.take();
-        left.into_iter()
-            .for_each(|answer| answer(SessionTier::Nowhere));
+        left.into_iter().for_each(|answer| answer(SessionTier::Nowhere));
     }
 }
 
 impl StoreTier {
     pub(super) fn start(setup: StoreSetup, around: StoreSurroundings) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (fetches, fetched) = channel(FETCHES_MAX);
         let (writes, written) = channel(WRITES_WAITING_MAX);
         let notes = around.notes.clone();
         std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || runtime.block_on(Store::new(setup, around).run(fetched, written)))?;
-        Ok(Self {
-            fetches,
-            writes,
-            notes,
-        })
+        Ok(Self { fetches, writes, notes })
     }
 
     pub(super) fn publish(&self, session: Offered, value: Zeroizing<Vec<u8>>, lifetime: Duration) {
-        self.write(Write::Publish {
-            session,
-            value,
-            lifetime,
-        });
+        self.write(Write::Publish { session, value, lifetime });
     }
 
     /// Deletes one that was used up.
@@ -173,11 +162,7 @@ enum Done {
 
 impl Store {
     fn new(setup: StoreSetup, around: StoreSurroundings) -> Self {
-        let StoreSetup {
-            options,
-            cipher,
-            sessions,
-        } = setup;
+        let StoreSetup { options, cipher, sessions } = setup;
         let failures_max = match options.kind {
             StoreKind::Cluster => CLUSTER_FAILURES_MAX,
             StoreKind::Single | StoreKind::Sentinel { .. } => FAILURES_MAX,
@@ -185,12 +170,7 @@ impl Store {
         Self {
             connector: Connector::new(options.clone(), around.names.clone()),
             rate: Bucket::new(options.fetch_rate, Instant::now()),
-            shared: Arc::new(Shared {
-                options,
-                cipher,
-                sessions,
-                around,
-            }),
+            shared: Arc::new(Shared { options, cipher, sessions, around }),
             connection: None,
             is_connecting: false,
             era: 0,
@@ -234,10 +214,8 @@ impl Store {
             self.write(write);
         }
         let until = Instant::now() + WRITE_TIME_MAX;
-        let _ = timeout_at(until.into(), async {
-            while self.tasks.join_next().await.is_some() {}
-        })
-        .await;
+        let _ = timeout_at(until.into(), async { while self.tasks.join_next().await.is_some() {} })
+            .await;
     }
 
     /// When to connect; `None` = there is a connection, or soon will be.
@@ -252,8 +230,7 @@ impl Store {
         }
         self.is_connecting = true;
         let connector = self.connector.clone();
-        self.tasks
-            .spawn(async move { Done::Connected(connector.connect().await) });
+        self.tasks.spawn(async move { Done::Connected(connector.connect().await) });
     }
 
     fn probe(&mut self) {
@@ -280,9 +257,7 @@ impl Store {
         self.fetches += 1;
         let (shared, era) = (Arc::clone(&self.shared), self.era);
         self.tasks.spawn(async move {
-            let Fetch {
-                session, answer, ..
-            } = fetch;
+            let Fetch { session, answer, .. } = fetch;
             let found = timeout_at(until.into(), shared.bring(connection, &session)).await;
             match Fault::unless(found, shared.options.fetch_timeout) {
                 Ok(tier) => {
@@ -297,8 +272,7 @@ impl Store {
     fn write(&mut self, write: Write) {
         let now = Instant::now();
         if let Write::Delete { session } = &write {
-            self.shared
-                .use_up(&session.key, self.shared.sessions.lifetime());
+            self.shared.use_up(&session.key, self.shared.sessions.lifetime());
         }
         let Some(connection) = self.connection.clone() else {
             return self.drop_write();
@@ -420,16 +394,10 @@ impl Store {
 
     /// A node of a cluster names another one that is not dialled; what the others have still comes.
     fn names_another(&mut self, fault: &Fault) {
-        let is_news = self
-            .redirect_said
-            .is_none_or(|at| at.elapsed() > REDIRECT_INTERVAL);
+        let is_news = self.redirect_said.is_none_or(|at| at.elapsed() > REDIRECT_INTERVAL);
         if is_news {
             self.redirect_said = Some(Instant::now());
-            let text = format!(
-                "is not asked for all sessions: {}{}",
-                fault.text,
-                fault.remedy()
-            );
+            let text = format!("is not asked for all sessions: {}{}", fault.text, fault.remedy());
             self.say(true, &text);
         }
         self.why = Some(fault.text.clone());

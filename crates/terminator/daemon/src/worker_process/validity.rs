@@ -25,10 +25,7 @@ pub(super) struct ValidityWatch {
 impl ValidityWatch {
     /// Of a plan whose warnings as of `now` (Unix seconds) were said.
     pub(super) fn new(plan: &Plan, now: i64) -> Self {
-        Self {
-            services: plan.services().into(),
-            since: now,
-        }
+        Self { services: plan.services().into(), since: now }
     }
 
     /// What has changed since the last look, one message each.
@@ -42,9 +39,7 @@ impl ValidityWatch {
             let back = back.map(|tls| tls.client.warnings(one.name(), moment));
             front.into_iter().chain(back).flatten()
         });
-        warnings
-            .map(|warning| tls_findings::message(&warning))
-            .collect()
+        warnings.map(|warning| tls_findings::message(&warning)).collect()
     }
 
     /// When what each service goes by ends.

@@ -63,12 +63,7 @@ impl Flow {
     /// Whether there is something to send to a server as soon as it is connected. Where there is a
     /// conversation before TLS the server mostly begins it.
     pub fn speaks_first(&self) -> bool {
-        let Settings {
-            back_tls,
-            send_proxy,
-            starttls,
-            ..
-        } = &*self.settings;
+        let Settings { back_tls, send_proxy, starttls, .. } = &*self.settings;
         let is_due = back_tls.is_some() || *send_proxy != SendProxy::Off || self.up.plain.is_some();
         is_due && starttls.is_none()
     }
@@ -81,10 +76,7 @@ impl Flow {
         let ConnectionStage::Relaying = self.stage else {
             return [&[], &[]];
         };
-        [
-            &self.back.header,
-            self.up.plain.as_ref().map_or(&[], Buffer::data),
-        ]
+        [&self.back.header, self.up.plain.as_ref().map_or(&[], Buffer::data)]
     }
 
     /// Notes that the client takes no more for now.
@@ -115,10 +107,7 @@ impl Flow {
     }
 
     pub(super) fn dial_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
-        if !matches!(
-            self.stage,
-            ConnectionStage::Dialling { .. } | ConnectionStage::Relaying
-        ) {
+        if !matches!(self.stage, ConnectionStage::Dialling { .. } | ConnectionStage::Relaying) {
             return;
         }
         if self.is_broadcast() {
@@ -364,11 +353,7 @@ impl Flow {
         let is_over = received.is_end() || received == Received::Failed;
         if is_over && self.is_clients_turn() {
             let is_end = received.is_end();
-            let reason = if is_end {
-                Reason::BackendClosed
-            } else {
-                Reason::BackendReset
-            };
+            let reason = if is_end { Reason::BackendClosed } else { Reason::BackendReset };
             return self.close_gracefully(Ending::new(reason), now, pool);
         }
         if is_over && self.back.state.is_opening() {

@@ -53,9 +53,7 @@ impl Flow {
         }
         let Some(settings) = settings else {
             let name = &self.facts.server_name;
-            let reason = name
-                .as_ref()
-                .map_or(Reason::NameMissing, |_| Reason::NameUnknown);
+            let reason = name.as_ref().map_or(Reason::NameMissing, |_| Reason::NameUnknown);
             let alert = client_hello::alert_record(alert::UNRECOGNIZED_NAME);
             self.down.append(&alert, pool);
             return self.close_gracefully(Ending::new(reason), now, pool);
@@ -89,11 +87,7 @@ impl Flow {
 
     /// How the client's stream ends that had no close_notify.
     pub(super) fn stream_end(&self) -> StreamEnd {
-        if self.front.state.is_plain() {
-            StreamEnd::Plain
-        } else {
-            StreamEnd::Fin
-        }
+        if self.front.state.is_plain() { StreamEnd::Plain } else { StreamEnd::Fin }
     }
 
     /// The same with what has come already.
@@ -126,8 +120,7 @@ impl Flow {
             session.agreed = passed.ticket.or(by_id);
             self.actions.add(Action::NoteSession);
         }
-        self.session_watch
-            .take_if(|_| outcome != Outcome::Incomplete);
+        self.session_watch.take_if(|_| outcome != Outcome::Incomplete);
     }
 
     /// Whether the first bytes in plaintext go nowhere: they may become a PROXY header, or they are
@@ -325,10 +318,7 @@ impl Flow {
         }
         self.tls_is_up(true, now, pool);
         self.decrypt_records(now, pool);
-        if !matches!(
-            self.stage,
-            ConnectionStage::Dialling { .. } | ConnectionStage::Relaying
-        ) {
+        if !matches!(self.stage, ConnectionStage::Dialling { .. } | ConnectionStage::Relaying) {
             return;
         }
         match self.postponed.take() {

@@ -185,8 +185,7 @@ impl Flow {
             return;
         }
         if !ktls.is_kernel() {
-            self.down
-                .append_record(pool, |out| traffic.seal_control(out).is_ok());
+            self.down.append_record(pool, |out| traffic.seal_control(out).is_ok());
             return;
         }
         let rekeys = self.settings.offload.as_ref().is_some_and(|o| o.rekeys);
@@ -231,8 +230,7 @@ impl Flow {
         if ktls.is_kernel() {
             ktls.records.push_back(record);
         } else {
-            self.down
-                .append_record(pool, |out| seal(traffic, out).is_ok());
+            self.down.append_record(pool, |out| seal(traffic, out).is_ok());
         }
     }
 }

@@ -50,11 +50,7 @@ impl Flow {
 
     /// When the time for the client's handshake is over: the pause of a server is not the client's.
     fn handshake_end(&self) -> Instant {
-        let Timeouts {
-            handshake,
-            greeting,
-            ..
-        } = self.settings.timeouts;
+        let Timeouts { handshake, greeting, .. } = self.settings.timeouts;
         let is_late = self.greets_late() && self.front.state.is_in_dialog();
         match (self.front.greeted, self.facts.connected) {
             (None, Some(connected)) if is_late => connected + greeting,
@@ -184,10 +180,7 @@ impl Flow {
             Next::StartClientTls => self.front.state.begin(),
             Next::ClientTlsBegun(bytes) => {
                 self.front.state.begin();
-                let records = self
-                    .up
-                    .records
-                    .get_or_insert_with(|| pool.take(BufferSize::Small));
+                let records = self.up.records.get_or_insert_with(|| pool.take(BufferSize::Small));
                 records.append(&bytes);
                 return self.advance_handshake(now, pool);
             }
@@ -307,8 +300,7 @@ impl Flow {
             Some(TlsEnd { traffic, .. }) => {
                 // An answer to KeyUpdate or renegotiation goes before the next data.
                 if traffic.is_control_due() {
-                    self.down
-                        .append_record(pool, |out| traffic.seal_control(out).is_ok());
+                    self.down.append_record(pool, |out| traffic.seal_control(out).is_ok());
                 }
                 self.down.append_data(bytes, &mut **traffic, pool)
             }
@@ -335,16 +327,11 @@ impl Flow {
             self.front.state = EndState::Plain;
         }
         if let Some(conversation) = &mut self.conversation {
-            conversation.broadcast = Some(Broadcast {
-                bytes,
-                has_reached_one: false,
-            });
+            conversation.broadcast = Some(Broadcast { bytes, has_reached_one: false });
         }
         self.load_broadcast(pool);
-        let is_dialling = matches!(
-            self.stage,
-            ConnectionStage::Handshaking | ConnectionStage::Dialling { .. }
-        );
+        let is_dialling =
+            matches!(self.stage, ConnectionStage::Handshaking | ConnectionStage::Dialling { .. });
         if is_dialling && !self.back.state.is_opening() {
             // A server that is being dialled is the first; one that is waited for is not.
             self.begin_dial(now);

@@ -88,9 +88,7 @@ fn plain_bytes_go_both_ways_at_any_split_and_each_end_is_passed_on() {
         assert!(run.backend_got() == request, "seed {seed}");
         assert!(run.from_flow.iter().eq(&reply), "seed {seed}");
         if run.client_fin {
-            steps_until(&mut run, "the client's end", |run| {
-                run.backend.as_ref().unwrap().got_end
-            });
+            steps_until(&mut run, "the client's end", |run| run.backend.as_ref().unwrap().got_end);
             run.backend.as_mut().unwrap().is_ended = true;
         } else {
             steps_until(&mut run, "the server's end", |run| run.front_shut);
@@ -98,11 +96,7 @@ fn plain_bytes_go_both_ways_at_any_split_and_each_end_is_passed_on() {
         }
         steps_until(&mut run, "the end", |run| run.flow.is_over());
         run.assert_over();
-        let first = if seed % 2 == 0 {
-            Reason::ClientClosed
-        } else {
-            Reason::BackendClosed
-        };
+        let first = if seed % 2 == 0 { Reason::ClientClosed } else { Reason::BackendClosed };
         assert_eq!(run.reason(), Some(first), "seed {seed}");
         assert!(!run.actions.contains(&Action::ResetFront), "seed {seed}");
     }
@@ -165,9 +159,7 @@ fn a_hello_that_stays_closed_is_passed_on_unchanged_however_it_is_cut() {
         }
         assert_eq!(run.actions, [], "nothing is dialled for a part of a hello");
         run.to_flow.extend(&wire[cut..]);
-        steps_until(&mut run, "the hello", |run| {
-            run.backend_got().ends_with(b"and more")
-        });
+        steps_until(&mut run, "the hello", |run| run.backend_got().ends_with(b"and more"));
         let got = run.backend_got();
         assert!(got.ends_with(&wire), "cut at {cut}");
         // PP2_TYPE_AUTHORITY (2), and no PP2_TYPE_SSL.
@@ -194,18 +186,9 @@ fn a_session_of_tls_1_2_that_passes_by_is_noted_once_it_can_be_resumed() {
             let mut run = Run::new(&stage, &choice, seed, vec![7; 50_000]);
             run.leaf = Some(Rc::clone(&stage.leaf));
             run.until("all of it", |run| run.client_got.len() == 50_000);
-            let noted = run
-                .actions
-                .iter()
-                .filter(|one| **one == Action::NoteSession);
+            let noted = run.actions.iter().filter(|one| **one == Action::NoteSession);
             assert_eq!(noted.count(), usize::from(!is_tls13), "seed {seed}");
-            let session = run
-                .flow
-                .facts()
-                .passing_session
-                .as_deref()
-                .cloned()
-                .unwrap();
+            let session = run.flow.facts().passing_session.as_deref().cloned().unwrap();
             assert_eq!(session.may_be_random, is_tls13);
             assert_eq!(session.agreed.is_some(), !is_tls13);
             if !is_tls13 {
@@ -227,10 +210,7 @@ fn what_is_no_hello_reaches_no_server() {
             (&b"GET / HTTP/1.1\r\n\r\n"[..], Reason::PlainHttp),
             (&b"SSH-2.0-x\r\n"[..], Reason::NotTls),
             (&sslv2[..], Reason::VersionTooOld),
-            (
-                &[22, 3, 1, 0, 4, 1, 0xff, 0xff, 0xff],
-                Reason::HelloTooLarge,
-            ),
+            (&[22, 3, 1, 0, 4, 1, 0xff, 0xff, 0xff], Reason::HelloTooLarge),
         ] {
             let mut run = start(&stage, 1, Vec::new());
             run.to_flow.extend(bytes);
@@ -261,9 +241,7 @@ fn a_hello_leads_to_a_service_of_either_kind_at_any_split() {
         let wire = hello(&shared);
         run.routed_to = Some(with_front(&ours, Front::Passthrough).settings);
         run.to_flow.extend(&wire);
-        steps_until(&mut run, "the hello", |run| {
-            run.backend_got().len() == wire.len()
-        });
+        steps_until(&mut run, "the hello", |run| run.backend_got().len() == wire.len());
         assert!(run.backend_got() == wire);
     }
 }
@@ -277,10 +255,7 @@ fn a_name_of_no_service_is_refused_with_its_alert() {
     steps_until(&mut run, "the end", |run| run.flow.is_over());
     assert!(run.from_flow.iter().eq(&ALERT_UNRECOGNIZED_NAME));
     assert_eq!(run.reason(), Some(Reason::NameUnknown));
-    assert!(
-        !run.actions.contains(&Action::ResetFront),
-        "the alert must arrive"
-    );
+    assert!(!run.actions.contains(&Action::ResetFront), "the alert must arrive");
 }
 
 /// RFC 8446 section 4.1.2: nothing but the key share may change after a HelloRetryRequest, and a

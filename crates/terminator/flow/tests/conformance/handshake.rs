@@ -29,22 +29,10 @@ const RECORDS: &[(bool, &str, &str, &str, Reason)] = &[
     (TLS13, "8446 5.4", "15 0303 0000", UNEXPECTED, VIOLATION),
     (TLS13, "8446 5.2", "17 0303 0003 070707", MAC, INVALID),
     (TLS13, "8446 5", "14 0303 0001 02", UNEXPECTED, VIOLATION),
-    (
-        TLS12,
-        "5246 7.4.7",
-        "16 0303 0004 10000000",
-        DECODE,
-        VIOLATION,
-    ),
+    (TLS12, "5246 7.4.7", "16 0303 0004 10000000", DECODE, VIOLATION),
     (TLS12, "8422 5.7", "16 0303 0005 1000000100", ANY, VIOLATION),
     (TLS12, "8422 5.11", WRONG_POINT, ANY, ANY_REASON),
-    (
-        TLS12,
-        "5246 7.4",
-        "16 0303 0005 1002000001",
-        DECODE,
-        VIOLATION,
-    ),
+    (TLS12, "5246 7.4", "16 0303 0005 1002000001", DECODE, VIOLATION),
     (TLS12, "5246 6.2.1", INTERRUPTED, UNEXPECTED, VIOLATION),
 ];
 
@@ -58,13 +46,7 @@ const INTERRUPTED: &str = "16 0303 0004 10000021 17 0303 0001 01";
 const FLIGHTS: &[(bool, &str, Flight, &str, Reason)] = &[
     (TLS12, "5246 6.2.1", after_empty, UNEXPECTED, VIOLATION),
     (TLS13, "8446 5", plain_finished, UNEXPECTED, VIOLATION),
-    (
-        TLS13,
-        "8446 5.2",
-        |_| record(23, &[&[7; 100]]),
-        MAC,
-        INVALID,
-    ),
+    (TLS13, "8446 5.2", |_| record(23, &[&[7; 100]]), MAC, INVALID),
     (TLS12, "5246 7.2.2", warnings, UNEXPECTED, VIOLATION),
     (TLS12, "5246 7.1", doubled_change, UNEXPECTED, VIOLATION),
     (TLS12, "5246 7.4.9", without_change, ANY, VIOLATION),
@@ -184,10 +166,7 @@ fn a_resumed_handshake_answers_under_its_keys() {
             first.until("reply", |run| run.client_got == b"reply");
             let (talk, fault) = after(&stage, &choice, 2, |_| hex(HEARTBEAT));
             assert!(talk.run.client.is_resumed());
-            assert_eq!(
-                fault, "received fatal alert: UnexpectedMessage",
-                "{suite:#x}"
-            );
+            assert_eq!(fault, "received fatal alert: UnexpectedMessage", "{suite:#x}");
             assert_eq!(talk.reason(), Some(VIOLATION));
         }
     }
@@ -198,9 +177,7 @@ fn a_resumed_handshake_answers_under_its_keys() {
 fn early_data_after_the_second_hello_does_not_decrypt() {
     let stage = Stage::new(SendProxy::Off);
     let choice = stage.choice(true, &[]).with_early_data();
-    let cache = stage.reloaded(tls::options::Tls13Sessions::Cache {
-        early_data_bytes_max: 20_000,
-    });
+    let cache = stage.reloaded(tls::options::Tls13Sessions::Cache { early_data_bytes_max: 20_000 });
     let mut first = crate::simulation::Run::new(&cache, &choice, 1, b"reply".to_vec());
     first.until("reply", |run| run.client_got == b"reply");
     let mut talk = Talk::with(&cache.retrying(), &choice, 2);

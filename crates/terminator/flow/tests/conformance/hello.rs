@@ -72,32 +72,19 @@ impl Hello {
     }
 
     fn message(&self) -> Vec<u8> {
-        let suites: Vec<u8> = self
-            .suites
-            .iter()
-            .flat_map(|one| one.to_be_bytes())
-            .collect();
+        let suites: Vec<u8> = self.suites.iter().flat_map(|one| one.to_be_bytes()).collect();
         let extension =
             |(kind, data): &Extension| [&kind.to_be_bytes()[..], &vector(data)].concat();
         let extensions: Vec<u8> = self.extensions.iter().flat_map(extension).collect();
-        let body = [
-            &[3, 3][..],
-            &[7; 32],
-            &[0],
-            &vector(&suites),
-            &[1, 0],
-            &vector(&extensions),
-        ]
-        .concat();
+        let body =
+            [&[3, 3][..], &[7; 32], &[0], &vector(&suites), &[1, 0], &vector(&extensions)].concat();
         [&[1, 0][..], &vector(&body)].concat()
     }
 
     fn wire(&self, record_bytes: usize) -> Vec<u8> {
         let message = self.message();
         let records = message.chunks(record_bytes);
-        records
-            .flat_map(|part| [&[22, 3, 1][..], &vector(part)].concat())
-            .collect()
+        records.flat_map(|part| [&[22, 3, 1][..], &vector(part)].concat()).collect()
     }
 }
 
@@ -117,36 +104,17 @@ fn hellos_that_break_a_rule_get_the_alert_that_the_rfc_names() {
     let cases = [
         // RFC 8446 section 9.2.
         (Hello::tls13().without(KEY_SHARE), missing, HelloMalformed),
-        (
-            Hello::tls13().without(SUPPORTED_GROUPS),
-            missing,
-            HelloMalformed,
-        ),
-        (
-            Hello::tls13().without(SIGNATURE_ALGORITHMS),
-            missing,
-            HelloMalformed,
-        ),
+        (Hello::tls13().without(SUPPORTED_GROUPS), missing, HelloMalformed),
+        (Hello::tls13().without(SIGNATURE_ALGORITHMS), missing, HelloMalformed),
         // RFC 5746 section 3.6.
         (
-            Hello::tls12().with(
-                RENEGOTIATION_INFO,
-                &[12, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
-            ),
+            Hello::tls12().with(RENEGOTIATION_INFO, &[12, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
             alert::HANDSHAKE_FAILURE,
             HelloMalformed,
         ),
         // RFC 7507 section 3.
-        (
-            Hello::tls12().suite(FALLBACK_SCSV),
-            alert::INAPPROPRIATE_FALLBACK,
-            InappropriateFallback,
-        ),
-        (
-            Hello::tls12().with(0x1234, &[0; 16_384]),
-            alert::ILLEGAL_PARAMETER,
-            HelloTooLarge,
-        ),
+        (Hello::tls12().suite(FALLBACK_SCSV), alert::INAPPROPRIATE_FALLBACK, InappropriateFallback),
+        (Hello::tls12().with(0x1234, &[0; 16_384]), alert::ILLEGAL_PARAMETER, HelloTooLarge),
     ];
     for (number, (hello, alert, reason)) in cases.into_iter().enumerate() {
         let mut talk = Talk::new(&stage, number as u64);

@@ -14,10 +14,7 @@ use crate::simulation::{Run, Stage};
 
 /// Bytes by their hexadecimal digits; spaces are for the reader.
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u32> = text
-        .chars()
-        .filter_map(|digit| digit.to_digit(16))
-        .collect();
+    let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
     let byte = |pair: &[u32]| (pair[0] << 4 | pair[1]) as u8;
     digits.chunks_exact(2).map(byte).collect()
 }
@@ -34,10 +31,7 @@ impl Talk {
     }
 
     fn with(stage: &Stage, choice: &ClientChoice, seed: u64) -> Self {
-        Self {
-            run: Run::new(stage, choice, seed, Vec::new()),
-            heard: Vec::new(),
-        }
+        Self { run: Run::new(stage, choice, seed, Vec::new()), heard: Vec::new() }
     }
 
     /// Bytes from the client, cut anyhow; what answers them is heard.
@@ -77,8 +71,6 @@ impl Talk {
 
     fn detail(&self) -> &str {
         let ending = self.run.flow.ending();
-        ending
-            .and_then(|ending| ending.detail.as_deref())
-            .unwrap_or_default()
+        ending.and_then(|ending| ending.detail.as_deref()).unwrap_or_default()
     }
 }

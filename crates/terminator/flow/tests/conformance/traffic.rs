@@ -70,9 +70,7 @@ fn interrupted_update(client: &mut RawClient) -> Vec<u8> {
 }
 
 fn warnings(client: &mut RawClient) -> Vec<u8> {
-    (0..6)
-        .flat_map(|_| client.seal(ALERT, &[1, 90], 0))
-        .collect()
+    (0..6).flat_map(|_| client.seal(ALERT, &[1, 90], 0)).collect()
 }
 
 /// A connection after its handshake.
@@ -112,11 +110,8 @@ fn what_breaks_a_connection_is_answered_with_the_alert_that_the_rfc_names() {
         assert!(talk.detail().ends_with(&named), "{place}");
     };
     for suite in SUITES {
-        let (contents, records) = if suite >> 8 == 0x13 {
-            (CONTENTS_13, RECORDS_13)
-        } else {
-            (&[][..], &[][..])
-        };
+        let (contents, records) =
+            if suite >> 8 == 0x13 { (CONTENTS_13, RECORDS_13) } else { (&[][..], &[][..]) };
         for (rule, kind, content, wanted) in contents.iter().chain(CONTENTS) {
             let records = |client: &mut RawClient| client.seal(*kind, &hex(content), 0);
             check(suite, rule, &records, *wanted);
@@ -161,11 +156,7 @@ fn close_notify_ends_the_stream_at_any_level() {
             let (mut talk, mut client) = established(&stage, suite);
             let close = client.seal(ALERT, &[level, 0], 0);
             assert_eq!(answer(&mut talk, &mut client, &close), []);
-            assert_eq!(
-                talk.reason(),
-                Some(Reason::ClientClosed),
-                "{suite:#x} {level}"
-            );
+            assert_eq!(talk.reason(), Some(Reason::ClientClosed), "{suite:#x} {level}");
         }
     }
 }

@@ -23,9 +23,7 @@ const TLVS: ProxyTlvs = ProxyTlvs {
 };
 
 fn stage() -> Stage {
-    let cache = Tls13Sessions::Cache {
-        early_data_bytes_max: BYTES_MAX,
-    };
+    let cache = Tls13Sessions::Cache { early_data_bytes_max: BYTES_MAX };
     Stage::with_sessions(SendProxy::V2(TLVS), cache)
 }
 
@@ -80,11 +78,7 @@ fn no_byte_is_lost_or_late_at_any_split() {
         let most = [300, 38_000][chance.below(2)];
         let early = 1 + chance.below(most);
         let (later, reply) = (chance.below(40_000), chance.below(40_000));
-        let (early, later, reply) = (
-            chance.bytes(early),
-            chance.bytes(later),
-            chance.bytes(reply),
-        );
+        let (early, later, reply) = (chance.bytes(early), chance.bytes(later), chance.bytes(reply));
         let mut run = begin(&stage, &choice, seed, &early, &reply);
         run.client.send(&later);
         let request = [early.clone(), later].concat();
@@ -103,10 +97,7 @@ fn no_byte_is_lost_or_late_at_any_split() {
         }
         run.backend.as_mut().unwrap().is_ended = true;
         run.until("reply", |run| run.client.is_closed_by_server());
-        assert!(
-            run.client_got == reply,
-            "seed {seed}: the reply arrived changed"
-        );
+        assert!(run.client_got == reply, "seed {seed}: the reply arrived changed");
         run.finish();
         assert!(run.client.is_early_taken() && run.client.is_resumed());
         let facts = run.flow.facts();
@@ -127,10 +118,7 @@ fn the_answer_does_not_wait_for_the_handshakes_end() {
         let bytes: Vec<u8> = run.from_flow.drain(..).collect();
         run.client.receive(&bytes, &mut run.client_got).unwrap();
     }
-    assert!(
-        run.flow.is_handshaking(),
-        "the client has not said a word more"
-    );
+    assert!(run.flow.is_handshaking(), "the client has not said a word more");
     run.backend.as_mut().unwrap().is_ended = true;
     run.until("a clean end", |run| run.client.is_closed_by_server());
     assert!(!run.flow.is_handshaking());
@@ -152,10 +140,7 @@ fn a_replay_gets_a_full_handshake_and_no_server() {
         run.to_flow.is_empty() && !run.from_flow.is_empty()
     });
     assert!(replay.backend.is_none());
-    assert_eq!(
-        replay.flow.facts().early_data,
-        Some(EarlyData::UnknownSession)
-    );
+    assert_eq!(replay.flow.facts().early_data, Some(EarlyData::UnknownSession));
     replay.client_fin = true;
     while !replay.flow.is_over() {
         replay.client_to_flow();
@@ -169,17 +154,9 @@ fn early_data_that_is_refused_is_skipped_and_sent_again() {
     type Offer = fn(ClientChoice) -> ClientChoice;
     let stage = stage();
     let cases: [(Stage, Offer, HandshakeKind); 3] = [
-        (
-            stage.reloaded(Tls13Sessions::Tickets),
-            |choice| choice,
-            HandshakeKind::Full,
-        ),
+        (stage.reloaded(Tls13Sessions::Tickets), |choice| choice, HandshakeKind::Full),
         // Another protocol, though the session resumes.
-        (
-            stage.speaking(b"new"),
-            |choice| choice.offering(b"new"),
-            HandshakeKind::PskCache,
-        ),
+        (stage.speaking(b"new"), |choice| choice.offering(b"new"), HandshakeKind::PskCache),
         // A HelloRetryRequest, though the session itself is good.
         (stage.retrying(), |choice| choice, HandshakeKind::PskCache),
     ];
@@ -212,9 +189,7 @@ fn early_data_that_is_refused_is_skipped_and_sent_again() {
 #[test]
 fn early_data_under_a_foreign_servers_ticket_is_skipped() {
     let ours = stage();
-    let foreign = ours.stranger(Tls13Sessions::Cache {
-        early_data_bytes_max: 256 << 10,
-    });
+    let foreign = ours.stranger(Tls13Sessions::Cache { early_data_bytes_max: 256 << 10 });
     let off = ours.reloaded(Tls13Sessions::Tickets);
     let retrying = ours.retrying();
     let lengths = [1, 5, 6, 10, 16, 60];
@@ -222,11 +197,7 @@ fn early_data_under_a_foreign_servers_ticket_is_skipped() {
         for server in [&ours, &off, &retrying] {
             for is_small in [false, true] {
                 let choice = returning(&foreign);
-                let choice = if is_small {
-                    choice.in_small_records()
-                } else {
-                    choice
-                };
+                let choice = if is_small { choice.in_small_records() } else { choice };
                 let mut run = begin(server, &choice, seed, &vec![7; length], b"reply");
                 run.until("the handshake", |run| run.client.is_established());
                 assert!(!run.client.is_early_taken() && !run.client.is_resumed());
@@ -260,10 +231,7 @@ fn a_client_that_leaves_before_the_handshakes_end_is_no_clean_end_to_the_server(
     let stage = stage();
     type Leave = fn(&mut Run);
     let ends: [(Leave, Reason); 3] = [
-        (
-            |run| run.handle(Event::FrontReceived(Received::End)),
-            Reason::ClientDisconnected,
-        ),
+        (|run| run.handle(Event::FrontReceived(Received::End)), Reason::ClientDisconnected),
         (|run| run.handle(Event::FrontFailed), Reason::ClientReset),
         (
             |run| {
@@ -326,12 +294,8 @@ fn a_failed_dial_is_passed_on_after_the_handshake() {
 
 #[test]
 fn more_early_data_than_is_allowed_ends_the_connection() {
-    let small = stage().reloaded(Tls13Sessions::Cache {
-        early_data_bytes_max: 100,
-    });
-    let wide = small.reloaded(Tls13Sessions::Cache {
-        early_data_bytes_max: BYTES_MAX,
-    });
+    let small = stage().reloaded(Tls13Sessions::Cache { early_data_bytes_max: 100 });
+    let wide = small.reloaded(Tls13Sessions::Cache { early_data_bytes_max: BYTES_MAX });
     let mut run = begin(&small, &returning(&wide), 2, &[1; 101], b"");
     run.until("the end", |run| {
         run.client_fin |= run.client_fault.is_some();
@@ -352,11 +316,7 @@ fn flights_with_early_data_altered_anyhow_never_panic() {
         };
         let choice = returning(&stage);
         let is_small = chance.one_in(2);
-        let choice = if is_small {
-            choice.in_small_records()
-        } else {
-            choice
-        };
+        let choice = if is_small { choice.in_small_records() } else { choice };
         let early = vec![7; 1 + chance.below(2000)];
         let mut run = begin(&here, &choice, seed, &early, b"reply");
         for _ in 0..600 {

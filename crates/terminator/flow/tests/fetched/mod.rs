@@ -15,9 +15,7 @@ use tls::resumption::{OfferedSession, Resumption, ResumptionOptions};
 
 use crate::simulation::{Run, Stage};
 
-const CACHE: Tls13Sessions = Tls13Sessions::Cache {
-    early_data_bytes_max: 0,
-};
+const CACHE: Tls13Sessions = Tls13Sessions::Cache { early_data_bytes_max: 0 };
 
 /// Two hosts of one service, each with its tiers.
 struct Hosts {
@@ -37,20 +35,14 @@ impl Hosts {
             // Built anew, with that.
             stage.changed(|_| {})
         };
-        Self {
-            stages: options.map(host),
-            tiers,
-        }
+        Self { stages: options.map(host), tiers }
     }
 
     /// One connection to the first host; what it gives to the tiers.
     fn first_visit(&self, choice: &ClientChoice, seed: u64) -> Vec<Request> {
         let mut run = Run::relaying(&self.stages[0], choice, seed, b"reply".to_vec());
         run.until("the reply", |run| run.client_got == b"reply");
-        assert!(
-            !run.actions.contains(&Action::FetchSession),
-            "a first visit offers nothing"
-        );
+        assert!(!run.actions.contains(&Action::FetchSession), "a first visit offers nothing");
         run.backend.as_mut().unwrap().is_ended = true;
         run.finish();
         self.tiers[0].take(9).into()
@@ -60,13 +52,7 @@ impl Hosts {
     fn bring(&self, wanted: OfferedSession, published: &[Request]) -> SessionTier {
         let sessions = self.stages[1].resumption.shared_sessions();
         for request in published {
-            if let Request::Publish {
-                key,
-                once,
-                value,
-                lifetime,
-            } = request
-            {
+            if let Request::Publish { key, once, value, lifetime } = request {
                 let now = std::time::Instant::now();
                 assert_eq!(*once, wanted.once, "both hosts know how often");
                 let is_new = sessions.insert(key, value, *lifetime, now);
@@ -79,10 +65,7 @@ impl Hosts {
 
 fn kinds_of_client(stage: &Stage) -> [(ClientChoice, HandshakeKind); 2] {
     [
-        (
-            stage.choice(false, &[]).without_tickets(),
-            HandshakeKind::SessionId,
-        ),
+        (stage.choice(false, &[]).without_tickets(), HandshakeKind::SessionId),
         (stage.choice(true, &[]), HandshakeKind::PskCache),
     ]
 }
@@ -104,11 +87,7 @@ fn a_session_that_another_host_has_is_resumed_at_any_split() {
             let deleted = hosts.tiers[1].take(9).into_iter();
             let deleted = deleted.filter(|one| matches!(one, Request::Delete { .. }));
             let is_used_up = kind == HandshakeKind::PskCache;
-            assert_eq!(
-                deleted.count(),
-                usize::from(is_used_up),
-                "single use is told"
-            );
+            assert_eq!(deleted.count(), usize::from(is_used_up), "single use is told");
         }
     }
 }
@@ -120,19 +99,12 @@ fn a_session_that_nobody_has_or_nobody_answers_for_ends_in_a_full_handshake() {
         for (choice, _) in kinds_of_client(&hosts.stages[0]) {
             hosts.first_visit(&choice, 1);
             let mut run = Run::new(&hosts.stages[1], &choice, 2, b"reply".to_vec());
-            run.on_fetch = Some(Box::new(move |_| {
-                is_answered.then_some(SessionTier::Nowhere)
-            }));
-            run.until("the question", |run| {
-                run.actions.contains(&Action::FetchSession)
-            });
+            run.on_fetch = Some(Box::new(move |_| is_answered.then_some(SessionTier::Nowhere)));
+            run.until("the question", |run| run.actions.contains(&Action::FetchSession));
             if !is_answered {
                 let deadline = run.flow.deadline().expect("an answer may be late");
                 assert!(deadline <= run.now + Duration::from_millis(1200));
-                assert!(
-                    run.flow.front_room(&mut run.pool).is_none(),
-                    "nothing is read"
-                );
+                assert!(run.flow.front_room(&mut run.pool).is_none(), "nothing is read");
                 run.now = deadline;
                 run.handle(Event::Timeout);
             }
@@ -144,10 +116,7 @@ fn a_session_that_nobody_has_or_nobody_answers_for_ends_in_a_full_handshake() {
             run.handle(Event::SessionFetched(SessionTier::Peers));
             run.backend.as_mut().unwrap().is_ended = true;
             run.finish();
-            let asked = run
-                .actions
-                .iter()
-                .filter(|one| **one == Action::FetchSession);
+            let asked = run.actions.iter().filter(|one| **one == Action::FetchSession);
             assert_eq!(asked.count(), 1);
         }
     }
@@ -155,15 +124,10 @@ fn a_session_that_nobody_has_or_nobody_answers_for_ends_in_a_full_handshake() {
 
 #[test]
 fn sessions_that_let_early_data_in_stay_on_their_host() {
-    let early = Tls13Sessions::Cache {
-        early_data_bytes_max: 16_640,
-    };
+    let early = Tls13Sessions::Cache { early_data_bytes_max: 16_640 };
     let hosts = Hosts::new(early);
     let [_, (choice, _)] = kinds_of_client(&hosts.stages[0]);
-    assert!(
-        hosts.first_visit(&choice, 1).is_empty(),
-        "nothing is published"
-    );
+    assert!(hosts.first_visit(&choice, 1).is_empty(), "nothing is published");
     let mut run = Run::new(&hosts.stages[1], &choice, 2, b"reply".to_vec());
     run.until("the reply", |run| run.client_got == b"reply");
     assert!(!run.actions.contains(&Action::FetchSession));

@@ -10,11 +10,7 @@ use crate::simulation::{Run, Stage};
 const REPLY_BYTES: usize = 300_000;
 
 fn aes(rekeys: bool) -> Offload {
-    Offload {
-        from: 1000,
-        taken: vec![(Version::Tls13, Cipher::Aes128Gcm)],
-        rekeys,
-    }
+    Offload { from: 1000, taken: vec![(Version::Tls13, Cipher::Aes128Gcm)], rekeys }
 }
 
 /// A run with a server connected, of a seed by which the kernel takes the connection.
@@ -22,9 +18,7 @@ fn offloaded(stage: &Stage) -> Run {
     let choice = stage.choice(true, &[0x1301]);
     for seed in 0..100 {
         let mut run = Run::new(stage, &choice, seed, vec![b'r'; REPLY_BYTES]);
-        run.until("a server", |run| {
-            run.client.is_established() && run.backend.is_some()
-        });
+        run.until("a server", |run| run.client.is_established() && run.backend.is_some());
         run.handle(Event::BackExpected(1000));
         run.until("an answer", |run| run.actions.contains(&Action::Offload));
         if run.kernel.is_some() {

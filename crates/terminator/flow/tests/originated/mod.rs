@@ -16,9 +16,7 @@ fn stage() -> Stage {
 fn relaying(seed: u64, reply: &[u8]) -> Run {
     let stage = stage();
     let mut run = Run::relaying(&stage, &stage.choice(true, &[]), seed, reply.to_vec());
-    run.until("the server's TLS", |run| {
-        run.actions.contains(&Action::NoteBackReady)
-    });
+    run.until("the server's TLS", |run| run.actions.contains(&Action::NoteBackReady));
     run
 }
 
@@ -31,10 +29,7 @@ fn each_close_notify_is_passed_on_and_a_missing_one_is_missed() {
         if seed % 4 < 2 {
             run.client.close();
             run.until("close_notify at the server", |run| {
-                let tls = run
-                    .backend
-                    .as_mut()
-                    .and_then(|backend| backend.tls.as_mut());
+                let tls = run.backend.as_mut().and_then(|backend| backend.tls.as_mut());
                 tls.is_some_and(|tls| tls.is_closed_by_client())
             });
             run.until("the reply", |run| run.client_got == b"reply");
@@ -52,19 +47,14 @@ fn each_close_notify_is_passed_on_and_a_missing_one_is_missed() {
 #[test]
 fn bytes_go_both_ways_however_everything_is_cut() {
     for seed in 0..16 {
-        let reply: Vec<u8> = (0..200_000_u32 >> (seed % 3 * 5))
-            .map(|n| n as u8)
-            .collect();
+        let reply: Vec<u8> = (0..200_000_u32 >> (seed % 3 * 5)).map(|n| n as u8).collect();
         let request = vec![5; 100_000 >> (seed % 4 * 4)];
         let mut run = relaying(seed, &reply);
         run.client.send(&request);
         run.until("all of it", |run| {
             run.client_got.len() == reply.len() && run.backend_got().len() == request.len()
         });
-        assert!(
-            run.client_got == reply && run.backend_got() == request,
-            "seed {seed}"
-        );
+        assert!(run.client_got == reply && run.backend_got() == request, "seed {seed}");
         run.backend.as_mut().unwrap().is_ended = true;
         run.until("a clean end", |run| run.client.is_closed_by_server());
         run.client.close();
@@ -79,9 +69,7 @@ fn keys_change_on_the_servers_side_in_the_midst_of_data() {
     for seed in [0, 2, 4] {
         let mut run = relaying(seed, &[7; 50_000]);
         run.until("the server's side", |run| {
-            run.backend
-                .as_ref()
-                .is_some_and(|backend| backend.is_shaken())
+            run.backend.as_ref().is_some_and(|backend| backend.is_shaken())
         });
         for round in 1..=3_usize {
             let backend = run.backend.as_mut().unwrap();
@@ -124,10 +112,7 @@ fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
         assert_eq!(fault.map(|fault| fault.reason), Some(reason));
         assert_eq!(run.flow.back_pending(), [&[][..]; 2], "no plain byte");
         run.backend = None;
-        run.handle(Event::ServerChosen {
-            server: 0,
-            is_local: false,
-        });
+        run.handle(Event::ServerChosen { server: 0, is_local: false });
         run.handle(Event::BackConnected);
         assert!(!run.flow.back_pending()[0].is_empty(), "another hello");
         run.handle(Event::Stopped(Reason::Drained));
@@ -147,9 +132,7 @@ fn records_that_were_altered_on_the_way_end_the_connection_and_look_cut() {
         });
         let room = run.flow.back_room(&mut run.pool).unwrap().next().unwrap();
         let record = [23, 3, 3, 0, 40].into_iter().chain([9; 40]);
-        room.iter_mut()
-            .zip(record)
-            .for_each(|(to, from)| *to = from);
+        room.iter_mut().zip(record).for_each(|(to, from)| *to = from);
         run.handle(Event::BackReceived(Received::Bytes(45)));
         assert_eq!(run.reason(), Some(Reason::ServerTlsFailed));
         run.act();

@@ -10,18 +10,12 @@ fn a_connection_ends_with_its_lifetime_and_looks_whole_only_between_answers() {
         let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
         let end = run.now + lifetime;
         assert_eq!(run.flow.deadline(), Some(run.now + TIMEOUTS.handshake));
-        run.until("relay", |run| {
-            run.backend.is_some() && run.flow.front_pending().is_empty()
-        });
+        run.until("relay", |run| run.backend.is_some() && run.flow.front_pending().is_empty());
         // Bytes do not put it off.
         run.now = end - Duration::from_secs(1);
         run.client.send(b"x");
         run.until("the request", |run| !run.backend_got().is_empty());
-        run.backend
-            .as_mut()
-            .unwrap()
-            .to_flow
-            .extend(vec![7; 1 + bytes]);
+        run.backend.as_mut().unwrap().to_flow.extend(vec![7; 1 + bytes]);
         run.until("an answer", |run| {
             let is_sent = run.flow.front_pending().is_empty();
             run.client_got.len() > usize::from(bytes > 0) || bytes > 0 && !is_sent

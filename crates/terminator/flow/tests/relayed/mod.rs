@@ -60,34 +60,17 @@ fn exchange(stage: &Stage, choice: &ClientChoice, is_tls13: bool, seed: u64) {
     let client_first = run.chance.one_in(2);
     if client_first {
         run.client.close();
-        run.until("request", |run| {
-            run.backend.as_ref().is_some_and(|b| b.got_end)
-        });
-        assert!(
-            run.backend_got() == request,
-            "seed {seed}: the request arrived changed"
-        );
+        run.until("request", |run| run.backend.as_ref().is_some_and(|b| b.got_end));
+        assert!(run.backend_got() == request, "seed {seed}: the request arrived changed");
     }
-    run.until("all of the request", |run| {
-        run.backend_got().len() == request.len()
-    });
-    assert!(
-        run.backend_got() == request,
-        "seed {seed}: the request arrived changed"
-    );
+    run.until("all of the request", |run| run.backend_got().len() == request.len());
+    assert!(run.backend_got() == request, "seed {seed}: the request arrived changed");
     run.backend.as_mut().unwrap().is_ended = true;
     run.until("reply", |run| run.client.is_closed_by_server());
     assert_eq!(run.client_fault, None, "seed {seed}");
-    assert!(
-        run.client_got == reply,
-        "seed {seed}: the reply arrived changed"
-    );
+    assert!(run.client_got == reply, "seed {seed}: the reply arrived changed");
     run.finish();
-    let wanted = if client_first {
-        Reason::ClientClosed
-    } else {
-        Reason::BackendClosed
-    };
+    let wanted = if client_first { Reason::ClientClosed } else { Reason::BackendClosed };
     assert_eq!(run.reason(), Some(wanted), "seed {seed}");
     let facts = run.flow.facts();
     assert_eq!(facts.bytes_up, request.len() as u64);
@@ -116,13 +99,7 @@ fn a_message_that_is_never_finished_harms_nobody() {
         !run.from_flow.is_empty() && run.flow.front_pending().is_empty()
     });
     // One byte of a ClientKeyExchange, then one byte of a record's header, and so on.
-    for byte in [
-        &[22, 3, 3, 0, 1, 16][..],
-        &[22],
-        &[3, 3, 0],
-        &[1, 0],
-        &[22, 3, 3, 0xff, 0xff],
-    ] {
+    for byte in [&[22, 3, 3, 0, 1, 16][..], &[22], &[3, 3, 0], &[1, 0], &[22, 3, 3, 0xff, 0xff]] {
         run.to_flow.extend(byte);
         while !run.to_flow.is_empty() && !run.flow.is_over() {
             run.client_to_flow();
@@ -141,11 +118,7 @@ fn junk_in_place_of_any_handshake_record_is_answered_with_one_alert() {
     let stage = Stage::new(SendProxy::Off);
     for is_tls13 in [true, false] {
         let choice = stage.choice(is_tls13, &[]);
-        for junk in [
-            &b"junk!"[..],
-            &[21, 3, 3, 0, 2, 2, 40],
-            &[22, 3, 3, 0, 4, 1, 2, 3, 4],
-        ] {
+        for junk in [&b"junk!"[..], &[21, 3, 3, 0, 2, 2, 40], &[22, 3, 3, 0, 4, 1, 2, 3, 4]] {
             let mut run = Run::new(&stage, &choice, 4, Vec::new());
             run.to_flow.extend(run.client.take_wire());
             while !run.to_flow.is_empty() {
@@ -211,9 +184,7 @@ fn a_server_that_refuses_an_upload_is_heard_to_its_last_byte() {
     let stage = Stage::new(SendProxy::Off);
     for (has_fin, wanted) in [(true, Reason::BackendClosed), (false, Reason::BackendReset)] {
         let mut run = Run::new(&stage, &stage.choice(true, &[]), 21, vec![7; 3000]);
-        run.until("handshake", |run| {
-            run.client.is_established() && run.backend.is_some()
-        });
+        run.until("handshake", |run| run.client.is_established() && run.backend.is_some());
         run.client.send(&[1; 300_000]);
         run.client_turn();
         run.handle(Event::BackRefused);
@@ -224,18 +195,12 @@ fn a_server_that_refuses_an_upload_is_heard_to_its_last_byte() {
             run.handle(Event::BackReceived(Received::Failed));
         }
         run.act();
-        run.until("the end of TCP", |run| {
-            run.front_shut && run.from_flow.is_empty()
-        });
+        run.until("the end of TCP", |run| run.front_shut && run.from_flow.is_empty());
         // A server of TLS says by close_notify that nothing is missing.
         let is_cut = crate::BACK_TLS && has_fin;
         assert_eq!(run.client.is_closed_by_server(), has_fin && !is_cut);
         run.finish();
-        let wanted = if is_cut {
-            Reason::ServerTruncated
-        } else {
-            wanted
-        };
+        let wanted = if is_cut { Reason::ServerTruncated } else { wanted };
         assert_eq!(run.reason(), Some(wanted));
         run.assert_over();
     }
@@ -279,18 +244,13 @@ fn break_something(run: &mut Run, what: usize) {
     let (now, pool) = (run.now, &mut run.pool);
     match what {
         0 => run.flow.handle(Event::FrontFailed, now, pool),
-        1 => run
-            .flow
-            .handle(Event::FrontReceived(Received::End), now, pool),
-        2 => run
-            .flow
-            .handle(Event::BackReceived(Received::Failed), now, pool),
+        1 => run.flow.handle(Event::FrontReceived(Received::End), now, pool),
+        2 => run.flow.handle(Event::BackReceived(Received::Failed), now, pool),
         3 => run.flow.handle(Event::Stopped(Reason::Drained), now, pool),
         4 => {
             if let Some(room) = run.flow.front_room(pool).filter(|room| room.len() > 4) {
                 room[..5].copy_from_slice(b"junk!");
-                run.flow
-                    .handle(Event::FrontReceived(Received::Bytes(5)), now, pool);
+                run.flow.handle(Event::FrontReceived(Received::Bytes(5)), now, pool);
             }
         }
         _ => {}
@@ -302,22 +262,14 @@ fn an_altered_record_ends_the_connection_with_an_alert() {
     let stage = Stage::new(SendProxy::Off);
     for is_tls13 in [true, false] {
         let mut run = Run::relaying(&stage, &stage.choice(is_tls13, &[]), 5, Vec::new());
-        run.until("quiet", |run| {
-            run.to_flow.is_empty() && run.from_flow.is_empty()
-        });
+        run.until("quiet", |run| run.to_flow.is_empty() && run.from_flow.is_empty());
         run.client.send(b"hello");
         run.client_turn();
         *run.to_flow.back_mut().unwrap() ^= 1;
         run.until("the alert", |run| run.client_fault.is_some());
-        assert_eq!(
-            run.client_fault.as_deref(),
-            Some("received fatal alert: BadRecordMac")
-        );
+        assert_eq!(run.client_fault.as_deref(), Some("received fatal alert: BadRecordMac"));
         assert_eq!(run.reason(), Some(Reason::RecordInvalid));
-        assert!(
-            run.actions.contains(&Action::ResetBack),
-            "the server learns of it by a reset"
-        );
+        assert!(run.actions.contains(&Action::ResetBack), "the server learns of it by a reset");
         run.finish();
     }
 }
@@ -331,10 +283,7 @@ fn a_reset_by_the_server_is_no_clean_end() {
     run.until("the end of TCP", |run| run.front_shut);
     run.until("the last bytes", |run| run.from_flow.is_empty());
     run.finish();
-    assert!(
-        !run.client.is_closed_by_server(),
-        "no close_notify after a broken stream"
-    );
+    assert!(!run.client.is_closed_by_server(), "no close_notify after a broken stream");
     assert_eq!(run.reason(), Some(Reason::BackendReset));
 }
 
@@ -343,19 +292,12 @@ fn deadlines_are_those_of_the_stage() {
     let stage = Stage::new(SendProxy::Off);
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
     assert_eq!(run.flow.deadline(), Some(run.now + TIMEOUTS.handshake));
-    run.flow.handle(
-        Event::Timeout,
-        run.now + TIMEOUTS.handshake / 2,
-        &mut run.pool,
-    );
+    run.flow.handle(Event::Timeout, run.now + TIMEOUTS.handshake / 2, &mut run.pool);
     assert!(!run.flow.is_over());
-    run.flow
-        .handle(Event::Timeout, run.now + TIMEOUTS.handshake, &mut run.pool);
+    run.flow.handle(Event::Timeout, run.now + TIMEOUTS.handshake, &mut run.pool);
     assert_eq!(run.reason(), Some(Reason::HandshakeTimeout));
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
-    run.until("relay", |run| {
-        run.backend.is_some() && run.flow.front_pending().is_empty()
-    });
+    run.until("relay", |run| run.backend.is_some() && run.flow.front_pending().is_empty());
     run.now += TIMEOUTS.idle * 2;
     run.handle(Event::Timeout);
     assert_eq!(run.reason(), Some(Reason::IdleTimeout));
@@ -394,11 +336,7 @@ fn a_request_whose_end_was_not_sent_on_is_reset_and_one_that_was_is_not() {
         let wire: Vec<u8> = run.to_flow.drain(..).collect();
         let room = run.flow.front_room(&mut run.pool).unwrap();
         room[..wire.len()].copy_from_slice(&wire);
-        run.flow.handle(
-            Event::FrontReceived(Received::Bytes(wire.len())),
-            run.now,
-            &mut run.pool,
-        );
+        run.flow.handle(Event::FrontReceived(Received::Bytes(wire.len())), run.now, &mut run.pool);
         assert!(!run.flow.back_pending().concat().is_empty());
         if is_sent {
             run.until("the server's end", |run| {
@@ -415,8 +353,7 @@ fn a_request_whose_end_was_not_sent_on_is_reset_and_one_that_was_is_not() {
 fn no_server_gets_a_byte_without_the_header_that_it_was_promised() {
     let stage = Stage::new(SendProxy::Pass);
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
-    run.client
-        .send(b"PROXY TCP4 203.0.113.9 203.0.113.9 1 1\r\n");
+    run.client.send(b"PROXY TCP4 203.0.113.9 203.0.113.9 1 1\r\n");
     run.until("the end", |run| {
         run.client_fin |= run.front_shut;
         run.flow.is_over()
@@ -514,9 +451,7 @@ fn records_fit_a_segment_at_the_start_and_after_a_pause() {
         run.until("the relay", |run| {
             run.client.is_established() && run.backend.is_some() && run.from_flow.is_empty()
         });
-        run.until("quiet", |run| {
-            run.from_flow.is_empty() && run.flow.front_pending().is_empty()
-        });
+        run.until("quiet", |run| run.from_flow.is_empty() && run.flow.front_pending().is_empty());
         assert_eq!(records_of(&mut run, 1000).len(), 1);
         assert_eq!(records_of(&mut run, 4096 + 300).len(), 1);
         run.now += Duration::from_secs(1);

@@ -29,11 +29,7 @@ pub(crate) struct Backend {
 
 impl Backend {
     pub(crate) fn new(reply: &[u8], tls: Option<TlsServer>) -> Self {
-        Self {
-            to_flow: reply.iter().copied().collect(),
-            tls,
-            ..Self::default()
-        }
+        Self { to_flow: reply.iter().copied().collect(), tls, ..Self::default() }
     }
 
     pub(crate) fn is_shaken(&self) -> bool {
@@ -57,10 +53,7 @@ impl Backend {
 
 /// Servers are verified, and their PROXY header goes inside.
 pub(super) fn back_tls(authority: &Authority) -> ServerTls {
-    let authority = PemSource {
-        place: "authority.pem".to_owned(),
-        pem: authority.pem().into(),
-    };
+    let authority = PemSource { place: "authority.pem".to_owned(), pem: authority.pem().into() };
     let options = ClientOptions {
         verification: Some(ServerVerification {
             authorities: vec![authority],
@@ -77,8 +70,5 @@ pub(super) fn back_tls(authority: &Authority) -> ServerTls {
         resumption: true,
     };
     let built = Client::build(&options, "test", &[None], &SuiteOrder::of_this_cpu());
-    ServerTls {
-        client: Arc::new(built.unwrap().0),
-        header_inside: true,
-    }
+    ServerTls { client: Arc::new(built.unwrap().0), header_inside: true }
 }

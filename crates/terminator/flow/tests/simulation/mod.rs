@@ -95,10 +95,8 @@ impl Stage {
 
     /// After a reload by which clients must have certificates.
     pub(crate) fn asking_for_certificates(&self) -> Self {
-        let authority = PemSource {
-            place: "authority.pem".to_owned(),
-            pem: self.authority.pem().into(),
-        };
+        let authority =
+            PemSource { place: "authority.pem".to_owned(), pem: self.authority.pem().into() };
         let client = ClientVerification {
             mode: ClientMode::Required,
             authorities: vec![authority],
@@ -161,11 +159,7 @@ fn settings(
         back_tls,
         starttls: None,
         timeouts: TIMEOUTS,
-        offload: crate::KERNEL.then(|| Offload {
-            from: 100,
-            taken: CIPHERS.into(),
-            rekeys: true,
-        }),
+        offload: crate::KERNEL.then(|| Offload { from: 100, taken: CIPHERS.into(), rekeys: true }),
     })
 }
 
@@ -216,14 +210,7 @@ impl Run {
         let now = Instant::now();
         let source = Some("192.0.2.1:1234".parse().unwrap());
         let destination = Some("192.0.2.2:443".parse().unwrap());
-        let facts = Facts::new(
-            seed,
-            Route {
-                source,
-                destination,
-            },
-            now,
-        );
+        let facts = Facts::new(seed, Route { source, destination }, now);
         Self {
             flow: Flow::new(Rc::clone(&stage.settings), false, facts),
             pool: Pool::new(),
@@ -265,10 +252,7 @@ impl Run {
         }
         if self.is_fetching && self.chance.one_in(4) {
             self.is_fetching = false;
-            let answer = self
-                .on_fetch
-                .as_mut()
-                .expect("a session is expected to be fetched");
+            let answer = self.on_fetch.as_mut().expect("a session is expected to be fetched");
             // It may have been given up by now.
             let wanted = self.flow.wanted_session();
             if let Some(tier) = wanted.and_then(answer) {
@@ -292,11 +276,7 @@ impl Run {
             return;
         };
         let most = room.len().min(self.to_flow.len());
-        let count = if self.chance.one_in(2) {
-            most
-        } else {
-            self.chance.below(most + 1)
-        };
+        let count = if self.chance.one_in(2) { most } else { self.chance.below(most + 1) };
         if count == 0 {
             self.handle(Event::FrontReceived(Received::Nothing));
             if self.client_fin && self.to_flow.is_empty() {
@@ -382,11 +362,7 @@ impl Run {
             return;
         }
         let passes = self.flow.can_pass() && self.chance.one_in(2);
-        let count = if passes {
-            Some(self.pass())
-        } else {
-            self.buffered()
-        };
+        let count = if passes { Some(self.pass()) } else { self.buffered() };
         let Some(count) = count else { return };
         let Some(backend) = &mut self.backend else {
             return;
@@ -450,9 +426,7 @@ impl Run {
             let mut pieces = self.flow.back_room(&mut self.pool).unwrap();
             let (room, wire) = (pieces.next().unwrap(), backend.wire());
             let count = wire.len().min(room.len());
-            room.iter_mut()
-                .zip(wire.drain(..count))
-                .for_each(|(to, from)| *to = from);
+            room.iter_mut().zip(wire.drain(..count)).for_each(|(to, from)| *to = from);
             drop(pieces);
             self.handle(Event::BackReceived(Received::Bytes(count)));
         }
@@ -479,10 +453,7 @@ impl Run {
                     let leaf = self.leaf.as_ref();
                     let tls = leaf.map(|leaf| TlsServerChoice::new(leaf, is_tls13).accept());
                     self.backend = Some(Backend::new(&self.reply, tls));
-                    self.handle(Event::ServerChosen {
-                        server: 0,
-                        is_local: false,
-                    });
+                    self.handle(Event::ServerChosen { server: 0, is_local: false });
                     self.handle(Event::BackConnected);
                     self.shake_at_once();
                 }
@@ -515,10 +486,7 @@ impl Run {
             }
             self.step();
         }
-        panic!(
-            "never came to pass: {what}; ending {:?}",
-            self.flow.ending()
-        );
+        panic!("never came to pass: {what}; ending {:?}", self.flow.ending());
     }
 
     /// A connection whose handshake is over and whose server is connected.
@@ -529,9 +497,7 @@ impl Run {
         reply: Vec<u8>,
     ) -> Self {
         let mut run = Self::new(stage, choice, seed, reply);
-        run.until("relay", |run| {
-            run.client.is_established() && run.backend.is_some()
-        });
+        run.until("relay", |run| run.client.is_established() && run.backend.is_some());
         run
     }
 
@@ -584,10 +550,7 @@ impl Run {
         assert!(self.flow.ending().is_some(), "an end has a reason");
         assert_eq!(self.flow.deadline(), None);
         assert_eq!(self.pool.in_use(), 0, "every buffer has gone back");
-        let closes = self
-            .actions
-            .iter()
-            .filter(|action| **action == Action::Close);
+        let closes = self.actions.iter().filter(|action| **action == Action::Close);
         assert_eq!(closes.count(), 1);
         let asked = self.actions.iter().filter(|one| **one == Action::Offload);
         assert!(asked.count() <= 1, "the kernel is asked once");

@@ -19,10 +19,7 @@ fn stage_of(dialect: Dialect, policy: Policy) -> Stage {
     let mut stage = Stage::new(SendProxy::Off);
     Rc::make_mut(&mut stage.settings).starttls = Some(Starttls {
         dialect,
-        sides: Sides {
-            front: Some(policy),
-            back: false,
-        },
+        sides: Sides { front: Some(policy), back: false },
         server_name: None,
         own_name: "own.example".to_owned(),
     });
@@ -31,12 +28,7 @@ fn stage_of(dialect: Dialect, policy: Policy) -> Stage {
 
 /// A connection whose client has been greeted.
 fn greeted(stage: &Stage, seed: u64) -> Run {
-    let mut run = Run::new(
-        stage,
-        &stage.choice(true, &[]),
-        seed,
-        b"220 mx\r\n".to_vec(),
-    );
+    let mut run = Run::new(stage, &stage.choice(true, &[]), seed, b"220 mx\r\n".to_vec());
     speak(&mut run, b"", b"220 mx\r\n");
     run
 }
@@ -63,10 +55,7 @@ fn ask(run: &mut Run, bytes: &[u8], mut reply: &[u8], answer: &[u8]) {
         }
     }
     let got: Vec<u8> = run.from_flow.drain(..).collect();
-    assert_eq!(
-        got.escape_ascii().to_string(),
-        answer.escape_ascii().to_string()
-    );
+    assert_eq!(got.escape_ascii().to_string(), answer.escape_ascii().to_string());
 }
 
 fn until_server_got(run: &mut Run, bytes: &[u8]) {
@@ -82,24 +71,13 @@ fn server_says(run: &mut Run, bytes: &[u8]) {
 fn tls_begins_when_the_client_asks_and_the_rest_is_relayed() {
     for seed in 0..24 {
         let mut run = greeted(&stage(Policy::Required), seed);
-        ask(
-            &mut run,
-            b"EHLO x\r\n",
-            b"250 mx\r\n",
-            b"250-mx\r\n250 STARTTLS\r\n",
-        );
-        speak(
-            &mut run,
-            b"STARTTLS\r\n",
-            b"220 2.0.0 Ready to start TLS\r\n",
-        );
+        ask(&mut run, b"EHLO x\r\n", b"250 mx\r\n", b"250-mx\r\n250 STARTTLS\r\n");
+        speak(&mut run, b"STARTTLS\r\n", b"220 2.0.0 Ready to start TLS\r\n");
         run.client.send(b"EHLO y\r\nMAIL FROM:<>\r\n");
         until_server_got(&mut run, b"EHLO y\r\n");
         assert_eq!(run.backend_got(), b"EHLO x\r\nEHLO y\r\n");
         server_says(&mut run, b"250-mx\r\n250-STARTTLS\r\n250 SIZE\r\n");
-        run.until("the list", |run| {
-            run.client_got == b"250-mx\r\n250 SIZE\r\n"
-        });
+        run.until("the list", |run| run.client_got == b"250-mx\r\n250 SIZE\r\n");
         until_server_got(&mut run, b"MAIL FROM:<>\r\n");
         // Now nothing is left to rewrite.
         let (up, down) = (vec![3; 100_000], vec![4; 100_000]);
@@ -123,9 +101,7 @@ fn a_client_that_may_stay_in_plaintext_is_relayed_as_it_is() {
         ask(&mut run, b"MAIL FROM:<>\r\n", b"250 ok\r\n", b"250 ok\r\n");
         assert!(!run.flow.is_handshaking());
         run.client_fin = true;
-        run.until("the client's end", |run| {
-            run.actions.contains(&Action::ShutdownBack)
-        });
+        run.until("the client's end", |run| run.actions.contains(&Action::ShutdownBack));
         run.backend.as_mut().unwrap().is_ended = true;
         run.until("the end", |run| run.flow.is_over());
         assert_eq!(run.reason(), Some(Reason::ClientClosed));
@@ -175,12 +151,9 @@ fn a_request_to_cancel_goes_to_one_server_after_the_other_though_its_client_is_g
 fn a_server_that_does_not_answer_a_request_to_cancel_holds_up_no_other() {
     let stage = stage_of(Dialect::Postgres, Policy::Required);
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
-    run.to_flow
-        .extend(b"\x00\x00\x00\x10\x04\xd2\x16\x2epid1key1");
+    run.to_flow.extend(b"\x00\x00\x00\x10\x04\xd2\x16\x2epid1key1");
     for number in 0..SERVERS {
-        until_without_tls(&mut run, |run| {
-            run.backend.as_ref().is_some_and(|one| one.got_end)
-        });
+        until_without_tls(&mut run, |run| run.backend.as_ref().is_some_and(|one| one.got_end));
         assert_eq!(run.earlier.len(), number);
         run.now = run.flow.deadline().unwrap();
         run.handle(Event::Timeout);
@@ -188,10 +161,7 @@ fn a_server_that_does_not_answer_a_request_to_cancel_holds_up_no_other() {
     }
     run.client_fin = true;
     until_without_tls(&mut run, |run| run.flow.is_over());
-    assert_eq!(
-        (run.earlier.len(), run.reason()),
-        (SERVERS, Some(Reason::ClientClosed))
-    );
+    assert_eq!((run.earlier.len(), run.reason()), (SERVERS, Some(Reason::ClientClosed)));
 }
 
 #[test]
@@ -218,11 +188,7 @@ fn what_fails_before_tls_is_told_in_words_and_counted() {
     run.assert_over();
 
     let mut run = start();
-    speak(
-        &mut run,
-        b"DATA\r\n",
-        b"530 5.7.0 Must issue a STARTTLS command first\r\n",
-    );
+    speak(&mut run, b"DATA\r\n", b"530 5.7.0 Must issue a STARTTLS command first\r\n");
     run.handle(Event::FrontReceived(Received::End));
     run.act();
     assert_eq!(run.reason(), Some(Reason::StarttlsRequired));
@@ -251,10 +217,7 @@ fn what_fails_before_tls_is_told_in_words_and_counted() {
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
     assert_eq!(run.flow.poll_action(), Some(Action::Dial));
     run.handle(Event::DialFailed(Ending::new(Reason::BackendRefused)));
-    assert_eq!(
-        run.flow.front_pending(),
-        b"421 4.3.2 No server is available\r\n"
-    );
+    assert_eq!(run.flow.front_pending(), b"421 4.3.2 No server is available\r\n");
     until_over(&mut run, Reason::BackendRefused, "");
 }
 
@@ -337,10 +300,7 @@ fn silent_server(dialect: Dialect) -> Run {
     (starttls.dialect, starttls.sides.back) = (dialect, true);
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
     assert_eq!(run.flow.poll_action(), Some(Action::Dial));
-    run.handle(Event::ServerChosen {
-        server: 0,
-        is_local: false,
-    });
+    run.handle(Event::ServerChosen { server: 0, is_local: false });
     run.now += TIMEOUTS.dial.mul_f32(0.9);
     run.handle(Event::BackConnected);
     run
@@ -414,10 +374,7 @@ fn a_client_that_is_at_fault_is_not_held_against_the_server() {
     starttls.as_mut().unwrap().sides.back = true;
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
     assert_eq!(run.flow.poll_action(), Some(Action::Dial));
-    run.handle(Event::ServerChosen {
-        server: 0,
-        is_local: false,
-    });
+    run.handle(Event::ServerChosen { server: 0, is_local: false });
     run.handle(Event::BackConnected);
     run.to_flow.extend([b'x'; 100_000]);
     while run.reason().is_none() && !run.to_flow.is_empty() {
@@ -450,19 +407,13 @@ fn a_server_that_waits_for_the_client_is_not_at_fault() {
     let gave_up = b"\x1a\x00\x00\x01\xff\xd7\x0f#08S01you were too slow";
     for (received, reason) in [
         (None, Reason::HandshakeTimeout),
-        (
-            Some(Received::Bytes(gave_up.len())),
-            Reason::ServerStarttlsFailed,
-        ),
+        (Some(Received::Bytes(gave_up.len())), Reason::ServerStarttlsFailed),
         (Some(Received::End), Reason::BackendClosed),
         (Some(Received::Failed), Reason::BackendReset),
     ] {
         let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
         assert_eq!(run.flow.poll_action(), Some(Action::Dial));
-        run.handle(Event::ServerChosen {
-            server: 0,
-            is_local: false,
-        });
+        run.handle(Event::ServerChosen { server: 0, is_local: false });
         run.handle(Event::BackConnected);
         let room = run.flow.back_room(&mut run.pool).unwrap().next().unwrap();
         room[..greeting.len()].copy_from_slice(&greeting);

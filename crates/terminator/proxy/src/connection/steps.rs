@@ -55,9 +55,7 @@ impl Connection {
         let tls = self.service.settings.back_tls.as_ref();
         let is_of_client = tls.is_some_and(|tls| tls.client.follows_client());
         let service = &self.service;
-        let failed = self
-            .dial
-            .tls_failed(service, fault, is_of_client, context.now);
+        let failed = self.dial.tls_failed(service, fault, is_of_client, context.now);
         failed.err()
     }
 
@@ -119,9 +117,7 @@ impl Connection {
     pub(super) fn race(&mut self, context: &mut Context<'_>) -> bool {
         let (service, driver) = (&self.service, context.driver);
         let token = self.back_token;
-        let won = self
-            .dial
-            .race(service, driver, token, &self.flow, context.now);
+        let won = self.dial.race(service, driver, token, &self.flow, context.now);
         let Some(socket) = won else {
             return false;
         };

@@ -23,11 +23,7 @@ use crate::fixture::{Fixture, file_context};
 use crate::options::{Limits, SourceLimits};
 use crate::token::{ConnectionId, EventSource};
 
-const LIMITS: Limits = Limits {
-    connections: 10,
-    handshakes: 10,
-    per_source: SourceLimits::OFF,
-};
+const LIMITS: Limits = Limits { connections: 10, handshakes: 10, per_source: SourceLimits::OFF };
 
 /// A peer's socket, and what came out of it.
 struct Peer {
@@ -158,15 +154,8 @@ impl Run {
         let socket = driver.adopt(ours, EventSource::Front(id).token()).unwrap();
         let service = fixture.service();
         let (now, mut chance) = (Instant::now(), Chance::new(seed));
-        let route = Route {
-            source: None,
-            destination: None,
-        };
-        let flow = Flow::new(
-            Rc::clone(&service.settings),
-            false,
-            Facts::new(seed, route, now),
-        );
+        let route = Route { source: None, destination: None };
+        let flow = Flow::new(Rc::clone(&service.settings), false, Facts::new(seed, route, now));
         let size = [0, 1, 3000, 40_000, 1_000_000][chance.below(5)];
         Self {
             reply: chance.bytes(size),
@@ -281,9 +270,7 @@ impl Run {
             }
             Fault::Drain => {
                 let stopped = Event::Stopped(Reason::Drained);
-                self.connection
-                    .flow
-                    .handle(stopped, self.now, &mut self.pool);
+                self.connection.flow.handle(stopped, self.now, &mut self.pool);
             }
         }
     }
@@ -315,10 +302,7 @@ fn drain(peer: &mut Peer) {
     let begun = Instant::now();
     while peer.stream.is_some() && !peer.is_ended && !peer.is_reset {
         peer.receive(1 << 16);
-        assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "it is still open"
-        );
+        assert!(begun.elapsed() < Duration::from_secs(30), "it is still open");
     }
 }
 
@@ -372,21 +356,10 @@ fn run(
 fn check(mut run: Run, request: &[u8], fault: Fault, seed: u64) -> (Reason, Option<TcpListener>) {
     let place = format!("seed {seed}, {fault:?}");
     assert!(run.is_over, "{place}: it never ends");
-    let reason = run
-        .connection
-        .flow
-        .ending()
-        .expect("an end has a reason")
-        .reason;
+    let reason = run.connection.flow.ending().expect("an end has a reason").reason;
     assert_eq!(run.connection.deadline(), None, "{place}");
     assert_eq!(run.pool.in_use(), 0, "{place}: every buffer has gone back");
-    let open = run
-        .connection
-        .service
-        .pool
-        .borrow()
-        .state(0)
-        .map(|state| state.open);
+    let open = run.connection.service.pool.borrow().state(0).map(|state| state.open);
     assert_eq!(open, Some(0), "{place}: no dial is counted any more");
     let Run { connection, .. } = run;
     drop(connection);
@@ -440,11 +413,7 @@ fn a_server_that_refuses_leads_to_an_alert_and_a_reason() {
     drop(listener);
     for seed in 0..10 {
         let (reason, _) = run(&fixture, None, seed * 7);
-        let others = [
-            Reason::ClientReset,
-            Reason::ClientDisconnected,
-            Reason::Drained,
-        ];
+        let others = [Reason::ClientReset, Reason::ClientDisconnected, Reason::Drained];
         let is_known = reason == Reason::BackendRefused || others.contains(&reason);
         assert!(is_known || reason == Reason::HandshakeTimeout, "{reason:?}");
     }

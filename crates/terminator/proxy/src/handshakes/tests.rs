@@ -92,9 +92,7 @@ fn those_who_offer_a_session_go_first_and_leave_the_others_a_share() {
 #[test]
 fn a_hello_shows_whether_it_offers_a_session() {
     let authority = Authority::root("hello");
-    let hello = ClientChoice::new(authority.pem(), true, &[])
-        .connect("localhost")
-        .take_wire();
+    let hello = ClientChoice::new(authority.pem(), true, &[]).connect("localhost").take_wire();
     assert!(!offer_session(&hello) && !offer_session(&hello[..50]) && !offer_session(b""));
 }
 
@@ -162,11 +160,7 @@ fn offered(multiple: f64, requests: u32) -> Figures {
 
 impl Simulation {
     fn accept(&mut self) {
-        while let Some(entry) = self
-            .coming
-            .first_entry()
-            .filter(|one| *one.key() <= self.now)
-        {
+        while let Some(entry) = self.coming.first_entry().filter(|one| *one.key() <= self.now) {
             let since = *entry.key();
             let (resumes, left) = entry.remove();
             let id = id(self.connections.len() as u64);
@@ -213,19 +207,10 @@ impl Simulation {
 #[test]
 fn at_capacity_and_beyond_goodput_holds() {
     for requests in [1, 4] {
-        for (multiple, least) in [
-            (0.9, 0.87),
-            (1.0, 0.97),
-            (1.1, 0.97),
-            (2.0, 0.95),
-            (3.0, 0.95),
-            (5.0, 0.95),
-        ] {
-            let Figures {
-                goodput,
-                mean,
-                longest,
-            } = offered(multiple, requests);
+        for (multiple, least) in
+            [(0.9, 0.87), (1.0, 0.97), (1.1, 0.97), (2.0, 0.95), (3.0, 0.95), (5.0, 0.95)]
+        {
+            let Figures { goodput, mean, longest } = offered(multiple, requests);
             let seen = format!("{requests} × {multiple}: {goodput:.3}, {mean:?}, {longest:.2}");
             assert!(goodput >= least, "{seen}");
             assert!(mean < Duration::from_millis(500), "{seen}");

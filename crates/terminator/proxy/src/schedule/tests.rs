@@ -130,22 +130,13 @@ fn of_10_000_connections_none_starves_and_the_bounds_hold() {
     for _ in 0..60_000 {
         simulation.turn();
     }
-    let Simulation {
-        small,
-        handshakes,
-        bulk,
-        ..
-    } = simulation;
+    let Simulation { small, handshakes, bulk, .. } = simulation;
     // 8,000 connections that come back every two seconds use a tenth of the CPU, 1,000 handshakes a
     // seventh: both are less than their slices, so that they wait for the turn of the others alone.
     assert!(small.count > 100_000 && handshakes.count > 10_000);
     assert!(small.total / small.count <= TURN_MAX);
     assert!(small.longest <= TURN_MAX * 2, "{:?}", small.longest);
-    assert!(
-        handshakes.longest <= TURN_MAX * 2,
-        "{:?}",
-        handshakes.longest
-    );
+    assert!(handshakes.longest <= TURN_MAX * 2, "{:?}", handshakes.longest);
     // Each of 1,000 downloads waits for the 999 others, of which a turn serves one at least.
     assert!(bulk.longest <= TURN_MAX * 1_000, "{:?}", bulk.longest);
     // What the others do not use of their slices goes to bulk.

@@ -166,10 +166,7 @@ impl Worker {
             // Its end gives the place back.
             chosen.plan.open().take_over();
         }
-        for gauge in [
-            ServiceGauge::ConnectionsOpen,
-            ServiceGauge::HandshakesInProgress,
-        ] {
+        for gauge in [ServiceGauge::ConnectionsOpen, ServiceGauge::HandshakesInProgress] {
             entry.counters.lower(gauge);
             chosen.counters.raise(gauge);
         }
@@ -220,10 +217,8 @@ impl Worker {
             }
         }
         self.take(AdmissionLimit::ConnectionsOf(service))?;
-        self.take(AdmissionLimit::Connections)
-            .inspect_err(|_| service.plan.open().give())?;
-        self.take(AdmissionLimit::Handshakes)
-            .inspect_err(|_| self.release(service))
+        self.take(AdmissionLimit::Connections).inspect_err(|_| service.plan.open().give())?;
+        self.take(AdmissionLimit::Handshakes).inspect_err(|_| self.release(service))
     }
 
     fn take(&mut self, limited: AdmissionLimit<'_>) -> Result<(), Reason> {
@@ -265,18 +260,10 @@ impl Worker {
             AdmissionLimit::Connections | AdmissionLimit::Handshakes => &self.displaceable,
         };
         let mut oldest = None;
-        for id in displaceable
-            .borrow()
-            .oldest_of_most(limited.stages())
-            .take(LOOKED_AT_MAX)
-        {
+        for id in displaceable.borrow().oldest_of_most(limited.stages()).take(LOOKED_AT_MAX) {
             oldest.get_or_insert(id);
             // Bytes of it may wait for us: then it is not the client who lets us wait.
-            if self
-                .connections
-                .find(id)
-                .is_some_and(|connection| !connection.is_queued)
-            {
+            if self.connections.find(id).is_some_and(|connection| !connection.is_queued) {
                 oldest = Some(id);
                 break;
             }
@@ -356,8 +343,7 @@ impl Worker {
         let counters = &listener.service.counters;
         counters.count(ServiceCounter::ConnectionsAccepted);
         counters.ended(reason);
-        self.lines
-            .report_refused(self.next_connection, listener, peer, reason, self.now);
+        self.lines.report_refused(self.next_connection, listener, peer, reason, self.now);
     }
 
     /// Without a descriptor left a client would wait for nothing: the one held in reserve serves

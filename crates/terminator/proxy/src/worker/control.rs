@@ -41,11 +41,7 @@ impl Worker {
                     self.accept(accepts);
                     let _ = answer.send(());
                 }
-                Command::Server {
-                    service,
-                    server,
-                    news,
-                } => {
+                Command::Server { service, server, news } => {
                     let service = self.service(&service).into_iter();
                     service.for_each(|one| one.note(server, &news));
                 }
@@ -178,10 +174,7 @@ impl Worker {
     }
 
     pub(super) fn enforce_drain(&mut self) {
-        if self
-            .drain_deadline
-            .is_none_or(|deadline| deadline > self.now)
-        {
+        if self.drain_deadline.is_none_or(|deadline| deadline > self.now) {
             return;
         }
         for id in self.connections.ids() {

@@ -13,20 +13,12 @@ use super::*;
 use crate::commands::{AssignedListener, Assignment, Mailbox, ServerNews};
 use crate::fixture::{Fixture, TIMEOUTS, file_context};
 
-const LISTEN: ListenOptions = ListenOptions {
-    backlog: 16,
-    fast_open: 0,
-    reuse_port: false,
-    unix_mode: None,
-};
+const LISTEN: ListenOptions =
+    ListenOptions { backlog: 16, fast_open: 0, reuse_port: false, unix_mode: None };
 
 /// A service without a server, with this number of connections at most.
 fn fixture(connections: u32) -> Fixture {
-    let limits = Limits {
-        connections,
-        handshakes: connections,
-        per_source: SourceLimits::OFF,
-    };
+    let limits = Limits { connections, handshakes: connections, per_source: SourceLimits::OFF };
     Fixture::new("unix:@nobody", limits)
 }
 
@@ -40,15 +32,7 @@ fn workers(fixture: &Fixture) -> Vec<(Worker, SocketAddr)> {
         let (waker, lines) = (Arc::clone(&wakers[index]), fixture.lines(index));
         let file_context = file_context(Mailbox::new(sender, Arc::clone(&waker)));
         let allowances = allowances.clone();
-        let made = Worker::new(
-            index,
-            allowances,
-            waker,
-            commands,
-            file_context,
-            counters,
-            lines,
-        );
+        let made = Worker::new(index, allowances, waker, commands, file_context, counters, lines);
         let mut worker = made.unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
         let listener = listen(&any, &LISTEN).unwrap();
@@ -56,11 +40,9 @@ fn workers(fixture: &Fixture) -> Vec<(Worker, SocketAddr)> {
             panic!("a TCP listener has an IP address");
         };
         let services = fixture.plan.services.to_vec();
-        let counters = services.iter().map(|one| {
-            fixture
-                .registry
-                .service(index, &one.name, &one.server_names)
-        });
+        let counters = services
+            .iter()
+            .map(|one| fixture.registry.service(index, &one.name, &one.server_names));
         worker.apply_plan(Assignment {
             counters: counters.collect(),
             services,
@@ -166,10 +148,7 @@ fn commands_without_end_leave_the_others_their_turn() {
     }
     let is_called = |worker: &mut Worker| {
         let mut events = Vec::new();
-        worker
-            .driver
-            .wait(Some(Duration::ZERO), &mut events)
-            .unwrap();
+        worker.driver.wait(Some(Duration::ZERO), &mut events).unwrap();
         worker.turn(&events);
         !events.is_empty()
     };

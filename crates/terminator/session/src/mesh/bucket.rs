@@ -18,11 +18,7 @@ pub struct Bucket {
 
 impl Bucket {
     pub fn new(per_second: u32, now: Instant) -> Self {
-        Self {
-            per_second,
-            tokens: per_second.into(),
-            filled: now,
-        }
+        Self { per_second, tokens: per_second.into(), filled: now }
     }
 
     /// The same with another limit.
@@ -56,11 +52,7 @@ pub(crate) struct IncomingBuckets {
 
 impl IncomingBuckets {
     pub(crate) fn new(per_second: u32, now: Instant) -> Self {
-        Self {
-            per_second,
-            others: Bucket::new(per_second, now),
-            peers: HashMap::new(),
-        }
+        Self { per_second, others: Bucket::new(per_second, now), peers: HashMap::new() }
     }
 
     /// The same with another limit.
@@ -111,9 +103,7 @@ mod tests {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let mut incoming = IncomingBuckets::new(1, start);
         (1..=3).for_each(|port| incoming.heard(at(port), 2, start));
-        let taken: Vec<_> = [1, 1, 2, 3, 4]
-            .map(|port| incoming.take(at(port), start))
-            .into();
+        let taken: Vec<_> = [1, 1, 2, 3, 4].map(|port| incoming.take(at(port), start)).into();
         assert_eq!(taken, [true, false, true, true, false]);
         let later = start + KNOWN;
         incoming.set_rate(2);

@@ -70,10 +70,7 @@ impl Missed {
         let before = self.since_ms.unwrap_or(u64::MAX);
         *self = Self {
             since_ms: Some(since_ms.min(before)),
-            progress: CatchUp {
-                state: CatchUpState::Asking,
-                ..CatchUp::default()
-            },
+            progress: CatchUp { state: CatchUpState::Asking, ..CatchUp::default() },
             ..Self::default()
         };
     }
@@ -102,26 +99,15 @@ impl Missed {
             return;
         }
         self.asked = Some((peer, now));
-        self.progress = CatchUp {
-            state: CatchUpState::Receiving,
-            peer: Some(peer),
-            sent,
-            all,
-        };
+        self.progress = CatchUp { state: CatchUpState::Receiving, peer: Some(peer), sent, all };
         if sent == all {
             self.end(CatchUpState::Done);
         }
     }
 
     fn end(&mut self, state: CatchUpState) {
-        let progress = CatchUp {
-            state,
-            ..self.progress
-        };
-        *self = Self {
-            progress,
-            ..Self::default()
-        };
+        let progress = CatchUp { state, ..self.progress };
+        *self = Self { progress, ..Self::default() };
     }
 
     pub(crate) fn progress(&self) -> CatchUp {
@@ -157,14 +143,7 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) fn new(peer: [u8; 8], to: SocketAddr, since: Option<Instant>) -> Self {
-        Self {
-            peer,
-            to,
-            since,
-            place: 0,
-            sent: 0,
-            ends: 0,
-        }
+        Self { peer, to, since, place: 0, sent: 0, ends: 0 }
     }
 
     /// How far it is, among so many sessions.
@@ -174,11 +153,7 @@ impl Replay {
             0 => count.max(self.sent.saturating_add(1)),
             _ => self.sent,
         };
-        Message::Resynced {
-            peer: self.peer,
-            sent: self.sent,
-            all,
-        }
+        Message::Resynced { peer: self.peer, sent: self.sent, all }
     }
 }
 
@@ -216,9 +191,7 @@ impl Replays {
         let Some(mut replay) = self.0.pop_front() else {
             return pause;
         };
-        let age_max = replay
-            .since
-            .map(|since| now.saturating_duration_since(since));
+        let age_max = replay.since.map(|since| now.saturating_duration_since(since));
         let age_max = age_max.unwrap_or(Duration::MAX);
         let mut bytes = 0;
         for _ in 0..(f64::from(rate) * pause.as_secs_f64()).round() as usize {
@@ -272,9 +245,7 @@ mod tests {
         assert_eq!(missed.heard(a, start + 5 * PATIENCE / 2), None);
         missed.sent(b, (9, 9), start + 5 * PATIENCE / 2);
         assert_eq!(missed.heard(a, start + 9 * PATIENCE), None);
-        let CatchUp {
-            state, peer, sent, ..
-        } = missed.progress();
+        let CatchUp { state, peer, sent, .. } = missed.progress();
         assert_eq!((state, peer, sent), (CatchUpState::Done, Some(b), 9));
     }
 

@@ -86,10 +86,7 @@ impl Fetches {
 
     pub(crate) fn due(&self) -> Option<Instant> {
         let queues = [&self.retries, &self.deadlines].into_iter();
-        queues
-            .flat_map(|queue| queue.first())
-            .map(|one| one.0)
-            .min()
+        queues.flat_map(|queue| queue.first()).map(|one| one.0).min()
     }
 }
 

@@ -57,9 +57,10 @@ impl RecentQuestions {
         self.0.add(*key, now_ms + SAME_MS, now_ms);
         // Keys and numbers of hosts are random.
         let own = u64::from_be_bytes(own);
-        let key = key.bytes().iter().fold(own, |sum, byte| {
-            (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let key = key
+            .bytes()
+            .iter()
+            .fold(own, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
         is_again || (key >> 32) % (peers as u64).max(1) < ANSWERS
     }
 }

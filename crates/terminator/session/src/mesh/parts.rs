@@ -191,12 +191,7 @@ mod tests {
     const NAME: ([u8; 8], [u8; 8]) = ([1; 8], [2; 8]);
 
     fn part(id: u32, index: u8, count: u8, bytes: &[u8]) -> Part<'_> {
-        Part {
-            id,
-            index,
-            count,
-            bytes,
-        }
+        Part { id, index, count, bytes }
     }
 
     #[test]
@@ -209,11 +204,7 @@ mod tests {
         assert_eq!(take(NAME, part(2, 1, 2, b"z")), None);
         assert_eq!(take(NAME, part(1, 0, 3, b"a")), None);
         assert_eq!(take(NAME, part(1, 0, 3, b"A")), None, "the first counts");
-        assert_eq!(
-            take(NAME, part(1, 5, 9, b"f")),
-            None,
-            "it has no such place"
-        );
+        assert_eq!(take(NAME, part(1, 5, 9, b"f")), None, "it has no such place");
         let whole = take(NAME, part(1, 1, 3, b"b"));
         assert_eq!(whole.as_deref(), Some(&b"abc"[..]));
         let whole = take(other_boot, part(1, 1, 2, b"y"));
@@ -234,11 +225,7 @@ mod tests {
         assert_eq!(parts.senders[&NAME.0].waiting.len(), WAITING_MAX);
         assert_eq!(parts.expire(now), 10);
         take(&mut parts, ids, b"x", now + PATIENCE);
-        assert_eq!(
-            parts.senders[&NAME.0].waiting.len(),
-            1,
-            "the others are old"
-        );
+        assert_eq!(parts.senders[&NAME.0].waiting.len(), 1, "the others are old");
         assert_eq!(parts.expire(now), WAITING_MAX as u64);
         let long = [0; PART_BYTES_MAX];
         for id in 0..40 {

@@ -151,13 +151,8 @@ impl Senders {
             (facts.address, facts.is_listed) = (from, is_listed);
             sender.there = now;
         }
-        facts.lag_ms = now_ms
-            .cast_signed()
-            .wrapping_sub(header.time_ms.cast_signed());
-        Ok(DatagramArrival {
-            is_new,
-            silent_since_ms,
-        })
+        facts.lag_ms = now_ms.cast_signed().wrapping_sub(header.time_ms.cast_signed());
+        Ok(DatagramArrival { is_new, silent_since_ms })
     }
 
     /// A sender's place, if that is one of the configuration.
@@ -208,8 +203,7 @@ impl Senders {
         };
         one.pinged = Some((at, false));
         one.round_trips.truncate(ROUND_TRIPS - 1);
-        one.round_trips
-            .push_front(now.saturating_duration_since(at));
+        one.round_trips.push_front(now.saturating_duration_since(at));
         one.facts.round_trip = one.round_trips.iter().max().copied();
     }
 
@@ -221,10 +215,7 @@ impl Senders {
     }
 
     pub(crate) fn facts(&self) -> impl Iterator<Item = PeerFacts> {
-        self.0.iter().map(|sender| PeerFacts {
-            lost: sender.lost(),
-            ..sender.facts.clone()
-        })
+        self.0.iter().map(|sender| PeerFacts { lost: sender.lost(), ..sender.facts.clone() })
     }
 
     fn place(&self, sender: [u8; 8]) -> Option<usize> {
@@ -325,12 +316,7 @@ impl ReplayWindow {
     pub(crate) fn new(numbers: u32) -> Self {
         // One word more: that of the highest number is seldom whole.
         let words = u64::from(numbers).div_ceil(WORD_BITS) + 1;
-        Self {
-            words: vec![0; words as usize].into(),
-            lowest: 0,
-            highest: 0,
-            received: 0,
-        }
+        Self { words: vec![0; words as usize].into(), lowest: 0, highest: 0, received: 0 }
     }
 
     /// Takes a number. `false` = it has come before, or is too old to say.
@@ -383,14 +369,10 @@ mod window_tests {
             .into_iter()
             .map(|number| window.take(number))
             .collect();
-        let wanted = [
-            true, true, true, false, false, true, true, false, true, true, false, true, false,
-        ];
+        let wanted =
+            [true, true, true, false, false, true, true, false, true, true, false, true, false];
         assert_eq!(taken, wanted);
-        assert_eq!(
-            (window.received, window.missing()),
-            (8, u64::MAX - 5 + 1 - 8)
-        );
+        assert_eq!((window.received, window.missing()), (8, u64::MAX - 5 + 1 - 8));
     }
 
     #[test]

@@ -42,10 +42,7 @@ fn the_cost_grows_with_the_hosts_that_a_session_is_sent_to() {
             let counters = mesh.counters();
             assert_eq!(counters.updates(ClusterUpdate::Dropped), 0);
             let each = (counters.bytes_sent - before) / u64::from(sessions) / copies;
-            assert!(
-                (least..=most).contains(&each),
-                "{each} bytes of each session and host"
-            );
+            assert!((least..=most).contains(&each), "{each} bytes of each session and host");
         }
     }
 }

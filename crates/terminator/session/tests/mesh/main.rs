@@ -92,10 +92,7 @@ fn a_host_catches_up_though_its_first_requests_or_their_answers_are_lost() {
         // The peer gives its signs of life all the while.
         network.run(Duration::from_secs(13));
         assert_eq!(network.taken_away, 0);
-        assert!(
-            (0..50).all(|number| network.holds(1, number)),
-            "{taken_away} lost"
-        );
+        assert!((0..50).all(|number| network.holds(1, number)), "{taken_away} lost");
     }
 }
 
@@ -110,10 +107,7 @@ fn a_wider_time_window_lets_nothing_in_again() {
     network.hosts[0] = (network.mesh(0, 2, 2), Cache::default());
     let first = network.datagram(0);
     assert_eq!(network.arrive(1, 0, &first), Ok(()));
-    let options = MeshOptions {
-        time_window: Duration::from_secs(300),
-        ..Network::options(1, 2)
-    };
+    let options = MeshOptions { time_window: Duration::from_secs(300), ..Network::options(1, 2) };
     let moment = network.moment(1);
     let mesh = &mut network.hosts[1].0;
     mesh.reconfigure(options, Box::new(Tagged), moment);
@@ -131,10 +125,7 @@ fn each_request_for_a_session_waits_its_own_time() {
     network.hosts[1].0.fetch(key(1), 1, moment);
     network.run(Duration::from_millis(1));
     network.publish(0, 1);
-    assert_eq!(
-        network.run(Duration::from_millis(3)),
-        [(1, SessionTier::Peers)]
-    );
+    assert_eq!(network.run(Duration::from_millis(3)), [(1, SessionTier::Peers)]);
     network.hosts[1].1.remove(&key(1));
     let moment = network.moment(1);
     network.hosts[1].0.fetch(key(1), 2, moment);
@@ -221,10 +212,7 @@ fn a_part_that_is_lost_costs_its_session_which_is_fetched_in_parts() {
     // Three datagrams each, of which none may be lost: 94 %.
     assert!((175..200).contains(&pushed), "{pushed}");
     assert!(resumed > pushed && resumed >= 190, "{pushed}, {resumed}");
-    let incomplete = network.hosts[1]
-        .0
-        .counters()
-        .updates(ClusterUpdate::Incomplete);
+    let incomplete = network.hosts[1].0.counters().updates(ClusterUpdate::Incomplete);
     assert!(incomplete >= u64::from(200 - pushed) / 2, "{incomplete}");
 }
 
@@ -306,19 +294,14 @@ fn who_sends_a_hosts_datagrams_on_gets_no_answer_and_the_host_does() {
         network.run(Duration::from_secs(1));
         let (held, elsewhere) = sent_on(&mut network, from);
         // Another peer is pinged now and then.
-        assert!(
-            held == 200 && elsewhere < 200,
-            "from {from}: {held}, {elsewhere}"
-        );
+        assert!(held == 200 && elsewhere < 200, "from {from}: {held}, {elsewhere}");
     }
     // One that was never heard at its own place is answered nowhere, and shown.
     let mut network = Network::new(3, 16, CLEAN);
     network.hosts[1] = (network.mesh(1, 2, 3), Cache::default());
     for number in 0..200 {
         let now = network.now;
-        network.hosts[1]
-            .1
-            .insert(&key(number), &[7; 100], HOUR, now);
+        network.hosts[1].1.insert(&key(number), &[7; 100], HOUR, now);
     }
     assert_eq!(sent_on(&mut network, 99), (0, 0));
     let mut peers = network.hosts[1].0.peers();
@@ -330,14 +313,9 @@ fn who_sends_a_hosts_datagrams_on_gets_no_answer_and_the_host_does() {
 fn a_place_is_known_however_it_is_written() {
     let mut network = Network::new(2, 17, CLEAN);
     let written = "[::ffff:127.0.0.1]:0".parse().unwrap();
-    let options = MeshOptions {
-        send_to: Some(vec![written]),
-        ..Network::options(1, 2)
-    };
+    let options = MeshOptions { send_to: Some(vec![written]), ..Network::options(1, 2) };
     let moment = network.moment(1);
-    network.hosts[1]
-        .0
-        .reconfigure(options, Box::new(Tagged), moment);
+    network.hosts[1].0.reconfigure(options, Box::new(Tagged), moment);
     let datagram = network.datagram(0);
     assert_eq!(network.arrive(1, 0, &datagram), Ok(()));
     let peer = network.hosts[1].0.peers().next().unwrap();
@@ -356,9 +334,7 @@ fn hosts_that_start_one_after_the_other_keep_nearly_all_sessions() {
     for host in 0..3 {
         network.hosts[host] = (network.mesh(host, 2, 3), Cache::default());
         network.run(Duration::from_secs(3));
-        let CatchUp {
-            state, sent, all, ..
-        } = network.hosts[host].0.catch_up();
+        let CatchUp { state, sent, all, .. } = network.hosts[host].0.catch_up();
         let is_amid = state == CatchUpState::Receiving && sent < all && all >= SESSIONS;
         // The one that is asked first may be amid it itself.
         let may_wait = host > 0 && state == CatchUpState::Asking;
@@ -384,9 +360,7 @@ fn a_fetch_waits_as_long_as_peers_take_to_answer() {
             ..Network::options(1, 2)
         };
         let moment = network.moment(1);
-        network.hosts[1]
-            .0
-            .reconfigure(options, Box::new(Tagged), moment);
+        network.hosts[1].0.reconfigure(options, Box::new(Tagged), moment);
         let lost = |number: &u32| {
             network.publish(0, *number);
             network.run(Duration::from_millis(200));
@@ -399,10 +373,7 @@ fn a_fetch_waits_as_long_as_peers_take_to_answer() {
     };
     assert_eq!(fetched(0, None), (300, Some(1)));
     let (count, wait) = fetched(5, None);
-    assert!(
-        count == 300 && (20..23).contains(&wait.unwrap()),
-        "{wait:?}"
-    );
+    assert!(count == 300 && (20..23).contains(&wait.unwrap()), "{wait:?}");
     let (count, wait) = fetched(20, None);
     assert_eq!((count, wait), (300, Some(50)));
     // In vain: nobody waits.
@@ -415,14 +386,9 @@ fn a_fetch_waits_as_long_as_peers_take_to_answer() {
 #[test]
 fn a_peer_that_is_too_far_away_makes_nobody_wait() {
     let mut network = Network::new(3, 20, CLEAN);
-    let options = MeshOptions {
-        fetch_timeout: None,
-        ..Network::options(1, 3)
-    };
+    let options = MeshOptions { fetch_timeout: None, ..Network::options(1, 3) };
     let moment = network.moment(1);
-    network.hosts[1]
-        .0
-        .reconfigure(options, Box::new(Tagged), moment);
+    network.hosts[1].0.reconfigure(options, Box::new(Tagged), moment);
     network.far = Some(2);
     network.run(Duration::from_secs(20));
     let trip = |host| {

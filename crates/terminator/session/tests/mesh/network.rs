@@ -62,10 +62,7 @@ impl DatagramCipher for Tagged {
 
 /// A host's cache, and what it remembers of when each session came.
 #[derive(Default)]
-pub(crate) struct Cache(
-    pub(crate) RefCell<HashMap<Key, Vec<u8>>>,
-    RefCell<Vec<(Key, Instant)>>,
-);
+pub(crate) struct Cache(pub(crate) RefCell<HashMap<Key, Vec<u8>>>, RefCell<Vec<(Key, Instant)>>);
 
 impl LocalSessions for Cache {
     fn find(&self, key: &Key, _: Instant) -> Option<(Zeroizing<Vec<u8>>, Duration)> {
@@ -96,11 +93,7 @@ impl LocalSessions for Cache {
         *place += 1;
         let is_young = now.duration_since(at) <= age_max;
         let found = self.find(&key, now).filter(|_| is_young);
-        Some(found.map(|(value, lifetime)| WalkedSession {
-            key,
-            value,
-            lifetime,
-        }))
+        Some(found.map(|(value, lifetime)| WalkedSession { key, value, lifetime }))
     }
 }
 
@@ -114,19 +107,9 @@ pub(crate) struct Weather {
     pub(crate) way_us: u64,
 }
 
-pub(crate) const CLEAN: Weather = Weather {
-    lost: 0,
-    repeated: 0,
-    delay_us: 300,
-    way_us: 50,
-};
+pub(crate) const CLEAN: Weather = Weather { lost: 0, repeated: 0, delay_us: 300, way_us: 50 };
 
-pub(crate) const STORMY: Weather = Weather {
-    lost: 0,
-    repeated: 300,
-    delay_us: 30_000,
-    way_us: 50,
-};
+pub(crate) const STORMY: Weather = Weather { lost: 0, repeated: 300, delay_us: 30_000, way_us: 50 };
 
 /// To which host, from which, and the datagram.
 type Flying = (usize, usize, Rc<[u8]>);
@@ -181,12 +164,7 @@ impl Network {
 
     pub(crate) fn mesh(&self, host: usize, boot: u64, hosts: usize) -> Mesh {
         let numbers = ((host as u64).to_be_bytes(), boot.to_be_bytes());
-        Mesh::new(
-            Self::options(host, hosts),
-            Box::new(Tagged),
-            numbers,
-            self.moment(host),
-        )
+        Mesh::new(Self::options(host, hosts), Box::new(Tagged), numbers, self.moment(host))
     }
 
     pub(crate) fn options(host: usize, hosts: usize) -> MeshOptions {
@@ -207,10 +185,7 @@ impl Network {
     /// Clocks differ by some seconds.
     pub(crate) fn moment(&self, host: usize) -> Moment {
         let passed = self.now.duration_since(self.start).as_millis() as u64;
-        Moment {
-            now: self.now,
-            unix_ms: UNIX_MS + passed + (host % 7) as u64 * 700,
-        }
+        Moment { now: self.now, unix_ms: UNIX_MS + passed + (host % 7) as u64 * 700 }
     }
 
     pub(crate) fn send(&mut self, from: usize, target: Target, datagram: &[u8]) {
@@ -268,8 +243,7 @@ impl Network {
         while mesh.deadline() <= moment.now {
             mesh.tick(moment, cache);
         }
-        self.fetched
-            .extend(std::iter::from_fn(|| mesh.poll_fetched()));
+        self.fetched.extend(std::iter::from_fn(|| mesh.poll_fetched()));
         let sent: Vec<_> = std::iter::from_fn(|| mesh.poll_transmit()).collect();
         let wake = mesh.deadline();
         if let Some(before) = self.wake_of[host].replace(wake) {

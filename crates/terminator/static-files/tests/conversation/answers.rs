@@ -46,21 +46,13 @@ fn a_file_is_answered_word_by_word() {
 
 /// The status, the location, and whether the connection persists.
 fn redirected(requests: &str) -> Vec<(u16, Option<String>, bool)> {
-    let options = Options {
-        redirect: Some(Redirect { port: 8443 }),
-        ..Options::default()
-    };
+    let options = Options { redirect: Some(Redirect { port: 8443 }), ..Options::default() };
     let mut tree = tree();
-    tree.put(
-        ".well-known/acme-challenge/t0",
-        Node::File(b"proof".to_vec(), modified()),
-    );
+    tree.put(".well-known/acme-challenge/t0", Node::File(b"proof".to_vec(), modified()));
     let heard = tree.hear(&options, requests);
     let methods = requests.lines().filter(|line| line.contains(" HTTP/"));
-    let replies = replies(
-        &heard.bytes,
-        methods.map(|line| line.split(' ').next().expect("a method")),
-    );
+    let replies =
+        replies(&heard.bytes, methods.map(|line| line.split(' ').next().expect("a method")));
     let told = |reply: &Reply| {
         let location = reply.field("Location").map(str::to_owned);
         (reply.status, location, reply.field("Connection").is_none())
@@ -76,29 +68,13 @@ fn requests_are_redirected_but_for_challenges() {
         ("GET /a.txt", "", (301, to("/a.txt"), true)),
         ("HEAD /?b=%2F", "", (301, to("/?b=%2F"), true)),
         ("GET http://a/x", "", (301, to("/x"), true)),
-        (
-            "POST /a",
-            "Content-Length: 4\r\n\r\nab",
-            (308, to("/a"), true),
-        ),
-        (
-            "POST /a",
-            "Content-Length: 99999999\r\n",
-            (308, to("/a"), false),
-        ),
-        (
-            "PUT /a",
-            "Expect: 100-continue\r\nContent-Length: 3\r\n",
-            (308, to("/a"), false),
-        ),
+        ("POST /a", "Content-Length: 4\r\n\r\nab", (308, to("/a"), true)),
+        ("POST /a", "Content-Length: 99999999\r\n", (308, to("/a"), false)),
+        ("PUT /a", "Expect: 100-continue\r\nContent-Length: 3\r\n", (308, to("/a"), false)),
         ("PUT /a", chunked, (308, to("/a"), false)),
         ("BREW /a", "", (308, to("/a"), true)),
         ("GET /.well-known/acme-challenge/t0", "", (200, None, true)),
-        (
-            "GET /%2ewell-known//acme-challenge/t0",
-            "",
-            (200, None, true),
-        ),
+        ("GET /%2ewell-known//acme-challenge/t0", "", (200, None, true)),
         (
             "GET /.well-known/acme-challenge/t1",
             "",
@@ -125,10 +101,7 @@ fn a_head_is_that_of_the_answer() {
     for target in ["/a.txt", "/empty", "/missing", "/busy"] {
         let get = hear(&get(target)).bytes;
         let head = hear(&format!("HEAD {target} HTTP/1.1\r\nHost: a\r\n\r\n")).bytes;
-        assert!(
-            get.starts_with(&head) && head.ends_with(b"\r\n\r\n"),
-            "{target}"
-        );
+        assert!(get.starts_with(&head) && head.ends_with(b"\r\n\r\n"), "{target}");
     }
 }
 
@@ -137,10 +110,7 @@ fn pipelined_requests_are_answered_in_order() {
     let requests = [get("/a.txt"), get("/missing"), get("/empty"), get("/b.txt")].concat();
     let heard = hear(&requests);
     let replies = replies(&heard.bytes, ["GET"; 4]);
-    let told: Vec<_> = replies
-        .iter()
-        .map(|reply| (reply.status, reply.text()))
-        .collect();
+    let told: Vec<_> = replies.iter().map(|reply| (reply.status, reply.text())).collect();
     let missing = (404, "404 Not Found\n");
     assert_eq!(told, [(200, "alpha"), missing, (200, ""), (200, "beta!!")]);
     assert_eq!(heard.end, End::Open);
@@ -151,19 +121,10 @@ fn pipelined_requests_are_answered_in_order() {
 fn connections_end_when_they_should() {
     let cases = [
         ("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n", None),
-        (
-            "GET /a.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-            Some("close"),
-        ),
+        ("GET /a.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", Some("close")),
         ("GET /a.txt HTTP/1.0\r\n\r\n", Some("close")),
-        (
-            "GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-            Some("keep-alive"),
-        ),
-        (
-            "GET /missing HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-            Some("keep-alive"),
-        ),
+        ("GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", Some("keep-alive")),
+        ("GET /missing HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", Some("keep-alive")),
     ];
     for (request, said) in cases {
         let heard = hear(&request.repeat(2));
@@ -233,18 +194,9 @@ fn what_is_no_request_ends_the_connection() {
         ("GET / HTTP/1.1\nHost: a\n\n", 400),
         ("GET /../a HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         ("GET /a%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            400,
-        ),
-        (
-            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\nx",
-            400,
-        ),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 65537\r\n\r\n",
-            413,
-        ),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\nx", 400),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 65537\r\n\r\n", 413),
         ("POST / HTTP/1.1\r\nHost: a\r\nExpect: more\r\n\r\n", 417),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
         ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 405),
@@ -257,15 +209,8 @@ fn what_is_no_request_ends_the_connection() {
         assert_eq!(replies.len(), 1, "{request}");
         assert_eq!(replies[0].status, status, "{request}");
         assert_eq!(replies[0].field("Connection"), Some("close"), "{request}");
-        assert_eq!(
-            replies[0].field("Content-Type"),
-            Some("text/plain; charset=utf-8")
-        );
-        assert_eq!(
-            (heard.end, heard.started),
-            (End::Proper, vec![status]),
-            "{request}"
-        );
+        assert_eq!(replies[0].field("Content-Type"), Some("text/plain; charset=utf-8"));
+        assert_eq!((heard.end, heard.started), (End::Proper, vec![status]), "{request}");
     }
 }
 
@@ -281,17 +226,9 @@ fn content_is_read_and_dropped() {
     for length in [1, 5, 65536] {
         let content = "GET /b.txt HTTP/1.1\r\n\r\n".repeat(3000)[..length].to_owned();
         let post = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
-        let heard = hear(
-            &[&post, &content, &get("/a.txt")]
-                .map(String::as_str)
-                .concat(),
-        );
+        let heard = hear(&[&post, &content, &get("/a.txt")].map(String::as_str).concat());
         let replies = replies(&heard.bytes, ["POST", "GET"]);
-        assert_eq!(
-            (replies[0].status, replies[1].text()),
-            (405, "alpha"),
-            "{length}"
-        );
+        assert_eq!((replies[0].status, replies[1].text()), (405, "alpha"), "{length}");
     }
 }
 
@@ -301,10 +238,7 @@ fn content_is_invited_if_the_client_waits() {
         Expect: 100-continue\r\n\r\nabc";
     let heard = hear(&format!("{request}{}", get("/b.txt")));
     let replies = replies(&heard.bytes, ["GET", "GET"]);
-    let told: Vec<_> = replies
-        .iter()
-        .map(|reply| (reply.status, reply.text()))
-        .collect();
+    let told: Vec<_> = replies.iter().map(|reply| (reply.status, reply.text())).collect();
     assert_eq!(told, [(100, ""), (200, "alpha"), (200, "beta!!")]);
     assert_eq!(heard.started, [200, 200]);
 }

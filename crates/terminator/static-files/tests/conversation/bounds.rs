@@ -18,11 +18,7 @@ fn conversation() -> Conversation {
 }
 
 fn file(bytes: u64) -> Found {
-    Found::File {
-        bytes,
-        modified: modified(),
-        identity: 1,
-    }
+    Found::File { bytes, modified: modified(), identity: 1 }
 }
 
 /// Answers with a file of this length, all of which is sent.
@@ -40,11 +36,7 @@ fn serve(conversation: &mut Conversation, bytes: u64) {
 
 #[test]
 fn an_idle_conversation_is_small() {
-    assert!(
-        size_of::<Conversation>() <= 200,
-        "{}",
-        size_of::<Conversation>()
-    );
+    assert!(size_of::<Conversation>() <= 200, "{}", size_of::<Conversation>());
 }
 
 #[test]
@@ -57,10 +49,7 @@ fn heads_are_bounded() {
         (head(HEAD_BYTES_MAX), 200),
         (head(HEAD_BYTES_MAX + 1), 431),
         (head(10 * HEAD_BYTES_MAX), 431),
-        (
-            format!("{}\r\n", &head(HEAD_BYTES_MAX + 1)[..HEAD_BYTES_MAX]),
-            431,
-        ),
+        (format!("{}\r\n", &head(HEAD_BYTES_MAX + 1)[..HEAD_BYTES_MAX]), 431),
         (endless_line, 414),
     ];
     for (request, status) in cases {
@@ -79,10 +68,7 @@ fn waiting_requests_are_limited() {
     assert_eq!(taken, REQUEST.len() + HEAD_BYTES_MAX);
     assert_eq!(conversation.receive(&many[taken..], now()), 0);
     serve(&mut conversation, 5);
-    assert!(
-        conversation.question().is_some(),
-        "the next request is read"
-    );
+    assert!(conversation.question().is_some(), "the next request is read");
     assert_eq!(conversation.receive(&many[taken..], now()), REQUEST.len());
 }
 
@@ -96,10 +82,7 @@ fn what_comes_after_the_last_request_is_dropped() {
     serve(&mut conversation, 5);
     assert_eq!(conversation.output(), Output::End);
     assert_eq!(conversation.receive(&more, now()), more.len());
-    assert_eq!(
-        (conversation.output(), conversation.question()),
-        (Output::End, None)
-    );
+    assert_eq!((conversation.output(), conversation.question()), (Output::End, None));
 }
 
 #[test]
@@ -130,10 +113,7 @@ fn a_request_that_does_not_end_is_refused() {
     let mut conversation = conversation();
     conversation.receive(REQUEST, now());
     conversation.time_out_request(now());
-    assert!(
-        conversation.question().is_some(),
-        "a whole request is answered"
-    );
+    assert!(conversation.question().is_some(), "a whole request is answered");
 }
 
 #[test]
@@ -147,33 +127,19 @@ fn a_file_that_fails_cuts_the_stream() {
     let head_bytes = head.len() as u64;
     conversation.sent(head_bytes, now());
     conversation.sent(400, now());
-    assert_eq!(
-        conversation.output(),
-        Output::File {
-            offset: 400,
-            bytes: 600
-        }
-    );
+    assert_eq!(conversation.output(), Output::File { offset: 400, bytes: 600 });
     conversation.file_failed();
     assert_eq!(conversation.output(), Output::Cut);
     conversation.sent(600, now());
     conversation.answer(file(1), now());
     conversation.receive(REQUEST, now());
     conversation.receive_end();
-    assert_eq!(
-        (conversation.output(), conversation.question()),
-        (Output::Cut, None)
-    );
+    assert_eq!((conversation.output(), conversation.question()), (Output::Cut, None));
 }
 
 #[test]
 fn files_may_be_as_long_as_numbers() {
-    for range in [
-        "",
-        "Range: bytes=1-\r\n",
-        "Range: bytes=1-,0-0\r\n",
-        "Range: bytes=-5\r\n",
-    ] {
+    for range in ["", "Range: bytes=1-\r\n", "Range: bytes=1-,0-0\r\n", "Range: bytes=-5\r\n"] {
         let mut conversation = conversation();
         let request = format!("GET /a.bin HTTP/1.1\r\nHost: a\r\n{range}\r\n");
         conversation.receive(request.as_bytes(), now());

@@ -50,9 +50,8 @@ pub(crate) fn replies<'a>(bytes: &[u8], methods: impl IntoIterator<Item = &'a st
         if reply.status >= 200 {
             let method = methods.next().expect("no more replies than requests");
             let bodiless = method == "HEAD" || reply.status == 304;
-            let length = reply
-                .field("Content-Length")
-                .map_or(0, |length| length.parse().expect("a length"));
+            let length =
+                reply.field("Content-Length").map_or(0, |length| length.parse().expect("a length"));
             let length = if bodiless { 0 } else { length };
             let (body, after) = rest.split_at_checked(length).expect("a whole body");
             reply.body = body.to_vec();

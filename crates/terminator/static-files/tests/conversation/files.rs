@@ -34,11 +34,7 @@ fn folders_have_an_address_of_their_own() {
     ];
     for (target, location) in cases {
         let reply = ask(&tree, target, "");
-        assert_eq!(
-            (reply.status, reply.field("Location")),
-            (301, Some(location)),
-            "{target}"
-        );
+        assert_eq!((reply.status, reply.field("Location")), (301, Some(location)), "{target}");
         assert_eq!(reply.field("Content-Length"), Some("22"));
     }
     assert_eq!(ask(&tree, "/a%20b/c/", "").text(), "c");
@@ -76,14 +72,8 @@ fn hidden_names_are_served_if_asked() {
     let tree = Tree::of(&[(".well-known/x", "known")]);
     assert_eq!(ask(&tree, "/.well-known/x", "").status, 404);
     assert_eq!(ask(&tree, "/%2ewell-known/x", "").status, 404);
-    let options = Options {
-        hidden: true,
-        ..Options::default()
-    };
-    assert_eq!(
-        ask_of(&tree, &options, "GET /.well-known/x", "").text(),
-        "known"
-    );
+    let options = Options { hidden: true, ..Options::default() };
+    assert_eq!(ask_of(&tree, &options, "GET /.well-known/x", "").text(), "known");
 }
 
 #[test]
@@ -111,33 +101,13 @@ fn siblings_go_to_clients_that_take_them() {
     for (target, accepted, text, coding) in cases {
         let reply = ask(&tree, target, &format!("Accept-Encoding: {accepted}\r\n"));
         assert_eq!(reply.text(), text, "{target} {accepted}");
-        assert_eq!(
-            reply.field("Content-Encoding"),
-            coding,
-            "{target} {accepted}"
-        );
-        assert_eq!(
-            reply.field("Vary"),
-            Some("Accept-Encoding"),
-            "{target} {accepted}"
-        );
-        let media = if target == "/" {
-            "text/html"
-        } else {
-            "text/css"
-        };
+        assert_eq!(reply.field("Content-Encoding"), coding, "{target} {accepted}");
+        assert_eq!(reply.field("Vary"), Some("Accept-Encoding"), "{target} {accepted}");
+        let media = if target == "/" { "text/html" } else { "text/css" };
         let media = format!("{media}; charset=utf-8");
-        assert_eq!(
-            reply.field("Content-Type"),
-            Some(&media[..]),
-            "{target} {accepted}"
-        );
+        assert_eq!(reply.field("Content-Type"), Some(&media[..]), "{target} {accepted}");
         if coding.is_some() {
-            assert_ne!(
-                reply.field("ETag"),
-                original.field("ETag"),
-                "{target} {accepted}"
-            );
+            assert_ne!(reply.field("ETag"), original.field("ETag"), "{target} {accepted}");
         }
     }
 }
@@ -146,23 +116,14 @@ fn siblings_go_to_clients_that_take_them() {
 fn siblings_have_ranges_and_conditions_of_their_own() {
     let tree = Tree::of(&[("a.css", "plain"), ("a.css.gz", "gzipped")]);
     let gzip = "Accept-Encoding: gzip\r\n";
-    let tag = ask(&tree, "/a.css", gzip)
-        .field("ETag")
-        .expect("a tag")
-        .to_owned();
+    let tag = ask(&tree, "/a.css", gzip).field("ETag").expect("a tag").to_owned();
     let part = ask(&tree, "/a.css", &format!("{gzip}Range: bytes=-3\r\n"));
     assert_eq!((part.status, part.text()), (206, "ped"));
     assert_eq!(part.field("Content-Encoding"), Some("gzip"));
     let same = ask(&tree, "/a.css", &format!("{gzip}If-None-Match: {tag}\r\n"));
-    assert_eq!(
-        (same.status, same.field("Vary")),
-        (304, Some("Accept-Encoding"))
-    );
+    assert_eq!((same.status, same.field("Vary")), (304, Some("Accept-Encoding")));
     assert_eq!(same.field("ETag"), Some(&tag[..]));
-    assert_eq!(
-        ask(&tree, "/a.css", &format!("If-None-Match: {tag}\r\n")).status,
-        200
-    );
+    assert_eq!(ask(&tree, "/a.css", &format!("If-None-Match: {tag}\r\n")).status, 200);
 }
 
 #[test]
@@ -182,10 +143,7 @@ fn siblings_are_looked_for_where_they_may_be() {
         let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         tree.hear(options, request).asked
     };
-    assert_eq!(
-        asked("/c.css", &options, both),
-        ["c.css", "c.css.br", "c.css.gz"]
-    );
+    assert_eq!(asked("/c.css", &options, both), ["c.css", "c.css.br", "c.css.gz"]);
     assert_eq!(ask(&tree, "/c.css", both).text(), "plain");
     assert_eq!(asked("/c.css", &options, ""), ["c.css"]);
     assert_eq!(asked("/a.png", &options, both), ["a.png"]);
@@ -194,14 +152,8 @@ fn siblings_are_looked_for_where_they_may_be() {
     assert_eq!(ask(&tree, "/d.css", both).status, 404);
     let itself = ask(&tree, "/d.css.gz", both);
     assert_eq!(itself.field("Content-Type"), Some("application/gzip"));
-    assert_eq!(
-        (itself.field("Content-Encoding"), itself.text()),
-        (None, "alone")
-    );
-    let off = Options {
-        precompressed: false,
-        ..options
-    };
+    assert_eq!((itself.field("Content-Encoding"), itself.text()), (None, "alone"));
+    let off = Options { precompressed: false, ..options };
     assert_eq!(asked("/c.css", &off, both), ["c.css"]);
     assert_eq!(ask_of(&tree, &off, "GET /c.css", both).field("Vary"), None);
 }
@@ -213,18 +165,8 @@ fn parts_are_given() {
         ("bytes=0-4", 206, Some("bytes 0-4/10"), "01234"),
         ("bytes=5-", 206, Some("bytes 5-9/10"), "56789"),
         ("bytes=-2", 206, Some("bytes 8-9/10"), "89"),
-        (
-            "bytes=0-99999999999999999999",
-            206,
-            Some("bytes 0-9/10"),
-            "0123456789",
-        ),
-        (
-            "bytes=10-",
-            416,
-            Some("bytes */10"),
-            "416 Range Not Satisfiable\n",
-        ),
+        ("bytes=0-99999999999999999999", 206, Some("bytes 0-9/10"), "0123456789"),
+        ("bytes=10-", 416, Some("bytes */10"), "416 Range Not Satisfiable\n"),
         ("bytes=3-1", 200, None, "0123456789"),
         ("lines=1-2", 200, None, "0123456789"),
         ("bytes=0-5,3-9", 200, None, "0123456789"),
@@ -235,16 +177,8 @@ fn parts_are_given() {
         assert_eq!(reply.field("Content-Range"), said, "{range}");
         assert_eq!(reply.field("Accept-Ranges"), Some("bytes"), "{range}");
     }
-    let head = ask_of(
-        &tree,
-        &Options::default(),
-        "HEAD /a.bin",
-        "Range: bytes=0-4\r\n",
-    );
-    assert_eq!(
-        (head.status, head.field("Content-Length")),
-        (200, Some("10"))
-    );
+    let head = ask_of(&tree, &Options::default(), "HEAD /a.bin", "Range: bytes=0-4\r\n");
+    assert_eq!((head.status, head.field("Content-Length")), (200, Some("10")));
 }
 
 #[test]
@@ -252,28 +186,12 @@ fn several_parts_are_one_answer() {
     let tree = Tree::of(&[("a.txt", "0123456789")]);
     let reply = ask(&tree, "/a.txt", "Range: bytes=8-, 0-0,2-4,40-50\r\n");
     assert_eq!((reply.status, reply.field("Content-Range")), (206, None));
-    let expected = [
-        ("bytes 8-9/10", "89"),
-        ("bytes 0-0/10", "0"),
-        ("bytes 2-4/10", "234"),
-    ];
+    let expected = [("bytes 8-9/10", "89"), ("bytes 0-0/10", "0"), ("bytes 2-4/10", "234")];
     let expected = expected.map(|(range, text)| (range.to_owned(), text.as_bytes().to_vec()));
     assert_eq!(reply.parts(), expected);
-    assert!(
-        reply
-            .text()
-            .contains("\r\nContent-Type: text/plain; charset=utf-8\r\n")
-    );
-    let head = ask_of(
-        &tree,
-        &Options::default(),
-        "HEAD /a.txt",
-        "Range: bytes=0-1,3-4\r\n",
-    );
-    assert_eq!(
-        (head.status, head.field("Content-Length")),
-        (200, Some("10"))
-    );
+    assert!(reply.text().contains("\r\nContent-Type: text/plain; charset=utf-8\r\n"));
+    let head = ask_of(&tree, &Options::default(), "HEAD /a.txt", "Range: bytes=0-1,3-4\r\n");
+    assert_eq!((head.status, head.field("Content-Length")), (200, Some("10")));
 }
 
 #[test]
@@ -307,15 +225,9 @@ fn conditions_are_judged_before_parts() {
     let date = whole.field("Last-Modified").expect("a date");
     let cases = [
         (format!("If-None-Match: {tag}\r\n"), 304),
-        (
-            format!("If-Modified-Since: {date}\r\nRange: bytes=0-1\r\n"),
-            304,
-        ),
+        (format!("If-Modified-Since: {date}\r\nRange: bytes=0-1\r\n"), 304),
         (format!("If-Match: \"x\"\r\nIf-None-Match: {tag}\r\n"), 412),
-        (
-            "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n".to_owned(),
-            412,
-        ),
+        ("If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n".to_owned(), 412),
         (format!("If-Match: {tag}\r\nRange: bytes=0-1\r\n"), 206),
         (format!("If-Match: {tag}\r\nRange: bytes=10-\r\n"), 416),
     ];

@@ -46,11 +46,7 @@ fn request() -> impl Strategy<Value = (&'static str, String)> {
         "Content-Length: 4\r\nExpect: 100-continue\r\n",
     ]);
     (methods, targets, fields).prop_map(|(method, target, fields)| {
-        let content = if fields.contains("Length") {
-            "\r\n\r\n"
-        } else {
-            ""
-        };
+        let content = if fields.contains("Length") { "\r\n\r\n" } else { "" };
         let head = format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         (method, head + content)
     })
@@ -100,10 +96,7 @@ fn pace() -> impl Strategy<Value = Pace> {
 }
 
 fn at_once(ends: Ends) -> Pace {
-    Pace {
-        pieces: vec![usize::MAX],
-        ends,
-    }
+    Pace { pieces: vec![usize::MAX], ends }
 }
 
 proptest! {

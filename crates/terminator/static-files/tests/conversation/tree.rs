@@ -82,10 +82,7 @@ impl Tree {
 
     /// Hears all that is said to these requests, sent at once by a client that then waits.
     pub(crate) fn hear(&self, options: &Options, requests: impl AsRef<[u8]>) -> Heard {
-        let pace = Pace {
-            pieces: vec![usize::MAX],
-            ends: Ends::Never,
-        };
+        let pace = Pace { pieces: vec![usize::MAX], ends: Ends::Never };
         self.hear_at(options, requests.as_ref(), &pace)
     }
 

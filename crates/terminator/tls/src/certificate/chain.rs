@@ -121,11 +121,7 @@ pub fn examine(
     let mut found = of_leaf(leaf, &parsed[leaf]);
     found.extend(of_order(leaf, &parsed, known));
     for (at, one) in parsed.iter().enumerate() {
-        found.extend(
-            of_strength(at, leaf, one)
-                .into_iter()
-                .map(|concern| (at, concern)),
-        );
+        found.extend(of_strength(at, leaf, one).into_iter().map(|concern| (at, concern)));
     }
     let place = |at: usize| format!("{}:{}", source.place, lines[at]);
     let placed = found.into_iter().map(|(at, concern)| (place(at), concern));
@@ -167,9 +163,7 @@ fn of_order(
     }
     let mut found = Vec::new();
     for (at, one) in chain.iter().enumerate().filter(|(at, _)| !way.contains(at)) {
-        let is_twice = way
-            .iter()
-            .any(|other| chain[*other].as_raw() == one.as_raw());
+        let is_twice = way.iter().any(|other| chain[*other].as_raw() == one.as_raw());
         found.push((
             at,
             if is_twice {
@@ -220,21 +214,15 @@ fn is_self_issued(one: &X509Certificate<'_>) -> bool {
 /// Whether the one may have issued the other: by their names and, where both are there, key
 /// identifiers (RFC 5280 sections 4.2.1.1 and 4.2.1.2).
 fn issued(one: &X509Certificate<'_>, other: &X509Certificate<'_>) -> bool {
-    let own = one
-        .extensions()
-        .iter()
-        .find_map(|extension| match extension.parsed_extension() {
-            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+    let own = one.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+        _ => None,
+    });
+    let wanted =
+        other.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::AuthorityKeyIdentifier(id) => Some(id.key_identifier.as_ref()?.0),
             _ => None,
         });
-    let wanted =
-        other
-            .extensions()
-            .iter()
-            .find_map(|extension| match extension.parsed_extension() {
-                ParsedExtension::AuthorityKeyIdentifier(id) => Some(id.key_identifier.as_ref()?.0),
-                _ => None,
-            });
     let fits = own.zip(wanted).is_none_or(|(own, wanted)| own == wanted);
     fits && one.subject().as_raw() == other.issuer().as_raw()
 }
@@ -272,10 +260,8 @@ mod tests {
     fn found(chain: &str, leaf: &Leaf, known: &Authority) -> Vec<(String, ChainConcern)> {
         let source = CertificateSource::whole("x.pem", format!("{chain}{}", leaf.key_pem()));
         let (certificate, _) = Certificate::load(&source).expect("a certificate");
-        let known = KnownAuthorities::of(&PemSource {
-            place: String::new(),
-            pem: known.pem().into(),
-        });
+        let known =
+            KnownAuthorities::of(&PemSource { place: String::new(), pem: known.pem().into() });
         examine(&source, &certificate, &known)
     }
 
@@ -296,17 +282,11 @@ mod tests {
             (own.to_owned(), vec![("x.pem:1".to_owned(), unknown)]),
             (
                 format!("{own}{one_pem}{below_pem}"),
-                vec![(
-                    format!("x.pem:{}", lines(own) + 1),
-                    ChainConcern::OutOfOrder(2),
-                )],
+                vec![(format!("x.pem:{}", lines(own) + 1), ChainConcern::OutOfOrder(2))],
             ),
             (
                 format!("{own}{below_pem}{}{one_pem}", other.pem()),
-                vec![(
-                    format!("x.pem:{third}"),
-                    ChainConcern::Stranger(3, "CN=other".to_owned()),
-                )],
+                vec![(format!("x.pem:{third}"), ChainConcern::Stranger(3, "CN=other".to_owned()))],
             ),
             (
                 format!("{own}{below_pem}{below_pem}{one_pem}"),

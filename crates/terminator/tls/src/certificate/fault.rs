@@ -91,12 +91,7 @@ impl CertificateError {
     pub(super) fn new(source: &CertificateSource, fault: CertificateFault) -> Self {
         let place = source.place.clone();
         let key_place = source.key_place.clone().unwrap_or_else(|| place.clone());
-        Self {
-            place,
-            key_place,
-            line: fault.line(source),
-            fault,
-        }
+        Self { place, key_place, line: fault.line(source), fault }
     }
 
     pub(crate) fn of_file(source: &PemSource, fault: CertificateFault) -> Self {
@@ -106,11 +101,7 @@ impl CertificateError {
 
     /// The file at fault, with its line.
     fn at(&self) -> String {
-        let file = if self.fault.is_of_key() {
-            &self.key_place
-        } else {
-            &self.place
-        };
+        let file = if self.fault.is_of_key() { &self.key_place } else { &self.place };
         match self.line {
             Some(line) => format!("{file}:{line}"),
             None => file.clone(),
@@ -122,12 +113,7 @@ impl std::error::Error for CertificateError {}
 
 impl Display for CertificateError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self {
-            place,
-            key_place,
-            line: _,
-            fault,
-        } = self;
+        let Self { place, key_place, line: _, fault } = self;
         let at = self.at();
         match fault {
             CertificateFault::NoCertificate => write!(
@@ -139,10 +125,9 @@ impl Display for CertificateError {
                 "{at}: holds no private key; append the key to the certificate's file or \
                  name its own file"
             ),
-            CertificateFault::SeveralKeys(count) => write!(
-                f,
-                "{at}: holds {count} private keys; leave only the one of the leaf"
-            ),
+            CertificateFault::SeveralKeys(count) => {
+                write!(f, "{at}: holds {count} private keys; leave only the one of the leaf")
+            }
             CertificateFault::EncryptedKey => write!(
                 f,
                 "{at}: the private key is encrypted; decrypt it with \
@@ -177,10 +162,9 @@ impl Display for CertificateError {
                  `openssl x509 -in {place} -pubkey -noout` with \
                  `openssl pkey -in {key_place} -pubout`"
             ),
-            CertificateFault::Ocsp(fault) => write!(
-                f,
-                "{at}: the OCSP response beside it {fault}; fetch it again or remove it"
-            ),
+            CertificateFault::Ocsp(fault) => {
+                write!(f, "{at}: the OCSP response beside it {fault}; fetch it again or remove it")
+            }
         }
     }
 }

@@ -28,13 +28,8 @@ pub enum KeyKind {
 
 impl KeyKind {
     /// All kinds, in the order of our preference.
-    pub const ALL: [Self; 5] = [
-        Self::EcdsaP256,
-        Self::Ed25519,
-        Self::EcdsaP384,
-        Self::EcdsaP521,
-        Self::Rsa,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::EcdsaP256, Self::Ed25519, Self::EcdsaP384, Self::EcdsaP521, Self::Rsa];
 
     /// The name that operators see.
     pub fn name(self) -> &'static str {

@@ -125,22 +125,14 @@ impl CertificateId<'_> {
         };
         Ok(serial == self.serial
             && is_hash_of(issuer_name_hash, self.issuer)
-            && self
-                .issuer_key
-                .is_none_or(|key| is_hash_of(issuer_key_hash, key)))
+            && self.issuer_key.is_none_or(|key| is_hash_of(issuer_key_hash, key)))
     }
 }
 
 /// Object identifiers, DER without header: RFC 6960 section 4.3 asks for SHA-1, others use SHA-256.
 const KNOWN_HASHES: [(&[u8], &digest::Algorithm); 2] = [
-    (
-        &[0x2b, 0x0e, 0x03, 0x02, 0x1a],
-        &digest::SHA1_FOR_LEGACY_USE_ONLY,
-    ),
-    (
-        &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01],
-        &digest::SHA256,
-    ),
+    (&[0x2b, 0x0e, 0x03, 0x02, 0x1a], &digest::SHA1_FOR_LEGACY_USE_ONLY),
+    (&[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01], &digest::SHA256),
 ];
 
 fn time(bytes: &[u8]) -> Result<i64, OcspFault> {
@@ -149,9 +141,7 @@ fn time(bytes: &[u8]) -> Result<i64, OcspFault> {
 }
 
 fn next(bytes: &[u8]) -> Result<(Any<'_>, &[u8]), OcspFault> {
-    Any::from_der(bytes)
-        .map(|(rest, any)| (any, rest))
-        .map_err(|_| OcspFault::Malformed)
+    Any::from_der(bytes).map(|(rest, any)| (any, rest)).map_err(|_| OcspFault::Malformed)
 }
 
 fn take(bytes: &[u8], tag: Tag) -> Result<(&[u8], &[u8]), OcspFault> {

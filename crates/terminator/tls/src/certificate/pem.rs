@@ -108,10 +108,8 @@ pub fn read(bytes: &[u8]) -> Result<Vec<PemBlock>, PemFault> {
     }
     check_between(rest, line)?;
     if blocks.is_empty() {
-        return without_blocks(&text).map_err(|form| PemFault {
-            line: None,
-            defect: PemDefect::Form(form),
-        });
+        return without_blocks(&text)
+            .map_err(|form| PemFault { line: None, defect: PemDefect::Form(form) });
     }
     Ok(blocks)
 }
@@ -142,10 +140,8 @@ pub(crate) fn form_without(blocks: &[PemBlock], kind: BlockKind) -> Option<PemFa
     let mut others = blocks.iter().filter(|one| one.kind == BlockKind::Other);
     others.find_map(|one| {
         let form = ForeignForm::of_label(&one.label)?;
-        (is_key || form == ForeignForm::Request).then_some(PemFault {
-            line: Some(one.line),
-            defect: PemDefect::Form(form),
-        })
+        (is_key || form == ForeignForm::Request)
+            .then_some(PemFault { line: Some(one.line), defect: PemDefect::Form(form) })
     })
 }
 
@@ -178,10 +174,7 @@ fn text_of(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
 
 /// The block whose BEGIN opens `text`, and how many bytes it takes.
 fn block(text: &[u8], line: usize) -> Result<(PemBlock, usize), PemFault> {
-    let fault = |defect| PemFault {
-        line: Some(line),
-        defect,
-    };
+    let fault = |defect| PemFault { line: Some(line), defect };
     let opening = &text[BEGIN.len()..];
     let label_end = find(&opening[..opening.len().min(LABEL_BYTES_MAX)], DASHES);
     let label = label_end.map(|end| &opening[..end]);
@@ -208,15 +201,7 @@ fn block(text: &[u8], line: usize) -> Result<(PemBlock, usize), PemFault> {
     };
     let used = BEGIN.len() + label.len() + DASHES.len() + end + closing.len();
     let label = name;
-    Ok((
-        PemBlock {
-            line,
-            label,
-            kind,
-            der,
-        },
-        used,
-    ))
+    Ok((PemBlock { line, label, kind, der }, used))
 }
 
 fn kind_of(label: &str, content: &[u8]) -> Result<BlockKind, ForeignForm> {
@@ -246,12 +231,7 @@ fn decode(content: &[u8]) -> Result<Zeroizing<Vec<u8>>, PemDefect> {
     let lines = content.split(|byte| matches!(byte, b'\n' | b'\r'));
     let lines = lines.filter(|line| !line.contains(&b':'));
     let mut packed = Zeroizing::new(Vec::with_capacity(content.len()));
-    packed.extend(
-        lines
-            .flatten()
-            .copied()
-            .filter(|byte| !byte.is_ascii_whitespace()),
-    );
+    packed.extend(lines.flatten().copied().filter(|byte| !byte.is_ascii_whitespace()));
     decode_packed(&packed).ok_or(PemDefect::NotBase64)
 }
 
@@ -309,12 +289,7 @@ fn without_blocks(bytes: &[u8]) -> Result<Vec<PemBlock>, ForeignForm> {
         () => return Ok(Vec::new()),
     };
     let (line, label) = (1, String::from("DER"));
-    Ok(vec![PemBlock {
-        line,
-        label,
-        kind,
-        der,
-    }])
+    Ok(vec![PemBlock { line, label, kind, der }])
 }
 
 /// The length of the first element of DER.

@@ -59,9 +59,7 @@ fn leaf(names: &[&str]) -> Leaf {
 #[test]
 fn the_facts_are_read() {
     let root = Authority::root("The Root");
-    let leaf = root
-        .leaf(&["A.example", "*.a.example", "127.0.0.1", "::1"])
-        .issue();
+    let leaf = root.leaf(&["A.example", "*.a.example", "127.0.0.1", "::1"]).issue();
     let (certificate, concerns) = load(&leaf.pem()).expect("a certificate");
     let names: Vec<&str> = certificate.names.iter().map(|name| &**name).collect();
     assert_eq!(names, ["a.example", "*.a.example", "127.0.0.1", "::1"]);
@@ -71,10 +69,7 @@ fn the_facts_are_read() {
     assert_eq!(certificate.key_algorithm, "EC256");
     assert_eq!(&*certificate.place, "/certs/site.pem");
     // From 2024 to 2049.
-    let validity = Validity {
-        from: 1_704_067_200,
-        until: 2_524_521_600,
-    };
+    let validity = Validity { from: 1_704_067_200, until: 2_524_521_600 };
     assert_eq!(certificate.validity, validity);
     assert!(!certificate.must_staple);
     assert_eq!(concerns, []);
@@ -119,12 +114,7 @@ fn crlf_and_text_around_the_blocks_do_not_matter() {
 fn a_leaf_that_is_not_first_is_put_first() {
     let intermediate = Authority::root("root").intermediate("between");
     let leaf = intermediate.leaf(&["a.example"]).issue();
-    let pem = format!(
-        "{}{}{}",
-        intermediate.pem(),
-        leaf.certificate_pem(),
-        leaf.key_pem()
-    );
+    let pem = format!("{}{}{}", intermediate.pem(), leaf.certificate_pem(), leaf.key_pem());
     let (certificate, concerns) = load(&pem).expect("a certificate");
     assert_eq!(certificate.key.cert[0].as_ref(), leaf.certificate_der());
     assert_eq!(certificate.key.cert.len(), 2);
@@ -156,49 +146,26 @@ fn a_certificate_is_read_in_every_form_that_has_one_meaning() {
     let trusted = pem_rfc7468::encode_string("TRUSTED CERTIFICATE", LineEnding::LF, &trusted);
     let dh = "-----BEGIN DH PARAMETERS-----\nAAAA\n-----END DH PARAMETERS-----\n";
     for (form, text) in [
-        (
-            "joined without a line break",
-            pem.replace("-----\n-----", "----------").into_bytes(),
-        ),
+        ("joined without a line break", pem.replace("-----\n-----", "----------").into_bytes()),
         ("one line", packed.into_bytes()),
         ("CRLF", pem.replace('\n', "\r\n").into_bytes()),
         ("CR alone", pem.replace('\n', "\r").into_bytes()),
-        (
-            "UTF-8 with marks",
-            format!("\u{feff}{}\u{feff}{key}", leaf.chain_pem()).into_bytes(),
-        ),
+        ("UTF-8 with marks", format!("\u{feff}{}\u{feff}{key}", leaf.chain_pem()).into_bytes()),
         ("UTF-16LE", wide(u16::to_le_bytes, &[0xfeff])),
         ("UTF-16BE", wide(u16::to_be_bytes, &[0xfeff])),
         ("UTF-16LE without a mark", wide(u16::to_le_bytes, &[])),
-        (
-            "older label",
-            pem.replace(" CERTIFICATE", " X509 CERTIFICATE")
-                .into_bytes(),
-        ),
-        (
-            "trusted",
-            (trusted.expect("PEM") + between.pem() + key).into_bytes(),
-        ),
-        (
-            "another container's label",
-            pem.replace(" PRIVATE", " RSA PRIVATE").into_bytes(),
-        ),
+        ("older label", pem.replace(" CERTIFICATE", " X509 CERTIFICATE").into_bytes()),
+        ("trusted", (trusted.expect("PEM") + between.pem() + key).into_bytes()),
+        ("another container's label", pem.replace(" PRIVATE", " RSA PRIVATE").into_bytes()),
         ("parameters beside", format!("{dh}{pem}").into_bytes()),
         ("indented", pem.replace('\n', "\n  ").into_bytes()),
-        (
-            "commented",
-            format!("# -----BEGIN CERTIFICATE-----\n# x\n{pem}").into_bytes(),
-        ),
+        ("commented", format!("# -----BEGIN CERTIFICATE-----\n# x\n{pem}").into_bytes()),
     ] {
         let source = CertificateSource::whole("x.pem", text);
         let loaded = Certificate::load(&source);
         let (certificate, concern) = loaded.unwrap_or_else(|error| panic!("{form}: {error}"));
         assert_eq!(certificate.key.cert.len(), 2, "{form}");
-        assert_eq!(
-            certificate.key.cert[0].as_ref(),
-            leaf.certificate_der(),
-            "{form}"
-        );
+        assert_eq!(certificate.key.cert[0].as_ref(), leaf.certificate_der(), "{form}");
         assert_eq!(concern, None, "{form}");
     }
 }
@@ -212,10 +179,7 @@ fn der_and_bare_base64_are_one_certificate_or_key() {
     };
     for (chain, key) in [
         (leaf.certificate_der().to_vec(), leaf.key_pem().into()),
-        (
-            bare(leaf.certificate_pem()).into(),
-            bare(leaf.key_pem()).into_bytes(),
-        ),
+        (bare(leaf.certificate_pem()).into(), bare(leaf.key_pem()).into_bytes()),
     ] {
         let mut apart = CertificateSource::whole("x.cer", chain);
         apart.key_pem = Some(key);
@@ -226,9 +190,7 @@ fn der_and_bare_base64_are_one_certificate_or_key() {
 /// Made by `openssl ecparam -name prime256v1 -genkey -param_enc explicit`, and `openssl req -x509`.
 #[test]
 fn explicit_parameters_are_named_in_few_words() {
-    let error = load(include_str!("data/explicit.pem"))
-        .expect_err("no named curve")
-        .to_string();
+    let error = load(include_str!("data/explicit.pem")).expect_err("no named curve").to_string();
     assert!(error.contains("explicit parameters"), "{error}");
     assert!(error.len() < 250, "{error}");
 }
@@ -237,10 +199,7 @@ fn explicit_parameters_are_named_in_few_words() {
 fn assert_told(text: impl Into<Vec<u8>>, form: &str, remedy: &str) {
     let error = Certificate::load(&CertificateSource::whole("x.pem", text));
     let error = error.expect_err(form).to_string();
-    assert!(
-        error.contains(form) && error.contains(remedy),
-        "{form}: {error}"
-    );
+    assert!(error.contains(form) && error.contains(remedy), "{form}: {error}");
 }
 
 #[test]
@@ -251,23 +210,11 @@ fn files_of_other_forms_are_named_with_what_makes_pem_of_them() {
         (&b""[..], "x.pem: is empty", "CA"),
         (b"\n \n", "x.pem: is empty", "CA"),
         (b"\0\0\0", "x.pem: holds no certificate", "BEGIN"),
-        (
-            b"\x30\x03\x02\x01\x03",
-            "is PKCS #12",
-            "openssl pkcs12 -in x.pem",
-        ),
+        (b"\x30\x03\x02\x01\x03", "is PKCS #12", "openssl pkcs12 -in x.pem"),
         (pkcs7, "is PKCS #7", "openssl pkcs7 -inform der -in x.pem"),
         (b"\xfe\xed\xfe\xed\0", "is a Java key store", "keytool"),
-        (
-            b"PuTTY-User-Key-File-3: x",
-            "is a key of PuTTY",
-            "puttygen x.pem",
-        ),
-        (
-            twice.as_bytes(),
-            "is encoded in Base64 once more",
-            "base64 -d x.pem",
-        ),
+        (b"PuTTY-User-Key-File-3: x", "is a key of PuTTY", "puttygen x.pem"),
+        (twice.as_bytes(), "is encoded in Base64 once more", "base64 -d x.pem"),
     ] {
         assert_told(text, form, remedy);
     }
@@ -279,32 +226,16 @@ fn blocks_of_other_forms_are_named_with_what_makes_pem_of_them() {
     let block = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
     for (label, form, remedy) in [
         ("PKCS7", "x.pem:1: is PKCS #7", "openssl pkcs7 -in x.pem"),
-        (
-            "CERTIFICATE REQUEST",
-            "x.pem:1: is a certificate request",
-            "the CA",
-        ),
-        (
-            "ATTRIBUTE CERTIFICATE",
-            "x.pem:1: is a certificate of a kind",
-            "X.509",
-        ),
+        ("CERTIFICATE REQUEST", "x.pem:1: is a certificate request", "the CA"),
+        ("ATTRIBUTE CERTIFICATE", "x.pem:1: is a certificate of a kind", "X.509"),
     ] {
         assert_told(block(label), form, remedy);
     }
     for (label, form, remedy) in [
         ("CMS", "is PKCS #7", "openssl pkcs7 -in x.pem"),
-        (
-            "OPENSSH PRIVATE KEY",
-            "is a key of OpenSSH",
-            "ssh-keygen -p",
-        ),
+        ("OPENSSH PRIVATE KEY", "is a key of OpenSSH", "ssh-keygen -p"),
         ("PUBLIC KEY", "is a public key", "private key"),
-        (
-            "PGP PRIVATE KEY BLOCK",
-            "is of OpenPGP",
-            "BEGIN CERTIFICATE",
-        ),
+        ("PGP PRIVATE KEY BLOCK", "is of OpenPGP", "BEGIN CERTIFICATE"),
     ] {
         assert_told(chain.clone() + &block(label), form, remedy);
     }
@@ -320,10 +251,7 @@ fn half_a_block_is_never_dropped_in_silence() {
     for damaged in [
         second.replace("-----BEGIN", "----BEGIN"),
         second.replace("CERTIFICATE-----\nM", "CERTIFICATE----\nM"),
-        second.replace(
-            "-----BEGIN CERTIFICATE-----",
-            "\u{2014}BEGIN CERTIFICATE\u{2014}",
-        ),
+        second.replace("-----BEGIN CERTIFICATE-----", "\u{2014}BEGIN CERTIFICATE\u{2014}"),
         second.replace("-----BEGIN CERTIFICATE-----\n", ""),
         second.replace("-----END CERTIFICATE-----\n", ""),
         second.replace("END CERTIFICATE", "END CERTIFICATES"),
@@ -335,10 +263,7 @@ fn half_a_block_is_never_dropped_in_silence() {
         let error = load(&format!("{whole}{damaged}")).expect_err(&damaged);
         assert!(matches!(error.fault, CertificateFault::Pem(_)), "{error}");
         let line = error.line.expect("a line");
-        assert!(
-            line > lines && line <= lines + second.lines().count(),
-            "{error}"
-        );
+        assert!(line > lines && line <= lines + second.lines().count(), "{error}");
     }
 }
 
@@ -354,16 +279,10 @@ fn an_encrypted_key_is_no_riddle() {
     let chain = leaf(&["a.example"]).chain_pem();
     let pkcs8 =
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIGb\n-----END ENCRYPTED PRIVATE KEY-----\n";
-    assert_eq!(
-        fault(&format!("{chain}{pkcs8}")),
-        CertificateFault::EncryptedKey
-    );
+    assert_eq!(fault(&format!("{chain}{pkcs8}")), CertificateFault::EncryptedKey);
     let older = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\
                  DEK-Info: AES-128-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n";
-    assert_eq!(
-        fault(&format!("{chain}{older}")),
-        CertificateFault::EncryptedKey
-    );
+    assert_eq!(fault(&format!("{chain}{older}")), CertificateFault::EncryptedKey);
 }
 
 #[test]
@@ -373,18 +292,12 @@ fn damaged_text_and_damaged_der_are_told_apart() {
     assert!(matches!(fault(cut), CertificateFault::Pem(_)));
     let wrong = "-----BEGIN CERTIFICATE-----\nMAMCAQA=\n-----END CERTIFICATE-----\n";
     let key = leaf(&["b.example"]).key_pem().to_owned();
-    assert_eq!(
-        fault(&format!("{wrong}{key}")),
-        CertificateFault::Malformed(0)
-    );
+    assert_eq!(fault(&format!("{wrong}{key}")), CertificateFault::Malformed(0));
     let behind = leaf(&["a.example"]).pem() + wrong;
     assert_eq!(fault(&behind), CertificateFault::Malformed(1));
     let junk = "-----BEGIN PRIVATE KEY-----\nMAMCAQA=\n-----END PRIVATE KEY-----\n";
     let chain = leaf(&["a.example"]).chain_pem();
-    assert_eq!(
-        fault(&format!("{chain}{junk}")),
-        CertificateFault::KeyUnreadable
-    );
+    assert_eq!(fault(&format!("{chain}{junk}")), CertificateFault::KeyUnreadable);
 }
 
 #[test]
@@ -454,10 +367,7 @@ fn an_ocsp_response_is_stapled_if_it_is_good() {
     assert_eq!(at_end(None), [expired]);
     assert_eq!(at_end(Some(validity.until)), [expired]);
     assert_eq!(at_end(Some(validity.until + 1)), [], "it was said");
-    assert_eq!(
-        certificate.next_change(validity.until),
-        Some(validity.until + 1)
-    );
+    assert_eq!(certificate.next_change(validity.until), Some(validity.until + 1));
 }
 
 #[test]
@@ -472,15 +382,9 @@ fn an_ocsp_response_that_is_none_or_not_good_is_refused() {
         (between.ocsp_response(&other), Some(OcspFault::OfAnother)),
         (of_issuer("between"), Some(OcspFault::OfAnother)),
         (of_issuer("other"), Some(OcspFault::OfAnother)),
-        (
-            between.ocsp_response_revoked(&leaf),
-            Some(OcspFault::Revoked),
-        ),
+        (between.ocsp_response_revoked(&leaf), Some(OcspFault::Revoked)),
         // tryLater, RFC 6960 section 4.2.1.
-        (
-            vec![0x30, 0x03, 0x0a, 0x01, 0x03],
-            Some(OcspFault::NotSuccessful(3)),
-        ),
+        (vec![0x30, 0x03, 0x0a, 0x01, 0x03], Some(OcspFault::NotSuccessful(3))),
     ] {
         assert_eq!(ocsp_fault(&leaf, response), wanted);
     }
@@ -517,9 +421,7 @@ fn every_sentence_names_the_place_and_no_key() {
     let mut apart = source(&leaf(&["a.example"]).chain_pem());
     apart.key_pem = Some(leaf(&["b.example"]).key_pem().into());
     apart.key_place = Some("/certs/site.key".into());
-    let error = Certificate::load(&apart)
-        .expect_err("another's key")
-        .to_string();
+    let error = Certificate::load(&apart).expect_err("another's key").to_string();
     assert!(error.starts_with("/certs/site.pem:1: "), "{error}");
     assert!(error.contains("/certs/site.key"), "{error}");
     apart.key_pem = Some(b"-----BEGIN PRIVATE KEY-----\nSECRET!\n".to_vec());

@@ -73,9 +73,7 @@ impl ClientHandshake {
         let certificate = agreed.client_certificate.take();
         agreed.server_certificate = certificate.map(|der| fingerprint_of(&der));
         if self.needs_http2 && agreed.alpn.as_deref() != Some(HTTP2) {
-            return Err(failed(
-                "h2 is to be spoken, which the server has not selected by ALPN",
-            ));
+            return Err(failed("h2 is to be spoken, which the server has not selected by ALPN"));
         }
         let Secrets { client, server, .. } = self.secrets;
         let mut traffic = self.driver.into_traffic(&agreed, client, server)?;

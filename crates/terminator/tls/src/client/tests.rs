@@ -18,10 +18,7 @@ use crate::traffic::{RecordContent, RecordSealer, Traffic};
 fn options(root: &Authority) -> ClientOptions {
     ClientOptions {
         verification: Some(ServerVerification {
-            authorities: vec![PemSource {
-                place: "ca.pem".to_owned(),
-                pem: root.pem().into(),
-            }],
+            authorities: vec![PemSource { place: "ca.pem".to_owned(), pem: root.pem().into() }],
             ..ServerVerification::default()
         }),
         pins: Vec::new(),
@@ -92,10 +89,7 @@ fn connect_for(
     config: &Arc<ServerConfig>,
     step: usize,
 ) -> Result<Connected, HandshakeFault> {
-    let behalf = OnBehalfOf {
-        name: Some("other.example"),
-        alpn: Some(alpn),
-    };
+    let behalf = OnBehalfOf { name: Some("other.example"), alpn: Some(alpn) };
     let mut handshake = client.connect(0, behalf, now())?;
     let mut server = ServerConnection::new(Arc::clone(config)).expect("a server");
     let (mut incoming, mut coming) = (Vec::new(), Vec::new());
@@ -109,11 +103,7 @@ fn connect_for(
         if advanced.done {
             incoming.append(&mut coming);
             let established = handshake.finish()?;
-            return Ok(Connected {
-                established,
-                server,
-                rest: incoming,
-            });
+            return Ok(Connected { established, server, rest: incoming });
         }
         let taken = step.min(coming.len());
         assert!(taken > 0, "nothing more comes");
@@ -157,20 +147,15 @@ impl Connected {
 fn handshakes_are_made_however_the_bytes_are_cut_and_resumed() {
     let root = Authority::root("root");
     let leaf = root.leaf(&["app.example"]).issue();
-    for (versions, wanted) in [
-        ([&version::TLS12], Version::Tls12),
-        ([&version::TLS13], Version::Tls13),
-    ] {
+    for (versions, wanted) in
+        [([&version::TLS12], Version::Tls12), ([&version::TLS13], Version::Tls13)]
+    {
         let (client, server) = (client(&options(&root)), server(&leaf, &versions));
         for (number, step) in [1, 2, 5, 6, 100, 20_000].into_iter().enumerate() {
             let mut connected = connect(&client, &server, step).expect("a handshake");
             connected.exchange();
             let agreed = &connected.established.agreed;
-            assert_eq!(
-                (agreed.version, agreed.resumed),
-                (wanted, number > 0),
-                "{step}"
-            );
+            assert_eq!((agreed.version, agreed.resumed), (wanted, number > 0), "{step}");
             assert_eq!(agreed.alpn.as_deref(), Some(&b"http/1.1"[..]));
             assert_eq!(connected.server.server_name(), Some("app.example"));
         }
@@ -281,11 +266,7 @@ fn the_librarys_state_goes_with_the_tickets_or_with_data_and_keys_change_all_the
         }
         for made in 0..2 {
             let again = connect(&client, &server, 20_000).expect("a handshake");
-            assert_eq!(
-                again.established.agreed.resumed,
-                tickets > made,
-                "{tickets}"
-            );
+            assert_eq!(again.established.agreed.resumed, tickets > made, "{tickets}");
         }
     }
 }
@@ -309,10 +290,7 @@ fn http2_is_spoken_to_no_server_that_has_not_selected_it() {
         (fixed(&["h2"]), "http/1.1", vec![], false),
         (fixed(&[]), "h2", vec![], true),
     ] {
-        let client = client(&ClientOptions {
-            alpn: offered.clone(),
-            ..options(&root)
-        });
+        let client = client(&ClientOptions { alpn: offered.clone(), ..options(&root) });
         for version in [&version::TLS12, &version::TLS13] {
             let mut config = ServerConfig::clone(&server(&leaf, &[version]));
             let selected = selected.iter().map(|name| name.as_bytes().to_vec());
@@ -348,26 +326,10 @@ fn each_refusal_has_its_reason_and_sends_an_alert() {
     let good = || root.leaf(&["app.example"]).issue();
     let usual = || options(&root);
     for (leaf, options, reason) in [
-        (
-            root.leaf(&["app.example"]).expired().issue(),
-            usual(),
-            Reason::ServerCertificateExpired,
-        ),
-        (
-            root.leaf(&["b.example"]).issue(),
-            usual(),
-            Reason::ServerCertificateName,
-        ),
-        (
-            stranger.leaf(&["app.example"]).issue(),
-            usual(),
-            Reason::ServerCertificateUntrusted,
-        ),
-        (
-            root.client("app.example"),
-            usual(),
-            Reason::ServerCertificateUntrusted,
-        ),
+        (root.leaf(&["app.example"]).expired().issue(), usual(), Reason::ServerCertificateExpired),
+        (root.leaf(&["b.example"]).issue(), usual(), Reason::ServerCertificateName),
+        (stranger.leaf(&["app.example"]).issue(), usual(), Reason::ServerCertificateUntrusted),
+        (root.client("app.example"), usual(), Reason::ServerCertificateUntrusted),
         (good(), pinned, Reason::ServerCertificateUntrusted),
         (good(), follows, Reason::ServerCertificateName),
     ] {
@@ -431,26 +393,17 @@ fn an_empty_certificate_of_a_servers_is_named() {
     let leaf = root.leaf(&["app.example"]).issue().above(EMPTY);
     let (reason, detail) = refusal(&leaf, &root).expect("refused");
     assert_eq!(reason, Reason::ServerTlsFailed);
-    assert!(
-        detail.starts_with("certificate 2 of the chain is empty"),
-        "{detail}"
-    );
+    assert!(detail.starts_with("certificate 2 of the chain is empty"), "{detail}");
     let config = server(&leaf, &[&version::TLS12]);
     let mut tls12 = ServerConnection::new(config).expect("a server");
     let client = client(&options(&root));
-    let mut handshake = client
-        .connect(0, OnBehalfOf::default(), now())
-        .expect("begun");
+    let mut handshake = client.connect(0, OnBehalfOf::default(), now()).expect("begun");
     let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
-    handshake
-        .advance(&mut incoming, &mut outgoing)
-        .expect("a hello");
+    handshake.advance(&mut incoming, &mut outgoing).expect("a hello");
     deliver(&outgoing, &mut tls12);
     tls12.write_tls(&mut incoming).expect("memory");
     outgoing.clear();
-    handshake
-        .advance(&mut incoming, &mut outgoing)
-        .expect_err("refused");
+    handshake.advance(&mut incoming, &mut outgoing).expect_err("refused");
     assert_eq!(outgoing.last(), Some(&wire::alert::DECODE_ERROR));
 }
 
@@ -467,9 +420,7 @@ fn what_is_no_tls_is_said_and_nothing_panics() {
         &[23, 3, 3, 0, 1, 0],
         &[0; 64],
     ] {
-        let mut handshake = client
-            .connect(0, OnBehalfOf::default(), now())
-            .expect("begun");
+        let mut handshake = client.connect(0, OnBehalfOf::default(), now()).expect("begun");
         let mut incoming = bytes.to_vec();
         let fault = handshake.advance(&mut incoming, &mut Vec::new());
         let fault = fault.expect_err("no handshake");
@@ -480,10 +431,7 @@ fn what_is_no_tls_is_said_and_nothing_panics() {
 #[test]
 fn pins_are_written_as_curl_writes_them() {
     let pin = "sha256//47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
-    assert_eq!(
-        parse_pin(pin).map(|pin| pin[..3].to_vec()),
-        Some(vec![0xe3, 0xb0, 0xc4])
-    );
+    assert_eq!(parse_pin(pin).map(|pin| pin[..3].to_vec()), Some(vec![0xe3, 0xb0, 0xc4]));
     for bad in ["", "sha256//", "sha256//AAAA", &pin[8..], &pin[..51]] {
         assert_eq!(parse_pin(bad), None, "{bad}");
     }

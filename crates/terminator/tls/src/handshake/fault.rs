@@ -44,11 +44,7 @@ impl HandshakeFault {
 
     /// The client has closed its stream.
     pub(super) fn closed() -> Self {
-        Self::new(
-            Reason::ClientDisconnected,
-            "the client sent close_notify",
-            None,
-        )
+        Self::new(Reason::ClientDisconnected, "the client sent close_notify", None)
     }
 
     pub(crate) fn internal(detail: impl Into<String>) -> Self {
@@ -56,11 +52,7 @@ impl HandshakeFault {
     }
 
     pub(crate) fn new(reason: Reason, detail: impl Into<String>, alert: Option<u8>) -> Self {
-        Self {
-            reason,
-            detail: detail.into(),
-            alert,
-        }
+        Self { reason, detail: detail.into(), alert }
     }
 
     pub(super) fn of(error: &Error, said: LibraryAlert, version: Option<Version>) -> Self {
@@ -220,10 +212,7 @@ mod tests {
     #[test]
     fn a_record_that_no_key_opens_amid_a_message_is_bad_record_mac() {
         let error = UNDECRYPTABLE_AMID_MESSAGE.into();
-        for said in [
-            LibraryAlert::Missing,
-            LibraryAlert::HeldBack(alert::UNEXPECTED_MESSAGE),
-        ] {
+        for said in [LibraryAlert::Missing, LibraryAlert::HeldBack(alert::UNEXPECTED_MESSAGE)] {
             let fault = HandshakeFault::of(&error, said, Some(Version::Tls13));
             let found = (fault.alert, fault.reason);
             assert_eq!(found, (Some(alert::BAD_RECORD_MAC), Reason::RecordInvalid));

@@ -182,11 +182,7 @@ pub(crate) struct HandshakeDriver<C, S> {
 
 impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
     pub(crate) fn new(connection: Result<C, Error>, side: S) -> Result<Self, HandshakeFault> {
-        Ok(Self {
-            connection: connection.map_err(internal)?,
-            held: 0,
-            side,
-        })
+        Ok(Self { connection: connection.map_err(internal)?, held: 0, side })
     }
 
     pub(crate) fn common(&self) -> &CommonState {
@@ -430,9 +426,7 @@ pub(crate) fn agreed_by(connection: &CommonState) -> Result<Agreed, HandshakeFau
 
     let unknown = || HandshakeFault::internal("unknown version");
     let version = version_of(connection).ok_or_else(unknown)?;
-    let group = connection
-        .negotiated_key_exchange_group()
-        .map(|group| u16::from(group.name()));
+    let group = connection.negotiated_key_exchange_group().map(|group| u16::from(group.name()));
     let kind = connection.handshake_kind();
     let chain = connection.peer_certificates();
     Ok(Agreed {
@@ -442,9 +436,7 @@ pub(crate) fn agreed_by(connection: &CommonState) -> Result<Agreed, HandshakeFau
         resumed: matches!(kind, Some(Resumed)),
         retried: matches!(kind, Some(FullWithHelloRetryRequest)),
         alpn: connection.alpn_protocol().map(Into::into),
-        client_certificate: chain
-            .and_then(|chain| chain.first())
-            .map(|leaf| leaf[..].into()),
+        client_certificate: chain.and_then(|chain| chain.first()).map(|leaf| leaf[..].into()),
         server_certificate: None,
     })
 }

@@ -49,10 +49,7 @@ impl ClusterCipher {
             hkdf::expand(&root, &[b"key id"], &mut key_id);
             (key_id, root)
         };
-        Self {
-            roots: secrets.iter().map(root).collect(),
-            keys: Vec::new(),
-        }
+        Self { roots: secrets.iter().map(root).collect(), keys: Vec::new() }
     }
 
     /// A key that was used before.
@@ -102,10 +99,7 @@ fn open_with<'b>(
 
 impl DatagramCipher for ClusterCipher {
     fn key_id(&self) -> [u8; 4] {
-        self.roots
-            .first()
-            .map(|(key_id, _)| *key_id)
-            .unwrap_or_default()
+        self.roots.first().map(|(key_id, _)| *key_id).unwrap_or_default()
     }
 
     fn seal(&mut self, header: &Header, bytes: &[u8; HEADER_BYTES], body: &mut Vec<u8>) {
@@ -139,9 +133,7 @@ impl DatagramCipher for ClusterCipher {
 /// The secrets must not reach a log.
 impl Debug for ClusterCipher {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterCipher")
-            .field("secrets", &self.roots.len())
-            .finish_non_exhaustive()
+        f.debug_struct("ClusterCipher").field("secrets", &self.roots.len()).finish_non_exhaustive()
     }
 }
 
@@ -195,11 +187,7 @@ impl LocalSessions for SharedSessions {
         Some(found.and_then(|StoredEntry { key, value, age }| {
             let key = Key::new(&key).filter(|_| value.first() == Some(&SHARED))?;
             let lifetime = self.lifetime.saturating_sub(age);
-            Some(WalkedSession {
-                key,
-                value,
-                lifetime,
-            })
+            Some(WalkedSession { key, value, lifetime })
         }))
     }
 }
@@ -248,16 +236,10 @@ mod tests {
         let mut new = ClusterCipher::new(&[secret(2)]);
         let of_old = header(&old, 1, 1);
         let bytes = sealed(&mut old, &of_old);
-        assert_eq!(
-            opened(&mut both, &of_old, &bytes).as_deref(),
-            Ok(&b"a session"[..])
-        );
+        assert_eq!(opened(&mut both, &of_old, &bytes).as_deref(), Ok(&b"a session"[..]));
         let of_both = header(&both, 2, 1);
         let bytes = sealed(&mut both, &of_both);
-        assert_eq!(
-            opened(&mut new, &of_both, &bytes).as_deref(),
-            Ok(&b"a session"[..])
-        );
+        assert_eq!(opened(&mut new, &of_both, &bytes).as_deref(), Ok(&b"a session"[..]));
         let unknown = Err(ClusterRejection::UnknownSecret);
         assert_eq!(opened(&mut old, &of_both, &bytes), unknown);
     }
@@ -291,15 +273,8 @@ mod tests {
     #[test]
     fn equal_sessions_look_different_in_every_datagram() {
         let mut cipher = ClusterCipher::new(&[secret(1)]);
-        let headers = [
-            header(&cipher, 1, 1),
-            header(&cipher, 1, 2),
-            header(&cipher, 2, 1),
-        ];
-        let mut all: Vec<_> = headers
-            .iter()
-            .map(|header| sealed(&mut cipher, header))
-            .collect();
+        let headers = [header(&cipher, 1, 1), header(&cipher, 1, 2), header(&cipher, 2, 1)];
+        let mut all: Vec<_> = headers.iter().map(|header| sealed(&mut cipher, header)).collect();
         all.sort();
         all.dedup();
         assert_eq!(all.len(), 3);

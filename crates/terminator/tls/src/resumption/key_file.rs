@@ -111,10 +111,7 @@ impl ListedKeys {
             _ if Self::of_lines(place, bytes).is_ok() => Err(KeyFileFault::Mixed(place.clone())),
             length => Err(KeyFileFault::Form(place.clone(), length)),
         };
-        Ok(Self {
-            secrets: files.iter().map(secret).collect::<Result<_, _>>()?,
-            encrypting: 0,
-        })
+        Ok(Self { secrets: files.iter().map(secret).collect::<Result<_, _>>()?, encrypting: 0 })
     }
 
     fn of_lines(place: &str, bytes: &[u8]) -> Result<Self, KeyFileFault> {
@@ -127,9 +124,7 @@ impl ListedKeys {
                 continue;
             }
             let secret = Base64::decode_vec(line).map(Zeroizing::new);
-            let secret = secret
-                .ok()
-                .filter(|secret| KEY_BYTES.contains(&secret.len()));
+            let secret = secret.ok().filter(|secret| KEY_BYTES.contains(&secret.len()));
             secrets.push(secret.ok_or_else(|| KeyFileFault::Line(place.to_owned(), number))?);
             if secrets.len() > LINES_ALIVE {
                 secrets.remove(0);
@@ -139,10 +134,7 @@ impl ListedKeys {
             return Err(KeyFileFault::Empty);
         }
         let encrypting = secrets.len().saturating_sub(2);
-        Ok(Self {
-            secrets,
-            encrypting,
-        })
+        Ok(Self { secrets, encrypting })
     }
 }
 
@@ -179,9 +171,7 @@ impl SharedSecret {
 /// Secrets must not reach a log.
 impl Debug for ListedKeys {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListedKeys")
-            .field("count", &self.count())
-            .finish_non_exhaustive()
+        f.debug_struct("ListedKeys").field("count", &self.count()).finish_non_exhaustive()
     }
 }
 
@@ -250,19 +240,10 @@ mod tests {
     #[test]
     fn a_secret_is_long_enough_and_its_line_end_does_not_count() {
         let read = |bytes: &[u8]| SharedSecret::read("s", bytes.to_vec());
-        assert_eq!(
-            read(&[b'x'; 32]),
-            read(&[&[b'x'; 32][..], b"\r\n"].concat())
-        );
+        assert_eq!(read(&[b'x'; 32]), read(&[&[b'x'; 32][..], b"\r\n"].concat()));
         assert_ne!(read(&[b'x'; 32]), read(&[b'y'; 32]));
-        assert_eq!(
-            read(&[b'x'; 31]),
-            Err(KeyFileFault::SecretShort("s".into(), 31))
-        );
-        assert_eq!(
-            read(&[b'\n'; 64]),
-            Err(KeyFileFault::SecretShort("s".into(), 0))
-        );
+        assert_eq!(read(&[b'x'; 31]), Err(KeyFileFault::SecretShort("s".into(), 31)));
+        assert_eq!(read(&[b'\n'; 64]), Err(KeyFileFault::SecretShort("s".into(), 0)));
     }
 
     #[test]

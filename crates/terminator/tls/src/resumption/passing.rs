@@ -138,10 +138,7 @@ mod tests {
         assert_eq!((walked.key, &walked.value), (key, &entry));
         for cut in 1..entry.len() {
             let short = there.server(&entry[..cut]);
-            assert_eq!(
-                (short, there.server(&[&entry[..], &[0]].concat())),
-                (None, None)
-            );
+            assert_eq!((short, there.server(&[&entry[..], &[0]].concat())), (None, None));
         }
         assert!(shared[1].insert(&key, &entry, lifetime, now));
         assert_eq!(there.find(b"id"), Some(5));

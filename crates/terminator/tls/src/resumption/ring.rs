@@ -119,14 +119,7 @@ impl Ring {
     /// that hosts can be given a new secret one after the other.
     pub(super) fn derived(roots: Vec<Prk>, rotate_seconds: u64, keep: u32) -> Self {
         let window = RwLock::new(KeyPeriod::around(&roots, rotate_seconds, 0, 0));
-        Self {
-            source: Source::Derived {
-                roots,
-                rotate_seconds,
-                keep,
-            },
-            window,
-        }
+        Self { source: Source::Derived { roots, rotate_seconds, keep }, window }
     }
 
     /// Keys from a list that is not empty, in use since now but for those that `before` had.
@@ -136,9 +129,8 @@ impl Ring {
         before: Option<&Self>,
         now: u64,
     ) -> Self {
-        let keys: Vec<_> = secrets
-            .map(|secret| TicketKey::of(&root_of(secret), b"listed", now))
-            .collect();
+        let keys: Vec<_> =
+            secrets.map(|secret| TicketKey::of(&root_of(secret), b"listed", now)).collect();
         let mut window = KeyPeriod {
             epoch: 0,
             own: Subkey::new(keys.get(encrypting).expect("one of the keys encrypts")),
@@ -149,22 +141,14 @@ impl Ring {
         if let Some(before) = before {
             window.follow(&before.at(now));
         }
-        Self {
-            source: Source::Listed,
-            window: RwLock::new(window),
-        }
+        Self { source: Source::Listed, window: RwLock::new(window) }
     }
 
     /// The keys for this time. A clock that steps back a little keeps the newer keys: they are
     /// known to all, as the next epoch's.
     pub(super) fn at(&self, now: u64) -> RwLockReadGuard<'_, KeyPeriod> {
         let window = self.window.read().unwrap_or_else(PoisonError::into_inner);
-        let Source::Derived {
-            roots,
-            rotate_seconds,
-            keep,
-        } = &self.source
-        else {
+        let Source::Derived { roots, rotate_seconds, keep } = &self.source else {
             return window;
         };
         let epoch = now / rotate_seconds;
@@ -190,11 +174,7 @@ impl KeyPeriod {
             let since = epoch.saturating_mul(rotate_seconds);
             TicketKey::of(root, &epoch.to_be_bytes(), since)
         };
-        let of_root = |root| {
-            (oldest..=epoch + 1)
-                .rev()
-                .map(move |epoch| key(root, epoch))
-        };
+        let of_root = |root| (oldest..=epoch + 1).rev().map(move |epoch| key(root, epoch));
         let keys: Vec<_> = roots.iter().flat_map(of_root).collect();
         let retired = roots.iter().flat_map(|root| {
             let epochs = oldest.saturating_sub(RETIRED_MAX)..oldest;
@@ -204,10 +184,7 @@ impl KeyPeriod {
         let encrypting = 1;
         Self {
             epoch,
-            own: Subkey::new(
-                keys.get(encrypting)
-                    .expect("each root has two keys or more"),
-            ),
+            own: Subkey::new(keys.get(encrypting).expect("each root has two keys or more")),
             encrypting,
             retired: retired.collect(),
             keys,
@@ -267,11 +244,7 @@ impl TicketKey {
         hkdf::expand(root, &[b"ticket key", SEPARATOR, which], &mut bytes);
         let key_root = Prk::new_less_safe(HKDF_SHA256, &bytes);
         bytes.zeroize();
-        Self {
-            name: name_of(root, which),
-            root: key_root,
-            since,
-        }
+        Self { name: name_of(root, which), root: key_root, since }
     }
 
     /// The subkey of this salt.
@@ -284,11 +257,7 @@ impl Subkey {
     fn new(key: &TicketKey) -> Self {
         let mut salt = [0; SALT_BYTES];
         rand::fill(&mut salt).expect("AWS-LC ends the process where there is no randomness");
-        Self {
-            salt,
-            key: key.subkey(salt),
-            count: AtomicU64::new(0),
-        }
+        Self { salt, key: key.subkey(salt), count: AtomicU64::new(0) }
     }
 
     /// A number that it has not given before; see [`nonce_of`].
@@ -339,19 +308,10 @@ mod tests {
         let (old, both, new) = (ring(&[1]), ring(&[2, 1]), ring(&[2]));
         let name_of = |ring: &Ring| ring.at(NOON).encrypting().name;
         assert_eq!(name_of(&both), name_of(&new));
-        assert!(matches!(
-            both.at(NOON).find(name_of(&old)),
-            FoundKey::Key(_)
-        ));
-        assert!(matches!(
-            new.at(NOON).find(name_of(&old)),
-            FoundKey::Stranger
-        ));
+        assert!(matches!(both.at(NOON).find(name_of(&old)), FoundKey::Key(_)));
+        assert!(matches!(new.at(NOON).find(name_of(&old)), FoundKey::Stranger));
         let late = NOON + 4 * HOUR;
-        assert!(matches!(
-            both.at(late).find(name_of(&old)),
-            FoundKey::Retired
-        ));
+        assert!(matches!(both.at(late).find(name_of(&old)), FoundKey::Retired));
     }
 
     #[test]
@@ -372,10 +332,8 @@ mod tests {
         let facts = ring.at(NOON + 60).facts(NOON + 60);
         let ages: Vec<_> = facts.iter().map(|key| key.age_seconds).collect();
         assert_eq!(ages, [0, 60, HOUR + 60, 2 * HOUR + 60]);
-        let encrypting: Vec<_> = facts
-            .iter()
-            .map(|key| key.purpose == KeyPurpose::Encrypt)
-            .collect();
+        let encrypting: Vec<_> =
+            facts.iter().map(|key| key.purpose == KeyPurpose::Encrypt).collect();
         assert_eq!(encrypting, [false, true, false, false]);
         assert!(facts.iter().all(|key| key.name.len() == 8));
     }
@@ -385,12 +343,8 @@ mod tests {
         let (a, b, c): (&[u8], &[u8], &[u8]) = (&[1; 48], &[2; 48], &[3; 80]);
         let first = listed(&[a, b], 0, None, NOON);
         let second = listed(&[c, a], 0, Some(&first), NOON + HOUR);
-        let ages: Vec<_> = second
-            .at(0)
-            .facts(NOON + HOUR)
-            .iter()
-            .map(|key| key.age_seconds)
-            .collect();
+        let ages: Vec<_> =
+            second.at(0).facts(NOON + HOUR).iter().map(|key| key.age_seconds).collect();
         assert_eq!(ages, [0, HOUR]);
         let name_of_b = first.at(0).keys[1].name;
         assert!(matches!(second.at(0).find(name_of_b), FoundKey::Retired));
@@ -398,9 +352,6 @@ mod tests {
         assert!(matches!(third.at(0).find(name_of_b), FoundKey::Retired));
         let back = listed(&[b], 0, Some(&third), NOON + 2 * HOUR);
         assert!(matches!(back.at(0).find(name_of_b), FoundKey::Key(_)));
-        assert!(matches!(
-            first.at(0).find([0; NAME_BYTES]),
-            FoundKey::Stranger
-        ));
+        assert!(matches!(first.at(0).find([0; NAME_BYTES]), FoundKey::Stranger));
     }
 }

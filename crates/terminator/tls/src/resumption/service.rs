@@ -69,11 +69,7 @@ pub(super) struct StoredTickets(pub(super) ServiceSessions);
 
 impl ServiceSessions {
     pub(super) fn new(keeping: Keeping, service: &str, policy: ResumptionPolicy) -> Self {
-        Self {
-            keeping,
-            tag: service_tag(service),
-            policy,
-        }
+        Self { keeping, tag: service_tag(service), policy }
     }
 
     /// A session that was found, if its client is welcome now: its server certificate may have been
@@ -98,12 +94,10 @@ impl ServiceSessions {
     /// The content of a stored entry, if it is this service's.
     fn own<'e>(&self, entry: &'e [u8]) -> Result<(Provenance, &'e [u8]), ResumptionMiss> {
         let (_, rest) = entry.split_first().ok_or(ResumptionMiss::Unknown)?;
-        let (tag, rest) = rest
-            .split_first_chunk::<SERVICE_TAG_BYTES>()
-            .ok_or(ResumptionMiss::Unknown)?;
-        let (provenance, session) = rest
-            .split_first_chunk::<{ Provenance::BYTES }>()
-            .ok_or(ResumptionMiss::Unknown)?;
+        let (tag, rest) =
+            rest.split_first_chunk::<SERVICE_TAG_BYTES>().ok_or(ResumptionMiss::Unknown)?;
+        let (provenance, session) =
+            rest.split_first_chunk::<{ Provenance::BYTES }>().ok_or(ResumptionMiss::Unknown)?;
         if *tag == self.tag {
             Ok((Provenance::from_bytes(*provenance), session))
         } else {
@@ -199,9 +193,7 @@ impl ResumptionPolicy {
                 verifier.allows(leaf) && verifier.verify(leaf, others, self.clock.now()).is_ok()
             }
         };
-        is_welcome
-            .then_some(())
-            .ok_or(ResumptionMiss::ClientCertificate)
+        is_welcome.then_some(()).ok_or(ResumptionMiss::ClientCertificate)
     }
 }
 
@@ -249,11 +241,7 @@ impl StoresServerSessions for ServiceSessions {
         }
         self.share(&id, &entry, state_version(&value) != Some(TLS12));
         // One session that renews another has been worth its place once.
-        let put = if renews {
-            MemoryStore::renew
-        } else {
-            MemoryStore::put
-        };
+        let put = if renews { MemoryStore::renew } else { MemoryStore::put };
         put(&self.keeping.store, &id, entry, Instant::now())
     }
 
@@ -347,9 +335,7 @@ pub(super) fn service_tag(service: &str) -> ServiceTag {
 
 /// A clock before 1970 counts as 1970: tickets then resume nothing on other hosts, no worse.
 pub(super) fn unix_seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 // The library hands a session over as bytes of a form of its own, and asks nobody whether the
@@ -408,11 +394,7 @@ fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
 /// A big-endian number of so many bytes, at most three.
 fn number(rest: &mut &[u8], bytes: usize) -> Option<usize> {
     let digits = take(rest, bytes)?;
-    Some(
-        digits
-            .iter()
-            .fold(0, |sum, digit| sum << 8 | usize::from(*digit)),
-    )
+    Some(digits.iter().fold(0, |sum, digit| sum << 8 | usize::from(*digit)))
 }
 
 fn flag(rest: &mut &[u8]) -> Option<bool> {

@@ -47,9 +47,7 @@ struct StoreRoot {
 impl StoreCipher {
     /// Encrypts by the first of the secrets, of which there is one, and decrypts by any of them.
     pub fn new(secrets: &[SharedSecret]) -> Self {
-        Self {
-            roots: secrets.iter().map(StoreRoot::of).collect(),
-        }
+        Self { roots: secrets.iter().map(StoreRoot::of).collect() }
     }
 
     /// The names that a session may have, by each secret: the first is the name of those that are
@@ -64,11 +62,7 @@ impl StoreCipher {
         let root = self.roots.first().expect("a cluster has a secret");
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).expect("AWS-LC ends the process where there is no randomness");
-        let header = Header {
-            key_id: root.key_id,
-            ends_ms,
-            nonce,
-        };
+        let header = Header { key_id: root.key_id, ends_ms, nonce };
         let header = header.to_bytes();
         let mut value = Vec::with_capacity(HEADER_BYTES + entry.len() + TAG_BYTES);
         value.extend_from_slice(&header);
@@ -148,9 +142,7 @@ impl StoreRoot {
 /// The secrets must not reach a log.
 impl Debug for StoreCipher {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreCipher")
-            .field("secrets", &self.roots.len())
-            .finish_non_exhaustive()
+        f.debug_struct("StoreCipher").field("secrets", &self.roots.len()).finish_non_exhaustive()
     }
 }
 

@@ -18,10 +18,7 @@ use zeroize::Zeroize;
 
 use crate::secrets::hkdf;
 
-const MACHINE: MachineWords = MachineWords {
-    words: words::zeros,
-    fetch: words::fetch,
-};
+const MACHINE: MachineWords = MachineWords { words: words::zeros, fetch: words::fetch };
 
 /// For all that is derived from a key of stored sessions.
 const SALT: &[u8] = b"lariat stored sessions 1";
@@ -86,11 +83,7 @@ struct StoredCipher {
 
 impl StoredCipher {
     fn new(root: &Prk, process_number: u32) -> Self {
-        Self {
-            key: hkdf::aes_256_gcm(root, &[b"seal"]),
-            process_number,
-            count: AtomicU64::new(0),
-        }
+        Self { key: hkdf::aes_256_gcm(root, &[b"seal"]), process_number, count: AtomicU64::new(0) }
     }
 
     fn next_nonce(&self) -> [u8; 12] {
@@ -106,9 +99,7 @@ impl ValueCipher for StoredCipher {
     fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed> {
         let nonce = self.next_nonce();
         let unique = Nonce::assume_unique_for_key(nonce);
-        let sealed = self
-            .key
-            .seal_in_place_separate_tag(unique, Aad::from(additional), bytes);
+        let sealed = self.key.seal_in_place_separate_tag(unique, Aad::from(additional), bytes);
         let tag = sealed.ok()?.as_ref().try_into().ok()?;
         Some(Sealed { nonce, tag })
     }
@@ -176,9 +167,7 @@ mod tests {
             let seal = |_| cipher.seal(b"", &mut []).map(|sealed| sealed.nonce);
             (0..100).map(seal).collect::<Vec<_>>()
         });
-        let mut nonces: Vec<_> = nonces
-            .map(|nonce| nonce.expect("it can be sealed"))
-            .collect();
+        let mut nonces: Vec<_> = nonces.map(|nonce| nonce.expect("it can be sealed")).collect();
         nonces.sort_unstable();
         nonces.dedup();
         assert_eq!(nonces.len(), 200);

@@ -54,10 +54,7 @@ pub(super) struct Tickets {
 impl Tickets {
     /// Tickets of these keys that live so long.
     pub(super) fn new(ring: Ring, lifetime_seconds: u32) -> Self {
-        Self {
-            ring,
-            lifetime_seconds,
-        }
+        Self { ring, lifetime_seconds }
     }
 
     pub(super) fn ring(&self) -> &Ring {
@@ -98,9 +95,7 @@ impl Tickets {
         ticket.extend_from_slice(state);
         let nonce = Nonce::assume_unique_for_key(nonce_of(number));
         let sealed = &mut ticket[HEADER_BYTES..];
-        let tag = own
-            .key
-            .seal_in_place_separate_tag(nonce, Aad::from(header), sealed);
+        let tag = own.key.seal_in_place_separate_tag(nonce, Aad::from(header), sealed);
         ticket.extend_from_slice(tag.ok()?.as_ref());
         Some(ticket)
     }
@@ -119,17 +114,14 @@ impl Tickets {
             FoundKey::Retired => return Err(ResumptionMiss::KeyTooOld),
             FoundKey::Stranger => return Err(ResumptionMiss::Foreign),
         };
-        let (header, sealed) = ticket
-            .split_first_chunk::<HEADER_BYTES>()
-            .ok_or(ResumptionMiss::Altered)?;
+        let (header, sealed) =
+            ticket.split_first_chunk::<HEADER_BYTES>().ok_or(ResumptionMiss::Altered)?;
         let (salt, number) = salt_and_number(header);
         let mut opened = Zeroizing::new(sealed.to_vec());
         let nonce = Nonce::assume_unique_for_key(nonce_of(number));
         let open = |key: &LessSafeKey, opened: &mut Vec<u8>| {
             let plain = key.open_in_place(nonce, Aad::from(*header), opened);
-            plain
-                .map(|plain| plain.len())
-                .map_err(|_| ResumptionMiss::Altered)
+            plain.map(|plain| plain.len()).map_err(|_| ResumptionMiss::Altered)
         };
         // Another process's subkey takes half a microsecond to make.
         let plain_bytes = if is_own(&window, name, salt) {
@@ -147,15 +139,12 @@ impl Tickets {
         service: ServiceTag,
         now: u64,
     ) -> Result<(Vec<u8>, Provenance), ResumptionMiss> {
-        let (provenance, plain) = plain
-            .split_first_chunk::<{ Provenance::BYTES }>()
-            .ok_or(ResumptionMiss::Altered)?;
-        let (issued, plain) = plain
-            .split_first_chunk::<TIME_BYTES>()
-            .ok_or(ResumptionMiss::Altered)?;
-        let (made_with, state) = plain
-            .split_first_chunk::<SERVICE_TAG_BYTES>()
-            .ok_or(ResumptionMiss::Altered)?;
+        let (provenance, plain) =
+            plain.split_first_chunk::<{ Provenance::BYTES }>().ok_or(ResumptionMiss::Altered)?;
+        let (issued, plain) =
+            plain.split_first_chunk::<TIME_BYTES>().ok_or(ResumptionMiss::Altered)?;
+        let (made_with, state) =
+            plain.split_first_chunk::<SERVICE_TAG_BYTES>().ok_or(ResumptionMiss::Altered)?;
         if *made_with != service {
             return Err(ResumptionMiss::WrongService);
         }
@@ -218,10 +207,7 @@ mod tests {
 
     fn began(authenticated: u64) -> Provenance {
         let certificate = [5; 8];
-        Provenance {
-            authenticated,
-            certificate,
-        }
+        Provenance { authenticated, certificate }
     }
 
     fn of_secret(secret: u8, keep: u32) -> Tickets {
@@ -322,11 +308,8 @@ mod tests {
         let keys = keys(1);
         let ticket = ticket(&keys, NOON);
         for place in 0..ticket.len() {
-            let expected = if place < SALT_FROM {
-                ResumptionMiss::Foreign
-            } else {
-                ResumptionMiss::Altered
-            };
+            let expected =
+                if place < SALT_FROM { ResumptionMiss::Foreign } else { ResumptionMiss::Altered };
             let mut changed = ticket.clone();
             changed[place] ^= 1;
             assert_eq!(miss(&keys, &changed, NOON), Some(expected), "byte {place}");
@@ -364,9 +347,6 @@ mod tests {
         let keys = keys(1);
         let longest = keys.seal(&[7; STATE_BYTES_MAX], WEB, began(NOON), NOON);
         assert!(longest.is_some());
-        assert_eq!(
-            keys.seal(&[7; STATE_BYTES_MAX + 1], WEB, began(NOON), NOON),
-            None
-        );
+        assert_eq!(keys.seal(&[7; STATE_BYTES_MAX + 1], WEB, began(NOON), NOON), None);
     }
 }

@@ -89,18 +89,12 @@ pub enum Concern {
     VerifyServers(VerifyConcern),
     /// The certificate that servers are shown.
     #[error("{place}: {}", with_effect(*.concern, ", and servers are shown it all the same"))]
-    OwnCertificate {
-        place: String,
-        concern: CertificateConcern,
-    },
+    OwnCertificate { place: String, concern: CertificateConcern },
 }
 
 impl Concern {
     pub fn is_noticed(&self) -> bool {
-        let Self::Certificate {
-            concern, is_served, ..
-        } = self
-        else {
+        let Self::Certificate { concern, is_served, .. } = self else {
             return false;
         };
         *is_served && concern.is_invalid()
@@ -116,9 +110,7 @@ fn effect(concern: CertificateConcern, is_served: bool) -> &'static str {
 }
 
 fn with_effect(concern: CertificateConcern, effect: &str) -> String {
-    concern
-        .to_string()
-        .replacen("; ", &format!("{effect}; "), 1)
+    concern.to_string().replacen("; ", &format!("{effect}; "), 1)
 }
 
 /// How a client is refused before the library sees its hello.
@@ -133,19 +125,11 @@ pub struct Refusal {
 
 impl Refusal {
     fn new(reason: Reason, alert: u8) -> Self {
-        Self {
-            reason,
-            detail: None,
-            alert,
-        }
+        Self { reason, detail: None, alert }
     }
 
     fn with(reason: Reason, detail: &str, alert: u8) -> Self {
-        Self {
-            reason,
-            detail: Some(detail.to_owned()),
-            alert,
-        }
+        Self { reason, detail: Some(detail.to_owned()), alert }
     }
 
     /// No certificate has the name that it asks for.
@@ -172,11 +156,7 @@ impl Refusal {
         if ours.iter().all(|version| highest < version.code()) {
             Self::new(Reason::VersionTooOld, alert::PROTOCOL_VERSION)
         } else {
-            Self::with(
-                Reason::NoCommonParameters,
-                "version",
-                alert::PROTOCOL_VERSION,
-            )
+            Self::with(Reason::NoCommonParameters, "version", alert::PROTOCOL_VERSION)
         }
     }
 
@@ -194,10 +174,7 @@ impl Refusal {
 
 impl Warning {
     pub(crate) fn of_all(service: &str, concerns: Vec<Concern>) -> Vec<Self> {
-        let warning = |concern| Self {
-            service: service.to_owned(),
-            concern,
-        };
+        let warning = |concern| Self { service: service.to_owned(), concern };
         concerns.into_iter().map(warning).collect()
     }
 }

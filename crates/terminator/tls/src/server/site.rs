@@ -76,9 +76,7 @@ impl Site {
     }
 
     pub(super) fn fingerprints(&self) -> impl Iterator<Item = Fingerprint> {
-        self.certificates
-            .iter()
-            .map(|certificate| certificate.fingerprint)
+        self.certificates.iter().map(|certificate| certificate.fingerprint)
     }
 
     /// Certificates that are still served though they are listed as revoked.
@@ -95,20 +93,16 @@ impl Site {
         let served = self.index.served(moment.now);
         let numbered = self.certificates.iter().zip(served);
         numbered.flat_map(move |(one, is_served)| {
-            one.concerns(moment)
-                .map(move |concern| Concern::Certificate {
-                    place: one.place.to_string(),
-                    concern,
-                    is_served,
-                })
+            one.concerns(moment).map(move |concern| Concern::Certificate {
+                place: one.place.to_string(),
+                concern,
+                is_served,
+            })
         })
     }
 
     pub(super) fn certificate_ends(&self, now: i64) -> Ends {
-        Ends::of(
-            self.certificates.iter().map(|one| one.expiry(one.validity)),
-            now,
-        )
+        Ends::of(self.certificates.iter().map(|one| one.expiry(one.validity)), now)
     }
 
     /// When the OCSP responses end.
@@ -142,13 +136,8 @@ impl ResolvesServerCert for Resolver {
         let suites = hello.cipher_suites().iter().copied().map(u16::from);
         let groups = hello.named_groups().unwrap_or_default();
         let groups = groups.iter().copied().map(u16::from);
-        let signing = Usable::of(
-            self.version,
-            schemes,
-            suites.clone(),
-            groups.clone(),
-            &site.suites,
-        );
+        let signing =
+            Usable::of(self.version, schemes, suites.clone(), groups.clone(), &site.suites);
         let now = seconds(self.clock.now());
         let hidden = context::with(|context| context.hidden.clone());
         let hidden = hidden.as_ref().and_then(|hidden| hidden.name.as_deref());
@@ -178,10 +167,7 @@ struct NotSigning(SignatureAlgorithm);
 
 impl NotSigning {
     fn in_place_of(key: &dyn SigningKey) -> Arc<CertifiedKey> {
-        Arc::new(CertifiedKey::new(
-            Vec::new(),
-            Arc::new(Self(key.algorithm())),
-        ))
+        Arc::new(CertifiedKey::new(Vec::new(), Arc::new(Self(key.algorithm()))))
     }
 }
 

@@ -136,9 +136,7 @@ impl Client {
     fn suites(mut self, suites: &[Suite]) -> Self {
         let all = aws_lc_rs::ALL_CIPHER_SUITES;
         let find = |suite: &Suite| {
-            let found = all
-                .iter()
-                .find(|one| u16::from(one.suite()) == suite.code());
+            let found = all.iter().find(|one| u16::from(one.suite()) == suite.code());
             *found.expect("a suite of the library")
         };
         self.provider.cipher_suites = suites.iter().map(find).collect();
@@ -171,15 +169,11 @@ impl Client {
     }
 
     fn config(&self) -> (Arc<ClientConfig>, Arc<Witness>) {
-        let schemes = self.schemes.clone().unwrap_or_else(|| {
-            self.provider
-                .signature_verification_algorithms
-                .supported_schemes()
-        });
-        let witness = Arc::new(Witness {
-            schemes: Mutex::new(schemes),
-            ocsp: Mutex::default(),
-        });
+        let schemes = self
+            .schemes
+            .clone()
+            .unwrap_or_else(|| self.provider.signature_verification_algorithms.supported_schemes());
+        let witness = Arc::new(Witness { schemes: Mutex::new(schemes), ocsp: Mutex::default() });
         let builder = ClientConfig::builder_with_provider(Arc::new(self.provider.clone()))
             .with_protocol_versions(&self.versions)
             .expect("versions")
@@ -269,11 +263,7 @@ impl Outcome {
     /// The names of the certificate shown, as the certificate says them.
     fn shows(&self, server: &Server) -> (String, KeyKind) {
         let is_it = |one: &&Certificate| one.key.cert[0].as_ref() == self.leaf;
-        let shown = server
-            .certificates()
-            .iter()
-            .find(is_it)
-            .expect("one of the server's");
+        let shown = server.certificates().iter().find(is_it).expect("one of the server's");
         (shown.names[0].to_string(), shown.kind)
     }
 }
@@ -310,9 +300,7 @@ fn client_connection(config: &Arc<ClientConfig>, name: &'static str) -> ClientCo
 fn written<Data>(connection: &mut rustls::ConnectionCommon<Data>) -> Vec<u8> {
     let mut bytes = Vec::new();
     while connection.wants_write() {
-        connection
-            .write_tls(&mut bytes)
-            .expect("a vector takes all");
+        connection.write_tls(&mut bytes).expect("a vector takes all");
     }
     bytes
 }
@@ -346,9 +334,7 @@ fn connect(
 ) -> Result<Outcome, Failure> {
     let mut client = client_connection(config, name);
     let hello = written(&mut client);
-    let selected = server
-        .select(&read_hello(&hello))
-        .map_err(Failure::Refused)?;
+    let selected = server.select(&read_hello(&hello)).map_err(Failure::Refused)?;
     // As the driver of handshakes does before each of its steps.
     drop(context::enter(HandshakeContext::default()));
     let mut served = ServerConnection::new(selected).expect("a connection");
@@ -363,20 +349,13 @@ fn connect(
     Ok(Outcome {
         kind: served.handshake_kind().expect("a kind"),
         suite: served.negotiated_cipher_suite().expect("a suite").suite(),
-        group: served
-            .negotiated_key_exchange_group()
-            .map(|group| group.name()),
-        leaf: client
-            .peer_certificates()
-            .map_or(Vec::new(), |chain| chain[0].to_vec()),
+        group: served.negotiated_key_exchange_group().map(|group| group.name()),
+        leaf: client.peer_certificates().map_or(Vec::new(), |chain| chain[0].to_vec()),
         alpn: served.alpn_protocol().map(<[u8]>::to_vec),
         ocsp: Vec::new(),
     })
 }
 
 fn pem(place: &str, text: &str) -> PemSource {
-    PemSource {
-        place: place.into(),
-        pem: text.into(),
-    }
+    PemSource { place: place.into(), pem: text.into() }
 }

@@ -30,13 +30,7 @@ pub(crate) fn keys_of(
     if version == Version::Tls12 && cipher != Cipher::ChaCha20Poly1305 {
         start_counting(&mut iv, sequence);
     }
-    Some(Keys {
-        version,
-        cipher,
-        key,
-        iv,
-        sequence,
-    })
+    Some(Keys { version, cipher, key, iv, sequence })
 }
 
 /// Sets the nonce from which the kernel counts with AES-GCM in TLS 1.2.
@@ -51,9 +45,7 @@ pub(crate) fn keys_of(
 fn start_counting(iv: &mut [u8; NONCE_BYTES], sequence: u64) {
     const HIGHEST: u64 = 1 << 63;
     let (_, explicit) = iv.split_at_mut(SALT_BYTES);
-    let ours = explicit
-        .iter()
-        .fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let ours = explicit.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     let start = !ours & HIGHEST | sequence & !HIGHEST;
     explicit.copy_from_slice(&start.to_be_bytes());
 }
@@ -70,11 +62,7 @@ impl ControlRecord {
     fn new(kind: ContentType, content: &[u8]) -> Self {
         let mut room = [0; KEY_UPDATE.len()];
         room[..content.len()].copy_from_slice(content);
-        Self {
-            kind,
-            content: room,
-            bytes: content.len(),
-        }
+        Self { kind, content: room, bytes: content.len() }
     }
 
     /// The end of our stream.
@@ -122,10 +110,7 @@ mod tests {
     use super::*;
 
     fn secrets(iv: [u8; NONCE_BYTES]) -> ConnectionTrafficSecrets {
-        ConnectionTrafficSecrets::Aes128Gcm {
-            key: AeadKey::from([3; 32]),
-            iv: Iv::from(iv),
-        }
+        ConnectionTrafficSecrets::Aes128Gcm { key: AeadKey::from([3; 32]), iv: Iv::from(iv) }
     }
 
     /// The explicit part of a nonce as the library and we make it.

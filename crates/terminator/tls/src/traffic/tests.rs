@@ -46,9 +46,7 @@ fn padding_is_taken_off_up_to_the_longest_record() {
     for suite in &SUITES[..3] {
         let heard = hear(service.connect(*suite), |connection| {
             for (length, padding) in [(5, 1), (5, 255), (0, 300), (5, 16_379), (16_384, 0)] {
-                let wire = connection
-                    .client
-                    .seal(APPLICATION_DATA, &vec![7; length], padding);
+                let wire = connection.client.seal(APPLICATION_DATA, &vec![7; length], padding);
                 connection.hear(&wire);
             }
             let close = connection.client.seal(ALERT, &[1, 0], 1000);
@@ -182,10 +180,7 @@ fn nothing_is_heard_after_close_notify_but_much_may_be_said() {
             connection.say(APPLICATION_DATA, b"after");
             connection.reply(b"more");
             let mut out = Vec::new();
-            connection
-                .traffic
-                .seal_close_notify(&mut out)
-                .expect("a fresh key");
+            connection.traffic.seal_close_notify(&mut out).expect("a fresh key");
             assert_eq!(connection.client.open(&out), [(ALERT, vec![1, 0])]);
         });
         assert_eq!(heard, [Heard::CloseNotify]);
@@ -224,10 +219,9 @@ fn requests_that_come_while_an_answer_waits_get_one_at_the_most() {
             let update = connection.client.seal(HANDSHAKE, &KEY_UPDATES[1], 0);
             connection.client.change_sealing_key();
             let data = connection.client.seal(APPLICATION_DATA, b"x", 0);
-            for (wire, incoming) in [
-                (update, RecordContent::Control),
-                (data, RecordContent::Data(1)),
-            ] {
+            for (wire, incoming) in
+                [(update, RecordContent::Control), (data, RecordContent::Data(1))]
+            {
                 let opened = connection.traffic.open(&wire, &mut [0; 100]);
                 assert_eq!(opened, Ok(incoming));
             }
@@ -251,10 +245,7 @@ fn an_answer_to_a_key_update_goes_before_the_last_words() {
         assert_eq!(opened, Ok(RecordContent::Control));
         assert!(connection.traffic.is_control_due());
         let mut out = Vec::new();
-        connection
-            .traffic
-            .seal_close_notify(&mut out)
-            .expect("a fresh key");
+        connection.traffic.seal_close_notify(&mut out).expect("a fresh key");
         let close_notify = (ALERT, vec![1, 0]);
         assert_eq!(connection.client.open(&out).last(), Some(&close_notify));
     }
@@ -340,10 +331,7 @@ fn a_key_is_changed_before_its_limit() {
             connection.reply(b"the last of this key");
             assert!(connection.traffic.is_control_due());
             let mut out = Vec::new();
-            connection
-                .traffic
-                .seal_control(&mut out)
-                .expect("there is another key");
+            connection.traffic.seal_control(&mut out).expect("there is another key");
             let said = connection.client.open(&out);
             assert!(
                 matches!(&said[..], [(HANDSHAKE, update)] if update.starts_with(&[24, 0, 0, 1]))
@@ -404,11 +392,7 @@ fn say_something(
             let wire = connection.client.seal(APPLICATION_DATA, &content, 0);
             // The rest of it never comes.
             let is_cut = chance.below(4) == 0;
-            let end = if is_cut {
-                chance.below(wire.len())
-            } else {
-                wire.len()
-            };
+            let end = if is_cut { chance.below(wire.len()) } else { wire.len() };
             connection.hear(&wire[..end]);
             if is_cut {
                 return None;
@@ -426,9 +410,7 @@ fn say_something(
             return Some(Heard::CloseNotify);
         }
         6 if is_tls13 => {
-            let wire = connection
-                .client
-                .seal(APPLICATION_DATA, &content, chance.below(600));
+            let wire = connection.client.seal(APPLICATION_DATA, &content, chance.below(600));
             connection.hear(&wire);
         }
         _ => connection.say(APPLICATION_DATA, &content),

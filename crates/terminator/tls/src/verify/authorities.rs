@@ -73,10 +73,7 @@ impl Authorities {
 
     /// The same of this host's own bundles, in which there may be some that cannot be used.
     pub(super) fn read_of_host(sources: &[PemSource], peer: PeerRole) -> Result<Self, VerifyFault> {
-        let mut all = Self {
-            are_of_host: true,
-            ..Self::default()
-        };
+        let mut all = Self { are_of_host: true, ..Self::default() };
         for source in sources {
             let certificates = read_certificates(source)?;
             for (line, certificate) in &certificates {
@@ -87,11 +84,7 @@ impl Authorities {
     }
 
     fn unless_empty(self, fault: VerifyFault) -> Result<Self, VerifyFault> {
-        if self.entries.is_empty() {
-            Err(fault)
-        } else {
-            Ok(self)
-        }
+        if self.entries.is_empty() { Err(fault) } else { Ok(self) }
     }
 
     /// `None` = it cannot be read.
@@ -136,17 +129,10 @@ impl Authorities {
     /// The issuers that clients are told of (RFC 8446 section 4.2.4).
     pub(super) fn hints(&self) -> Vec<DistinguishedName> {
         let trusted = self.entries.iter().filter(|entry| entry.is_for_peer);
-        let names = trusted.map(|entry| {
-            if entry.is_authority {
-                &entry.subject_der
-            } else {
-                &entry.issuer_der
-            }
-        });
+        let names = trusted
+            .map(|entry| if entry.is_authority { &entry.subject_der } else { &entry.issuer_der });
         let names: BTreeSet<_> = names.collect();
-        let encoded = names
-            .into_iter()
-            .map(|name| DistinguishedName::in_sequence(name));
+        let encoded = names.into_iter().map(|name| DistinguishedName::in_sequence(name));
         encoded.collect()
     }
 
@@ -186,10 +172,7 @@ impl Authorities {
     /// The reason why what this issuer (DER, without its tag) has signed is not trusted, though a
     /// certificate of that name stands here.
     pub(super) fn distrust_of(&self, issuer: &[u8], now: UnixTime) -> Option<String> {
-        let entry = self
-            .entries
-            .iter()
-            .find(|one| *one.subject_der == *issuer)?;
+        let entry = self.entries.iter().find(|one| *one.subject_der == *issuer)?;
         let why = match entry.validity.at(seconds(now)) {
             Standing::Over(_) => "has expired",
             Standing::NotYet(_) => "is not valid yet",
@@ -248,14 +231,12 @@ impl AuthorityEntry {
             UnixTime::since_unix_epoch(seconds)
         };
         match self.validity.at(seconds(now)) {
-            Standing::Over(_) => Err(Error::CertExpired {
-                time: now,
-                not_after: at(self.validity.until),
-            }),
-            Standing::NotYet(_) => Err(Error::CertNotValidYet {
-                time: now,
-                not_before: at(self.validity.from),
-            }),
+            Standing::Over(_) => {
+                Err(Error::CertExpired { time: now, not_after: at(self.validity.until) })
+            }
+            Standing::NotYet(_) => {
+                Err(Error::CertNotValidYet { time: now, not_before: at(self.validity.from) })
+            }
             Standing::Good | Standing::EndsSoon(_) => Ok(()),
         }
     }
@@ -325,10 +306,7 @@ impl RevocationLists {
                 newest.push(list);
             }
         }
-        Self {
-            lists: newest,
-            expired,
-        }
+        Self { lists: newest, expired }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -341,8 +319,7 @@ impl RevocationLists {
 
     /// Whether a list says of every certificate of this issuer (DER) whether it is revoked.
     pub(super) fn covers_all_of(&self, issuer: &[u8]) -> bool {
-        self.of(issuer)
-            .any(|list| list.list.issuing_distribution_point().is_none())
+        self.of(issuer).any(|list| list.list.issuing_distribution_point().is_none())
     }
 
     /// The file of the list on which this certificate stands.
@@ -399,9 +376,7 @@ impl RevocationLists {
     }
 
     fn of(&self, issuer: &[u8]) -> impl Iterator<Item = &RevocationList> {
-        self.lists
-            .iter()
-            .filter(move |list| list.list.issuer() == issuer)
+        self.lists.iter().filter(move |list| list.list.issuer() == issuer)
     }
 }
 
@@ -418,9 +393,8 @@ impl RevocationList {
             return Err(unsupported("it is an X.509 CRL of version 1".to_owned()));
         }
         // RFC 5280 section 5.1.2.5 asks every issuer for it.
-        let next_update = read
-            .next_update()
-            .ok_or_else(|| unsupported("it has no nextUpdate".to_owned()))?;
+        let next_update =
+            read.next_update().ok_or_else(|| unsupported("it has no nextUpdate".to_owned()))?;
         let list = OwnedCertRevocationList::from_der(der)
             .map_err(|error| unsupported(error.to_string()))?;
         Ok(Self {
@@ -436,10 +410,7 @@ impl RevocationList {
 
     fn has_scope_of(&self, other: &Self) -> bool {
         let scope = |one: &CertRevocationList<'_>| {
-            (
-                one.issuer().to_vec(),
-                one.issuing_distribution_point().map(<[u8]>::to_vec),
-            )
+            (one.issuer().to_vec(), one.issuing_distribution_point().map(<[u8]>::to_vec))
         };
         scope(&self.list) == scope(&other.list)
     }

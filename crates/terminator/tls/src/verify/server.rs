@@ -33,11 +33,7 @@ impl ServerVerifier {
     ) -> Result<Self, VerifyFault> {
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
         let chains = verification.map(chains_of);
-        Ok(Self {
-            chains: chains.transpose()?,
-            pins: pins.to_vec(),
-            algorithms,
-        })
+        Ok(Self { chains: chains.transpose()?, pins: pins.to_vec(), algorithms })
     }
 
     /// The verifier that chains are held against, if they are.
@@ -76,14 +72,8 @@ impl ServerVerifier {
             return Ok(());
         }
         let shown = Base64::encode_string(hash.as_ref());
-        let detail = format!(
-            "its key, sha256//{shown}, is none of `pins`: {}",
-            names_of(leaf)
-        );
-        Err((
-            CertificateError::ApplicationVerificationFailure.into(),
-            detail,
-        ))
+        let detail = format!("its key, sha256//{shown}, is none of `pins`: {}", names_of(leaf));
+        Err((CertificateError::ApplicationVerificationFailure.into(), detail))
     }
 
     /// Whether no server has to prove who it is.
@@ -98,12 +88,7 @@ fn chains_of(options: &ServerVerification) -> Result<ChainVerifier, VerifyFault>
     } else {
         Authorities::read(&options.authorities, PeerRole::Server)?
     };
-    ChainVerifier::new(
-        authorities,
-        &options.crls,
-        options.expired_lists,
-        PeerRole::Server,
-    )
+    ChainVerifier::new(authorities, &options.crls, options.expired_lists, PeerRole::Server)
 }
 
 /// The wanted name, and those that the certificate has instead.
@@ -122,11 +107,7 @@ fn name_detail(error: &webpki::Error, name: &ServerName<'_>) -> String {
         None => name.clone(),
     };
     let shown: Vec<_> = presented.iter().take(NAMES_SHOWN_MAX).map(bare).collect();
-    let more = if presented.len() > shown.len() {
-        ", …"
-    } else {
-        ""
-    };
+    let more = if presented.len() > shown.len() { ", …" } else { "" };
     format!("it is for {}{more}; wanted \"{wanted}\"", shown.join(", "))
 }
 

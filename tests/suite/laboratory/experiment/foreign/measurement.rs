@@ -83,9 +83,7 @@ impl Desk {
         command.args(["--target-folder", "targets", "--record", "one.jsonl"]);
         let finished = run(&mut command);
         let record = fs::read_to_string(self.path("one.jsonl")).unwrap_or_default();
-        let events = record
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap());
+        let events = record.lines().map(|line| serde_json::from_str(line).unwrap());
         let mut told = events
             .filter(|event: &Value| event["event"] == "measured" || event["event"] == "failed");
         let one = told.next().unwrap_or_else(|| panic!("{finished:?}"));
@@ -127,9 +125,7 @@ const OWN_CERTIFICATE: &str = "{% for one in certificates %}ssl_certificate {{ o
                                ssl_protocols TLSv1.2 TLSv1.3;";
 
 fn number(value: &Value) -> u64 {
-    value
-        .as_u64()
-        .unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
 /// Handshakes of a kind in a reading, of the warm-up too.
@@ -161,10 +157,7 @@ fn a_reading_counts_what_the_server_counts() {
     assert_eq!(counts["attempted"], counts["succeeded"]);
     assert_eq!(counts["succeeded"], reading["operations"]);
     assert_eq!(counts["succeeded"], reading["response"]["count"]);
-    assert!(
-        number(&counts["succeeded"]) < log.len() as u64,
-        "there was a warm-up"
-    );
+    assert!(number(&counts["succeeded"]) < log.len() as u64, "there was a warm-up");
     for field in ["server_cpu_ns", "client_cpu_ns", "resident_bytes_before"] {
         assert!(number(&reading[field]) > 0, "{field}: {reading}");
     }
@@ -180,11 +173,7 @@ fn connections_that_rest_are_all_seen() {
         "[load]\nconnections = 40\nrequests-per-connection = \"unlimited\"\n\
          think-time = \"1h\"\ntimeout = \"30s\"\n",
     );
-    assert_eq!(
-        (&reading["event"], code),
-        (&"measured".into(), 0),
-        "{reading}"
-    );
+    assert_eq!((&reading["event"], code), (&"measured".into(), 0), "{reading}");
     // Each asks once, and then it rests.
     assert_eq!(reading["counts"]["succeeded"], 40);
     assert_eq!(reading["open_connections"], 40);
@@ -197,10 +186,7 @@ fn what_the_scenario_does_not_say_is_void() {
     let (way, why) =
         desk.miss("[load]\nconnections = 2\ntimeout = \"30s\"\n[expect]\nversion = \"TLSv1.3\"\n");
     assert_eq!(way, "void");
-    assert!(
-        why.starts_with("asked for version TLSv1.3, got TLSv1.2 in "),
-        "{why}"
-    );
+    assert!(why.starts_with("asked for version TLSv1.3, got TLSv1.2 in "), "{why}");
     assert!(desk.log().iter().all(|line| line[2] == "TLSv1.2"));
 }
 
@@ -209,9 +195,8 @@ fn another_key_than_the_scenarios_is_void() {
     let directory = Directory::new();
     let leaf = Authority::root("other").leaf(&["localhost"]).issue();
     let other = leaf.write(&directory, "other.pem");
-    let desk = Desk::with_nginx(&format!(
-        "ssl_certificate {other:?}; ssl_certificate_key {other:?};"
-    ));
+    let desk =
+        Desk::with_nginx(&format!("ssl_certificate {other:?}; ssl_certificate_key {other:?};"));
     let (way, why) = desk.miss("[load]\nconnections = 2\ntimeout = \"30s\"\n");
     assert_eq!(way, "void");
     assert_has(&why, "another certificate");
@@ -272,11 +257,7 @@ fn a_client_is_a_target_and_the_server_says_what_it_did() {
                     [load]\nsize = \"1k\"\nconnections = 2\nhandshake = \"full\"\ntls = \"1.3\"\n\
                     [expect]\nkinds = [\"full\"]\nversion = \"TLSv1.3\"\n";
     let (reading, code) = desk.ask_with(&head, "lariat-load", scenario);
-    assert_eq!(
-        (&reading["event"], code),
-        (&"measured".into(), 0),
-        "{reading}"
-    );
+    assert_eq!((&reading["event"], code), (&"measured".into(), 0), "{reading}");
     assert!(number(&reading["client_cpu_ns"]) > 0);
     assert_eq!(handshakes(&reading, "full"), number(&reading["operations"]));
     let resumes = scenario.replace("kinds = [\"full\"]", "kinds = [\"full\", \"psk\"]");
@@ -294,10 +275,7 @@ fn a_server_of_files_has_one_of_each_size_that_is_asked_for() {
     for target in ["lariat-files", "nginx-files"] {
         let desk = Desk::with_nginx(OWN_CERTIFICATE);
         let reading = desk.reading(target, scenario);
-        assert!(
-            number(&reading["background"]["received_bytes"]) > 64 << 10,
-            "{target}: {reading}"
-        );
+        assert!(number(&reading["background"]["received_bytes"]) > 64 << 10, "{target}: {reading}");
     }
 }
 
@@ -323,10 +301,7 @@ fn a_session_cache_is_filled_before_the_load() {
                     [[factor.value]]\nname = \"200\"\ntitle = \"200\"\nfill = 200\n";
     let (reading, _) = desk.ask_with(&head, "lariat", scenario);
     assert_eq!(reading["event"], "measured", "{reading}");
-    assert_eq!(
-        number(&reading["full_handshakes"]),
-        200 + handshakes(&reading, "full")
-    );
+    assert_eq!(number(&reading["full_handshakes"]), 200 + handshakes(&reading, "full"));
 }
 
 #[test]
@@ -343,10 +318,7 @@ fn a_client_cannot_stand_in_the_place_of_a_server() {
         finished.stderr
     };
     let text = refused("", "wrk");
-    assert!(
-        text.contains("`wrk` is a client") && text.contains("`against` names"),
-        "{text}"
-    );
+    assert!(text.contains("`wrk` is a client") && text.contains("`against` names"), "{text}");
     let text = refused("client = \"hitch\"\n", "lariat");
     assert_has(&text, "`hitch` is a server");
     let text = refused("against = \"nothing\"\n", "wrk");

@@ -23,9 +23,7 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        let desk = Self {
-            directory: Directory::new(),
-        };
+        let desk = Self { directory: Directory::new() };
         desk.put("run.jsonl", RECORD);
         desk
     }
@@ -67,9 +65,7 @@ fn value(page: &str, id: &str) -> f64 {
 
 /// The server's CPU time per operation of a target, by round, as the record has it.
 fn cpu_ns(target: &str) -> Vec<f64> {
-    let lines = RECORD
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap());
+    let lines = RECORD.lines().map(|line| serde_json::from_str(line).unwrap());
     let is_it = |event: &Value| {
         event["event"] == "measured"
             && event["scenario"] == "implementations"
@@ -99,11 +95,7 @@ fn chromium_shows_the_numbers_of_the_record() {
     sorted.sort_by(f64::total_cmp);
     let shown = value(&page, "e1-implementations-lariat-server-cpu");
     assert!((shown / sorted[1] - 1.0).abs() < 1e-9, "{shown} {sorted:?}");
-    let product: f64 = theirs
-        .iter()
-        .zip(&ours)
-        .map(|(above, below)| above / below)
-        .product();
+    let product: f64 = theirs.iter().zip(&ours).map(|(above, below)| above / below).product();
     let ratio = value(&page, "e1-implementations-stunnel-server-cpu-ratio");
     assert!((ratio / product.cbrt() - 1.0).abs() < 1e-9, "{ratio}");
     // The finding comes first, then the bars that the browser drew, and the command.
@@ -119,10 +111,7 @@ fn chromium_shows_the_numbers_of_the_record() {
 fn the_page_asks_nobody_for_anything() {
     let desk = Desk::new();
     assert_eq!(desk.run("report run.jsonl -o page.html").code(), 0);
-    assert_eq!(
-        desk.run("compare run.jsonl run.jsonl -o both.html").code(),
-        0
-    );
+    assert_eq!(desk.run("compare run.jsonl run.jsonl -o both.html").code(), 0);
     for page in ["page.html", "both.html"] {
         let source = desk.read(page);
         for elsewhere in ["<script", "<link", "<iframe", "src=", "href=\"http", "url("] {
@@ -189,10 +178,7 @@ fn what_has_nothing_in_common_is_not_compared() {
 fn damage_and_age_are_told() {
     let desk = Desk::new();
     desk.put("new.jsonl", "{\"event\":\"began\",\"format\":900}\n");
-    desk.put(
-        "bad.jsonl",
-        &RECORD.replacen("\"event\":\"measured\"", "\"event\":\"measur\"", 1),
-    );
+    desk.put("bad.jsonl", &RECORD.replacen("\"event\":\"measured\"", "\"event\":\"measur\"", 1));
     let told = desk.run("report new.jsonl run.jsonl bad.jsonl");
     assert_eq!(told.code(), 6, "the one that can be read is told");
     told.assert_stderr("a newer lariat-lab wrote it");

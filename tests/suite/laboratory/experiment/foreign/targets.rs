@@ -305,10 +305,7 @@ fn assert_honest(shapes: &Shapes) {
 
 #[test]
 fn each_program_is_as_it_says() {
-    assert_honest(&Shapes::of(
-        "lariat,hitch,stunnel,haproxy-tcp,nginx-stream",
-        &[],
-    ));
+    assert_honest(&Shapes::of("lariat,hitch,stunnel,haproxy-tcp,nginx-stream", &[]));
 }
 
 #[test]
@@ -412,18 +409,10 @@ fn targets_are_told_with_version_and_owner() {
     let none = Directory::new();
     let (code, told, _) = targets(&none, &["nginx-stream", "plain"]);
     assert_eq!(code, 0, "{told}");
-    for words in [
-        "nginx version: nginx/",
-        "(package nginx ",
-        "(ours)",
-        "lariat-lab ",
-    ] {
+    for words in ["nginx version: nginx/", "(package nginx ", "(ours)", "lariat-lab "] {
         assert!(told.contains(words), "{words}: {told}");
     }
-    let program = lariat::command()
-        .get_program()
-        .to_string_lossy()
-        .into_owned();
+    let program = lariat::command().get_program().to_string_lossy().into_owned();
     let given = format!("own={program}");
     let own = own_target("program = \"no-such-server\"\npackages = [\"no-such-package\"]\n");
     let (code, told, said) = targets(&own, &["own", "--program", &given]);
@@ -444,11 +433,7 @@ fn what_is_missing_is_told_with_its_remedy() {
     assert_has(&told, "there is no program /no/such/file");
     let own = own_target("program = \"sh\"\npackages = [\"dash\"]\nneeds = [\"/no/module.so\"]\n");
     let (code, told, _) = targets(&own, &["own"]);
-    assert_eq!(
-        (code, told.contains("/no/module.so is missing")),
-        (6, true),
-        "{told}"
-    );
+    assert_eq!((code, told.contains("/no/module.so is missing")), (6, true), "{told}");
 }
 
 /// A root without programs: enough to be refused, and to be listed.
@@ -464,36 +449,16 @@ fn roots_are_listed_and_refused_without_a_network() {
     assert_has(&told, "not installed (package hitch of sid)");
     assert_eq!(code, 0, "what is not asked for is not missing: {told}");
     for (words, code, wanted) in [
-        (
-            &["hitch", "--suite", "sid"][..],
-            6,
-            "--install --suite sid` installs it",
-        ),
+        (&["hitch", "--suite", "sid"][..], 6, "--install --suite sid` installs it"),
         (&["own"], 6, "--install --suite forky` installs it"),
         (&["--suite", "forky"], 2, "there is no root `forky` in"),
-        (
-            &["--suite", "../sid", "--install"],
-            2,
-            "`../sid` is no name of a suite",
-        ),
-        (
-            &["--suite", "sid", "--root", "/"],
-            2,
-            "cannot be used with '--root <DIR>'",
-        ),
-        (
-            &["--root", "/no/such/root"],
-            2,
-            "/no/such/root: No such file",
-        ),
+        (&["--suite", "../sid", "--install"], 2, "`../sid` is no name of a suite"),
+        (&["--suite", "sid", "--root", "/"], 2, "cannot be used with '--root <DIR>'"),
+        (&["--root", "/no/such/root"], 2, "/no/such/root: No such file"),
     ] {
         let (found, told, said) = listed(words);
         let all = told + &said;
-        assert_eq!(
-            (found, all.contains(wanted)),
-            (code, true),
-            "{words:?}: {all}"
-        );
+        assert_eq!((found, all.contains(wanted)), (code, true), "{words:?}: {all}");
     }
     let mut command = lab::command();
     command.args(["run", "keys", "--suite", "forky", "--root-folder", folder]);
@@ -508,24 +473,15 @@ fn slips_are_named() {
     for (words, wanted) in [
         (&["nginx-steam"][..], "did you mean `nginx-stream`?"),
         (&["--instal"], "a similar argument exists: '--install'"),
-        (
-            &["--program", "haproxy"],
-            "'haproxy' for '--program <TARGET=PATH>': not NAME=VALUE",
-        ),
-        (
-            &["--program", "haprox-tcp=/bin/true"],
-            "did you mean `haproxy-tcp`?",
-        ),
+        (&["--program", "haproxy"], "'haproxy' for '--program <TARGET=PATH>': not NAME=VALUE"),
+        (&["--program", "haprox-tcp=/bin/true"], "did you mean `haproxy-tcp`?"),
     ] {
         let (code, _, said) = targets(&none, words);
         assert_eq!((code, said.contains(wanted)), (2, true), "{said}");
     }
     for (rest, wanted) in [
         ("program = 1\n", "own/target.toml"),
-        (
-            "program = \"x\"\nfiles = [\"x.conf\"]\n",
-            "no template for `x.conf`",
-        ),
+        ("program = \"x\"\nfiles = [\"x.conf\"]\n", "no template for `x.conf`"),
         (
             "program = \"x\"\n[[unsupported]]\nwhen = { worker = 2 }\nwhy = \"\"\n",
             "`worker` in `when`",

@@ -9,36 +9,12 @@ use suite::prelude::*;
 const LOADS: [(&str, [u64; 4], u64); 8] = [
     ("--handshake full --tls 1.2", [40, 0, 0, 0], 0),
     ("--handshake full --tls 1.3", [40, 0, 0, 0], 0),
-    (
-        "--handshake session-id --requests-per-session 4",
-        [10, 30, 0, 0],
-        0,
-    ),
-    (
-        "--handshake ticket --requests-per-session 4",
-        [10, 0, 30, 0],
-        0,
-    ),
-    (
-        "--handshake psk --requests-per-session 4",
-        [10, 0, 0, 30],
-        0,
-    ),
-    (
-        "--handshake full --requests-per-connection 5",
-        [8, 0, 0, 0],
-        32,
-    ),
-    (
-        "--handshake psk --requests-per-session 4 --requests-per-connection 2",
-        [10, 0, 0, 10],
-        20,
-    ),
-    (
-        "--handshake ticket --requests-per-session 4 --requests-per-connection 3",
-        [10, 0, 10, 0],
-        20,
-    ),
+    ("--handshake session-id --requests-per-session 4", [10, 30, 0, 0], 0),
+    ("--handshake ticket --requests-per-session 4", [10, 0, 30, 0], 0),
+    ("--handshake psk --requests-per-session 4", [10, 0, 0, 30], 0),
+    ("--handshake full --requests-per-connection 5", [8, 0, 0, 0], 32),
+    ("--handshake psk --requests-per-session 4 --requests-per-connection 2", [10, 0, 0, 10], 20),
+    ("--handshake ticket --requests-per-session 4 --requests-per-connection 3", [10, 0, 10, 0], 20),
 ];
 
 fn load(load: Load, flags: &str) -> Record {
@@ -55,9 +31,7 @@ fn has_handshake(line: &&Line) -> bool {
 fn handshakes(log: &[Line]) -> [u64; 2] {
     let count = |reused| {
         let lines = log.iter().filter(has_handshake);
-        lines
-            .filter(|line| line.field("session_reused") == reused)
-            .count() as u64
+        lines.filter(|line| line.field("session_reused") == reused).count() as u64
     };
     [count("."), count("r")]
 }
@@ -104,10 +78,7 @@ fn clients_of_all_kinds_in_open_load_are_counted_alike_by_both_sides() {
     let url = format!("https://localhost:{}/", service.address.port());
     let record = Load::bare()
         .arg(url)
-        .args(&format!(
-            "--connect {} --threads 2 --cpus none",
-            service.address
-        ))
+        .args(&format!("--connect {} --threads 2 --cpus none", service.address))
         .args("--handshake mixed --requests-per-session 3 --rate 60 --duration 2s --clients 12")
         .args("--warm-up 1s")
         .record();

@@ -139,11 +139,7 @@ fn answers_with_an_error() {
         "error_page 405 =503 @out; limit_rate 0; location = /out { return 503; }",
     );
     let url = format!("https://localhost:{}/out", nginx.address.port());
-    let record = Load::bare()
-        .arg(url)
-        .args("--threads 1 --connections 2 --count 6")
-        .run()
-        .record();
+    let record = Load::bare().arg(url).args("--threads 1 --connections 2 --count 6").run().record();
     assert_eq!(record.failures()["status-503"], 6);
 }
 
@@ -177,12 +173,7 @@ fn breaks_the_record_layer() {
         // Longer than any record may be (RFC 8446, section 5.2).
         ("1.2", APPLICATION_DATA, lengthen, "bad-record"),
         // What came before it was TLS: the server's hello is no hello.
-        (
-            "1.2",
-            HANDSHAKE,
-            |record| record[5] = 99,
-            "protocol-violation",
-        ),
+        ("1.2", HANDSHAKE, |record| record[5] = 99, "protocol-violation"),
     ] {
         let address = breaks_records(nginx.address, record_type, change);
         let reason = reason(address, &format!("--tls {version}"));
@@ -203,10 +194,7 @@ fn shows_a_certificate_that_does_not_hold() {
     let expired = site.authority.leaf(&["localhost"]).expired().issue();
     let foreign = Authority::root("another").leaf(&["localhost"]).issue();
     let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
-    let hostile = Authority::root("x")
-        .leaf(&["localhost"])
-        .issue()
-        .above(&flat);
+    let hostile = Authority::root("x").leaf(&["localhost"]).issue().above(&flat);
     let good = nginx_with(&site, site.path("site.pem"));
     let hostile = nginx_with(&site, hostile.write(directory, "hostile.pem"));
     let expired = nginx_with(&site, expired.write(directory, "expired.pem"));
@@ -287,14 +275,11 @@ fn dies_and_comes_back() {
     let versions = "ssl_protocols TLSv1.2 TLSv1.3;";
     let start = || Nginx::terminate_at(address, &certificate, "", versions);
     let nginx = start();
-    let mut load = Load::alone(address)
-        .args("--rate 50 --duration 1h --clients 10 --handshake psk")
-        .start();
+    let mut load =
+        Load::alone(address).args("--rate 50 --duration 1h --clients 10 --handshake psk").start();
     let resumed = |nginx: &Nginx| {
         let log = nginx.log();
-        let lines = log
-            .iter()
-            .filter(|line| line.field("session_reused") == "r");
+        let lines = log.iter().filter(|line| line.field("session_reused") == "r");
         (lines.count() >= 10).then_some(())
     };
     until("resumed sessions", || resumed(&nginx));
@@ -321,10 +306,7 @@ fn dies_and_comes_back() {
     assert!(failures["connect-refused"] > 0, "{failures:?}");
     // Sessions went with the connections that offered them: the server owes none for these. It
     // forgot the others, once each.
-    assert!(
-        !failures.contains_key("resumption-not-offered"),
-        "{failures:?}"
-    );
+    assert!(!failures.contains_key("resumption-not-offered"), "{failures:?}");
     let declined = failures.get("resumption-declined");
     assert!(declined.is_none_or(|count| *count <= 10), "{failures:?}");
 }

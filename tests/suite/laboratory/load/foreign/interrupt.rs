@@ -23,20 +23,14 @@ fn what_was_done_is_in_the_record() {
     let site = Site::new();
     for (how, signal) in [
         ("--connections 2 --duration 1h", Signal::INT),
-        (
-            "--connections 2 --requests-per-connection unlimited",
-            Signal::INT,
-        ),
+        ("--connections 2 --requests-per-connection unlimited", Signal::INT),
         ("--rate 50 --duration 1h", Signal::INT),
         ("--ramp 20:50:1h --spacing poisson", Signal::TERM),
     ] {
         let nginx = Nginx::terminate(&site.path("site.pem"), "");
         let loaded = stopped(&nginx, how, signal);
         assert_eq!(loaded.finished.code(), 0, "{how}: {:?}", loaded.finished);
-        assert!(
-            loaded.finished.stderr.contains("Ending early"),
-            "{loaded:?}"
-        );
+        assert!(loaded.finished.stderr.contains("Ending early"), "{loaded:?}");
         let record = loaded.record();
         assert_eq!(record.at("/ending"), "interrupted", "{how}");
         let [_, succeeded, _] = record.totals();

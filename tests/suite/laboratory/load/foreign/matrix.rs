@@ -21,10 +21,8 @@ const KINDS: [(&str, &str, [u64; 4]); 5] = [
 ];
 
 /// Keys, and how the names of their signature schemes begin: which one it is the server chooses.
-const KEYS: [(Key, &str, &str); 2] = [
-    (Key::EcdsaP256, "p256.pem", "ecdsa_"),
-    (Key::Rsa2048, "rsa.pem", "rsa_"),
-];
+const KEYS: [(Key, &str, &str); 2] =
+    [(Key::EcdsaP256, "p256.pem", "ecdsa_"), (Key::Rsa2048, "rsa.pem", "rsa_")];
 
 fn site() -> Site {
     let site = Site::new();
@@ -37,9 +35,7 @@ fn site() -> Site {
 
 fn cell(address: SocketAddr, handshake: &str, version: &str) -> Record {
     Load::of(address)
-        .args(&format!(
-            "--handshake {handshake} --tls {version} --count 20"
-        ))
+        .args(&format!("--handshake {handshake} --tls {version} --count 20"))
         .args("--verify signature")
         .record()
 }

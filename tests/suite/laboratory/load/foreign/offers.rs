@@ -43,10 +43,7 @@ fn handshakes_alone_end_by_reset_or_properly() {
     ] {
         let service = Service::new(&site, &server);
         let lariat = Lariat::start(&service.toml());
-        let record = Load::of(service.address)
-            .args("--no-request --count 10")
-            .args(flags)
-            .record();
+        let record = Load::of(service.address).args("--no-request --count 10").args(flags).record();
         assert_eq!(record.totals(), [10, 10, 0], "{flags}");
         assert_eq!(record.kinds(), kinds, "{flags}");
         assert_eq!(record.number("/traffic/body_bytes"), 0);
@@ -78,14 +75,8 @@ fn a_proxy_header_comes_before_the_tls() {
 fn a_client_certificate_is_shown_if_it_is_asked_for() {
     let site = Site::new();
     let ca = site.ca();
-    let client = site
-        .authority
-        .client("load")
-        .write(&site.directory, "client.pem");
-    let asks = format!(
-        "ssl_verify_client on; ssl_client_certificate {};",
-        ca.display()
-    );
+    let client = site.authority.client("load").write(&site.directory, "client.pem");
+    let asks = format!("ssl_verify_client on; ssl_client_certificate {};", ca.display());
     for version in ["1.2", "1.3"] {
         let flags = format!("--tls {version} --client-certificate {}", client.display());
         let (_, log) = four(nginx(&site, &asks), &flags);
@@ -127,12 +118,8 @@ fn a_server_can_be_reached_by_a_socket_or_over_ipv6() {
     let site = Site::new();
     let path = site.path("nginx.sock");
     let nginx = nginx(&site, &format!("listen unix:{} ssl;", path.display()));
-    let load = Load::bare()
-        .arg("https://localhost/")
-        .args("--count 4 --connections 2");
-    let record = load
-        .args(&format!("--connect unix:{}", path.display()))
-        .record();
+    let load = Load::bare().arg("https://localhost/").args("--count 4 --connections 2");
+    let record = load.args(&format!("--connect unix:{}", path.display())).record();
     assert_eq!(record.totals(), [4, 4, 0]);
     assert_eq!(nginx.end().len(), 4);
 
@@ -158,12 +145,7 @@ fn versions_suites_and_groups_are_those_that_were_asked_for() {
             [ecdsa_aes_256, "ECDHE-ECDSA-AES256-GCM-SHA384"],
             p384,
         ),
-        (
-            "--groups secp256r1",
-            "TLSv1.3",
-            ["TLS_AES_128_GCM_SHA256"; 2],
-            p256,
-        ),
+        ("--groups secp256r1", "TLSv1.3", ["TLS_AES_128_GCM_SHA256"; 2], p256),
         (
             "--tls 1.3 --groups x25519",
             "TLSv1.3",
@@ -211,10 +193,7 @@ fn a_client_can_be_without_rsa_or_without_ecdsa() {
     for (flags, scheme) in [
         ("--tls 1.3 --signatures rsa", "rsa_pss_"),
         ("--tls 1.2 --signatures rsa", "rsa_"),
-        (
-            "--tls 1.2 --signatures rsa_pkcs1_sha256",
-            "rsa_pkcs1_sha256",
-        ),
+        ("--tls 1.2 --signatures rsa_pkcs1_sha256", "rsa_pkcs1_sha256"),
         ("--tls 1.3 --signatures ecdsa", "ecdsa_secp256r1_sha256"),
         ("--tls 1.2 --signatures ecdsa", "ecdsa_secp256r1_sha256"),
         ("--tls both", "ecdsa_secp256r1_sha256"),
@@ -236,11 +215,9 @@ fn the_name_and_the_protocols_are_those_that_were_asked_for() {
         let (_, log) = four(nginx(&site, ""), flags);
         assert_eq!(seen(&log, "server_name"), name);
     }
-    for (flags, protocol) in [
-        ("", "none"),
-        ("--alpn http/1.1", "http/1.1"),
-        ("--alpn acme,http/1.1", "http/1.1"),
-    ] {
+    for (flags, protocol) in
+        [("", "none"), ("--alpn http/1.1", "http/1.1"), ("--alpn acme,http/1.1", "http/1.1")]
+    {
         let (record, log) = four(nginx(&site, ""), flags);
         assert_eq!(record.negotiated("alpn"), protocol);
         assert_eq!(seen(&log, "alpn_protocol"), protocol.replace("none", "-"));

@@ -100,15 +100,7 @@ fn the_page_asks_nobody_for_anything() {
     let nginx = Nginx::terminate(&site.path("site.pem"), "");
     let loaded = Load::of(nginx.address).args("--count 20").run();
     let (_, source) = page(&[&loaded.path()]);
-    for elsewhere in [
-        "<script",
-        "<link",
-        "<iframe",
-        "src=",
-        "href=\"http",
-        "url(",
-        "@import",
-    ] {
+    for elsewhere in ["<script", "<link", "<iframe", "src=", "href=\"http", "url(", "@import"] {
         assert!(!source.contains(elsewhere), "{elsewhere}");
     }
 }

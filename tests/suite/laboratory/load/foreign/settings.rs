@@ -20,25 +20,16 @@ const CLOSED: &[Said<'_>] = &[
     ("--think-time 250us", "think-time = '250us'"),
     ("--close reset", "close = 'reset'"),
     ("--send-proxy v2", "send-proxy = 'v2'"),
-    (
-        "--source 127.0.0.2,127.0.0.3",
-        "source = ['127.0.0.2', '127.0.0.3']",
-    ),
+    ("--source 127.0.0.2,127.0.0.3", "source = ['127.0.0.2', '127.0.0.3']"),
     ("--method PUT", "method = 'PUT'"),
-    (
-        "--header X-One:1 --header X-Two:2",
-        "header = ['X-One:1', 'X-Two:2']",
-    ),
+    ("--header X-One:1 --header X-Two:2", "header = ['X-One:1', 'X-Two:2']"),
     ("--body a=1", "body = 'a=1'"),
     ("--tls 1.2", "tls = 1.2"),
     (
         "--suites TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
         "suites = ['TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256']",
     ),
-    (
-        "--groups secp256r1,x25519",
-        "groups = ['secp256r1', 'x25519']",
-    ),
+    ("--groups secp256r1,x25519", "groups = ['secp256r1', 'x25519']"),
     ("--signatures ecdsa", "signatures = ['ecdsa']"),
     ("--alpn http/1.1", "alpn = ['http/1.1']"),
     ("--server-name localhost", "server-name = 'localhost'"),
@@ -66,10 +57,7 @@ const OPEN: &[Said<'_>] = &[
 
 const SEARCH: &[Said<'_>] = &[
     ("--find-capacity", "find-capacity = true"),
-    (
-        "--limit p99<10s,error-rate<90%",
-        "limit = 'p99<10s,error-rate<90%'",
-    ),
+    ("--limit p99<10s,error-rate<90%", "limit = 'p99<10s,error-rate<90%'"),
     ("--precision 90%", "precision = '90%'"),
     ("--rate 1", "rate = 1"),
     ("--clients 1", "clients = 1"),
@@ -104,11 +92,7 @@ fn flags_and_a_file_say_the_same() {
     let closed = nginx(&site, "proxy_protocol");
     // A search that nobody answers is soon over.
     let nowhere = free_address();
-    for (said, address) in [
-        (CLOSED, closed.address),
-        (OPEN, open.address),
-        (SEARCH, nowhere),
-    ] {
+    for (said, address) in [(CLOSED, closed.address), (OPEN, open.address), (SEARCH, nowhere)] {
         let (flags, lines): (Vec<_>, Vec<_>) = said.iter().copied().unzip();
         let loads = [by_flags(address, &flags), by_file(address, &lines, "")];
         let [first, second] = loads.map(|load| load.record());
@@ -158,79 +142,40 @@ const CONTRADICTIONS: &[(&str, [&str; 2])] = &[
     ("--handshake psk --tls 1.2", ["--handshake", "--tls"]),
     ("--handshake ticket --tls 1.3", ["--handshake", "--tls"]),
     ("--handshake session-id --tls 1.3", ["--handshake", "--tls"]),
-    (
-        "--handshake ticket --tickets off",
-        ["--tickets", "--handshake ticket"],
-    ),
-    (
-        "--handshake session-id --session-ids off",
-        ["--session-ids", "--handshake session-id"],
-    ),
-    (
-        "--tls 1.2 --suites TLS_AES_128_GCM_SHA256",
-        ["--suites", "--tls 1.3"],
-    ),
-    (
-        "--tls 1.3 --suites TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-        ["--suites", "--tls 1.2"],
-    ),
+    ("--handshake ticket --tickets off", ["--tickets", "--handshake ticket"]),
+    ("--handshake session-id --session-ids off", ["--session-ids", "--handshake session-id"]),
+    ("--tls 1.2 --suites TLS_AES_128_GCM_SHA256", ["--suites", "--tls 1.3"]),
+    ("--tls 1.3 --suites TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", ["--suites", "--tls 1.2"]),
     (
         "--suites TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 --signatures ecdsa",
         ["--suites", "--signatures"],
     ),
-    (
-        "--tls 1.3 --signatures rsa_pkcs1_sha256",
-        ["--signatures", "--tls 1.2"],
-    ),
-    (
-        "--tls 1.2 --groups X25519MLKEM768",
-        ["--groups", "--tls 1.3"],
-    ),
+    ("--tls 1.3 --signatures rsa_pkcs1_sha256", ["--signatures", "--tls 1.2"]),
+    ("--tls 1.2 --groups X25519MLKEM768", ["--groups", "--tls 1.3"]),
     ("--rate 5 --ramp 1:2:3s", ["--rate", "--ramp"]),
     ("--rate 5 --steps 1,2", ["--rate", "--steps"]),
     ("--rate 5 --connections 5", ["--connections", "--rate"]),
-    (
-        "--find-capacity --ramp 1:2:3s",
-        ["--ramp", "--find-capacity"],
-    ),
+    ("--find-capacity --ramp 1:2:3s", ["--ramp", "--find-capacity"]),
     ("--limit p99<3ms", ["--limit", "--find-capacity"]),
     ("--spacing poisson", ["--spacing", "--rate"]),
     ("--session-arrivals", ["--session-arrivals", "--rate"]),
-    (
-        "--rate 5 --session-arrivals --handshake psk",
-        ["--requests-per-session", "never leave"],
-    ),
+    ("--rate 5 --session-arrivals --handshake psk", ["--requests-per-session", "never leave"]),
     (
         "--rate 5 --session-arrivals --client-selection fewest",
         ["--client-selection", "--session-arrivals"],
     ),
     ("--ramp 1:2:3s --duration 2s", ["--duration", "ramp"]),
-    (
-        "--clients 2 --connections 5",
-        ["--clients", "--connections"],
-    ),
-    (
-        "--threads 4 --connections 2",
-        ["--connections", "--threads"],
-    ),
-    (
-        "--requests-per-session 4",
-        ["--requests-per-session", "--handshake"],
-    ),
+    ("--clients 2 --connections 5", ["--clients", "--connections"]),
+    ("--threads 4 --connections 2", ["--connections", "--threads"]),
+    ("--requests-per-session 4", ["--requests-per-session", "--handshake"]),
     (
         "--handshake psk --requests-per-session 4 --requests-per-connection 4",
         ["--requests-per-connection", "--requests-per-session"],
     ),
-    (
-        "--early-data --handshake ticket",
-        ["--early-data", "--handshake psk"],
-    ),
+    ("--early-data --handshake ticket", ["--early-data", "--handshake psk"]),
     ("--no-request --body x", ["--body", "--no-request"]),
     ("--verify full", ["--verify", "--ca"]),
-    (
-        "--client-key /etc/hostname",
-        ["--client-key", "--client-certificate"],
-    ),
+    ("--client-key /etc/hostname", ["--client-key", "--client-certificate"]),
     ("--source ::1", ["--source", "IPv6"]),
 ];
 

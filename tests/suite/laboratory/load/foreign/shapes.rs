@@ -29,12 +29,7 @@ fn an_even_rate_brings_as_many_as_it_says() {
         // Nothing is wrong but that this host may be busy.
         let busy = ["clients-exhausted", "schedule-overrun"];
         let failures = record.failures();
-        assert!(
-            failures
-                .keys()
-                .all(|reason| busy.contains(&reason.as_str())),
-            "{failures:?}"
-        );
+        assert!(failures.keys().all(|reason| busy.contains(&reason.as_str())), "{failures:?}");
     }
 }
 
@@ -57,13 +52,10 @@ fn clients_that_come_once_cannot_resume_and_are_told_so() {
 fn each_step_has_its_own_counts() {
     let site = Site::new();
     let nginx = nginx(&site);
-    let record = Load::alone(nginx.address)
-        .args("--steps 20,10,30 --step-duration 1s")
-        .record();
+    let record = Load::alone(nginx.address).args("--steps 20,10,30 --step-duration 1s").record();
     let steps = record.list("/steps").iter();
-    let attempted: Vec<_> = steps
-        .map(|step| step["counts"]["attempted"].as_u64().unwrap())
-        .collect();
+    let attempted: Vec<_> =
+        steps.map(|step| step["counts"]["attempted"].as_u64().unwrap()).collect();
     assert_eq!(attempted, [20, 10, 30]);
 }
 
@@ -104,9 +96,7 @@ fn users_bring_a_session_each_and_those_who_fail_give_up() {
     let log = nginx.end();
     let of = |state| {
         let lines = log.iter();
-        lines
-            .filter(|line| line.field("session_reused") == state)
-            .count()
+        lines.filter(|line| line.field("session_reused") == state).count()
     };
     assert_eq!((of("."), of("r")), (10, 30));
     let told = &loaded.finished.stdout;
@@ -130,11 +120,7 @@ fn what_cannot_begin_has_failed() {
     assert_eq!(record.totals(), [50, 0, 50]);
     let failures = record.failures();
     let count = |reason: &str| failures.get(reason).copied().unwrap_or_default();
-    assert_eq!(
-        count("clients-exhausted") + count("schedule-overrun"),
-        47,
-        "{failures:?}"
-    );
+    assert_eq!(count("clients-exhausted") + count("schedule-overrun"), 47, "{failures:?}");
     assert_eq!(count("handshake-timeout"), 3, "{failures:?}");
 }
 
@@ -162,32 +148,16 @@ fn a_search_finds_a_rate_and_reads_the_four_off() {
     let broken = points.iter().position(|point| point.error_rate >= 0.5);
     let kept = points[..broken.unwrap_or(points.len())].last();
     let capacity = |name: &str| record.at(&format!("/capacity/{name}_per_s")).as_f64();
-    assert_eq!(
-        capacity("found"),
-        kept.map(|point| point.succeeded),
-        "{points:?}"
-    );
-    assert_eq!(
-        capacity("broken_at"),
-        broken.map(|broken| points[broken].offered)
-    );
+    assert_eq!(capacity("found"), kept.map(|point| point.succeeded), "{points:?}");
+    assert_eq!(capacity("broken_at"), broken.map(|broken| points[broken].offered));
 
     let read_off = |name: &str| capacity(&format!("read_offs/{name}"));
     assert_eq!(read_off("peak"), greatest(points.iter()));
     // A limit ends where it is first broken.
     let until = |is_kept: fn(&&Point) -> bool| greatest(points.iter().take_while(is_kept));
-    assert_eq!(
-        read_off("under_100_ms"),
-        until(|point| point.mean_ns < 100e6)
-    );
-    assert_eq!(
-        read_off("under_500_ms"),
-        until(|point| point.mean_ns < 500e6)
-    );
-    assert_eq!(
-        read_off("few_errors"),
-        until(|point| point.error_rate < 1e-4)
-    );
+    assert_eq!(read_off("under_100_ms"), until(|point| point.mean_ns < 100e6));
+    assert_eq!(read_off("under_500_ms"), until(|point| point.mean_ns < 500e6));
+    assert_eq!(read_off("few_errors"), until(|point| point.error_rate < 1e-4));
     assert!(load.finished.stdout.contains("Capacity"), "{load:?}");
 }
 
@@ -219,9 +189,8 @@ fn greatest<'a>(points: impl Iterator<Item = &'a Point>) -> Option<f64> {
 
 #[test]
 fn a_search_in_vain_says_so() {
-    let load = Load::alone(free_address())
-        .args("--find-capacity --step-duration 1s --rate 1")
-        .run();
+    let load =
+        Load::alone(free_address()).args("--find-capacity --step-duration 1s --rate 1").run();
     // Not one transaction succeeded: the stronger word.
     assert_eq!(load.finished.code(), 4, "{:?}", load.finished);
     assert!(load.record().at("/capacity/found_per_s").is_null());

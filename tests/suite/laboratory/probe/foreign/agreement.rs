@@ -11,13 +11,7 @@ use suite::prelude::*;
 
 fn probe(site: &Site, address: SocketAddr) -> Value {
     let mut command = lab::command();
-    command.args([
-        "probe",
-        "localhost",
-        "--json",
-        "--connect",
-        &address.to_string(),
-    ]);
+    command.args(["probe", "localhost", "--json", "--connect", &address.to_string()]);
     let said = run(command.arg("--ca").arg(site.ca())).success();
     serde_json::from_str::<Value>(&said).unwrap()["nodes"][0].clone()
 }
@@ -29,21 +23,11 @@ fn texts(list: &Value) -> BTreeSet<String> {
 
 /// Servers that differ in what they accept.
 fn servers(site: &Site) -> Vec<Nginx> {
-    let rsa = site
-        .authority
-        .leaf(&["localhost"])
-        .key(Key::Rsa2048)
-        .issue();
+    let rsa = site.authority.leaf(&["localhost"]).key(Key::Rsa2048).issue();
     rsa.write(&site.directory, "rsa.pem");
     [
-        (
-            "site.pem",
-            "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:S:1m;",
-        ),
-        (
-            "rsa.pem",
-            "ssl_protocols TLSv1.2; ssl_session_tickets off; ssl_session_cache off;",
-        ),
+        ("site.pem", "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:S:1m;"),
+        ("rsa.pem", "ssl_protocols TLSv1.2; ssl_session_tickets off; ssl_session_cache off;"),
         (
             "rsa.pem",
             "ssl_protocols TLSv1 TLSv1.1 TLSv1.2; ssl_ciphers ALL:@SECLEVEL=0;
@@ -54,12 +38,8 @@ fn servers(site: &Site) -> Vec<Nginx> {
     .into()
 }
 
-const VERSIONS: [(&str, &str); 4] = [
-    ("TLSv1.3", "-tls1_3"),
-    ("TLSv1.2", "-tls1_2"),
-    ("TLSv1.1", "-tls1_1"),
-    ("TLSv1.0", "-tls1"),
-];
+const VERSIONS: [(&str, &str); 4] =
+    [("TLSv1.3", "-tls1_3"), ("TLSv1.2", "-tls1_2"), ("TLSv1.1", "-tls1_1"), ("TLSv1.0", "-tls1")];
 
 #[test]
 fn openssl_agrees() {
@@ -103,12 +83,8 @@ fn openssl_agrees() {
 /// The registered name of a suite by OpenSSL's name for it.
 fn standard_names() -> Vec<(String, String)> {
     let mut openssl = Command::new("openssl");
-    let listed = run(openssl.args([
-        "ciphers",
-        "-stdname",
-        "-s",
-        "ALL:COMPLEMENTOFALL:@SECLEVEL=0",
-    ]));
+    let listed =
+        run(openssl.args(["ciphers", "-stdname", "-s", "ALL:COMPLEMENTOFALL:@SECLEVEL=0"]));
     let listed = listed.success();
     let pair = |line: &str| {
         let mut words = line.split_whitespace();

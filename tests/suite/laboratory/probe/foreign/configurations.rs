@@ -45,10 +45,7 @@ impl Configuration {
         };
         let own = of(program);
         let nodes = if own.is_empty() { of("all") } else { own };
-        nodes
-            .into_iter()
-            .filter(|one| !one.starts_with('-'))
-            .collect()
+        nodes.into_iter().filter(|one| !one.starts_with('-')).collect()
     }
 }
 
@@ -82,10 +79,7 @@ fn configurations() -> Vec<Configuration> {
 }
 
 fn settings(text: &str) -> Settings {
-    let parts = text
-        .split(';')
-        .map(str::trim)
-        .filter(|part| !part.is_empty());
+    let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
     let setting = |part: &str| {
         let (key, value) = part.split_once(' ').unwrap_or((part, ""));
         (key.to_owned(), value.to_owned())
@@ -104,9 +98,7 @@ fn merged(base: &str, more: &str) -> Settings {
 
 /// Each setting on a line of its own, or whatever stands between.
 fn written(settings: &Settings, between: &str) -> String {
-    let lines = settings
-        .iter()
-        .map(|(key, value)| format!("{key} {value}{between}"));
+    let lines = settings.iter().map(|(key, value)| format!("{key} {value}{between}"));
     lines.collect()
 }
 
@@ -120,10 +112,7 @@ impl Place {
     fn new() -> Self {
         // It ends connections, as real servers do.
         let server = Nginx::start("", "ok");
-        let place = Self {
-            site: Site::new(),
-            server,
-        };
+        let place = Self { site: Site::new(), server };
         place.write_chains();
         place.write_leaves();
         place.write_staples();
@@ -142,10 +131,7 @@ impl Place {
             ("good.pem", vec![leaf, below.pem(), above.pem()]),
             ("alone.pem", vec![leaf]),
             ("mixed.pem", vec![leaf, above.pem(), below.pem()]),
-            (
-                "rooted.pem",
-                vec![leaf, below.pem(), above.pem(), root.pem()],
-            ),
+            ("rooted.pem", vec![leaf, below.pem(), above.pem(), root.pem()]),
         ] {
             self.site.write(name, chain.concat() + key);
         }
@@ -162,23 +148,14 @@ impl Place {
             ("rsa.pem", root.leaf(names).key(Key::Rsa2048)),
             ("other.pem", root.leaf(&["other.example"])),
             ("expired.pem", root.leaf(names).expired()),
-            (
-                "early.pem",
-                root.leaf(names).valid(now + day, now + 300 * day),
-            ),
-            (
-                "soon.pem",
-                root.leaf(names).valid(now - day, now + 5 * day + 3600),
-            ),
+            ("early.pem", root.leaf(names).valid(now + day, now + 300 * day)),
+            ("soon.pem", root.leaf(names).valid(now - day, now + 5 * day + 3600)),
             ("must-staple.pem", root.leaf(names).must_staple()),
         ] {
             leaf.issue().write(&self.site.directory, name);
         }
         for (name, made) in [
-            (
-                "weak.pem",
-                root.leaf_by_openssl("-newkey rsa:1024", "-sha256"),
-            ),
+            ("weak.pem", root.leaf_by_openssl("-newkey rsa:1024", "-sha256")),
             ("sha1.pem", root.leaf_by_openssl(EC, "-sha1")),
             (
                 "pss.pem",
@@ -196,14 +173,9 @@ impl Place {
         // hitch looks for the issuer in the chain.
         let issuer = self.site.authority.intermediate("stapler");
         for (name, response) in [
-            (
-                "stapled",
-                Authority::ocsp_response as fn(&Authority, &Leaf) -> Vec<u8>,
-            ),
+            ("stapled", Authority::ocsp_response as fn(&Authority, &Leaf) -> Vec<u8>),
             ("revoked", Authority::ocsp_response_revoked),
-            ("old", |issuer, leaf| {
-                issuer.ocsp_response_until(leaf, now_seconds() - 60)
-            }),
+            ("old", |issuer, leaf| issuer.ocsp_response_until(leaf, now_seconds() - 60)),
         ] {
             let leaf = issuer.leaf(&["localhost"]).must_staple().issue();
             leaf.write(&self.site.directory, &format!("{name}.pem"));
@@ -270,9 +242,7 @@ impl Place {
     }
 
     fn start_lariat(&self, file: &str, settings: Settings) -> Started {
-        let mut service = self
-            .service()
-            .certificates(&format!("[{:?}]", self.path(file)));
+        let mut service = self.service().certificates(&format!("[{:?}]", self.path(file)));
         let mut global = String::new();
         for (key, value) in settings {
             if key.starts_with('[') {
@@ -309,11 +279,7 @@ impl Place {
     ) -> (Value, Finished) {
         let all = format!("speaks-tls = true\n{facts}");
         // Of two workers that do not share, one resumes all of 24 once in eight million times.
-        let attempts = if facts.contains("'sometimes'") {
-            "24"
-        } else {
-            "6"
-        };
+        let attempts = if facts.contains("'sometimes'") { "24" } else { "6" };
         let mut command = lab::command();
         command.args([
             "probe",
@@ -356,9 +322,7 @@ const P_521: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-521";
 fn points(report: &Value, level: &str) -> BTreeSet<String> {
     let verdicts = report["verdicts"].as_array().unwrap().iter();
     let found = verdicts.filter(|one| one["level"] == level);
-    found
-        .map(|one| one["point"].as_str().unwrap().to_owned())
-        .collect()
+    found.map(|one| one["point"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Starts the program in each of its configurations. What is wrong is told of all of them at once.
@@ -371,9 +335,8 @@ fn see_through(program: &str) {
     let (mut count, mut wrong) = (0, Vec::new());
     for one in &all[1..] {
         let nodes = one.nodes(program).into_iter();
-        let started: Vec<Started> = nodes
-            .map(|more| place.start(program, &one.certificate, base, more))
-            .collect();
+        let started: Vec<Started> =
+            nodes.map(|more| place.start(program, &one.certificate, base, more)).collect();
         if started.is_empty() {
             continue;
         }
@@ -383,10 +346,7 @@ fn see_through(program: &str) {
         let (faults, advice) = (points(&report, "fault"), points(&report, "advice"));
         if one.name == "right" {
             always = advice.clone();
-            assert!(
-                always.iter().all(|point| point == "no-post-quantum"),
-                "{always:?}"
-            );
+            assert!(always.iter().all(|point| point == "no-post-quantum"), "{always:?}");
             assert!(program != "lariat" || always.is_empty(), "{always:?}");
         }
         let mut expected: BTreeSet<_> = always.difference(&one.without).cloned().collect();
@@ -394,9 +354,7 @@ fn see_through(program: &str) {
         if (faults != one.faults) || advice != expected || finished.code() != 0 {
             let name = &one.name;
             let (trouble, unmet) = (&report["nodes"][0]["trouble"], &finished.stderr);
-            wrong.push(format!(
-                "{name}: {faults:?}, {advice:?}, {trouble}, {unmet}"
-            ));
+            wrong.push(format!("{name}: {faults:?}, {advice:?}, {trouble}, {unmet}"));
         }
     }
     assert!(wrong.is_empty(), "{program}:\n{}", wrong.join("\n"));

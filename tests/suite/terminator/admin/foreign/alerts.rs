@@ -24,9 +24,7 @@ const CONNECTIONS: usize = 350;
 const SLOW: std::time::Duration = std::time::Duration::from_millis(1500);
 
 fn shipped(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../pkg")
-        .join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../pkg").join(path)
 }
 
 /// The rules, each of which fires at once and looks back a few seconds where it looks back five
@@ -39,9 +37,7 @@ fn hasty_rules() -> String {
 }
 
 fn alerts(rules: &str) -> BTreeSet<String> {
-    let names = rules
-        .lines()
-        .filter_map(|line| line.split_once("- alert: "));
+    let names = rules.lines().filter_map(|line| line.split_once("- alert: "));
     names.map(|(_, name)| name.to_owned()).collect()
 }
 
@@ -81,10 +77,7 @@ struct Sick {
 impl Sick {
     fn start() -> Self {
         let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-        let limited = format!(
-            "[{{ address = '{}', max-connections = 1 }}]",
-            server.address()
-        );
+        let limited = format!("[{{ address = '{}', max-connections = 1 }}]", server.address());
         let queued = Service::new(&site, &server)
             .named("queued")
             .servers(&limited)
@@ -103,9 +96,7 @@ impl Sick {
         let peers = peers(&site, &server);
         let folder = site.path("files");
         fs::create_dir(&folder).unwrap();
-        File::create(folder.join("large"))
-            .and_then(|file| file.set_len(1 << 36))
-            .unwrap();
+        File::create(folder.join("large")).and_then(|file| file.set_len(1 << 36)).unwrap();
         let busy = Service::files(&site, &folder);
         let busy_run = Lariat::start(&format!("[workers]\nthreads = 1\n{}", busy.toml()));
         Self {
@@ -157,10 +148,7 @@ fn broken(site: &Site, server: &Server) -> Service {
     site_leaf.write(&site.directory, "broken/site.pem");
     let staple = site.authority.ocsp_response_until(&site_leaf, now - 100);
     site.write("broken/site.ocsp", staple);
-    for (name, end) in [
-        ("expired.example", now - 60),
-        ("soon.example", now + 864_000),
-    ] {
+    for (name, end) in [("expired.example", now - 60), ("soon.example", now + 864_000)] {
         let leaf = leaf(name).valid(now - 864_000, end).issue();
         leaf.write(&site.directory, &format!("broken/{name}.pem"));
     }
@@ -242,9 +230,7 @@ fn each_alert_fires_when_its_fault_is_made_and_the_dashboard_shows_data() {
     let _silent: Vec<_> = silent.map(Result::unwrap).collect();
     let downloads = (0..4).map(|_| {
         let all = ["--output", "/dev/null", "--max-time", "120"];
-        curl_tls_for(site, sick.busy.0.address, &["large"])
-            .args(&all)
-            .start()
+        curl_tls_for(site, sick.busy.0.address, &["large"]).args(&all).start()
     });
     let downloads: Vec<_> = downloads.collect();
     shake_hands_slowly(site, sick.echo.address);
@@ -254,23 +240,14 @@ fn each_alert_fires_when_its_fault_is_made_and_the_dashboard_shows_data() {
         sick.fail();
         let firing = "last_over_time(ALERTS{alertstate=\"firing\"}[10m])";
         let series = prometheus.query(firing);
-        let names = series
-            .iter()
-            .filter_map(|one| one["metric"]["alertname"].as_str());
+        let names = series.iter().filter_map(|one| one["metric"]["alertname"].as_str());
         names.map(str::to_owned).collect::<BTreeSet<_>>()
     };
-    let later = [
-        "LariatClusterPeerLost",
-        "LariatDown",
-        "LariatWorkerProcessDied",
-    ];
+    let later = ["LariatClusterPeerLost", "LariatDown", "LariatWorkerProcessDied"];
     let mut missing = BTreeSet::new();
     let mut all_but = |later: &[&str]| {
         missing = &expected - &fired();
-        missing
-            .iter()
-            .all(|name| later.contains(&&**name))
-            .then_some(())
+        missing.iter().all(|name| later.contains(&&**name)).then_some(())
     };
     until("the alerts of what is broken", || all_but(&later));
     drop(downloads);
@@ -295,9 +272,7 @@ fn check_dashboard(prometheus: &Prometheus) {
     let text = fs::read_to_string(shipped("grafana/lariat.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
-    let targets = panels
-        .filter_map(|panel| panel["targets"].as_array())
-        .flatten();
+    let targets = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
     let annotations = dashboard["annotations"]["list"].as_array().unwrap();
     let mut checked = 0;
     for target in targets.chain(annotations) {

@@ -41,12 +41,7 @@ impl Rsyslog {
         );
         let configuration = site.write("rsyslog.conf", text);
         let mut command = Command::new("rsyslogd");
-        command
-            .arg("-n")
-            .arg("-f")
-            .arg(configuration)
-            .arg("-i")
-            .arg(site.path("rsyslog.pid"));
+        command.arg("-n").arg("-f").arg(configuration).arg("-i").arg(site.path("rsyslog.pid"));
         let running = Running::start(&mut command);
         Self { running, output }
     }
@@ -83,19 +78,13 @@ impl Rsyslog {
 }
 
 fn host() -> String {
-    fs::read_to_string("/proc/sys/kernel/hostname")
-        .unwrap()
-        .trim()
-        .to_owned()
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
 }
 
 /// A lariat with this in `[log]`.
 fn start(site: &Site, server: &Server, log: &str) -> (Lariat, Service) {
     let service = Service::new(site, server);
-    (
-        Lariat::start(&format!("{log}\n{}", service.toml())),
-        service,
-    )
+    (Lariat::start(&format!("{log}\n{}", service.toml())), service)
 }
 
 fn connect(site: &Site, service: &Service) {
@@ -138,10 +127,7 @@ fn rsyslog_reads_lines_and_messages_with_their_fields() {
     plain.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let lines = rsyslog.wait_for("connection", 2);
     assert_eq!(lines[1]["severity"], "notice", "{}", lines[1]);
-    assert_has(
-        lines[1]["data"].as_str().unwrap(),
-        "reason=\"plain-http\" detail=",
-    );
+    assert_has(lines[1]["data"].as_str().unwrap(), "reason=\"plain-http\" detail=");
 
     let said = rsyslog.wait_for("message", 1);
     let supervisor = lariat.supervisor().as_raw_nonzero().to_string();
@@ -201,15 +187,9 @@ fn lines_wait_for_an_rsyslog_that_restarts() {
 #[test]
 fn rsyslog_reads_entries_over_udp_and_what_it_missed_is_counted() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let address = UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let (lariat, service) = start(
-        &site,
-        &server,
-        &format!("output = 'syslog'\nsyslog = '{address}'"),
-    );
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (lariat, service) =
+        start(&site, &server, &format!("output = 'syslog'\nsyslog = '{address}'"));
     let mut connections = 0;
     until_true("a loss to be counted", || {
         connections += 1;
@@ -239,9 +219,7 @@ fn journald(folder: &Path) -> Running {
         fs::create_dir(folder.join(name)).unwrap();
     }
     let mut command = Command::new("unshare");
-    command
-        .args(["--mount", "--propagation", "private", "sh", "-c", script])
-        .env("FOLDER", folder);
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script]).env("FOLDER", folder);
     let running = Running::start(&mut command);
     let socket = folder.join("sockets/socket");
     until_true("journald's socket", || socket.exists());
@@ -260,9 +238,7 @@ fn journal(folder: &Path) -> Vec<Value> {
         .arg(host.unwrap().path());
     let shown = run(&mut command);
     let lines = shown.stdout.lines();
-    lines
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect()
+    lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 #[test]

@@ -8,16 +8,12 @@ use suite::prelude::*;
 
 #[test]
 fn chromium_shows_the_service_and_its_server() {
-    let (site, server, service, lariat) = serve_as(Behaviour::Http("hello".into()), |service| {
-        service.named("shop-window")
-    });
+    let (site, server, service, lariat) =
+        serve_as(Behaviour::Http("hello".into()), |service| service.named("shop-window"));
     curl_tls(&site, service.address).run().success();
 
     let page = dump_page(&format!("http://{}/", lariat.admin()), 3000);
-    assert!(
-        page.contains("shop-window") && page.contains(server.address()),
-        "{page}"
-    );
+    assert!(page.contains("shop-window") && page.contains(server.address()), "{page}");
 }
 
 #[test]
@@ -25,18 +21,8 @@ fn the_page_asks_nobody_else_for_anything() {
     let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let url = format!("http://{}/", lariat.admin());
     let answer = curl().url(&url).args(&["--include"]).run().success();
-    assert!(
-        answer
-            .to_lowercase()
-            .contains("content-security-policy: default-src 'none'")
-    );
-    for elsewhere in [
-        "src=\"http",
-        "href=\"http",
-        "url(http",
-        "fetch(\"http",
-        "import ",
-    ] {
+    assert!(answer.to_lowercase().contains("content-security-policy: default-src 'none'"));
+    for elsewhere in ["src=\"http", "href=\"http", "url(http", "fetch(\"http", "import "] {
         assert!(!answer.contains(elsewhere), "{elsewhere}");
     }
 }
@@ -103,14 +89,9 @@ fn it_opens_with_the_past_and_fits_any_width() {
         for words in ["localhost", "ECDSA", "days left"] {
             assert_has(certificates, words);
         }
-        let path = shown
-            .lines()
-            .find(|line| line.starts_with('M'))
-            .expect("a line");
-        let heights: BTreeSet<_> = path
-            .split('L')
-            .filter_map(|point| point.split(' ').nth(1))
-            .collect();
+        let path = shown.lines().find(|line| line.starts_with('M')).expect("a line");
+        let heights: BTreeSet<_> =
+            path.split('L').filter_map(|point| point.split(' ').nth(1)).collect();
         assert!(heights.len() > 1, "the line of connections is flat: {path}");
     }
 }

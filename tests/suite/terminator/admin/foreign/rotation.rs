@@ -7,13 +7,9 @@ use suite::prelude::*;
 
 /// The lines of several files together.
 fn lines(paths: &[&std::path::Path]) -> Vec<serde_json::Value> {
-    let texts = paths
-        .iter()
-        .map(|path| fs::read_to_string(path).unwrap_or_default());
+    let texts = paths.iter().map(|path| fs::read_to_string(path).unwrap_or_default());
     let text: String = texts.collect();
-    text.lines()
-        .map(|line| serde_json::from_str(line).expect("a whole line"))
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).expect("a whole line")).collect()
 }
 
 /// As the guide has it: the file is renamed, the supervisor gets SIGUSR1, and each line is in one
@@ -24,10 +20,8 @@ fn logrotate_renames_the_log_and_no_line_is_lost() {
     let service = Service::new(&site, &server);
     let (log, rotated) = (site.path("lines.log"), site.path("lines.log.1"));
     let pid_file = site.path("lariat.pid");
-    let configuration = format!(
-        "output = {log:?}\n[process]\npid-file = {pid_file:?}\n{}",
-        service.toml()
-    );
+    let configuration =
+        format!("output = {log:?}\n[process]\npid-file = {pid_file:?}\n{}", service.toml());
     let lariat = Lariat::start(&configuration);
     let rules = site.path("logrotate.conf");
     let text = format!(
@@ -46,10 +40,8 @@ fn logrotate_renames_the_log_and_no_line_is_lost() {
     (0..3).for_each(|_| connect());
     has(&[&log], 3);
     let mut logrotate = Command::new("logrotate");
-    run(logrotate
-        .args(["--force", "--state"])
-        .args([site.path("logrotate.state"), rules]))
-    .success();
+    run(logrotate.args(["--force", "--state"]).args([site.path("logrotate.state"), rules]))
+        .success();
     // Lines go to the renamed file until the supervisor has opened the new one.
     until_true("the new log", || log.exists());
     (0..3).for_each(|_| connect());

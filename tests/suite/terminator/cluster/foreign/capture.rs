@@ -23,9 +23,7 @@ fn assert_nothing_is_seen(farm: &Farm, wait_until_sent: impl FnOnce()) {
     let options = ["-tls1_2", "-no_ticket", "-keylogfile"];
     let options = [&options[..], &[keys.to_str().unwrap()]].concat();
     let said = farm.talk(0, &options);
-    let id = said
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("Session-ID: "));
+    let id = said.lines().find_map(|line| line.trim().strip_prefix("Session-ID: "));
     let id = bytes_of(id.unwrap());
     let log = fs::read_to_string(keys).unwrap();
     let line = log.lines().find(|line| line.starts_with("CLIENT_RANDOM "));

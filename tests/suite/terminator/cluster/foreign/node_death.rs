@@ -36,19 +36,11 @@ fn a_store_that_stops_and_starts_under_load_costs_no_transaction() {
         back = Some(start(&host, place));
     });
     let [attempted, succeeded, failed] = record.totals();
-    assert_eq!(
-        (succeeded, failed),
-        (attempted, 0),
-        "{:?}",
-        record.failures()
-    );
+    assert_eq!((succeeded, failed), (attempted, 0), "{:?}", record.failures());
     (0..3).for_each(|node| farm.wait_from(node, UP, &[], 1.0));
     // What is made from now on is shared again.
     let clients = farm.clients(1);
-    let sessions = (
-        "lariat_cluster_store_sessions_total",
-        [("update", "published")],
-    );
+    let sessions = ("lariat_cluster_store_sessions_total", [("update", "published")]);
     let before = farm.sum(0, sessions.0, &sessions.1);
     assert_eq!(farm.visit(&clients, 0), 0);
     farm.wait_from(0, sessions.0, &sessions.1, before + 1.0);

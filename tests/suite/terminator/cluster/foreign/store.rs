@@ -194,11 +194,7 @@ fn a_store_that_ends_costs_no_handshake_and_is_used_again_when_it_is_back() {
         host.wait_for_stderr("answers again");
         host.wait_for_metric(UP, &[], 1.0);
     }
-    let client = farm.client_of(
-        0,
-        &hosts[0],
-        hosts[0].sum(UPDATES, &[("update", "published")]),
-    );
+    let client = farm.client_of(0, &hosts[0], hosts[0].sum(UPDATES, &[("update", "published")]));
     assert_eq!(farm.visit(&client, 1), HandshakeKind::Resumed);
 }
 
@@ -232,23 +228,15 @@ fn a_store_that_hangs_is_given_up_and_no_handshake_fails() {
     let redis = Redis::start(&[]);
     let mut farm = Farm::of(&redis);
     farm.store = farm.store.replace("url", "fetch-timeout = \"5ms\"\nurl");
-    let configure = |host| {
-        farm.configuration(host)
-            .replace("fetch-timeout = \"1s\"\n", "")
-    };
+    let configure = |host| farm.configuration(host).replace("fetch-timeout = \"1s\"\n", "");
     let hosts = [0, 1].map(|host| Lariat::start(&configure(host)));
-    hosts
-        .iter()
-        .for_each(|host| host.wait_for_metric(UP, &[], 1.0));
+    hosts.iter().for_each(|host| host.wait_for_metric(UP, &[], 1.0));
     let count = f64::from(10);
-    let mut clients: Vec<_> = (0..10)
-        .map(|before| farm.client_of(0, &hosts[0], before.into()))
-        .collect();
+    let mut clients: Vec<_> =
+        (0..10).map(|before| farm.client_of(0, &hosts[0], before.into())).collect();
     redis.signal(Signal::STOP);
     until_true("the host to give it up", || {
-        let client = clients
-            .pop()
-            .unwrap_or_else(|| Client::without_tickets(&farm.site));
+        let client = clients.pop().unwrap_or_else(|| Client::without_tickets(&farm.site));
         assert_eq!(farm.visit(&client, 1), HandshakeKind::Full);
         hosts[1].sum(UP, &[]) == 0.0
     });
@@ -277,8 +265,7 @@ fn a_wrong_password_is_told_and_a_reload_repairs_it() {
     let right = wrong.replace(":wrong@", "");
     farm.store = wrong;
     host.configure(&farm.configuration(0));
-    host.reload()
-        .assert_stderr("stands beside a password in `url`");
+    host.reload().assert_stderr("stands beside a password in `url`");
     farm.store = right;
     host.reload_with(&farm.configuration(0));
     host.wait_for_metric(UP, &[], 1.0);
@@ -305,10 +292,7 @@ fn a_store_with_tls_is_verified_by_its_name_and_a_user_needs_few_rights() {
     assert_eq!(farm.visit(&client, 1), HandshakeKind::Resumed);
     // Of another authority, and for another name.
     let stranger = Site::new();
-    for keys in [
-        keys("localhost", stranger.ca()),
-        keys("127.0.0.2", site.ca()),
-    ] {
+    for keys in [keys("localhost", stranger.ca()), keys("127.0.0.2", site.ca())] {
         let farm = Farm::new(&keys);
         let host = farm.start_anyhow(2);
         host.wait_for_stderr("is not asked for a while");
@@ -336,30 +320,20 @@ fn what_lies_in_the_store_is_no_secret_and_nothing_that_was_changed_is_taken() {
     let farm = Farm::of(&redis);
     let first = farm.start(0);
     let keys = farm.site.path("keys");
-    let options = [
-        "-tls1_2",
-        "-no_ticket",
-        "-keylogfile",
-        keys.to_str().unwrap(),
-    ];
+    let options = ["-tls1_2", "-no_ticket", "-keylogfile", keys.to_str().unwrap()];
     let said = s_client(&farm.site, farm.services[0].address, &options).success();
     published(&first, 1.0);
     let log = fs::read_to_string(keys).unwrap();
     let line = log.lines().find(|line| line.starts_with("CLIENT_RANDOM "));
     let secret = bytes_of(line.unwrap().rsplit_once(' ').unwrap().1);
     assert_eq!(secret.len(), 48, "a master secret");
-    let id = said
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("Session-ID: "));
+    let id = said.lines().find_map(|line| line.trim().strip_prefix("Session-ID: "));
     let id = id.unwrap();
     let all = redis.contents();
     assert_eq!(all.len(), 1);
     for bytes in all.iter().flat_map(|(name, value)| [name, value]) {
         for part in secret.windows(8).chain(bytes_of(id).windows(8)) {
-            assert!(
-                !bytes.windows(8).any(|here| here == part),
-                "it lies there in clear"
-            );
+            assert!(!bytes.windows(8).any(|here| here == part), "it lies there in clear");
         }
         let text = String::from_utf8_lossy(bytes).to_ascii_uppercase();
         assert!(!text.contains(&id[..16]));
@@ -435,22 +409,15 @@ fn a_cluster_of_three_is_found_by_one_of_its_nodes_and_outlives_another() {
     let address = nodes[0].0.address;
     // Two that are gone stand before it.
     let [dead, gone] = [free_address(), free_address()];
-    let farm = Farm::new(&format!(
-        "{}\nnodes = [\"{gone}\", \"{address}\"]",
-        url(dead)
-    ));
+    let farm = Farm::new(&format!("{}\nnodes = [\"{gone}\", \"{address}\"]", url(dead)));
     let hosts = [farm.start(0), farm.start(1)];
-    let clients: Vec<_> = (0..20)
-        .map(|before| farm.client_of(0, &hosts[0], before.into()))
-        .collect();
+    let clients: Vec<_> =
+        (0..20).map(|before| farm.client_of(0, &hosts[0], before.into())).collect();
     for client in &clients {
         assert_eq!(farm.visit(client, 1), HandshakeKind::Resumed);
     }
     let kept = nodes.iter().map(|(redis, _)| redis.contents().len());
-    assert!(
-        kept.filter(|count| *count > 0).count() > 1,
-        "they are spread"
-    );
+    assert!(kept.filter(|count| *count > 0).count() > 1, "they are spread");
     // A third of the sessions go with a node; no handshake does.
     let mut nodes = nodes.into_iter();
     let (_first, _second) = (nodes.next().unwrap(), nodes.next().unwrap());
@@ -466,9 +433,7 @@ fn sentinels_say_where_the_master_is_and_where_the_next_one_is() {
     let master = Redis::start(&[]);
     let place = master.address.to_string().replace(':', " ");
     let replica = Redis::start(&["--replicaof", &place]);
-    let sentinels: Vec<_> = (0..3)
-        .map(|_| Redis::sentinel("sessions", master.address))
-        .collect();
+    let sentinels: Vec<_> = (0..3).map(|_| Redis::sentinel("sessions", master.address)).collect();
     let master_of = |sentinel: &Redis| {
         let told = sentinel.tell("SENTINEL GET-MASTER-ADDR-BY-NAME sessions");
         String::from_utf8(told.join(&b':')).unwrap()
@@ -486,27 +451,16 @@ fn sentinels_say_where_the_master_is_and_where_the_next_one_is() {
         let info = String::from_utf8(replica.tell("INFO replication").concat()).unwrap();
         info.contains("master_link_status:up")
     });
-    let others: Vec<_> = sentinels[1..]
-        .iter()
-        .map(|one| one.address.to_string())
-        .collect();
+    let others: Vec<_> = sentinels[1..].iter().map(|one| one.address.to_string()).collect();
     let keys = format!("nodes = {others:?}\nsentinel = \"sessions\"");
-    let farm = Farm::new(&format!(
-        "{}\n{keys}",
-        url(sentinels[0].address).replace("/0", "")
-    ));
+    let farm = Farm::new(&format!("{}\n{keys}", url(sentinels[0].address).replace("/0", "")));
     let hosts = [farm.start(0), farm.start(1)];
-    let mut clients: Vec<_> = (0..20)
-        .map(|before| farm.client_of(0, &hosts[0], before.into()))
-        .collect();
-    until_true("the replica to have them", || {
-        replica.contents().len() == 20
-    });
+    let mut clients: Vec<_> =
+        (0..20).map(|before| farm.client_of(0, &hosts[0], before.into())).collect();
+    until_true("the replica to have them", || replica.contents().len() == 20);
     master.kill();
     for sentinel in &sentinels {
-        until_true("the next master", || {
-            master_of(sentinel) == replica.address.to_string()
-        });
+        until_true("the next master", || master_of(sentinel) == replica.address.to_string());
     }
     // Whose session does not come, since the connection is found to have ended, has another now.
     until_true("a session to come from the next master", || {

@@ -12,10 +12,8 @@ use suite::redis::{self, Redis};
 
 use super::store::have_meet;
 
-const PUBLISHED: (&str, &[(&str, &str)]) = (
-    "lariat_cluster_store_sessions_total",
-    &[("update", "published")],
-);
+const PUBLISHED: (&str, &[(&str, &str)]) =
+    ("lariat_cluster_store_sessions_total", &[("update", "published")]);
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Two programs whose names are looked up by the test; each name is this host's.
@@ -85,10 +83,7 @@ fn a_store_is_found_by_its_name() {
 fn nodes_that_a_cluster_announces_by_name_are_found() {
     let Some(farm) = Farm::new() else { return };
     let node = |number: usize| {
-        let (bus, name) = (
-            free_address().port().to_string(),
-            format!("node{number}.test"),
-        );
+        let (bus, name) = (free_address().port().to_string(), format!("node{number}.test"));
         let options = [
             ["--cluster-enabled", "yes"],
             ["--cluster-port", &bus],
@@ -111,11 +106,7 @@ fn nodes_that_a_cluster_announces_by_name_are_found() {
     let places: Vec<_> = (0..3)
         .map(|number| format!("node{number}.test:{}", nodes[number].0.address.port()))
         .collect();
-    let keys = format!(
-        "url = \"redis://{}\"\nnodes = {:?}",
-        places[0],
-        &places[1..]
-    );
+    let keys = format!("url = \"redis://{}\"\nnodes = {:?}", places[0], &places[1..]);
     let hosts = [0, 1].map(|host| farm.start(host, &keys));
     farm.assert_shared(&hosts, 20);
     let kept = nodes.iter().map(|(redis, _)| redis.contents().len());

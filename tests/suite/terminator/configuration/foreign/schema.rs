@@ -43,14 +43,8 @@ fn the_schema_names_faults() {
     let folder = Directory::new();
     for (text, place) in [
         ("", "service"),
-        (
-            "[[service]]\nfront = { lisen = '*:443' }\n",
-            "service.0.front",
-        ),
-        (
-            "[[service]]\nfront = { listen = [] }\n",
-            "service.0.front.listen",
-        ),
+        ("[[service]]\nfront = { lisen = '*:443' }\n", "service.0.front"),
+        ("[[service]]\nfront = { listen = [] }\n", "service.0.front.listen"),
         ("[limits]\nconnections = 0\n", "limits.connections"),
         ("[process]\ndrain = 10\n", "process.drain"),
         ("[log]\nformat = 'xml'\n", "log"),

@@ -7,10 +7,7 @@ use suite::lariat::{self, path_to};
 use suite::prelude::*;
 
 fn programs() -> [(&'static str, Command); 2] {
-    [
-        ("lariat", lariat::command()),
-        ("lariat-lab", lab::command()),
-    ]
+    [("lariat", lariat::command()), ("lariat-lab", lab::command())]
 }
 
 #[test]
@@ -21,11 +18,7 @@ fn zsh_and_fish_read_the_scripts() {
             let script = run(program.args(["completion", shell])).success();
             let path = folder.write(name, script);
             let answer = run(Command::new(shell).arg("-n").arg(path));
-            assert_eq!(
-                (answer.code(), answer.stderr.as_str()),
-                (0, ""),
-                "{shell} {name}"
-            );
+            assert_eq!((answer.code(), answer.stderr.as_str()), (0, ""), "{shell} {name}");
         }
     }
 }
@@ -37,10 +30,7 @@ fn fish_completes() {
     let path = folder.write("lariat.fish", script);
     for (line, expected) in [
         ("lariat dra", &["drain"][..]),
-        (
-            "lariat serve --ktls=",
-            &["--ktls=auto", "--ktls=off", "--ktls=require"],
-        ),
+        ("lariat serve --ktls=", &["--ktls=auto", "--ktls=off", "--ktls=require"]),
         ("lariat status --j", &["--json"]),
         ("lariat completion z", &["zsh"]),
     ] {
@@ -49,10 +39,7 @@ fn fish_completes() {
         fish.env("HOME", folder.path());
         fish.env("PATH", path_to(&lariat::command()));
         let answer = run(fish.args(["--no-config", "-c", &command]).arg(&path)).success();
-        let mut found: Vec<_> = answer
-            .lines()
-            .filter_map(|line| line.split('\t').next())
-            .collect();
+        let mut found: Vec<_> = answer.lines().filter_map(|line| line.split('\t').next()).collect();
         found.sort_unstable();
         assert_eq!(found, expected, "{line}");
     }
@@ -70,9 +57,7 @@ fn the_pages_are_right_to_mandoc() {
         // Packages write the date of the version.
         let page = page.success().replacen(" \"\" ", " \"2026-01-01\" ", 1);
         let path = folder.write("page", &page);
-        let answer = run(Command::new("mandoc")
-            .args(["-T", "lint", "-W", "warning"])
-            .arg(path));
+        let answer = run(Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).arg(path));
         assert_eq!((answer.code(), answer.stdout.as_str()), (0, ""), "{page}");
     }
 }

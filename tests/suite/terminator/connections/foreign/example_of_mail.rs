@@ -30,9 +30,7 @@ fn example(site: &Site, servers: &[(&str, String)]) -> (String, [SocketAddr; 8])
     let pem = site.path("site.pem").display().to_string();
     text = text.replace("certs/site.pem", &pem);
     let fronts = EXAMPLE_FRONTS.map(|_| free_address());
-    let own = EXAMPLE_FRONTS
-        .into_iter()
-        .zip(fronts.map(|one| one.to_string()));
+    let own = EXAMPLE_FRONTS.into_iter().zip(fronts.map(|one| one.to_string()));
     for (place, address) in own.chain(servers.iter().cloned()) {
         assert!(text.contains(place), "{place}");
         text = text.replace(place, &address);
@@ -74,30 +72,13 @@ fn the_example_of_mail_serves_the_usual_clients() {
         ("127.0.0.1:2389", directory.address.to_string()),
         ("127.0.0.1:5222", chat.address.to_string()),
         ("smtp.example", "localhost".to_owned()),
-        (
-            "localhost:587",
-            format!("localhost:{}", provider.address.port()),
-        ),
+        ("localhost:587", format!("localhost:{}", provider.address.port())),
     ];
     let (text, fronts) = example(&site, &servers);
-    let [
-        submission,
-        submissions,
-        imap,
-        imaps,
-        ldap,
-        ldaps,
-        xmpps,
-        smarthost,
-    ] = fronts;
+    let [submission, submissions, imap, imaps, ldap, ldaps, xmpps, smarthost] = fronts;
     let _lariat = Lariat::start(&text);
     msmtp(&site, submission, &["--tls=on", "--tls-starttls=on"], &mail);
-    msmtp(
-        &site,
-        submissions,
-        &["--tls=on", "--tls-starttls=off"],
-        &mail,
-    );
+    msmtp(&site, submissions, &["--tls=on", "--tls-starttls=off"], &mail);
     msmtp(&site, smarthost, &["--tls=off"], &provider);
     for (scheme, address) in [("imap", imap), ("imaps", imaps)] {
         let url = format!("{scheme}://localhost:{}/", address.port());

@@ -22,9 +22,8 @@ fn a_server_without_tls_gets_clients_with_it() {
     let over_tcp = service(&site, "tcp", &tcp).starting_tls("mysql", "required");
     let over_unix = service(&site, "unix", &unix).starting_tls("mysql", "required");
     let optional = service(&site, "optional", &tcp).starting_tls("mysql", "optional");
-    let pair = service(&site, "pair", &over_unix.address.to_string())
-        .asking("mysql", &ca)
-        .mode("off");
+    let pair =
+        service(&site, "pair", &over_unix.address.to_string()).asking("mysql", &ca).mode("off");
     let lariat = lariat([&over_tcp, &over_unix, &optional, &pair]);
     let client = |address: SocketAddr, is_tls: bool, user: &str, statements: &str| {
         if is_tls {
@@ -80,9 +79,7 @@ fn what_cannot_work_fails_by_the_error_of_the_server() {
     let front = service(&site, "front", &without.address.to_string());
     let front = front.starting_tls("mysql", "required");
     let both = service(&site, "both", &with.address.to_string());
-    let both = both
-        .starting_tls("mysql", "required")
-        .asking("mysql", &site.ca());
+    let both = both.starting_tls("mysql", "required").asking("mysql", &site.ca());
     let _lariat = lariat([&front, &both]);
     for (service, user, is_served) in [
         (&front, "tls", false),
@@ -91,12 +88,7 @@ fn what_cannot_work_fails_by_the_error_of_the_server() {
         (&both, "x509", false),
     ] {
         if user == "tls" {
-            values(&mut mariadb_tls(
-                &site,
-                service.address,
-                "native",
-                REQUIRING,
-            ));
+            values(&mut mariadb_tls(&site, service.address, "native", REQUIRING));
         }
         let mut client = mariadb_tls(&site, service.address, user, "SELECT CURRENT_USER()");
         if is_served {
@@ -124,10 +116,7 @@ fn a_server_with_too_many_connections_says_so_to_the_client_and_the_log() {
     refused(&mut client).assert_stderr("1040 - Too many connections");
     let line = lariat.wait_for_line(&["error 1040: ", "Too many connections"]);
     let ending = (&line["reason"], &line["fault"]);
-    assert_eq!(
-        ending,
-        (&"server-starttls-failed".into(), &"backend".into())
-    );
+    assert_eq!(ending, (&"server-starttls-failed".into(), &"backend".into()));
 }
 
 #[test]
@@ -135,18 +124,13 @@ fn a_server_that_requires_tls_gets_clients_without_it() {
     let site = Site::new();
     let (server, ca) = (Mariadb::requiring_tls(&site), site.ca());
     let address = server.address.to_string();
-    let plain = service(&site, "plain", &address)
-        .asking("mysql", &ca)
-        .mode("off");
-    let both = service(&site, "both", &address)
-        .starting_tls("mysql", "optional")
-        .asking("mysql", &ca);
+    let plain = service(&site, "plain", &address).asking("mysql", &ca).mode("off");
+    let both =
+        service(&site, "both", &address).starting_tls("mysql", "optional").asking("mysql", &ca);
     let other = Authority::root("another root");
     other.write(&site.directory, "other.pem");
     let other = site.path("other.pem");
-    let stranger = service(&site, "stranger", &address)
-        .asking("mysql", &other)
-        .mode("off");
+    let stranger = service(&site, "stranger", &address).asking("mysql", &other).mode("off");
     let lariat = lariat([&plain, &both, &stranger]);
     for user in ["native", "signed"] {
         for mut client in [
@@ -176,15 +160,9 @@ fn servers_that_refuse_are_heard_in_words_of_mysql() {
     let site = Site::new();
     let closed = free_address().to_string();
     let cases = [
-        (
-            greeting(b"\xff\x69\x04Host 'lasso' is blocked"),
-            "1129 - Host 'lasso' is blocked",
-        ),
+        (greeting(b"\xff\x69\x04Host 'lasso' is blocked"), "1129 - Host 'lasso' is blocked"),
         (greeting(b"\x095.0\0"), "1043 - Bad handshake"),
-        (
-            Behaviour::Greet(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
-            "1835 - Malformed",
-        ),
+        (Behaviour::Greet(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()), "1835 - Malformed"),
         (Behaviour::Hang, "1429"),
     ];
     let mut servers: Vec<_> = cases

@@ -8,10 +8,7 @@ use suite::stunnel::Stunnel;
 
 fn passing(site: &Site, server: std::net::SocketAddr, back: &str) -> Service {
     let unused = Server::start(Behaviour::Echo);
-    Service::new(site, &unused)
-        .mode("passthrough")
-        .servers(&format!("['{server}']"))
-        .back(back)
+    Service::new(site, &unused).mode("passthrough").servers(&format!("['{server}']")).back(back)
 }
 
 #[test]
@@ -50,10 +47,7 @@ fn a_proxy_header_before_closed_tls_tells_nginx_the_client() {
 #[test]
 fn odd_handshakes_come_through_to_openssl() {
     let site = Site::new();
-    let own = site
-        .authority
-        .client("visitor")
-        .write(&site.directory, "own.pem");
+    let own = site.authority.client("visitor").write(&site.directory, "own.pem");
     let (ca, own) = (site.ca().display().to_string(), own.display().to_string());
     let asks = ["-Verify", "1", "-verify_return_error", "-CAfile", &ca];
     for (server, client, said) in [
@@ -67,14 +61,7 @@ fn odd_handshakes_come_through_to_openssl() {
         (&asks, &["-cert", &own, "-tls1_3"], "Verification: OK"),
         // The server's answer says that the name was for it.
         (
-            &[
-                "-servername",
-                "other.example",
-                "-cert2",
-                &own,
-                "-key2",
-                &own,
-            ],
+            &["-servername", "other.example", "-cert2", &own, "-key2", &own],
             &["-servername", "other.example"],
             "CN = visitor",
         ),
@@ -96,10 +83,9 @@ fn post_quantum_hellos_come_through_to_servers_that_know_the_group_and_to_others
     let inner = Service::new(&site, &echo);
     let _inner = Lariat::start(&inner.toml());
     let stunnel = Stunnel::terminate(&site.path("site.pem"), echo.address(), "curves = P-384");
-    for (server, group) in [
-        (inner.address, NamedGroup::X25519MLKEM768),
-        (stunnel.address, NamedGroup::secp384r1),
-    ] {
+    for (server, group) in
+        [(inner.address, NamedGroup::X25519MLKEM768), (stunnel.address, NamedGroup::secp384r1)]
+    {
         let service = passing(&site, server, "");
         let _lariat = Lariat::start(&service.toml());
         let connection = client.echo(service.address);

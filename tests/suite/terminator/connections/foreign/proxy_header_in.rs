@@ -19,18 +19,11 @@ fn haproxy_sends_both_versions() {
 
     for (count, how) in [(1, "send-proxy"), (2, "send-proxy-v2")] {
         let haproxy = Haproxy::send_proxy(service.address, how);
-        assert_eq!(
-            curl_tls(&site, haproxy.address).run().success(),
-            "hello",
-            "{how}"
-        );
+        assert_eq!(curl_tls(&site, haproxy.address).run().success(), "hello", "{how}");
         let seen = server.wait_for_end(count);
         let header = ProxyHeader::read(&seen.bytes).unwrap();
         let (client, front) = header.addresses.unwrap();
-        assert_eq!(
-            front, haproxy.address,
-            "{how}: what the client had connected to"
-        );
+        assert_eq!(front, haproxy.address, "{how}: what the client had connected to");
         lariat.wait_for_line(&[&client.to_string()]);
     }
 }
@@ -50,23 +43,19 @@ fn a_header_passes_through_byte_for_byte() {
 
 #[test]
 fn a_header_from_a_stranger_is_refused() {
-    let (_site, _server, service, lariat) = serve_as(Behaviour::Echo, |service| {
-        service.front("accept-proxy = ['192.0.2.0/24']")
-    });
+    let (_site, _server, service, lariat) =
+        serve_as(Behaviour::Echo, |service| service.front("accept-proxy = ['192.0.2.0/24']"));
 
     let mut stream = TcpStream::connect(service.address).unwrap();
-    stream
-        .write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n")
-        .unwrap();
+    stream.write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n").unwrap();
     let _closed_or_reset = stream.read_to_end(&mut Vec::new());
     lariat.wait_for_reason("proxy-header-untrusted", 1);
 }
 
 #[test]
 fn a_second_header_of_a_trusted_balancer_is_called_that() {
-    let (_site, _server, service, lariat) = serve_as(Behaviour::Echo, |service| {
-        service.front("accept-proxy = ['127.0.0.0/8']")
-    });
+    let (_site, _server, service, lariat) =
+        serve_as(Behaviour::Echo, |service| service.front("accept-proxy = ['127.0.0.0/8']"));
     let mut stream = TcpStream::connect(service.address).unwrap();
     let header = b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n";
     stream.write_all(&[*header, *header].concat()).unwrap();
@@ -81,9 +70,7 @@ fn a_second_header_of_a_trusted_balancer_is_called_that() {
 #[test]
 fn where_headers_are_passed_on_a_client_that_may_send_none_reaches_no_server() {
     let (site, server, service, lariat) = serve_as(Behaviour::Swallow, |service| {
-        service
-            .front("accept-proxy = ['192.0.2.0/24']")
-            .back("send-proxy = 'pass'")
+        service.front("accept-proxy = ['192.0.2.0/24']").back("send-proxy = 'pass'")
     });
 
     assert!(Client::new(&site).try_connect(service.address).is_err());
@@ -100,10 +87,7 @@ fn a_malformed_header_from_a_trusted_peer_is_refused() {
     for (count, bytes) in [
         (1, &b"PROXY TCP4 192.0.2.1 nonsense 1 2\r\n"[..]),
         (2, b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c............"),
-        (
-            3,
-            b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03 no header before the hello",
-        ),
+        (3, b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03 no header before the hello"),
     ] {
         let mut stream = TcpStream::connect(service.address).unwrap();
         stream.write_all(bytes).unwrap();

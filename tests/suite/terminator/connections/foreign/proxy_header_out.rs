@@ -16,19 +16,12 @@ fn answer_through(address: SocketAddr, send_proxy: &str) -> String {
     let _lariat = Lariat::start(&service.toml());
     let curl = curl_tls(&site, service.address);
     let port = service.address.port();
-    curl.run()
-        .success()
-        .replace(&port.to_string(), "FRONT")
-        .trim()
-        .to_owned()
+    curl.run().success().replace(&port.to_string(), "FRONT").trim().to_owned()
 }
 
 #[test]
 fn nginx_reads_versions_1_and_2() {
-    let nginx = Nginx::start(
-        "proxy_protocol",
-        "$proxy_protocol_addr $proxy_protocol_server_port",
-    );
+    let nginx = Nginx::start("proxy_protocol", "$proxy_protocol_addr $proxy_protocol_server_port");
     assert_eq!(answer_through(nginx.address, "'v1'"), "127.0.0.1 FRONT");
     assert_eq!(answer_through(nginx.address, "'v2'"), "127.0.0.1 FRONT");
 }
@@ -40,10 +33,7 @@ fn haproxy_reads_version_2_with_authority_and_unique_id() {
     let answer = answer_through(haproxy.address, "{ version = 'v2', unique-id = true }");
     let words: Vec<&str> = answer.split(' ').collect();
     assert_eq!(words[..3], ["127.0.0.1", "FRONT", "localhost"], "{answer}");
-    assert!(
-        words[3].parse::<u32>().is_ok_and(|length| length > 0),
-        "{answer}"
-    );
+    assert!(words[3].parse::<u32>().is_ok_and(|length| length > 0), "{answer}");
 }
 
 #[test]
@@ -52,9 +42,7 @@ fn version_2_carries_tls_alpn_checksum_and_the_client_certificate() {
     let ca = site.ca();
     let member = site.authority.client("member");
     let service = Service::new(&site, &server)
-        .tls(&format!(
-            "client-certificates = {{ mode = 'optional', ca = [{ca:?}] }}"
-        ))
+        .tls(&format!("client-certificates = {{ mode = 'optional', ca = [{ca:?}] }}"))
         .back("send-proxy = { version = 'v2', crc32c = true, client-certificate = 'der' }");
     let _lariat = Lariat::start(&service.toml());
 
@@ -67,32 +55,13 @@ fn version_2_carries_tls_alpn_checksum_and_the_client_certificate() {
     assert_eq!(header.addresses, Some((client, service.address)));
     assert_eq!(header.rest, b"after");
     assert!(header.checksum_is_right());
-    assert_eq!(
-        header.tlv(0x02),
-        Some(&b"localhost"[..]),
-        "PP2_TYPE_AUTHORITY"
-    );
-    assert_eq!(
-        header.tlv(0xe0),
-        Some(member.certificate_der()),
-        "the client's certificate"
-    );
+    assert_eq!(header.tlv(0x02), Some(&b"localhost"[..]), "PP2_TYPE_AUTHORITY");
+    assert_eq!(header.tlv(0xe0), Some(member.certificate_der()), "the client's certificate");
     let ssl = header.ssl();
     assert_eq!((ssl.client, ssl.verify), (0b111, 0));
-    assert_eq!(
-        ssl.text(0x21).as_deref(),
-        Some("TLSv1.3"),
-        "PP2_SUBTYPE_SSL_VERSION"
-    );
-    assert_eq!(
-        ssl.text(0x22).as_deref(),
-        Some("member"),
-        "PP2_SUBTYPE_SSL_CN"
-    );
-    assert!(
-        ssl.text(0x23).is_some_and(|suite| suite.contains("TLS_")),
-        "PP2_SUBTYPE_SSL_CIPHER"
-    );
+    assert_eq!(ssl.text(0x21).as_deref(), Some("TLSv1.3"), "PP2_SUBTYPE_SSL_VERSION");
+    assert_eq!(ssl.text(0x22).as_deref(), Some("member"), "PP2_SUBTYPE_SSL_CN");
+    assert!(ssl.text(0x23).is_some_and(|suite| suite.contains("TLS_")), "PP2_SUBTYPE_SSL_CIPHER");
     assert!(ssl.text(0x24).is_some(), "PP2_SUBTYPE_SSL_SIG_ALG");
     assert!(ssl.text(0x25).is_some(), "PP2_SUBTYPE_SSL_KEY_ALG");
 }

@@ -17,11 +17,7 @@ use suite::starttls::{
 fn pair(site: &Site, protocol: &str, server: &str) -> [Service; 2] {
     let front = service(site, &format!("{protocol}-front"), server);
     let front = front.starting_tls(protocol, "required");
-    let client = service(
-        site,
-        &format!("{protocol}-client"),
-        &front.address.to_string(),
-    );
+    let client = service(site, &format!("{protocol}-client"), &front.address.to_string());
     let client = client.asking(protocol, &site.ca()).mode("off");
     [front, client]
 }
@@ -29,15 +25,14 @@ fn pair(site: &Site, protocol: &str, server: &str) -> [Service; 2] {
 /// Runs a statement as `ann`, with these words of a connection string.
 fn psql(address: SocketAddr, words: &str, statement: &str) -> Command {
     let mut command = Command::new("psql");
-    command
-        .args(["--no-psqlrc", "--no-align", "--tuples-only", "--command"])
-        .arg(statement)
-        .arg(format!(
+    command.args(["--no-psqlrc", "--no-align", "--tuples-only", "--command"]).arg(statement).arg(
+        format!(
             "host=localhost hostaddr={} port={} user=ann dbname=postgres connect_timeout=20 \
              password=secret {words}",
             address.ip(),
             address.port()
-        ));
+        ),
+    );
     command
 }
 
@@ -77,10 +72,9 @@ fn postgresql_without_tls_gets_clients_with_it() {
     lariat.wait_for_line(&["starttls-required"]);
 
     // The client asks for it over a connection of its own.
-    for (address, words) in [
-        (over_tcp.address, verified.as_str()),
-        (client.address, "sslmode=disable"),
-    ] {
+    for (address, words) in
+        [(over_tcp.address, verified.as_str()), (client.address, "sslmode=disable")]
+    {
         let mut waiting = Running::start(&mut psql(address, words, "SELECT pg_sleep(600)"));
         let active = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'";
         until_true("the statement to run", || {
@@ -110,8 +104,7 @@ fn postgresql_that_requires_tls_gets_clients_without_it() {
     ));
     let client = client.mode("off");
     let both = both.starting_tls("postgres", "required");
-    site.leaf(&["localhost"])
-        .write(&site.directory, "other.pem");
+    site.leaf(&["localhost"]).write(&site.directory, "other.pem");
     let certificates = format!("[{:?}]", site.path("other.pem"));
     let other = service(&site, "other", &address).asking("postgres", &site.ca());
     let other = other.certificates(&certificates);
@@ -120,10 +113,8 @@ fn postgresql_that_requires_tls_gets_clients_without_it() {
     let verified = format!("sslmode=verify-full sslrootcert={}", site.ca().display());
     let direct = run(&mut psql(server.address, "sslmode=disable", WHO));
     direct.assert_stderr("no encryption");
-    for (address, words) in [
-        (client.address, "sslmode=disable"),
-        (both.address, verified.as_str()),
-    ] {
+    for (address, words) in [(client.address, "sslmode=disable"), (both.address, verified.as_str())]
+    {
         let said = run(&mut psql(address, words, WHO)).success();
         assert_eq!(said, "ann|t\n", "{words}");
     }
@@ -237,12 +228,7 @@ fn a_directory_server_without_tls_gets_clients_with_it_and_one_with_tls_those_wi
         let who = ldap(&site, "ldapwhoami", service.address, start_tls);
         assert_eq!(who.success(), "dn:cn=admin,dc=example\n");
         let search = ["-LLL", "-s", "base", "-b", "", "namingContexts"];
-        let found = ldap(
-            &site,
-            "ldapsearch",
-            service.address,
-            &[start_tls, &search].concat(),
-        );
+        let found = ldap(&site, "ldapsearch", service.address, &[start_tls, &search].concat());
         assert_has(found.success(), "namingContexts: dc=example");
     }
     let direct = ldap(&site, "ldapwhoami", with.address, &[]);
@@ -299,10 +285,7 @@ fn long_lines_under_tls_are_for_the_server_to_judge() {
 pub(super) fn curl_as_ann(site: &Site, url: &str, is_tls: bool) -> suite::curl::Curl {
     let ca = site.ca().display().to_string();
     let tls = ["--ssl-reqd", "--cacert", &ca];
-    curl()
-        .url(url)
-        .args(&["--user", "ann:secret"])
-        .args(if is_tls { &tls } else { &[] })
+    curl().url(url).args(&["--user", "ann:secret"]).args(if is_tls { &tls } else { &[] })
 }
 
 /// Has `swaks` deliver a message with this subject to `ann`.
@@ -375,21 +358,16 @@ fn a_mail_server_without_tls_gets_clients_with_it_and_one_with_tls_those_without
     let _lariat = lariat([&front, &client, &asking]);
     let message = site.write("message", "Subject: by curl\r\n\r\nhello\r\n");
     let message = message.display().to_string();
-    for (service, server, is_tls) in [
-        (&front, &without, true),
-        (&client, &without, false),
-        (&asking, &with, false),
-    ] {
+    for (service, server, is_tls) in
+        [(&front, &without, true), (&client, &without, false), (&asking, &with, false)]
+    {
         let before = server.stdout();
         swaks(&site, "ESMTP", service.address, "by swaks", is_tls);
         let url = format!("smtp://localhost:{}", service.address.port());
         let ca = site.ca().display().to_string();
         let tls = ["--ssl-reqd", "--cacert", &ca];
         let mail = ["--mail-from", "bob@example", "--mail-rcpt", "ann@example"];
-        let sent = curl()
-            .url(&url)
-            .args(&mail)
-            .args(&["--upload-file", &message]);
+        let sent = curl().url(&url).args(&mail).args(&["--upload-file", &message]);
         sent.args(if is_tls { &tls } else { &[] }).run().success();
         until("both messages", || {
             let said = server.stdout();
@@ -411,9 +389,7 @@ fn an_ftp_server_without_tls_gets_clients_with_it() {
         let control = ["--ftp-ssl-control"];
         let curl = |name: &str| {
             let ca = site.ca().display().to_string();
-            let curl = curl()
-                .url(&url(name))
-                .args(&["--user", "ann:secret", "--cacert", &ca]);
+            let curl = curl().url(&url(name)).args(&["--user", "ann:secret", "--cacert", &ca]);
             curl.args(if is_tls { &control } else { &[] })
         };
         assert_eq!(curl("file").run().success(), "hello by ftp");
@@ -467,10 +443,7 @@ fn prosody_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
         talk.end();
     }
     for address in [client.address, asking.address] {
-        let said = talk_plainly(
-            address,
-            &[(STREAM, "</stream:features>"), (LOGIN, "<success")],
-        );
+        let said = talk_plainly(address, &[(STREAM, "</stream:features>"), (LOGIN, "<success")]);
         assert!(!said.contains("<starttls"), "{said}");
     }
 }
@@ -512,9 +485,6 @@ fn inn_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
     // INN without Lariat, and Lariat before the one that asks for nothing.
     talk_plainly(with.address, &[READ[0], (READ[2].0, "483 ")]);
     let said = talk_plainly(front.address, &[READ[0], READ[1], (READ[2].0, "483 ")]);
-    assert!(
-        said.contains("STARTTLS") && !said.contains("AUTHINFO"),
-        "{said}"
-    );
+    assert!(said.contains("STARTTLS") && !said.contains("AUTHINFO"), "{said}");
     lariat.wait_for_line(&["starttls-required"]);
 }

@@ -38,17 +38,9 @@ struct Host {
 impl Host {
     /// Before a server that speaks and ends, so that `openssl` reads all that comes: tickets too.
     fn with(resumption: &str) -> Self {
-        let (site, server, service, lariat) = serve_with(
-            &format!("{TWO_WORKERS}{resumption}"),
-            Behaviour::Speak("x".into()),
-        );
-        Self {
-            site,
-            service,
-            lariat,
-            resumption: resumption.to_owned(),
-            _server: Some(server),
-        }
+        let (site, server, service, lariat) =
+            serve_with(&format!("{TWO_WORKERS}{resumption}"), Behaviour::Speak("x".into()));
+        Self { site, service, lariat, resumption: resumption.to_owned(), _server: Some(server) }
     }
 
     /// Before an origin, with a ticket key from a file and more of `resumption`.
@@ -59,13 +51,7 @@ impl Host {
         fs::write(site.path("1.key"), [1; 80]).unwrap();
         let keys = keys_of(&site, &["1.key"], resumption);
         let lariat = Lariat::start(&(keys + &service.toml()));
-        Self {
-            site,
-            service,
-            lariat,
-            resumption: resumption.to_owned(),
-            _server: None,
-        }
+        Self { site, service, lariat, resumption: resumption.to_owned(), _server: None }
     }
 
     fn suffer(&self, event: Event) {
@@ -76,8 +62,7 @@ impl Host {
             }
             Event::Death => {
                 self.lariat.kill_worker_process();
-                self.lariat
-                    .wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
+                self.lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
             }
             Event::NewKey => {
                 fs::write(self.site.path("2.key"), [2; 80]).unwrap();
@@ -122,20 +107,14 @@ fn keys_of(site: &Site, files: &[&str], resumption: &str) -> String {
 }
 
 fn is_resumed(said: &str) -> bool {
-    let (new, reused) = (
-        said.contains("\nNew, TLSv"),
-        said.contains("\nReused, TLSv"),
-    );
+    let (new, reused) = (said.contains("\nNew, TLSv"), said.contains("\nReused, TLSv"));
     assert!(new != reused, "{said}");
     reused
 }
 
 /// Each kind with what makes `s_client` use it.
-const KINDS: [(&str, &[&str]); 3] = [
-    ("session-id", &["-tls1_2", "-no_ticket"]),
-    ("ticket", &["-tls1_2"]),
-    ("psk", &["-tls1_3"]),
-];
+const KINDS: [(&str, &[&str]); 3] =
+    [("session-id", &["-tls1_2", "-no_ticket"]), ("ticket", &["-tls1_2"]), ("psk", &["-tls1_3"])];
 
 #[test]
 fn openssl_reconnects_with_its_session_id() {
@@ -143,11 +122,8 @@ fn openssl_reconnects_with_its_session_id() {
     for event in [Event::Nothing, Event::Reload, Event::Death] {
         host.suffer(event);
         let (full, by_id) = (host.count("full"), host.count("session-id"));
-        let said = s_client(
-            &host.site,
-            host.service.address,
-            &["-reconnect", "-no_ticket", "-tls1_2"],
-        );
+        let said =
+            s_client(&host.site, host.service.address, &["-reconnect", "-no_ticket", "-tls1_2"]);
         let said = said.success();
         let lines = |begin: &str| said.lines().filter(|line| line.starts_with(begin)).count();
         // One connection, and five more.
@@ -220,10 +196,7 @@ impl Turnstile {
     fn new(page: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
-        Self {
-            listener,
-            page: page.to_owned(),
-        }
+        Self { listener, page: page.to_owned() }
     }
 
     fn url(&self, path: &str) -> String {
@@ -279,9 +252,7 @@ fn assert_resumes(host: &Host, program: &mut Running, turnstile: &Turnstile, kin
     let mut before: Option<(f64, f64)> = None;
     let mut meet = |event| {
         if let Some((full, resumed)) = before {
-            until_true(&format!("a resumption before {event:?}"), || {
-                host.count(kind) > resumed
-            });
+            until_true(&format!("a resumption before {event:?}"), || host.count(kind) > resumed);
             assert_eq!(host.count("full"), full, "before {event:?}");
         }
         host.suffer(event);

@@ -15,14 +15,8 @@ fn verifying(site: &Site, server: SocketAddr, mode: &str, keys: &str) -> (Servic
     let unused = Server::start(Behaviour::Hang);
     let ca = site.ca();
     let back = format!("tls = {{ ca = [{ca:?}], name = 'localhost', {keys} }}");
-    let service = Service::new(site, &unused)
-        .servers(&format!("['{server}']"))
-        .back(&back);
-    let service = if mode == "off" {
-        service.mode(mode)
-    } else {
-        service
-    };
+    let service = Service::new(site, &unused).servers(&format!("['{server}']")).back(&back);
+    let service = if mode == "off" { service.mode(mode) } else { service };
     let toml = format!("{}\n[workers]\nthreads = 1\n", service.toml());
     (service, toml)
 }
@@ -42,10 +36,9 @@ fn is_full_then_resumed(lariat: &Lariat, version: &str, visit: impl Fn()) {
 fn nginx_and_haproxy_are_verified_and_resumed_from_tls_and_from_plain_clients() {
     let site = Site::new();
     let certificate = site.path("site.pem");
-    for (nginx, haproxy, version) in [
-        ("TLSv1.2", "ssl-max-ver TLSv1.2", "1.2"),
-        ("TLSv1.3", "ssl-min-ver TLSv1.3", "1.3"),
-    ] {
+    for (nginx, haproxy, version) in
+        [("TLSv1.2", "ssl-max-ver TLSv1.2", "1.2"), ("TLSv1.3", "ssl-min-ver TLSv1.3", "1.3")]
+    {
         let nginx = Nginx::terminate(&certificate, &format!("ssl_protocols {nginx};"));
         let haproxy = Haproxy::terminate(&certificate, haproxy);
         for server in [nginx.address, haproxy.address] {
@@ -78,10 +71,7 @@ fn talk(address: SocketAddr, words: &[u8], reply: &[u8]) {
 fn stunnel_is_verified_and_resumed() {
     let site = Site::new();
     let server = Server::start(Behaviour::Echo);
-    for (line, version) in [
-        ("sslVersion = TLSv1.2", "1.2"),
-        ("sslVersion = TLSv1.3", "1.3"),
-    ] {
+    for (line, version) in [("sslVersion = TLSv1.2", "1.2"), ("sslVersion = TLSv1.3", "1.3")] {
         let stunnel = Stunnel::terminate(&site.path("site.pem"), server.address(), line);
         for mode in ["terminate", "off"] {
             let (service, toml) = verifying(&site, stunnel.address, mode, "");
@@ -105,10 +95,7 @@ fn redis_is_verified_resumed_and_shown_our_certificate() {
         let (service, toml) = verifying(&site, redis.address, "off", &keys);
         let lariat = Lariat::start(&toml);
         is_full_then_resumed(&lariat, version, || {
-            let (words, reply) = (
-                b"PING\r\nSET a 1\r\nGET a\r\n",
-                b"+PONG\r\n+OK\r\n$1\r\n1\r\n",
-            );
+            let (words, reply) = (b"PING\r\nSET a 1\r\nGET a\r\n", b"+PONG\r\n+OK\r\n$1\r\n1\r\n");
             talk(service.address, words, reply);
         });
         // Without a certificate of ours it lets nobody in.

@@ -13,15 +13,9 @@ fn chromium_and_curl_get_a_page_by_http2() {
         .tls("alpn = ['h2']");
     let lariat = Lariat::start(&service.toml());
 
-    let curl = curl_tls(&site, service.address)
-        .args(&["--http2"])
-        .run()
-        .success();
+    let curl = curl_tls(&site, service.address).args(&["--http2"]).run().success();
     assert_has(&curl, "spoken: HTTP/2.0");
-    let page = dump_page(
-        &format!("https://localhost:{}/", service.address.port()),
-        1000,
-    );
+    let page = dump_page(&format!("https://localhost:{}/", service.address.port()), 1000);
     assert_has(&page, "spoken: HTTP/2.0");
     lariat.wait_for_line(&["\"h2\""]);
 }

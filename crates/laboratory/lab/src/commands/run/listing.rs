@@ -28,12 +28,7 @@ pub(super) fn list(quick: &[Expanded], full: &[Expanded]) -> String {
         );
     }
     let total = |all: &[Expanded]| minutes(all.iter().map(time).sum());
-    let _ = writeln!(
-        text,
-        "all\n    quick: {}; full: {}",
-        total(quick),
-        total(full)
-    );
+    let _ = writeln!(text, "all\n    quick: {}; full: {}", total(quick), total(full));
     text
 }
 
@@ -62,13 +57,7 @@ pub(super) fn plan(
     for one in expanded {
         let scenario = &one.scenario;
         // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "\n{}: {}\n{}",
-            scenario.name,
-            scenario.question,
-            extent(one)
-        );
+        let _ = writeln!(text, "\n{}: {}\n{}", scenario.name, scenario.question, extent(one));
         for planned in &one.configurations {
             let configuration = &planned.configuration;
             let mut resolved = resolved.iter();
@@ -131,10 +120,7 @@ pub(super) fn changed(
         return Some(format!("it was begun on another host ({cpu}, {kernel})"));
     }
     if let Some(target) = plan.targets.iter().find(|target| !targets.contains(target)) {
-        return Some(format!(
-            "{} is another version now, or is gone",
-            target.name
-        ));
+        return Some(format!("{} is another version now, or is gone", target.name));
     }
     let scenarios = expanded.iter().map(|one| &one.scenario);
     let mut pairs = scenarios.zip(&plan.scenarios);
@@ -142,10 +128,7 @@ pub(super) fn changed(
         now.configurations != then.configurations || now.repeats != then.repeats
     });
     if let Some((now, _)) = differs {
-        return Some(format!(
-            "scenario {} has other configurations now",
-            now.name
-        ));
+        return Some(format!("scenario {} has other configurations now", now.name));
     }
     (expanded.len() != plan.scenarios.len()).then(|| "it had other scenarios".to_owned())
 }

@@ -201,11 +201,7 @@ fn look_at(
     let waited = over.recv_timeout(at.saturating_duration_since(Instant::now()));
     let is_over = waited == Err(RecvTimeoutError::Disconnected);
     Ok(LoadedUsage {
-        open_connections: if is_over {
-            0
-        } else {
-            stopper.open_connections()
-        },
+        open_connections: if is_over { 0 } else { stopper.open_connections() },
         resident_bytes: server.resident_bytes()?,
     })
 }
@@ -228,10 +224,7 @@ impl BackgroundLoad {
     }
 
     pub(crate) fn stopper(&self) -> Stopper {
-        self.0
-            .as_ref()
-            .expect("it runs until it is dropped")
-            .stopper()
+        self.0.as_ref().expect("it runs until it is dropped").stopper()
     }
 }
 
@@ -286,10 +279,7 @@ mod tests {
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
     fn plan(address: SocketAddr, settings: &[(&str, &str)]) -> LoadPlan {
-        let given = [("url", "http://lab.test/")]
-            .iter()
-            .chain(settings)
-            .copied();
+        let given = [("url", "http://lab.test/")].iter().chain(settings).copied();
         let report = Report::new(None);
         let root = options::flags::parse(given, &TABLE, &report);
         let cpus = sys::cpu::allowed_cpus();
@@ -372,10 +362,7 @@ mod tests {
         assert!(loaded.record.totals.succeeded > 0);
         assert_eq!(loaded.record.totals.failed, 0);
         assert_eq!(loaded.carried, 0);
-        assert_eq!(
-            loaded.record.traffic.connections, 0,
-            "all were opened in the warm-up"
-        );
+        assert_eq!(loaded.record.traffic.connections, 0, "all were opened in the warm-up");
     }
 
     #[test]
@@ -386,10 +373,7 @@ mod tests {
         let address = server(OK);
         let background =
             BackgroundLoad::start(plan(address, &[("duration", "1h")]), &never).unwrap();
-        let watched = WatchedProcesses {
-            background: Some(background.stopper()),
-            ..idle.watched()
-        };
+        let watched = WatchedProcesses { background: Some(background.stopper()), ..idle.watched() };
         let loaded = run(&plan(address, &settings), &watched, None, &never).unwrap();
         drop(background);
         assert_eq!(loaded.record.totals.attempted, 60, "its own alone");
@@ -415,10 +399,7 @@ mod tests {
         let MeasurementFailure::Failed(why) = probe(&refusing, &never).unwrap_err() else {
             panic!("it is the server's failure");
         };
-        assert!(
-            why.starts_with("nothing succeeded: status-503 1: "),
-            "{why}"
-        );
+        assert!(why.starts_with("nothing succeeded: status-503 1: "), "{why}");
     }
 
     #[test]

@@ -51,11 +51,7 @@ impl RunningOrigin {
         let output = folder.join("origin.output");
         let mut child = GuardedChild::start(&words, cpus, folder, &output)?;
         let address = wait_until_serving(&mut child)?;
-        Ok(Self {
-            child,
-            address,
-            cpus: cpus.to_vec(),
-        })
+        Ok(Self { child, address, cpus: cpus.to_vec() })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -142,11 +138,7 @@ impl CpuAssignment {
         if is_shared {
             client.extend(server.iter().chain(&placement.client));
         }
-        Self {
-            server,
-            client: client.into_iter().collect(),
-            is_shared,
-        }
+        Self { server, client: client.into_iter().collect(), is_shared }
     }
 
     pub(crate) fn all(&self) -> BTreeSet<u16> {
@@ -172,10 +164,7 @@ mod cpu_assignment_tests {
     use super::*;
 
     fn cpus(server: &[u16], client: &[u16], workers: u16) -> (Vec<u16>, Vec<u16>, bool) {
-        let placement = Placement {
-            server: server.to_vec(),
-            client: client.to_vec(),
-        };
+        let placement = Placement { server: server.to_vec(), client: client.to_vec() };
         let cpus = CpuAssignment::of(&placement, workers);
         (cpus.server, cpus.client, cpus.is_shared)
     }

@@ -54,31 +54,27 @@ fn parse(log: &str, spec: &ServerSpec) -> Option<LoggedRequests> {
         let is_resumed = next()? == "r";
         requests.succeeded += u64::from(next()?.starts_with('2'));
         if next()? == "1" {
-            *counts
-                .entry((version, suite, group, is_resumed))
-                .or_default() += 1;
+            *counts.entry((version, suite, group, is_resumed)).or_default() += 1;
         }
     }
     let handshakes = counts.into_iter();
     let handshakes =
-        handshakes.map(
-            |((version, suite, group, is_resumed), count)| HandshakeCounts {
-                kind: match (is_resumed, version, spec.tickets) {
-                    (false, ..) => Kind::Full,
-                    (true, "TLSv1.3", _) => Kind::Psk,
-                    (true, _, true) => Kind::Ticket,
-                    (true, _, false) => Kind::SessionId,
-                },
-                version: version.to_owned(),
-                suite: suite.to_owned(),
-                group: (group != "-").then(|| group.to_ascii_lowercase()),
-                signature: None,
-                alpn: None,
-                retried: false,
-                early_data_accepted: None,
-                count,
+        handshakes.map(|((version, suite, group, is_resumed), count)| HandshakeCounts {
+            kind: match (is_resumed, version, spec.tickets) {
+                (false, ..) => Kind::Full,
+                (true, "TLSv1.3", _) => Kind::Psk,
+                (true, _, true) => Kind::Ticket,
+                (true, _, false) => Kind::SessionId,
             },
-        );
+            version: version.to_owned(),
+            suite: suite.to_owned(),
+            group: (group != "-").then(|| group.to_ascii_lowercase()),
+            signature: None,
+            alpn: None,
+            retried: false,
+            early_data_accepted: None,
+            count,
+        });
     requests.handshakes = handshakes.collect();
     Some(requests)
 }
@@ -118,12 +114,7 @@ impl EventCommand {
             let word = word.replace("{{program}}", &path);
             word.replace("{{folder}}", &own).into()
         });
-        Self {
-            name,
-            words: words.collect(),
-            cpus: cpus.to_owned(),
-            folder: folder.to_owned(),
-        }
+        Self { name, words: words.collect(), cpus: cpus.to_owned(), folder: folder.to_owned() }
     }
 
     pub(super) fn start(&self) -> Result<GuardedChild, ChildFault> {
@@ -141,9 +132,7 @@ impl EventCommand {
         }
         let said = first_lines(&child.output());
         let name = self.name;
-        Err(MeasurementFailure::Failed(format!(
-            "the command `{name}` failed: {said}"
-        )))
+        Err(MeasurementFailure::Failed(format!("the command `{name}` failed: {said}")))
     }
 
     /// Runs it to its end.

@@ -58,10 +58,7 @@ pub(crate) fn called(seen: &Histogram, counted: OutputNumbers) -> DurationSummar
     let seen = durations(seen);
     match counted.p95 {
         None => seen,
-        Some(p95) => DurationSummary {
-            p95_ns: nanoseconds(p95),
-            ..seen
-        },
+        Some(p95) => DurationSummary { p95_ns: nanoseconds(p95), ..seen },
     }
 }
 
@@ -210,11 +207,8 @@ mod tests {
 
     #[test]
     fn only_rates_that_change_have_series() {
-        let stretch = |from_per_s, to_per_s| Stretch {
-            length: Duration::from_secs(1),
-            from_per_s,
-            to_per_s,
-        };
+        let stretch =
+            |from_per_s, to_per_s| Stretch { length: Duration::from_secs(1), from_per_s, to_per_s };
         assert!(!changes(&[stretch(5.0, 5.0)]));
         assert!(changes(&[stretch(5.0, 6.0)]));
         assert!(changes(&[stretch(5.0, 5.0), stretch(6.0, 6.0)]));
@@ -237,10 +231,7 @@ mod warnings_tests {
 
     #[test]
     fn a_capacity_is_of_a_server_that_had_no_rest() {
-        let found = |server_busy| MeasuredCapacity {
-            per_s: 100.0,
-            server_busy,
-        };
+        let found = |server_busy| MeasuredCapacity { per_s: 100.0, server_busy };
         assert_eq!(of_capacity(found(0.95)), None);
         assert!(of_capacity(found(0.5)).unwrap().seen.contains("50 %"));
     }

@@ -110,14 +110,13 @@ impl TimedReading {
             ended,
             foreign: machine.foreign(server + origin + own + ended),
             stolen: machine.stolen(),
-            background: self
-                .background
-                .zip(before.background)
-                .map(|((bytes, succeeded), then)| BackgroundResult {
+            background: self.background.zip(before.background).map(|((bytes, succeeded), then)| {
+                BackgroundResult {
                     received_bytes: bytes - then.0,
                     succeeded: Some(succeeded - then.1),
                     elapsed_ns: self.at.saturating_duration_since(before.at).as_nanos() as u64,
-                }),
+                }
+            }),
         })
     }
 }
@@ -125,10 +124,7 @@ impl TimedReading {
 impl Used {
     /// The share of a time that `cpus` CPUs of the server worked for it, 0 to 1.
     pub(crate) fn server_busy(&self, elapsed: Duration, cpus: usize) -> f64 {
-        share(
-            self.server,
-            elapsed * u32::try_from(cpus).unwrap_or(u32::MAX),
-        )
+        share(self.server, elapsed * u32::try_from(cpus).unwrap_or(u32::MAX))
     }
 }
 
@@ -197,11 +193,7 @@ impl MachineTime {
 
 /// 0 to 1; of nothing, 0.
 pub(crate) fn share(part: Duration, whole: Duration) -> f64 {
-    if whole.is_zero() {
-        0.0
-    } else {
-        (part.as_secs_f64() / whole.as_secs_f64()).min(1.0)
-    }
+    if whole.is_zero() { 0.0 } else { (part.as_secs_f64() / whole.as_secs_f64()).min(1.0) }
 }
 
 #[cfg(test)]
@@ -220,10 +212,7 @@ mod machine_tests {
         assert_eq!(machine.busy, TICK * 150);
         assert_eq!(machine.stolen, TICK * 40);
         assert_eq!(machine.all, TICK * 830);
-        assert_eq!(
-            MachineTime::parse(STAT, &BTreeSet::new()),
-            MachineTime::default()
-        );
+        assert_eq!(MachineTime::parse(STAT, &BTreeSet::new()), MachineTime::default());
     }
 
     #[test]

@@ -10,10 +10,7 @@ use super::failure::MeasurementFailure;
 use crate::run::scenario::settings::{Expect, ShareBounds};
 
 /// A closed load that fails more often than this measures faults.
-const CLOSED_ERROR_RATE: ShareBounds = ShareBounds {
-    least: 0.0,
-    most: 0.01,
-};
+const CLOSED_ERROR_RATE: ShareBounds = ShareBounds { least: 0.0, most: 0.01 };
 
 /// An open load that begins less than the rest did not offer what it says.
 const UNOFFERED_MAX: f64 = 0.02;
@@ -48,11 +45,7 @@ pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Result<(), Measu
     }
     faults.extend(of_error_rate(expect, evidence));
     faults.extend(of_offer(evidence));
-    if faults.is_empty() {
-        Ok(())
-    } else {
-        Err(MeasurementFailure::Void(faults.join("; ")))
-    }
+    if faults.is_empty() { Ok(()) } else { Err(MeasurementFailure::Void(faults.join("; "))) }
 }
 
 fn of_handshakes(expect: &Expect, evidence: Evidence<'_>) -> Vec<String> {
@@ -63,12 +56,8 @@ fn of_handshakes(expect: &Expect, evidence: Evidence<'_>) -> Vec<String> {
         of_kinds(expect.kinds.as_deref(), rows, evidence.is_closed),
         of_one("version", expect.version.as_ref(), rows, version),
         of_one("suite", expect.suite.as_ref(), rows, suite),
-        of_one("group", expect.group.as_ref(), rows, |row| {
-            row.group.clone()
-        }),
-        of_one("signature", expect.signature.as_ref(), rows, |row| {
-            row.signature.clone()
-        }),
+        of_one("group", expect.group.as_ref(), rows, |row| row.group.clone()),
+        of_one("signature", expect.signature.as_ref(), rows, |row| row.signature.clone()),
     ];
     found.into_iter().flatten().collect()
 }
@@ -110,15 +99,9 @@ fn counted(rows: &[HandshakeCounts], of: impl Fn(&HandshakeCounts) -> Option<Str
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let words: Vec<_> = counts
-        .into_iter()
-        .map(|(name, count)| format!("{name} in {count}"))
-        .collect();
-    if words.is_empty() {
-        "none".to_owned()
-    } else {
-        words.join(", ")
-    }
+    let words: Vec<_> =
+        counts.into_iter().map(|(name, count)| format!("{name} in {count}")).collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
 /// Checks how connections to the origin began; those of the warm-up count too.
@@ -154,28 +137,16 @@ fn of_share(what: &str, wanted: ShareBounds, resumed: u64, full: u64) -> Option<
 }
 
 fn of_error_rate(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
-    let wanted = expect
-        .error_rate
-        .or_else(|| evidence.is_closed.then_some(CLOSED_ERROR_RATE))?;
-    let TransactionCounts {
-        attempted, failed, ..
-    } = evidence.totals;
+    let wanted = expect.error_rate.or_else(|| evidence.is_closed.then_some(CLOSED_ERROR_RATE))?;
+    let TransactionCounts { attempted, failed, .. } = evidence.totals;
     let share = share(failed, attempted);
     let failures = evidence.failures.iter();
-    let reasons: Vec<_> = failures
-        .map(|(name, count)| format!("{name} {count}"))
-        .collect();
-    let reasons = if reasons.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", reasons.join(", "))
-    };
+    let reasons: Vec<_> = failures.map(|(name, count)| format!("{name} {count}")).collect();
+    let reasons =
+        if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
     (!wanted.holds(share)).then(|| {
         let wanted = bounds(wanted);
-        format!(
-            "{wanted} transactions may fail, and {} did{reasons}",
-            percent(share)
-        )
+        format!("{wanted} transactions may fail, and {} did{reasons}", percent(share))
     })
 }
 
@@ -238,19 +209,11 @@ mod tests {
     }
 
     fn why(expect: &str, handshakes: &[HandshakeCounts], failed: u64, is_closed: bool) -> String {
-        let second = Second {
-            resumed: 75,
-            full: 25,
-            ..Second::default()
-        };
+        let second = Second { resumed: 75, full: 25, ..Second::default() };
         let evidence = Evidence {
             handshakes,
             seconds: &[second],
-            totals: TransactionCounts {
-                attempted: 200,
-                succeeded: 200 - failed,
-                failed,
-            },
+            totals: TransactionCounts { attempted: 200, succeeded: 200 - failed, failed },
             failures: &BTreeMap::from([("reply-timeout".to_owned(), failed)]),
             is_tls: true,
             is_closed,
@@ -281,30 +244,18 @@ mod tests {
              TLS_AES_256_GCM_SHA384 in 3"
         );
         let signature = why("signature = \"ed25519\"", &rows, 0, true);
-        assert!(
-            signature.ends_with("got ecdsa_secp256r1_sha256 in 25"),
-            "{signature}"
-        );
+        assert!(signature.ends_with("got ecdsa_secp256r1_sha256 in 25"), "{signature}");
         let version = why("version = \"TLSv1.2\"", &rows, 0, true);
         assert_eq!(version, "asked for version TLSv1.2, got TLSv1.3 in 103");
-        assert_eq!(
-            why("group = \"x25519\"", &[], 0, true),
-            "asked for group x25519, got none"
-        );
+        assert_eq!(why("group = \"x25519\"", &[], 0, true), "asked for group x25519, got none");
     }
 
     #[test]
     fn another_kind_is_void() {
         let other = why("kinds = [\"full\"]", &rows(), 0, true);
-        assert_eq!(
-            other,
-            "asked for handshakes full, got psk in 75, full in 25"
-        );
+        assert_eq!(other, "asked for handshakes full, got psk in 75, full in 25");
         let missing = why("kinds = [\"full\", \"psk\", \"ticket\"]", &rows(), 0, true);
-        assert!(
-            missing.starts_with("asked for handshakes full and psk and ticket"),
-            "{missing}"
-        );
+        assert!(missing.starts_with("asked for handshakes full and psk and ticket"), "{missing}");
         assert_eq!(
             why("resumed = { least = 0.9 }", &rows(), 0, true),
             "asked for at least 90 % of handshakes resumed, got 75 % (75 of 100)"
@@ -320,10 +271,7 @@ mod tests {
         );
         assert_eq!(why("", &rows(), 150, false), "", "overload fails");
         let expected = why("error-rate = { least = 0.9 }", &rows(), 150, false);
-        assert!(
-            expected.starts_with("at least 90 % of transactions"),
-            "{expected}"
-        );
+        assert!(expected.starts_with("at least 90 % of transactions"), "{expected}");
     }
 
     #[test]
@@ -355,15 +303,7 @@ mod tests {
     fn what_is_overwhelmed_need_not_do_all() {
         let full = &rows()[1..];
         assert_eq!(why("kinds = [\"full\", \"psk\"]", full, 150, false), "");
-        assert_eq!(
-            why(
-                "kinds = [\"full\"]\nresumed = { least = 1 }",
-                &[],
-                200,
-                false
-            ),
-            ""
-        );
+        assert_eq!(why("kinds = [\"full\"]\nresumed = { least = 1 }", &[], 200, false), "");
         assert_ne!(why("kinds = [\"psk\"]", full, 150, false), "");
     }
 }

@@ -72,11 +72,7 @@ pub(crate) fn expand(
         form,
         asked,
         contenders,
-        pace: if asked.is_quick {
-            &form.file.quick
-        } else {
-            &form.file.full
-        },
+        pace: if asked.is_quick { &form.file.quick } else { &form.file.full },
     };
     check_targets(form, contenders)?;
     let choices = expansion.choices();
@@ -88,10 +84,7 @@ pub(crate) fn expand(
             }
         }
     }
-    Ok(Expanded {
-        scenario: expansion.scenario(&configurations),
-        configurations,
-    })
+    Ok(Expanded { scenario: expansion.scenario(&configurations), configurations })
 }
 
 /// Every target that the file names must be one.
@@ -104,21 +97,13 @@ fn check_targets(form: &ScenarioForm, contenders: &[Contender<'_>]) -> Result<()
     let values = file.factor.iter().flat_map(|factor| &factor.value);
     let of_values =
         of_values.chain(values.flat_map(|value| value.against.iter().chain(&value.client)));
-    let roles = file
-        .client
-        .iter()
-        .chain(&file.against)
-        .chain(&file.tls_origin);
+    let roles = file.client.iter().chain(&file.against).chain(&file.tls_origin);
     let named = file.targets.iter().chain(of_values).chain(roles);
     let unknown = named
         .chain(of_paces.into_iter().flatten())
         .filter(|name| known().all(|target| target != *name));
     let complaints: Vec<_> = unknown.map(|name| no_target(name, known())).collect();
-    if complaints.is_empty() {
-        Ok(())
-    } else {
-        Err(complaints)
-    }
+    if complaints.is_empty() { Ok(()) } else { Err(complaints) }
 }
 
 fn no_target<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Complaint {
@@ -286,11 +271,7 @@ impl<'f> Expansion<'f> {
             warm_up: self.pace.warm_up,
             duration: launch.duration,
             fill: self.values(choice).map(|(_, value, _)| value.fill).sum(),
-            lose_node: self
-                .form
-                .file
-                .lose_node
-                .map(|share| launch.duration.mul_f64(share)),
+            lose_node: self.form.file.lose_node.map(|share| launch.duration.mul_f64(share)),
             reloads: self.form.file.metrics.iter().any(is_of_reload),
         })
     }
@@ -324,19 +305,14 @@ impl<'f> Expansion<'f> {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 443)),
             cpus: vec![0],
             warm_up: self.pace.warm_up,
-            duration: self
-                .asked
-                .duration
-                .or(of_values)
-                .unwrap_or(self.pace.duration),
+            duration: self.asked.duration.or(of_values).unwrap_or(self.pace.duration),
         }
     }
 
     fn client(&self, choice: &'f [usize], program: Option<&Contender<'_>>) -> LoadClient {
         let loads = &self.form.loads;
         let over = |base: ConfigurationSettings| {
-            self.values(choice)
-                .fold(base, |base, (_, _, load)| base.overlaid(load))
+            self.values(choice).fold(base, |base, (_, _, load)| base.overlaid(load))
         };
         if let Some(program) = program {
             return LoadClient::Program(ProgramLoad {
@@ -345,24 +321,21 @@ impl<'f> Expansion<'f> {
             });
         }
         let of_values = self.values(choice);
-        let offered = of_values
-            .filter_map(|(_, value, _)| value.of_capacity)
-            .last();
+        let offered = of_values.filter_map(|(_, value, _)| value.of_capacity).last();
         let offered = offered.or(self.form.file.of_capacity);
         let of_values = loads.background_values.iter().zip(choice);
-        let background = of_values.fold(loads.background.clone(), |base, (values, value)| {
-            base.overlaid(&values[*value])
-        });
+        let background = of_values
+            .fold(loads.background.clone(), |base, (values, value)| base.overlaid(&values[*value]));
         LoadClient::Load(Loading {
             background: (!background.is_empty()).then_some(background),
             settings: over(loads.base.clone()),
-            capacity: offered
-                .zip(self.form.file.capacity.as_ref())
-                .map(|(offered, capacity)| CapacityPlan {
+            capacity: offered.zip(self.form.file.capacity.as_ref()).map(|(offered, capacity)| {
+                CapacityPlan {
                     settings: over(loads.base.clone()).overlaid(&loads.capacity),
                     duration: capacity.duration,
                     offered,
-                }),
+                }
+            }),
         })
     }
 
@@ -393,9 +366,7 @@ impl<'f> Expansion<'f> {
         spec: &ServerSpec,
     ) -> Option<String> {
         let lacks = &self.asked.lacks;
-        let mut needs = self
-            .values(choice)
-            .filter_map(|(_, value, _)| value.needs.as_ref());
+        let mut needs = self.values(choice).filter_map(|(_, value, _)| value.needs.as_ref());
         let host = needs.find_map(|need| Some(format!("no {need} here: {}", lacks.get(need)?)));
         let target = contender.target.unsupported(spec, contender.is_given);
         host.or(target)
@@ -404,8 +375,7 @@ impl<'f> Expansion<'f> {
     fn expect(&self, choice: &'f [usize]) -> Expect {
         let base = self.form.file.expect.clone();
         let over = |base: Expect, value: &form::FactorValue<_>| base.overlaid(value.expect.clone());
-        self.values(choice)
-            .fold(base, |base, (_, value, _)| over(base, value))
+        self.values(choice).fold(base, |base, (_, value, _)| over(base, value))
     }
 
     fn scenario(&self, configurations: &[Planned]) -> experiment::Scenario {
@@ -446,11 +416,7 @@ impl<'f> Expansion<'f> {
 }
 
 fn value(value: &form::FactorValue<toml::Table>) -> RecordedValue {
-    RecordedValue {
-        name: value.name.clone(),
-        title: value.title.clone(),
-        number: value.number,
-    }
+    RecordedValue { name: value.name.clone(), title: value.title.clone(), number: value.number }
 }
 
 /// The settings of a configuration's load must make a plan.
@@ -517,9 +483,8 @@ fn program_command(
 fn offer(offered: OfferedLoad) -> [String; 2] {
     match offered {
         OfferedLoad::Even(multiple) => ["--rate".to_owned(), format!("{multiple}*CAPACITY")],
-        OfferedLoad::Ramp(ramp) => [
-            "--ramp".to_owned(),
-            format!("{}*CAPACITY:{}*CAPACITY", ramp.from, ramp.to),
-        ],
+        OfferedLoad::Ramp(ramp) => {
+            ["--ramp".to_owned(), format!("{}*CAPACITY:{}*CAPACITY", ramp.from, ramp.to)]
+        }
     }
 }

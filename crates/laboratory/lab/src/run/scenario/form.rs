@@ -21,11 +21,7 @@ const REFERENCE: &str = "docs/guide/lab.md describes the file of a scenario";
 /// A file. `S` is the type of its tables `server`: [`ServerSpec`] to check them, tables to lay them
 /// over one another.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    rename_all = "kebab-case",
-    bound = "S: Default + Deserialize<'de>"
-)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", bound = "S: Default + Deserialize<'de>")]
 pub(crate) struct ScenarioFile<S> {
     pub(crate) question: String,
     pub(crate) method: String,
@@ -104,11 +100,7 @@ pub(crate) struct FactorForm<S> {
 
 /// A value of a factor. Its tables lie over those of the file, key by key.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    rename_all = "kebab-case",
-    bound = "S: Default + Deserialize<'de>"
-)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", bound = "S: Default + Deserialize<'de>")]
 pub(crate) struct FactorValue<S> {
     pub(crate) name: String,
     pub(crate) title: String,
@@ -233,13 +225,7 @@ fn loads(root: &DeTable<'_>) -> Result<Loads, Vec<Complaint>> {
     if report.errors() > 0 {
         return Err(report.into_complaints());
     }
-    Ok(Loads {
-        base,
-        capacity,
-        values,
-        background,
-        background_values,
-    })
+    Ok(Loads { base, capacity, values, background, background_values })
 }
 
 fn inner<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<&'t DeTable<'i>> {
@@ -276,8 +262,7 @@ fn check(file: &ScenarioFile<TomlTable>) -> Result<(), Vec<Complaint>> {
         "`of-capacity` needs [capacity], which says how the capacity is measured".to_owned(),
     );
     note(
-        file.lose_node
-            .is_some_and(|share| !(0.0..1.0).contains(&share)),
+        file.lose_node.is_some_and(|share| !(0.0..1.0).contains(&share)),
         "`lose-node` is a share of the duration, from 0 to below 1".to_owned(),
     );
     note(
@@ -291,14 +276,8 @@ fn check(file: &ScenarioFile<TomlTable>) -> Result<(), Vec<Complaint>> {
             let fits = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
             !name.is_empty() && name.chars().all(fits)
         };
-        note(
-            factor.value.is_empty(),
-            format!("factor `{name}` has no value"),
-        );
-        note(
-            twice(values()),
-            format!("two values of `{name}` have the same name"),
-        );
+        note(factor.value.is_empty(), format!("factor `{name}` has no value"));
+        note(twice(values()), format!("two values of `{name}` have the same name"));
         note(
             name == "target" || !is_plain(name) || !values().all(is_plain),
             format!("factor `{name}` or a value of it has a name that is no plain word"),
@@ -308,10 +287,7 @@ fn check(file: &ScenarioFile<TomlTable>) -> Result<(), Vec<Complaint>> {
         let columns = published.columns.len();
         note(
             published.rows.iter().any(|row| row.len() != columns),
-            format!(
-                "a row of `{}` is not as long as its columns",
-                published.title
-            ),
+            format!("a row of `{}` is not as long as its columns", published.title),
         );
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
@@ -327,14 +303,12 @@ fn of_toml(error: &toml::de::Error) -> Complaint {
     let text = error.message().lines().collect::<Vec<_>>().join(", ");
     let quoted: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
     let (message, hint) = match (text.split_once(" `"), quoted.split_first()) {
-        (Some(("unknown field", _)), Some((typed, known))) => (
-            format!("there is no key `{}`", typed.escape_debug()),
-            near(typed, known),
-        ),
-        (Some(("unknown variant", _)), Some((typed, known))) => (
-            format!("there is no `{}` here", typed.escape_debug()),
-            near(typed, known),
-        ),
+        (Some(("unknown field", _)), Some((typed, known))) => {
+            (format!("there is no key `{}`", typed.escape_debug()), near(typed, known))
+        }
+        (Some(("unknown variant", _)), Some((typed, known))) => {
+            (format!("there is no `{}` here", typed.escape_debug()), near(typed, known))
+        }
         (Some(("missing field", _)), Some((field, _))) => {
             (format!("`{field}` is missing"), REFERENCE.to_owned())
         }
@@ -418,10 +392,7 @@ load = { size = \"1k\" }
         let near = spoilt("question", "questoin");
         assert!(near.contains("no key `questoin` (did you mean `question`?)"));
         let old = spoilt("metrics", "figures");
-        assert!(
-            old.contains("no key `figures` (it is `metrics` now)"),
-            "{old}"
-        );
+        assert!(old.contains("no key `figures` (it is `metrics` now)"), "{old}");
         let old = spoilt("factor.value", "factor.level");
         assert!(old.contains("no key `level` (it is `value` now)"), "{old}");
         let near = spoilt("\"rate\"", "\"raet\"");

@@ -33,10 +33,7 @@ impl Default for ConfigurationSettings {
 
 /// The offered rate, in multiples of the target's capacity.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[serde(
-    untagged,
-    expecting = "wanted is a multiple, or { from = 0.2, to = 1.5 }"
-)]
+#[serde(untagged, expecting = "wanted is a multiple, or { from = 0.2, to = 1.5 }")]
 pub(crate) enum OfferedLoad {
     Even(f64),
     /// A rate that goes evenly from one multiple to the other.
@@ -266,10 +263,9 @@ impl Planned {
         let load = match &self.client {
             LoadClient::Load(Loading { capacity: None, .. }) => self.duration,
             // What is planned beyond a server's capacity is answered, or given up, later.
-            LoadClient::Load(Loading {
-                capacity: Some(plan),
-                ..
-            }) => self.duration + plan.duration + self.warm_up * 2,
+            LoadClient::Load(Loading { capacity: Some(plan), .. }) => {
+                self.duration + plan.duration + self.warm_up * 2
+            }
             LoadClient::Program(_) => self.duration,
         };
         OVERHEAD + self.warm_up + load + Duration::from_micros(self.fill * FILL_US)
@@ -341,10 +337,7 @@ impl ProgramLoad {
         };
         let scheme = if launch.is_tls { "https" } else { "http" };
         // Its own counts would leave a warm-up out, and the server's would not.
-        let at_once = LaunchSettings {
-            warm_up: Duration::ZERO,
-            ..launch.clone()
-        };
+        let at_once = LaunchSettings { warm_up: Duration::ZERO, ..launch.clone() };
         let flags = self.settings.without("size").command(&at_once);
         ClientValues {
             program: call.program,

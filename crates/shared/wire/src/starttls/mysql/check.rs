@@ -52,11 +52,7 @@ enum CheckStage {
 impl Check {
     /// A connection that has just been made; TLS is started if wanted.
     pub fn new(is_tls: bool) -> Self {
-        Self {
-            server: PacketPeer::default(),
-            is_tls,
-            stage: CheckStage::Greeting,
-        }
+        Self { server: PacketPeer::default(), is_tls, stage: CheckStage::Greeting }
     }
 
     /// Takes what the server sent.

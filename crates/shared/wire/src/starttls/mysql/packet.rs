@@ -134,11 +134,7 @@ impl Greeting {
             _ => return Err(LoginRefusal::ServerPacket),
         }
         let (capabilities_at, scramble) = fields(&payload).ok_or(LoginRefusal::ServerPacket)?;
-        Ok(Self {
-            payload,
-            capabilities_at,
-            scramble,
-        })
+        Ok(Self { payload, capabilities_at, scramble })
     }
 
     /// Whether the server has TLS.
@@ -296,11 +292,8 @@ fn counted(cursor: &mut Cursor<'_>) -> Option<usize> {
 /// Number, SQL state, and words.
 pub(super) type Words = (u16, &'static str, &'static str);
 
-pub(super) const NO_SERVER: Words = (
-    1429,
-    "08S01",
-    "Unable to connect to foreign data source: no MySQL server could be reached",
-);
+pub(super) const NO_SERVER: Words =
+    (1429, "08S01", "Unable to connect to foreign data source: no MySQL server could be reached");
 
 /// The end of a login before the server had decided it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -362,11 +355,9 @@ impl LoginRefusal {
             ),
             Self::ClientPacket => (1043, "08S01", "Bad handshake"),
             Self::ClientOrder => (1156, "08S01", "Got packets out of order"),
-            Self::ClientTooLarge => (
-                1153,
-                "08S01",
-                "Got a packet bigger than 'max_allowed_packet' bytes",
-            ),
+            Self::ClientTooLarge => {
+                (1153, "08S01", "Got a packet bigger than 'max_allowed_packet' bytes")
+            }
             Self::ServerProtocol => (
                 1043,
                 "08S01",
@@ -381,11 +372,9 @@ impl LoginRefusal {
                 "HY000",
                 "Connections using insecure transport are prohibited: the server offers no TLS",
             ),
-            Self::Password => (
-                1045,
-                "28000",
-                "Access denied: the password could not be encrypted for the server",
-            ),
+            Self::Password => {
+                (1045, "28000", "Access denied: the password could not be encrypted for the server")
+            }
         }
     }
 

@@ -57,12 +57,7 @@ pub(super) fn diagnostics(source: &Source, settings: &Settings) -> Vec<Diagnosti
     {
         let message = message.strip_prefix("process.user: ").unwrap_or(message);
         let problem = Problem::new(message).hint(hint);
-        found.extend(config::diagnose(
-            source,
-            Severity::Error,
-            "process.user",
-            problem,
-        ));
+        found.extend(config::diagnose(source, Severity::Error, "process.user", problem));
     }
     found
 }

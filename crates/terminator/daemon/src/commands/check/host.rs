@@ -45,10 +45,8 @@ pub(super) fn limits(settings: &Settings, kernel_tls: Option<&KernelTls>) -> Vec
         let numbers = text.split_whitespace().map(|one| one.parse().ok());
         numbers.collect::<Option<Vec<u64>>>()
     };
-    let mut limits = vec![
-        open_files(settings, limit::descriptors().hard),
-        memory(settings, limit::memory()),
-    ];
+    let mut limits =
+        vec![open_files(settings, limit::descriptors().hard), memory(settings, limit::memory())];
     limits.extend(of_kernel(settings, numbers));
     limits.extend(kernel_tls.map(|kernel_tls| Limit {
         name: "kernel TLS",
@@ -96,33 +94,17 @@ fn of_kernel(settings: &Settings, numbers: impl Fn(&str) -> Option<Vec<u64>>) ->
     let third = |numbers: &[u64]| numbers.get(2).copied();
     let ports = |numbers: &[u64]| Some(numbers.get(1)? + 1 - numbers.first()?);
     let rows: [Row; 7] = [
-        ("fs.nr_open", first, descriptors, |wanted| {
-            wanted.to_string()
+        ("fs.nr_open", first, descriptors, |wanted| wanted.to_string()),
+        ("fs.file-max", first, descriptors, |wanted| wanted.to_string()),
+        ("net.core.somaxconn", first, backlog, |wanted| wanted.to_string()),
+        ("net.ipv4.ip_local_port_range", ports, ports_wanted(settings), |_| {
+            "1024 65535".to_owned()
         }),
-        ("fs.file-max", first, descriptors, |wanted| {
-            wanted.to_string()
+        ("net.ipv4.tcp_mem", third, sockets * PAGES_PER_SOCKET, |wanted| {
+            format!("{} {} {wanted}", wanted / 2, wanted / 4 * 3)
         }),
-        ("net.core.somaxconn", first, backlog, |wanted| {
-            wanted.to_string()
-        }),
-        (
-            "net.ipv4.ip_local_port_range",
-            ports,
-            ports_wanted(settings),
-            |_| "1024 65535".to_owned(),
-        ),
-        (
-            "net.ipv4.tcp_mem",
-            third,
-            sockets * PAGES_PER_SOCKET,
-            |wanted| format!("{} {} {wanted}", wanted / 2, wanted / 4 * 3),
-        ),
-        ("net.core.rmem_max", first, datagrams, |wanted| {
-            wanted.to_string()
-        }),
-        ("net.netfilter.nf_conntrack_max", first, sockets, |wanted| {
-            wanted.to_string()
-        }),
+        ("net.core.rmem_max", first, datagrams, |wanted| wanted.to_string()),
+        ("net.netfilter.nf_conntrack_max", first, sockets, |wanted| wanted.to_string()),
     ];
     let each = rows.into_iter().filter_map(|(name, of, wanted, value)| {
         let here = of(&numbers(name).filter(|_| wanted > 0)?)?;
@@ -152,9 +134,7 @@ fn ports_wanted(settings: &Settings) -> u64 {
     let process = settings.plane.limits.connections;
     let services = settings.plane.services.iter().map(|service| {
         let servers = service.back.server_list().iter();
-        let servers = servers
-            .filter(|one| one.endpoint.tcp_port().is_some())
-            .count() as u64;
+        let servers = servers.filter(|one| one.endpoint.tcp_port().is_some()).count() as u64;
         let most = u64::from(service.connections_max.unwrap_or(process).min(process));
         most.checked_div(servers).unwrap_or(0)
     });
@@ -163,12 +143,7 @@ fn ports_wanted(settings: &Settings) -> u64 {
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            here,
-            wanted,
-            remedy,
-        } = self;
+        let Self { name, here, wanted, remedy } = self;
         write!(f, "{name}: {here}, wanted {wanted}")?;
         match remedy {
             Some(remedy) => write!(f, "\n  hint: {remedy}"),
@@ -222,21 +197,13 @@ mod tests {
         assert_eq!(lacking("40000"), ["fs.nr_open", "fs.file-max"]);
         assert_eq!(
             lacking("60000"),
-            [
-                "fs.nr_open",
-                "fs.file-max",
-                "net.ipv4.ip_local_port_range",
-                "net.ipv4.tcp_mem"
-            ]
+            ["fs.nr_open", "fs.file-max", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_mem"]
         );
     }
 
     #[test]
     fn descriptors_are_the_process_own() {
         let limit = |here| open_files(&settings("1000"), here).remedy.is_some();
-        assert_eq!(
-            [Some(100), Some(5000), None].map(limit),
-            [true, false, false]
-        );
+        assert_eq!([Some(100), Some(5000), None].map(limit), [true, false, false]);
     }
 }

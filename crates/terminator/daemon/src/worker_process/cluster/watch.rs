@@ -94,10 +94,7 @@ impl PeerWatch {
                          firewall let UDP through?"
                     .to_owned(),
             };
-            (
-                true,
-                format!("the cluster peer {address} is not heard: {why}"),
-            )
+            (true, format!("the cluster peer {address} is not heard: {why}"))
         });
         let again = self.silent.intersection(&heard).map(|address| {
             let text = format!("the cluster peer {address} is heard again");
@@ -315,10 +312,7 @@ mod tests {
         // Under way at the start, and a clock that is behind.
         assert_eq!(told(ClusterRejection::BeforeStart, 900, 9999), None);
         let behind = told(ClusterRejection::BeforeStart, 20_000, 9999).unwrap();
-        assert!(
-            behind.contains("20.0 s behind this host's clock"),
-            "{behind}"
-        );
+        assert!(behind.contains("20.0 s behind this host's clock"), "{behind}");
         let version = watch.other_version(1, at(1), start).unwrap();
         assert!(version.contains("have version 1, and this lariat speaks version 2"));
         assert_eq!(watch.other_version(1, at(1), start), None);
@@ -334,10 +328,7 @@ mod tests {
         }
         assert_eq!(watch.clocks.len(), 1, "no stranger takes room");
         let said = watch.look(&[], start + GRACE);
-        assert!(
-            said[0].1.contains("its clock is 20.0 s behind this host's"),
-            "{said:?}"
-        );
+        assert!(said[0].1.contains("its clock is 20.0 s behind this host's"), "{said:?}");
         assert!(!said[0].1.contains("firewall let") && said[1].1.contains("firewall let"));
         watch.look(&[peer(1, 1, true, start)], start + GRACE);
         assert!(watch.clocks.is_empty());
@@ -356,17 +347,11 @@ mod tests {
         };
         assert_eq!(judge(true, 50), [""; 0]);
         let far = judge(true, 62);
-        assert!(
-            far[0].contains("10.0.0.1:8888 takes 62.0ms to answer"),
-            "{far:?}"
-        );
+        assert!(far[0].contains("10.0.0.1:8888 takes 62.0ms to answer"), "{far:?}");
         assert!(far[0].contains("waits 50.0ms at most"), "{far:?}");
         assert_eq!(judge(true, 70), [""; 0]);
         let stranger = judge(false, 9);
-        assert!(
-            stranger[0].contains("from 10.0.0.1:8888, which is not in"),
-            "{stranger:?}"
-        );
+        assert!(stranger[0].contains("from 10.0.0.1:8888, which is not in"), "{stranger:?}");
         assert_eq!(judge(false, 9), [""; 0]);
         assert_eq!(judge(true, 60).len(), 1, "it was near meanwhile");
     }
@@ -376,12 +361,7 @@ mod tests {
         let mut watch = PeerWatch::new(&[], Instant::now());
         let mut say = |state, sent, all| {
             let peer = None;
-            let said = watch.caught_up(&CatchUp {
-                state,
-                peer,
-                sent,
-                all,
-            });
+            let said = watch.caught_up(&CatchUp { state, peer, sent, all });
             said.map(|(warns, text)| (warns, text.contains(&format!(" {sent} "))))
         };
         assert_eq!(say(CatchUpState::Asking, 0, 0), None);

@@ -117,19 +117,12 @@ impl Target {
         let question = match &check.kind {
             CheckKind::Http { path, host } => {
                 let host = host.clone().unwrap_or_else(|| host_of(endpoint));
-                Question::Http {
-                    request: request(path, &host),
-                }
+                Question::Http { request: request(path, &host) }
             }
             CheckKind::Tcp => Question::Tcp,
             CheckKind::Tls { name } => Question::Tls { name: name.clone() },
         };
-        Self {
-            preface: preface.to_vec(),
-            question,
-            tls: None,
-            starttls: None,
-        }
+        Self { preface: preface.to_vec(), question, tls: None, starttls: None }
     }
 
     /// Asks through TLS, as connections of the service do.
@@ -206,9 +199,7 @@ impl Target {
     fn greets_late(&self) -> bool {
         match (&self.question, &self.starttls) {
             (Question::Greeting(dialect), _) => dialect.greets_late(),
-            (_, starttls) => starttls
-                .as_ref()
-                .is_some_and(|one| one.dialect.greets_late()),
+            (_, starttls) => starttls.as_ref().is_some_and(|one| one.dialect.greets_late()),
         }
     }
 
@@ -226,11 +217,7 @@ impl Target {
                 if let Some(probe) = &mut probe {
                     shake_hands(&mut *stream, probe).await?;
                 }
-                let answer = Answer {
-                    stream,
-                    probe,
-                    bytes: Vec::new(),
-                };
+                let answer = Answer { stream, probe, bytes: Vec::new() };
                 return answer.ask(&[inside, request].concat()).await;
             }
             (Question::Tls { name }, tls) => {
@@ -424,10 +411,7 @@ async fn ask_mysql(
 /// may need none, or those of another check.
 async fn hear(stream: &mut dyn Stream, dialect: Dialect) -> Result<Passed, ProbeFault> {
     // It is told nothing.
-    let names = HostNames {
-        own: "",
-        server: None,
-    };
+    let names = HostNames { own: "", server: None };
     let mut dialog = Dialog::asking(dialect, names);
     let mut out = dialog.server_connected();
     let mut buffer = [0; READ_BYTES];

@@ -40,10 +40,7 @@ impl Cluster {
             nodes: nodes.iter().map(|at| (at.clone(), start(at))).collect(),
             owners: BTreeMap::new(),
         };
-        Self {
-            start: Box::new(start),
-            known: Mutex::new(known),
-        }
+        Self { start: Box::new(start), known: Mutex::new(known) }
     }
 
     /// The node to ask first about a slot: its owner, or if that does not answer another one, which

@@ -46,11 +46,7 @@ impl Connector {
             let built = built.map(|(client, _)| Arc::new(client));
             built.map_err(|error| Fault::connection(error.to_string()))
         });
-        Self(Arc::new(Setup {
-            options,
-            names,
-            tls,
-        }))
+        Self(Arc::new(Setup { options, names, tls }))
     }
 
     /// A connection on which the store has answered.
@@ -121,11 +117,7 @@ impl Connector {
             ..Login::default()
         };
         let node = Node::start(self.way(sentinel, login));
-        let ask = [
-            b"SENTINEL".as_slice(),
-            b"GET-MASTER-ADDR-BY-NAME",
-            service.as_bytes(),
-        ];
+        let ask = [b"SENTINEL".as_slice(), b"GET-MASTER-ADDR-BY-NAME", service.as_bytes()];
         let texts = match node.ask(request(&ask)).await? {
             Reply::List(texts) => texts,
             Reply::Nothing => Vec::new(),
@@ -143,34 +135,20 @@ impl Connector {
     /// or its network; or it has to have a certificate of the operator's authorities.
     fn named(&self, host: &str, port: &str, what: &str) -> Result<Endpoint, Fault> {
         let options = &self.0.options;
-        let text = if host.contains(':') {
-            format!("[{host}]:{port}")
-        } else {
-            format!("{host}:{port}")
-        };
-        let refused = |why: &str| {
-            Fault::of(
-                StoreFailure::Redirect,
-                format!("{text} {what}, which {why}"),
-            )
-        };
+        let text =
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let refused =
+            |why: &str| Fault::of(StoreFailure::Redirect, format!("{text} {what}, which {why}"));
         let node: Endpoint = text.parse().map_err(|_| refused("is no address"))?;
         let ip = match &node {
             Endpoint::Address(Address::Ip(address)) => Some(address.ip()),
             _ => None,
         };
-        let own_authorities = options
-            .tls
-            .as_ref()
-            .and_then(|tls| tls.verification.as_ref());
+        let own_authorities = options.tls.as_ref().and_then(|tls| tls.verification.as_ref());
         let is_allowed = options.nodes.contains(&node)
             || own_authorities.is_some_and(|verification| !verification.are_of_host)
             || ip.is_some_and(|ip| self.is_host(ip) || options.networks.contains(Some(ip)));
-        if is_allowed {
-            Ok(node)
-        } else {
-            Err(refused("`cluster.store` does not allow"))
-        }
+        if is_allowed { Ok(node) } else { Err(refused("`cluster.store` does not allow")) }
     }
 
     /// Whether a node that is listed has this address.

@@ -59,12 +59,7 @@ impl StoreNames {
             Endpoint::Address(address) => vec![address.clone()],
             Endpoint::Name { host, port } => {
                 let found = names.get(&(host.to_ascii_lowercase(), *port));
-                found
-                    .into_iter()
-                    .flatten()
-                    .copied()
-                    .map(Address::Ip)
-                    .collect()
+                found.into_iter().flatten().copied().map(Address::Ip).collect()
             }
             Endpoint::Service { .. } => Vec::new(),
         }
@@ -110,10 +105,7 @@ impl Node {
     /// Connects; to be called within a runtime.
     pub(super) fn start(way: Way) -> Self {
         let (requests, asked) = channel(REQUESTS_MAX);
-        let node = Self {
-            requests,
-            shared: Arc::default(),
-        };
+        let node = Self { requests, shared: Arc::default() };
         tokio::spawn(run(way, asked, Arc::clone(&node.shared)));
         node
     }
@@ -163,10 +155,8 @@ async fn run(way: Way, mut requests: Receiver<Request>, shared: Arc<Shared>) {
 impl Way {
     async fn open(&self) -> Result<(Box<dyn Stream>, Option<Probe>), Fault> {
         let addresses = self.names.addresses(&self.node);
-        let mut fault = Fault::connection(format!(
-            "the name {} has no address that is known here",
-            self.node
-        ));
+        let mut fault =
+            Fault::connection(format!("the name {} has no address that is known here", self.node));
         for address in addresses {
             match dial(&address).await {
                 Ok(mut stream) => {

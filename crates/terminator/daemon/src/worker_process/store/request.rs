@@ -34,14 +34,8 @@ pub(crate) struct StoreSurroundings {
 
 /// What the store is asked to do, and no client waits for.
 pub(super) enum Write {
-    Publish {
-        session: Offered,
-        value: Zeroizing<Vec<u8>>,
-        lifetime: Duration,
-    },
-    Delete {
-        session: Offered,
-    },
+    Publish { session: Offered, value: Zeroizing<Vec<u8>>, lifetime: Duration },
+    Delete { session: Offered },
 }
 
 pub(super) struct Shared {
@@ -102,8 +96,7 @@ impl Shared {
             self.use_up(&session.key, left);
         }
         // One that has come another way meanwhile is as good.
-        self.sessions
-            .insert(&session.key, &entry, left, Instant::now());
+        self.sessions.insert(&session.key, &entry, left, Instant::now());
         Ok(())
     }
 
@@ -113,18 +106,12 @@ impl Shared {
         write: Write,
     ) -> Result<(), Fault> {
         match write {
-            Write::Publish {
-                session,
-                value,
-                lifetime,
-            } => {
+            Write::Publish { session, value, lifetime } => {
                 let name = *self.cipher.names(&session).first().expect("one a secret");
                 let ends_ms = unix_ms() + u64::try_from(lifetime.as_millis()).unwrap_or(0);
                 let sealed = self.cipher.seal(&name, &value, ends_ms);
                 let seconds = lifetime.as_secs().max(1);
-                connection
-                    .set(&self.name_in_store(&name), &sealed, seconds)
-                    .await
+                connection.set(&self.name_in_store(&name), &sealed, seconds).await
             }
             Write::Delete { session } => {
                 for name in self.cipher.names(&session) {

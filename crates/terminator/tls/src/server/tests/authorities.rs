@@ -44,44 +44,17 @@ fn each_certificate_in_ca_is_trusted_for_what_it_may() {
         (vec![Trait::EndEntity], Some(sign), None, false),
         (vec![Trait::WithoutCertSign], Some(sign), None, false),
         (vec![Trait::PathLength(0)], None, None, false),
-        (
-            vec![Trait::ForServers],
-            Some(usage),
-            Some("authority"),
-            true,
-        ),
-        (
-            vec![Trait::EndEntity, Trait::ForServers],
-            Some(usage),
-            Some(usage),
-            true,
-        ),
-        (
-            vec![past],
-            Some("in ca.pem:1, has expired"),
-            Some("expired"),
-            true,
-        ),
-        (
-            vec![past, Trait::EndEntity],
-            Some("has expired"),
-            Some("expired"),
-            true,
-        ),
-        (
-            vec![future],
-            Some("not valid yet"),
-            Some("not valid yet"),
-            true,
-        ),
+        (vec![Trait::ForServers], Some(usage), Some("authority"), true),
+        (vec![Trait::EndEntity, Trait::ForServers], Some(usage), Some(usage), true),
+        (vec![past], Some("in ca.pem:1, has expired"), Some("expired"), true),
+        (vec![past, Trait::EndEntity], Some("has expired"), Some("expired"), true),
+        (vec![future], Some("not valid yet"), Some("not valid yet"), true),
     ] {
         let authority = Authority::root_with("some root", &[], &traits);
         let (server, warnings) = Hands::at(NOW).build(&trusting(&[&authority]));
         assert_eq!(!warnings.is_empty(), concern, "{traits:?}: {warnings:?}");
-        for (leaf, expected) in [
-            (authority.client("alice"), issued),
-            (authority.as_leaf(), itself),
-        ] {
+        for (leaf, expected) in [(authority.client("alice"), issued), (authority.as_leaf(), itself)]
+        {
             let words = outcome(&server, &leaf).map(|(_, words)| words);
             let is_right = match (&words, expected) {
                 (Some(words), Some(expected)) => words.contains(expected),
@@ -129,19 +102,10 @@ fn a_renewed_authority_counts_beside_the_expired_one() {
         let (server, warnings) = Hands::at(NOW).build(&trusting(&order));
         assert_eq!(outcome(&server, &new.client("alice")), None);
         assert!(outcome(&server, &old.client("alice")).is_some());
-        let [
-            Warning {
-                concern: Concern::Verify(one),
-                ..
-            },
-        ] = &warnings[..]
-        else {
+        let [Warning { concern: Concern::Verify(one), .. }] = &warnings[..] else {
             panic!("{warnings:?}");
         };
-        assert!(
-            matches!(one.concern, TrustConcern::AuthorityOver(_)),
-            "{one}"
-        );
+        assert!(matches!(one.concern, TrustConcern::AuthorityOver(_)), "{one}");
         assert_eq!(
             one.to_string(),
             "ca.pem:1: the certificate of \"CN=root\" expired 1 day ago and is not trusted any \
@@ -184,34 +148,18 @@ fn chains_that_would_cost_seconds_are_not_looked_at() {
     let loops: String = (0..144)
         .map(|at| Authority::forged(&format!("{}", at / 12), &format!("{}", at % 12), &[]))
         .collect();
-    let long: String = (0..7)
-        .map(|at| Authority::forged(&format!("{at}"), &format!("{}", at + 1), &[]))
-        .collect();
+    let long: String =
+        (0..7).map(|at| Authority::forged(&format!("{at}"), &format!("{}", at + 1), &[])).collect();
     let four: String = (0..4).map(|_| Authority::forged("x", "x", &[])).collect();
     for (issuer, above, words) in [
-        (
-            "x",
-            &flat,
-            "of 150 certificates sent with its own, more than 6",
-        ),
-        (
-            "0",
-            &loops,
-            "of 144 certificates sent with its own, more than 6",
-        ),
-        (
-            "0",
-            &long,
-            "of 7 certificates sent with its own, more than 6",
-        ),
+        ("x", &flat, "of 150 certificates sent with its own, more than 6"),
+        ("0", &loops, "of 144 certificates sent with its own, more than 6"),
+        ("0", &long, "of 7 certificates sent with its own, more than 6"),
         ("x", &four, "the 4 issuers sent with its certificate share"),
     ] {
         let leaf = Authority::root(issuer).client("mallory").above(above);
         let (error, said) = outcome(&server, &leaf).expect("refused");
-        assert!(
-            said.contains(words) && said.contains("CN=mallory"),
-            "{said}"
-        );
+        assert!(said.contains(words) && said.contains("CN=mallory"), "{said}");
         let reason = verify::refusal_of(&error.into());
         assert_eq!(reason, Some(telemetry::outcome::Reason::ClientChainLimit));
     }

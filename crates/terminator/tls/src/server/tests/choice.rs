@@ -3,10 +3,8 @@
 use super::*;
 use telemetry::outcome::Reason;
 
-const RSA_SCHEMES: [SignatureScheme; 2] = [
-    SignatureScheme::RSA_PSS_SHA256,
-    SignatureScheme::RSA_PKCS1_SHA256,
-];
+const RSA_SCHEMES: [SignatureScheme; 2] =
+    [SignatureScheme::RSA_PSS_SHA256, SignatureScheme::RSA_PKCS1_SHA256];
 
 /// ECDSA and RSA for `a.example`, ECDSA for all below it, RSA alone for `r.example`.
 fn dual() -> ServerOptions {
@@ -39,11 +37,7 @@ fn the_name_chooses_the_certificate() {
         ("127.0.0.1", "a.example", KeyKind::EcdsaP256),
     ] {
         for client in [client(asked), client(asked).tls12()] {
-            assert_eq!(
-                shown(&server, &client),
-                (shown_name.into(), kind),
-                "{asked}"
-            );
+            assert_eq!(shown(&server, &client), (shown_name.into(), kind), "{asked}");
         }
     }
 }
@@ -77,21 +71,9 @@ fn schemes_suites_and_curves_choose_the_kind_of_key() {
     for (server, client, kind) in [
         (&dual, tls13().schemes(&RSA_SCHEMES), KeyKind::Rsa),
         (&dual, tls13().schemes(&[ECDSA]), KeyKind::EcdsaP256),
-        (
-            &dual,
-            tls13().schemes(&[SignatureScheme::RSA_PSS_SHA256, ECDSA]),
-            KeyKind::EcdsaP256,
-        ),
-        (
-            &dual,
-            by_suite(Suite::EcdheRsaAes128GcmSha256),
-            KeyKind::Rsa,
-        ),
-        (
-            &dual,
-            by_suite(Suite::EcdheEcdsaAes128GcmSha256),
-            KeyKind::EcdsaP256,
-        ),
+        (&dual, tls13().schemes(&[SignatureScheme::RSA_PSS_SHA256, ECDSA]), KeyKind::EcdsaP256),
+        (&dual, by_suite(Suite::EcdheRsaAes128GcmSha256), KeyKind::Rsa),
+        (&dual, by_suite(Suite::EcdheEcdsaAes128GcmSha256), KeyKind::EcdsaP256),
         // Without P-256.
         (&dual, tls12().groups(&[Group::X25519]), KeyKind::Rsa),
         (&with_ed25519, tls13(), KeyKind::Ed25519),
@@ -114,9 +96,7 @@ fn what_select_says_is_what_the_client_sees() {
     ] {
         let (config, _) = client.config();
         let bytes = written(&mut client_connection(&config, client.name));
-        let said = server
-            .certificate_for(&read_hello(&bytes))
-            .expect("a certificate");
+        let said = server.certificate_for(&read_hello(&bytes)).expect("a certificate");
         let seen = client.connect(&server).expect("a handshake");
         assert_eq!(said.key.cert[0].as_ref(), seen.leaf);
     }
@@ -133,10 +113,7 @@ fn what_is_not_shared_is_refused() {
     let only_13 = changed(|options| options.version_min = Version::Tls13);
     let only_12 = changed(|options| options.version_max = Version::Tls12);
     let aes_256 = changed(|options| {
-        let (tls13, tls12) = (
-            Suite::Tls13Aes256GcmSha384,
-            Suite::EcdheEcdsaAes256GcmSha384,
-        );
+        let (tls13, tls12) = (Suite::Tls13Aes256GcmSha384, Suite::EcdheEcdsaAes256GcmSha384);
         options.suites = Suites::Listed(vec![tls13, tls12]);
     });
     let p256 = changed(|options| options.groups = vec![Group::Secp256r1]);
@@ -145,27 +122,9 @@ fn what_is_not_shared_is_refused() {
     let rsa = Suite::EcdheRsaAes128GcmSha256;
     let common = Reason::NoCommonParameters;
     for (server, client, reason, detail, alert) in [
-        (
-            &simple,
-            client("a.example").schemes(&RSA_SCHEMES),
-            common,
-            Some("signature scheme"),
-            40,
-        ),
-        (
-            &simple,
-            client("a.example").tls12().suites(&[rsa]),
-            common,
-            Some("signature scheme"),
-            40,
-        ),
-        (
-            &only_13,
-            client("a.example").tls12(),
-            Reason::VersionTooOld,
-            None,
-            70,
-        ),
+        (&simple, client("a.example").schemes(&RSA_SCHEMES), common, Some("signature scheme"), 40),
+        (&simple, client("a.example").tls12().suites(&[rsa]), common, Some("signature scheme"), 40),
+        (&only_13, client("a.example").tls12(), Reason::VersionTooOld, None, 70),
         (&only_12, newer, common, Some("version"), 70),
         (
             &aes_256,
@@ -174,13 +133,7 @@ fn what_is_not_shared_is_refused() {
             Some("cipher suite"),
             40,
         ),
-        (
-            &p256,
-            client("a.example").groups(&[Group::Secp384r1]),
-            common,
-            Some("group"),
-            40,
-        ),
+        (&p256, client("a.example").groups(&[Group::Secp384r1]), common, Some("group"), 40),
     ] {
         let detail = detail.map(str::to_owned);
         assert_eq!(refusal(server, &client), (reason, detail, alert));
@@ -199,10 +152,7 @@ fn our_order_of_suites_counts_but_chacha_is_for_clients_that_put_it_first() {
         Suite::Tls13ChaCha20Poly1305Sha256,
     );
     let ordered = |suites: &[Suite]| client("a.example").suites(suites);
-    let older = [
-        Suite::EcdheEcdsaChaCha20Poly1305Sha256,
-        Suite::EcdheEcdsaAes128GcmSha256,
-    ];
+    let older = [Suite::EcdheEcdsaChaCha20Poly1305Sha256, Suite::EcdheEcdsaAes128GcmSha256];
     for (client, suite) in [
         (ordered(&[aes_256, chacha, aes_128]), aes_128),
         (ordered(&[chacha, aes_256, aes_128]), chacha),
@@ -218,30 +168,19 @@ fn our_order_of_groups_counts_among_those_at_hand() {
     let mut options = simple();
     options.groups = vec![Group::X25519MlKem768, Group::Secp256r1, Group::X25519];
     let server = build(&options);
-    let (full, retried) = (
-        HandshakeKind::Full,
-        HandshakeKind::FullWithHelloRetryRequest,
-    );
+    let (full, retried) = (HandshakeKind::Full, HandshakeKind::FullWithHelloRetryRequest);
     let with = |groups: &[Group]| client("a.example").groups(groups);
     for (client, group, kind) in [
         (client("a.example"), NamedGroup::X25519MLKEM768, full),
         // One share each: the first of the client's list.
-        (
-            with(&[Group::X25519, Group::Secp256r1]),
-            NamedGroup::X25519,
-            full,
-        ),
+        (with(&[Group::X25519, Group::Secp256r1]), NamedGroup::X25519, full),
         // No share of ours: our first choice is asked for.
         (
             with(&[Group::Secp384r1, Group::X25519, Group::Secp256r1]),
             NamedGroup::secp256r1,
             retried,
         ),
-        (
-            with(&[Group::X25519, Group::Secp256r1]).tls12(),
-            NamedGroup::secp256r1,
-            full,
-        ),
+        (with(&[Group::X25519, Group::Secp256r1]).tls12(), NamedGroup::secp256r1, full),
     ] {
         let outcome = client.connect(&server).expect("a handshake");
         assert_eq!((outcome.group, outcome.kind), (Some(group), kind));
@@ -266,9 +205,7 @@ fn a_key_share_at_hand_is_used_though_another_group_is_listed_first() {
     // The extension supported_groups, its two groups put in the other order.
     let before = [0x00, 0x0a, 0x00, 0x06, 0x00, 0x04, 0x00, 0x1d, 0x11, 0xec];
     let after = [0x00, 0x0a, 0x00, 0x06, 0x00, 0x04, 0x11, 0xec, 0x00, 0x1d];
-    let at = hello
-        .windows(before.len())
-        .position(|window| window == before);
+    let at = hello.windows(before.len()).position(|window| window == before);
     let at = at.expect("the extension");
     hello[at..at + after.len()].copy_from_slice(&after);
 
@@ -316,10 +253,7 @@ fn a_fault_names_service_and_place() {
     let mut bad = simple();
     bad.certificates[0].chain_pem = b"nothing".to_vec();
     let error = build_error(&bad).to_string();
-    assert!(
-        error.starts_with("service `web`: site.pem: holds no certificate"),
-        "{error}"
-    );
+    assert!(error.starts_with("service `web`: site.pem: holds no certificate"), "{error}");
 }
 
 #[test]
@@ -339,10 +273,7 @@ fn warnings_name_service_and_place() {
         "site.pem: the certificate expired",
         "second.pem: no client gets",
     ]) {
-        assert!(
-            said.starts_with(&format!("service `web`: {begin}")),
-            "{said}"
-        );
+        assert!(said.starts_with(&format!("service `web`: {begin}")), "{said}");
     }
 }
 

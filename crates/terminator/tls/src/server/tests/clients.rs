@@ -14,10 +14,7 @@ fn refused(options: &ServerOptions, client: Client) -> CertificateError {
     let older = client.tls12().connect(&server);
     let [newer, older] = [newer, older].map(|result| certificate_error(result.err()));
     // What they say of the time may differ.
-    assert_eq!(
-        std::mem::discriminant(&newer),
-        std::mem::discriminant(&older)
-    );
+    assert_eq!(std::mem::discriminant(&newer), std::mem::discriminant(&older));
     newer
 }
 
@@ -110,20 +107,15 @@ impl Chain {
         let root = Authority::root("chain root");
         let between = root.intermediate("chain intermediate");
         let alice = between.client("alice");
-        Self {
-            root,
-            between,
-            alice,
-        }
+        Self { root, between, alice }
     }
 
     fn options(&self, lists: &[String]) -> ServerOptions {
         let mut options = verifying(ClientMode::Required);
         options.client.authorities = vec![pem("ca.pem", self.root.pem())];
         let named = lists.iter().enumerate();
-        options.client.crls = named
-            .map(|(number, list)| pem(&format!("list-{number}.pem"), list))
-            .collect();
+        options.client.crls =
+            named.map(|(number, list)| pem(&format!("list-{number}.pem"), list)).collect();
         options
     }
 
@@ -186,9 +178,7 @@ const DAY: u64 = 24 * 60 * 60;
 #[test]
 fn a_list_past_its_next_update_refuses_while_the_server_runs() {
     let chain = Chain::new();
-    let of_root = chain
-        .root
-        .revocation_list_for(&[], NOW - DAY, NOW + 9 * DAY);
+    let of_root = chain.root.revocation_list_for(&[], NOW - DAY, NOW + 9 * DAY);
     let of_between = chain.between.revocation_list_for(&[], NOW - DAY, NOW + DAY);
     let mut options = chain.options(&[of_between, of_root]);
     for version in rustls::ALL_VERSIONS {
@@ -207,10 +197,7 @@ fn a_list_past_its_next_update_refuses_while_the_server_runs() {
         let is_over = matches!(error, CertificateError::ExpiredRevocationListContext { .. });
         assert!(is_over, "{error:?}");
         let words = refusal().expect("words");
-        assert!(
-            words.contains("list-0.pem") && words.contains("CN=alice"),
-            "{words}"
-        );
+        assert!(words.contains("list-0.pem") && words.contains("CN=alice"), "{words}");
     }
     options.client.expired_lists = ExpiredLists::Accept;
     let (server, warnings) = Hands::at(NOW + 10 * DAY).build(&options);
@@ -227,11 +214,8 @@ fn a_list_past_its_next_update_refuses_while_the_server_runs() {
 #[test]
 fn of_one_issuers_lists_the_newest_counts() {
     let chain = Chain::new();
-    let list = |serials: &[u64], begin| {
-        chain
-            .between
-            .revocation_list_for(serials, begin, begin + 2 * DAY)
-    };
+    let list =
+        |serials: &[u64], begin| chain.between.revocation_list_for(serials, begin, begin + 2 * DAY);
     let old = list(&[], NOW - 3 * DAY);
     let newer = list(&[chain.alice.serial()], NOW - DAY);
     for lists in [[old.clone(), newer.clone()], [newer, old]] {
@@ -280,11 +264,8 @@ fn bad_bundles_and_lists_are_named() {
         (true, OLD_LIST, old),
     ] {
         let file = fault(&|options| {
-            let place = if is_list {
-                &mut options.client.crls
-            } else {
-                &mut options.client.authorities
-            };
+            let place =
+                if is_list { &mut options.client.crls } else { &mut options.client.authorities };
             *place = vec![pem("x.pem", text)];
         });
         let place = if text == "text" { "x.pem" } else { "x.pem:1" };

@@ -17,18 +17,13 @@ fn witnessed(client: &Client, by: Tls12Resumption) -> (Arc<ClientConfig>, Arc<Wi
 }
 
 fn kind(server: &Server, config: &Arc<ClientConfig>) -> HandshakeKind {
-    connect(server, config, "a.example")
-        .expect("a handshake")
-        .kind
+    connect(server, config, "a.example").expect("a handshake").kind
 }
 
 /// The ways to resume, and a client of `a.example` for each: by ticket of TLS 1.3, by ticket of
 /// TLS 1.2, by session id.
 fn ways() -> [(Client, Tls12Resumption); 3] {
-    let (tickets, ids) = (
-        Tls12Resumption::SessionIdOrTickets,
-        Tls12Resumption::SessionIdOnly,
-    );
+    let (tickets, ids) = (Tls12Resumption::SessionIdOrTickets, Tls12Resumption::SessionIdOnly);
     [
         (client("a.example"), tickets),
         (client("a.example").tls12(), tickets),
@@ -224,12 +219,7 @@ fn a_resumed_client_gets_the_next_ticket() {
 }
 
 fn cached(early_data_bytes_max: u32) -> ServerOptions {
-    ServerOptions {
-        tls13_sessions: Tls13Sessions::Cache {
-            early_data_bytes_max,
-        },
-        ..simple()
-    }
+    ServerOptions { tls13_sessions: Tls13Sessions::Cache { early_data_bytes_max }, ..simple() }
 }
 
 #[test]
@@ -256,10 +246,8 @@ fn sessions_of_replaced_certificates_resume_unless_it_is_said_otherwise() {
     let old = simple();
     let mut renewed = simple();
     let lists = |change: fn(&mut ServerOptions, PemSource)| {
-        let leaf = PemSource {
-            place: "old.pem".into(),
-            pem: old.certificates[0].chain_pem.clone(),
-        };
+        let leaf =
+            PemSource { place: "old.pem".into(), pem: old.certificates[0].chain_pem.clone() };
         let mut options = renewed.clone();
         change(&mut options, leaf);
         options
@@ -294,20 +282,12 @@ fn a_list_of_revoked_certificates_that_is_none_is_refused() {
     let mut options = simple();
     options.replaced.revoked = vec![pem("old.pem", "nothing")];
     let told = build_error(&options).to_string();
-    assert!(
-        told.contains("in `revoked`: old.pem: holds no certificate; "),
-        "{told}"
-    );
-    options.replaced.revoked = vec![PemSource {
-        place: "old.pem".into(),
-        pem: options.certificates[0].chain_pem.clone(),
-    }];
+    assert!(told.contains("in `revoked`: old.pem: holds no certificate; "), "{told}");
+    options.replaced.revoked =
+        vec![PemSource { place: "old.pem".into(), pem: options.certificates[0].chain_pem.clone() }];
     let built = Server::build(&options, "web", &new_resumption(), &SuiteOrder::default());
     let (_, warnings) = built.expect("a server");
-    assert!(
-        warnings[0].to_string().contains("and still served"),
-        "{warnings:?}"
-    );
+    assert!(warnings[0].to_string().contains("and still served"), "{warnings:?}");
 }
 
 /// Handshakes with early data, by our own driver.

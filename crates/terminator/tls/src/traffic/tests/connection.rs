@@ -36,10 +36,7 @@ impl Service {
         let pem = authority.leaf(&["localhost"]).issue().pem();
         let resumption = Arc::new(Resumption::new(&ResumptionOptions::new([7; 32])));
         let built = Server::build(&options(&pem), "web", &resumption, &SuiteOrder::default());
-        Self {
-            server: built.expect("a server").0,
-            authority_pem: authority.pem().to_owned(),
-        }
+        Self { server: built.expect("a server").0, authority_pem: authority.pem().to_owned() }
     }
 
     pub(super) fn connect(&self, suite: Suite) -> Connection {
@@ -53,10 +50,7 @@ fn options(pem: &str) -> ServerOptions {
     ServerOptions {
         unknown_name: UnknownName::Refuse,
         groups: vec![Group::X25519],
-        ..ServerOptions::new(vec![CertificateSource::whole(
-            "localhost.pem",
-            pem.as_bytes(),
-        )])
+        ..ServerOptions::new(vec![CertificateSource::whole("localhost.pem", pem.as_bytes())])
     }
 }
 
@@ -170,9 +164,6 @@ impl Connection {
         let RecordLayout { head, tail } = self.traffic.layout();
         let mut record = [&vec![0; head][..], plain, &vec![0; tail]].concat();
         self.traffic.seal(&mut record).expect("a fresh key");
-        assert_eq!(
-            self.client.open(&record),
-            [(APPLICATION_DATA, plain.to_vec())]
-        );
+        assert_eq!(self.client.open(&record), [(APPLICATION_DATA, plain.to_vec())]);
     }
 }

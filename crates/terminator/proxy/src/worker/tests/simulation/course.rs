@@ -81,19 +81,13 @@ impl<'a> Simulation<'a> {
         CONNECTS_LATER.set(script.connects_later);
         // Half of the schedules ask threads for what is not in memory.
         IS_COLD.set(script.connects_later);
-        let wakers: Arc<[_]> = (0..1)
-            .map(|_| Arc::new(sys::wake::Waker::new().unwrap()))
-            .collect();
+        let wakers: Arc<[_]> = (0..1).map(|_| Arc::new(sys::wake::Waker::new().unwrap())).collect();
         let (sender, commands) = channel();
         let mailbox = Mailbox::new(sender, Arc::clone(&wakers[0]));
         let lines = Arc::<LineQueue>::default();
         let counters = host.registry.worker(0);
-        let log = ConnectionLog::new(
-            host.plans[0].log,
-            0,
-            Arc::clone(&lines),
-            Arc::clone(&counters),
-        );
+        let log =
+            ConnectionLog::new(host.plans[0].log, 0, Arc::clone(&lines), Arc::clone(&counters));
         let served = Self::served(script);
         let dialled = Self::dialled(&served);
         let worker = Worker::new(
@@ -149,10 +143,7 @@ impl<'a> Simulation<'a> {
         };
         // An address that another has overtaken has failed, though it is there.
         let served = self.served.iter();
-        let all: u64 = served
-            .filter(|at| !SERVICES[**at].is_raced)
-            .map(of_service)
-            .sum();
+        let all: u64 = served.filter(|at| !SERVICES[**at].is_raced).map(of_service).sum();
         all - self.failures_before
     }
 
@@ -207,23 +198,14 @@ impl<'a> Simulation<'a> {
         };
         let shared = plan.shared.iter().filter(|_| shared).map(Arc::clone);
         Assignment {
-            services: self
-                .served
-                .iter()
-                .map(|at| Arc::clone(&plan.services[*at]))
-                .collect(),
+            services: self.served.iter().map(|at| Arc::clone(&plan.services[*at])).collect(),
             counters: self
                 .served
                 .iter()
                 .map(|at| Arc::clone(&self.host.counters[number][*at]))
                 .collect(),
             shared: shared.collect(),
-            listeners: self
-                .served
-                .iter()
-                .filter(|at| **at != 1)
-                .map(|at| listener(*at))
-                .collect(),
+            listeners: self.served.iter().filter(|at| **at != 1).map(|at| listener(*at)).collect(),
             limits: limits(self.script.connections_max),
             log: plan.log,
         }
@@ -231,9 +213,7 @@ impl<'a> Simulation<'a> {
 
     fn client(&mut self, number: usize) -> Option<&mut SimulatedClient> {
         let mut clients = self.clients.iter_mut();
-        let found = clients
-            .find(|(one, _)| *one == number)
-            .map(|(_, client)| client);
+        let found = clients.find(|(one, _)| *one == number).map(|(_, client)| client);
         found.filter(|client| client.end.is_open() && !client.is_dumb)
     }
 
@@ -299,9 +279,7 @@ impl<'a> Simulation<'a> {
             }
             Step::DeadlineIsDue(number, more) => {
                 let ids = self.worker.connections.ids();
-                let found = ids
-                    .get(number)
-                    .and_then(|id| self.worker.connections.find(*id));
+                let found = ids.get(number).and_then(|id| self.worker.connections.find(*id));
                 if let Some(deadline) = found.and_then(|one| one.deadline()) {
                     let time = deadline.saturating_duration_since(self.now);
                     self.pass(time + Duration::from_micros(more));
@@ -354,11 +332,7 @@ impl<'a> Simulation<'a> {
                 let servers = SERVICES[service].servers;
                 let server = server % servers.len();
                 let address = &self.host.servers[servers[server]].1;
-                let down = if up {
-                    Vec::new()
-                } else {
-                    vec![address.clone()]
-                };
+                let down = if up { Vec::new() } else { vec![address.clone()] };
                 self.mailbox.send(Command::Server {
                     service: SERVICES[service].name.into(),
                     server,
@@ -397,20 +371,13 @@ impl<'a> Simulation<'a> {
         }
         self.worker.wait_limit(self.now);
         let mut batch = Vec::new();
-        self.worker
-            .driver
-            .wait(Some(Duration::ZERO), &mut batch)
-            .unwrap();
+        self.worker.driver.wait(Some(Duration::ZERO), &mut batch).unwrap();
         let holds = self.holds_dials;
         batch.retain(|event| {
             let EventSource::Back(id) = EventSource::of(event.token) else {
                 return true;
             };
-            let dialling = self
-                .worker
-                .connections
-                .find(id)
-                .filter(|one| one.dial.is_under_way());
+            let dialling = self.worker.connections.find(id).filter(|one| one.dial.is_under_way());
             let Some(connection) = dialling.filter(|_| holds) else {
                 return true;
             };
@@ -442,10 +409,7 @@ impl<'a> Simulation<'a> {
         self.turns += 1;
         self.may_have_dialled = true;
         assert!(self.turns < TURNS_MAX, "it never comes to an end");
-        assert!(
-            self.worker.pool.in_use() <= 64,
-            "a connection holds many buffers"
-        );
+        assert!(self.worker.pool.in_use() <= 64, "a connection holds many buffers");
     }
 
     /// All peers that are not dumb do what they have to; returns whether anything moved.
@@ -515,11 +479,7 @@ impl<'a> Simulation<'a> {
                 return;
             };
             idle = if wait.is_zero() { idle + 1 } else { 0 };
-            assert!(
-                idle < IDLE_TURNS_MAX,
-                "a busy loop: {:?}",
-                self.worker.timers.next(self.now)
-            );
+            assert!(idle < IDLE_TURNS_MAX, "a busy loop: {:?}", self.worker.timers.next(self.now));
             if self.now + wait > until {
                 return;
             }

@@ -23,10 +23,7 @@ pub(super) fn of_client(
         ClientStep::Stalls => (client.is_dumb, client.is_faulty) = (true, true),
         ClientStep::SendsGarbage if !client.is_tls() => {}
         ClientStep::SendsGarbage => {
-            client
-                .end
-                .out
-                .extend_from_slice(b"\x17\x03\x03\x00\x20garbage");
+            client.end.out.extend_from_slice(b"\x17\x03\x03\x00\x20garbage");
             client.is_faulty = true;
         }
         ClientStep::Closes => {

@@ -136,23 +136,11 @@ pub(super) const SERVICES: [ServiceKind; 18] = [
         lifetime: Some(Duration::from_secs(20)),
         ..service("tls-header", FrontKind::Terminate, &[2, 0, 1])
     },
-    ServiceKind {
-        sends_header: Some(2),
-        ..service("tls-tls", FrontKind::Terminate, &[3])
-    },
-    ServiceKind {
-        takes_header: true,
-        ..service("plain-tls", FrontKind::Plain, &[2, 3])
-    },
+    ServiceKind { sends_header: Some(2), ..service("tls-tls", FrontKind::Terminate, &[3]) },
+    ServiceKind { takes_header: true, ..service("plain-tls", FrontKind::Plain, &[2, 3]) },
     service("smtp", FrontKind::Smtp, &[4]),
-    ServiceKind {
-        places: Some(1),
-        ..service("limited", FrontKind::Plain, &[0])
-    },
-    ServiceKind {
-        is_tcp: true,
-        ..service("tcp", FrontKind::Plain, &[5, 0])
-    },
+    ServiceKind { places: Some(1), ..service("limited", FrontKind::Plain, &[0]) },
+    ServiceKind { is_tcp: true, ..service("tcp", FrontKind::Plain, &[5, 0]) },
     service("tls-redialled", FrontKind::Terminate, &[2, 1]),
     ServiceKind {
         is_tcp: true,
@@ -160,18 +148,9 @@ pub(super) const SERVICES: [ServiceKind; 18] = [
         ..service("tcp-tls", FrontKind::Terminate, &[5])
     },
     service("smtp-tls", FrontKind::Smtp, &[6]),
-    ServiceKind {
-        is_fetched: true,
-        ..service("fetched", FrontKind::Terminate, &[0])
-    },
-    ServiceKind {
-        is_files: true,
-        ..service("files", FrontKind::Terminate, &[])
-    },
-    ServiceKind {
-        is_raced: true,
-        ..service("raced", FrontKind::Plain, &[7, 8])
-    },
+    ServiceKind { is_fetched: true, ..service("fetched", FrontKind::Terminate, &[0]) },
+    ServiceKind { is_files: true, ..service("files", FrontKind::Terminate, &[]) },
+    ServiceKind { is_raced: true, ..service("raced", FrontKind::Plain, &[7, 8]) },
 ];
 
 pub(super) struct SimulatedHost {
@@ -198,12 +177,7 @@ pub(super) struct SimulatedHost {
 fn listening(name: &str, is_tcp: bool) -> (OwnedFd, Address) {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let options = ListenOptions {
-        backlog: 64,
-        fast_open: 0,
-        reuse_port: false,
-        unix_mode: None,
-    };
+    let options = ListenOptions { backlog: 64, fast_open: 0, reuse_port: false, unix_mode: None };
     let address = if is_tcp {
         "127.0.0.1:0".to_owned()
     } else {
@@ -243,12 +217,8 @@ impl SimulatedHost {
         let resumption = Arc::new(Resumption::new(&sessions));
         let folder = Directory::new();
         folder.write("a", content());
-        let servers_of = |kind: &ServiceKind| {
-            kind.servers
-                .iter()
-                .map(|at| servers[*at].1.clone())
-                .collect()
-        };
+        let servers_of =
+            |kind: &ServiceKind| kind.servers.iter().map(|at| servers[*at].1.clone()).collect();
         let plan = |is_reversed| {
             let built = services(&fronts, servers_of, is_reversed, (&authority, &leaf.pem()));
             let built = Plan::build(options(built), &resumption);
@@ -326,11 +296,7 @@ fn options(services: Vec<ServiceOptions>) -> Options {
 }
 
 pub(super) fn limits(connections: u32) -> Limits {
-    Limits {
-        connections,
-        handshakes: connections,
-        per_source: SourceLimits::OFF,
-    }
+    Limits { connections, handshakes: connections, per_source: SourceLimits::OFF }
 }
 
 /// The target of the service with two addresses.
@@ -339,18 +305,11 @@ fn raced(servers: &[(Option<OwnedFd>, Address)]) -> Target {
         Address::Ip(address) => *address,
         other => panic!("{other} is not over TCP"),
     };
-    Target {
-        addresses: vec![of(7), of(8)],
-        record: None,
-    }
+    Target { addresses: vec![of(7), of(8)], record: None }
 }
 
 fn endpoint(kind: &ServiceKind, server: &Address) -> Endpoint {
-    let text = if kind.is_raced {
-        "raced.example:443".to_owned()
-    } else {
-        server.to_string()
-    };
+    let text = if kind.is_raced { "raced.example:443".to_owned() } else { server.to_string() };
     text.parse().expect("a server")
 }
 
@@ -369,16 +328,10 @@ fn options_of(
     let pool = backend::options::Options {
         servers: servers.collect(),
         balance: Balance::RoundRobin,
-        passive: PassiveOptions {
-            failures: 3,
-            ejection_time: Duration::from_secs(10),
-        },
+        passive: PassiveOptions { failures: 3, ejection_time: Duration::from_secs(10) },
         check: None,
         slow_start: Duration::ZERO,
-        queue: QueueOptions {
-            length: 1,
-            timeout: Duration::from_secs(5),
-        },
+        queue: QueueOptions { length: 1, timeout: Duration::from_secs(5) },
     };
     let has = |server| kind.servers.iter().any(|at| SERVERS[*at] == server);
     let asks = has(ServerKind::SmtpTls);
@@ -413,10 +366,7 @@ fn options_of(
             })
         },
         starttls: is_starttls.then(|| starttls(asks)),
-        timeouts: Timeouts {
-            lifetime: kind.lifetime,
-            ..TIMEOUTS
-        },
+        timeouts: Timeouts { lifetime: kind.lifetime, ..TIMEOUTS },
         connections_max: None,
     }
 }
@@ -429,10 +379,7 @@ pub(super) fn content() -> Vec<u8> {
 fn starttls(back: bool) -> Starttls {
     Starttls {
         dialect: Dialect::Smtp,
-        sides: Sides {
-            front: Some(Policy::Required),
-            back,
-        },
+        sides: Sides { front: Some(Policy::Required), back },
         server_name: None,
         own_name: "mx.example".to_owned(),
     }
@@ -458,11 +405,7 @@ fn front_of(kind: &ServiceKind, front: &Address, leaf: &str) -> FrontOptions {
     };
     FrontOptions {
         listen: vec![front.clone()],
-        names: kind
-            .shared_name
-            .iter()
-            .map(|name| name.parse().expect("a name"))
-            .collect(),
+        names: kind.shared_name.iter().map(|name| name.parse().expect("a name")).collect(),
         protocols: Vec::new(),
         accept_proxy: if kind.takes_header {
             vec!["unix".parse().expect("a network")]
@@ -478,18 +421,12 @@ fn front_of(kind: &ServiceKind, front: &Address, leaf: &str) -> FrontOptions {
             FrontKind::Passthrough => FrontTls::Passthrough,
             FrontKind::Terminate | FrontKind::Smtp => FrontTls::Terminate(Box::new(tls)),
         },
-        ktls: KtlsOptions {
-            mode: KtlsMode::Off,
-            from: u64::MAX,
-        },
+        ktls: KtlsOptions { mode: KtlsMode::Off, from: u64::MAX },
     }
 }
 
 fn back_tls(authority: &Authority) -> BackTlsOptions {
-    let authority = PemSource {
-        place: "authority.pem".to_owned(),
-        pem: authority.pem().into(),
-    };
+    let authority = PemSource { place: "authority.pem".to_owned(), pem: authority.pem().into() };
     BackTlsOptions {
         client: ClientOptions {
             verification: Some(ServerVerification {
@@ -524,9 +461,7 @@ impl SimulatedHost {
         let mut nothing = Vec::new();
         while !client.is_established() {
             nothing.extend(server.receive(&client.take_wire()));
-            client
-                .receive(&server.take_wire(), &mut nothing)
-                .expect("they agree");
+            client.receive(&server.take_wire(), &mut nothing).expect("they agree");
         }
         choice
     }

@@ -97,9 +97,7 @@ fn run_seeds(seeds: impl Iterator<Item = u64>) -> BTreeMap<(&'static str, String
     for seed in seeds {
         let script = script::write(seed);
         match outcome(&host, &script) {
-            Ok(all) => all
-                .into_iter()
-                .for_each(|end| *ends.entry(end).or_default() += 1),
+            Ok(all) => all.into_iter().for_each(|end| *ends.entry(end).or_default() += 1),
             Err(words) => {
                 let (least, again) = shrunk(script);
                 panic!(
@@ -125,18 +123,14 @@ fn no_order_of_events_breaks_what_must_hold() {
         let all: Vec<_> = (0..threads).map(run).collect();
         for thread in all {
             let some = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-            some.into_iter()
-                .for_each(|(end, count)| *ends.entry(end).or_default() += count);
+            some.into_iter().for_each(|(end, count)| *ends.entry(end).or_default() += count);
         }
     });
     for ((service, reason), count) in &ends {
         println!("{service}: {reason}: {count}");
     }
     let reasons: BTreeSet<_> = ends.keys().map(|(_, reason)| reason).collect();
-    assert!(
-        count < 3000 || reasons.len() >= 20,
-        "the seeds reach few ends: {reasons:?}"
-    );
+    assert!(count < 3000 || reasons.len() >= 20, "the seeds reach few ends: {reasons:?}");
 }
 
 /// A schedule that is written by hand.
@@ -184,11 +178,7 @@ fn schedules_that_have_found_something_hold() {
             "plain-header",
             &[connects, Step::Turn],
         ),
-        (
-            "new keys in the packet of a command under STARTTLS: an abort",
-            "smtp",
-            &[connects],
-        ),
+        ("new keys in the packet of a command under STARTTLS: an abort", "smtp", &[connects]),
         (
             "a drain after the lifetime's close_notify: the connection counted as cut by the drain",
             "tls-header",

@@ -23,10 +23,7 @@ pub(super) struct PeerEnd {
 
 impl PeerEnd {
     pub(super) fn new(fd: OwnedFd) -> Self {
-        Self {
-            fd: Some(fd),
-            ..Self::default()
-        }
+        Self { fd: Some(fd), ..Self::default() }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -452,9 +449,7 @@ impl SimulatedServer {
             return;
         }
         if self.request.starts_with(b"EHLO") {
-            self.end
-                .out
-                .extend_from_slice(b"250-mx\r\n250 STARTTLS\r\n");
+            self.end.out.extend_from_slice(b"250-mx\r\n250 STARTTLS\r\n");
         } else {
             self.end.out.extend_from_slice(b"220 go\r\n");
             self.tls = Some(host.server_tls.accept());

@@ -148,11 +148,7 @@ pub(super) fn write(seed: u64) -> Script {
         seed,
         clients,
         replies,
-        connections_max: if is_rough && chance.one_in(8) {
-            2
-        } else {
-            1000
-        },
+        connections_max: if is_rough && chance.one_in(8) { 2 } else { 1000 },
         connects_later: chance.one_in(2),
         look: Duration::from_micros([0, 0, 10, 300, 2000][chance.below(5)]),
         never_answers: chance.one_in(3),
@@ -194,10 +190,7 @@ fn together(chance: &mut Chance, count: usize, steps: &mut Vec<ScriptStep>) {
 }
 
 fn step(chance: &mut Chance, count: usize, is_rough: bool) -> ScriptStep {
-    let (client, server) = (
-        chance.below(count),
-        chance.below(count + 1).saturating_sub(1),
-    );
+    let (client, server) = (chance.below(count), chance.below(count + 1).saturating_sub(1));
     let piece = PIECES[chance.below(PIECES.len())];
     let ordinary = chance.below(100);
     match ordinary {

@@ -30,10 +30,9 @@ fn without_header(server: &SimulatedServer, sends_header: bool) -> Option<&[u8]>
     match proxy_header::read(&server.got) {
         Ok(Some(parsed)) => server.got.get(parsed.wire_bytes..),
         Ok(None) => None,
-        Err(fault) => panic!(
-            "no PROXY header comes first: {fault:?}, {:?}",
-            shortened(&server.got)
-        ),
+        Err(fault) => {
+            panic!("no PROXY header comes first: {fault:?}, {:?}", shortened(&server.got))
+        }
     }
 }
 
@@ -64,29 +63,19 @@ fn pairs(simulation: &Simulation<'_>) -> Vec<Option<usize>> {
                 && rest[beginning.len()] == tag
         });
         if let Some(at) = found {
-            assert!(
-                !pairs.contains(&Some(at)),
-                "two servers have bytes of one client"
-            );
+            assert!(!pairs.contains(&Some(at)), "two servers have bytes of one client");
             let (number, client) = &simulation.clients[at];
             let rest = without_header(server, SERVICES[client.service].sends_header.is_some());
             let beginning = client.beginning(simulation.host);
             let own = &rest.unwrap_or_default()[beginning.len()..];
-            assert!(
-                own.len() <= client.said,
-                "a server has more than its client has said"
-            );
+            assert!(own.len() <= client.said, "a server has more than its client has said");
             let said = stretch(SimulatedClient::tag(*number), 0, own.len());
             assert!(own.iter().copied().eq(said), "a server has a wrong byte");
         } else if !server.got.is_empty() {
             // No byte of a client's own has come: it is a beginning, with the header before it.
             let is_one = served_by(server.at)
                 .any(|service| is_beginning(simulation.host, &SERVICES[*service], server));
-            assert!(
-                is_one,
-                "a server has bytes of nobody: {}",
-                shortened(&server.got)
-            );
+            assert!(is_one, "a server has bytes of nobody: {}", shortened(&server.got));
         }
         pairs.push(found);
     }
@@ -121,10 +110,7 @@ fn speaker(simulation: &Simulation<'_>, client: &SimulatedClient) -> Option<usiz
     let server = simulation.servers.get(at);
     let server =
         server.unwrap_or_else(|| panic!("a client has bytes of nobody: {}", shortened(got)));
-    assert!(
-        got.len() <= server.said,
-        "a client has more than its server has said"
-    );
+    assert!(got.len() <= server.said, "a client has more than its server has said");
     let said = stretch(got[0], 0, got.len());
     assert!(got.iter().copied().eq(said), "a client has a wrong byte");
     Some(at)
@@ -149,15 +135,9 @@ pub(super) fn of_settled(simulation: &Simulation<'_>) {
         let speaker = speaker(simulation, client);
         let pair = pairs.iter().position(|one| *one == Some(at));
         if let (Some(pair), Some(speaker)) = (pair, speaker) {
-            assert_eq!(
-                pair, speaker,
-                "what a client hears comes from another's server"
-            );
+            assert_eq!(pair, speaker, "what a client hears comes from another's server");
         }
-        assert!(
-            !is_tls || client.was_established,
-            "a handshake does not end"
-        );
+        assert!(!is_tls || client.was_established, "a handshake does not end");
         assert!(
             client.said == 0 || pair.is_some(),
             "a client's bytes have not come to a server: {}",
@@ -170,34 +150,21 @@ pub(super) fn of_settled(simulation: &Simulation<'_>) {
         let own = without_header(server, SERVICES[client.service].sends_header.is_some());
         let own = own.map_or(0, |own| own.len());
         let expected = client.beginning(simulation.host).len() + client.said;
-        assert!(
-            own == expected,
-            "of {expected} bytes {own} have come to the server"
-        );
+        assert!(own == expected, "of {expected} bytes {own} have come to the server");
         assert!(
             client.said == client.total || client.has_closed,
             "a client cannot say what it has to: {}",
             simulation.tell()
         );
         let heard = client.got_of_server().len();
-        assert!(
-            heard == server.said,
-            "of {} bytes {heard} have come to the client",
-            server.said
-        );
+        assert!(heard == server.said, "of {} bytes {heard} have come to the client", server.said);
         let some_end = client.ends_first || server.ends_first;
-        assert!(
-            !some_end || server.has_closed && client.has_closed,
-            "an end is not passed on"
-        );
+        assert!(!some_end || server.has_closed && client.has_closed, "an end is not passed on");
     }
     let is_kept = simulation.script.never_answers;
     let someone_waits = is_kept || simulation.servers.iter().any(|one| !one.has_closed);
     let silent = simulation.clients.iter().any(|(_, one)| !one.has_closed);
-    assert!(
-        someone_waits || silent || simulation.worker.connections.is_empty(),
-        "it does not end"
-    );
+    assert!(someone_waits || silent || simulation.worker.connections.is_empty(), "it does not end");
 }
 
 /// Checks that all is given back by connections that have ended.
@@ -205,18 +172,9 @@ fn leaves_nothing(simulation: &Simulation<'_>) {
     let worker = &simulation.worker;
     assert!(worker.connections.is_empty(), "a connection does not end");
     assert_eq!(worker.pool.in_use(), 0, "a buffer has not come back");
-    assert!(
-        worker.schedule.is_empty(),
-        "somebody is to be served who is no more"
-    );
-    assert!(
-        worker.allowances.connections.is_ample(1),
-        "a place of the limit is lost"
-    );
-    assert!(
-        worker.allowances.handshakes.is_ample(1),
-        "a handshake's place is lost"
-    );
+    assert!(worker.schedule.is_empty(), "somebody is to be served who is no more");
+    assert!(worker.allowances.connections.is_ample(1), "a place of the limit is lost");
+    assert!(worker.allowances.handshakes.is_ample(1), "a handshake's place is lost");
     assert_eq!(worker.counters.get(WorkerGauge::ConnectionsOpen), 0);
     let displaceable = crate::displaceable::DisplaceableStage::ALL;
     assert_eq!(
@@ -227,22 +185,14 @@ fn leaves_nothing(simulation: &Simulation<'_>) {
     let are_good = simulation.has_server_fault || simulation.failures() == 0;
     assert!(are_good, "a good server is held to have failed");
     for service in &worker.services {
-        assert!(
-            service.plan.open().is_ample(1),
-            "a place of the service's limit is lost"
-        );
+        assert!(service.plan.open().is_ample(1), "a place of the service's limit is lost");
         assert_eq!(service.displaceable.borrow().count(displaceable), 0);
         for gauge in [
             ServiceGauge::ConnectionsOpen,
             ServiceGauge::HandshakesInProgress,
             ServiceGauge::Queued,
         ] {
-            assert_eq!(
-                service.counters.get(gauge),
-                0,
-                "{gauge:?} of {}",
-                service.plan.name
-            );
+            assert_eq!(service.counters.get(gauge), 0, "{gauge:?} of {}", service.plan.name);
         }
         let names = 0..service.plan.server_names.len();
         for server in names {
@@ -284,11 +234,7 @@ fn lines(simulation: &Simulation<'_>) -> Vec<Option<String>> {
     let bytes = simulation.lines.take().unwrap_or_default();
     let text = String::from_utf8(bytes).expect("lines are UTF-8");
     let field = |line: &str, name: &str| {
-        let from = line
-            .find(&format!("\"{name}\":"))
-            .expect("the field is there")
-            + name.len()
-            + 3;
+        let from = line.find(&format!("\"{name}\":")).expect("the field is there") + name.len() + 3;
         let end = line[from..].find([',', '}']).expect("a field ends") + from;
         line[from..end].trim_matches('"').to_owned()
     };
@@ -301,20 +247,13 @@ fn lines(simulation: &Simulation<'_>) -> Vec<Option<String>> {
         .collect();
     ended.sort();
     ended.dedup_by_key(|(id, ..)| *id);
-    assert_eq!(
-        ended.len(),
-        text.lines().count(),
-        "a connection has ended twice"
-    );
+    assert_eq!(ended.len(), text.lines().count(), "a connection has ended twice");
     let address = |service: usize| &simulation.host.fronts[service].1;
     let mut taken = vec![false; ended.len()];
     let mut reasons = Vec::new();
     for (_, client) in &simulation.clients {
         let at = ended.iter().enumerate().position(|(at, (_, name, _))| {
-            let service = SERVICES
-                .iter()
-                .position(|kind| kind.name == *name)
-                .expect("a service");
+            let service = SERVICES.iter().position(|kind| kind.name == *name).expect("a service");
             !taken[at] && address(service) == address(client.service)
         });
         reasons.push(at.map(|at| {
@@ -322,15 +261,9 @@ fn lines(simulation: &Simulation<'_>) -> Vec<Option<String>> {
             ended[at].2.clone()
         }));
     }
-    assert!(
-        taken.iter().all(|taken| *taken),
-        "more connections have ended than there were"
-    );
+    assert!(taken.iter().all(|taken| *taken), "more connections have ended than there were");
     let is_complete = reasons.iter().all(Option::is_some);
-    assert!(
-        is_complete || simulation.is_draining,
-        "a connection has no end"
-    );
+    assert!(is_complete || simulation.is_draining, "a connection has no end");
     reasons
 }
 
@@ -342,19 +275,13 @@ fn judge(simulation: &mut Simulation<'_>, at: usize, reason: &str, pairs: &[Opti
     let kind = &SERVICES[client.service];
     if kind.is_files {
         let looks_whole = is_closed && !client.got.is_empty() && client.got.starts_with(FOUND);
-        assert!(
-            !looks_whole || is_whole_file(&client.got),
-            "a part of a file looks whole"
-        );
+        assert!(!looks_whole || is_whole_file(&client.got), "a part of a file looks whole");
         return;
     }
     let speaker = speaker(simulation, client);
     let pair = pairs.iter().position(|one| *one == Some(at));
     if let (Some(pair), Some(speaker)) = (pair, speaker) {
-        assert_eq!(
-            pair, speaker,
-            "what a client hears comes from another's server"
-        );
+        assert_eq!(pair, speaker, "what a client hears comes from another's server");
     }
     let place = format!("client {number}, {reason}");
     let server = pair.or(speaker).map(|at| &simulation.servers[at]);
@@ -366,10 +293,7 @@ fn judge(simulation: &mut Simulation<'_>, at: usize, reason: &str, pairs: &[Opti
     if looks_whole && !may_be_cut {
         let whole = server.is_some_and(|server| server.has_closed && heard == server.said);
         let is_silent = server.is_none() && heard == 0;
-        assert!(
-            whole || is_silent,
-            "{place}: a part looks whole to the client: {heard}"
-        );
+        assert!(whole || is_silent, "{place}: a part looks whole to the client: {heard}");
     }
     let Some(server) = server else {
         return;
@@ -395,11 +319,7 @@ fn judge(simulation: &mut Simulation<'_>, at: usize, reason: &str, pairs: &[Opti
         && is_client_read
         && !server.is_faulty
     {
-        assert!(
-            heard == server.said,
-            "{place}: the client has {heard} of {}",
-            server.said
-        );
+        assert!(heard == server.said, "{place}: the client has {heard} of {}", server.said);
     }
 }
 
