@@ -1,4 +1,4 @@
-//! What an operator sees of the running process: the status document, the metrics, the page with
+//! The operator's view of the running process: the status document, the metrics, the page with
 //! the history that it draws.
 //!
 //! Owns their forms and the two sockets that serve them, HTTP and the status socket. Both only

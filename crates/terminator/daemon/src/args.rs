@@ -220,7 +220,7 @@ impl ConfigArguments {
     }
 }
 
-/// What `lariat check` is to look at.
+/// The arguments of `lariat check`.
 #[derive(Args, Debug)]
 pub(crate) struct ConfigCheck {
     #[command(flatten)]
@@ -242,7 +242,7 @@ pub(crate) struct ConfigCheck {
     pub(crate) host: bool,
 }
 
-/// Which running lariat a command is for.
+/// The running lariat that a command is for.
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 pub(crate) struct SocketArguments {
@@ -287,7 +287,7 @@ pub(crate) fn command() -> clap::Command {
         })
 }
 
-/// What each exit code means, a line each.
+/// The meaning of each exit code, a line each.
 pub(crate) fn exit_codes() -> String {
     let codes = Exit::ALL.map(|exit| format!("  {}  {}\n", exit as u8, exit.help()));
     codes.concat()

@@ -1,4 +1,4 @@
-//! What each command does, but for `demo`.
+//! The commands, but for `demo`.
 //!
 //! Each returns how the program ends; what it says goes through `Console`, its data to the standard
 //! output.

@@ -1,4 +1,4 @@
-//! What is said to a person, on the standard error; the standard output is for data.
+//! Messages to a person, on the standard error; the standard output is for data.
 //!
 //! Much of it was written by others: the worker process, clients, servers. So a control character
 //! reaches the terminal only as an escape; the colours alone are ours.
@@ -46,15 +46,15 @@ impl Console {
         self.labelled(&self.paint.cyan("hint"), &text.to_string());
     }
 
-    /// What is wrong with a configuration, with an empty line after each.
+    /// The faults of a configuration, with an empty line after each.
     pub(crate) fn diagnostics(self, diagnostics: &[Diagnostic]) {
         for diagnostic in diagnostics {
             write_line(format_args!("{}\n", diagnostic.render(self.paint.colour)));
         }
     }
 
-    /// Why the running lariat refused. Diagnostics bring their severity along; what the host or
-    /// the worker process said has none.
+    /// The reason why the running lariat refused. Diagnostics bring their severity along; what the
+    /// host or the worker process said has none.
     pub(crate) fn refusal(self, why: &str) {
         if has_severity(why) {
             self.say(why);

@@ -23,7 +23,7 @@ use stage::Stage;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DemoOptions {
     pub(crate) listen: SocketAddr,
-    /// Where the status page is; `None` = the usual port, or another if that is taken.
+    /// The address of the status page; `None` = the usual port, or another if that is taken.
     pub(crate) admin: Option<SocketAddr>,
 }
 

@@ -1,4 +1,4 @@
-//! What the supervisor and the worker process say to each other, over a `sys::channel`.
+//! Messages between the supervisor and the worker process, over a `sys::channel`.
 //!
 //! Owns the messages and their forms. Orders and answers are JSON: after an upgrade the worker
 //! process before it is another version's, and takes [`Order::Pause`], [`Order::Accept`],
@@ -24,13 +24,13 @@ use crate::server_target::{Instance, Name};
 /// The program's first argument when it is to be the worker process.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker-process";
 
-/// What `ps` shows for the supervisor.
+/// The name of the supervisor in `ps`.
 pub(crate) const SUPERVISOR_NAME: &str = "lariat";
 
-/// What `ps` shows for the worker process.
+/// The name of the worker process in `ps`.
 pub(crate) const WORKER_NAME: &str = "lariat: worker";
 
-/// What the supervisor says. The worker process obeys; it has no say.
+/// An order of the supervisor. The worker process obeys; it has no say.
 #[derive(Debug, Deserialize, Serialize)]
 #[expect(clippy::large_enum_variant, reason = "an order is made and read once, and none is stored")]
 pub(crate) enum Order {
@@ -75,7 +75,7 @@ pub(crate) enum Answer {
     /// To `Start` and `Replace`: that plan is served.
     Ready {
         generation: u64,
-        /// What deserves a second look.
+        /// Warnings that deserve a second look.
         warnings: Vec<String>,
     },
     /// To `Start` and `Replace`: that plan cannot be served.
@@ -125,7 +125,7 @@ impl Answer {
         Self::Warned(bounded(warnings))
     }
 
-    /// What has changed: as many as fit, and the number of the others.
+    /// The messages about changes: as many as fit, and the number of the others.
     pub(crate) fn said(messages: Vec<(Level, String)>) -> Self {
         let (levels, texts): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
         let levels = levels.iter().map(|level: &Level| level.severity());
@@ -166,8 +166,8 @@ pub(crate) struct Fences {
     pub(crate) supervisor_pid: u32,
 }
 
-/// Where the worker process can connect to, for its life; Unix sockets that have paths are not
-/// limited.
+/// The addresses that the worker process can connect to, for its life; Unix sockets that have paths
+/// are not limited.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Reach {
     /// TCP ports; `None` = any.
@@ -176,13 +176,13 @@ pub(crate) struct Reach {
     pub(crate) sources: Sources,
 }
 
-/// Which addresses a worker process may connect from; each may what those before it may.
+/// The addresses that a worker process may connect from; each may what those before it may.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(crate) enum Sources {
     #[default]
     Any,
     Own,
-    /// Those of other hosts, for which it keeps a right.
+    /// Addresses of other hosts, for which it keeps a right.
     Foreign,
 }
 
@@ -253,7 +253,7 @@ impl Fence {
 /// How long a worker process has to live until those that died before it are forgotten.
 pub(crate) const STEADY_AFTER: Duration = Duration::from_secs(60);
 
-/// What stays the same for a worker process's life.
+/// Facts that stay the same for a worker process's life.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Start {
     pub(crate) supervisor_pid: u32,
@@ -262,8 +262,8 @@ pub(crate) struct Start {
     pub(crate) restarts: u64,
     /// How the ones before it died, if they died again and again.
     pub(crate) dying: Option<String>,
-    /// What ticket keys are derived from; the same for all worker processes of a supervisor, so
-    /// that sessions outlive them.
+    /// The secret that ticket keys are derived from; the same for all worker processes of a
+    /// supervisor, so that sessions outlive them.
     pub(crate) secret: [u8; 32],
     /// Tells the worker processes of a supervisor apart.
     pub(crate) number: u32,
@@ -278,20 +278,20 @@ pub(crate) struct Serve {
     /// How many threads carry connections, whatever the plan says: a reload changes none.
     pub(crate) workers: usize,
     pub(crate) session_key: SessionKey,
-    /// What each descriptor that comes with this is for.
+    /// The role of each descriptor that comes with this.
     pub(crate) roles: Vec<Role>,
     /// The addresses of the names that its servers have, as far as known.
     pub(crate) resolved: Vec<Resolved>,
     /// Servers that an operator has disabled.
     pub(crate) disabled: BTreeSet<ServerName>,
-    /// What the kernel does of TLS; `None` = no service wants it.
+    /// The kernel's part of TLS; `None` = no service wants it.
     pub(crate) kernel_tls: Option<KernelTls>,
     /// Another worker process serves until the order to accept comes.
     pub(crate) waits: bool,
 }
 
-/// What stored sessions are sealed with, in one memory that worker processes use one after the
-/// other: another key means another memory.
+/// The key that stored sessions are sealed with, in one memory that worker processes use one after
+/// the other: another key means another memory.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SessionKey(pub(crate) [u8; 32]);
 
@@ -353,7 +353,7 @@ pub(crate) struct Reloads {
     pub(crate) last: Option<EndedReload>,
     /// When the last one ended that was not refused.
     pub(crate) last_ok: Option<SystemTime>,
-    /// What of the first configuration deserves a second look, as in [`EndedReload::warnings`].
+    /// Warnings about the first configuration, as in [`EndedReload::warnings`].
     pub(crate) start_warnings: String,
     pub(crate) last_upgrade: Option<EndedUpgrade>,
 }
@@ -409,7 +409,7 @@ impl Reloads {
 pub(crate) struct EndedReload {
     pub(crate) time: SystemTime,
     pub(crate) refused: Option<String>,
-    /// What of the configuration deserves a second look, each beginning with `warning: `; empty =
+    /// Warnings about the configuration, each beginning with `warning: `; empty =
     /// nothing.
     pub(crate) warnings: String,
 }

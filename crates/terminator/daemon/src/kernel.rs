@@ -16,11 +16,11 @@ use tls::options::{Suite, Suites};
 pub(crate) struct KernelTls {
     /// As one sentence without its subject and full stop.
     pub(crate) sentence: String,
-    /// What the host's owner can do for more.
+    /// The step by which the host's owner gets more.
     pub(crate) remedy: Option<String>,
     /// Whether it can change the keys of a connection.
     pub(crate) rekeys: bool,
-    /// What it seals, in the order of [`PAIRS`].
+    /// The suites that it seals, in the order of [`PAIRS`].
     seals: [bool; PAIRS.len()],
 }
 
@@ -75,7 +75,7 @@ impl KernelTls {
         Err(faults)
     }
 
-    /// What is wrong for a service that requires it, and the remedy.
+    /// The fault for a service that requires it, and the remedy.
     fn lack(&self, service: &ServiceOptions) -> Option<(String, String)> {
         if !self.is_there() {
             let message = format!("this host has no kernel TLS: {}", self.sentence);

@@ -32,7 +32,7 @@ impl ServerName {
         digest << 1 | u64::from(change == Change::Disable)
     }
 
-    /// What an order of that number does to it; `None` if it is about another.
+    /// The change by an order of that number; `None` if it is about another.
     pub(crate) fn ordered(&self, number: u64) -> Option<Change> {
         let mut changes = [Change::Disable, Change::Enable].into_iter();
         changes.find(|change| self.order(*change) == number)

@@ -30,7 +30,7 @@ use crate::watcher::{Stamp, Stamps};
 /// The program's first argument when it is to be the reader.
 pub(crate) const READER_ARGUMENT: &str = "--reader-process";
 
-/// What `ps` shows for it.
+/// The process's name in `ps`.
 pub(crate) const READER_NAME: &str = "lariat: reader";
 
 /// Addresses of clients are in the log: others need not read it.
@@ -84,9 +84,9 @@ pub(crate) enum Reply {
 pub(crate) struct Found {
     /// The user that the worker process becomes; `None` = our own.
     pub(crate) become_user: Option<WorkerUser>,
-    /// What the kernel does of TLS; `None` = nobody wants to know.
+    /// The kernel's part of TLS; `None` = nobody wants to know.
     pub(crate) kernel_tls: Option<KernelTls>,
-    /// What deserves a second look.
+    /// Warnings that deserve a second look.
     pub(crate) concerns: Vec<Diagnostic>,
     /// The folders that services serve, each once, with their devices and inodes.
     pub(crate) folders: Vec<(PathBuf, [u64; 2])>,

@@ -32,7 +32,7 @@ use crate::worker_process::rights;
 /// The program's first argument when it is to be the resolver.
 pub(crate) const RESOLVER_ARGUMENT: &str = "--resolver-process";
 
-/// What `ps` shows for it.
+/// The process's name in `ps`.
 pub(crate) const RESOLVER_NAME: &str = "lariat: resolver";
 
 /// Bytes of a message of the resolver: one name with its addresses.

@@ -6,7 +6,7 @@ use std::path::Path;
 use config::{Diagnostic, Severity, Source};
 use tls::server::{BuildError, BuildFault, Warning};
 
-/// Why the TLS of a service, of which this is the number, cannot be built.
+/// The reason why the TLS of the service of this number cannot be built.
 pub(crate) fn fault(source: &Source, service: usize, error: &BuildError) -> Vec<Diagnostic> {
     let key = match &error.fault {
         BuildFault::Certificate(error) => {

@@ -30,7 +30,7 @@ use crate::worker_process::rights;
 /// The program's first argument when it is to be the watcher.
 pub(crate) const WATCHER_ARGUMENT: &str = "--watcher-process";
 
-/// What `ps` shows for it.
+/// The process's name in `ps`.
 pub(crate) const WATCHER_NAME: &str = "lariat: watcher";
 
 /// Bytes of a message of the watcher: the paths that it shows.
@@ -49,7 +49,8 @@ const NAMED_MAX: usize = 5;
 /// Links that lead to one file; the kernel's own limit is 40.
 const LINKS_MAX: usize = 40;
 
-/// What is known of files without opening them: `None` = it is not there, or cannot be seen.
+/// Facts about files that are known without opening them: `None` = it is not there, or cannot be
+/// seen.
 pub(crate) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
 
 /// What changes when a file, or the list of a directory's entries, changes, is replaced, or is made
@@ -137,7 +138,7 @@ fn first_change(ask: &Ask) -> Changed {
     }
 }
 
-/// What has changed, once it stays so; `None` = nothing.
+/// The change, once it stays so; `None` = nothing.
 fn settled(ask: &Ask) -> Option<Changed> {
     let mut now = look(ask.files.keys());
     for _ in 0..SETTLING_MAX {

@@ -150,12 +150,12 @@ struct Control {
     plane: Plane,
     inheritance: Arc<Inheritance>,
     resumption: Arc<Resumption>,
-    /// Of the memory that its sessions lie in.
+    /// The key of the memory that its sessions lie in.
     session_key: SessionKey,
     admin: Arc<AdminState>,
     doors: Doors,
     cluster: Cluster,
-    /// What goes with the order to accept: how sessions go to other hosts.
+    /// The setup that goes with the order to accept: how sessions go to other hosts.
     waiting: Option<Option<ClusterSetup>>,
     log: Log,
     log_output: LogOutput,

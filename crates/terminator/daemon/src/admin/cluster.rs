@@ -1,4 +1,4 @@
-//! What the admin side knows of where sessions go beyond this host: set by the threads that send
+//! The admin side's knowledge of where sessions go beyond this host: set by the threads that send
 //! them there, shown in the status and the metrics.
 
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use super::cluster_text::rejection;
 use super::document::{ClusterStatus, PeerStatus, ResyncState, ResyncStatus};
 use super::store::StoreNotes;
 
-/// What is known of the tiers beyond this host. Cloning shares it.
+/// Facts about the tiers beyond this host. Cloning shares them.
 #[derive(Clone, Default)]
 pub(crate) struct ClusterFacts {
     /// `None` = there are no peers.
@@ -27,14 +27,14 @@ pub(crate) struct ClusterFacts {
     tiers: Arc<Tiers>,
 }
 
-/// What is known of the peers at one time.
+/// Facts about the peers at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterSnapshot {
     pub(crate) address: String,
     pub(crate) counters: MeshCounters,
     /// Each with whether it was heard of late.
     pub(crate) peers: Vec<(PeerFacts, bool)>,
-    /// Those of the configuration that were never heard.
+    /// Peers of the configuration that were never heard.
     pub(crate) unheard: Vec<SocketAddr>,
     /// How this host gets the sessions that it has missed.
     pub(crate) catch_up: CatchUp,

@@ -1,4 +1,5 @@
-//! Where sessions go beyond this host, for people: its part of what `lariat status` prints.
+//! The places beyond this host where sessions go, for people: its part of what `lariat status`
+//! prints.
 
 use telemetry::catalogue::ProcessMetric as Metric;
 use telemetry::outcome::ClusterRejection;
@@ -22,7 +23,7 @@ pub(super) fn cluster_text(now: &StatusDocument) -> String {
     text
 }
 
-/// What counts the datagrams that are rejected for that reason.
+/// The metric of datagrams that are rejected for that reason.
 pub(super) fn rejection(why: ClusterRejection) -> Metric {
     match why {
         ClusterRejection::Malformed => Metric::ClusterMalformed,

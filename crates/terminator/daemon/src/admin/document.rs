@@ -29,15 +29,15 @@ pub(crate) struct StatusDocument {
     pub(crate) last_reload: Option<LastReload>,
     #[serde(default)]
     pub(crate) last_upgrade: Option<LastUpgrade>,
-    /// Why the last lines about connections could not be written; `None` if they could.
+    /// The reason why the last lines about connections could not be written; `None` if they could.
     #[serde(default)]
     pub(crate) log_failure: Option<String>,
     pub(crate) workers: Vec<WorkerStatus>,
     pub(crate) services: Vec<ServiceStatus>,
-    /// What the kernel does of TLS; `None` if no service wants it.
+    /// The kernel's part of TLS; `None` if no service wants it.
     #[serde(default)]
     pub(crate) kernel_tls: Option<KernelTlsStatus>,
-    /// Where sessions go beyond this host; `None` if they stay here.
+    /// The places beyond this host where sessions go; `None` if they stay here.
     #[serde(default)]
     pub(crate) cluster: Option<ClusterStatus>,
     /// Upper bounds of all histograms' buckets.
@@ -65,8 +65,8 @@ pub(crate) struct ProcessStatus {
     pub(crate) metrics: Counts<Process>,
 }
 
-/// What the worker process gave up: `off` (not asked for), `full`, `partly` (as far as the kernel
-/// can) or `absent` (the kernel cannot).
+/// The rights that the worker process gave up: `off` (not asked for), `full`, `partly` (as far as
+/// the kernel can) or `absent` (the kernel cannot).
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct RightsStatus {
     /// All of it, for people.
@@ -89,7 +89,7 @@ pub(crate) enum RunState {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct LastReload {
     pub(crate) time_ms: u64,
-    /// Why it was refused; `None` if it was not.
+    /// The reason of the refusal; `None` if it was not refused.
     pub(crate) refused: Option<String>,
     /// The warnings of its configuration, if there are any.
     #[serde(default)]
@@ -103,7 +103,7 @@ pub(crate) struct LastUpgrade {
     pub(crate) time_ms: u64,
     /// The version that serves since.
     pub(crate) program: String,
-    /// Why it was refused; `None` if it was not.
+    /// The reason of the refusal; `None` if it was not refused.
     pub(crate) refused: Option<String>,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct LastUpgrade {
 pub(crate) struct KernelTlsStatus {
     pub(crate) available: bool,
     pub(crate) sentence: String,
-    /// What the host's owner can do for more.
+    /// The step by which the host's owner gets more.
     pub(crate) remedy: Option<String>,
     /// Whether it can change the keys of a connection.
     pub(crate) rekeys: bool,
@@ -120,8 +120,8 @@ pub(crate) struct KernelTlsStatus {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ClusterStatus {
-    /// Where datagrams of peers come: an address, or a multicast group. Empty if there are no
-    /// peers.
+    /// The place where datagrams of peers arrive: an address, or a multicast group. Empty if there
+    /// are no peers.
     pub(crate) address: String,
     pub(crate) peers: Vec<PeerStatus>,
     /// Addresses of the configuration at which no peer was ever heard.
@@ -136,10 +136,10 @@ pub(crate) struct ClusterStatus {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct StoreStatus {
-    /// Where it is, or what leads to it; without user and password.
+    /// The store's address, or the address that leads to it; without user and password.
     pub(crate) address: String,
     pub(crate) state: StoreState,
-    /// What is wrong with it; `None` if nothing is.
+    /// The fault; `None` if nothing is.
     #[serde(default)]
     pub(crate) why: Option<String>,
 }
@@ -184,9 +184,9 @@ pub(crate) enum ResyncState {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct PeerStatus {
-    /// Its number, random for the life of its supervisor.
+    /// The host's number, random for the life of its supervisor.
     pub(crate) sender: String,
-    /// Where its last datagram came from; once that is a place of the configuration, no other
+    /// The source of the last datagram; once that is a place of the configuration, no other
     /// counts.
     pub(crate) address: String,
     /// Whether it is one, and so is answered.
@@ -229,9 +229,9 @@ pub(crate) struct ServiceStatus {
     #[serde(default)]
     pub(crate) server_tls: String,
     pub(crate) expiry: ExpiryStatus,
-    /// Those that expire first, at most [`CERTIFICATES_MAX`].
+    /// The certificates that expire first, at most [`CERTIFICATES_MAX`].
     pub(crate) certificates: Vec<CertificateStatus>,
-    /// What is wrong with those that are left out, at most [`CERTIFICATES_MAX`].
+    /// The faults of those that are left out, at most [`CERTIFICATES_MAX`].
     #[serde(default)]
     pub(crate) certificates_skipped: Vec<String>,
     #[serde(with = "metrics")]
@@ -244,9 +244,9 @@ pub(crate) struct ServiceStatus {
 #[serde(default)]
 pub(crate) struct ExpiryStatus {
     pub(crate) certificates_seconds: Option<u64>,
-    /// Those that are stapled while they are good.
+    /// Responses that are stapled while they are good.
     pub(crate) ocsp_responses_seconds: Option<u64>,
-    /// Those in `ca`, without the host's own.
+    /// Authorities in `ca`, without the host's own.
     pub(crate) authorities_seconds: Option<u64>,
     pub(crate) crls_seconds: Option<u64>,
 }
@@ -262,7 +262,7 @@ pub(crate) struct CertificateStatus {
     pub(crate) name: String,
     /// The kind of its key.
     pub(crate) key: String,
-    /// Its notAfter, in seconds since the epoch.
+    /// The notAfter, in seconds since the epoch.
     pub(crate) expiry_seconds: u64,
 }
 
@@ -281,9 +281,9 @@ pub(crate) struct ServerStatus {
     pub(crate) state: ServerState,
     /// Whether an operator has disabled it; then it is down.
     pub(crate) disabled: bool,
-    /// Why it is not up, or which of its addresses are not used, as far as known.
+    /// The reason why it is not up, or which of its addresses are not used, as far as known.
     pub(crate) note: Option<String>,
-    /// Its addresses that some worker dials only if no other is left.
+    /// Addresses that some worker dials only if no other is left.
     #[serde(default)]
     pub(crate) addresses_down: BTreeSet<String>,
     /// When its state was first seen, in milliseconds since the epoch; at the earliest when the
@@ -314,7 +314,7 @@ impl ServerState {
     }
 }
 
-/// What of these counts is not 0, as [`metrics`] has them.
+/// The counts that are not 0, as [`metrics`] has them.
 pub(super) fn metrics_counted<S: Scope>(counts: &Counts<S>) -> Value {
     metrics::object(counts, |sample| sample.values.iter().any(|value| *value > 0))
 }

@@ -14,7 +14,7 @@ use crate::observations::HISTORY_BYTES_MAX;
 pub(super) struct Question<'a> {
     /// Intervals that ended later than this, in milliseconds since the epoch.
     pub(super) after_ms: u64,
-    /// Those of this service; `None` = of all together. Names of services need no encoding.
+    /// The samples of this service; `None` = of all together. Names of services need no encoding.
     pub(super) service: Option<&'a str>,
 }
 

@@ -132,7 +132,7 @@ pub(super) fn server(
     }
 }
 
-/// Which of several addresses are not used, and why.
+/// The addresses that are not used, and why.
 fn part(counted: &ServerSnapshot, checked: Option<&str>) -> Option<String> {
     let (down, all) = (&counted.addresses_down, ServerGauge::Addresses);
     let all = counted.counts.get(all);
@@ -142,8 +142,8 @@ fn part(counted: &ServerSnapshot, checked: Option<&str>) -> Option<String> {
     (count > 0 && all > 1).then(|| format!("{count} of {all} addresses not used: {why}"))
 }
 
-/// Why a server is not up of which no check says so: its name was never resolved, so that it was
-/// never dialled, or its dials failed.
+/// The reason why a server is not up of which no check says so: its name was never resolved, so
+/// that it was never dialled, or its dials failed.
 fn unchecked(counted: &ServerSnapshot, state: ServerState) -> Option<String> {
     match (state, counted.counts.get(ServerCounter::Dials)) {
         (ServerState::Up, _) | (ServerState::Partly, 0) => None,
@@ -159,7 +159,7 @@ fn unchecked(counted: &ServerSnapshot, state: ServerState) -> Option<String> {
     }
 }
 
-/// What a server's slow start means now, by its end in seconds since the epoch.
+/// The state of a server's slow start, by its end in seconds since the epoch.
 fn slow_start(end: u64) -> Option<String> {
     let left = end.saturating_sub(milliseconds(SystemTime::now()) / 1000);
     (left > 0).then(|| format!("slow start: it has its whole share in {left} s"))

@@ -1,4 +1,4 @@
-//! Which servers went down and came back up, since when and why; what is said of it.
+//! Servers that go down and come back up: since when, why, and the messages about it.
 //!
 //! Owns what was seen before and how often it may be said. Whether a server is up is the pools' to
 //! decide; here is only seen how many workers would use it.
@@ -59,7 +59,7 @@ const FAILURES: [(ServerCounter, &str); 6] = [
 ];
 
 impl ServerWatch {
-    /// Why a server is down of which it was seen to go down.
+    /// The reason why a server is down that was seen to go down.
     pub(super) fn of(&self, service: &str, server: &str) -> Option<&str> {
         let server = self.services.get(service)?.servers.get(server)?;
         server.cause.as_deref().filter(|_| !server.change.is_up)
@@ -218,7 +218,7 @@ impl WatchedServer {
         Some(text).filter(|_| !is_ordered)
     }
 
-    /// Which addresses went down and came back while others are up.
+    /// Messages about addresses that went down and came back while others are up.
     fn look_at_addresses(&mut self, server: &ServerStatus, now: Instant) -> Vec<Said> {
         let is_partial = server.state != ServerState::Down && !server.addresses_down.is_empty();
         for address in server.addresses_down.iter().filter(|_| is_partial) {
@@ -270,7 +270,7 @@ impl WatchedServer {
     }
 }
 
-/// Why a server is not used at an address: what its check says, or else dials.
+/// The reason why a server is not used at an address: what its check says, or else dials.
 fn cause_at(server: &ServerStatus, address: &str, kinds: &str) -> String {
     let note = server.note.as_deref().unwrap_or_default();
     let checks = note.split_once("not used: ").map_or(note, |(_, checks)| checks);
@@ -283,7 +283,7 @@ fn failures(server: &ServerStatus) -> [u64; FAILURES.len()] {
     FAILURES.map(|(counter, _)| server.metrics.get(counter))
 }
 
-/// What is up or down, since when, and what was said of it.
+/// A server or address that is up or down, since when, and the message about it.
 #[derive(Debug)]
 struct Change {
     is_up: bool,

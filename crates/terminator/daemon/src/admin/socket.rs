@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::state::AdminState;
 
-/// Those who connect at the same time; more wait in the kernel's queue.
+/// Clients that are connected at the same time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 16;
 
 /// How long somebody may take to read the document: it fits into a socket's buffer but for very

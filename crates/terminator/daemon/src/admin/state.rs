@@ -1,4 +1,4 @@
-//! What the admin side knows: the counters, what was true at start, and what reloads change.
+//! The admin side's knowledge: the counters, what was true at start, and what reloads change.
 //!
 //! Owns the translation of these into the status document and the exposition.
 
@@ -42,7 +42,7 @@ use super::readiness::Workers;
 use super::server_state::{ServerStates, milliseconds, observed, server};
 use super::server_watch::{Said, ServerWatch};
 
-/// What the admin side knows. Shared by the control thread's tasks.
+/// The admin side's knowledge. Shared by the control thread's tasks.
 pub(crate) struct AdminState {
     registry: Arc<Registry>,
     start: StartFacts,
@@ -53,7 +53,7 @@ pub(crate) struct AdminState {
     history: Mutex<History>,
 }
 
-/// What may be open, in progress or stored at the same time; the served plan's.
+/// The limits of what is open, in progress or stored at the same time; the served plan's.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) connections: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Limits {
     pub(crate) session_bytes: u64,
 }
 
-/// What was true when the worker process started.
+/// Facts that were true when the worker process started.
 #[derive(Clone, Debug)]
 pub(crate) struct StartFacts {
     pub(crate) program: &'static str,
@@ -95,13 +95,13 @@ pub(crate) struct ServiceFacts {
     pub(crate) server_limits: BTreeMap<String, u64>,
 }
 
-/// What a plan says while it is served.
+/// Facts about a plan while it is served.
 #[derive(Default)]
 pub(crate) struct Served {
     pub(crate) generation: u64,
     pub(crate) services: Vec<ServiceFacts>,
     pub(crate) limits: Limits,
-    /// What the kernel does of TLS; `None` = no service wants it.
+    /// The kernel's part of TLS; `None` = no service wants it.
     pub(crate) kernel_tls: Option<KernelTls>,
     /// Who is answered over HTTP; `None` = nobody.
     pub(crate) access: Option<Access>,
@@ -116,10 +116,10 @@ struct Facts {
     is_draining: bool,
     /// Bytes of lines about connections that could not be written.
     log_lost_bytes: u64,
-    /// Why the last ones could not; `None` = they could.
+    /// The reason why the last ones could not; `None` = they could.
     log_failure: Option<String>,
     cluster: ClusterFacts,
-    /// Why servers are down that checks took out, by service and server.
+    /// The reasons why checks took servers out, by service and server.
     notes: BTreeMap<(String, String), (bool, String)>,
     /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
@@ -191,7 +191,7 @@ impl AdminState {
         }
     }
 
-    /// What is known of the cluster's peers will be there.
+    /// Takes the facts about the cluster's peers from there.
     pub(crate) fn cluster_begun(&self, cluster: ClusterFacts) {
         self.facts().cluster = cluster;
     }
@@ -207,7 +207,7 @@ impl AdminState {
         self.facts().reload = reload;
     }
 
-    /// Which servers an operator has disabled from now on.
+    /// Notes the servers that an operator has disabled.
     pub(crate) fn servers_disabled(&self, names: BTreeSet<ServerName>) {
         self.facts().disabled = names;
     }
@@ -229,7 +229,7 @@ impl AdminState {
         self.facts().log_failure = None;
     }
 
-    /// What checks of a server decided. May be said again.
+    /// Notes the decision of a server's checks. May be called again with the same.
     pub(crate) fn server_noted(&self, server: &str, report: &HealthReport) {
         let key = (report.service.clone(), server.to_owned());
         let mut facts = self.facts();
@@ -257,7 +257,7 @@ impl AdminState {
         self.history().add(now, duration, &peaks);
     }
 
-    /// What the next worker process goes on with.
+    /// The observations with which the next worker process goes on.
     pub(crate) fn observations(&self) -> Observations {
         Observations {
             servers: observed(&self.document().services),
@@ -285,7 +285,7 @@ impl AdminState {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has changed of servers since the last look.
+    /// Messages about servers that changed since the last look.
     pub(crate) fn look_at_servers(&self, now: Instant) -> Vec<Said> {
         let services = self.document().services;
         let workers = self.start.worker_cpus.len() as u64;
@@ -325,8 +325,8 @@ impl AdminState {
         }
     }
 
-    /// What is counted. Services of the plan come first, in its order; then those that are gone
-    /// from it and still have connections.
+    /// A copy of the counters. Services of the plan come first, in its order; then those that are
+    /// gone from it and still have connections.
     fn snapshot(&self, facts: &Facts) -> Snapshot {
         let mut counted = self.registry.snapshot();
         let mut services = Vec::new();

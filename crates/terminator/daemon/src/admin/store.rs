@@ -1,4 +1,4 @@
-//! What the admin side knows of the session store: noted by the thread that speaks to it, shown in
+//! The admin side's knowledge of the session store: noted by the thread that speaks to it, shown in
 //! the status and the metrics.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use telemetry::outcome::{StoreFailure, StoreRejection, StoreUpdate};
 
 use super::document::{StoreState, StoreStatus};
 
-/// What is known of the store. Cloning shares it.
+/// Facts about the store. Cloning shares them.
 #[derive(Clone, Default)]
 pub(crate) struct StoreNotes(Arc<Mutex<Notes>>);
 

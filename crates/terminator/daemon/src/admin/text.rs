@@ -335,7 +335,7 @@ fn ktls(service: &ServiceStatus) -> String {
     text
 }
 
-/// What went down encrypted by the kernel, by its path.
+/// Bytes that went down encrypted by the kernel, by their path.
 fn passed(service: &ServiceStatus) -> String {
     let ways = [
         ("sendfile", ServiceCounter::SentBySendfile),
@@ -404,7 +404,7 @@ fn servers(servers: &[ServerStatus], time_ms: u64) -> String {
     table.to_string()
 }
 
-/// Why it is not up, and for how long.
+/// The reason why it is not up, and for how long.
 fn note(server: &ServerStatus, time_ms: u64) -> String {
     let note = server.note.as_deref().map(shortened).unwrap_or_default();
     match server.since_ms {

@@ -49,7 +49,7 @@ pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String
     Ok(exit)
 }
 
-/// What keeps a configuration from being served, as lines; `None` = nothing that is known.
+/// Faults that keep a configuration from being served, as lines; `None` = nothing that is known.
 pub(super) fn errors(config: &ConfigSource) -> Option<String> {
     let findings = match source(config) {
         Ok(source) => Findings::of(&source, false),
@@ -82,7 +82,7 @@ struct Findings {
     diagnostics: Vec<Diagnostic>,
     /// Whether an address that would be listened at cannot be.
     is_taken: bool,
-    /// What would be served; `None` = it cannot be told.
+    /// A summary of what would be served; `None` = it cannot be told.
     summary: Option<String>,
     /// What the kernel does of TLS, for those who wrote that they want it.
     note: String,
@@ -135,7 +135,7 @@ impl Findings {
         }
     }
 
-    /// What the TLS library and the order of certificates make of it.
+    /// Judges by the TLS library and the order of certificates.
     fn look_at_tls(&mut self, source: &Source, settings: &Settings) {
         for inspection in Plan::inspect(&settings.plane, &idle_resumption()) {
             // Files have been looked into where the configuration names them. Here a certificate
@@ -177,7 +177,7 @@ impl Findings {
     }
 }
 
-/// What the outcome for one side of a service says.
+/// The diagnostics of the outcome for one side of a service.
 fn diagnostics(source: &Source, inspection: &Inspection) -> Vec<Diagnostic> {
     let service = inspection.service;
     let warnings = match &inspection.outcome {

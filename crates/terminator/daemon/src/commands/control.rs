@@ -40,7 +40,7 @@ const DOCUMENT_BYTES_MAX: usize = 32 << 20;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Why the running lariat could not be asked or told something.
+/// A failure to ask or to order the running lariat.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ControlError {
     /// The configuration that was to say where does not.
@@ -60,7 +60,7 @@ pub(super) enum ControlError {
     },
     #[error("no right to ask the lariat at {}: {error}", .path.display())]
     Closed { path: PathBuf, error: io::Error },
-    /// What answers is no lariat, or another version of it.
+    /// The process that answers is no lariat, or another version of it.
     #[error("what answers at {} sends {error}", .path.display())]
     Strange { path: PathBuf, error: StatusError },
     #[error("what answers at {} sends more than {} MiB", .path.display(), DOCUMENT_BYTES_MAX >> 20)]
@@ -192,7 +192,7 @@ pub(super) fn say_if_slow(console: Console, text: &'static str) -> Sender<()> {
     waits
 }
 
-/// What a status socket sent, and who made it.
+/// The bytes that a status socket sent, and who made it.
 pub(super) struct Answer {
     path: PathBuf,
     stream: UnixStream,
@@ -257,7 +257,7 @@ fn connected(path: &Path, until: Instant) -> io::Result<UnixStream> {
     }
 }
 
-/// What a read that took too long says (socket(7), `SO_RCVTIMEO`), and a full queue.
+/// The error of a read that took too long (socket(7), `SO_RCVTIMEO`), and a full queue.
 fn is_late(error: &io::Error) -> bool {
     let kind = error.kind();
     matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
@@ -318,7 +318,7 @@ impl Answer {
     }
 }
 
-/// Why we do not signal a process. Root may signal every process, and a user may get root to
+/// The reason not to signal a process. Root may signal every process, and a user may get root to
 /// ask a socket of theirs: that must reach nothing that the user could not signal. So the process
 /// must be that user's still, in every way: it may have become another user's program since.
 fn no_supervisor(name: &str, users: &[u32], owner: u32) -> Option<String> {

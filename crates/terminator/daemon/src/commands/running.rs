@@ -32,7 +32,7 @@ fn serves(pid: u32) -> bool {
     line.split(|byte| *byte == 0).nth(1) == Some(b"serve")
 }
 
-/// What a process was started as: words apart by spaces.
+/// The command line that a process was started by: words apart by spaces.
 pub(crate) fn command_line(pid: u32) -> String {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy);

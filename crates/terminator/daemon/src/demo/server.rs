@@ -54,7 +54,7 @@ async fn serve(mut stream: TcpStream, peer: SocketAddr) {
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// What the server knows of a connection, as pairs of a name and a value.
+/// Facts that the server knows of a connection, as pairs of a name and a value.
 type Facts = Vec<(&'static str, String)>;
 
 async fn read_header(stream: &mut TcpStream, peer: SocketAddr) -> io::Result<Facts> {

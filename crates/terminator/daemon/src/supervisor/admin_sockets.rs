@@ -37,7 +37,7 @@ pub(super) struct AdminSockets {
     /// Whether the service manager has opened that.
     is_handed_over: bool,
     log: OwnedFd,
-    /// What a plan wants that is not yet served.
+    /// Memory for a plan that is not yet served.
     proposed_log: Option<OwnedFd>,
     /// When a log daemon was looked for last.
     reconnected: Option<Instant>,

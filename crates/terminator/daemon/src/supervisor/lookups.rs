@@ -145,7 +145,7 @@ impl Lookups {
         known.map(|(name, instances)| resolved(name, instances)).collect()
     }
 
-    /// Those of the names that nobody has been asked for yet.
+    /// The names that nobody has been asked for yet.
     fn ask(&mut self, names: Vec<Name>, now: Instant) -> Vec<Name> {
         let mut new = Vec::new();
         for name in names {

@@ -1,4 +1,4 @@
-//! What the supervisor says, on the standard error.
+//! Messages of the supervisor, on the standard error.
 
 use std::fmt::Display;
 
@@ -54,7 +54,8 @@ pub(super) fn warn_of_rights(rights: Rights) {
     warn(format_args!("the worker process {rights}{hint}"));
 }
 
-/// What the worker process says of a plan: warnings, but for texts that begin with their level.
+/// Messages of the worker process about a plan: warnings, but for texts that begin with their
+/// level.
 pub(super) fn say_warnings(warnings: &[String]) {
     labelled(warnings).iter().for_each(say);
 }
@@ -74,7 +75,7 @@ pub(super) fn labelled(warnings: &[String]) -> Vec<String> {
     warnings.iter().map(label).collect()
 }
 
-/// What the worker process says reaches a terminal.
+/// Text of the worker process, made fit for a terminal.
 pub(super) fn printable(text: &str) -> String {
     telemetry::printable::lines(text).to_string()
 }

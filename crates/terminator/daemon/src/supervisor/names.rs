@@ -24,7 +24,7 @@ const RESOLVER: Program = Program {
     answer_bytes_max: REPLY_BYTES_MAX,
 };
 
-/// What is known about names, and who looks them up.
+/// Facts about names, and the process that looks them up.
 pub(super) struct Names {
     lookups: Lookups,
     fences: Fences,
@@ -89,7 +89,7 @@ impl Names {
         }
     }
 
-    /// What the process said. What is news in it.
+    /// Takes an answer of the process; returns the news in it.
     pub(super) fn heard(&mut self, number: u64, heard: Heard<Reply>) -> Option<Resolution> {
         if self.process.as_ref().map(Child::number) != Some(number) {
             // The last words of the process before.

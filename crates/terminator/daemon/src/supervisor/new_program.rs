@@ -43,7 +43,7 @@ pub(super) enum Upgrade {
     Checking(Check),
     /// It would, and has its turn when no reload is in progress.
     Accepted(NewProgram),
-    /// What worker processes say is heard to the end of a message.
+    /// Messages of worker processes are heard to their end.
     Stopping(NewProgram),
 }
 
@@ -64,7 +64,7 @@ pub(super) struct NewProgram {
     pub(super) format: u32,
 }
 
-/// What is heard of the check of that number.
+/// News of the check of that number.
 pub(super) enum CheckNews {
     Running(u32),
     Ended(Result<NewProgram, String>),
@@ -100,7 +100,7 @@ impl Upgrade {
     }
 }
 
-/// Where the running program is with upgrades.
+/// The state of upgrades in the running program.
 #[derive(Default)]
 pub(super) struct Upgrading {
     pub(super) stage: Upgrade,
@@ -121,8 +121,8 @@ impl Upgrading {
         Self { program: program(), program_before, ..Self::default() }
     }
 
-    /// Has the file that this process was started from, as it is now, say whether it would serve.
-    /// `hear` is called from a thread, with the number of the check.
+    /// Runs the file that this process was started from, as it is now, to ask whether it would
+    /// serve. `hear` is called from a thread, with the number of the check.
     pub(super) fn begin_check(
         &mut self,
         state: SupervisorState,

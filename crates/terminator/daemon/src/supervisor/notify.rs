@@ -1,4 +1,4 @@
-//! What the service manager hears of us: datagrams to `$NOTIFY_SOCKET`, as in sd_notify(3), and the
+//! Messages to the service manager: datagrams to `$NOTIFY_SOCKET`, as in sd_notify(3), and the
 //! descriptors that it keeps for the next start.
 //!
 //! Owns the messages' form and what the manager says of its watchdog. It never fails, and waits
@@ -129,7 +129,8 @@ impl Notifier {
         }
     }
 
-    /// Has the manager keep these for the next start, by that name, beside those that it has by it.
+    /// Asks the manager to keep these for the next start, by that name, beside those that it has by
+    /// it.
     pub(crate) fn keep(&mut self, name: &str, fds: &[BorrowedFd<'_>]) {
         // It need not look whether they are still of use: they are named when they are not.
         let text = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}");
@@ -189,7 +190,7 @@ impl Notifier {
         }
     }
 
-    /// Why the manager could not be told something, once for each time.
+    /// The reason why the manager could not be told something, once for each time.
     pub(crate) fn take_failure(&mut self) -> Option<io::Error> {
         self.failure.take()
     }

@@ -30,7 +30,7 @@ pub(super) struct Prepared {
     pub(super) bundle: Secret,
 }
 
-/// What the supervisor knows of a configuration. No keys are in it.
+/// The supervisor's knowledge of a configuration. No keys are in it.
 pub(super) struct ConfigSummary {
     /// How many services there are.
     pub(super) services: usize,
@@ -40,20 +40,20 @@ pub(super) struct ConfigSummary {
     pub(super) workers: WorkerOptions,
     /// All servers, each with its service's name.
     servers: Vec<(String, Endpoint)>,
-    /// Which addresses the connections to a service's servers come from.
+    /// The addresses that connections to a service's servers come from.
     sources: BTreeMap<String, Sources>,
     /// The names that servers have, each with the time after which it is looked up again.
     pub(super) names: BTreeMap<Name, Duration>,
     pub(super) process: ProcessOptions,
     pub(super) reload: ReloadOptions,
     pub(super) control: ControlOptions,
-    /// Where the cluster's peers are; `None` = there are none.
+    /// The network of the cluster's peers; `None` = there are none.
     pub(super) peers: Option<PeerNetwork>,
-    /// Where the session store is, or what leads to it.
+    /// The addresses of the session store, or those that lead to it.
     store: Vec<Endpoint>,
     /// The limits of the session cache.
     pub(super) session_limits: session::Options,
-    /// What the kernel does of TLS; `None` = nobody wants to know.
+    /// The kernel's part of TLS; `None` = nobody wants to know.
     pub(super) kernel_tls: Option<KernelTls>,
 }
 
@@ -138,7 +138,7 @@ impl ConfigSummary {
         })
     }
 
-    /// What a worker process that is started for it gives up.
+    /// The rights that a worker process gives up which is started for it.
     pub(super) fn fences(&self, become_user: Option<WorkerUser>) -> Fences {
         let sandbox = self.process.sandbox;
         Fences {
@@ -149,7 +149,7 @@ impl ConfigSummary {
         }
     }
 
-    /// Where a worker process that is started for it can connect to.
+    /// The addresses that a worker process can connect to which is started for it.
     pub(super) fn reach(&self) -> Reach {
         let is_abstract = |(_, server): &(String, Endpoint)| {
             matches!(server, Endpoint::Address(Address::Unix(UnixName::Abstract(_))))
@@ -185,7 +185,7 @@ impl ConfigSummary {
         }
     }
 
-    /// What another configuration says differently and a reload cannot change.
+    /// The keys that another configuration changes and a reload cannot.
     pub(super) fn fixed_parts_changed(&self, new: &Self) -> Vec<&'static str> {
         let (workers, process, control) = (&self.workers, &self.process, &self.control);
         let changes = [

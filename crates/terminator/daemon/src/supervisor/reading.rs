@@ -60,7 +60,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Has a task done. `hear` is called from a thread, once, within [`READ_TIME_MAX`] and
+    /// Starts a task. `hear` is called from a thread, once, within [`READ_TIME_MAX`] and
     /// [`STEP_TIME_MAX`], also with the files that were looked at, as they were then; `None` =
     /// nobody knows them.
     pub(super) fn start(
@@ -199,7 +199,7 @@ impl From<Refusal> for Failure {
 mod tests {
     use super::*;
 
-    /// What comes of a reader that says this and then nothing; it goes if `ends`.
+    /// The outcome of a reader that says this and then nothing; it goes if `ends`.
     fn outcome_of(replies: &[Reply], ends: bool) -> Result<Done, Failure> {
         let (ours, theirs) = channel::pair().unwrap();
         ours.set_receive_timeout(Duration::from_millis(1)).unwrap();

@@ -1,5 +1,5 @@
-//! What the service manager is told when, and when it, or who reads the messages, is told that all
-//! is well or not.
+//! The times at which the service manager is told, and when it, or who reads the messages, is told
+//! that all is well or not.
 //!
 //! Owns the sentence that it shows, and the question to the worker process whether its threads go
 //! on. While none can answer, since one is started, builds a plan or drains, the supervisor's own

@@ -1,4 +1,5 @@
-//! What the service manager was told last, what it keeps, and when it is told again.
+//! The state of the service manager: the last message, the descriptors that it keeps, the next
+//! time.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ const LOOKS_PER_WATCHDOG: u32 = 4;
 /// It reads at once, unless it hangs.
 const HEARD_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// What the manager was told last, and when it is told again.
+/// The last message to the manager, and the time of the next one.
 pub(super) struct ServiceManager {
     pub(super) notifier: Notifier,
     pub(super) look: Option<Instant>,

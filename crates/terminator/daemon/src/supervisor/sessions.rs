@@ -1,5 +1,5 @@
-//! What lets sessions outlive a worker process: secrets, and memory that worker processes use one
-//! after the other.
+//! The means by which sessions outlive a worker process: secrets, and memory that worker processes
+//! use one after the other.
 //!
 //! Owns the descriptor and the keys; the supervisor itself never looks into the memory.
 
@@ -19,7 +19,7 @@ const NAME: &str = "lariat sessions";
 pub(super) struct Sessions {
     secret: SessionKey,
     memory: Memory,
-    /// What a plan wants that is not yet served.
+    /// Memory for a plan that is not yet served.
     proposed: Option<Memory>,
 }
 
@@ -28,12 +28,12 @@ struct Memory {
     /// `None` before the first plan.
     limits: Option<session::Options>,
     key: SessionKey,
-    /// Where none can be had, each worker process has its own.
+    /// The memory's descriptor; if none can be had, each worker process has memory of its own.
     fd: Option<OwnedFd>,
 }
 
 impl Sessions {
-    /// What was handed on; else secrets that nobody knows yet, and no memory.
+    /// The state that was handed on; else secrets that nobody knows yet, and no memory.
     pub(super) fn new(
         secret: Option<SessionKey>,
         inherited: Option<(SessionsState, OwnedFd)>,
@@ -72,7 +72,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Has memory ready for a plan with these limits. If they are others than before it is new
+    /// Makes memory ready for a plan with these limits. If they are others than before it is new
     /// memory, and the sessions in the old one are lost as soon as it is accepted.
     pub(super) fn propose(&mut self, limits: session::Options) -> Result<(), Failure> {
         self.propose_by(limits, |words| shared::create(NAME, words))

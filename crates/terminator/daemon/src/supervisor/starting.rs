@@ -139,7 +139,7 @@ fn forbid_system_calls(
     Ok(Some(own.to_owned()))
 }
 
-/// Has the first configuration read, unless a program goes on; `None` = a signal ended the wait. A
+/// Reads the first configuration, unless a program goes on; `None` = a signal ended the wait. A
 /// manager that knows the program before hears meanwhile that this one lives.
 fn first(
     request: &Request<'_>,

@@ -1,5 +1,6 @@
-//! What outlasts a supervisor's program: secrets, sessions, listeners and the order of an operator,
-//! as a new program of the same process gets it, or a new process from the service manager.
+//! The state that outlasts a supervisor's program: secrets, sessions, listeners and the order of an
+//! operator, as a new program of the same process gets it, or a new process from the service
+//! manager.
 //!
 //! Owns its form and which forms we speak. It is JSON, and who reads it may be an older or a newer
 //! program: fields that are not known are skipped, unless the state says that they must be
@@ -50,7 +51,7 @@ pub(crate) fn release() -> (&'static str, [u32; 2]) {
     (version, [number(5), number(1)])
 }
 
-/// What a program says of itself that is to take the place of the running one. This stays readable
+/// The release of a program that is to take the place of the running one. This stays readable
 /// in every format.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Release {
@@ -59,15 +60,15 @@ pub(crate) struct Release {
     pub(crate) program: String,
 }
 
-/// What that program says of the state and of its configuration.
+/// That program's judgement of the state and of its configuration.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct UpgradeVerdict {
-    /// Why it would not serve; `None` = it would.
+    /// The reason why it would not serve; `None` = it would.
     pub(crate) refused: Option<String>,
 }
 
-/// What is handed on. With it come the descriptors: of the session memory, then each listener's,
-/// then the admin's and the cluster's, then what [`ImageState`] says.
+/// The state that is handed on. With it come the descriptors: of the session memory, then each
+/// listener's, then the admin's and the cluster's, then what [`ImageState`] says.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct SupervisorState {
     /// The format that it is in.
@@ -89,16 +90,16 @@ pub(crate) struct SupervisorState {
     pub(crate) listeners: Vec<ListenerState>,
     #[serde(default)]
     pub(crate) admin: Option<String>,
-    /// Where datagrams of the cluster's peers come, as configured.
+    /// The place where datagrams of the cluster's peers arrive, as configured.
     #[serde(default)]
     pub(crate) cluster: Option<String>,
-    /// What only the next program of the same process gets.
+    /// The part that only the next program of the same process gets.
     #[serde(default)]
     pub(crate) image: Option<ImageState>,
 }
 
-/// What stays with the process. With it come the descriptors of the status socket and of the way to
-/// each worker process.
+/// The part that stays with the process. With it come the descriptors of the status socket and of
+/// the way to each worker process.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct ImageState {
     pub(crate) status_socket: PathBuf,
@@ -246,7 +247,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     parsed.map_err(|error| format!("what it says is no message of a lariat: {error}"))
 }
 
-/// What the other one says reaches a terminal.
+/// Text of the other program, made fit for a terminal.
 pub(crate) fn printable(text: &str) -> String {
     telemetry::printable::lines(text).to_string()
 }

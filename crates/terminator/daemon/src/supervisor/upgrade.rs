@@ -91,7 +91,7 @@ impl Supervisor<'_> {
         self.upgrade_failed(&why);
     }
 
-    /// Nothing comes of it, if there is one, since this one is to stop.
+    /// Gives an upgrade up, if there is one, because this process is to stop.
     pub(super) fn give_up_upgrade(&mut self) {
         match std::mem::take(&mut self.upgrading.stage) {
             Upgrade::None => return,
@@ -273,7 +273,7 @@ impl Supervisor<'_> {
         fds
     }
 
-    /// What a new process gets as well, with all that this one has open.
+    /// The state that a new process gets as well, with all that this one has open.
     fn full_state(&self) -> SupervisorState {
         let admin = self.served.summary.control.listen;
         let admin = self.admin_sockets.admin().and(admin);
@@ -286,7 +286,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// What is handed on beside sockets, of worker processes up to that number.
+    /// The state that is handed on beside sockets, of worker processes up to that number.
     pub(super) fn state(&self, last_number: u64) -> SupervisorState {
         let Release { formats, program } = Release::own();
         SupervisorState {

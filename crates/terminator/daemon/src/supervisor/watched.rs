@@ -89,7 +89,7 @@ impl Watched {
         self.process.insert(process).send(&ask, &[])
     }
 
-    /// What the process said. Whether the configuration is to be read again.
+    /// Takes an answer of the process. Returns whether the configuration is to be read again.
     pub(super) fn heard(
         &mut self,
         number: u64,

@@ -90,7 +90,7 @@ impl ClusterSetup {
 
 /// The way to the thread. It is started when a plan first shares sessions.
 pub(super) struct Cluster {
-    /// Of this host, for the life of its supervisor.
+    /// The sender's number of this host, for the life of its supervisor.
     sender: [u8; 8],
     tiers: Arc<Tiers>,
     facts: ClusterFacts,
@@ -178,7 +178,7 @@ struct ClusterThread {
     around: StoreSurroundings,
 }
 
-/// Where sessions lie beyond this host, in the order in which they are asked.
+/// The tiers where sessions lie beyond this host, in the order in which they are asked.
 struct TiersBelow {
     peers: Option<Node>,
     store: Option<StoreTier>,
@@ -443,7 +443,7 @@ impl Node {
         (0..failures).for_each(|_| self.mesh.send_failed());
     }
 
-    /// Has the status show what is known now, if it is time.
+    /// Brings the status up to date, if it is time.
     fn note(&mut self, facts: &ClusterFacts) {
         let now = Instant::now();
         let is_due = now.saturating_duration_since(self.noted) >= STATUS_AGE_MAX;

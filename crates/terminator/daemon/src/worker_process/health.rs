@@ -38,7 +38,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// a dead server is used.
 const FIRST_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// What of an interval is left to chance, so that many hosts do not check in step.
+/// The share of an interval that is left to chance, so that many hosts do not check in step.
 const JITTER_SHARE: f64 = 0.1;
 
 /// Characters of what a check came to. Names of a certificate and why it is refused are shorter.
@@ -124,7 +124,7 @@ struct Watched {
     task: JoinHandle<()>,
 }
 
-/// What the checks have found out about an address of a server.
+/// The result of the checks of an address of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Known {
     address: Address,

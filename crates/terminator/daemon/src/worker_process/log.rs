@@ -40,7 +40,7 @@ const WRITTEN_AGAIN: &str = "the log is written again";
 
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum LogNews {
-    /// So many bytes could not be written, and why.
+    /// Bytes that could not be written, and why.
     Lost {
         bytes: u64,
         why: String,
@@ -48,7 +48,7 @@ pub(super) enum LogNews {
     Recovered,
     /// Another socket is wanted: the log daemon is not there.
     Away,
-    /// What an operator should know; at a limited rate.
+    /// A message to the operator; at a limited rate.
     Message(Level, String),
 }
 
@@ -74,7 +74,7 @@ impl Target {
     }
 }
 
-/// Where lines go, which may change at any time.
+/// The target of lines, which may change at any time.
 #[derive(Clone, Debug)]
 pub(super) struct Aim(Arc<(Mutex<Arc<Target>>, Condvar)>);
 
@@ -136,7 +136,7 @@ impl Log {
         &self.aim
     }
 
-    /// Has a panic, which ends the process, wait until the lines of others are written.
+    /// Makes a panic, which ends the process, wait until the lines of others are written.
     pub(super) fn flush_in_panics(&self) {
         let (queue, before) = (Arc::clone(&self.queue), std::panic::take_hook());
         std::panic::set_hook(Box::new(move |panic| {
@@ -145,7 +145,7 @@ impl Log {
         }));
     }
 
-    /// What an operator should know of a target that takes nothing; once for each such time, at a
+    /// A message to the operator about a target that takes nothing; once for each such time, at a
     /// limited rate. `note` is called with the reason before the target can be said to take lines
     /// again.
     pub(super) fn stalled(&self, now: Instant, note: impl FnOnce(String)) -> Option<String> {
@@ -367,7 +367,7 @@ fn write_all(mut file: &File, bytes: &[u8]) -> (usize, io::Result<()>) {
     (written, Ok(()))
 }
 
-/// What has been lost, and what was last said of it.
+/// Losses of lines, and the last message about them.
 #[derive(Debug, Default)]
 struct Losses {
     is_failing: bool,

@@ -125,7 +125,7 @@ pub(super) fn build(
     })
 }
 
-/// Why a plan cannot be built of a configuration whose services have these names.
+/// The reason why a plan cannot be built of a configuration whose services have these names.
 fn refusal(source: &Source, names: &[String], error: &PlanError) -> String {
     let PlanError::Tls(fault) = error else {
         return error.to_string();

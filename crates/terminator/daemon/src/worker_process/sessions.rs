@@ -1,5 +1,5 @@
-//! What a worker process inherits of the ones before it, and a plan of the plan before: secrets,
-//! and the memory of stored sessions.
+//! The inheritance of a worker process from the ones before it, and of a plan from the plan before:
+//! secrets, and the memory of stored sessions.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tls::resumption::{Resumption, ResumptionOptions, SessionMemory};
 
 use crate::handover::{SessionKey, Start};
 
-/// What all worker processes of a supervisor have in common. Zeroed when it goes.
+/// Secrets that all worker processes of a supervisor have in common. Zeroed when it goes.
 pub(super) struct Inheritance {
     pub(super) secret: [u8; 32],
     /// The way to where sessions lie beyond this host.
@@ -19,10 +19,10 @@ pub(super) struct Inheritance {
     process_number: u32,
 }
 
-/// What the sessions of the next plan come of.
+/// The sources of the next plan's sessions.
 pub(super) struct Sessions {
     pub(super) inheritance: Arc<Inheritance>,
-    /// Those of the plan before, and the key of the memory that they lie in.
+    /// The sessions of the plan before, and the key of the memory that they lie in.
     pub(super) before: Option<(Arc<Resumption>, SessionKey)>,
     /// Whether another process still uses the memory that was handed over.
     pub(super) is_in_use: bool,

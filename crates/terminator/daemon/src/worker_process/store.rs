@@ -37,7 +37,7 @@ pub(super) use request::{Say, StoreSurroundings, UsedUp};
 /// Sessions that wait to be stored or deleted: half a second's worth on a large host. Some 2 MB.
 const WRITES_WAITING_MAX: usize = 4096;
 
-/// Those that the store has been asked to store or delete and has not: what a store takes in a few
+/// Writes that the store has been asked for and has not made: what a store takes in a few
 /// milliseconds.
 const WRITES_MAX: usize = 256;
 
@@ -144,7 +144,7 @@ struct Store {
     /// Whether the store is there.
     link: Breaker,
     writing: Breaker,
-    /// Why it does not answer, or takes no sessions.
+    /// The reason why it does not answer, or takes no sessions.
     why: Option<String>,
     /// When it was last said that a node may not be dialled.
     redirect_said: Option<Instant>,
@@ -443,7 +443,7 @@ impl Store {
         (self.shared.around.say)(warns, text);
     }
 
-    /// Has the status show what is known now.
+    /// Brings the status up to date.
     fn note(&self) {
         let state = match (&self.connection, self.writing.is_closed()) {
             (None, _) => StoreState::Down,

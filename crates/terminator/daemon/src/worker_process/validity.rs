@@ -1,4 +1,4 @@
-//! What ends while it is served: certificates, OCSP responses, revocation lists.
+//! Things that end while they are served: certificates, OCSP responses, revocation lists.
 //!
 //! Owns when to look again and what was said already. What has ended and in which words is `tls`'s;
 //! handshakes do not wait for a look, they judge for themselves.
@@ -18,17 +18,17 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Watches the services of one plan.
 pub(super) struct ValidityWatch {
     services: Arc<[Arc<ServicePlan>]>,
-    /// What was so then has been said, in Unix seconds.
+    /// The time up to which all was said, in Unix seconds.
     since: i64,
 }
 
 impl ValidityWatch {
-    /// Of a plan whose warnings as of `now` (Unix seconds) were said.
+    /// The state of a plan whose warnings as of `now` (Unix seconds) were said.
     pub(super) fn new(plan: &Plan, now: i64) -> Self {
         Self { services: plan.services().into(), since: now }
     }
 
-    /// What has changed since the last look, one message each.
+    /// The changes since the last look, one message each.
     pub(super) fn look(&mut self, now: i64) -> Vec<String> {
         let since = Some(std::mem::replace(&mut self.since, now));
         let services = self.services.iter();

@@ -20,7 +20,7 @@ pub(super) struct Limit {
     name: &'static str,
     here: String,
     wanted: String,
-    /// What to set if that is more; `None` = it is enough.
+    /// The setting to raise if that is more; `None` = it is enough.
     remedy: Option<String>,
 }
 
@@ -174,7 +174,7 @@ mod tests {
         loaded.unwrap().settings
     }
 
-    /// Which limits are too low on a host that has these.
+    /// The limits that are too low on a host that has these.
     fn lacking(connections: &str) -> Vec<&'static str> {
         let host = |name: &str| {
             Some(match name {

@@ -73,7 +73,7 @@ impl PeerWatch {
         unheard.copied().collect()
     }
 
-    /// What is to be said of peers by now, each with whether it is heard.
+    /// Messages about peers that are due, each with whether it is heard.
     pub(super) fn look(&mut self, peers: &[(PeerFacts, bool)], now: Instant) -> Vec<Said> {
         let heard = peers.iter().filter(|(_, is_heard)| *is_heard);
         let heard: BTreeSet<_> = heard.map(|(peer, _)| peer.address).collect();
@@ -160,7 +160,7 @@ impl PeerWatch {
         }
     }
 
-    /// What is to be said of a datagram that was dropped. Our clock less its time, and how far that
+    /// The message about a datagram that was dropped. Our clock less its time, and how far that
     /// may be, in milliseconds.
     pub(super) fn rejected(
         &mut self,

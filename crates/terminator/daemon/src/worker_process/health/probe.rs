@@ -30,7 +30,7 @@ const CONTENT_BYTES_MAX: u64 = 1 << 20;
 /// the end of each connection, is not to be held up for the rest of the check's time.
 const CONTENT_PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// What is asked of a server, made ready.
+/// The request to a server, made ready.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     preface: Vec<u8>,
@@ -52,7 +52,7 @@ enum Question {
     },
     /// A login that needs no user.
     Mysql,
-    /// What the server of this protocol says first.
+    /// The greeting of the server of this protocol.
     Greeting(Dialect),
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for Passed {
     }
 }
 
-/// Why a check failed; each is the server's fault, or its host's.
+/// The fault of a check; each is the server's fault, or its host's.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProbeFault {
     #[error("closed before it answered")]
@@ -237,14 +237,14 @@ impl Target {
     }
 }
 
-/// What was found out, and the answer whose content is still to be read.
+/// The result, and the answer whose content is still to be read.
 type Asked = (Result<Passed, ProbeFault>, Option<(Answer, Content)>);
 
 struct Answer {
     stream: Box<dyn Stream>,
     /// The TLS that it comes through.
     probe: Option<Probe>,
-    /// What of it has come and was not used.
+    /// Bytes that have come and were not used.
     bytes: Vec<u8>,
 }
 
@@ -317,8 +317,8 @@ impl Answer {
     }
 }
 
-/// What the `Host` field says of a server: a Unix socket has no host, and what HTTP client there
-/// is says `localhost` then.
+/// The value of the `Host` field for a server: a Unix socket has no host, and what HTTP client
+/// there is says `localhost` then.
 fn host_of(endpoint: &Endpoint) -> String {
     match endpoint {
         Endpoint::Address(Address::Unix(_)) => "localhost".to_owned(),

@@ -1,4 +1,4 @@
-//! Why a request to the store failed, whose fault that is, and what can be done about it.
+//! Faults of requests to the store: the reason, whose fault it is, and the remedy.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use telemetry::outcome::StoreFailure;
 use telemetry::printable;
 use tokio::time::error::Elapsed;
 
-/// Of what the store says: its errors are a line.
+/// The longest text of the store: its errors are a line.
 const TEXT_CHARACTERS_MAX: usize = 200;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Fault {
     pub(super) why: StoreFailure,
     pub(super) text: String,
-    /// What the operator can do about it; empty = nothing that would be known here.
+    /// The operator's remedy; empty = nothing that would be known here.
     hint: &'static str,
 }
 
@@ -87,7 +87,7 @@ impl Fault {
         Self::of(StoreFailure::Timeout, text)
     }
 
-    /// What the operator can do about it, as a line of its own.
+    /// The operator's remedy, as a line of its own.
     pub(super) fn remedy(&self) -> String {
         match self.hint {
             "" => String::new(),

@@ -106,7 +106,7 @@ impl Connector {
         Err(fault)
     }
 
-    /// Where a sentinel says that the master is.
+    /// The master's address, as a sentinel says.
     async fn master(&self, sentinel: &Endpoint) -> Result<Endpoint, Fault> {
         let StoreKind::Sentinel { service, password } = &self.0.options.kind else {
             let text = "no sentinel is configured";

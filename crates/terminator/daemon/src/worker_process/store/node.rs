@@ -52,7 +52,7 @@ impl StoreNames {
         names.insert((host.to_owned(), port), found);
     }
 
-    /// Where a node is; nothing = it is not known.
+    /// The addresses of a node; empty = not known.
     pub(super) fn addresses(&self, node: &Endpoint) -> Vec<Address> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match node {
@@ -127,7 +127,7 @@ impl Node {
         self.shared.is_up.get().is_some() && self.end().is_none()
     }
 
-    /// Why it has ended, and when; `None` = it has not.
+    /// The reason why it has ended, and when; `None` = it has not.
     pub(super) fn end(&self) -> Option<&(Fault, Instant)> {
         self.shared.end.get()
     }

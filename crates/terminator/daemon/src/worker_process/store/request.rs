@@ -1,5 +1,5 @@
-//! What a request does: which names and values of the store it is about, and what is taken from
-//! there.
+//! The requests to the store: which names and values of the store it is about, and what is taken
+//! from there.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -20,10 +20,10 @@ use crate::admin::StoreNotes;
 /// Says something to the operator; `true` = it is a warning.
 pub(crate) type Say = Arc<dyn Fn(bool, String) + Send + Sync>;
 
-/// What is remembered of sessions that resume once and did: they do not come back.
+/// Sessions that resume once and did: they do not come back.
 pub(crate) type UsedUp = Arc<Mutex<Deleted>>;
 
-/// What lasts longer than one configuration of the store.
+/// State that lasts longer than one configuration of the store.
 #[derive(Clone)]
 pub(crate) struct StoreSurroundings {
     pub(crate) names: StoreNames,
@@ -32,7 +32,7 @@ pub(crate) struct StoreSurroundings {
     pub(crate) say: Say,
 }
 
-/// What the store is asked to do, and no client waits for.
+/// A request for which no client waits.
 pub(super) enum Write {
     Publish { session: Offered, value: Zeroizing<Vec<u8>>, lifetime: Duration },
     Delete { session: Offered },
@@ -46,7 +46,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Where the store is; no password.
+    /// The store's address; no password.
     pub(super) fn address(&self) -> String {
         let nodes: Vec<_> = self.options.nodes.iter().map(ToString::to_string).collect();
         let nodes = nodes.join(", ");
