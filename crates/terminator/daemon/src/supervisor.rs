@@ -305,7 +305,7 @@ impl<'a> Supervisor<'a> {
         }
         self.tend_manager(now);
         if self.upgrading.stage.due().is_some_and(|due| due <= now) {
-            self.check_is_late();
+            self.upgrade_is_late();
         }
         if let Next::Stop = self.earlier_are_late(now) {
             return Ok(Next::Stop);

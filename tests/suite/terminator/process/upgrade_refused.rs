@@ -118,6 +118,23 @@ fn a_program_that_cannot_listen_becomes_the_one_before_again() {
     assert!(!running.lariat.status_socket().exists());
 }
 
+/// A reload leaves such a place as it is, and hints at an upgrade, which then fails.
+#[test]
+fn the_program_before_keeps_its_places_whatever_the_file_says_by_now() {
+    let mut running = running();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let file = running.lariat.configuration();
+    let text = fs::read_to_string(&file).unwrap();
+    let (own, other) = (running.lariat.admin().to_string(), taken.local_addr().unwrap());
+    fs::write(&file, text.replace(&own, &other.to_string())).unwrap();
+    running.lariat.signal(Signal::HUP);
+    running.lariat.wait_for_metric("lariat_config_generation", &[], 2.0);
+    running.assert_refuses("cannot listen at");
+    fs::write(&file, text).unwrap();
+    running.lariat.reload().success();
+    running.lariat.upgrade().wait();
+}
+
 #[test]
 fn a_new_worker_process_that_dies_leaves_the_one_before() {
     let mut running = running();

@@ -252,6 +252,7 @@ impl Supervisor<'_> {
             }
             Heard::Answer(Answer::Drained { cut }) if drains => {
                 let Earlier { child, .. } = self.earlier.remove(place);
+                self.upgrading.listening.retain(|one| *one != number);
                 let pid = child.pid();
                 child.end();
                 let ended = format!("the worker process before (pid {pid}) has ended");
@@ -273,6 +274,7 @@ impl Supervisor<'_> {
 
     fn earlier_is_gone(&mut self, place: usize) -> Next {
         let Earlier { mut child, drains_until } = self.earlier.remove(place);
+        self.upgrading.listening.retain(|one| *one != child.number());
         child.keep();
         let pid = child.pid();
         let how = child.end().map_or_else(|| "killed".to_owned(), |status| status.to_string());
@@ -291,6 +293,7 @@ impl Supervisor<'_> {
         let is_late = |one: &mut Earlier| one.drains_until.is_some_and(|until| until <= now);
         for mut one in self.earlier.extract_if(.., is_late) {
             one.child.keep();
+            self.upgrading.listening.retain(|number| *number != one.child.number());
             warn(format_args!(
                 "the worker process before (pid {}) is killed, and its connections with it: it has had \
                  its time",

@@ -18,6 +18,7 @@ use sys::{inherited, process, shared};
 use wire::address::Address;
 
 use super::failure::Failure;
+use super::prepared::FixedPlaces;
 use super::reading::{self, Read};
 use super::state::{
     ImageState, ListenerState, STATE_BYTES_MAX, SessionsState, SupervisorState, decode, encode,
@@ -76,6 +77,7 @@ pub(super) struct OwnState {
     pub(super) workers: usize,
     pub(super) reloads: Reloads,
     pub(super) found: Found,
+    pub(super) fixed: FixedPlaces,
     bundle: Vec<u8>,
 }
 
@@ -100,10 +102,10 @@ impl OwnState {
     pub(super) fn new(
         (generation, workers): (u64, usize),
         reloads: Reloads,
-        found: Found,
+        (found, fixed): (Found, FixedPlaces),
         bundle: &Secret,
     ) -> Self {
-        Self { generation, workers, reloads, found, bundle: bundle.bytes().to_vec() }
+        Self { generation, workers, reloads, found, fixed, bundle: bundle.bytes().to_vec() }
     }
 
     /// As it is handed on.

@@ -44,7 +44,7 @@ pub(super) enum Upgrade {
     /// It would, and has its turn when no reload is in progress.
     Accepted(NewProgram),
     /// Messages of worker processes are heard to their end.
-    Stopping(NewProgram),
+    Stopping(NewProgram, Instant),
 }
 
 /// A check that is in progress.
@@ -74,14 +74,15 @@ impl Upgrade {
     pub(super) fn due(&self) -> Option<Instant> {
         match self {
             Self::Checking(check) => Some(check.until),
-            Self::None | Self::Accepted(_) | Self::Stopping(_) => None,
+            Self::Stopping(_, until) => Some(*until),
+            Self::None | Self::Accepted(_) => None,
         }
     }
 
     /// The new program, if only worker processes were waited for.
     pub(super) fn take_stopping(&mut self) -> Option<NewProgram> {
         match std::mem::take(self) {
-            Self::Stopping(program) => Some(program),
+            Self::Stopping(program, _) => Some(program),
             other => {
                 *self = other;
                 None
@@ -91,7 +92,7 @@ impl Upgrade {
 
     /// Whether no reload may begin.
     pub(super) fn is_under_way(&self) -> bool {
-        matches!(self, Self::Stopping(_))
+        matches!(self, Self::Stopping(..))
     }
 
     /// Whether a child may be the new program, of which nobody else is to hear how it ended.

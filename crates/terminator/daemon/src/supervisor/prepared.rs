@@ -2,10 +2,13 @@
 //! bundle for the worker process.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use config::{ControlOptions, PeerNetwork, ProcessOptions, ReloadOptions, Settings};
 use proxy::options::{ServiceOptions, SourceAddress, WorkerOptions};
+use serde::{Deserialize, Serialize};
 use sys::socket::ListenOptions;
 use wire::address::{Address, Endpoint, UnixName};
 
@@ -212,6 +215,31 @@ impl ConfigSummary {
         self.control.status_socket.clone_from(&before.control.status_socket);
         self.control.listen = before.control.listen;
     }
+
+    /// The places among them, as they are handed on.
+    pub(super) fn fixed_places(&self) -> FixedPlaces {
+        FixedPlaces {
+            status_socket: self.control.status_socket.clone(),
+            admin: self.control.listen,
+            pid_file: self.process.pid_file.clone(),
+        }
+    }
+
+    /// Takes them, as they were handed on.
+    pub(super) fn keep_places(&mut self, places: FixedPlaces) {
+        self.control.status_socket = places.status_socket;
+        self.control.listen = places.admin;
+        self.process.pid_file = places.pid_file;
+    }
+}
+
+/// Places that a reload cannot change, as they are served: the files may name others by now, which
+/// nobody has opened.
+#[derive(Clone, Deserialize, Serialize)]
+pub(super) struct FixedPlaces {
+    pub(super) status_socket: Option<PathBuf>,
+    pub(super) admin: Option<SocketAddr>,
+    pub(super) pid_file: Option<PathBuf>,
 }
 
 /// The names of all servers, and of the store. One that several have is looked up as often as any

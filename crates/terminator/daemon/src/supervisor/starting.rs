@@ -57,7 +57,11 @@ impl<'a> Supervisor<'a> {
         let Some((own, read, looked)) = first else {
             return Ok(None);
         };
-        let (served, own) = (read.prepared, own.as_ref());
+        let (mut served, own) = (read.prepared, own);
+        if let Some(own) = &own {
+            served.summary.keep_places(own.fixed.clone());
+        }
+        let own = own.as_ref();
         let summary = &served.summary;
         let calls_forbidden_by = forbid_system_calls(summary, &inherited)?;
         let (listeners, admin_sockets, cluster_socket) =
@@ -114,6 +118,10 @@ impl<'a> Supervisor<'a> {
         self.forget_servers();
         self.resolve(self.served.summary.names.clone())?;
         self.listen_to(|_| true);
+        if self.way_back.is_some() {
+            // The manager has known the program before: it expects signs of life.
+            self.manager.look = Some(Instant::now());
+        }
         match returned {
             None => self.start_child(),
             Some(why) => self.has_returned(&why),

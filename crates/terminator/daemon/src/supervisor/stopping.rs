@@ -36,6 +36,8 @@ impl Supervisor<'_> {
         }
         if self.child.is_none() || self.phase != Phase::Serving {
             self.tell_manager_stopping(DRAIN_GRACE);
+            // Their drop kills and reaps.
+            self.earlier.drain(..).for_each(|mut one| one.child.keep());
             return Ok(self.end_at_once("nothing was drained to its end"));
         }
         self.phase = Phase::Draining;

@@ -9,7 +9,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sys::signal::{self, Signal};
 use telemetry::message::Level;
@@ -30,6 +30,9 @@ use super::state::{ImageState, Release, SupervisorState};
 use crate::handover::Order;
 use crate::observations::Observations;
 use crate::reader::Found;
+
+/// How long a worker process may take to end a message that has begun.
+const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
 const TOLD_TO_STOP: &str = "the running one was told to stop";
 
@@ -76,7 +79,13 @@ impl Supervisor<'_> {
         }
     }
 
-    pub(super) fn check_is_late(&mut self) {
+    pub(super) fn upgrade_is_late(&mut self) {
+        if let Upgrade::Stopping(_, until) = &mut self.upgrading.stage {
+            *until = Instant::now() + STOP_TIME_MAX;
+            let known: Vec<_> = self.workers_before().map(Child::number).collect();
+            self.upgrading.listening.retain(|one| known.contains(one));
+            return self.kill_those_that_are_heard();
+        }
         let Upgrade::Checking(check) = std::mem::take(&mut self.upgrading.stage) else {
             return;
         };
@@ -91,6 +100,21 @@ impl Supervisor<'_> {
         self.upgrade_failed(&why);
     }
 
+    /// Ends worker processes of which half a message has come, and no more within the time: whose
+    /// thread does not end cannot be handed on.
+    fn kill_those_that_are_heard(&self) {
+        let listening = self.upgrading.listening.clone();
+        let is_heard = |child: &&Child| listening.contains(&child.number());
+        for child in self.workers_before().filter(is_heard) {
+            let (pid, time) = (child.pid(), STOP_TIME_MAX.as_secs());
+            say(format_args!(
+                "error: the worker process (pid {pid}) has not ended a message in {time} s, and is \
+                 killed"
+            ));
+            child.kill();
+        }
+    }
+
     /// Gives an upgrade up, if there is one, because this process is to stop.
     pub(super) fn give_up_upgrade(&mut self) {
         match std::mem::take(&mut self.upgrading.stage) {
@@ -99,7 +123,7 @@ impl Supervisor<'_> {
                 let _ = pid.map(signal::kill);
             }
             Upgrade::Accepted(_) => {}
-            Upgrade::Stopping(_) => {
+            Upgrade::Stopping(..) => {
                 // To the others as soon as their threads have ended.
                 let listening = self.upgrading.listening.clone();
                 self.listen_to(|number| !listening.contains(&number));
@@ -138,7 +162,7 @@ impl Supervisor<'_> {
                 }
                 self.workers_before().for_each(Child::stop_listening);
                 self.upgrading.listening = self.workers_before().map(Child::number).collect();
-                Upgrade::Stopping(program)
+                Upgrade::Stopping(program, Instant::now() + STOP_TIME_MAX)
             }
             other => other,
         };
@@ -237,7 +261,7 @@ impl Supervisor<'_> {
         let own = OwnState::new(
             (self.generation, self.workers),
             self.reloads.clone(),
-            found,
+            (found, self.served.summary.fixed_places()),
             &self.served.bundle,
         );
         Ok([image::own_program()?, own.sealed()?, image::sealed(&state)?])
@@ -355,6 +379,8 @@ impl Supervisor<'_> {
 
     /// In the program that goes on, since the next one could not serve.
     pub(super) fn has_returned(&mut self, why: &str) -> Result<(), Failure> {
+        // The number of the new program's own, so that no value of the cache is sealed twice by it.
+        self.last_number += 1;
         self.phase = Phase::Restarting;
         if let Some(place) = self.earlier.iter().position(Earlier::serves) {
             self.phase = Phase::Serving;
@@ -363,7 +389,9 @@ impl Supervisor<'_> {
         self.child.iter_mut().for_each(Child::keep);
         self.earlier.iter_mut().for_each(|one| one.child.keep());
         self.listeners.lend(Vec::new());
-        self.admin_sockets.take_places(&self.served.summary)?;
+        if let Err(failure) = self.admin_sockets.take_places(&self.served.summary) {
+            say(format_args!("error: {failure}"));
+        }
         if self.phase == Phase::Restarting {
             self.start_again()?;
         }
