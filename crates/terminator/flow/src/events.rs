@@ -1,5 +1,5 @@
-//! The events of a connection, the answer of each stage to them, and the actions that the owner of
-//! its sockets.
+//! The events of a connection, the answer of each stage to them, and the actions that are asked
+//! of the owner of its sockets.
 //!
 //! | event | handshaking | dialling | relaying | closing |
 //! |---|---|---|---|---|

@@ -272,6 +272,12 @@ impl Dial {
         let place = place.flatten();
         let token = EventSource::Rival(id).token();
         let connecting = Attempt::connect(&picked, service, driver, flow, token);
+        // The host's fault is no address's: the others are not passed over for it.
+        if let Err(error) = &connecting
+            && matches!(judge(error, false).0, Blame::Host)
+        {
+            return RivalStart::NoDescriptor;
+        }
         if let Ok((socket, _)) = &connecting {
             let may_keep = if is_trial {
                 driver.has_descriptor_to_try(socket)
