@@ -84,7 +84,7 @@ pub(crate) fn command() -> clap::Command {
         .mut_subcommand("load", load::completed)
 }
 
-/// What each exit code means, a line each.
+/// The meaning of each exit code, a line each.
 fn exit_codes() -> String {
     let codes = Exit::ALL.map(|(exit, help)| format!("  {}  {help}\n", exit as u8));
     codes.concat()

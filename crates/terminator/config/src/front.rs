@@ -39,7 +39,7 @@ section! {
             .example(r#"listen = ["[::]:443", "unix:/run/lariat/web.sock"]"#),
         /// Server names whose clients this service is for, where several services listen at one
         /// address. `*.example` means all names beneath it. An exact name comes before a wildcard.
-        /// What is for no service is refused with the alert `unrecognized_name`.
+        /// A hello that is for no service is refused with the alert `unrecognized_name`.
         names: Vec<NamePattern> = parsed(Kind::Text("NAME"))
             .many()
             .absent("all names that no other service at the address has, and clients without one")

@@ -1,5 +1,5 @@
 //! The faults that `lariat check` looks for beyond those that keep a configuration from being read:
-//! those in the files that it names, told where it names them.
+//! those in the files that it names, reported where it names them.
 //!
 //! Owns the places; `tls` judges. Serving needs none of this: what it builds is judged again then.
 

@@ -1,4 +1,4 @@
-//! What a worker process has observed of servers and connections, for the next one.
+//! Observations of servers and connections by a worker process, for the next one.
 //!
 //! Owns its form and its size. It goes from process to process as text and numbers, since the next
 //! one may be another version's: what that one does not know it leaves out.

@@ -177,9 +177,9 @@ fn missing_folder(key: String, path: &Path) -> Option<Missing> {
     Some((key, message, hint))
 }
 
-/// What a connection takes: the client's socket and the server's. Further dials that race with its
-/// own, and pipes, are not counted: they come out of the lower half of all descriptors alone, and
-/// go back in moments.
+/// The descriptors of a connection: the client's socket and the server's. Further dials that race
+/// with its own, and pipes, are not counted: they come out of the lower half of all descriptors
+/// alone, and go back in moments.
 const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 
 /// What the process has open beside connections and listeners: its log, its channels, its event

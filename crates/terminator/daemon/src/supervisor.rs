@@ -159,7 +159,7 @@ fn serve<'a>(
     ended
 }
 
-/// What a supervisor begins with.
+/// The origin of a supervisor: what it inherits and is given.
 #[derive(Default)]
 struct Origin {
     handed_over: HandedOverSockets,

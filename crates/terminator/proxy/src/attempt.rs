@@ -279,7 +279,7 @@ impl Rivals {
         None
     }
 
-    /// One that is to be waited for now, since the one before it has failed: the oldest of a race,
+    /// The dial to wait for after the one before it has failed: the oldest of a race,
     /// or a trial if these are asked for.
     pub(crate) fn promote(&mut self, is_trial: bool) -> Option<(Attempt, Socket)> {
         let same = |one: &Rival| one.is_trial == is_trial;

@@ -62,7 +62,7 @@ fn number(fd: &impl AsFd) -> u64 {
 }
 
 /// The bytes that a pipe holds: as much as the large buffer (`flow::buffer`), for the same reason.
-/// What is spliced is encrypted by this CPU at once, and more would not fit its second-level cache.
+/// Spliced bytes are encrypted by this CPU at once, and more would not fit its second-level cache.
 const PIPE_BYTES: usize = 256 << 10;
 
 /// Pipes that one worker has at once: 128 descriptors. Beyond that bytes go through buffers, which

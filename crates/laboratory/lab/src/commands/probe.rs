@@ -85,7 +85,7 @@ pub(super) struct ProbeArguments {
     output: ProbeOutput,
 }
 
-/// What a survey asks of a probe as well.
+/// Arguments that a survey and a probe share.
 #[derive(Args, Debug)]
 pub(super) struct ProbeConduct {
     /// Trust these roots instead of the system's

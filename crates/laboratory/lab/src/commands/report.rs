@@ -65,7 +65,7 @@ pub(super) struct ReportArguments {
     context: Option<String>,
 }
 
-/// Where a report goes; without any of them, to the standard output.
+/// The places that a report goes to; without any of them, to the standard output.
 #[derive(Args, Debug, Default)]
 pub(super) struct Sinks {
     /// Write one page that needs no network, instead of tables to the standard output

@@ -178,7 +178,7 @@ impl RunArguments {
         Seating { server: cpus(&self.server_cpus), client: cpus(&self.client_cpus) }
     }
 
-    /// Which keys and ciphers are measured first, if any.
+    /// The keys and ciphers that are measured first, if any.
     pub(super) fn speeds(&self) -> Option<SpeedRows> {
         let usual = if self.full { Speeds::Full } else { Speeds::Quick };
         self.speeds.unwrap_or(usual).rows()
@@ -192,7 +192,7 @@ impl RunArguments {
         }
     }
 
-    /// What was asked for when a record was begun, from the words of its command.
+    /// The arguments by which a record was begun, from the words of its command.
     pub(super) fn of_command(command: &[String]) -> Result<Self, UsageError> {
         let read = Self::try_parse_from(command.iter().skip(1));
         read.map_err(|error| {

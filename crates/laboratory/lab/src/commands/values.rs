@@ -15,7 +15,7 @@ pub(super) struct CpuList(pub(super) Vec<u16>);
 /// A name with what it is given: a target and its program, a factor and its values.
 pub(super) type Pair = (String, String);
 
-/// Which keys and ciphers are measured.
+/// The keys and ciphers that are measured.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(super) enum Speeds {
     None,
@@ -44,7 +44,7 @@ pub(super) struct ProbeOutput {
     pub(super) output: Option<PathBuf>,
 }
 
-/// Where programs under test are looked for.
+/// The places where programs under test are looked for.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct BuildArguments {
     /// Another build of a target than the packaged one; may be given again

@@ -42,7 +42,7 @@ pub(super) struct AdminSockets {
     /// When a log daemon was looked for last.
     reconnected: Option<Instant>,
     pid_file: Option<PathBuf>,
-    /// Those of the program before, which it may need still.
+    /// Paths of the program before, which it may need still.
     before: Vec<PathBuf>,
     paths: Vec<PathBuf>,
 }

@@ -232,7 +232,7 @@ impl Supervisor<'_> {
         Ok(Next::Continue)
     }
 
-    /// What a worker process of a program before says.
+    /// Takes a message of a worker process of a program before.
     pub(super) fn heard_of_earlier(
         &mut self,
         number: u64,

@@ -137,7 +137,7 @@ impl Child {
         self.is_lent = true;
     }
 
-    /// Has `hear` called with what it says, from a thread. No other may listen.
+    /// Calls `hear` with each of its messages, from a thread. No other may listen.
     pub(super) fn listen<A: DeserializeOwned>(
         &self,
         mut hear: impl FnMut(Heard<A>) + Send + 'static,
@@ -153,7 +153,7 @@ impl Child {
         thread.spawn(listen).map(drop)
     }
 
-    /// Has the thread that listens end, after all that has come: it says so.
+    /// Ends the thread that listens, after all that has come: it says so.
     pub(super) fn stop_listening(&self) {
         self.stop.wake();
     }

@@ -50,7 +50,7 @@ pub(super) fn names_of(inherited: &Inherited) -> Vec<String> {
     kept.chain(own.filter_map(listener_name)).chain(admin).chain(state).collect()
 }
 
-/// What an [`SupervisorState`] says, and the memory that holds it.
+/// The bytes of a [`SupervisorState`], and the memory that holds them.
 type State = (Secret, OwnedFd);
 
 /// Descriptors by name, as they are to be kept.

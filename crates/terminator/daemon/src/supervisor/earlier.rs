@@ -11,7 +11,7 @@ use super::child::{Child, WORKER};
 use super::state::WorkerState;
 use crate::handover::Order;
 
-/// What a worker process may take beyond the drain's time to close what is left.
+/// The time that a worker process may take beyond the drain's to close what is left.
 pub(super) const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// A worker process of a program before.
@@ -33,7 +33,7 @@ pub(super) fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerSt
 }
 
 impl Earlier {
-    /// Those of the program before, with the ways to them.
+    /// Worker processes of the program before, with the ways to them.
     pub(super) fn all(states: &[WorkerState], channels: Vec<OwnedFd>) -> io::Result<Vec<Self>> {
         let each = states.iter().zip(channels).map(|(state, channel)| {
             let left = state

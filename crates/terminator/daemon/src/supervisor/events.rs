@@ -27,7 +27,7 @@ pub(super) enum Event {
     /// What the worker process with that number said.
     Heard(u64, Heard<Answer>),
     Resolver(u64, Heard<Reply>),
-    /// What was heard of the check of a new program, of that number.
+    /// News of the check of a new program, of that number.
     Check(u64, CheckNews),
     /// What a configuration came to, and the files that were looked at for it.
     Read(Result<Done, Failure>, Option<Stamps>),

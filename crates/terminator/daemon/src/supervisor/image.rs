@@ -44,7 +44,7 @@ const OWN_BYTES_MAX: usize = channel::MESSAGE_BYTES_MAX;
 /// Descriptors that come before those of the state.
 const FIRST: usize = 3;
 
-/// What is handed on, by what it is for.
+/// State and descriptors that are handed on, by their use.
 #[derive(Default)]
 pub(super) struct Inherited {
     pub(super) secret: Option<SessionKey>,
@@ -59,7 +59,7 @@ pub(super) struct Inherited {
     pub(super) kept: BTreeSet<String>,
 }
 
-/// What stays with the process from program to program.
+/// State and descriptors that stay with the process from program to program.
 pub(super) struct InheritedImage {
     /// The version of the program before.
     pub(super) program: String,
@@ -70,7 +70,7 @@ pub(super) struct InheritedImage {
     pub(super) workers: Vec<OwnedFd>,
 }
 
-/// What a program needs to go on with what it served, if the next one comes back.
+/// The state that a program needs to go on with what it served, if the next one comes back.
 #[derive(Deserialize, Serialize)]
 pub(super) struct OwnState {
     pub(super) generation: u64,
@@ -122,7 +122,8 @@ impl Drop for OwnState {
     }
 }
 
-/// What the program before has handed on, if there was one; and the way back, unless this is one.
+/// The state and descriptors of the program before, if there was one; and the way back, unless this
+/// is one.
 ///
 /// To be called once, before the process opens anything.
 pub(super) fn taken() -> Result<Option<(Inherited, Come)>, Failure> {
@@ -205,7 +206,7 @@ impl WayBack {
     }
 }
 
-/// What this process was started from, to go back to it.
+/// The file that this process was started from, to go back to it.
 pub(super) fn own_program() -> io::Result<OwnedFd> {
     Ok(std::fs::File::open("/proc/self/exe")?.into())
 }

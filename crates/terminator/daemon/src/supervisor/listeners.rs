@@ -262,7 +262,7 @@ fn overlap(one: &Address, other: &Address) -> bool {
     }
 }
 
-/// Has as many sockets as workers, at least: the program before may have had fewer.
+/// Opens as many sockets as there are workers, at least: the program before may have had fewer.
 fn share_out(fds: &mut Vec<OwnedFd>, wanted: &Wanted, workers: usize, options: &ListenOptions) {
     let address = &wanted.address;
     if let Address::Unix(_) = address {

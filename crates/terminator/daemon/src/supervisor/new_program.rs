@@ -95,7 +95,7 @@ impl Upgrade {
         matches!(self, Self::Stopping(..))
     }
 
-    /// Whether a child may be the new program, of which nobody else is to hear how it ended.
+    /// Whether a child may be the new program: how that ended is for its check alone to hear.
     pub(super) fn is_checking(&self) -> bool {
         matches!(self, Self::Checking(_))
     }

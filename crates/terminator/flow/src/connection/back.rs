@@ -79,7 +79,7 @@ impl Flow {
         [&self.back.header, self.up.plain.as_ref().map_or(&[], Buffer::data)]
     }
 
-    /// Notes that the client takes no more for now.
+    /// Notes that the client takes no more until its socket has room.
     pub fn note_stalled(&mut self, pool: &mut Pool) {
         self.back.shrink(pool);
     }
