@@ -100,7 +100,10 @@ fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
     }
     // A copy of a certificate without its key is no loss.
     keyless.retain(|(leaf, _)| !places.contains_key(leaf));
-    let found: Vec<_> = pairs.into_iter().map(|(_, found)| found).collect();
+    let mut found: Vec<_> = pairs.into_iter().map(|(_, found)| found).collect();
+    // A fuller copy takes its own place, because the copy that it replaces is forgotten: the folder
+    // has the same first certificate when it is read again from a recording.
+    found.sort_by(|a, b| a.chain.cmp(&b.chain));
     let used: BTreeSet<&Path> = found.iter().flat_map(CertificateFiles::paths).collect();
     let of_no_use = |path: &&PathBuf| !used.contains(path.as_path()) && !is_hidden(path);
     for (path, _) in looked.iter().filter(|(path, _)| of_no_use(&path)) {
@@ -257,7 +260,7 @@ mod tests {
     }
 
     /// Whose folder, what is in it, the pairs, and what is passed over.
-    const FOLDERS: [[&str; 4]; 11] = [
+    const FOLDERS: [[&str; 4]; 12] = [
         [
             "lego",
             "x.crt=chain x.issuer.crt=ca x.json=text x.key=key",
@@ -306,6 +309,7 @@ mod tests {
             "",
         ],
         ["folders beside files", "old/y.pem=whole2 x.pem=whole", "x.pem", "old"],
+        ["a fuller copy", "a.crt=leaf b.pem=whole2 c.pem=whole", "b.pem, c.pem", "a.crt"],
         // What is wrong is said when they are read again.
         [
             "damaged and mismatched",
