@@ -382,9 +382,17 @@ pub fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Opt
     names
         .into_iter()
         .map(|name| (strsim::jaro_winkler(&typed, &name.to_ascii_lowercase()), name))
-        .filter(|(likeness, _)| *likeness >= 0.75)
+        .filter(|(likeness, name)| *likeness >= 0.75 && is_slip(&typed, name))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name)
+}
+
+/// Whether a name was cut short or typed with few slips, which likeness alone does not say: "acme"
+/// is like "name".
+fn is_slip(typed: &str, name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let slips = strsim::damerau_levenshtein(typed, &name);
+    slips <= (typed.len() / 3).max(1) || typed.len() > 2 && name.starts_with(typed)
 }
 
 #[cfg(test)]
@@ -447,5 +455,8 @@ mod tests {
         assert_eq!(nearest("lisen", names), Some("listen"));
         assert_eq!(nearest("TLS", names), Some("tls"));
         assert_eq!(nearest("qqq", names), None);
+        assert_eq!(nearest("acme", ["name"]), None);
+        assert_eq!(nearest("include", ["insecure"]), None);
+        assert_eq!(nearest("accept", names), Some("accept-proxy"));
     }
 }

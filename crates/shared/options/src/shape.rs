@@ -103,7 +103,7 @@ impl ShapeCheck<'_> {
             } else if let Some(near) = nearest(name, siblings()) {
                 format!("did you mean `{near}`?")
             } else if let Some(key) = elsewhere.next() {
-                format!("there is `{}`", key.path)
+                misplaced(key)
             } else {
                 format!("known here: {}", siblings().collect::<Vec<_>>().join(", "))
             },
@@ -136,5 +136,18 @@ impl ShapeCheck<'_> {
         let problem = Problem::new(format!("is {}, but {wanted} is wanted", value.kind()));
         let problem = problem.hint(key.for_example());
         self.report.error(&node.spot, key.path, problem);
+    }
+}
+/// The remedy for a key that was written into another table than its own.
+fn misplaced(key: &Key) -> String {
+    match (key.parent(), key.shorthand) {
+        ("", None) if matches!(key.kind, Kind::Table) => {
+            format!("`{}` is a table of its own: [{}]", key.path, key.path)
+        }
+        ("", _) => format!(
+            "`{}` belongs at the top of the file: write it before the first table",
+            key.path
+        ),
+        (parent, _) => format!("it belongs to `{parent}`: `{}`", key.path),
     }
 }

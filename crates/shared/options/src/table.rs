@@ -57,8 +57,10 @@ impl Table {
     }
 
     /// The key that another program has this name for, with that program.
-    pub(crate) fn foreign(&self, typed: &str) -> Option<(&'static Foreign, &'static Key)> {
-        let foreign = self.foreign.iter().find(|one| one.is(typed))?;
+    pub fn foreign(&self, typed: &str) -> Option<(&'static Foreign, &'static Key)> {
+        // Two programs may differ in a dash alone.
+        let exactly = self.foreign.iter().find(|one| one.name == typed);
+        let foreign = exactly.or_else(|| self.foreign.iter().find(|one| one.is(typed)))?;
         Some((foreign, self.find(foreign.now)?))
     }
 

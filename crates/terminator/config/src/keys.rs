@@ -65,6 +65,8 @@ const FOREIGN: &[Foreign] = &[
     nginx("ssl_stapling_file", "service.front.tls.certificates.ocsp"),
     nginx("ssl_early_data", "service.front.tls.early-data"),
     nginx("ssl_handshake_timeout", "service.timeouts.handshake"),
+    hitch("ssl-handshake-timeout", "service.timeouts.handshake"),
+    nginx("ssl", "service.front.tls.certificates"),
     nginx("server_name", "service.front.names"),
     nginx("set_real_ip_from", "service.front.accept-proxy"),
     nginx("proxy_pass", "service.back.servers"),
@@ -133,6 +135,12 @@ const FOREIGN: &[Foreign] = &[
     hitch("sni-nomatch-abort", "service.front.tls.unknown-name"),
     hitch("client-verify", "service.front.tls.client-certificates.mode"),
     hitch("client-verify-ca", "service.front.tls.client-certificates.ca"),
+    hitch("backend-refresh", "service.back.resolve"),
+    hitch("backend-connect-timeout", "service.timeouts.dial"),
+    hitch("tcp-fastopen", "workers.fast-open"),
+    hitch("syslog", "log.output"),
+    hitch("syslog-facility", "log.syslog.facility"),
+    hitch("log-filename", "log.output"),
     hitch("chroot", "process.sandbox"),
 ];
 

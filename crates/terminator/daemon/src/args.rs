@@ -210,6 +210,14 @@ impl ConfigArguments {
                 let flags = flags.map(|(flag, value)| (flag.to_owned(), value));
                 Ok(ConfigSource::Flags(flags.collect()))
             }
+            // hitch and stud take their certificate as the last argument.
+            (Some(file), Some(_)) if file.extension().is_some_and(|ending| ending != "toml") => {
+                Err(format!(
+                    "{} is taken for a file with all services, and flags describe one service\n\
+                     hint: if it is a certificate, write --certificate {0}",
+                    file.display()
+                ))
+            }
             (Some(file), Some((flag, _))) => Err(format!(
                 "--{flag} stands beside {}\n\
                  hint: write `{}` into the file, or give flags alone",

@@ -25,9 +25,13 @@ pub(super) fn text(name: Option<&str>) -> Result<String, String> {
     let known = rows.flat_map(|key| [Some(key.path), Some(key.name()), key.flag]);
     let commands = command.get_subcommands().map(clap::Command::get_name);
     let bare = name.trim_start_matches('-');
-    let hint = match config::nearest(bare, commands.chain(known.flatten())) {
-        Some(near) => format!("did you mean `lariat help {near}`?"),
-        None => "`lariat help` and `lariat help serve` list them".to_owned(),
+    let near = config::nearest(bare, commands.chain(known.flatten()));
+    let hint = match (config::TABLE.foreign(bare), near) {
+        (Some((foreign, key)), _) => {
+            format!("`{bare}` of {} is `{}` here: `lariat help {1}`", foreign.of, key.path)
+        }
+        (None, Some(near)) => format!("did you mean `lariat help {near}`?"),
+        (None, None) => "`lariat help` and `lariat help serve` list them".to_owned(),
     };
     let name = name.escape_debug();
     Err(format!("there is no command, key or flag `{name}`\nhint: {hint}"))
@@ -74,6 +78,8 @@ mod tests {
             ("balanse", "did you mean `lariat help balance`?"),
             ("--lisen", "did you mean `lariat help listen`?"),
             ("--front.listen", "`--front.listen`"),
+            ("ssl-handshake-timeout", "of hitch is `service.timeouts.handshake` here"),
+            ("acme", "list them"),
         ] {
             let fault = text(Some(name)).unwrap_err();
             assert!(fault.contains(remedy), "{fault}");
