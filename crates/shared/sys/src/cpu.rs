@@ -22,6 +22,12 @@ pub fn allowed_cpus() -> Vec<u16> {
     }
 }
 
+/// How many threads can run at once: the CPUs, or what the quota of a control group allows of them
+/// without its fraction; at least one.
+pub fn parallelism() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// `CpuSet` has 1024 bits, as glibc's `cpu_set_t`.
 const CPUS_MAX: u16 = 1024;
 

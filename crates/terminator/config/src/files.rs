@@ -23,6 +23,12 @@ pub trait Files {
     /// The CPUs that this process may run on, ascending; at least one.
     fn cpus(&mut self) -> Vec<u16>;
 
+    /// How many threads can run at once: the CPUs, or fewer by the quota of a control group; at
+    /// least one.
+    fn parallelism(&mut self) -> usize {
+        self.cpus().len()
+    }
+
     /// The bytes of the standard input.
     fn read_standard_input(&mut self) -> io::Result<Vec<u8>> {
         Err(ErrorKind::Unsupported.into())
@@ -82,6 +88,10 @@ impl Files for Disk {
 
     fn cpus(&mut self) -> Vec<u16> {
         sys::cpu::allowed_cpus()
+    }
+
+    fn parallelism(&mut self) -> usize {
+        sys::cpu::parallelism()
     }
 
     fn read_standard_input(&mut self) -> io::Result<Vec<u8>> {
@@ -232,6 +242,12 @@ impl<F: Files> Files for Recorder<F> {
         self.recording.cpus = self.files.cpus();
         self.recording.cpus.clone()
     }
+
+    fn parallelism(&mut self) -> usize {
+        let parallelism = self.files.parallelism();
+        self.recording.parallelism = Some(parallelism);
+        parallelism
+    }
 }
 
 /// The record of a file of no use: a block that is neither certificate nor key.
@@ -247,6 +263,7 @@ pub struct Recording {
     /// Files that are there and could not be read, and why.
     failures: BTreeMap<PathBuf, String>,
     cpus: Vec<u16>,
+    parallelism: Option<usize>,
 }
 
 impl Recording {
@@ -259,6 +276,12 @@ impl Recording {
     /// Adds a directory with these files, which are added apart.
     pub fn insert_list(&mut self, directory: impl Into<PathBuf>, paths: Vec<PathBuf>) {
         self.lists.insert(directory.into(), paths);
+    }
+
+    /// Gives the host CPUs, and how many threads of this process can run on them at once.
+    pub fn insert_cpus(&mut self, cpus: Vec<u16>, parallelism: usize) {
+        self.cpus = cpus;
+        self.parallelism = Some(parallelism);
     }
 }
 
@@ -282,6 +305,10 @@ impl Files for Recording {
             return vec![0];
         }
         self.cpus.clone()
+    }
+
+    fn parallelism(&mut self) -> usize {
+        self.parallelism.unwrap_or_else(|| self.cpus().len())
     }
 }
 
@@ -309,11 +336,14 @@ mod tests {
         let mut recorder = Recorder::new(origin);
         recorder.read(Path::new("/a.pem")).unwrap();
         recorder.list(Path::new("/d")).unwrap();
+        recorder.files().insert_cpus(vec![0, 1, 2], 2);
+        assert_eq!((recorder.cpus().len(), recorder.parallelism()), (3, 2));
         let kind = |error: io::Error| error.kind();
         let read = |files: &mut Recording, path: &str| files.read(Path::new(path)).map_err(kind);
 
         let mut recording = recorder.into_recording();
         assert_eq!(read(&mut recording, "/a.pem").unwrap(), b"secret");
+        assert_eq!((recording.cpus().len(), recording.parallelism()), (3, 2));
         assert_eq!(read(&mut recording, "/b.pem"), Err(ErrorKind::NotFound));
         assert_eq!(read(&mut recording, "/d"), Err(ErrorKind::IsADirectory));
         assert_eq!(recording.list(Path::new("/d")).unwrap(), [PathBuf::from("/d/x.pem")]);

@@ -27,8 +27,9 @@ section! {
         .example(r#"workers = { threads = "0-3,6" }"#);
     /// The threads that carry connections. A change takes a restart.
     pub(crate) struct WrittenWorkers<'a> {
-        /// `auto` starts one for every CPU that the process may use, pinned to it. A number starts
-        /// that many. A list such as `"0-3,6"` starts one for each of these CPUs; write a single
+        /// `auto` starts one for every CPU that the process may use, pinned to it; where the quota of
+        /// a control group (a container's limit) is lower, as many as that allows, at least one, and
+        /// none of them pinned. A number starts that many. A list such as `"0-3,6"` starts one for each of these CPUs; write a single
         /// CPU as `"4-4"`.
         threads: ThreadChoice = row(Kind::Threads, threads)
             .default("auto").flag("workers").example("threads = 4"),
@@ -192,7 +193,7 @@ pub(crate) fn worker_options(
     shelf: &mut Shelf<'_>,
 ) -> Option<WorkerOptions> {
     Some(WorkerOptions {
-        cpus: cpus(&workers.threads, &shelf.files.cpus())?,
+        cpus: cpus(&workers.threads, &shelf.files.cpus(), shelf.files.parallelism())?,
         backlog: workers.backlog.value?,
         fast_open: workers.fast_open.value?,
         file_threads: workers.file_threads.value?,
@@ -200,9 +201,15 @@ pub(crate) fn worker_options(
 }
 
 /// The CPU of each thread, if it is pinned to one.
-fn cpus(threads: &Field<'_, ThreadChoice>, allowed: &[u16]) -> Option<Vec<Option<u16>>> {
+fn cpus(
+    threads: &Field<'_, ThreadChoice>,
+    allowed: &[u16],
+    parallelism: usize,
+) -> Option<Vec<Option<u16>>> {
     let pinned = |cpus: &[u16]| Some(cpus.iter().copied().map(Some).collect());
     match threads.value.as_ref()? {
+        // A quota is not tied to a CPU: containers that pin their threads would share the first.
+        ThreadChoice::Auto if parallelism < allowed.len() => Some(vec![None; parallelism]),
         ThreadChoice::Auto => pinned(allowed),
         ThreadChoice::Number(number) => match allowed.get(..*number) {
             Some(cpus) => pinned(cpus),

@@ -307,6 +307,20 @@ fn workers_in_all_forms() {
 }
 
 #[test]
+fn the_quota_of_a_control_group_bounds_the_workers() {
+    let cpus = |parallelism| {
+        let mut files = Recording::default();
+        files.insert("/site.pem", b"PEM".to_vec());
+        files.insert_cpus(vec![2, 3, 6], parallelism);
+        let source = Source::File { place: "/lariat.toml".into(), text: MINIMAL.into() };
+        config::load(&source, &mut files).unwrap().settings.plane.workers.cpus
+    };
+    assert_eq!(cpus(3), [Some(2), Some(3), Some(6)]);
+    assert_eq!(cpus(2), [None, None]);
+    assert_eq!(cpus(1), [None]);
+}
+
+#[test]
 fn ports_to_connect_to_in_all_forms() {
     let ports = |value: &str| {
         let service = MINIMAL.replace("127.0.0.1:80", "unix:/a");

@@ -247,6 +247,10 @@ impl Files for Announced<'_> {
     fn cpus(&mut self) -> Vec<u16> {
         self.disk.cpus()
     }
+
+    fn parallelism(&mut self) -> usize {
+        self.disk.parallelism()
+    }
 }
 
 /// The directories and folders in which the supervisor or the worker process is going to do
